@@ -118,13 +118,15 @@ def _compare(
     """Return the findings about our entry of kube-scheduler's file, and the document with its lines."""
     from extender.config.scheduler import read_configuration
     from extender.config.scheduler.check import Entry, Finding, check_entry
+    from extender.config.scheduler.spelling import find_misspelt_plugins
 
     written, document = read_configuration(Path(settings.scheduler.config or ""))
+    misspelt = list(find_misspelt_plugins(written))
     if not written.extenders:
         advice = "add an entry, such as those in deploy/scheduler"
-        return [Finding("error", ("extenders",), "kube-scheduler calls no extender", advice)], document
+        return [Finding("error", ("extenders",), "kube-scheduler calls no extender", advice), *misspelt], document
     number = _entry_number(written, settings, named)
-    return check_entry(Entry(number, written, settings, scheduler)), document
+    return [*check_entry(Entry(number, written, settings, scheduler)), *misspelt], document
 
 
 def _entry_number(written: "KubeSchedulerConfiguration", settings: "Configuration", named: str | None) -> int:

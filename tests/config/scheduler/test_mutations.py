@@ -3,6 +3,7 @@
 `mutations.jsonl.gz`: the valid document, then `[change, said]` a line. A change is `["put", path, value]` or
 `["del", path]`; said is null where kube-scheduler starts with the file, else the parts of its message that ours must
 have as well: place, kind of the fault, names. Plugins that are not in-tree are left out: here they are accepted.
+`CHANGED` are those changes of which v1.33's code says otherwise.
 """
 
 import gzip
@@ -18,6 +19,22 @@ from extender.config.scheduler import kube_scheduler_of
 from extender.errors import ConfigError
 
 TABLE = Path(__file__).with_name("mutations.jsonl.gz")
+
+PLUGINS = ["profiles", 0, "plugins"]
+STRATEGY = ["profiles", 0, "pluginConfig", 0, "args", "scoringStrategy"]
+CHANGED = {
+    **{
+        f"{name} at {point}": (["put", [*PLUGINS, point], {"enabled": [{"name": name}]}], {"1.36": True, "1.33": False})
+        for name, points in {
+            "GangScheduling": ("preEnqueue", "permit", "multiPoint"),
+            "NodeDeclaredFeatures": ("preFilter", "filter", "multiPoint"),
+            "DynamicResources": ("score",),
+        }.items()
+        for point in points
+    },
+    "a shape that no strategy reads": (["put", [*STRATEGY, "type"], "LeastAllocated"], {"1.36": False, "1.33": True}),
+}
+"""Change -> the versions that accept it."""
 
 
 @pytest.fixture(scope="module")
@@ -41,9 +58,9 @@ def changed(document: Any, change: list[Any]) -> Any:
     return result
 
 
-def message_of(document: Any) -> str | None:
+def message_of(document: Any, version: str | None = None) -> str | None:
     try:
-        kube_scheduler_of(document)
+        kube_scheduler_of(document, version=version)
     except ConfigError as error:
         return str(error)
     return None
@@ -69,3 +86,13 @@ def test_every_change_is_accepted_or_refused_as_kube_scheduler_does_with_its_pla
         ):
             wrong.append((change, said, message))
     assert wrong == []
+
+
+@pytest.mark.parametrize("name", CHANGED)
+def test_what_a_version_has_decides(table, name):
+    document = deepcopy(table[0])
+    args = document["profiles"][0]["pluginConfig"]
+    args[:] = [one for one in args if one["name"] != "DynamicResources"]  # without arguments in v1.33
+    change, accepts = CHANGED[name]
+    changes = changed(document, change)
+    assert {version: message_of(changes, version) is None for version in accepts} == accepts

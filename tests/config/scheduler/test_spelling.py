@@ -1,0 +1,51 @@
+"""Names of plugins that are nearly those of in-tree plugins."""
+
+import pytest
+
+from extender.config.document import path_text
+from extender.config.scheduler.schema import KubeSchedulerConfiguration
+from extender.config.scheduler.spelling import find_misspelt_plugins
+
+
+def found(profile):
+    config = KubeSchedulerConfiguration.model_validate({"profiles": [{}, profile]})
+    return [(path_text(one.path), one.message, one.advice) for one in find_misspelt_plugins(config)]
+
+
+def test_a_misspelt_name_is_found_wherever_it_stands():
+    profile = {
+        "plugins": {
+            "score": {"enabled": [{"name": "NodeName"}, {"name": "NodeResourceFit"}]},
+            "multiPoint": {"disabled": [{"name": "ImageLocalty"}]},
+        },
+        "pluginConfig": [{"name": "podTopologySpread"}],
+    }
+    advice = "if {} is meant, correct the name"
+    assert found(profile) == [
+        (
+            "profiles[1].plugins.score.enabled[1]",
+            "NodeResourceFit is not an in-tree plugin: it is not evaluated here",
+            advice.format("NodeResourcesFit"),
+        ),
+        (
+            "profiles[1].plugins.multiPoint.disabled[0]",
+            "ImageLocalty is not an in-tree plugin: nothing is disabled",
+            advice.format("ImageLocality"),
+        ),
+        (
+            "profiles[1].pluginConfig[0]",
+            "podTopologySpread is not an in-tree plugin: its arguments have no effect here",
+            advice.format("PodTopologySpread"),
+        ),
+    ]
+
+
+OTHERS = (
+    *("*", "NodeResourcesAllocatable", "Coscheduling", "CapacityScheduling", "TopologicalSort", "NetworkOverhead"),
+    *("NodeResourceTopologyMatch", "PreemptionToleration", "LoadVariationRiskBalancing", "PodState", "EBSLimits"),
+)
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_plugins_of_others_are_not_taken_for_misspelt_ones(name):
+    assert found({"plugins": {"filter": {"enabled": [{"name": name}], "disabled": [{"name": name}]}}}) == []
