@@ -37,7 +37,7 @@ def _meant(name: str) -> str | None:
 
 
 def _names(profile: ProfileSection, path: KeyPath) -> Iterator[tuple[KeyPath, str, str]]:
-    """Yield (path, name, what follows if there is no such plugin)."""
+    """Yield (path, name, what follows if the plugin is unknown)."""
     plugins = profile.plugins or PluginsSection()
     for field, info in PluginsSection.model_fields.items():
         point, one = str(info.alias), getattr(plugins, field)
