@@ -207,9 +207,15 @@ def ignored_resources(entry):
     return [resource["name"] for resource in managed if resource["ignoredByScheduler"]]
 
 
+def scheduler_ignoring(resources):
+    """The section `scheduler` of an extender whose kube-scheduler ignores these resources."""
+    args = {"name": "NodeResourcesFit", "args": {"ignoredResources": resources}}
+    return {"profiles": [{"pluginConfig": [args]}]}
+
+
 async def answered(replay, call, ignored=None, **preemption):
     ignored = ignored_resources(replay.entry) if ignored is None else ignored
-    config = configuration(preemption=preemption, filter={"ignoredResources": ignored})
+    config = configuration(preemption=preemption, scheduler=scheduler_ignoring(ignored))
     async with client_for(create_app(replay.cache, config)) as client:
         response = await client.post(f"/{call.verb}", content=call.request)
     return response.status_code, response.content

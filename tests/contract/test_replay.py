@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from extender.wire import decode_filter, decode_preempt
-from tests.contract.test_recordings import SCENARIOS, Replay, ignored_resources
+from tests.contract.test_recordings import SCENARIOS, Replay, ignored_resources, scheduler_ignoring
 from tests.server.recording.rig import Rig
 
 POLICIES = {"preset": "strict", "ranking": ["VictimCount", "Workloads"]}
@@ -13,8 +13,8 @@ POLICIES = {"preset": "strict", "ranking": ["VictimCount", "Workloads"]}
 def recorded(directory, mode, entry, **preemption):
     """The scenario, decided and recorded -> the calls, and what they were answered."""
     replay = Replay(mode, entry)
-    ignored = {"ignoredResources": ignored_resources(entry)}
-    rig = Rig(directory, replay.cache, filter=ignored, preemption=preemption)
+    scheduler = scheduler_ignoring(ignored_resources(entry))
+    rig = Rig(directory, replay.cache, scheduler=scheduler, preemption=preemption)
     rig.recorder.start()
     answers = []
     for call in replay.calls:
@@ -55,7 +55,7 @@ def test_a_recording_of_a_replay_is_the_same_recording(tmp_path, mode, entry):
 
 def recorded_again(directory, mode, entry, calls):
     replay = Replay(mode, entry)
-    rig = Rig(directory, replay.cache, filter={"ignoredResources": ignored_resources(entry)})
+    rig = Rig(directory, replay.cache, scheduler=scheduler_ignoring(ignored_resources(entry)))
     rig.recorder.start()
     asked = [call for call in replay.calls if call.verb != "bind"]
     for call, before in zip(asked, calls, strict=True):
