@@ -22,7 +22,7 @@ TABLE = Path(__file__).with_name("mutations.jsonl.gz")
 
 PLUGINS = ["profiles", 0, "plugins"]
 STRATEGY = ["profiles", 0, "pluginConfig", 0, "args", "scoringStrategy"]
-CHANGED = {
+CHANGED: dict[str, tuple[list[Any], dict[str, bool]]] = {
     **{
         f"{name} at {point}": (["put", [*PLUGINS, point], {"enabled": [{"name": name}]}], {"1.36": True, "1.33": False})
         for name, points in {

@@ -6,7 +6,7 @@ DeviceClass, on nodes where no device plugin provides that resource.
 Rule: decisions report the plugin as not evaluated there; acceptance by the extender does not imply its acceptance.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from extender.core.snapshot.device_classes import delegated_to_dra
 from extender.k8s.requests import incoming_requests
 
 NAME = "DynamicResources"
+_FIT = "NodeResourcesFit"
 
 
 def nodes_not_evaluated(context: SchedulingContext) -> BoolArray:
@@ -25,8 +26,8 @@ def nodes_not_evaluated(context: SchedulingContext) -> BoolArray:
     for delegated in backed.values():
         mask |= delegated
     if backed:
-        # It then rejects nodes without a further resource, which NodeResourcesFit may ignore: "cannot fit resource".
-        for name in filter(context.profile.ignores, _extended_resources(context) - backed.keys()):
+        # It then rejects nodes without a further resource, which NodeResourcesFit may not check: "cannot fit resource".
+        for name in filter(_is_unchecked(context), _extended_resources(context) - backed.keys()):
             mask |= context.snapshot.scalar_allocatable(name) <= 0
     return mask
 
@@ -34,6 +35,12 @@ def nodes_not_evaluated(context: SchedulingContext) -> BoolArray:
 def has_claims(context: SchedulingContext) -> bool:
     """Return whether the pod has resource claims, or gets one for an extended resource that a DeviceClass backs."""
     return bool(context.pod.spec.resource_claims) or any(True for _ in _delegated(context))
+
+
+def _is_unchecked(context: SchedulingContext) -> Callable[[str], bool]:
+    if _FIT in context.profile.filter_plugins:
+        return context.profile.ignores
+    return lambda resource: "/" in resource
 
 
 def _delegated(context: SchedulingContext) -> Iterator[tuple[str, BoolArray]]:

@@ -234,11 +234,18 @@ def test_a_resource_backed_by_a_device_class_is_not_evaluated_where_no_device_pl
     assert decide("plugin") == ()
 
 
-def test_beside_such_a_resource_nodes_without_one_that_is_ignored_are_not_evaluated_either():
+@pytest.mark.parametrize(
+    "profile",
+    [
+        Profile(ignored_resources=frozenset({"example.org/fpga"})),
+        Profile(filter_plugins=tuple(name for name in FILTER_PLUGINS if name != "NodeResourcesFit")),
+    ],
+)
+def test_beside_such_a_resource_nodes_without_one_that_is_not_checked_are_not_evaluated_either(profile):
     fpga = {"example.org/fpga": "1"}
     nodes = node("gpu", allocatable=GPU), node("both", allocatable=GPU | fpga)
     objects = cluster({one: [] for one in nodes}, others=[DEVICE_CLASS])
-    found = said(objects, incoming(requests=GPU | fpga), Profile(ignored_resources=frozenset(fpga)))
+    found = said(objects, incoming(requests=GPU | fpga), profile)
     assert codes(found) == {"gpu": "Success", "both": "Success"}
     assert found["notEvaluated"] == {"DynamicResources": ["gpu"]}  # upstream: "cannot fit resource"
 
