@@ -30,7 +30,7 @@ def broken(tabs, page, pattern, handler):
 
 @pytest.mark.parametrize(
     ("sections", "tag_text"),
-    [({"mode": "Observe"}, "observed only"), ({"killSwitch": {"enabled": True}}, "kill switch")],
+    [({"mode": "Observe"}, "observed only"), ({"killSwitch": {"enabled": True}}, "passed through")],
     ids=["observed", "kill switch"],
 )
 def test_a_decision_that_was_not_answered_says_so(tabs, sections, tag_text):
@@ -53,6 +53,24 @@ def test_a_pod_that_may_not_preempt_says_so_and_why(tabs):
     expect(page.locator("#others .group")).to_contain_text("the pod may not preempt now")
     page.get_by_role("link", name="All decisions").click()
     expect(tag(page, "preempt-2")).to_have_text("vetoed")
+
+
+def test_a_decision_names_version_and_profile_or_says_that_the_pod_is_not_ours(tabs):
+    scheduler = {"version": "1.33", "profiles": [{"schedulerName": "default-scheduler"}]}
+    other = requests.pod("other")
+    other["spec"]["schedulerName"] = "other"
+    with serving(example_cluster(), scheduler=scheduler) as served:
+        served.ask("filter", requests.nodes(requests.pod("ours")))
+        served.ask("filter", requests.nodes(other))
+        tabs.served = served
+        page = tabs.open("#/decisions/filter-1")
+        facts = page.locator("#view-decision > .facts")
+        expect(facts).to_contain_text("1.33 (configured), profile default-scheduler")
+        page.get_by_role("link", name="All decisions").click()
+        page.locator('#list a[href="#/decisions/filter-2"]').click()
+        expect(facts).to_contain_text("no profile: not ours")
+        expect(page.get_by_text("Passed through: not ours: no profile of kube-scheduler")).to_be_visible()
+        page.close()
 
 
 def test_what_was_left_to_kube_scheduler_is_named(tabs):
