@@ -114,7 +114,8 @@ def filter(context: SchedulingContext) -> tuple[ResourceConstraint, ...]:
     demand = RankedDemand(context.layout, (*range(base), *(snapshot.scalar_demand(name) for name in extended)))
     requested = np.array([clamped(requests.get(name, 0)) for name in names], np.int64)[:, np.newaxis]
     headroom = np.where(requested > 0, capacity - requested, _UNLIMITED) - use
-    exceeds = requested > np.maximum(capacity, 0)  # a negative capacity matters to those who request the resource
+    exceeds = requested > capacity
+    exceeds[requested[:, 0] == 0] = False  # a negative capacity rejects only pods that request the resource
     exceeds[_PODS_COLUMN] = False  # quirk: upstream never marks "Too many pods" as unresolvable
 
     def demand_of(pod: Pod, _node: int) -> list[int]:
