@@ -88,9 +88,14 @@ def in_turns_of(pods: Sequence[JSON]) -> list[JSON]:
 
 
 def of_first_sync(world: World) -> Iterator[Row]:
-    """Start the service with each number of profiles in turns, until it is ready."""
+    """Start the service with each number of profiles in turns, until it is ready.
+
+    The limit is on its CPU time, which depends less on what else the machine does.
+    """
+    worked: dict[int, list[float]] = {2: [], 1: []}
     with contextlib.closing(ApiCluster(world.plan, tls=True)) as cluster:
-        pairs = [(sync(cluster, [], profiles=2), sync(cluster, [], profiles=1)) for _ in range(SYNCS)]
-    own, others = [one for one, _ in pairs], [other for _, other in pairs]
+        pairs = [[sync(cluster, [], count, spent) for count, spent in worked.items()] for _ in range(SYNCS)]
+    own, others = ([pair[place] for pair in pairs] for place in (0, 1))
     name = f"first sync over TLS, {len(world.objects.pods):,} pods, two profiles"
-    yield Row(GROUP, name, own, "one profile", others, AT_FIRST_SYNC)
+    yield Row(GROUP, name, own, "one profile", others)
+    yield Row(GROUP, f"{name}, CPU time", worked[2], "one profile", worked[1], AT_FIRST_SYNC)

@@ -32,8 +32,8 @@ def rows(world: World) -> Iterator[Row]:
         )
 
 
-def sync(cluster: ApiCluster, held: list[int], profiles: int = 0) -> float:
-    """Return the seconds until ready; append the resident memory at that moment to `held`."""
+def sync(cluster: ApiCluster, held: list[int], profiles: int = 0, worked: list[float] | None = None) -> float:
+    """Return the seconds until ready; append the resident memory at that moment to `held`, the CPU time to `worked`."""
     options = ("--url", cluster.url, "--ca", cluster.ca_file, "--profiles", str(profiles))
     start = time.perf_counter()
     with started("benchmarks.serve_live", *options) as service:
@@ -41,4 +41,6 @@ def sync(cluster: ApiCluster, held: list[int], profiles: int = 0) -> float:
         seconds = time.perf_counter() - start
         now = process.resident(service.process)
         held += [now] if now is not None else []
+        if worked is not None:
+            worked.append(process.worked(service.process) or seconds)
     return seconds
