@@ -4,6 +4,7 @@ Rule: nothing is connected to; what is said follows from the files, the environm
 """
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -175,7 +176,6 @@ def _lines(
     place_of: "dict[KeyPath, str]",
 ) -> "Iterator[str]":
     from extender.config.document import path_text
-    from extender.config.scheduler.check import SEVERITIES
     from extender.core.explain.text import pluralize
 
     profiles = ", ".join(one.scheduler_name for one in scheduler.profiles)
@@ -193,7 +193,8 @@ def _lines(
         yield f"{one.severity}: {place_of[one.path]}: {path_text(one.path)}: {one.message}"
         if one.advice:
             yield f"    {one.advice}"
-    yield ", ".join(pluralize(sum(one.severity == severity for one in findings), severity) for severity in SEVERITIES)
+    counts = Counter(one.severity for one in findings)
+    yield f"{pluralize(counts['error'], 'error')}, {pluralize(counts['warning'], 'warning')}"
 
 
 def _report(
