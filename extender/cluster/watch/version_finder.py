@@ -82,6 +82,8 @@ class VersionFinder:
             return error.code < 500 and error.code != 429
         except ValueError as error:
             log.debug("GET /version: %s", error)
+        except Exception:  # a bug must not end the sync
+            log.exception("reading the API server's version failed")
         return True
 
     def _update(self) -> None:
