@@ -75,7 +75,7 @@ def compare(scenario: JSON, got: JSON, keys: Collection[str] = COMPARED, *, excu
     """
     left_out = _unevaluated(scenario, got)
     expected, ours = _without_nodes(scenario["expected"], got, left_out), _without_nodes(got, got, left_out)
-    if ours.get("cycleError") in _errors(expected):  # nodes are filtered in parallel: the first that fails is chance
+    if ours.get("cycleError") in errors_of_nodes(expected):  # filtered in parallel: the first is chance
         expected = expected | {"cycleError": ours["cycleError"]}
     found = [
         _line(key, expected.get(key), ours.get(key))
@@ -95,7 +95,7 @@ def compare(scenario: JSON, got: JSON, keys: Collection[str] = COMPARED, *, excu
     return [] if excuse and undetermined(scenario) else found
 
 
-def _errors(expected: JSON) -> set[str]:
+def errors_of_nodes(expected: JSON) -> set[str]:
     return {", ".join(of["reasons"]) for of in expected["filter"].values() if of["code"] == "Error"}
 
 
