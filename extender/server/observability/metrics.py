@@ -248,13 +248,13 @@ class Metrics:
 
     def add_plugins(self, plugins: Iterable[str]) -> None:
         """Begin the series of plugins that are not in-tree, which are known only from kube-scheduler's profiles."""
-        counter = self._counters["not_evaluated",]
-        self._counters |= {("not_evaluated", plugin): counter.labels(plugin) for plugin in plugins}
+        for plugin in plugins:
+            self._counters["not_evaluated",].labels(plugin)
 
     def count_not_evaluated(self, plugins: Iterable[str]) -> None:
         """Count one decision that left these plugins to kube-scheduler."""
         for plugin in plugins:
-            self._counters["not_evaluated", plugin].inc()
+            self._counters["not_evaluated",].labels(plugin).inc()
 
     def count_guard_rejection(self, rule: str) -> None:
         """Count one candidate that violates the rule."""

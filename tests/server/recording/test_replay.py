@@ -100,6 +100,15 @@ def test_other_settings_show_what_they_would_change(rig):
     ]
 
 
+def test_profiles_with_plugins_that_are_not_in_tree_are_replayed(tmp_path):
+    plugins = {"filter": {"enabled": [{"name": "Trimaran"}]}}
+    rig = Rig(tmp_path, scheduler={"profiles": [{"schedulerName": "default-scheduler", "plugins": plugins}]})
+    rig.recorder.start()
+    rig.ask("filter", filter_body())
+    rig.ask("preempt", preempt_body())
+    assert [(result.status, result.differences) for result in rig.results()] == [(200, ()), (200, ())]
+
+
 def test_an_incomplete_last_line_is_skipped_with_a_warning(rig):
     path = calls_file(rig)
     path.write_bytes(path.read_bytes()[:-20])
