@@ -166,12 +166,7 @@ def _decide(
         given = passthrough.ANSWERS[verb.name](request) if settings.is_observing else verb.encode(request, decision)
         deadline.check()
     except Exception as error:
-        if not settings.is_observing:
-            return _failed(verb.name, server_context, request, error)
-        record_failure(verb.name, server_context, error)
-        metrics.count_observed_answer(verb.name, "failed")
-        metrics.count_answer(verb.name, "passthrough")
-        return CallResult(passthrough.ANSWERS[verb.name](request), "failed", error=error_message(error))
+        return _failed(verb.name, server_context, request, error)
     cache_status = cache_summary(server_context.cache, server_context.source)
     given = replace(given, not_evaluated=decision.not_evaluated, cache_status=cache_status)
     if not settings.is_observing:
@@ -186,12 +181,22 @@ def _decide(
 def _failed(verb: schema.VerbName, server_context: ServerContext, request: Any, error: Exception) -> CallResult:
     """Return the answer to a call that failed; a pod that is not judged here is passed through.
 
-    That is a pod that is not ours, except by /preempt, and a bound pod that is to grow in place.
+    That is a pod that is not ours, except by /preempt, and a bound pod that is to grow in place. In mode Observe every
+    call is passed through, and only counted as what it would have been.
     """
-    if isinstance(error, ResizeDeferred) or (isinstance(error, UnknownScheduler) and verb != "preempt"):
+    metrics, is_observing = server_context.metrics, server_context.settings.is_observing
+    is_passed = isinstance(error, ResizeDeferred) or (isinstance(error, UnknownScheduler) and verb != "preempt")
+    if is_observing:
+        metrics.count_observed_answer(verb, "same" if is_passed else "failed")
+    if is_passed:
         given = pass_through(verb, server_context, request, error)
-        return CallResult(given, "passthrough", error=error_message(error))
-    return CallResult(failure_answer(verb, server_context, error), "failed", error=error_message(error))
+    elif is_observing:
+        record_failure(verb, server_context, error)
+        metrics.count_answer(verb, "passthrough")
+        given = passthrough.ANSWERS[verb](request)
+    else:
+        given = failure_answer(verb, server_context, error)
+    return CallResult(given, "passthrough" if is_passed else "failed", error=error_message(error))
 
 
 # --- the verbs ----------------------------------------------------------------------------------------------------

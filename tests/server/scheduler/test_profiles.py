@@ -174,6 +174,30 @@ async def test_in_mode_observe_what_is_not_ours_is_passed_through():
         assert await counted(client, "extender_failures_total") == {'{reason="UnknownScheduler"}': 1}
 
 
+async def test_in_mode_observe_what_is_not_ours_is_no_difference_and_no_failure_to_decide():
+    application = app(mode="Observe", debug={"enabled": True})
+    async with client_for(application) as client:
+        await client.post("/filter", content=filter_body(incoming=of(SMALL, "other")))
+        await client.post("/prioritize", content=filter_body(incoming=of(SMALL, "other")))
+        await client.post("/preempt", content=preempt_body(of(URGENT, "other")))
+        assert await counted(client, "extender_observed_answers_total") == {
+            '{outcome="same",verb="filter"}': 1,
+            '{outcome="same",verb="prioritize"}': 1,
+            '{outcome="failed",verb="preempt"}': 1,
+        }
+        assert set(await counted(client, "extender_answers_total")) == {
+            '{result="passthrough",verb="filter"}',
+            '{result="passthrough",verb="prioritize"}',
+            '{result="passthrough",verb="preempt"}',
+        }
+    kept = application.server_context.decisions.newest_first()
+    assert {one.verb: one.mode for one in kept} == {
+        "filter": "passthrough",
+        "prioritize": "passthrough",
+        "preempt": "failed",
+    }
+
+
 # --- what is said -----------------------------------------------------------------------------------------------------
 
 
