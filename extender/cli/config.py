@@ -92,10 +92,10 @@ def check(
 
     See docs/configuration.md, docs/scheduler.md and docs/install.md.
     """
-    from extender.config.scheduler import load_kube_scheduler
+    from extender.config.scheduler import read_scheduler
 
     settings = options.read_configuration(config, options.scheduler_options(scheduler_config, scheduler_version))
-    scheduler = load_kube_scheduler(settings)
+    scheduler = read_scheduler(settings).assume()
     findings: list[Finding] = []
     place_of: dict[KeyPath, str] = {}
     if settings.scheduler.config is not None:
@@ -153,7 +153,7 @@ def _entry_number(written: "KubeSchedulerConfiguration", settings: "Configuratio
 
 def _notes(settings: "Configuration", scheduler: "KubeScheduler") -> "list[str]":
     """Return what is not read or not evaluated of what is said about kube-scheduler."""
-    from extender.k8s.version.features import gate_notes
+    from extender.k8s.version.features import DEFAULT_MINOR, gate_notes
 
     notes = [
         f"profile {one.scheduler_name}: plugins that are not evaluated: {', '.join(one.not_evaluated_plugins)}"
@@ -161,9 +161,10 @@ def _notes(settings: "Configuration", scheduler: "KubeScheduler") -> "list[str]"
         if one.not_evaluated_plugins
     ]
     if settings.scheduler.version == "auto":
+        refused = f", as 1.{DEFAULT_MINOR} refuses this" if scheduler.minor != DEFAULT_MINOR else ""
         notes.append(
-            f"scheduler.version is auto: {scheduler.version} is checked here; a running extender takes the version of "
-            "the kube-scheduler that it finds in the cluster"
+            f"scheduler.version is auto: {scheduler.version} is checked here{refused}; a running extender takes "
+            "the version of the kube-scheduler that it finds in the cluster"
         )
     return [*notes, *gate_notes(settings.scheduler.feature_gates)]
 

@@ -102,7 +102,7 @@ def serve(
     """
     from extender.cli import logs
     from extender.cluster.cache.cache import ClusterCache
-    from extender.config.scheduler import load_kube_scheduler
+    from extender.config.scheduler import read_scheduler
     from extender.errors import ClusterLost
     from extender.server.app import create_app
     from extender.server.observability import audit_log
@@ -120,7 +120,7 @@ def serve(
     if settings.audit.enabled:
         audit_log.check_writable(Path(settings.audit.path) if settings.audit.path is not None else None)
     cache = ClusterCache()
-    load_kube_scheduler(settings)  # a mistake in kube-scheduler's file is reported before the cluster is read
+    read_scheduler(settings).assume()  # a mistake in kube-scheduler's file is reported before the cluster is read
     api = options.connect_api_server(settings)
     source = options.open_cluster(settings, cache, api)
     print_banner(startup_banner(settings, cache, source, api), settings)

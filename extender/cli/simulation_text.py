@@ -71,7 +71,8 @@ def _render_summary(result: Simulation) -> Iterator[Text]:
     yield Text(
         f"{pluralize(found.scheduled, 'pod')} scheduled, {found.pending} pending, {found.skipped} skipped, "
         f"{found.evicted} evicted, {pluralize(found.pdb_violations, 'PDB violation')} "
-        f"(policies: {printable(result.policies)}; kube-scheduler {result.version}, {printable(result.version_source)})",
+        f"(policies: {printable(result.policies)}; "
+        f"kube-scheduler {result.version}, {printable(result.version_source)})",
         style="bold",
     )
     for note in result.notes:

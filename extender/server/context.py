@@ -96,8 +96,8 @@ class ServerContext:
     def decision_inputs(self, pod: Pod, history: EvictionHistory | None) -> tuple[Snapshot, Profile, EvictionHistory]:
         """Return the snapshot, the pod's profile and the history to decide on; None: the current history.
 
-        Raises UnknownScheduler, ResizeDeferred and NotReady. The snapshot comes before the history: the first one after a start seeds
-        it.
+        Raises UnknownScheduler, ResizeDeferred and NotReady. The snapshot comes before the history: the first one after
+        a start seeds it.
         """
         scheduler = self.settings.scheduler
         profile = scheduler.profile_of(pod)

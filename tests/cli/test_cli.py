@@ -143,6 +143,34 @@ def test_config_check_says_what_is_not_evaluated_and_which_gates_change_nothing(
     assert found["findings"] == []
 
 
+PACKED = {"type": "MostAllocated", "requestedToCapacityRatio": {"shape": [{"utilization": 0, "score": 0}]}}
+ONLY_OLDER = [{"pluginConfig": [{"name": "NodeResourcesFit", "args": {"scoringStrategy": PACKED}}]}]
+"""Profiles that 1.33 accepts and 1.36 refuses."""
+
+
+def test_config_check_tries_the_versions_and_names_the_one_that_it_checked(tmp_path, monkeypatch, capsys):
+    path = written(tmp_path / "scheduler-config.yaml", ENTRY, profiles=ONLY_OLDER)
+    shown = check("--scheduler-config", path)
+    assert shown.exit_code == 0
+    version = shown.stdout.splitlines()[2].split(";")[0].removeprefix("kube-scheduler ")
+    assert version != "1.36"
+    assert f"note: scheduler.version is auto: {version} is checked here, as 1.36 refuses this" in shown.stdout
+    assert run_main(monkeypatch, "config", "check", "--scheduler-config", path, "--scheduler-version", "1.36") == 2
+    assert "Forbidden" in capsys.readouterr().err
+
+
+def test_serve_leaves_the_version_to_the_cluster(tmp_path, monkeypatch, capfd):
+    path = written(tmp_path / "scheduler-config.yaml", ENTRY, profiles=ONLY_OLDER)
+    monkeypatch.setattr(options, "connect_api_server", lambda _: sys.exit(7))
+    serve = ("serve", "--kubernetes", "--scheduler-config", path)
+    assert run_main(monkeypatch, *serve) == 7
+    assert run_main(monkeypatch, *serve, "--scheduler-version", "1.36") == 2
+    assert "Forbidden" in capfd.readouterr().err
+    monkeypatch.undo()
+    assert run_main(monkeypatch, "serve", "--scheduler-config", path) == 2  # the example cluster has no kube-scheduler
+    assert "scheduler.version is auto: none was found, so 1.36 is taken; 1.3" in capfd.readouterr().err
+
+
 def test_config_check_asks_which_entry_is_ours(tmp_path, monkeypatch, capsys):
     path = written(tmp_path / "scheduler-config.yaml", ENTRY, {**ENTRY, "httpTimeout": "1s"})
     assert run_main(monkeypatch, "config", "check", "--scheduler-config", path) == 2

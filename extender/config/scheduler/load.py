@@ -5,6 +5,7 @@ Rule: what kube-scheduler refuses is refused here, with place and reason; nothin
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -37,6 +38,12 @@ if TYPE_CHECKING:  # models imports the schema of this package
 INLINE_NAME: Final = "configuration"
 """Name in messages of a document that is not a file."""
 
+ASSUMED_MINORS: Final = (*range(DEFAULT_MINOR, OLDEST_MINOR - 1, -1), *range(DEFAULT_MINOR + 1, NEWEST_MINOR + 1))
+"""Minors that are tried in this order while none is set or found; the first that the configuration fits is assumed."""
+
+ASSUMED: Final = "assumed, because the configuration fits it and no version was found in the cluster"
+"""Source of a minor that was assumed."""
+
 _EXAMPLE: Final = f"kind: {KIND}"
 
 
@@ -60,6 +67,32 @@ class SchedulerSource:
 
     def resolve(self, found: FoundVersion | None) -> KubeScheduler:
         """Return the kube-scheduler, given the version that `scheduler.version: auto` stands for; ConfigError."""
+        try:
+            return self._resolve(found)
+        except ConfigError as error:
+            other = self._assumed() if found is None else None
+            if other is None:
+                raise
+            assumed = f"scheduler.version is auto: none was found, so 1.{DEFAULT_MINOR} is taken"
+            raise ConfigError(f"{error}\n{assumed}; {other.version} accepts this") from error
+
+    def assume(self) -> KubeScheduler:
+        """Return the kube-scheduler of the version that is set, else of the first that accepts this; ConfigError.
+
+        With auto, before a cluster has said its version, a file that only some versions accept is no mistake yet.
+        """
+        return self._assumed() or self._resolve(None)
+
+    def _assumed(self) -> KubeScheduler | None:
+        """Return the kube-scheduler of the first minor that accepts this; None: none does, or a version is set."""
+        if self.config.scheduler.version != "auto":
+            return None
+        for minor in ASSUMED_MINORS:
+            with contextlib.suppress(ConfigError):
+                return self._resolve(FoundVersion(minor, ASSUMED) if minor != DEFAULT_MINOR else None)
+        return None
+
+    def _resolve(self, found: FoundVersion | None) -> KubeScheduler:
         section, preemption = self.config.scheduler, self.config.preemption
         version = None if section.version == "auto" else section.version
         keep = None if preemption.keep_candidates == "All" else preemption.keep_candidates
