@@ -79,7 +79,7 @@ class SchedulerSection(Section):
     @model_validator(mode="after")
     def _file_or_inline(self) -> "SchedulerSection":
         for name in ("profiles", "percentage_of_nodes_to_score"):
-            if self.config is not None and name in self.model_fields_set:
+            if self.config is not None and getattr(self, name) not in ([], None):
                 raise ValueError(f"{to_camel(name)} cannot be set with config: the file says it")
         return self
 

@@ -854,7 +854,16 @@ def test_variables_of_others_are_left_alone():
 # --- printing -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("text", ["", FULL, "cluster: {path: '123'}\nserver: {host: '::1', keepAlive: 1h2m3s}"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        FULL,
+        "cluster: {path: '123'}\nserver: {host: '::1', keepAlive: 1h2m3s}",
+        "scheduler: {config: scheduler-config.yaml}",
+        "scheduler: {config: scheduler-config.yaml, profiles: [], percentageOfNodesToScore: null}",
+    ],
+)
 def test_what_is_printed_is_a_file_that_says_the_same(load, text):
     config = load(text)
     assert load(render(config)) == config
