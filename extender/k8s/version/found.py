@@ -5,16 +5,25 @@ image is the version. During an upgrade the tags differ and only one of the pods
 is taken, because kube-scheduler must not be newer than kube-apiserver, which is upgraded first, and the leader is
 usually the one that runs longest.
 
-Rule: values in, a version or None out; a pod whose image has no version as its tag says nothing.
+Rule: values in, a version or None out; a pod whose image has no supported version as its tag says nothing, nor does one
+that kube-scheduler cannot have beside this API server: its tag follows a scheme of its own.
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import Final
 
 import msgspec
 
 from extender.k8s.objects import Pod
+from extender.k8s.version.features import NEWEST_MINOR, OLDEST_MINOR
 from extender.k8s.version.minor import FoundVersion, parse_minor, version_of_image
+
+MAX_MINORS_AHEAD: Final = 1
+"""Minors that kube-scheduler may seem newer than kube-apiserver, whose version is read less often than pods change."""
+
+MAX_MINORS_BEHIND: Final = 3
+"""Minors that kube-scheduler may be older than kube-apiserver: the version skew policy allows 1, some stay behind."""
 
 OnVersionFound = Callable[[FoundVersion | None], None]
 """Called with the version that is found from now on; None: none is."""
@@ -33,14 +42,28 @@ def is_kube_scheduler(pod: Pod) -> bool:
 
 
 def version_of_pods(pods: Iterable[Pod]) -> FoundVersion | None:
-    """Return the lowest version of kube-scheduler's pods among these; None if there is none with a version."""
-    tags = sorted((parse_minor(tag), tag, pod.key) for pod in pods if is_kube_scheduler(pod) for tag in _tags(pod))
+    """Return the lowest version of kube-scheduler's pods among these; None if there is none with a supported one."""
+    found = ((parse_minor(tag), tag, pod.key) for pod in pods if is_kube_scheduler(pod) for tag in _tags(pod))
+    tags = sorted(one for one in found if OLDEST_MINOR <= one[0] <= NEWEST_MINOR)
     if not tags:
         return None
     _, tag, key = tags[0]
     minors = sorted({minor for minor, _, _ in tags})
     note = f", the lowest of {', '.join(f'1.{minor}' for minor in minors)}" if len(minors) > 1 else ""
     return FoundVersion.of(tag, f"image tag {tag} of pod {key}{note}")
+
+
+def chosen_version(of_pods: FoundVersion | None, of_api_server: FoundVersion | None) -> FoundVersion | None:
+    """Return the version of the pods if kube-scheduler can have it beside this API server, else the API server's."""
+    if of_api_server is None:
+        return of_pods
+    if of_pods is None:
+        why = "no pod of kube-scheduler names its version"
+    elif -MAX_MINORS_AHEAD <= of_api_server.minor - of_pods.minor <= MAX_MINORS_BEHIND:
+        return of_pods
+    else:
+        why = f"ignored, as too far from it: {of_pods.source}"
+    return replace(of_api_server, source=f"{of_api_server.source}; {why}")
 
 
 def _tags(pod: Pod) -> Iterator[str]:
@@ -65,4 +88,4 @@ _VERSION_INFO: Final = msgspec.json.Decoder(_VersionInfo)
 def version_of_api_server(body: bytes) -> FoundVersion:
     """Return the version in an API server's answer to GET /version; raises ValueError if there is none."""
     version = _VERSION_INFO.decode(body).git_version
-    return FoundVersion.of(version, f"API server {version}; no pod of kube-scheduler was found")
+    return FoundVersion.of(version, f"API server {version}")

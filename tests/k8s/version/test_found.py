@@ -3,7 +3,7 @@
 import pytest
 
 from extender.cluster.files.manifests import load_cluster
-from extender.k8s.version.found import is_kube_scheduler, version_of_api_server, version_of_pods
+from extender.k8s.version.found import chosen_version, is_kube_scheduler, version_of_api_server, version_of_pods
 from extender.k8s.version.minor import FoundVersion
 
 CALICO = "calico/node:v3.28.0"
@@ -37,6 +37,9 @@ def test_the_tag_of_kubeadm_s_static_pod_is_the_version():
         {"image": "registry.k8s.io/kube-scheduler@sha256:" + "a" * 64},
         {"image": "kube-scheduler:latest"},
         {"image": CALICO},
+        {"image": "example.com/kube-scheduler:1.2.0"},
+        {"image": "example.com/kube-scheduler:v1.28.9"},
+        {"image": "example.com/kube-scheduler:v1.39.0"},
         {"phase": "Failed"},
         {"phase": "Succeeded"},
     ],
@@ -60,11 +63,32 @@ def test_during_an_upgrade_the_lowest_version_holds_whatever_the_order():
     assert found(pods[0], pods[2]) == FoundVersion(36, "image tag v1.36.0 of pod kube-system/kube-scheduler-cp-v1.36.0")
 
 
-def test_a_version_that_is_not_supported_is_moved_and_said():
-    assert found(scheduler_pod(image="kube-scheduler:v1.28.9")) == FoundVersion(
-        29,
-        "image tag v1.28.9 of pod kube-system/kube-scheduler-cp-1; 1.28 is not among 1.29 to 1.38, so 1.29 is assumed",
+def test_a_tag_that_is_not_supported_does_not_hide_one_that_is():
+    assert found(scheduler_pod(image="kube-scheduler:1.2.0"), scheduler_pod("cp-2")) == FoundVersion(
+        33, "image tag v1.33.2 of pod kube-system/kube-scheduler-cp-2"
     )
+
+
+@pytest.mark.parametrize("of_pods", [33, 34, 36, 37])
+def test_the_pods_version_counts_before_the_api_server_s(of_pods):
+    version = FoundVersion(of_pods, "image tag")
+    assert chosen_version(version, FoundVersion(36, "API server v1.36.1")) == version
+    assert chosen_version(version, None) == version
+
+
+@pytest.mark.parametrize("of_pods", [29, 32, 38])
+def test_a_tag_that_kube_scheduler_cannot_have_beside_the_api_server_is_ignored_and_said(of_pods):
+    version = FoundVersion(of_pods, "image tag 1 of pod a")
+    ignored = "ignored, as too far from it: image tag 1 of pod a"
+    assert chosen_version(version, FoundVersion(36, "API server v1.36.1")) == FoundVersion(
+        36, f"API server v1.36.1; {ignored}"
+    )
+
+
+def test_without_a_pod_the_api_server_s_version_counts():
+    source = "API server v1.36.1; no pod of kube-scheduler names its version"
+    assert chosen_version(None, FoundVersion(36, "API server v1.36.1")) == FoundVersion(36, source)
+    assert chosen_version(None, None) is None
 
 
 def test_other_pods_are_not_kube_scheduler_s():
@@ -75,7 +99,7 @@ def test_other_pods_are_not_kube_scheduler_s():
 @pytest.mark.parametrize("version", ["v1.33.2", "v1.33.2+k3s1", "v1.33.5-eks-113cf36", "v1.33.1-gke.1107000"])
 def test_the_api_server_s_version(version):
     body = b'{"major":"1","minor":"33+","gitVersion":"%s","platform":"linux/amd64"}' % version.encode()
-    assert version_of_api_server(body) == FoundVersion(33, f"API server {version}; no pod of kube-scheduler was found")
+    assert version_of_api_server(body) == FoundVersion(33, f"API server {version}")
 
 
 @pytest.mark.parametrize("body", [b"", b"{}", b'{"gitVersion": ""}', b"<html>", b'{"gitVersion": "v2.0.0"}', b"[]"])
