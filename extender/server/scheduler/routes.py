@@ -18,6 +18,7 @@ from extender.server.http.body import BodiesInFlight, Body, caller_of, read_body
 from extender.server.http.deadline import Deadline
 from extender.server.http.errors import METHOD_NOT_ALLOWED, error_body, error_response
 from extender.server.http.protocol import WRITE_TIMEOUT_SECONDS
+from extender.server.observability.audit import shorten
 from extender.server.observability.tracing import Tracing
 from extender.server.scheduler import openapi, verbs
 from extender.server.scheduler.bind import bind
@@ -168,15 +169,20 @@ def _headers(answer: Answer, *, closes: bool) -> dict[str, str]:
     if answer.cache_status is not None:
         headers[openapi.CACHE_HEADER] = answer.cache_status
     if answer.not_evaluated:
-        headers[openapi.NOT_EVALUATED_HEADER] = ", ".join(answer.not_evaluated)
+        headers[openapi.NOT_EVALUATED_HEADER] = _header_value(", ".join(answer.not_evaluated))
     if answer.veto_reason:
-        printable = "".join(char if " " <= char <= "~" else "?" for char in answer.veto_reason)
-        if len(printable) > _MAX_HEADER_CHARACTERS:
-            printable = printable[: _MAX_HEADER_CHARACTERS - 3] + "..."
-        headers[openapi.VETOED_HEADER] = printable
+        headers[openapi.VETOED_HEADER] = _header_value(answer.veto_reason)
     if closes:
         headers["Connection"] = "close"
     return headers
+
+
+def _header_value(text: str) -> str:
+    """Return text with names that others chose as ASCII of limited length."""
+    printable = "".join(char if " " <= char <= "~" else "?" for char in text)
+    if len(printable) > _MAX_HEADER_CHARACTERS:
+        return printable[: _MAX_HEADER_CHARACTERS - 3] + "..."
+    return printable
 
 
 def _trace(tracing: Tracing, name: str, request: Request, answer: Answer, seconds: float) -> None:
@@ -196,7 +202,7 @@ def _trace(tracing: Tracing, name: str, request: Request, answer: Answer, second
             "extender.nodes.kept": summary.kept,
             "k8s.namespace.name": summary.namespace,
             "k8s.pod.name": summary.pod,
-            "extender.pod.scheduler_name": summary.scheduler_name,
+            "extender.pod.scheduler_name": shorten(summary.scheduler_name),
         }
     failed = answer.status >= 500 or (answer.summary is not None and answer.summary.mode == "failed")
     parent = request.headers.get("traceparent")

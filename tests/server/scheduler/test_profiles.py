@@ -212,6 +212,16 @@ async def test_plugins_that_are_not_in_tree_are_named_for_the_pods_of_their_prof
     assert await counted(client, "extender_not_evaluated_total") == {'{plugin="Trimaran"}': 3}
 
 
+async def test_a_plugin_may_have_any_name():
+    plugins = {"filter": {"enabled": [{"name": "Größe\n✓"}]}}
+    async with client_for(app(scheduler={"profiles": [{"plugins": plugins}]})) as client:
+        for path, body in ("/filter", filter_body()), ("/prioritize", filter_body()), ("/preempt", preempt_body()):
+            answer = await client.post(path, content=body)
+            assert (answer.status_code, answer.headers[OWN]) == (200, "Gr??e??")
+        assert (await client.get("/metrics")).status_code == 200
+        assert (await client.get("/readyz?verbose")).status_code == 200
+
+
 async def test_health_says_version_profiles_and_what_is_not_evaluated():
     scheduler = {**SCHEDULER, "version": "1.33", "featureGates": {"PodLevelResources": True}}
     async with client_for(app(scheduler=scheduler)) as client:
