@@ -16,7 +16,12 @@ from urllib.parse import SplitResult, urlsplit
 
 from extender.config.document import KeyPath
 from extender.config.models import Configuration
-from extender.config.scheduler.schema import ExtenderSection, ExtenderTLSSection, KubeSchedulerConfiguration
+from extender.config.scheduler.schema import (
+    ExtenderSection,
+    ExtenderTLSSection,
+    KubeSchedulerConfiguration,
+    nanoseconds_of,
+)
 from extender.config.values import is_loopback
 from extender.core.profile import KubeScheduler, PreemptionPolicy
 
@@ -44,8 +49,6 @@ EXTENDER_SCORE_STEP: Final = 10
 
 _ALL_ADDRESSES: Final = ("0.0.0.0", "::")  # compared with, not listened on
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
-_DURATION: Final = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(h|ms|us|µs|ns|m|s)")
-_UNIT_SECONDS: Final = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,9 +109,8 @@ def check_entry(entry: Entry) -> list[Finding]:
 
 
 def timeout_seconds(section: ExtenderSection) -> float:
-    """Return how long kube-scheduler waits for a response; absent and 0: its default."""
-    given = _DURATION.findall(section.http_timeout or "")
-    return sum(float(number) * _UNIT_SECONDS[unit] for number, unit in given) or DEFAULT_TIMEOUT_SECONDS
+    """Return how long kube-scheduler waits for a response; absent and 0: its default; negative: without end."""
+    return nanoseconds_of(section.http_timeout or "0") / 1e9 or DEFAULT_TIMEOUT_SECONDS
 
 
 def call_order(document: KubeSchedulerConfiguration) -> list[int]:
@@ -138,13 +140,20 @@ def _address(entry: Entry) -> Iterator[Finding]:
         message = f"port {port}, but server.port is {server.port}"
         advice = "" if local else "right only if a Service or load balancer translates it"
         yield entry.finding("error" if local else "warning", "urlPrefix", message, advice)
-    if local != is_loopback(server.host) and server.host not in _ALL_ADDRESSES:
+    if not _is_served(url.hostname, server.host):
         message = f"{url.hostname} is another address than server.host, {server.host}, the only one that is served"
         advice = "call server.host" if local else "listen on an address that kube-scheduler reaches, with TLS"
         yield entry.finding("error", "urlPrefix", message, advice)
     if re.search(r"\.svc(\.|$)", url.hostname):
         message = f"{url.hostname} resolves in pods only, not in the node's network, where kube-scheduler usually runs"
         yield entry.finding("warning", "urlPrefix", message, "use the Service's clusterIP, and tlsConfig.serverName")
+    for part, given in (("query", url.query), ("fragment", url.fragment)):
+        if given:
+            message = f"the {part} is in the way: verbs are put behind the end of urlPrefix, such as /filter"
+            yield entry.finding("error", "urlPrefix", message, f"remove the {part}")
+    if url.username is not None:
+        message = "a name or password is not checked here, and stands in kube-scheduler's log and in /configz"
+        yield entry.finding("warning", "urlPrefix", message, "remove it; client certificates are checked (clientCA)")
     if url.path.strip("/"):
         message = f"path {url.path}: the verbs are served at the root, such as /{SERVED_VERBS['filterVerb']}"
         yield entry.finding("error" if local else "warning", "urlPrefix", message, "remove the path")
@@ -254,7 +263,12 @@ def _managed_resources(entry: Entry) -> Iterator[Finding]:
 
 def _timeout(entry: Entry) -> Iterator[Finding]:
     ours, theirs = entry.config.server.http_timeout, timeout_seconds(entry.section)
-    if theirs <= entry.config.server.deadline:
+    if theirs < 0:
+        message = (
+            f"{entry.section.http_timeout} sets no limit: kube-scheduler waits for ever, and schedules no pod"
+        )
+        yield entry.finding("error", "httpTimeout", message, f"set it to server.httpTimeout, {ours:g}s")
+    elif theirs <= entry.config.server.deadline:
         late = f"calls are answered until {entry.config.server.deadline:g}s (80 % of server.httpTimeout)"
         message = f"kube-scheduler gives up after {theirs:g}s, but {late}"
         yield entry.finding("error", "httpTimeout", message, f"set server.httpTimeout to {theirs:g}s")
@@ -352,6 +366,15 @@ def _split(url: str) -> SplitResult:
         return urlsplit(url)
     except ValueError:
         return urlsplit("")
+
+
+def _is_served(called: str, host: str) -> bool:
+    """Return whether a listener on `host` may be reached by calling this address or name."""
+    if host in _ALL_ADDRESSES:
+        return True
+    if not (is_loopback(called) and is_loopback(host)):
+        return is_loopback(called) == is_loopback(host)
+    return called == host or "localhost" in (called, host)  # localhost is 127.0.0.1 or ::1
 
 
 def _port(section: ExtenderSection) -> int | None:

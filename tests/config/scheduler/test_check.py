@@ -120,6 +120,22 @@ def test_nothing_is_found_where_both_agree(change, config):
         pytest.param(
             {"urlPrefix": "http://127.0.0.1:8888/v1"}, {}, "error", "urlPrefix", "served at the root", id="a path"
         ),
+        pytest.param(
+            {"urlPrefix": "http://[::1]:8888"}, {}, "error", "urlPrefix", "another address", id="IPv6's loopback"
+        ),
+        pytest.param(
+            {"urlPrefix": "http://127.0.0.2:8888"}, {}, "error", "urlPrefix", "another address", id="127.0.0.2"
+        ),
+        pytest.param(
+            {"urlPrefix": "http://127.0.0.1:8888?x=1"}, {}, "error", "urlPrefix", "query is in the way", id="a query"
+        ),
+        pytest.param(
+            {"urlPrefix": "http://127.0.0.1:8888/#x"}, {}, "error", "urlPrefix", "fragment is in", id="a fragment"
+        ),
+        pytest.param(
+            {"urlPrefix": "http://a:b@127.0.0.1:8888"}, {}, "warning", "urlPrefix", "password", id="a password"
+        ),
+        pytest.param({"httpTimeout": "-5s"}, {}, "error", "httpTimeout", "-5s sets no limit", id="a negative timeout"),
         # --- TLS
         pytest.param(
             {"urlPrefix": "https://127.0.0.1:8888", "tlsConfig": {"caFile": "ca.crt"}},
@@ -359,7 +375,7 @@ def test_the_files_that_ship_have_no_errors_and_no_warnings(name, config):
 
 @pytest.mark.parametrize(
     ("text", "seconds"),
-    [("0s", 5), ("0", 5), ("250ms", 0.25), ("1m30s", 90), ("1.5s", 1.5), ("100us", 0.0001), ("1h", 3600)],
+    [("0s", 5), ("0", 5), ("250ms", 0.25), ("1m30s", 90), ("1.5s", 1.5), ("100us", 0.0001), ("1h", 3600), ("-5s", -5)],
 )
 def test_a_timeout_is_read_as_go_writes_it(text, seconds):
     section = decode(KubeSchedulerConfiguration, document({**OURS, "httpTimeout": text}), ()).extenders[0]
