@@ -72,6 +72,17 @@ def test_gpu_packing_takes_the_node_whose_gpus_are_in_use_however_full_the_other
     assert best("gpu-packing", items, pod("p", "gpu-packing")) == "idle"  # without a GPU, cpu and memory decide
 
 
+@pytest.mark.parametrize("profile", ["bin-packing", "gpu-packing"])
+def test_packing_leaves_a_pod_its_own_spread_constraints(profile):
+    items = [node("a1"), pod("a", "x", "a1"), node("b1", zone="b")]
+    asked = pod("p", profile)
+    assert best(profile, items, asked) == "a1"
+    selector = {"matchLabels": {"app": "a"}}
+    constraint = {"maxSkew": 1, "topologyKey": "topology.kubernetes.io/zone", "labelSelector": selector}
+    asked["spec"]["topologySpreadConstraints"] = [constraint | {"whenUnsatisfiable": "ScheduleAnyway"}]
+    assert best(profile, items, asked) == "b1"
+
+
 def test_spread_refuses_the_crowded_zone_and_the_node_without_one():
     service = {"kind": "Service", "metadata": {"name": "s", "namespace": "n"}, "spec": {"selector": {"app": "a"}}}
     bare = node("bare")
