@@ -74,7 +74,7 @@ class SchedulerSection(Section):
     """Minor version of kube-scheduler, 1.29 to 1.38; auto: that of the kube-scheduler in the cluster, else the API
     server's, else 1.36."""
     feature_gates: dict[str, StrictBool] = {}
-    """kube-scheduler's --feature-gates: gate to true or false, such as {PodLevelResources: false}."""
+    """kube-scheduler's --feature-gates: gate to true or false, such as {StorageCapacityScoring: true}."""
 
     @model_validator(mode="after")
     def _file_or_inline(self) -> "SchedulerSection":

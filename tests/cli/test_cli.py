@@ -143,6 +143,15 @@ def test_config_check_says_what_is_not_evaluated_and_which_gates_change_nothing(
     assert found["findings"] == []
 
 
+def test_config_check_names_gates_that_all_beta_sets_and_that_are_not_followed(tmp_path):
+    path = written(tmp_path / "scheduler-config.yaml", ENTRY)
+    gates = {"EXTENDER_SCHEDULER__FEATURE_GATES": "{AllBeta: false}"}
+    shown = check("--scheduler-config", path, "--scheduler-version", "1.32", env=gates).stdout.splitlines()
+    assert [line for line in shown if line.startswith("note: ")] == [
+        "note: feature gate SidecarContainers, which AllBeta sets, is not followed: its default is assumed"
+    ]
+
+
 PACKED = {"type": "MostAllocated", "requestedToCapacityRatio": {"shape": [{"utilization": 0, "score": 0}]}}
 ONLY_OLDER = [{"pluginConfig": [{"name": "NodeResourcesFit", "args": {"scoringStrategy": PACKED}}]}]
 """Profiles that 1.33 accepts and 1.36 refuses."""

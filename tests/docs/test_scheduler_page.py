@@ -31,8 +31,9 @@ from extender.config.scheduler.schema import (
     ProfileSection,
 )
 from extender.k8s.version import features
-from extender.k8s.version.features import GATES, GATES_NOT_FOLLOWED, NEWEST_MINOR, OLDEST_MINOR, Features
+from extender.k8s.version.features import DEFAULT_MINOR, GATES, NEWEST_MINOR, OLDEST_MINOR, UNFOLLOWED_GATES, Features
 from extender.k8s.version.found import version_of_pods
+from extender.k8s.version.minor import FoundVersion
 from extender.server.settings import scheduler_line
 from tests.builders import typed
 
@@ -101,7 +102,7 @@ def test_every_minor_is_named():
 
 def test_gates_in_the_text_exist():
     of_groups = PAGE.partition("**Groups of pods**")[2].partition("\n- ")[0]
-    assert set(re.findall(r"\bG\w+(?:Workload|Scheduling)\b", of_groups)) <= GATES_NOT_FOLLOWED
+    assert set(re.findall(r"\bG\w+(?:Workload|Scheduling)\b", of_groups)) <= UNFOLLOWED_GATES.keys()
     assert {"PodLevelResources", "StorageCapacityScoring"} <= GATES.keys()
 
 
@@ -158,8 +159,21 @@ RECIPES = [block for block in BLOCKS if "schedulerName" in block and "kind: Pod"
 
 def test_the_setting_block_is_a_configuration():
     (block,) = [one for one in BLOCKS if one.startswith("scheduler:")]
-    section = Configuration.model_validate(yaml.safe_load(block)).scheduler
-    assert (section.version, section.feature_gates) == ("auto", {"PodLevelResources": False})
+    settings = yaml.safe_load(block)
+    settings["scheduler"]["config"] = str(ROOT / "deploy" / "scheduler" / "two-profiles.yaml")
+    configuration = Configuration.model_validate(settings)
+    assert configuration.scheduler.version == "auto"
+    default, unset = load_kube_scheduler(configuration), configuration.model_copy(deep=True)
+    unset.scheduler.feature_gates.clear()
+    assert default.changed_gates == configuration.scheduler.feature_gates != load_kube_scheduler(unset).changed_gates
+    for minor in range(33, NEWEST_MINOR + 1):
+        assert load_kube_scheduler(configuration, FoundVersion(minor, "found")).features.storage_capacity_scoring
+
+
+def test_the_feature_gate_of_the_reference_is_accepted():
+    reference = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"--feature-gates: .* such as (\{.*\})\.", reference)
+    assert Features.of(DEFAULT_MINOR, yaml.safe_load(example)) != Features()
 
 
 @pytest.mark.parametrize("recipe", RECIPES, ids=[yaml.safe_load(one)[0]["schedulerName"] for one in RECIPES])

@@ -33,6 +33,10 @@ def test_verdicts_under_changed_gates_are_kube_scheduler_s(gates):
 def test_most_of_them_are_judged_otherwise_with_default_gates():
     differing = [one for one in SCENARIOS if evaluated(one | {"gates": {}}, one["minor"]).differences]
     assert len(differing) > 40
-    assert {"StorageCapacityScoring", "PodLevelResources", "VolumeAttributesClass", "DRAExtendedResource"} <= {
-        name for one in differing for name in one["gates"]
-    }
+    assert {
+        "StorageCapacityScoring",
+        "PodLevelResources",
+        "VolumeAttributesClass",
+        "DRAExtendedResource",
+        "MatchLabelKeysInPodTopologySpread",
+    } <= {name for one in differing for name in one["gates"]}

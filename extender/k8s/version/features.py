@@ -108,6 +108,22 @@ class Features:
     """VolumeBinding scores dynamic provisioning by storage capacity."""
     volume_limit_scaling: bool = gate("VolumeLimitScaling", (35, "alpha", False), (37, "beta", True))
     """NodeVolumeLimits rejects nodes without a CSI driver that asks for it."""
+    match_label_keys_in_pod_topology_spread: bool = gate(
+        "MatchLabelKeysInPodTopologySpread", (25, "alpha", False), (27, "beta", True)
+    )
+    """PodTopologySpread reads `matchLabelKeys`; off, kube-scheduler ignores them."""
+    min_domains_in_pod_topology_spread: bool = gate(
+        "MinDomainsInPodTopologySpread",
+        (24, "alpha", False),
+        (25, "beta", False),
+        (27, "beta", True),
+        (30, "locked", True),
+    )
+    """PodTopologySpread reads `minDomains`."""
+    node_inclusion_policy_in_pod_topology_spread: bool = gate(
+        "NodeInclusionPolicyInPodTopologySpread", (25, "alpha", False), (26, "beta", True), (33, "locked", True)
+    )
+    """PodTopologySpread reads `nodeAffinityPolicy` and `nodeTaintsPolicy`."""
 
     # --- behaviors without a gate
     image_locality_counts_init_containers: bool = since(30)
@@ -152,9 +168,9 @@ class Features:
     def of(cls, minor: int, gates: Mapping[str, bool] | None = None) -> "Features":
         """Return the switches of a minor (29 for 1.29) with these feature gates, as of kube-scheduler's command line.
 
-        AllAlpha and AllBeta set what is not set by name. A gate that changes no verdicts is ignored (`gate_notes`
-        names it). Raises ValueError for a gate that the minor does not have, one that is locked, one that needs
-        another, and for a name that is nearly one of GATES.
+        AllAlpha and AllBeta set what is not set by name. Other gates are ignored (`gate_notes` and `gate_warnings` name
+        them). Raises ValueError for a gate that the minor does not have, one that is locked, one that needs another,
+        and for a name that is nearly one of GATES.
         """
         gates = gates or {}
         _check_gates(gates, minor)
@@ -174,16 +190,31 @@ class Features:
 
 
 def gate_notes(gates: Mapping[str, bool]) -> tuple[str, ...]:
-    """Return a sentence about each gate that `Features.of` ignores, sorted."""
-    return tuple(_note(name) for name in sorted(gates) if name not in GATES and name not in ALL_OF_STAGE)
+    """Return a sentence about each gate that is set and changes no verdicts, sorted."""
+    ignored = sorted(gates.keys() - GATES.keys() - UNFOLLOWED_GATES.keys() - ALL_OF_STAGE.keys())
+    return tuple(f"feature gate {name} changes no verdict here" for name in ignored)
+
+
+def gate_warnings(gates: Mapping[str, bool], minor: int) -> tuple[str, ...]:
+    """Return a sentence about each gate that changes verdicts and is not followed here, sorted by gate.
+
+    These are the UNFOLLOWED_GATES that are not at the minor's default: set by name, or by AllAlpha or AllBeta.
+    """
+    changed = [one for one in UNFOLLOWED_GATES.values() if _value_of(one, gates, minor) != one.default(minor)]
+    by = {one.name: "" if one.name in gates else f", which {_ALL_OF[one.stage(minor)]} sets," for one in changed}
+    return tuple(f"feature gate {name}{by[name]} is not followed: its default is assumed" for name in sorted(by))
+
+
+def _value_of(gate: Gate, gates: Mapping[str, bool], minor: int) -> bool:
+    """Return whether the gate is on in a minor; what is set by name comes before AllAlpha and AllBeta."""
+    for_stage: dict[Stage | None, bool] = {stage: gates[name] for name, stage in ALL_OF_STAGE.items() if name in gates}
+    return gates.get(gate.name, for_stage.get(gate.stage(minor), gate.default(minor)))
 
 
 def _value_in(metadata: Mapping[str, Any], gates: Mapping[str, bool], minor: int) -> bool:
     if "gate" not in metadata:
         return bool(metadata["since"] <= minor if "since" in metadata else minor <= metadata["until"])
-    known: Gate = metadata["gate"]
-    for_stage: dict[Stage | None, bool] = {stage: gates[name] for name, stage in ALL_OF_STAGE.items() if name in gates}
-    return gates.get(known.name, for_stage.get(known.stage(minor), known.default(minor)))
+    return _value_of(metadata["gate"], gates, minor)
 
 
 def _check_gates(gates: Mapping[str, bool], minor: int) -> None:
@@ -205,12 +236,6 @@ def _check_spelling(name: str) -> None:
         raise ValueError(f"{name} is not a feature gate; {right} is")
 
 
-def _note(name: str) -> str:
-    if name in GATES_NOT_FOLLOWED or name.startswith(("DRA", "CSIMigration")):
-        return f"feature gate {name} is not followed: its default is assumed"
-    return f"feature gate {name} changes no verdict here"
-
-
 GATES: Final[Mapping[str, Gate]] = {
     one.metadata["gate"].name: one.metadata["gate"] for one in fields(Features) if "gate" in one.metadata
 }
@@ -224,24 +249,44 @@ FIELD_OF_GATE: Final[Mapping[str, str]] = {
 ALL_OF_STAGE: Final[Mapping[str, Stage]] = {"AllAlpha": "alpha", "AllBeta": "beta"}
 """Gate of kube-scheduler's command line -> stage of the gates that it sets."""
 
-GATES_NOT_FOLLOWED: Final = frozenset(
-    {
-        "CompositePodGroup",
-        "GangScheduling",
-        "GenericWorkload",
-        "MatchLabelKeysInPodTopologySpread",
-        "MinDomainsInPodTopologySpread",
-        "NodeInclusionPolicyInPodTopologySpread",
-        "PodDisruptionConditions",
-        "PodGroupPreemptionPolicy",
-        "PodSchedulingReadiness",
-        "SidecarContainers",
-        "TopologyAwareWorkloadScheduling",
-        "VolumeCapacityPriority",
-        "WorkloadAwarePreemption",
-    }
-)
-"""Gates that change verdicts where they are not at their default in some minor; here their default is assumed."""
+_ALL_OF: Final[Mapping[Stage | None, str]] = {stage: name for name, stage in ALL_OF_STAGE.items()}
+"""Stage -> gate of kube-scheduler's command line that sets its gates."""
+
+UNFOLLOWED_GATES: Final[Mapping[str, Gate]] = {
+    one.name: one
+    for one in (
+        Gate("CSIMigrationRBD", ((28, "GA", False), (31, "locked", False))),
+        Gate("CompositePodGroup", ((37, "alpha", False),)),
+        Gate("DRAAdminAccess", ((32, "alpha", False), (34, "beta", True), (36, "locked", True))),
+        Gate("DRAConsumableCapacity", ((34, "alpha", False), (36, "beta", True))),
+        Gate("DRAControlPlaneController", ((31, "alpha", False), (32, "locked", False))),
+        Gate("DRADerivedAttributes", ((37, "alpha", False),)),
+        Gate("DRADeviceBindingConditions", ((34, "alpha", False), (36, "beta", True))),
+        Gate("DRADeviceCompatibilityGroups", ((37, "alpha", False),)),
+        Gate("DRADeviceTaintRules", ((35, "alpha", False), (36, "beta", False))),
+        Gate("DRADeviceTaints", ((33, "alpha", False), (36, "beta", True))),
+        Gate("DRAFractionalCapacityRange", ((37, "alpha", False),)),
+        Gate("DRAListTypeAttributes", ((36, "alpha", False),)),
+        Gate("DRANodeAllocatableResources", ((36, "alpha", False),)),
+        Gate("DRAOptionalNodeOperations", ((37, "alpha", False),)),
+        Gate("DRAPartitionableDevices", ((33, "alpha", False), (36, "beta", True))),
+        Gate("DRAPrioritizedList", ((33, "alpha", False), (34, "beta", True), (36, "GA", True))),
+        Gate("DRASchedulerFilterTimeout", ((34, "beta", True),)),
+        Gate("DRAWorkloadResourceClaims", ((36, "alpha", False),)),
+        Gate("GangScheduling", ((35, "alpha", False),)),
+        Gate("GenericWorkload", ((35, "alpha", False), (37, "beta", False))),
+        Gate("PodDisruptionConditions", ((26, "beta", True), (31, "locked", True))),
+        Gate("PodGroupPreemptionPolicy", ((37, "alpha", False),)),
+        Gate("PodSchedulingReadiness", ((27, "beta", True), (30, "locked", True))),
+        Gate("SidecarContainers", ((29, "beta", True), (33, "locked", True))),
+        Gate("TopologyAwareWorkloadScheduling", ((36, "alpha", False),)),
+        Gate("VolumeCapacityPriority", ((21, "alpha", False), (33, "locked", False))),
+        Gate("WorkloadAwarePreemption", ((36, "alpha", False),)),
+    )
+}
+"""Name of a gate that changes verdicts where it is not at its default -> gate; here its default is assumed.
+
+One that is gone counts as locked."""
 
 DEFAULT_FEATURES: Final = Features()
 """Switches of DEFAULT_MINOR with its default feature gates."""

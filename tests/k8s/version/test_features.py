@@ -9,11 +9,12 @@ from extender.k8s.version.features import (
     DEFAULT_FEATURES,
     DEFAULT_MINOR,
     GATES,
-    GATES_NOT_FOLLOWED,
     NEWEST_MINOR,
     OLDEST_MINOR,
+    UNFOLLOWED_GATES,
     Features,
     gate_notes,
+    gate_warnings,
 )
 
 MINORS = range(OLDEST_MINOR, NEWEST_MINOR + 1)
@@ -33,11 +34,16 @@ def test_the_defaults_of_1_36_are_the_default_features():
     assert Features.of(DEFAULT_MINOR) == DEFAULT_FEATURES == Features()
 
 
+SPREAD = {
+    "MatchLabelKeysInPodTopologySpread",
+    "MinDomainsInPodTopologySpread",
+    "NodeInclusionPolicyInPodTopologySpread",
+}
 GATES_ON = {
-    29: set(),
-    30: set(),
-    31: {"CSIMigrationPortworx"},
-    33: {"CSIMigrationPortworx", "InPlacePodVerticalScaling"},
+    29: SPREAD,
+    30: SPREAD,
+    31: SPREAD | {"CSIMigrationPortworx"},
+    33: SPREAD | {"CSIMigrationPortworx", "InPlacePodVerticalScaling"},
 }
 GATES_ON[34] = GATES_ON[33] | {"PodLevelResources", "VolumeAttributesClass", "DynamicResourceAllocation"}
 GATES_ON[35] = GATES_ON[34]
@@ -73,11 +79,14 @@ def test_all_alpha_and_all_beta_set_what_is_not_set_by_name():
         "InPlacePodVerticalScaling",
         "VolumeAttributesClass",
         "DynamicResourceAllocation",
+        "MinDomainsInPodTopologySpread",
+        "NodeInclusionPolicyInPodTopologySpread",
     }
     assert on(36, {"AllBeta": False}) == locked_or_ga
     assert on(36, {"PodLevelResources": True, "AllBeta": False}) == locked_or_ga | {"PodLevelResources"}
     assert on(36, {"VolumeLimitScaling": False, "AllAlpha": True}) & {"VolumeLimitScaling"} == set()
-    assert on(31, {"AllBeta": True}) == {"CSIMigrationPortworx", "VolumeAttributesClass"}
+    assert on(31, {"AllBeta": True}) == SPREAD | {"CSIMigrationPortworx", "VolumeAttributesClass"}
+    assert on(29, {"AllBeta": False}) == set()
 
 
 @pytest.mark.parametrize(
@@ -112,9 +121,27 @@ def test_every_real_gate_is_accepted_and_one_that_is_ignored_is_named():
     for name in REAL_GATES:
         if name not in GATES:
             assert Features.of(36, {name: True}) == DEFAULT_FEATURES or name in ALL_OF_STAGE, name
-    assert gate_notes({"SchedulerQueueingHints": True, "SidecarContainers": True, "PodLevelResources": True}) == (
-        "feature gate SchedulerQueueingHints changes no verdict here",
-        "feature gate SidecarContainers is not followed: its default is assumed",
+    gates = {"SchedulerQueueingHints": True, "SidecarContainers": False, "PodLevelResources": True, "AllAlpha": False}
+    assert gate_notes(gates) == ("feature gate SchedulerQueueingHints changes no verdict here",)
+    assert gate_warnings(gates, 32) == ("feature gate SidecarContainers is not followed: its default is assumed",)
+    assert set(REAL_GATES) >= GATES.keys() | UNFOLLOWED_GATES.keys()
+    assert not GATES.keys() & UNFOLLOWED_GATES.keys()
+
+
+@pytest.mark.parametrize("minor", MINORS)
+def test_a_gate_that_is_not_followed_is_named_only_where_it_is_not_at_its_default(minor):
+    defaults = {name: one.default(minor) for name, one in UNFOLLOWED_GATES.items()}
+    assert gate_warnings({}, minor) == gate_warnings(defaults, minor) == gate_notes(defaults) == ()
+    assert len(gate_warnings({name: not value for name, value in defaults.items()}, minor)) == len(defaults)
+
+
+def test_gates_that_are_set_by_all_alpha_or_all_beta_and_not_followed_are_named():
+    said = "feature gate {}, which {} sets, is not followed: its default is assumed"
+    of_1_29 = ("PodDisruptionConditions", "PodSchedulingReadiness", "SidecarContainers")
+    assert gate_warnings({"AllBeta": False}, 29) == tuple(said.format(name, "AllBeta") for name in of_1_29)
+    assert gate_warnings({"AllBeta": False, "SidecarContainers": True}, 32) == ()
+    assert said.format("GangScheduling", "AllAlpha") in gate_warnings({"AllAlpha": True}, 36)
+    assert gate_warnings({"AllBeta": True, "GenericWorkload": True}, 37) == (
+        said.format("DRADeviceTaintRules", "AllBeta"),
+        "feature gate GenericWorkload is not followed: its default is assumed",
     )
-    assert set(REAL_GATES) >= GATES.keys() | GATES_NOT_FOLLOWED
-    assert gate_notes({"AllAlpha": True}) == ()

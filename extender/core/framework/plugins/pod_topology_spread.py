@@ -69,16 +69,20 @@ class _CompiledConstraint:
     """Whether nodeAffinityPolicy and nodeTaintsPolicy are Honor."""
 
 
-def _compile(pod: Pod, constraint: TopologySpreadConstraint) -> _CompiledConstraint:
-    labels = pod.metadata.labels or {}
-    own = {key: labels[key] for key in constraint.match_label_keys or () if key in labels}
+def _compile(context: SchedulingContext, constraint: TopologySpreadConstraint) -> _CompiledConstraint:
+    labels, features = context.pod.metadata.labels or {}, context.features
+    keys = constraint.match_label_keys if features.match_label_keys_in_pod_topology_spread else None
+    own = {key: labels[key] for key in keys or () if key in labels}
     selector = compile_label_selector(constraint.label_selector)
+    policies = (constraint.node_affinity_policy in (None, "Honor"), constraint.node_taints_policy == "Honor")
+    # Without its gate, any number of domains will do: 0.
+    min_domains = 1 if constraint.min_domains is None else constraint.min_domains
     return _CompiledConstraint(
         constraint.max_skew,
         constraint.topology_key,
         selector.with_labels(own) if own else selector,
-        1 if constraint.min_domains is None else constraint.min_domains,
-        (constraint.node_affinity_policy in (None, "Honor"), constraint.node_taints_policy == "Honor"),
+        min_domains if features.min_domains_in_pod_topology_spread else 0,
+        policies if features.node_inclusion_policy_in_pod_topology_spread else (True, False),
     )
 
 
@@ -89,10 +93,10 @@ def _constraints(context: SchedulingContext, action: str) -> tuple[_CompiledCons
     """
     pod, own = context.pod, context.pod.spec.topology_spread_constraints
     if own:
-        return tuple(_compile(pod, one) for one in own if one.when_unsatisfiable == action)
+        return tuple(_compile(context, one) for one in own if one.when_unsatisfiable == action)
     constraints = _default_constraints(context, action)
     selector = default_selector(context.snapshot, pod) if constraints else NOTHING
-    return tuple(replace(_compile(pod, one), selector=selector) for one in constraints if not selector.is_empty)
+    return tuple(replace(_compile(context, one), selector=selector) for one in constraints if not selector.is_empty)
 
 
 def _default_constraints(context: SchedulingContext, action: str) -> list[TopologySpreadConstraint]:

@@ -86,6 +86,37 @@ def test_tolerations_compare_numbers_with_the_feature_gate_only():
     assert verdict("1.36", cluster({tainted: []}), one, TaintTolerationComparisonOperators=True)[0] == "Success"
 
 
+# --- topology spread ------------------------------------------------------------------------------------------------
+
+
+def fits_with(key, value, objects, version, **gates):
+    """Names of the nodes that fit a pod with maxSkew 1 over zones and one more field."""
+    spread = {"maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule", key: value}
+    spread["labelSelector"] = {"matchLabels": {"app": "a"}}
+    one = incoming(labels={"app": "a"}, topologySpreadConstraints=[spread])
+    statuses = said(version, objects, one, **gates)["filter"]
+    return [name for name, status in statuses.items() if status["code"] == "Success"]
+
+
+def one_in_each_zone(*more):
+    zoned = {node(f"n{nth}", labels={ZONE: f"z{nth}"}): [pod(f"p{nth}", labels={"app": "a"})] for nth in range(2)}
+    return cluster(zoned | dict.fromkeys(more, ()))
+
+
+@pytest.mark.parametrize("gate", ["NodeInclusionPolicyInPodTopologySpread", "AllBeta"])
+def test_up_to_1_32_a_gate_makes_kube_scheduler_ignore_inclusion_policies(gate):
+    tainted = node("n2", labels={ZONE: "z2"}, taints=[{"key": "a", "effect": "NoSchedule"}])
+    objects = one_in_each_zone(tainted)
+    assert fits_with("nodeTaintsPolicy", "Honor", objects, "1.32") == ["n0", "n1"]  # zone z2 does not count
+    assert fits_with("nodeTaintsPolicy", "Honor", objects, "1.32", **{gate: False}) == []
+
+
+@pytest.mark.parametrize("gate", ["MinDomainsInPodTopologySpread", "AllBeta"])
+def test_in_1_29_a_gate_makes_kube_scheduler_ignore_min_domains(gate):
+    assert fits_with("minDomains", 3, one_in_each_zone(), "1.29") == []
+    assert fits_with("minDomains", 3, one_in_each_zone(), "1.29", **{gate: False}) == ["n0", "n1"]
+
+
 # --- pod affinity ---------------------------------------------------------------------------------------------------
 
 
