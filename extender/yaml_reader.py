@@ -7,6 +7,7 @@ their lines, from nodes (`compose`). The limits are far above what the API serve
 Rule: every error is a yaml.YAMLError; a LimitError says which limit a file exceeds, not that it is not YAML.
 """
 
+import json
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -68,8 +69,21 @@ def read_documents(data: bytes) -> Iterator[Any]:
 
 
 def compose(text: str) -> yaml.Node | None:
-    """Return the node of a file with one document, with lines, or None if it is empty."""
-    return yaml.compose(text, Loader=_ConfigLoader)
+    """Return the node of a file with one document, with lines, or None if it is empty.
+
+    JSON may be indented by tabs, which YAML does not allow; a `---` at the end begins no document.
+    """
+    loader: Any = _ConfigLoader(text.replace("\t", " ") if _is_json(text) else text)
+    try:
+        loader.get_event()  # the start of the stream
+        root = None if loader.check_event(yaml.StreamEndEvent) else loader.compose_document()
+        while not loader.check_event(yaml.StreamEndEvent):
+            mark = loader.peek_event().start_mark
+            if not _is_empty(loader.compose_document()):
+                raise LimitError("holds more than one document", mark)
+        return root
+    finally:
+        loader.dispose()
 
 
 # --- events ---------------------------------------------------------------------------------------------------------
@@ -294,6 +308,21 @@ def _shortened(text: str) -> str:
 
 
 # --- nodes ----------------------------------------------------------------------------------------------------------
+
+
+def _is_json(text: str) -> bool:
+    """Return whether text with tabs is JSON, whose strings contain none."""
+    if "\t" not in text or not text.lstrip().startswith("{"):
+        return False
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _is_empty(node: yaml.Node) -> bool:
+    return isinstance(node, yaml.ScalarNode) and not node.value and node.style is None
 
 
 class _ConfigLoader(yaml.SafeLoader):

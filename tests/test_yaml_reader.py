@@ -148,6 +148,17 @@ def test_H7_a_configuration_is_composed_within_limits(text):
         compose(text)
 
 
+def test_a_configuration_may_end_with_a_separator_and_json_may_have_tabs():
+    for text in ("a: 1\n---\n", "---\na: 1\n---\n# end\n---\n...\n", '{\n\t"a":\t1\n}\n'):
+        node = compose(text)
+        assert node is not None
+        assert [(key.value, value.value) for key, value in node.value] == [("a", "1")]
+    with pytest.raises(LimitError, match="holds more than one document"):
+        compose("a: 1\n---\nb: 1")
+    with pytest.raises(yaml.YAMLError, match=r"'\\t'"):
+        compose('{\n\t"a": x\n}')
+
+
 def test_nodes_know_their_lines():
     node = compose("a: 1\nb: &x [2]\nc: *x")
     assert node is not None

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self
 
 import yaml
 
@@ -25,6 +25,8 @@ MAX_REPORTED_MISTAKES = 50
 
 MAX_MESSAGE_CHARACTERS = 600
 """Length of the message of a mistake, which may quote keys and values of the file."""
+
+_MERGE_TAG: Final = "tag:yaml.org,2002:merge"
 
 
 class Place(NamedTuple):
@@ -88,7 +90,7 @@ class Document:
 
     def _mapping(self, node: yaml.MappingNode, path: KeyPath) -> dict[str, Any]:
         values: dict[str, Any] = {}
-        for key_node, value_node in node.value:
+        for key_node, value_node in self._entries(node):
             place, key = Place(self.name, key_node.start_mark.line + 1), key_node.value
             if not isinstance(key, str):
                 raise ConfigError(f"{place}: a key must be a string")
@@ -97,6 +99,21 @@ class Document:
             self.places[*path, key] = place
             values[key] = self.plain(value_node, (*path, key))
         return values
+
+    def _entries(self, node: yaml.MappingNode) -> Iterator[tuple[yaml.Node, yaml.Node]]:
+        """Yield keys and values, with those of the mappings that `<<` names.
+
+        A key that stands in both is listed twice, which kube-scheduler's strict decoder refuses too.
+        """
+        for key, value in node.value:
+            if key.tag != _MERGE_TAG:
+                yield key, value
+                continue
+            for merged in value.value if isinstance(value, yaml.SequenceNode) else [value]:
+                if not isinstance(merged, yaml.MappingNode):
+                    place = Place(self.name, key.start_mark.line + 1)
+                    raise ConfigError(f"{place}: << must name a mapping, or a list of mappings")
+                yield from self._entries(merged)
 
     def place(self, path: KeyPath) -> Place:
         """Return the location of the key, else of a key below it, else of its parent."""

@@ -1,5 +1,6 @@
 """kube-scheduler's configuration from a file, a mapping or our own file: places, versions and limits."""
 
+import json
 import os
 from typing import get_args
 
@@ -58,6 +59,8 @@ PLACES = {
         'k.yaml:2: kind: no kind "Policy" is registered for version "kubescheduler.config.k8s.io/v1"',
     ),
     "a misspelt key": (HEAD + "profile: []", "k.yaml:3: profile: unknown key (did you mean profiles?)"),
+    "a key that is merged, too": (HEAD + "x: &x {a: 1}\ny: {<<: *x, a: 2}", "k.yaml:4: y.a: is listed twice"),
+    "a merge of what has no keys": (HEAD + "x: {<<: [1]}", "k.yaml:3: << must name a mapping, or a list of mappings"),
     "a key twice": (HEAD + "parallelism: 1\nparallelism: 2", "k.yaml:4: parallelism: is listed twice"),
     "a misspelt argument": (
         HEAD
@@ -86,7 +89,7 @@ PLACES = {
     "no YAML": (HEAD + "profiles: [", "k.yaml:"),
     "deep nesting": (HEAD + "profiles: " + "[" * 1000, "k.yaml:3: is nested deeper than 100 levels"),
     "more than a ConfigMap holds": ("#" * (1 << 20) + "\n", "k.yaml: is larger than 1 MiB"),
-    "two documents": (HEAD + "---\n" + HEAD, "k.yaml:"),
+    "two documents": (HEAD + "---\n" + HEAD, "k.yaml:3: holds more than one document"),
 }
 
 
@@ -119,6 +122,15 @@ def test_a_mapping_and_a_path_as_text_are_taken_too(load, tmp_path):
     assert load(text) == kube_scheduler_of(str(tmp_path / "k.yaml"))
     given = {"apiVersion": API_VERSION, "kind": KIND, "profiles": [{"schedulerName": "a"}]}
     assert load(text) == kube_scheduler_of(given)
+
+
+def test_anchors_that_are_merged_and_json_with_tabs_are_read_as_in_kube_scheduler(load):
+    filters = "filter: {disabled: [{name: '*'}]}"
+    merged = f"profiles:\n- {{schedulerName: a, plugins: &p {{{filters}}}}}\n- schedulerName: b\n  plugins: {{<<: *p}}"
+    plain = f"profiles:\n- {{schedulerName: a, plugins: {{{filters}}}}}\n- {{schedulerName: b, plugins: {{{filters}}}}}"
+    assert load(f"{HEAD}{merged}\n---\n") == load(HEAD + plain)
+    given = {"apiVersion": API_VERSION, "kind": KIND, "profiles": [{"schedulerName": "a"}]}
+    assert load(json.dumps(given, indent="\t")) == kube_scheduler_of(given)
 
 
 def test_null_is_what_go_makes_of_it(load):
