@@ -18,7 +18,7 @@ from extender.core.simulator.result import Simulation
 from extender.core.simulator.schedule_one import seeded_draw
 from extender.core.simulator.simulator import simulate as _simulate
 from extender.core.snapshot.snapshot import Snapshot
-from extender.errors import UnknownScheduler
+from extender.errors import ConfigError, UnknownScheduler
 from extender.k8s.kinds import ClusterObjects
 from extender.k8s.objects import Pod
 from extender.k8s.version.features import Features
@@ -176,7 +176,11 @@ def _document(scheduler_config: SchedulerConfig | None) -> Mapping[str, Any] | P
     """Return the configuration itself, or the path of its file."""
     if scheduler_config is None or isinstance(scheduler_config, Mapping):
         return scheduler_config or {}
-    return Path(scheduler_config)
+    try:
+        return Path(scheduler_config)
+    except TypeError as error:
+        message = f"scheduler_config must be a mapping, or the path of a file, not {scheduler_config!r}"
+        raise ConfigError(message) from error
 
 
 def _scheduler_of_file(

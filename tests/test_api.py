@@ -125,6 +125,8 @@ def test_a_scheduler_is_given_or_described_but_not_both():
         ({"version": "1.12"}, '"1.12" is not supported: 1.29 to 1.38'),
         ({"version": "1.33", "feature_gates": {"PodLevelResourcez": True}}, "PodLevelResourcez"),
         ({"scheduler_config": {"kind": "Pod"}}, "KubeSchedulerConfiguration"),
+        ({"version": 1.33}, 'version must be text such as "1.33", not 1.33'),
+        ({"scheduler_config": 5}, "scheduler_config must be a mapping, or the path of a file, not 5"),
         ({"scheduler_config": "absent.yaml"}, "absent.yaml: No such file or directory"),
     ],
 )

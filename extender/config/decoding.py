@@ -16,7 +16,12 @@ from extender.config.values import suggestion
 
 S = TypeVar("S", bound=Section)
 
-_MESSAGES = {"missing": "is missing", "model_type": "must be a mapping", "list_type": "must be a list"}
+_MESSAGES = {
+    "missing": "is missing",
+    "model_type": "must be a mapping",
+    "list_type": "must be a list",
+    "dict_type": "must be a mapping",
+}
 
 
 class DecodingError(Exception):

@@ -9,7 +9,7 @@ Rule: every field has a default, and the defaults decide as an unconfigured kube
 # ruff: noqa: RUF012  # pydantic copies defaults
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, StrictBool, StrictInt, model_validator
+from pydantic import AfterValidator, Field, StrictBool, StrictInt, field_validator, model_validator
 from pydantic.alias_generators import to_camel
 
 from extender.config.preemption import PreemptionSection
@@ -75,6 +75,13 @@ class SchedulerSection(Section):
     server's, else 1.36."""
     feature_gates: dict[str, StrictBool] = {}
     """kube-scheduler's --feature-gates: gate to true or false, such as {StorageCapacityScoring: true}."""
+
+    @field_validator("feature_gates", mode="before")
+    @classmethod
+    def _gates_are_a_mapping(cls, given: object) -> object:
+        if not isinstance(given, dict):
+            raise ValueError("must be a mapping such as {AllAlpha: true}")
+        return given
 
     @model_validator(mode="after")
     def _file_or_inline(self) -> "SchedulerSection":

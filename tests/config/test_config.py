@@ -585,6 +585,10 @@ MISTAKES = {
         "scheduler: {version: 1.28}",
         'scheduler.version: "1.28" is not supported: 1.29 to 1.38',
     ),
+    "feature gates as kube-scheduler's option has them": (
+        "scheduler: {featureGates: AllAlpha=true}",
+        "c.yaml:1: scheduler.featureGates: must be a mapping such as {AllAlpha: true}",
+    ),
     "a feature gate that is no switch": ("scheduler: {featureGates: {A: 1}}", "scheduler.featureGates.A: must be"),
     "a misspelt extension point": (
         "scheduler:\n  profiles:\n  - plugins: {filters: {}}",

@@ -5,11 +5,21 @@
 """
 
 from extender.config.scheduler.load import (
+    ASSUMED,
     SchedulerSource,
+    base_profile,
     kube_scheduler_of,
     load_kube_scheduler,
     read_configuration,
     read_scheduler,
 )
 
-__all__ = ["SchedulerSource", "kube_scheduler_of", "load_kube_scheduler", "read_configuration", "read_scheduler"]
+__all__ = [
+    "ASSUMED",
+    "SchedulerSource",
+    "base_profile",
+    "kube_scheduler_of",
+    "load_kube_scheduler",
+    "read_configuration",
+    "read_scheduler",
+]

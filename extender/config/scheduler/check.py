@@ -264,9 +264,7 @@ def _managed_resources(entry: Entry) -> Iterator[Finding]:
 def _timeout(entry: Entry) -> Iterator[Finding]:
     ours, theirs = entry.config.server.http_timeout, timeout_seconds(entry.section)
     if theirs < 0:
-        message = (
-            f"{entry.section.http_timeout} sets no limit: kube-scheduler waits for ever, and schedules no pod"
-        )
+        message = f"{entry.section.http_timeout} sets no limit: kube-scheduler waits for ever, and schedules no pod"
         yield entry.finding("error", "httpTimeout", message, f"set it to server.httpTimeout, {ours:g}s")
     elif theirs <= entry.config.server.deadline:
         late = f"calls are answered until {entry.config.server.deadline:g}s (80 % of server.httpTimeout)"

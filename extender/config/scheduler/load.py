@@ -79,7 +79,7 @@ class SchedulerSource:
     def assume(self) -> KubeScheduler:
         """Return the kube-scheduler of the version that is set, else of the first that accepts this; ConfigError.
 
-        With auto, before a cluster has said its version, a file that only some versions accept is no mistake yet.
+        With auto, before a cluster has said its version, a file that only some versions accept may be right.
         """
         return self._assumed() or self._resolve(None)
 
@@ -93,15 +93,13 @@ class SchedulerSource:
         return None
 
     def _resolve(self, found: FoundVersion | None) -> KubeScheduler:
-        section, preemption = self.config.scheduler, self.config.preemption
+        section = self.config.scheduler
         version = None if section.version == "auto" else section.version
-        keep = None if preemption.keep_candidates == "All" else preemption.keep_candidates
-        base = replace(UPSTREAM, preemption=preemption.policy(), keep_candidates=keep)
         try:
             release = _release(version, section.feature_gates, found)
         except ConfigError as error:
             raise ConfigError(f"scheduler.featureGates: {error}") from error
-        return _kube_scheduler(self.read, release, base)
+        return _kube_scheduler(self.read, release, base_profile(self.config))
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +107,13 @@ class _FoundRelease(Release):
     """The kube-scheduler that profiles are expanded for, and where its version was found."""
 
     source: str
+
+
+def base_profile(config: Configuration) -> Profile:
+    """Return what all profiles share: our preemption policy, and the number of candidates to keep."""
+    section = config.preemption
+    keep = None if section.keep_candidates == "All" else section.keep_candidates
+    return replace(UPSTREAM, preemption=section.policy(), keep_candidates=keep)
 
 
 def load_kube_scheduler(config: Configuration, found: FoundVersion | None = None) -> KubeScheduler:
@@ -193,6 +198,8 @@ def _inline(config: Configuration, document: Document) -> SchedulerDocument:
 
 
 def _release(version: str | None, gates: Mapping[str, bool], found: FoundVersion | None) -> _FoundRelease:
+    if not isinstance(version, str | None):
+        raise ConfigError(f'version must be text such as "1.33", not {version!r}')
     minor, source = (found.minor, found.source) if found else (DEFAULT_MINOR, "default")
     try:
         if version is not None:

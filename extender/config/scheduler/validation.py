@@ -99,7 +99,7 @@ def _leader_election(section: LeaderElectionSection, path: KeyPath) -> Iterator[
         if length <= 0:
             yield invalid((*path, key), texts[key], "must be greater than zero")
     if lengths["leaseDuration"] <= lengths["renewDeadline"]:
-        yield invalid((*path, "leaseDuration"), texts["leaseDuration"], "must be greater than `RenewDeadline`")
+        yield invalid((*path, "leaseDuration"), texts["renewDeadline"], "must be greater than `RenewDeadline`")
     if section.resource_lock not in ("", "leases"):
         yield invalid((*path, "resourceLock"), section.resource_lock, 'resourceLock value must be "leases"')
 

@@ -222,10 +222,12 @@ def test_every_profile_knows_which_of_them_do_not_hold_gated_pods_back():
 
 
 def test_a_plugin_that_is_not_in_tree_is_named_where_it_may_decide():
-    found = profile(filter=enabled("Own"), score=enabled("Other"), postFilter=enabled("Third"))
+    found = profile(
+        filter=enabled("Own"), score=enabled("Other"), postFilter=enabled("Third"), preEnqueue=enabled("Fourth")
+    )
     assert (found.not_evaluated_filters, found.not_evaluated_scores) == (("Own",), ("Other",))
-    assert found.not_evaluated_others == ("Third",)
-    assert found.not_evaluated_plugins == ("Other", "Own", "Third")
+    assert (found.not_evaluated_post_filters, found.not_evaluated_others) == (("Third",), ("Fourth",))
+    assert found.not_evaluated_plugins == ("Fourth", "Other", "Own", "Third")
     assert found.filter_plugins == UPSTREAM.filter_plugins
 
 

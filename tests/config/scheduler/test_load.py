@@ -59,6 +59,10 @@ PLACES = {
         'k.yaml:2: kind: no kind "Policy" is registered for version "kubescheduler.config.k8s.io/v1"',
     ),
     "a misspelt key": (HEAD + "profile: []", "k.yaml:3: profile: unknown key (did you mean profiles?)"),
+    "a lease that ends too soon": (
+        HEAD + "leaderElection: {leaseDuration: 5s, renewDeadline: 7s}",
+        'k.yaml:3: leaderElection.leaseDuration: Invalid value: "7s": must be greater than `RenewDeadline`',
+    ),
     "a key that is merged, too": (HEAD + "x: &x {a: 1}\ny: {<<: *x, a: 2}", "k.yaml:4: y.a: is listed twice"),
     "a merge of what has no keys": (HEAD + "x: {<<: [1]}", "k.yaml:3: << must name a mapping, or a list of mappings"),
     "a key twice": (HEAD + "parallelism: 1\nparallelism: 2", "k.yaml:4: parallelism: is listed twice"),
