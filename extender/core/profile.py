@@ -7,7 +7,7 @@ Counterpart of KubeSchedulerConfiguration, KubeSchedulerProfile and its plugin a
 Rule: frozen values; nothing here reads a snapshot.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from extender.k8s.annotations import EVICTION_COST
@@ -227,8 +227,10 @@ class Profile:
     """Enabled PreFilter and Filter plugins that are not in-tree, sorted: kube-scheduler alone evaluates them."""
     not_evaluated_scores: tuple[str, ...] = ()
     """Enabled PreScore and Score plugins that are not in-tree, sorted."""
+    not_evaluated_post_filters: tuple[str, ...] = ()
+    """Enabled PostFilter plugins that are not in-tree, sorted: the victims of a call may be chosen by one of them."""
     not_evaluated_others: tuple[str, ...] = ()
-    """Enabled PreEnqueue and PostFilter plugins that are not in-tree, sorted, and GangScheduling."""
+    """Enabled PreEnqueue plugins that are not in-tree, sorted, and GangScheduling."""
     fit_strategy: ScoringStrategy = ScoringStrategy()
     balanced_resources: tuple[str, ...] = ("cpu", "memory")
     ignored_resources: frozenset[str] = frozenset()
@@ -271,7 +273,8 @@ class Profile:
     @property
     def not_evaluated_plugins(self) -> tuple[str, ...]:
         """Return the enabled plugins that have a say in verdicts and are not evaluated here at all, sorted."""
-        return tuple(sorted({*self.not_evaluated_filters, *self.not_evaluated_scores, *self.not_evaluated_others}))
+        verdicts = {*self.not_evaluated_filters, *self.not_evaluated_scores, *self.not_evaluated_post_filters}
+        return tuple(sorted(verdicts | {*self.not_evaluated_others}))
 
 
 UPSTREAM = Profile()
@@ -296,6 +299,12 @@ class KubeScheduler:
     def profile_of(self, pod: Pod) -> Profile | None:
         """Return the profile of the pod's spec.schedulerName; None: this kube-scheduler does not schedule the pod."""
         return next((one for one in self.profiles if one.scheduler_name == pod.spec.scheduler_name), None)
+
+    def with_policies_of(self, base: Profile) -> "KubeScheduler":
+        """Return this kube-scheduler with preemption policy and `keep_candidates` of another profile in all of its."""
+        own, keep = base.preemption, base.keep_candidates
+        profiles = tuple(replace(one, preemption=own, keep_candidates=keep) for one in self.profiles)
+        return replace(self, profiles=profiles)
 
     @property
     def version(self) -> str:

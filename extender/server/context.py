@@ -115,9 +115,13 @@ class ServerContext:
         """Return the time of the decision and the evictions approved before it, as far as the rate limits need them."""
         return self.eviction_log.history(self.settings.scheduler.preemption.limits)
 
+    def problem(self) -> str | None:
+        """Return why nothing can be decided now: cluster cache empty or stale, configuration never valid; or None."""
+        return self.source.problem() or self.live_settings.problem
+
     def snapshot(self) -> Snapshot:
-        """Return the snapshot to decide on; raises NotReady if the cluster cache is empty or stale."""
-        problem = self.source.problem()
+        """Return the snapshot to decide on; raises NotReady."""
+        problem = self.problem()
         if problem is not None:
             raise NotReady(problem)
         snapshot = self.cache.snapshot()

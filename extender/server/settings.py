@@ -3,11 +3,11 @@
 `extender.file_watch` decides when a changed file is reloaded: at most 6 s after the change. An upgrade of
 kube-scheduler, where its version is looked for in the cluster, changes the settings too.
 
-Rule: an invalid file never replaces valid settings.
+Rule: an invalid file never replaces valid settings; a mistake in kube-scheduler's keeps kube-scheduler's previous
+configuration, and never keeps ours, with its kill switch, from taking effect.
 """
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
@@ -16,12 +16,11 @@ from typing import Literal
 
 from extender.cluster.cache.cache import ClusterCache
 from extender.config import Configuration
-from extender.config.scheduler import SchedulerSource, load_kube_scheduler, read_scheduler
-from extender.core.profile import KubeScheduler
+from extender.config.scheduler import ASSUMED, SchedulerSource, base_profile, load_kube_scheduler, read_scheduler
+from extender.core.profile import UNCONFIGURED, KubeScheduler
 from extender.daemon_thread import ReloadThread
-from extender.errors import ConfigError
 from extender.file_watch import POLL_INTERVAL_SECONDS, ChangeDetector, Signature, file_signature
-from extender.k8s.version.features import DEFAULT_MINOR, NEWEST_MINOR, OLDEST_MINOR, gate_notes
+from extender.k8s.version.features import gate_notes, gate_warnings
 from extender.k8s.version.minor import FoundVersion
 
 log = logging.getLogger(__name__)
@@ -29,11 +28,8 @@ log = logging.getLogger(__name__)
 Adopt = Callable[[KubeScheduler, Callable[[], None]], Awaitable[None]]
 """Prepares the cluster cache for a kube-scheduler and calls the second argument at the moment of the change."""
 
-ASSUMED_MINORS = (*range(DEFAULT_MINOR, OLDEST_MINOR - 1, -1), *range(DEFAULT_MINOR + 1, NEWEST_MINOR + 1))
-"""Minors that are tried in this order while none was found; the first that the configuration fits is assumed."""
-
-ASSUMED = "assumed, because the configuration fits it and no version was found in the cluster"
-"""Source of a minor that was assumed."""
+ADOPT_RETRY_SECONDS = 60.0
+"""Seconds after which the cluster cache is prepared again, if a bug ended the preparation for changed settings."""
 
 RESTART_ONLY_SECTIONS = ("cluster", "bind", "server", "admin", "debug", "recording", "log", "audit", "tracing")
 """Sections whose changes take effect only after a restart."""
@@ -67,6 +63,11 @@ class Settings:
         )
 
     @property
+    def has_default_version(self) -> bool:
+        """Return whether the version of kube-scheduler was neither set nor found."""
+        return self.scheduler.version_source in (UNCONFIGURED.version_source, ASSUMED)
+
+    @property
     def needs_cluster(self) -> bool:
         """Return whether answers need the cluster cache; with the kill switch or in mode Observe they never do."""
         return self.kill_switch is None and not self.is_observing
@@ -84,11 +85,11 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """What one load of the configuration files read: nothing is read again when kube-scheduler's version changes."""
+    """What was read of the configuration files: nothing is read again when kube-scheduler's version changes."""
 
     config: Configuration
     scheduler: SchedulerSource
-    """kube-scheduler's own configuration, from its file or inline."""
+    """kube-scheduler's own configuration, from its file or inline; the previous one if reading it failed since."""
 
     @classmethod
     def from_config(cls, config: Configuration) -> "Loaded":
@@ -100,16 +101,17 @@ class Loaded:
 
         Before a live cluster has said its version, feature gates that only that version has are no mistake yet.
         """
-        try:
-            return Settings.of(self.config, self.scheduler.resolve(found))
-        except ConfigError as error:
-            config = self.config
-            if found is not None or config.scheduler.version != "auto" or config.cluster.source != "kubernetes":
-                raise
-            for minor in ASSUMED_MINORS:
-                with contextlib.suppress(ConfigError):
-                    return Settings.of(config, self.scheduler.resolve(FoundVersion(minor, ASSUMED)))
-            raise error from None
+        is_early = found is None and self.takes_found_version and self.config.cluster.source == "kubernetes"
+        return self.settings_by(self.scheduler.assume() if is_early else self.scheduler.resolve(found))
+
+    def settings_by(self, scheduler: KubeScheduler) -> Settings:
+        """Return our own settings, preemption policy included, with profiles and version of this kube-scheduler."""
+        return Settings.of(self.config, scheduler.with_policies_of(base_profile(self.config)))
+
+    @property
+    def takes_found_version(self) -> bool:
+        """Return whether the version is the one that is found in the cluster, and not a configured one."""
+        return self.scheduler.config.scheduler.version == "auto"
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,30 +142,37 @@ class LiveSettings:
         self.on_scheduler: Callable[[KubeScheduler], None] = lambda _: None
         """Called with another kube-scheduler before it takes effect."""
         self.last_error: str | None = None
-        """Reason why the last reload failed, one line per error; None if the files as they are now are in effect."""
+        """Reason why a file could not be read at the last reload, one line per error; None if all were."""
         self.restart_required: tuple[str, ...] = ()
         """Changed keys that take effect only after a restart."""
-        self._version_error: str | None = None
-        """Reason why the configuration does not fit the version that was found; None: it does."""
+        self._refusal: str | None = None
+        """Reason why kube-scheduler would refuse what was read of its configuration, one line per error."""
+        self._first_refusal: str | None = None
+        """Reason why nothing is decided until a configuration that fits the version found is in effect."""
         self._desired = self.settings
         self._preparing: asyncio.Task[None] | None = None
         self._startup_config = config
         self._file = file
+        self._sleep = asyncio.sleep if file is None else file.sleep
         self._changes = ChangeDetector(must_settle=False)
         self._thread = ReloadThread("configuration")
 
     @property
     def is_valid(self) -> bool:
         """Return whether the configuration files as they are now are in effect, and fit the version that was found."""
-        return self.last_error is None and self._version_error is None
+        return self.last_error is None and self._refusal is None
+
+    @property
+    def problem(self) -> str | None:
+        """Return why no settings are fit to decide by: none was ever valid for the version that was found; or None."""
+        return self._first_refusal if self.settings.has_default_version else None
 
     def warnings(self) -> list[str]:
         """Return one line per warning for the operator: active switches, a failed reload, a pending restart."""
         lines = self.settings.notes() + self._thread.warnings()
-        if self.last_error is not None:
-            lines += [f"configuration: {error}; using the previous one" for error in self.last_error.splitlines()]
-        if self._version_error is not None:
-            lines.append(f"configuration: {self._version_error}; using the previous settings")
+        use = "nothing is decided by it" if self.problem is not None else "using the previous one"
+        for errors in (self.last_error, self._refusal):
+            lines += [f"configuration: {error}; {use}" for error in (errors or "").splitlines()]
         if self._desired != self.settings:
             lines.append("configuration: changed, takes effect once the cluster cache is prepared")
         if self.restart_required:
@@ -181,44 +190,63 @@ class LiveSettings:
 
     async def poll(self, file: ConfigFile) -> bool:
         """Check the files once; return whether other settings are wanted. Never raises: an error is logged and kept."""
+        was_valid, before = self.is_valid, self._desired
         try:
             now = await self._thread.run(_signature, self._paths(file))
             if not self._changes.should_reload(now):
                 return False
-            loaded = await self._thread.run(lambda: Loaded.from_config(file.load()))
-            return self._apply(loaded, loaded.settings(self._found))
+            config = await self._thread.run(file.load)
+            self._loaded = replace(self._loaded, config=config)
+            self._loaded = Loaded(config, await self._thread.run(read_scheduler, config))
+            self.last_error = None
         except Exception as error:  # even a bug of ours must not end the reload loop
             self._record_failure(error)
-            return False
+        self._resolve()
+        self._note_restart(self._loaded.config)
+        is_new = self._desired != before
+        if is_new or (self.is_valid and not was_valid):
+            log.info("configuration reloaded")
+        return is_new
 
     def use_version(self, found: FoundVersion | None) -> None:
         """Use the version of kube-scheduler that is in the cluster from now on. Never raises, as `poll`."""
         self._found = found
-        try:
-            settings, self._version_error = self._loaded.settings(found), None
-        except Exception as error:
-            self._version_error = str(error)
-            log.error("kube-scheduler's version has changed, keeping the previous settings: %s", error)
-        else:
-            self._want(settings)
+        self._resolve()
 
     def _paths(self, file: ConfigFile) -> list[Path]:
-        """Return the files to follow: ours, and the one of kube-scheduler that it names."""
+        """Return the files to follow: ours, and the one of kube-scheduler that it names, even if that was refused."""
         named = self._loaded.config.scheduler.config
         return [path for path in (file.path, Path(named) if named is not None else None) if path is not None]
 
-    def _apply(self, loaded: Loaded, settings: Settings) -> bool:
-        self._loaded, self._version_error = loaded, None
-        is_new = settings != self._desired
-        if is_new or self.last_error is not None:
-            log.info("configuration reloaded")
-        self.last_error = None
-        restart_required = tuple(_changed_keys(self._startup_config, loaded.config))
+    def _resolve(self) -> None:
+        """Want the settings of what was read last: ours, with the previous kube-scheduler if what it reads is wrong."""
+        loaded, found = self._loaded, self._found
+        try:
+            settings, self._refusal = loaded.settings(found), None
+            if settings.has_default_version:
+                self._first_refusal = None
+        except Exception as error:
+            version = (
+                f", for kube-scheduler 1.{found.minor} ({found.source})" if found and loaded.takes_found_version else ""
+            )
+            self._refuse([f"{line}{version}" for line in str(error).splitlines()])
+            settings = loaded.settings_by(self._desired.scheduler)
+        self._want(settings)
+
+    def _refuse(self, errors: Sequence[str]) -> None:
+        refusal = "\n".join(errors)
+        if self._found is not None:
+            self._first_refusal = f"kube-scheduler's configuration is not valid: {'; '.join(errors)}"
+        if refusal != self._refusal:
+            for line in errors:
+                log.error("kube-scheduler's configuration is not valid, keeping the previous one: %s", line)
+        self._refusal = refusal
+
+    def _note_restart(self, config: Configuration) -> None:
+        restart_required = tuple(_changed_keys(self._startup_config, config))
         if restart_required and restart_required != self.restart_required:
             log.warning("configuration: changed, restart required: %s", ", ".join(restart_required))
         self.restart_required = restart_required
-        self._want(settings)
-        return is_new
 
     def _want(self, settings: Settings) -> None:
         """Make these settings take effect, unless they are the ones that are wanted already."""
@@ -237,7 +265,10 @@ class LiveSettings:
         log.info("%s", scheduler_line(scheduler))
         for line in not_evaluated_lines(scheduler):
             log.warning("%s", line)
-        for note in gate_notes(self._loaded.config.scheduler.feature_gates):
+        gates = self._loaded.config.scheduler.feature_gates
+        for warning in gate_warnings(gates, scheduler.minor):
+            log.warning("%s", warning)
+        for note in gate_notes(gates):
             log.info("%s", note)
 
     def _activate(self, settings: Settings) -> None:
@@ -259,14 +290,22 @@ class LiveSettings:
             self._preparing = asyncio.create_task(self._activate_when_prepared(settings, self.adopt), name="adopt")
 
     async def _activate_when_prepared(self, settings: Settings, adopt: Adopt) -> None:
+        is_active = False
+
         def activate() -> None:
-            self.settings, self._preparing = settings, None
+            nonlocal is_active
+            self.settings, self._preparing, is_active = settings, None, True
             log.info("the changed settings are in effect")
 
-        try:
-            await adopt(settings.scheduler, activate)
-        except Exception:
-            log.exception("failed to prepare the cluster cache for the changed settings, keeping the previous ones")
+        while True:
+            try:
+                return await adopt(settings.scheduler, activate)
+            except Exception:
+                if is_active:
+                    log.exception("the changed settings are in effect; clearing away the previous cluster cache failed")
+                    return None
+                log.exception("failed to prepare the cluster cache for the changed settings, keeping the previous ones")
+                await self._sleep(ADOPT_RETRY_SECONDS)
 
     def _record_failure(self, error: Exception) -> None:
         if isinstance(error.__cause__, OSError):
@@ -279,13 +318,15 @@ class LiveSettings:
 
 
 def _signature(paths: Sequence[Path]) -> Signature:
-    signatures = []
-    for path in paths:
-        try:
-            signatures.append((str(path), *file_signature(path)))
-        except OSError as error:
-            raise ConfigError(f"{path}: {error.strerror}") from error
-    return tuple(signatures)
+    """Return the signature of these files; a missing one has a signature too, so that the others are still followed."""
+    return tuple(_signature_of(path) for path in paths)
+
+
+def _signature_of(path: Path) -> Signature:
+    try:
+        return str(path), *file_signature(path)
+    except OSError as error:
+        return str(path), error.strerror
 
 
 def scheduler_line(scheduler: KubeScheduler) -> str:

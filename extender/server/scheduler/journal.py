@@ -90,7 +90,7 @@ def _record(server_context: ServerContext, call: Call) -> Iterator[None]:
     recorder, answer = server_context.recorder, call.result.answer
     if recorder is None or not recorder.is_on or call.verb == "bind" or call.request is None:
         return
-    problem = server_context.source.problem() if call.result.decision is None else None
+    problem = server_context.problem() if call.result.decision is None else None
     time, body = format_time(call.history.now, 6), Raw(answer.body)
     line = CallLine(call.id, time, call.verb, answer.status, call.history, Raw(call.body), body, problem)
     recorder.record(line, call.history.now, server_context.settings)
