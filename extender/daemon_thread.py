@@ -60,7 +60,8 @@ class ReloadThread:
         self._slow_seconds = slow_seconds
         self._slow_since: float | None = None
         """When the reload that is overdue began, by the monotonic clock."""
-        self._last_seconds = 0.0
+        self._seconds = 0.0
+        """Seconds that the runs since the last `pause` took."""
 
     def warnings(self) -> list[str]:
         """Return one line if a reload is overdue."""
@@ -73,7 +74,8 @@ class ReloadThread:
 
     def pause(self, poll_interval: float) -> float:
         """Return the seconds until the next poll: after a reload that took long, more than `poll_interval`."""
-        return max(poll_interval, self._last_seconds * (1 / MAX_RELOAD_SHARE - 1))
+        seconds, self._seconds = self._seconds, 0.0
+        return max(poll_interval, seconds * (1 / MAX_RELOAD_SHARE - 1))
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Return what the function returns, or raise what it raises."""
@@ -83,9 +85,10 @@ class ReloadThread:
             return await run_in_daemon_thread(function, *args, **kwargs)
         finally:
             overdue.cancel()
-            self._last_seconds = time.monotonic() - began
+            seconds = time.monotonic() - began
+            self._seconds += seconds
             if self._slow_since is not None:
-                log.info("%s: the slow reload ended after %.0fs", self._subject, self._last_seconds)
+                log.info("%s: the slow reload ended after %.0fs", self._subject, seconds)
                 self._slow_since = None
 
     def _report(self, since: float) -> None:

@@ -207,7 +207,8 @@ class ClusterCache:
         `objects`: kind -> objects; `unread`: kinds without list permission; `scheduler`, `activate`: see `adopt`.
         ValueError for an unreadable object if `on_skipped` is None.
         """
-        scheduler = scheduler or self._scheduler
+        wanted = self._scheduler
+        scheduler = scheduler or wanted
         snapshot = prepare(Snapshot(scheduler.features), scheduler)
         snapshot.departed = self.departed
         snapshot.unreadable_tables = _field_names(unread)
@@ -219,6 +220,9 @@ class ClusterCache:
         while not snapshot.refresh_layout(max_nodes=OBJECTS_PER_STEP):
             yield
         prepare(snapshot, scheduler)
+        if self._snapshot is None and self._scheduler is not wanted:  # changed meanwhile by `prepare_for`
+            yield from self.build(objects, unread, on_skipped, activate=activate)
+            return
         previous, self._snapshot, self._scheduler = self._snapshot, snapshot, scheduler
         if activate is not None:
             activate()

@@ -47,7 +47,7 @@ class FileSource:
         """Version of the kube-scheduler whose pods are in the files; None: there are none."""
         self._on_found: OnVersionFound = lambda _: None
         self._changing = asyncio.Lock()
-        """Held while a snapshot is built: for changed files in their thread, or for another kube-scheduler."""
+        """Held while a snapshot is built: of changed files, in their thread, or for another kube-scheduler."""
         self._sleep = sleep
         self._changes = ChangeDetector()
         self._thread = ReloadThread("cluster file")
@@ -85,10 +85,18 @@ class FileSource:
 
     def load(self) -> LoadReport:
         """Load the files into the cache; ClusterFileError, with the cache unchanged, if that fails."""
+        return self._use(self._read())
+
+    def _read(self) -> LoadReport:
+        """Read the files; may hang, on a network file system."""
         self._changes = ChangeDetector(_signature(self.path))
-        contents = read_files(self.path)  # may hang, on a network file system
+        contents = read_files(self.path)
         with _without_collections():
-            report = parse_files(contents)
+            return parse_files(contents)
+
+    def _use(self, report: LoadReport) -> LoadReport:
+        """Replace the objects of the cache by those of the files."""
+        with _without_collections():
             try:
                 self.cache.replace(report.objects)
             except ValueError as error:
@@ -110,8 +118,9 @@ class FileSource:
             if not self._changes.should_reload(await self._thread.run(_signature, self.path)):
                 return False
             before = self.found_version
+            report = await self._thread.run(self._read)
             async with self._changing:
-                await self._thread.run(self.load)
+                await self._thread.run(self._use, report)
             if self.found_version != before:
                 self._on_found(self.found_version)
         except Exception as error:  # even a bug must not end the reloading

@@ -279,9 +279,12 @@ class KubernetesSource:
         else:
             yield from self._apply_changes(item.changes)
         if item.kind == "Pod" and (isinstance(item, Replaced) or any(map(_is_of_kube_scheduler, item.changes))):
-            yield from self._version.look_at(tuple(self.cache.mutable_snapshot().objects.pods.values()))
+            yield from self._look_for_version()
         while not self.cache.mutable_snapshot().refresh_layout(NODES_PER_SETTLE):
             yield
+
+    def _look_for_version(self) -> Iterator[None]:
+        return self._version.look_at(tuple(self.cache.mutable_snapshot().objects.pods.values()))
 
     def _apply_changes(self, changes: Sequence[Change]) -> Iterator[None]:
         for change in changes:
@@ -309,6 +312,8 @@ class KubernetesSource:
             yield from self.cache.build(self._initial, self._forbidden, self._skip)
             gc.freeze()
             yield from self._apply_changes(self._early_changes)
+            if any(map(_is_of_kube_scheduler, self._early_changes)):
+                yield from self._look_for_version()
             self._early_changes = []
             self._initial = dict.fromkeys(self._initial, ())
             self._synced.set()

@@ -1,7 +1,8 @@
 """Find the version of kube-scheduler in a live cluster, and notice when an upgrade changes it.
 
 kube-scheduler's pods come with the watch of pods; where there are none that name a version (k3s, a managed control
-plane), the API server's version counts, which is read at the start and once a minute.
+plane), the API server's version counts, which is read at the start and once a minute. A change of it counts once two
+reads in a row agree: while a control plane of several nodes is upgraded, each read may reach another API server.
 
 Rule: a version that cannot be found is None; it never keeps the cache from syncing.
 """
@@ -14,7 +15,13 @@ from extender.cluster.apiserver.client import ApiServer
 from extender.cluster.apiserver.stream import ApiError, ApiUnreachable
 from extender.daemon_thread import run_in_daemon_thread
 from extender.k8s.objects import Pod
-from extender.k8s.version.found import OnVersionFound, is_kube_scheduler, version_of_api_server, version_of_pods
+from extender.k8s.version.found import (
+    OnVersionFound,
+    chosen_version,
+    is_kube_scheduler,
+    version_of_api_server,
+    version_of_pods,
+)
 from extender.k8s.version.minor import FoundVersion
 
 log = logging.getLogger(__name__)
@@ -45,6 +52,8 @@ class VersionFinder:
         self._api = api
         self._of_pods: FoundVersion | None = None
         self._of_api_server: FoundVersion | None = None
+        self._last_read: FoundVersion | None = None
+        """The API server's version at the last read."""
 
     def look_at(self, pods: Sequence[Pod]) -> Iterator[None]:
         """Look for kube-scheduler among all pods of the cluster, in steps."""
@@ -61,6 +70,7 @@ class VersionFinder:
         """Read the API server's version, which the first decisions may depend on; give up after MAX_FIRST_READS."""
         for _ in range(MAX_FIRST_READS):
             if await self._read():
+                self._of_api_server = self._last_read
                 return
             await sleep(RETRY_SECONDS)
 
@@ -68,14 +78,16 @@ class VersionFinder:
         """Read the API server's version every READ_INTERVAL_SECONDS until cancelled."""
         while True:
             await sleep(READ_INTERVAL_SECONDS)
-            if await self._read():
+            before = self._last_read
+            if await self._read() and self._last_read == before:
+                self._of_api_server = before
                 self._update()
 
     async def _read(self) -> bool:
         """Read the API server's version; return False if another attempt may succeed."""
         try:
             body = await run_in_daemon_thread(lambda: self._api.get("/version", timeout=READ_TIMEOUT_SECONDS))
-            self._of_api_server = version_of_api_server(body)
+            self._last_read = version_of_api_server(body)
         except ApiUnreachable:
             return False
         except ApiError as error:
@@ -87,6 +99,6 @@ class VersionFinder:
         return True
 
     def _update(self) -> None:
-        before, self.found = self.found, self._of_pods or self._of_api_server
+        before, self.found = self.found, chosen_version(self._of_pods, self._of_api_server)
         if self.found != before:
             self.on_found(self.found)

@@ -9,6 +9,8 @@ from msgspec.structs import replace
 
 from extender.cluster.cache.cache import Change, ClusterCache
 from extender.cluster.files.manifests import load_cluster
+from extender.config.scheduler import kube_scheduler_of
+from extender.core.profile import KubeScheduler
 from extender.core.snapshot.snapshot import Index
 from extender.errors import NotReady
 from extender.k8s.kinds import ClusterObjects
@@ -200,6 +202,23 @@ def test_an_object_that_cannot_be_read_changes_nothing():
         held.replace(ClusterObjects(nodes=(node(cpu="many"),)))
     assert held.snapshot() is before
     assert held.version == version
+
+
+def test_the_first_build_is_for_the_kube_scheduler_that_is_wanted_at_its_end():
+    """A reload during the first build: its objects are kept, the snapshot is that of the other version."""
+    held, newest, oldest = ClusterCache(), KubeScheduler(), kube_scheduler_of({}, version="1.30")
+    held.prepare_for(newest)
+    steps = held.build({"Node": (node(),), "Pod": (pod("a"),)})
+    next(steps)
+    held.prepare_for(oldest)
+    for _ in steps:
+        assert held.version == 0
+    assert held.snapshot().features == oldest.features
+    assert pods(held) == [("a", "a", 0)]
+    assert held.version == 1
+    for _ in held.rebuild():
+        pass
+    assert held.snapshot().features == oldest.features
 
 
 def test_applying_one_by_one_gives_what_replacing_by_all_gives():

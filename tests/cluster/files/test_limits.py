@@ -145,9 +145,9 @@ def test_H7_files_that_always_change_are_read_in_a_share_of_the_time_only(tmp_pa
             raise asyncio.CancelledError
 
     class SlowFiles(FileSource):
-        def load(self):
+        def _read(self):
             time.sleep(0.5)
-            return super().load()
+            return super()._read()
 
     (tmp_path / "c.json").write_text('{"kind": "Node", "metadata": {"name": "a"}}')
     source = SlowFiles(tmp_path, ClusterCache(), interval=1.0, sleep=sleep)

@@ -5,12 +5,14 @@ import gc
 import json
 import logging
 import os
+import threading
 
 import pytest
 
 from extender.cluster.cache.cache import ClusterCache
 from extender.cluster.files import manifests
 from extender.cluster.files.source import FileSource
+from extender.config.scheduler import kube_scheduler_of
 from extender.errors import ClusterFileError, NotReady
 
 
@@ -183,6 +185,31 @@ def test_H8_a_read_that_hangs_leaves_garbage_collections_on(source, path, monkey
     with pytest.raises(ClusterFileError):
         source.load()
     assert is_enabled == [True]
+
+
+def test_a_read_that_hangs_does_not_keep_another_version_from_taking_effect(source, cache, path, monkeypatch):
+    may_end, began = threading.Event(), threading.Event()
+
+    def read(name, max_bytes):
+        began.set()
+        may_end.wait(10)
+        return b'{"kind": "Node", "metadata": {"name": "b"}}'
+
+    monkeypatch.setattr(manifests, "read_regular_file", read)
+    oldest = kube_scheduler_of({}, version="1.30")
+
+    async def adopt_meanwhile():
+        write(path, "b")
+        await source.poll()
+        poll = asyncio.create_task(source.poll())
+        await asyncio.to_thread(began.wait, 10)
+        await asyncio.wait_for(source.adopt(oldest, lambda: None), 10)
+        assert (nodes(cache), cache.snapshot().features) == (["a"], oldest.features)
+        may_end.set()
+        assert await poll
+
+    asyncio.run(adopt_meanwhile())
+    assert (nodes(cache), cache.snapshot().features) == (["b"], oldest.features)
 
 
 def test_H8_garbage_collections_pause_while_objects_are_built_and_go_on_after_an_error(path, monkeypatch):
