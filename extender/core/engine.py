@@ -139,7 +139,7 @@ class PreemptDecision:
     dropped: dict[str, Dropped]
     """Sent node -> why it is not in the answer."""
     not_evaluated: tuple[str, ...]
-    """Filter plugins of kube-scheduler that matter for this pod but are not modelled."""
+    """Filter and PostFilter plugins of kube-scheduler that matter for this pod but are not modelled."""
     as_sent: frozenset[str]
     """Nodes answered with kube-scheduler's own victims, because a plugin that is not modelled decides there."""
     vetoed: str | None = None
@@ -296,12 +296,15 @@ def preempt(
     """Choose the best candidates among the sent nodes, or all nodes, with the victims that our own dry run finds.
 
     On a node where a plugin that is not modelled decides, our reprieve could spare a pod that must be evicted:
-    kube-scheduler's own victims are kept there, and the node is ranked with them. Where kube-scheduler's cache and the
-    snapshot differ by a deletion, see `core.preemption.recent_deletions`.
+    kube-scheduler's own victims are kept there, and the node is ranked with them. A PostFilter plugin that is not
+    modelled may have chosen the victims on every node. Where kube-scheduler's cache and the snapshot differ by a
+    deletion, see `core.preemption.recent_deletions`.
     """
     resolved = resolve_candidates(snapshot, sent, history.recent_deletions)
     context = scheduling_context(snapshot, pod, profile, history)
-    plugins, scheduler_decides = not_evaluated_on(context, resolved.rows)
+    filters, scheduler_decides = not_evaluated_on(context, resolved.rows)
+    plugins = tuple(dict.fromkeys((*filters, *profile.not_evaluated_post_filters)))
+    keeps_victims = scheduler_decides | bool(profile.not_evaluated_post_filters)
     refusal = not_schedulable(snapshot, pod, profile)
     refusal = PREEMPTION_POLICY_NEVER if pod.spec.preemption_policy == "Never" else refusal
     refusal = preemption_refusal(context) if refusal is None else refusal
@@ -314,12 +317,12 @@ def preempt(
     tried = mask_of(resolved.rows, len(codes))
     tried &= (codes == Code.UNSCHEDULABLE) | (scheduler_decides & (codes != Code.UNSCHEDULABLE_AND_UNRESOLVABLE))
     if profile.preemption.candidates == "AllNodes":
-        others = (codes == Code.UNSCHEDULABLE) & ~scheduler_decides
+        others = (codes == Code.UNSCHEDULABLE) & ~keeps_victims
         # kube-scheduler knows pods there that the snapshot lacks.
         others[[snapshot.node_row[name] for name in resolved.dropped if name in snapshot.node_row]] = False
         tried |= others
     run = dry_run_sent_candidates(context, filter_run.checks, np.flatnonzero(tried), resolved)
-    run = apply_policies(run, scheduler_decides if plugins else None)
+    run = apply_policies(run, keeps_victims if plugins else None)
     decision_context = DecisionContext(context, resolved.rows, filter_run, dry_run=run)
     not_needed = no_eviction_needed(filter_run, run, resolved, scheduler_decides) if history.recent_deletions else None
     if not_needed is not None:
@@ -337,7 +340,7 @@ def preempt(
         kept,
         dropped,
         plugins,
-        as_sent=frozenset(compress(resolved.nodes, scheduler_decides[resolved.rows].tolist())),
+        as_sent=frozenset(compress(resolved.nodes, keeps_victims[resolved.rows].tolist())),
         decision_context=decision_context,
     )
 

@@ -84,8 +84,9 @@ class Evaluation:
     def _not_evaluated(self) -> dict[str, list[str]]:
         names = self.context.snapshot.node_names
         nodes = {plugin: np.flatnonzero(mask) for plugin, mask in filters_not_evaluated(self.context).items()}
-        scores = dict.fromkeys(self.context.profile.not_evaluated_scores, sorted(names))
-        return scores | {plugin: sorted(names[row] for row in rows) for plugin, rows in nodes.items() if len(rows)}
+        profile = self.context.profile
+        others = dict.fromkeys((*profile.not_evaluated_scores, *profile.not_evaluated_post_filters), sorted(names))
+        return others | {plugin: sorted(names[row] for row in rows) for plugin, rows in nodes.items() if len(rows)}
 
     def _scores(self) -> dict[str, Any]:
         if self.scores.error is not None or not self.context.profile.score_weights:

@@ -47,7 +47,8 @@ def profile_of(defaulted: DefaultedProfile, expanded: Expanded, base: Profile) -
         score_weights=tuple((plugin, expanded.weights[plugin]) for plugin in points["score"]),
         not_evaluated_filters=tuple(sorted(foreign["preFilter"] | foreign["filter"])),
         not_evaluated_scores=tuple(sorted(foreign["preScore"] | foreign["score"])),
-        not_evaluated_others=tuple(sorted(foreign["preEnqueue"] | foreign["postFilter"] | not_evaluated)),
+        not_evaluated_post_filters=tuple(sorted(foreign["postFilter"])),
+        not_evaluated_others=tuple(sorted(foreign["preEnqueue"] | not_evaluated)),
         **_arguments([_args_of(plugin, defaulted) for plugin in ARGS_OF]),
     )
 

@@ -65,8 +65,8 @@ def preemption_would_help(context: SchedulingContext, checks: Sequence[Check], r
 def apply_policies(run: DryRun, scheduler_decides: BoolArray | None = None) -> DryRun:
     """Return the dry run with the victims that the profile's policies prefer and with their vetoes.
 
-    `scheduler_decides`: [node] of the snapshot where a plugin that is not modelled decides; None: nowhere. Our reprieve
-    could spare a pod there that must be evicted, so kube-scheduler's own victims are kept.
+    `scheduler_decides`: [node] of the snapshot where a plugin that is not modelled decides or chose the victims; None:
+    nowhere. Our reprieve could spare a pod there that must be evicted, so kube-scheduler's own victims are kept.
     """
     policy = run.context.profile.preemption
     vetoes, changes_victims = tuple(_policy_vetoes(run, np.arange(len(run.rows)))), policy.may_change_victims

@@ -9,8 +9,8 @@ import pytest
 
 from extender.core import engine
 from extender.core.evaluation import evaluate
-from extender.core.preemption.sent_candidates import SentCandidate
-from extender.core.profile import FILTER_PLUGINS, PREFILTER_PLUGINS, PRESCORE_PLUGINS, UPSTREAM
+from extender.core.preemption.sent_candidates import DropCode, SentCandidate
+from extender.core.profile import FILTER_PLUGINS, PREFILTER_PLUGINS, PRESCORE_PLUGINS, UPSTREAM, PreemptionPolicy
 from extender.errors import PluginFailed
 from tests.builders import built, cluster, incoming, node, pod, typed
 
@@ -116,12 +116,51 @@ def test_kube_scheduler_s_own_victims_are_kept_where_a_filter_that_is_not_in_tre
     assert (len(decision.kept[0].victims), decision.not_evaluated) == (1, ())
 
 
+WITHOUT_DYNAMIC_RESOURCES = replace(
+    UPSTREAM,
+    prefilter_plugins=tuple(name for name in PREFILTER_PLUGINS if name != "DynamicResources"),
+    filter_plugins=tuple(name for name in FILTER_PLUGINS if name != "DynamicResources"),
+)
+OWN_POST_FILTER = replace(UPSTREAM, post_filter_plugins=(), not_evaluated_post_filters=("PreemptionToleration",))
+
+
+def test_kube_scheduler_s_own_victims_are_kept_where_a_post_filter_that_is_not_in_tree_may_have_chosen_them():
+    low = [pod("protected", "1", priority=0), pod("chosen", "1", priority=5)]
+    snapshot = built(cluster({node("a", cpu="2"): low, node("b", cpu="2"): [pod("other", "2")]}))
+    preemptor, sent = typed(incoming(cpu="1")), {"a": SentCandidate(("uid-chosen",), 0)}
+
+    def names(profile):
+        decision = engine.preempt(snapshot, preemptor, sent, profile)
+        victims = {one.node: [victim.metadata.name for victim in one.victims] for one in decision.kept}
+        return victims, decision.not_evaluated, decision.as_sent
+
+    assert names(UPSTREAM) == ({"a": ["protected"]}, (), set())
+    assert names(OWN_POST_FILTER) == ({"a": ["chosen"]}, ("PreemptionToleration",), {"a"})
+    # No further nodes: the plugin may have left them out.
+    all_nodes = replace(OWN_POST_FILTER, preemption=PreemptionPolicy(candidates="AllNodes"), keep_candidates=None)
+    assert names(all_nodes)[0] == {"a": ["chosen"]}
+    # A plugin of multiPoint is named once.
+    both = replace(OWN_POST_FILTER, not_evaluated_filters=("PreemptionToleration",))
+    assert names(both) == ({"a": ["chosen"]}, ("PreemptionToleration",), {"a"})
+    found = evaluate(snapshot, preemptor, OWN_POST_FILTER).to_dict()["notEvaluated"]
+    assert found == {"PreemptionToleration": ["a", "b"]}
+
+
+def test_a_post_filter_that_is_not_in_tree_has_no_say_in_filter_and_prioritize_nor_where_the_pod_fits():
+    snapshot, preemptor = world(), typed(incoming(cpu="1"))
+    assert engine.filter(snapshot, preemptor, ["free"], OWN_POST_FILTER).not_evaluated == ()
+    assert engine.prioritize(snapshot, preemptor, ["free"], OWN_POST_FILTER).not_evaluated == ()
+    decision = engine.preempt(snapshot, preemptor, {"free": SentCandidate((), 0)}, OWN_POST_FILTER)
+    assert (decision.kept, decision.dropped["free"].code) == ((), DropCode.FITS)
+
+
+def test_dynamic_resources_that_only_score_fail():
+    """PreFilter does not prepare them, so /prioritize has no answer."""
+    with pytest.raises(PluginFailed, match=r'"DynamicResources" failed with: not found'):
+        engine.prioritize(world(), typed(incoming(cpu="1")), ["free"], WITHOUT_DYNAMIC_RESOURCES)
+
+
 def test_dynamic_resources_that_are_not_enabled_are_evaluated_nowhere():
-    profile = replace(
-        UPSTREAM,
-        prefilter_plugins=tuple(name for name in PREFILTER_PLUGINS if name != "DynamicResources"),
-        filter_plugins=tuple(name for name in FILTER_PLUGINS if name != "DynamicResources"),
-    )
     waiting = typed(incoming(cpu="1", resourceClaims=[{"name": "gpu", "resourceClaimName": "gpu"}]))
     assert evaluate(world(), waiting, UPSTREAM).to_dict()["notEvaluated"] == {"DynamicResources": ["free", "full"]}
-    assert "notEvaluated" not in evaluate(world(), waiting, profile).to_dict()
+    assert "notEvaluated" not in evaluate(world(), waiting, WITHOUT_DYNAMIC_RESOURCES).to_dict()
