@@ -2,6 +2,7 @@
 
 import asyncio
 import builtins
+import copy
 import dataclasses
 import http.server
 import subprocess
@@ -19,7 +20,7 @@ from extender.errors import ConfigError
 from extender.server.app import create_app
 from extender.server.observability import tracing
 from extender.server.observability.tracing import Tracing
-from tests.server.conftest import BODIES, client_for, configuration, filled_cache
+from tests.server.conftest import BODIES, URGENT, client_for, configuration, filled_cache, preempt_body
 
 pytestmark = pytest.mark.anyio
 
@@ -73,6 +74,14 @@ async def test_a_call_is_a_span_that_says_what_was_asked_and_answered(traced, sp
     }
     assert span.resource.attributes["service.name"] == "kube-scheduler-extender"
     assert span.status.status_code == StatusCode.UNSET
+
+
+async def test_a_long_scheduler_name_is_shortened(traced, spans):
+    named = copy.deepcopy(URGENT)
+    named["spec"]["schedulerName"] = "x" * 10_000
+    await post(traced(), body=preempt_body(named))
+    (span,) = spans.get_finished_spans()
+    assert span.attributes["extender.pod.scheduler_name"] == "x" * 253 + "…"
 
 
 async def test_it_belongs_to_the_trace_of_who_calls(traced, spans):
