@@ -53,8 +53,7 @@ def _with_preset(settings: "Settings", preset: PresetName) -> "Settings":
     section = PreemptionSection.model_validate({"preset": preset})
     policy, recorded = section.policy(), settings.scheduler
     keep = 1 if policy.budget_accounting == "Live" else recorded.profiles[0].keep_candidates
-    profiles = tuple(replace(one, preemption=policy, keep_candidates=keep) for one in recorded.profiles)
-    return Settings(replace(recorded, profiles=profiles), section.on_failure)
+    return Settings(recorded.with_preemption(policy, keep), section.on_failure)
 
 
 def _replaced(recorded: "KubeScheduler", config: str | None, version: str | None) -> "KubeScheduler":

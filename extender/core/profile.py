@@ -300,10 +300,9 @@ class KubeScheduler:
         """Return the profile of the pod's spec.schedulerName; None: this kube-scheduler does not schedule the pod."""
         return next((one for one in self.profiles if one.scheduler_name == pod.spec.scheduler_name), None)
 
-    def with_policies_of(self, base: Profile) -> "KubeScheduler":
-        """Return this kube-scheduler with preemption policy and `keep_candidates` of another profile in all of its."""
-        own, keep = base.preemption, base.keep_candidates
-        profiles = tuple(replace(one, preemption=own, keep_candidates=keep) for one in self.profiles)
+    def with_preemption(self, policy: PreemptionPolicy, keep_candidates: int | None) -> "KubeScheduler":
+        """Return this kube-scheduler with another preemption policy, and unchanged filters and scores."""
+        profiles = tuple(replace(one, preemption=policy, keep_candidates=keep_candidates) for one in self.profiles)
         return replace(self, profiles=profiles)
 
     @property

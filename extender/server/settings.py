@@ -106,7 +106,8 @@ class Loaded:
 
     def settings_by(self, scheduler: KubeScheduler) -> Settings:
         """Return our own settings, preemption policy included, with profiles and version of this kube-scheduler."""
-        return Settings.of(self.config, scheduler.with_policies_of(base_profile(self.config)))
+        own = base_profile(self.config)
+        return Settings.of(self.config, scheduler.with_preemption(own.preemption, own.keep_candidates))
 
     @property
     def takes_found_version(self) -> bool:

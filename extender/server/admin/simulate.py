@@ -8,7 +8,7 @@ Rule: the cluster passed in never changes: every simulation runs on a snapshot o
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -50,9 +50,7 @@ class SimulatedPolicy:
 def with_preemption(base: KubeScheduler, section: PreemptionSection) -> KubeScheduler:
     """Return the kube-scheduler with another preemption policy and unchanged filters and scores."""
     keep = None if section.keep_candidates == "All" else section.keep_candidates
-    policy = section.policy()
-    profiles = tuple(replace(one, preemption=policy, keep_candidates=keep) for one in base.profiles)
-    return replace(base, profiles=profiles)
+    return base.with_preemption(section.policy(), keep)
 
 
 def preset_policy(base: KubeScheduler, name: str) -> SimulatedPolicy:
