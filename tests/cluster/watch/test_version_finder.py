@@ -189,8 +189,10 @@ async def test_nothing_is_decided_before_the_configuration_fits_the_version_that
         assert (await client.get("/readyz")).status_code == 503
         assert (await client.post("/filter", content=filter_body(["worker-1"]))).status_code == 503
         assert "\nextender_config_valid 0.0\n" in (await client.get("/metrics")).text
+        unfit = rig.cache.snapshot()
         put(api, "cp-1", "v1.34.0")
-        await rig.until(lambda: minor(rig) == 34)
+        while rig.cache.snapshot() is unfit:
+            await asyncio.wait_for(rig.cache.next_change(), 10)
         assert "kube-scheduler 1.34" in await ready(client)
         assert "[!] configuration" not in await ready(client)
         answer = await client.post("/filter", content=filter_body(["worker-1"]))
