@@ -112,18 +112,23 @@ def filter(context: SchedulingContext) -> tuple[ResourceConstraint, ...]:
         use = np.vstack((use, *(snapshot.scalar_used(name) for name in extended)))
     names = BASE_RESOURCES[:base] + extended
     demand = RankedDemand(context.layout, (*range(base), *(snapshot.scalar_demand(name) for name in extended)))
-    requested = np.array([clamped(requests.get(name, 0)) for name in names], np.int64)[:, np.newaxis]
+    amounts = [clamped(requests.get(name, 0)) for name in names]
+    requested = np.array(amounts, np.int64)[:, np.newaxis]
     headroom = np.where(requested > 0, capacity - requested, _UNLIMITED) - use
     exceeds = requested > capacity
-    exceeds[requested[:, 0] == 0] = False  # a negative capacity rejects only pods that request the resource
-    exceeds[_PODS_COLUMN] = False  # quirk: upstream never marks "Too many pods" as unresolvable
+    # A negative capacity rejects only pods that request the resource. Quirk: "Too many pods" is never unresolvable.
+    for column, amount in enumerate(amounts):
+        if not amount or column == _PODS_COLUMN:
+            exceeds[column] = False
 
     def demand_of(pod: Pod, _node: int) -> list[int]:
         usage = running_usage(pod, context.features).requests | {"pods": 1}
         return [clamped(usage.get(name, 0)) for name in names]
 
     nominated = context.nominated_demand(len(names), demand_of)
-    unresolvable = np.logical_or.reduce(exceeds) & context.features.fit_above_allocatable_is_unresolvable
+    if not context.features.fit_above_allocatable_is_unresolvable:
+        exceeds[:] = False
+    unresolvable = np.logical_or.reduce(exceeds)
     return (ResourceConstraint(FIT_NAME, headroom, demand, nominated, names, unresolvable, absent),)
 
 
