@@ -55,8 +55,11 @@ async def test_null_victims_are_none():
 
 
 async def test_a_candidate_that_another_one_outranks_is_not_passed_on():
-    body = preempt_body(URGENT, **{"worker-1": [], "worker-2": ["uid-large"]})
-    assert len(await victims(app("1.38"), body)) == 1
+    """One that our own dry run gives victims takes part in the choice like any other, whichever was sent without."""
+    for second in (["uid-large"], list[str]()):
+        found = await victims(app("1.38"), preempt_body(URGENT, **{"worker-1": [], "worker-2": second}))
+        assert len(found) == 1
+        assert all(found.values())
 
 
 async def test_what_is_passed_on_evicts_nobody_and_is_explained():

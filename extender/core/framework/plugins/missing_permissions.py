@@ -74,5 +74,11 @@ def plugins_missing_permissions(context: SchedulingContext, point: ExtensionPoin
     return frozenset(
         name
         for name, (tables, applies_to) in REQUIRED_TABLES.items()
-        if tables & unreadable and applies_to(context, point)
+        if (tables | _scaling_tables(context, name)) & unreadable and applies_to(context, point)
     )
+
+
+def _scaling_tables(context: SchedulingContext, plugin: str) -> frozenset[str]:
+    """Return the tables that the plugin reads with VolumeLimitScaling only."""
+    reads = plugin == node_volume_limits.NAME and context.features.volume_limit_scaling
+    return frozenset({"csi_drivers"}) if reads else frozenset()

@@ -1,14 +1,18 @@
 """Objects that the extender may not list are not treated as missing: the plugins that need them are not evaluated."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from extender.api import load_cluster
 from extender.core import engine
 from extender.core.evaluation import evaluate
 from extender.core.preemption.sent_candidates import SentCandidate
 from extender.core.profile import PreemptionPolicy, Profile
+from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.objects import TopologySpreadConstraint
+from extender.k8s.version.features import DEFAULT_FEATURES
 from tests.builders import built, cluster, incoming, node, pod, typed
 
 DEFAULT = Profile()
@@ -126,3 +130,12 @@ def test_no_pod_is_evicted_if_protections_cannot_be_evaluated(fields, policy, ve
     decision = engine.preempt(snapshot, typed(incoming(cpu="2")), {"n1": SentCandidate(("uid-a",))}, profile)
     assert decision.vetoed == vetoed
     assert [candidate.node for candidate in decision.kept] == ([] if vetoed else ["n1"])
+
+
+def test_without_csi_drivers_nothing_is_known_of_limits_where_these_scale():
+    """VolumeLimitScaling asks the CSIDriver; without the gate NodeVolumeLimits does not read it."""
+    for on, plugins in ((False, {"VolumeBinding"}), (True, {"NodeVolumeLimits", "VolumeBinding"})):
+        objects = load_cluster(cluster({node("n1", cpu="2"): [], node("n2"): []}))
+        snapshot = Snapshot.build(objects, replace(DEFAULT_FEATURES, volume_limit_scaling=on))
+        snapshot.unreadable_tables = frozenset({"csi_drivers"})
+        assert set(not_evaluated(snapshot, incoming(**CLAIM))[0]) == plugins
