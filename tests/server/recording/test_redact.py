@@ -294,7 +294,7 @@ EVERYTHING: dict[str, Any] = {
                     "preEnqueue": {"enabled": [{"name": "Gate"}], "disabled": [{"name": "SchedulingGates"}]},
                     "preFilter": {"disabled": [{"name": "NodePorts"}]},
                     "filter": {"enabled": [{"name": "Labels"}], "disabled": [{"name": "NodePorts"}]},
-                    "postFilter": {"disabled": [{"name": "*"}]},
+                    "postFilter": {"enabled": [{"name": "Reclaim"}], "disabled": [{"name": "*"}]},
                     "preScore": {"disabled": [{"name": "TaintToleration"}]},
                     "score": {"enabled": [{"name": "Load"}], "disabled": [{"name": "TaintToleration"}]},
                 },
