@@ -10,6 +10,7 @@ Rule: nobody sleeps. Whoever waits is woken by what happens: something applied, 
 import asyncio
 import contextlib
 import gc
+import time
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from dataclasses import replace
@@ -247,6 +248,7 @@ class Piling(list[Change]):
 
     def __iter__(self) -> Iterator[Change]:
         while not self.ended:
+            time.sleep(0)  # lets the threads of the server and of the reader have the interpreter in between
             yield from list(self[:])
 
 
