@@ -1,5 +1,6 @@
 """The judge of the tests with a real control plane: what it calls a fault, and what it does not."""
 
+import msgspec
 import pytest
 
 from tests.e2e.control_plane.lab.audit_log import AuditEvent, read_event
@@ -173,6 +174,12 @@ def test_victims_of_equal_priority_of_another_node_and_not_answered_are_wrong():
     other = [call(1.9, "p", {"n1": ["a"]}, {"n1": []})]
     lines = judge([*CLUSTER, *evicted(2.0, "a", "p", "n1")], other).wrong_victims
     assert lines == ["default/a on n1, evicted for default/p, is not among the answered victims on n1"]
+
+
+def test_a_pod_may_be_bound_before_the_response_about_its_creation_is_complete():
+    slow = msgspec.structs.replace(pod("late", time=1.5), received=1.0)
+    judged = judge([*CLUSTER, slow, bound(1.2, "late", "n1"), *evicted(2.0, "late", "p", "n1")])
+    assert judged.wrong_victims == []
 
 
 def test_a_call_that_failed_does_not_bind_kube_scheduler():

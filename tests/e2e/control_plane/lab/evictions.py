@@ -116,7 +116,7 @@ def judge(
 def read_history(events: Iterable[AuditEvent], schedulers: frozenset[str]) -> History:
     history = History({}, {}, {}, {})
     names: dict[tuple[str, str], str] = {}
-    for event in sorted(events, key=lambda one: one.completed):
+    for event in sorted(events, key=_time_of_effect):
         if event.status >= 300:
             continue
         match event.resource, event.subresource, event.verb:
@@ -137,6 +137,11 @@ def read_history(events: Iterable[AuditEvent], schedulers: frozenset[str]) -> Hi
             case "events", _, "create":
                 _event(history, event.request)
     return history
+
+
+def _time_of_effect(event: AuditEvent) -> float:
+    """Others may act on an object before the response about its creation is complete."""
+    return event.received if event.verb == "create" and not event.subresource else event.completed
 
 
 def _created(raw: JSON, time: float) -> Pod:
