@@ -147,11 +147,13 @@ class DryRun:
         pods: list[int] = self.pods[ranks, place].tolist()
         pod_table = self.snapshot.pod_table
         has_both = violating.any() and self.potential.non_violating[:, place].any()
-        if has_both or self.context.profile.preemption != UPSTREAM.preemption:
-            # As in NodeLayout, sorting inverts the order of equal pods without a start time.
-            started = [pod for pod in pods if pod_table.start[pod] != NEVER]
-            waiting = [pod for pod in reversed(pods) if pod_table.start[pod] == NEVER]
-            pods = sorted(started + waiting, key=lambda pod: (-pod_table.priority[pod], pod_table.start[pod]))
+        policy = self.context.profile.preemption
+        if has_both or policy != UPSTREAM.preemption:
+            if policy.importance == UPSTREAM.preemption.importance:
+                # As in PodTable.importance, upstream's sort inverts the order of equal pods without a start time.
+                started = [pod for pod in pods if pod_table.start[pod] != NEVER]
+                pods = started + [pod for pod in reversed(pods) if pod_table.start[pod] == NEVER]
+            pods.sort(key=lambda pod: (-pod_table.priority[pod], pod_table.start[pod]))
         return tuple(self.snapshot.pods[pod] for pod in pods)
 
     def statuses(self, places: IntArray) -> list[Status]:

@@ -2,7 +2,7 @@
 
 The reprieve takes a node's pods in this order, so that the most important ones are reprieved first. A pod is more
 important with a higher Priority, an earlier StartTime, and a higher cost by each of the other criteria (`PodCosts`);
-of pods that are equal in all criteria, NodeLayout says which comes first. Default: util.MoreImportantPod (v1.36).
+pods that are equal in all criteria keep their listing order. Default: util.MoreImportantPod (v1.36), with its quirk.
 
 Rule: kube-scheduler's order is the snapshot's own layout; any other order has a layout of its own over the same pods.
 """

@@ -2,7 +2,7 @@
 
 With `pod_table` this project's counterpart of kube-scheduler's NodeInfo (framework.NodeInfo, v1.36): NodeInfo.Pods
 sorted by importance, and NodeInfo.Requested, as arrays over all nodes. The order is kube-scheduler's or a configured
-one; pods that are equally important keep their listing order, those without a start time the inverted one.
+one; pods that are equally important keep their listing order.
 
 Rule: `lay_out` writes the nodes that it is given; all others stay as they are.
 """
@@ -68,10 +68,7 @@ class NodeLayout:
         pods = np.fromiter(chain.from_iterable(lists), np.int64, int(counts.sum()))
         columns = np.array(nodes, np.int64)
         own = np.repeat(np.arange(len(columns)), counts)
-        # Quirk: for a pod without a start time upstream reads the clock at each comparison, so that the pod which it
-        # asks about first is the more important one: its insertion sort inverts the listing order of such equals.
-        listed = np.where(of.start[pods] == NEVER, -of.order[pods], of.order[pods])
-        by_importance = np.lexsort((listed, *reversed(self._importance(pods)), own))
+        by_importance = np.lexsort((of.order[pods], *reversed(self._importance(pods)), own))
         pods = pods[by_importance]
         ranks = np.arange(len(pods)) - np.repeat(np.cumsum(counts) - counts, counts)
         self.pod[:, columns], self.priority[:, columns], self.demand[:, :, columns] = -1, NEVER, 0

@@ -94,9 +94,14 @@ class PodTable:
         """[2, node]: cpu and memory, with a default for containers that request none (NodeInfo.NonZeroRequested)."""
         return self._non_zero_requested[: len(self.on_node)].T
 
-    def importance(self, pods: IntArray) -> tuple[IntArray, IntArray]:
-        """Return sort keys of pod rows: higher priority, then earlier start (util.MoreImportantPod, v1.36)."""
-        return -self.priority[pods], self.start[pods]
+    def importance(self, pods: IntArray) -> tuple[IntArray, ...]:
+        """Return sort keys of pod rows: higher priority, then earlier start (util.MoreImportantPod, v1.36).
+
+        Quirk: for a pod without a start time upstream reads the clock at each comparison, so that the pod which it asks
+        about first is the more important one: its insertion sort inverts the listing order of such equals.
+        """
+        order = self.order[pods]
+        return -self.priority[pods], self.start[pods], np.where(self.start[pods] == NEVER, -order, order)
 
     # --- nodes ------------------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 
-from extender.core.profile import PreemptionPolicy
+from extender.core.profile import DEFAULT_IMPORTANCE, PreemptionPolicy
 from extender.core.snapshot.derived import derived_by
 from extender.core.snapshot.importance import annotated_cost, grace_period
 from extender.core.snapshot.pod_table import identity, is_assumed_terminating
@@ -92,10 +92,14 @@ class PDBRecount:
         return violating
 
     def _order(self, pod: Pod) -> tuple[int, ...]:
-        """Return the sort key for counting pods: importance, then listing order, inverted without a start time."""
+        """Return the sort key for counting pods: importance, then listing order.
+
+        In kube-scheduler's own order, the listing order of pods without a start time is inverted (PodTable.importance).
+        """
         pod_table = self._snapshot.pod_table
         listed = int(pod_table.order[pod_table.row_of[identity(pod)]])
-        return *importance_under_policy(self._policy, pod), listed if pod.status.start_time else -listed
+        is_inverted = self._policy.importance == DEFAULT_IMPORTANCE and not pod.status.start_time
+        return *importance_under_policy(self._policy, pod), -listed if is_inverted else listed
 
     # --- what a pod counts against -----------------------------------------------------------------------------------
 
