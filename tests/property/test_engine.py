@@ -102,8 +102,9 @@ def judged(seed):
     return one, tests.parity.reference.evaluate(one.cluster, one.pod), built(one.cluster)
 
 
-def nodes_to_preempt_on(expected):
-    return set(expected["candidates"]) if expected["eligible"][0] else set()
+def nodes_to_preempt_on(one, expected):
+    """Candidates, also beside a victim that still terminates on the nominated node: kube-scheduler waits for that."""
+    return set() if one.pod["spec"].get("preemptionPolicy") == "Never" else set(expected["candidates"])
 
 
 @SOME
@@ -113,7 +114,7 @@ def test_filter_says_of_each_node_what_the_reference_says_of_the_cluster(seed):
     one, expected, snapshot = judged(seed)
     decision = engine.filter(snapshot, typed(one.pod), snapshot.node_names, Profile())
     verdicts: dict[str, Any] = expected["filter"] or dict.fromkeys(snapshot.node_names, expected["prefilter"])
-    helped = nodes_to_preempt_on(expected)
+    helped = nodes_to_preempt_on(one, expected)
     refused = {node for node, verdict in verdicts.items() if verdict["code"] != "Success"}
     accepted = [snapshot.node_names[place] for place in decision.accepted]
     # Beyond the reference: offered nodes where only terminating pods are in the way.
@@ -156,7 +157,7 @@ def test_prioritize_puts_fitting_nodes_before_candidates_and_these_before_the_re
     one, expected, snapshot = judged(seed)
     assume(not snapshot.pod_table.terminating.any())  # on an offered node their room is free, beyond the reference
     scores = engine.prioritize(snapshot, typed(one.pod), snapshot.node_names, Profile()).scores
-    helped = nodes_to_preempt_on(expected)
+    helped = nodes_to_preempt_on(one, expected)
     lowest = 0 if len(expected["scores"]) == len(snapshot.nodes) else 6
     for node, score in zip(snapshot.node_names, scores, strict=True):
         band = (lowest, 10) if node in expected["scores"] else (1, 5) if node in helped else (0, 0)
