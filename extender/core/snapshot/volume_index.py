@@ -86,14 +86,14 @@ class VolumeIndex(Index):
             return None
         return self._csi_volume(claim)
 
-    def csi_drivers(self, pod: Pod) -> tuple[frozenset[str], frozenset[str]]:
-        """Return the drivers of the pod's CSI volumes, and those of them that no in-tree plugin stands for."""
+    def native_drivers(self, pod: Pod) -> frozenset[str]:
+        """Return the drivers of those of the pod's CSI volumes that no in-tree plugin stands for."""
         native = set()
         for use in claim_uses(pod):
             found, claim = self.csi_volume(pod, use), self.claim(pod, use.name)
             if found is not None and claim is not None and not self._in_tree_plugin(claim):
                 native.add(found[0])
-        return frozenset(driver for driver, _ in self.csi_volumes(pod)), frozenset(native)
+        return frozenset(native)
 
     def in_tree_volumes(self, pod: Pod, plugin: str) -> frozenset[VolumeID]:
         """Return the volumes of an in-tree plugin, such as kubernetes.io/aws-ebs, that the pod's node attaches."""

@@ -6,7 +6,7 @@ Mirrors pkg/scheduler/framework/plugins/nodevolumelimits/csi.go (v1.36).
 """
 
 import hashlib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 import numpy as np
@@ -20,6 +20,7 @@ from extender.core.snapshot.derived import derived
 from extender.core.snapshot.snapshot import Snapshot
 from extender.core.snapshot.volume_index import is_migrated, storage
 from extender.k8s.storage.csi_migration import PORTWORX_DRIVER, PORTWORX_PLUGIN
+from extender.k8s.storage.objects import CSINodeDriver
 
 NAME = "NodeVolumeLimits"
 
@@ -39,12 +40,13 @@ def filter(context: SchedulingContext) -> tuple[Check, ...]:
     requested = storage(snapshot).csi_volumes(context.pod)
     if not requested:
         return ()
-    drivers, native = storage(snapshot).csi_drivers(context.pod)
+    drivers = {driver for driver, _ in requested}
     limits = _limits(snapshot, drivers)
-    if PORTWORX_DRIVER in limits and PORTWORX_DRIVER in drivers - native:
+    has_migrated = PORTWORX_DRIVER in drivers and PORTWORX_DRIVER not in storage(snapshot).native_drivers(context.pod)
+    if has_migrated and PORTWORX_DRIVER in limits:
         limits = {**limits, PORTWORX_DRIVER: _limits_of_migrated_portworx(snapshot, limits[PORTWORX_DRIVER])}
     return (
-        *_missing_drivers(context, drivers, native),
+        *_missing_drivers(context, drivers),
         *other_pods_claims(context, NAME, _has_limit(snapshot)),
         *volume_limits(context, NAME, limits, requested),
     )
@@ -73,12 +75,18 @@ def _limits(snapshot: Snapshot, drivers: Collection[str]) -> Mapping[str, IntArr
 @derived("nodes", "csi_nodes")
 def _limits_of_csi_nodes(snapshot: Snapshot) -> dict[str, IntArray]:
     found: dict[str, IntArray] = {}
+    for node, one in _drivers_of_nodes(snapshot):
+        if one.allocatable is not None and one.allocatable.count is not None:
+            found.setdefault(one.name, np.full(len(snapshot.nodes), NEVER))[node] = one.allocatable.count
+    return found
+
+
+def _drivers_of_nodes(snapshot: Snapshot) -> Iterator[tuple[int, CSINodeDriver]]:
+    """Yield (node row, driver) for every driver of every CSINode whose node is known."""
     for (_, name), csi_node in snapshot.objects.csi_nodes.items():
         node = snapshot.node_row.get(name)
-        for one in (csi_node.spec.drivers or ()) if node is not None else ():
-            if one.allocatable is not None and one.allocatable.count is not None:
-                found.setdefault(one.name, np.full(len(snapshot.nodes), NEVER))[node] = one.allocatable.count
-    return found
+        if node is not None:
+            yield from ((node, one) for one in csi_node.spec.drivers or ())
 
 
 def _limits_of_migrated_portworx(snapshot: Snapshot, limits: IntArray) -> IntArray:
@@ -94,6 +102,7 @@ def _limits_of_migrated_portworx(snapshot: Snapshot, limits: IntArray) -> IntArr
     return np.where(is_migrated(snapshot, PORTWORX_PLUGIN), limits, NEVER)
 
 
+@derived("nodes", "csi_nodes", "allocatable")
 def _has_limit(snapshot: Snapshot) -> BoolArray:
     """Return [node]: whether it has a limit for any driver."""
     columns = list(_limits_of_csi_nodes(snapshot).values())
@@ -116,12 +125,8 @@ def _limit_key(driver: str) -> str:
 # --- drivers that a node must have ----------------------------------------------------------------------------------
 
 
-def _missing_drivers(
-    context: SchedulingContext, drivers: Collection[str], native: Collection[str]
-) -> tuple[StaticCheck, ...]:
+def _missing_drivers(context: SchedulingContext, drivers: Collection[str]) -> tuple[StaticCheck, ...]:
     """Return a check for each driver whose CSIDriver keeps its volumes off the nodes that lack it.
-
-    `drivers`, `native`: see VolumeIndex.csi_drivers.
 
     Volumes of in-tree plugins need it only on nodes that have a CSINode: without one they are not migrated.
     Divergence: of several missing drivers upstream names any, here the first by name.
@@ -129,6 +134,7 @@ def _missing_drivers(
     if not context.features.volume_limit_scaling:
         return ()
     snapshot, checks = context.snapshot, []
+    native = storage(snapshot).native_drivers(context.pod)
     for driver in sorted(drivers):
         known = snapshot.objects.csi_drivers.get(("", driver))
         if known is not None and known.spec.prevent_pod_scheduling_if_missing:
@@ -152,8 +158,6 @@ def _has_csi_node(snapshot: Snapshot) -> BoolArray:
 def _nodes_without(snapshot: Snapshot) -> dict[str, BoolArray]:
     """Return driver that some node has -> [node]: whether its CSINode does not list the driver."""
     found: dict[str, BoolArray] = {}
-    for (_, name), csi_node in snapshot.objects.csi_nodes.items():
-        node = snapshot.node_row.get(name)
-        for one in (csi_node.spec.drivers or ()) if node is not None else ():
-            found.setdefault(one.name, _has_csi_node(snapshot).copy())[node] = False
+    for node, one in _drivers_of_nodes(snapshot):
+        found.setdefault(one.name, _has_csi_node(snapshot).copy())[node] = False
     return found
