@@ -27,6 +27,7 @@ from extender.core.snapshot.arrays import BoolArray, IntArray
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.objects import Pod
 from extender.k8s.requests import incoming_requests
+from extender.k8s.version.features import DEFAULT_FEATURES
 from tests.builders import candidates_sent_by_kube_scheduler
 
 SCHEDULING_SECONDS = 0.005
@@ -202,7 +203,7 @@ def _room(snapshot: Snapshot) -> IntArray:
     room: IntArray = (snapshot.allocatable - snapshot.used)[:2].copy()
     for nominee in snapshot.nominees:
         row = snapshot.node_row[nominee.status.nominated_node_name]
-        wanted = incoming_requests(nominee)
+        wanted = incoming_requests(nominee, DEFAULT_FEATURES)
         room[:, row] -= (wanted["cpu"], wanted["memory"])
     return room
 

@@ -18,7 +18,7 @@ from extender.k8s.cost.limits import MAX_QUALIFIED_NAME_CHARACTERS
 from extender.k8s.objects import Container, ContainerStatus, Pod, ResourceList, ResourceRequirements
 from extender.k8s.quantity import NANO, QuantityError
 from extender.k8s.selectors import is_qualified_name
-from extender.k8s.version.features import DEFAULT_FEATURES, Features
+from extender.k8s.version.features import Features
 
 CPU: Final = "cpu"
 MEMORY: Final = "memory"
@@ -56,7 +56,7 @@ class Usage:
     """Bytes as scores count them: DEFAULT_MEMORY_REQUEST for a container without a memory request."""
 
 
-def running_usage(pod: Pod, features: Features = DEFAULT_FEATURES) -> Usage:
+def running_usage(pod: Pod, features: Features) -> Usage:
     """Return the amounts that a pod takes of its node, in-place resizes in progress included.
 
     Mirrors framework.PodInfo.CalculateResource (kube-scheduler, v1.36).
@@ -109,7 +109,7 @@ def _non_zero_of_steps(pod: Pod, resource: str, features: Features) -> int:
     return max(running, largest) + _in_units(resource, _parse(pod.spec.overhead).get(resource, 0))
 
 
-def incoming_requests(pod: Pod, features: Features = DEFAULT_FEATURES) -> dict[str, int]:
+def incoming_requests(pod: Pod, features: Features) -> dict[str, int]:
     """Return the amounts that an incoming pod requests, in the scheduler's units, never negative; status is not read.
 
     Mirrors noderesources.computePodResourceRequest and framework.Resource.SetMaxResource (v1.36).
@@ -118,7 +118,7 @@ def incoming_requests(pod: Pod, features: Features = DEFAULT_FEATURES) -> dict[s
     return {name: max(0, _in_units(name, nano)) for name, nano in requests.items() if _is_counted(name)}
 
 
-def fit_scoring_request(pod: Pod, resource: str, features: Features = DEFAULT_FEATURES) -> int:
+def fit_scoring_request(pod: Pod, resource: str, features: Features) -> int:
     """Return the incoming pod's request for one resource as NodeResourcesFit scores it, in the scheduler's units.
 
     Containers without a cpu or memory request count with DEFAULT_MILLI_CPU_REQUEST and DEFAULT_MEMORY_REQUEST.
@@ -131,7 +131,7 @@ def fit_scoring_request(pod: Pod, resource: str, features: Features = DEFAULT_FE
     return _in_units(resource, requests.get(resource, 0))
 
 
-def balanced_scoring_request(pod: Pod, resource: str, features: Features = DEFAULT_FEATURES) -> int:
+def balanced_scoring_request(pod: Pod, resource: str, features: Features) -> int:
     """Return the incoming pod's request as NodeResourcesBalancedAllocation scores it, in the scheduler's units.
 
     Mirrors resourceAllocationScorer.calculatePodResourceRequest (v1.36).

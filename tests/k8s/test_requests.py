@@ -29,6 +29,7 @@ from extender.k8s.requests import (
     pod_requests,
     running_usage,
 )
+from extender.k8s.version.features import DEFAULT_FEATURES
 
 GI = 2**30
 
@@ -112,12 +113,12 @@ CPU_CASES = {
 
 @pytest.mark.parametrize(("asked", "millicores"), CPU_CASES.values(), ids=CPU_CASES)
 def test_cpu_of_an_incoming_pod(asked, millicores):
-    assert incoming_requests(asked)["cpu"] == millicores
+    assert incoming_requests(asked, DEFAULT_FEATURES)["cpu"] == millicores
 
 
 def test_each_resource_takes_its_own_maximum():
     asked = pod(container(cpu="1", memory="1Gi"), init=[container("i", cpu="500m", memory="2Gi")])
-    assert incoming_requests(asked) == {"cpu": 1000, "memory": 2 * GI}
+    assert incoming_requests(asked, DEFAULT_FEATURES) == {"cpu": 1000, "memory": 2 * GI}
 
 
 def test_resources_that_the_scheduler_does_not_count_are_left_out():
@@ -146,14 +147,14 @@ def test_resources_that_the_scheduler_does_not_count_are_left_out():
         "attachable-volumes-csi-x": 3,
         "kubernetes.io/thing": 1,
     }
-    assert incoming_requests(asked) == counted
-    assert running_usage(asked).requests == counted
+    assert incoming_requests(asked, DEFAULT_FEATURES) == counted
+    assert running_usage(asked, DEFAULT_FEATURES).requests == counted
 
 
 def test_only_cpu_memory_and_huge_pages_have_pod_level_requests():
     level = {"cpu": "1", "memory": "1Gi", "hugepages-2Mi": "2Mi", "example.com/gpu": "9", "ephemeral-storage": "9Gi"}
     asked = pod(container(ephemeral_storage="1Gi"), level=level)
-    assert incoming_requests(asked) == {
+    assert incoming_requests(asked, DEFAULT_FEATURES) == {
         "cpu": 1000,
         "memory": GI,
         "hugepages-2Mi": 2 * 2**20,
@@ -162,8 +163,8 @@ def test_only_cpu_memory_and_huge_pages_have_pod_level_requests():
 
 
 def test_a_pod_without_requests():
-    assert incoming_requests(Pod(ObjectMeta(name="p"))) == {}
-    assert running_usage(Pod(ObjectMeta(name="p"))) == Usage({}, 0, 0)
+    assert incoming_requests(Pod(ObjectMeta(name="p")), DEFAULT_FEATURES) == {}
+    assert running_usage(Pod(ObjectMeta(name="p")), DEFAULT_FEATURES) == Usage({}, 0, 0)
 
 
 def test_pod_requests_are_exact_nano_units():
@@ -183,7 +184,7 @@ def test_non_missing_fills_in_what_a_container_does_not_name_sidecars_and_init_s
 
 def test_an_error_names_the_resource_and_the_text():
     with pytest.raises(QuantityError, match=r"^'1Gib' is not a quantity of memory: it must be a number"):
-        incoming_requests(pod(container(memory="1Gib")))
+        incoming_requests(pod(container(memory="1Gib")), DEFAULT_FEATURES)
 
 
 # --- pods that are being resized ------------------------------------------------------------------------------------
@@ -275,17 +276,17 @@ RESIZE_CASES = {
 
 @pytest.mark.parametrize(("resizing", "millicores"), RESIZE_CASES.values(), ids=RESIZE_CASES)
 def test_cpu_of_a_running_pod(resizing, millicores):
-    assert running_usage(resizing).requests["cpu"] == millicores
+    assert running_usage(resizing, DEFAULT_FEATURES).requests["cpu"] == millicores
 
 
 def test_the_status_of_an_incoming_pod_plays_no_part():
     asked = pod(container(cpu="1"), container_statuses=[held(actuated={"cpu": "9"})])
-    assert incoming_requests(asked) == {"cpu": 1000}
+    assert incoming_requests(asked, DEFAULT_FEATURES) == {"cpu": 1000}
 
 
 def test_a_running_pod_may_use_less_than_nothing_as_upstream_adds_it():
-    assert running_usage(pod(container(memory="-1Ki"))).requests == {"memory": -1024}
-    assert running_usage(pod(init=[container("i", memory="-1Ki")])).requests == {"memory": -1024}
+    assert running_usage(pod(container(memory="-1Ki")), DEFAULT_FEATURES).requests == {"memory": -1024}
+    assert running_usage(pod(init=[container("i", memory="-1Ki")]), DEFAULT_FEATURES).requests == {"memory": -1024}
 
 
 # --- non-zero usage -------------------------------------------------------------------------------------------------
@@ -326,12 +327,12 @@ NON_ZERO_CASES = {
 
 @pytest.mark.parametrize(("running", "expected"), NON_ZERO_CASES.values(), ids=NON_ZERO_CASES)
 def test_non_zero_usage(running, expected):
-    usage = running_usage(running)
+    usage = running_usage(running, DEFAULT_FEATURES)
     assert (usage.non_zero_cpu, usage.non_zero_memory) == expected
 
 
 def test_the_defaults_do_not_show_in_the_requests():
-    assert running_usage(pod(container())).requests == {}
+    assert running_usage(pod(container()), DEFAULT_FEATURES).requests == {}
 
 
 # --- what scores see ------------------------------------------------------------------------------------------------
@@ -363,7 +364,7 @@ SCORING_CASES = {
 
 @pytest.mark.parametrize(("asked", "resource", "request_of", "expected"), SCORING_CASES.values(), ids=SCORING_CASES)
 def test_scoring_requests(asked, resource, request_of, expected):
-    assert request_of(asked, resource) == expected
+    assert request_of(asked, resource, DEFAULT_FEATURES) == expected
 
 
 # --- nodes ----------------------------------------------------------------------------------------------------------
@@ -440,10 +441,10 @@ def test_the_largest_step_of_a_pods_life_counts(containers, inits):
 
     steps = [sidecars_before(i) + milli(one) for i, one in enumerate(inits)]
     steps.append(sidecars_before(len(inits)) + sum(map(milli, containers)))
-    assert incoming_requests(pod(*containers, init=inits)).get("cpu", 0) == max(steps)
+    assert incoming_requests(pod(*containers, init=inits), DEFAULT_FEATURES).get("cpu", 0) == max(steps)
 
 
 @given(st.lists(plain, min_size=1, max_size=5).flatmap(lambda some: st.tuples(st.just(some), st.permutations(some))))
 def test_the_order_of_containers_does_not_count(orders):
-    one, other = (running_usage(pod(*containers)) for containers in orders)
+    one, other = (running_usage(pod(*containers), DEFAULT_FEATURES) for containers in orders)
     assert one == other

@@ -15,6 +15,7 @@ from extender.core.simulator.simulator import Scheduler, simulate
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.requests import incoming_requests
 from extender.k8s.storage.volumes import NO_PROVISIONER, SELECTED_NODE, claim_class, is_bound
+from extender.k8s.version.features import DEFAULT_FEATURES
 from tests.builders import built, typed
 from tests.profiles import SEEDS, examples
 from tests.property.generate import Draw, case
@@ -101,7 +102,7 @@ def test_no_pod_is_bound_where_there_is_no_room_for_what_it_requests(seed):
         if one.outcome == "Scheduled" and one.pod not in gone:
             row = anew.node_row[one.node]
             (pod,) = [pod for pod in anew.pods_on(one.node) if pod.key == one.pod]
-            requests = {name: amount for name, amount in incoming_requests(pod).items() if amount}
+            requests = {name: amount for name, amount in incoming_requests(pod, DEFAULT_FEATURES).items() if amount}
             free = dict(zip(("cpu", "memory", "pods", "ephemeral-storage"), anew.allocatable[:, row], strict=True))
             used = dict(zip(free, anew.used[:, row], strict=True))
             for name in {*requests, "pods"}:

@@ -19,6 +19,7 @@ from extender.core.preemption.sent_candidates import SentCandidate
 from extender.core.profile import PREFILTER_PLUGINS, Profile
 from extender.k8s.kinds import KINDS
 from extender.k8s.requests import incoming_requests
+from extender.k8s.version.features import DEFAULT_FEATURES
 from extender.server.observability.decision_log import KeptDecision
 from tests.builders import built, candidates_sent_by_kube_scheduler, drop_messages, typed
 from tests.profiles import SEEDS, examples
@@ -181,7 +182,7 @@ def test_its_outcomes_can_be_followed(seed):
 @given(SEEDS)
 def test_the_preemptor_fits_where_it_says_so(seed):
     asked = Asked(seed)
-    wanted = incoming_requests(typed(asked.question.pod)) | {"pods": 1}
+    wanted = incoming_requests(typed(asked.question.pod), DEFAULT_FEATURES) | {"pods": 1}
     trace = asked.trace()
     for node in trace.nodes:
         if node.outcome == "chosen" and node.name not in asked.decision.as_sent:

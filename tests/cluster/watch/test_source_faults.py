@@ -12,6 +12,7 @@ import pytest
 from extender.cluster.cache.cache import Change
 from extender.cluster.watch import source as source_module
 from extender.k8s.requests import running_usage
+from extender.k8s.version.features import DEFAULT_FEATURES
 from tests.builders import node, placed, pod
 from tests.cluster.watch.source_rig import MANY, Clock, following, serving, unseen
 from tests.fakes.api_server import Answer, Fault, Hang
@@ -58,7 +59,9 @@ async def test_C4_what_bears_a_version_for_the_second_time_is_taken_for_what_it_
         api.rewind(backup)
         api.put("Pod", pod("a", cpu="3"))
         await rig.until(lambda: rig.holds(api))
-        assert [running_usage(one).requests["cpu"] for one in rig.cache.snapshot().objects.pods.values()] == [3000]
+        assert [
+            running_usage(one, DEFAULT_FEATURES).requests["cpu"] for one in rig.cache.snapshot().objects.pods.values()
+        ] == [3000]
 
 
 # --- C7 -------------------------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from extender.core.snapshot.node_layout import RankedDemand
 from extender.core.snapshot.selector_index import KeyIndex
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.objects import Pod
-from extender.k8s.version.features import DEFAULT_FEATURES, Features
+from extender.k8s.version.features import Features
 
 NAME = "NodePorts"
 REASON = "node(s) didn't have free ports for the requested pod ports"
@@ -37,7 +37,7 @@ class HostPort(NamedTuple):
         return self.protocol, self.port
 
 
-def host_ports(pod: Pod, features: Features = DEFAULT_FEATURES) -> frozenset[HostPort]:
+def host_ports(pod: Pod, features: Features) -> frozenset[HostPort]:
     """Return the host ports of containers and sidecars; the default address is any, the default protocol TCP."""
     inits = (pod.spec.init_containers or ()) if features.host_ports_of_sidecars else ()
     sidecars = (container for container in inits if container.restart_policy == "Always")

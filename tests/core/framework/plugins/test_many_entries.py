@@ -11,6 +11,7 @@ from extender.core.framework.plugins.volume_limit_columns import VolumeLimitCons
 from extender.core.framework.status import Code
 from extender.core.preemption.potential_victims import potential_victims
 from extender.core.profile import UPSTREAM
+from extender.k8s.version.features import DEFAULT_FEATURES
 from tests.abuse.hostile_fields import pods_that_share_claims
 from tests.builders import built, cluster, incoming, node, pod, snapshot, thing, typed
 
@@ -49,15 +50,17 @@ def test_ports_in_use_are_counted_as_pod_by_pod(seed):
     nodes = {node(f"n{n}"): [_with_ports(chance, f"p{n}-{k}", priority=k) for k in range(4)] for n in range(4)}
     built_snapshot, wanted = snapshot(nodes), typed(_with_ports(chance, "incoming", priority=2))
     context = scheduling_context(built_snapshot, wanted, UPSTREAM)
-    constraints, own = node_ports.filter(context), node_ports.host_ports(wanted)
+    constraints, own = node_ports.filter(context), node_ports.host_ports(wanted, DEFAULT_FEATURES)
     assert bool(constraints) == bool(own)
     for constraint in constraints:
         evictable = potential_victims(context).evictable
         for removed, headroom in ((False, constraint.headroom), (True, constraint.remove_pods(evictable))):
             for row, name in enumerate(built_snapshot.node_names):
                 pods = built_snapshot.pods_on(name)
-                kept = [node_ports.host_ports(one) for one in pods if not (removed and one.priority < 2)]
-                freed = [node_ports.host_ports(one) for one in pods if removed and one.priority < 2]
+                kept = [
+                    node_ports.host_ports(one, DEFAULT_FEATURES) for one in pods if not (removed and one.priority < 2)
+                ]
+                freed = [node_ports.host_ports(one, DEFAULT_FEATURES) for one in pods if removed and one.priority < 2]
                 used = frozenset().union(*kept) - frozenset().union(*freed)
                 assert (headroom[0, row] < 0) == any(_conflict(a, b) for a in own for b in used)
 
