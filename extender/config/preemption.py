@@ -330,6 +330,11 @@ class PreemptionSection(Section):
             )
         return self
 
+    @property
+    def most_candidates(self) -> int | None:
+        """Return `keep_candidates` as the engine reads it; None: all."""
+        return None if self.keep_candidates == "All" else self.keep_candidates
+
     def policy(self) -> PreemptionPolicy:
         """Return the policy as the engine reads it."""
         return PreemptionPolicy(

@@ -6,7 +6,7 @@ Rule: a check raises ValueError with a message that completes "<key>: …"; the 
 import difflib
 import ipaddress
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, StrictInt
@@ -133,9 +133,18 @@ RuleName = Annotated[
 
 def suggestion(name: str, known: Sequence[str]) -> str:
     """Return ` (did you mean …?)` for the closest known name, or an empty string."""
+    close = closest(name, known)
+    return f" (did you mean {close}?)" if close else ""
+
+
+def closest(name: str, known: Iterable[str], min_similarity: float = 0.6) -> str | None:
+    """Return the known name that is most like this one, whatever the case; None if none is alike enough.
+
+    `min_similarity`: ratio of difflib, up to 1.
+    """
     lower = {one.lower(): one for one in known}
-    close = difflib.get_close_matches(name.lower(), lower, n=1)
-    return f" (did you mean {lower[close[0]]}?)" if close else ""
+    close = difflib.get_close_matches(name.lower(), lower, n=1, cutoff=min_similarity)
+    return lower[close[0]] if close else None
 
 
 def is_loopback(host: str) -> bool:

@@ -38,22 +38,7 @@ PREFILTER_PLUGINS = (
 )
 """PreFilter plugins of kube-scheduler's default profile, in its order."""
 
-FILTER_PLUGINS = (
-    "NodeUnschedulable",
-    "NodeName",
-    "TaintToleration",
-    "NodeAffinity",
-    "NodePorts",
-    "NodeResourcesFit",
-    "VolumeRestrictions",
-    "NodeVolumeLimits",
-    "VolumeBinding",
-    "VolumeZone",
-    "PodTopologySpread",
-    "InterPodAffinity",
-    DYNAMIC_RESOURCES,
-    "NodeDeclaredFeatures",
-)
+FILTER_PLUGINS = ("NodeUnschedulable", "NodeName", "TaintToleration", *PREFILTER_PLUGINS)
 """Filter plugins of kube-scheduler's default profile, in its order."""
 
 PRESCORE_PLUGINS = (

@@ -16,7 +16,7 @@ from typing import Literal
 
 from extender.cluster.cache.cache import ClusterCache
 from extender.config import Configuration
-from extender.config.scheduler import ASSUMED, SchedulerSource, base_profile, load_kube_scheduler, read_scheduler
+from extender.config.scheduler import ASSUMED, SchedulerSource, load_kube_scheduler, read_scheduler
 from extender.core.profile import UNCONFIGURED, KubeScheduler
 from extender.daemon_thread import ReloadThread
 from extender.file_watch import POLL_INTERVAL_SECONDS, ChangeDetector, Signature, file_signature
@@ -106,8 +106,8 @@ class Loaded:
 
     def settings_by(self, scheduler: KubeScheduler) -> Settings:
         """Return our own settings, preemption policy included, with profiles and version of this kube-scheduler."""
-        own = base_profile(self.config)
-        return Settings.of(self.config, scheduler.with_preemption(own.preemption, own.keep_candidates))
+        own = self.config.preemption
+        return Settings.of(self.config, scheduler.with_preemption(own.policy(), own.most_candidates))
 
     @property
     def takes_found_version(self) -> bool:

@@ -10,47 +10,26 @@ from copy import deepcopy
 from random import Random
 from typing import Any, Final
 
+from extender.core.profile import FILTER_PLUGINS, PREFILTER_PLUGINS, PRESCORE_PLUGINS
+
 JSON = dict[str, Any]
 
 API_VERSION: Final = "kubescheduler.config.k8s.io/v1"
-PRE_FILTERS: Final = [
-    "NodeAffinity",
-    "NodePorts",
-    "NodeResourcesFit",
-    "VolumeRestrictions",
-    "NodeVolumeLimits",
-    "VolumeBinding",
-    "VolumeZone",
-    "PodTopologySpread",
-    "InterPodAffinity",
-    "DynamicResources",
-    "NodeDeclaredFeatures",
-]
-FILTERS: Final = ["NodeUnschedulable", "NodeName", "TaintToleration", *PRE_FILTERS]
-PRE_SCORES: Final = [
-    "TaintToleration",
-    "NodeAffinity",
-    "NodeResourcesFit",
-    "VolumeBinding",
-    "PodTopologySpread",
-    "InterPodAffinity",
-    "NodeResourcesBalancedAllocation",
-]
-SCORES: Final = [*PRE_SCORES, "ImageLocality", "DynamicResources"]
+SCORES: Final = [*PRESCORE_PLUGINS, "ImageLocality", "DynamicResources"]
 NEITHER: Final = ["SchedulingGates", "PrioritySort", "DefaultPreemption", "DefaultBinder"]
 """Default plugins that neither filter nor score."""
 POINTS: Final = {
-    "preFilter": PRE_FILTERS,
-    "filter": FILTERS,
+    "preFilter": PREFILTER_PLUGINS,
+    "filter": FILTER_PLUGINS,
     "postFilter": ["DynamicResources", "DefaultPreemption"],
-    "preScore": PRE_SCORES,
+    "preScore": PRESCORE_PLUGINS,
     "score": SCORES,
     "preEnqueue": ["SchedulingGates", "DefaultPreemption", "DynamicResources"],
     "reserve": ["VolumeBinding", "DynamicResources"],
     "preBind": ["VolumeBinding", "DynamicResources"],
 }
 """Extension point -> in-tree plugins that v1.36 has there."""
-ORDER: Final = [*dict.fromkeys([*NEITHER[:2], *FILTERS, *SCORES, *NEITHER[2:]])]
+ORDER: Final = [*dict.fromkeys([*NEITHER[:2], *FILTER_PLUGINS, *SCORES, *NEITHER[2:]])]
 WEIGHTS: Final = (0, 1, 1, 2, 3, 7, 50, 100, 1000)
 NAMES: Final = ("default-scheduler", "pack", "gpu-scheduler", "batch")
 FOREIGN_NAME: Final = "other-scheduler"

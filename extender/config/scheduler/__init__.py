@@ -7,7 +7,6 @@
 from extender.config.scheduler.load import (
     ASSUMED,
     SchedulerSource,
-    base_profile,
     kube_scheduler_of,
     load_kube_scheduler,
     read_configuration,
@@ -17,7 +16,6 @@ from extender.config.scheduler.load import (
 __all__ = [
     "ASSUMED",
     "SchedulerSource",
-    "base_profile",
     "kube_scheduler_of",
     "load_kube_scheduler",
     "read_configuration",

@@ -99,7 +99,9 @@ class SchedulerSource:
             release = _release(version, section.feature_gates, found)
         except ConfigError as error:
             raise ConfigError(f"scheduler.featureGates: {error}") from error
-        return _kube_scheduler(self.read, release, base_profile(self.config))
+        preemption = self.config.preemption
+        base = replace(UPSTREAM, preemption=preemption.policy(), keep_candidates=preemption.most_candidates)
+        return _kube_scheduler(self.read, release, base)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,13 +109,6 @@ class _FoundRelease(Release):
     """The kube-scheduler that profiles are expanded for, and where its version was found."""
 
     source: str
-
-
-def base_profile(config: Configuration) -> Profile:
-    """Return what all profiles share: our preemption policy, and the number of candidates to keep."""
-    section = config.preemption
-    keep = None if section.keep_candidates == "All" else section.keep_candidates
-    return replace(UPSTREAM, preemption=section.policy(), keep_candidates=keep)
 
 
 def load_kube_scheduler(config: Configuration, found: FoundVersion | None = None) -> KubeScheduler:

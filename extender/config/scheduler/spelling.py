@@ -8,13 +8,13 @@ Rule: only a name that one slip of the keyboard explains is reported.
 """
 
 from collections.abc import Iterator
-from difflib import get_close_matches
 from typing import Final
 
 from extender.config.document import KeyPath
 from extender.config.scheduler.check import Finding
 from extender.config.scheduler.plugins import IN_TREE
 from extender.config.scheduler.schema import KubeSchedulerConfiguration, PluginsSection, ProfileSection
+from extender.config.values import closest
 
 MIN_SIMILARITY: Final = 0.9
 """Ratio of difflib from which a name counts as misspelt: one letter in ten."""
@@ -24,16 +24,10 @@ def find_misspelt_plugins(config: KubeSchedulerConfiguration) -> Iterator[Findin
     """Yield a warning for each name that is nearly that of an in-tree plugin."""
     for number, profile in enumerate(config.profiles):
         for path, name, effect in _names(profile, ("profiles", number)):
-            meant = None if name in IN_TREE else _meant(name)
+            meant = None if name in IN_TREE else closest(name, IN_TREE, MIN_SIMILARITY)
             if meant is not None:
                 advice = f"if {meant} is meant, correct the name"
                 yield Finding("warning", path, f"{name} is not an in-tree plugin{effect}", advice)
-
-
-def _meant(name: str) -> str | None:
-    lower = {one.lower(): one for one in IN_TREE}
-    close = get_close_matches(name.lower(), lower, n=1, cutoff=MIN_SIMILARITY)
-    return lower[close[0]] if close else None
 
 
 def _names(profile: ProfileSection, path: KeyPath) -> Iterator[tuple[KeyPath, str, str]]:

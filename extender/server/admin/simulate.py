@@ -49,8 +49,7 @@ class SimulatedPolicy:
 
 def with_preemption(base: KubeScheduler, section: PreemptionSection) -> KubeScheduler:
     """Return the kube-scheduler with another preemption policy and unchanged filters and scores."""
-    keep = None if section.keep_candidates == "All" else section.keep_candidates
-    return base.with_preemption(section.policy(), keep)
+    return base.with_preemption(section.policy(), section.most_candidates)
 
 
 def preset_policy(base: KubeScheduler, name: str) -> SimulatedPolicy:
