@@ -116,8 +116,12 @@ class Process:
         self._process.send_signal(number)
 
     def pause(self) -> None:
-        """Stop the process with SIGSTOP until `resume`."""
+        """Stop the process with SIGSTOP until `resume`; returns once all of its threads have stopped.
+
+        The signal alone is not enough: a thread that runs meanwhile may still answer a request.
+        """
         self.send(signal.SIGSTOP)
+        os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def resume(self) -> None:
         self.send(signal.SIGCONT)
