@@ -13,7 +13,7 @@ agree with what it sent.
 import gzip
 import json
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 
 import msgspec
@@ -46,6 +46,8 @@ def read(path: Path) -> bytes:
 
 @dataclass(frozen=True)
 class Call:
+    """Read and decoded once while it is in use: the largest bodies are of megabytes. Nobody changes what it returns."""
+
     mode: str
     name: str
 
@@ -53,28 +55,28 @@ class Call:
     def verb(self):
         return self.name.split("-")[1]
 
-    @property
+    @cached_property
     def request(self):
         return read(RECORDINGS / self.mode / f"{self.name}.request.json")
 
-    @property
+    @cached_property
     def answer(self):
         return read(RECORDINGS / self.mode / f"{self.name}.response.json")
 
-    @property
+    @cached_property
     def body(self):
-        return json.loads(self.request)
+        return msgspec.json.decode(self.request)
 
-    @property
+    @cached_property
     def pod(self):
         return msgspec.convert(self.body["Pod"], Pod)
 
-    @property
+    @cached_property
     def nodes(self):
         body = self.body
         return body["NodeNames"] or [node["metadata"]["name"] for node in body["Nodes"]["items"]]
 
-    @property
+    @cached_property
     def offers(self):
         """Node -> (UIDs, violations)."""
         body = self.body
@@ -84,13 +86,14 @@ class Call:
             by_node, uid = body["NodeNameToVictims"], lambda pod: pod["metadata"]["uid"]
         return {n: ([uid(pod) for pod in v["Pods"]], v["NumPDBViolations"]) for n, v in by_node.items()}
 
-    @property
+    @cached_property
     def known_to_terminate(self):
         """Only whole pods tell which victims terminate in kube-scheduler's cache too."""
         victims = [pod["metadata"] for v in (self.body["NodeNameToVictims"] or {}).values() for pod in v["Pods"]]
         return {metadata["uid"] for metadata in victims if "deletionTimestamp" in metadata}
 
 
+@cache
 def index(mode):
     return json.loads((RECORDINGS / mode / "index.json").read_bytes())
 
@@ -110,16 +113,22 @@ def test_every_recorded_call_belongs_to_a_scenario():
 @cache
 def nodes_of_the_large_scenarios():
     """They have no cluster file; but where whole nodes were sent, all of them were."""
-    calls = [Call(MODES[1], name) for e in index(MODES[1]) if e["scenario"] in WITHOUT_CLUSTER for name in e["calls"]]
+    large = [entry for entry in index(MODES[1]) if entry["scenario"] in WITHOUT_CLUSTER]
+    calls = [Call(MODES[1], name) for entry in large for name in entry["calls"]]
     sent = [node for call in calls if call.verb == "filter" for node in call.body["Nodes"]["items"]]
     return list({node["metadata"]["name"]: node for node in sent}.values())
 
 
 def cluster_of(mode, entry):
-    if entry["scenario"] in WITHOUT_CLUSTER:
+    return _cluster_in(None if entry["scenario"] in WITHOUT_CLUSTER else RECORDINGS / mode / entry["cluster"])
+
+
+@cache
+def _cluster_in(file):
+    if file is None:
         found = {"nodes": nodes_of_the_large_scenarios()}
     else:
-        found = json.loads(gzip.decompress((RECORDINGS / mode / entry["cluster"]).read_bytes()))
+        found = json.loads(gzip.decompress(file.read_bytes()))
     items = [{**one, "kind": kind} for key, kind in KINDS.items() for one in found.get(key, ())]
     return load_cluster({"kind": "List", "items": items})
 
@@ -135,6 +144,7 @@ class Replay:
         self.cache.replace(cluster_of(mode, entry))
         self.bound = {call.body["PodUID"]: call.body["Node"] for call in self.calls if call.verb == "bind"}
         self.evicted = {pod["uid"] for pod in entry["evicted"]}
+        self._apps = {}
 
     @property
     def eye(self):
@@ -142,6 +152,14 @@ class Replay:
         nodes = self.cache.snapshot().node_names
         by_node = {node: {p.metadata.uid: p for p in pods if p.spec.node_name == node} for node in nodes}
         return SchedulerEye(by_node)
+
+    def app(self, ignored, **preemption):
+        """One service for all calls of the recording, as it was."""
+        configured = json.dumps([ignored, preemption])
+        if configured not in self._apps:
+            config = configuration(preemption=preemption, scheduler=scheduler_ignoring(ignored))
+            self._apps[configured] = create_app(self.cache, config)
+        return self._apps[configured]
 
     def before(self, call):
         if call.verb == "filter":
@@ -215,8 +233,7 @@ def scheduler_ignoring(resources):
 
 async def answered(replay, call, ignored=None, **preemption):
     ignored = ignored_resources(replay.entry) if ignored is None else ignored
-    config = configuration(preemption=preemption, scheduler=scheduler_ignoring(ignored))
-    async with client_for(create_app(replay.cache, config)) as client:
+    async with client_for(replay.app(ignored, **preemption)) as client:
         response = await client.post(f"/{call.verb}", content=call.request)
     return response.status_code, response.content
 
