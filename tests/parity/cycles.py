@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from extender.core.simulator.schedule_one import Cycle, Draw, schedule_one
 from tests.parity.agreement import JSON, errors_of_nodes
-from tests.parity.exemptions import exempt_nodes, undetermined
+from tests.parity.exemptions import exempt_nodes
 from tests.parity.parity import Evaluated
 
 
@@ -51,7 +51,7 @@ def is_told(one: Evaluated) -> bool:
     expected = one.scenario["expected"]
     ends = expected["feasible"] or not expected.keys().isdisjoint({"preEnqueue", "cycleError", "postFilter"})
     ends = ends or not one.profile.post_filter_plugins
-    return bool(ends) and not one.not_evaluated and undetermined(one.scenario) is None
+    return bool(ends) and not one.not_evaluated and one.undetermined is None
 
 
 def error_of(expected: JSON, nominated: str | None) -> str | None:

@@ -14,7 +14,8 @@ Whole scenarios (`undetermined`), which are compared all the same and excused on
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import cache
 from typing import Any
 
 from tests.parity.reference import quantities
@@ -27,7 +28,7 @@ _OVERFLOW = 9 * 10**16
 _BINARY_FRACTION = re.compile(r"[+-]?\d*\.\d+[KMGTPE]i")
 
 
-def exempt_nodes(scenario: JSON) -> frozenset[str]:
+def exempt_nodes(scenario: Mapping[str, Any]) -> frozenset[str]:
     """Nodes on which upstream's choice of victims hangs on Go's unstable sort."""
     return frozenset(scenario["expected"].get("unstableSort", ()))
 
@@ -42,7 +43,7 @@ def undetermined(scenario: JSON) -> str | None:
         return "uncanonical"
     if _is_reserved_twice(scenario):
         return "reserved twice"
-    return "overflow" if any(amount > _OVERFLOW for amount in _amounts(scenario)) else None
+    return "overflow" if any(_overflows(*amount) for amount in _amounts(scenario)) else None
 
 
 def _is_uncanonical(pod: JSON) -> bool:
@@ -59,8 +60,14 @@ def _is_reserved_twice(scenario: JSON) -> bool:
     return any(reserved[name] > 1 for name in claims)
 
 
-def _amounts(scenario: JSON) -> Iterator[int]:
-    """Every amount that pods request and nodes have, in units, cpu in millicores."""
+@cache  # clusters have few different amounts
+def _overflows(resource: str, text: str | float) -> bool:
+    """Whether the amount is too large, in units, cpu in millicores."""
+    return quantities.parse(text) // (10**6 if resource == "cpu" else 10**9) > _OVERFLOW
+
+
+def _amounts(scenario: JSON) -> Iterator[tuple[str, str | float]]:
+    """Resource and text of every amount that pods request and nodes have."""
     for one in (scenario["pod"], *scenario["cluster"]["items"]):
         lists = [one.get("status", {}).get("allocatable")] if one["kind"] == "Node" else []
         if one["kind"] == "Pod":
@@ -68,8 +75,8 @@ def _amounts(scenario: JSON) -> Iterator[int]:
             holders = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ()), spec]
             lists = [spec.get("overhead"), *((holder.get("resources") or {}).get("requests") for holder in holders)]
         for amounts in lists:
-            for name, text in (amounts or {}).items():
-                yield quantities.parse(text) // (10**6 if name == "cpu" else 10**9)
+            if amounts:
+                yield from amounts.items()
 
 
 def evictable_pods(scenario: JSON, node: str) -> list[JSON]:

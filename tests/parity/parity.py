@@ -43,21 +43,32 @@ class Evaluated:
     """Number of nodes where the engine says that a plugin is not evaluated."""
     differences: list[str]
     """What the engine says otherwise than kube-scheduler."""
+    undetermined: str | None
+    """The rule by which the scenario's verdicts do not bind."""
 
     @classmethod
-    def of(cls, scenario: JSON, scheduler: KubeScheduler | None = None, normal: Normal = dict) -> "Evaluated":
+    def of(
+        cls,
+        scenario: JSON,
+        scheduler: KubeScheduler | None = None,
+        normal: Normal = dict,
+        snapshot: Snapshot | None = None,
+    ) -> "Evaluated":
         """Evaluate the scenario as this kube-scheduler; None: as v1.36 with the scenario's own configuration.
 
-        `normal` is applied to both verdicts before they are compared.
+        `normal` is applied to both verdicts before they are compared. `snapshot`: of the scenario's cluster and the
+        scheduler's features, if there is one already.
         """
         if scheduler is None:
             scheduler = kube_scheduler_of(scenario["config"]) if "config" in scenario else UNCONFIGURED
-        snapshot = Snapshot.build(load_cluster(scenario["cluster"]), scheduler.features)
+        if snapshot is None:
+            snapshot = Snapshot.build(load_cluster(scenario["cluster"]), scheduler.features)
         pod = typed(scenario["pod"])
         found = evaluate(snapshot, pod, cls.profile_of(scheduler, pod)).to_dict()
         not_evaluated = len({node for nodes in found.get("notEvaluated", {}).values() for node in nodes})
         expected = scenario | {"expected": normal(scenario["expected"])}
-        return cls(scenario, scheduler, snapshot, pod, not_evaluated, compare(expected, normal(found), excuse=False))
+        differences = compare(expected, normal(found), excuse=False)
+        return cls(scenario, scheduler, snapshot, pod, not_evaluated, differences, undetermined(scenario))
 
     @property
     def profile(self) -> Profile:
@@ -71,13 +82,13 @@ class Evaluated:
     @property
     def excuse(self) -> str | None:
         """The rule that exempts the scenario; None also where nothing differs."""
-        return undetermined(self.scenario) if self.differences else None
+        return self.undetermined if self.differences else None
 
 
 @lru_cache(maxsize=1)
 def evaluated(category: str, nth: int = 1) -> tuple[Evaluated, ...]:
     """Every nth scenario of the category; the last category is kept, for all that is asked about it."""
-    return tuple(map(Evaluated.of, load(category)[::nth]))
+    return tuple(map(Evaluated.of, load(category, nth)))
 
 
 @dataclass(frozen=True, slots=True)

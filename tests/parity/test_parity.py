@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from tests.parity.agreement import CATEGORIES, CORPUS, EVERY_CATEGORY, load
+from tests.parity.agreement import CATEGORIES, CORPUS, EVERY_CATEGORY, load_verdicts
 from tests.parity.cycles import cycle_differences, cycle_of, error_of, is_told, ties_of
 from tests.parity.exemptions import exempt_nodes
 from tests.parity.parity import BEGIN, END, HEADER, PAGE, agreement, evaluated
@@ -86,6 +86,6 @@ def test_every_node_that_kube_scheduler_may_pick_is_drawn_and_no_other(category)
 
 
 def test_the_messages_compared_are_of_every_kind():
-    post_filters = [one["expected"].get("postFilter") for category in CATEGORIES for one in load(category)]
+    post_filters = [one["expected"].get("postFilter") for category in CATEGORIES for one in load_verdicts(category)]
     kinds = Counter(found["code"] if found else "fits" for found in post_filters)
     assert min(kinds[kind] for kind in ("fits", "Success", "Unschedulable", "Error")) > 30

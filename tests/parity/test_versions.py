@@ -12,10 +12,10 @@ from tests.parity.versions import (
     VERSIONED,
     VersionAgreement,
     accepted,
-    evaluated,
+    judged,
     minors_of,
+    names_of,
     row,
-    scenarios,
     verdicts,
 )
 from tests.profiles import by_profile
@@ -29,17 +29,15 @@ def test_every_minor_s_own_verdicts_and_cycles_are_given(category):
     wrong: dict[str, list[object]] = {}
     compared: Counter[int] = Counter()
     exempt: Counter[int] = Counter()
-    for minor in minors_of(category):
-        for scenario in scenarios(category, minor, EVERY):
-            compared[minor] += 1
-            if "error" in scenario:
-                differing: list[object] = [*accepted(scenario, minor)]
-            else:
-                one = evaluated(scenario, minor)
-                exempt[minor] += one.excuse is not None
-                differing = [] if one.excuse else [*one.differences, *(cycle_differences(one) if is_told(one) else ())]
-            if differing:
-                wrong[f"1.{minor} {scenario['id']}"] = differing[:3]
+    for minor, scenario, one in judged(category, minors_of(category), EVERY):
+        compared[minor] += 1
+        if one is None:
+            differing: list[object] = [*accepted(scenario, minor)]
+        else:
+            exempt[minor] += one.excuse is not None
+            differing = [] if one.excuse else [*one.differences, *(cycle_differences(one) if is_told(one) else ())]
+        if differing:
+            wrong[f"1.{minor} {scenario['id']}"] = differing[:3]
     assert wrong == {}
     assert compared.total() > 0
     if EVERY == 1:
@@ -52,4 +50,4 @@ def test_every_file_of_verdicts_is_of_a_category_and_names_its_scenarios():
     assert {path.name for path in VERDICTS.iterdir()} == {f"{category}.jsonl.gz" for category in categories}
     told = verdicts("wide/config")
     assert {minor for _, minor in told} == set(MINORS)
-    assert {name for name, _ in told} <= {scenario["id"] for scenario in scenarios("wide/config", 36)}
+    assert {name for name, _ in told} <= {*names_of("wide/config")}

@@ -10,21 +10,24 @@ Rule: nothing is exempt but by `exemptions`.
 """
 
 import argparse
-import gzip
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 
 import msgspec
 
+from extender import Snapshot
+from extender.cluster.files.manifests import load_cluster
 from extender.config.scheduler import kube_scheduler_of
 from extender.core.profile import KubeScheduler
 from extender.errors import ConfigError
-from tests.parity.agreement import CATEGORIES, CORPUS, JSON, WIDE_CATEGORIES
+from extender.k8s.kinds import ClusterObjects
+from extender.k8s.version.features import Features
+from tests.parity.agreement import CATEGORIES, CORPUS, JSON, WIDE_CATEGORIES, lines_of
 from tests.parity.parity import PAGE, Evaluated
 
 MINORS = tuple(range(29, 36))
@@ -47,7 +50,7 @@ def minors_of(category: str) -> tuple[int, ...]:
 @lru_cache(maxsize=1)
 def verdicts(category: str) -> dict[tuple[str, int], JSON]:
     """(scenario, minor) -> line, where that minor says otherwise than v1.36."""
-    lines = map(msgspec.json.decode, _lines(VERDICTS / f"{category.removeprefix('wide/')}.jsonl.gz"))
+    lines = map(msgspec.json.decode, lines_of(VERDICTS / f"{category.removeprefix('wide/')}.jsonl.gz"))
     return {(line["id"], minor): line for line in lines for minor in line["minors"]}
 
 
@@ -59,25 +62,17 @@ class _Named(msgspec.Struct):
 def _corpus(category: str) -> list[tuple[str, bytes]]:
     """(scenario, its line): decoded where it is needed, because that takes longer than all else."""
     decoder = msgspec.json.Decoder(_Named)
-    return [(decoder.decode(line).id, line) for line in _lines(CORPUS / f"{category}.jsonl.gz")]
+    return [(decoder.decode(line).id, line) for line in lines_of(CORPUS / f"{category}.jsonl.gz")]
 
 
-def _lines(path: Path) -> list[bytes]:
-    with gzip.open(path) as file:
-        return file.read().splitlines()
-
-
-def scenarios(category: str, minor: int, every: int = 1) -> Iterator[JSON]:
-    """The scenarios of a category with that minor's own `expected`, or `error` where it refuses the configuration.
-
-    With `every`, each Nth of those of which the minor says otherwise than v1.36.
-    """
-    lines, corpus = verdicts(category), _corpus(category)
+def names_of(category: str, minor: int = 0, every: int = 1) -> list[str]:
+    """The scenarios of a category; with `every`, each Nth of those of which the minor says otherwise than v1.36."""
+    names = [name for name, _ in _corpus(category)]
     if every > 1:
-        corpus = [one for one in corpus if (one[0], minor) in lines]
-        corpus = corpus[minor % min(every, len(corpus)) :: every]
-    for name, line in corpus:
-        yield msgspec.json.decode(line) | lines.get((name, minor), {})
+        lines = verdicts(category)
+        names = [name for name in names if (name, minor) in lines]
+        names = names[minor % min(every, len(names)) :: every]
+    return names
 
 
 def without_zero_scores(verdict: JSON) -> JSON:
@@ -113,10 +108,46 @@ def cluster_of(scenario: JSON, minor: int) -> JSON:
     return scenario["cluster"] | {"items": items}
 
 
-def evaluated(scenario: JSON, minor: int) -> Evaluated:
+class Snapshots:
+    """Snapshots of one scenario, each built once for the minors that do the same with the cluster."""
+
+    def __init__(self, scenario: JSON) -> None:
+        self._scenario = scenario
+        self._objects: dict[bool, ClusterObjects] = {}
+        self._built: dict[tuple[bool, Features], Snapshot] = {}
+
+    def of(self, minor: int, features: Features) -> Snapshot:
+        shown = minor >= RESOURCE_API_SINCE
+        if shown not in self._objects:
+            self._objects[shown] = load_cluster(cluster_of(self._scenario, minor))
+        if (shown, features) not in self._built:
+            self._built[shown, features] = Snapshot.build(self._objects[shown], features)
+        return self._built[shown, features]
+
+
+def evaluated(scenario: JSON, minor: int, snapshots: Snapshots | None = None) -> Evaluated:
     """What the engine makes of the scenario as a kube-scheduler of that minor."""
     shown = scenario | {"cluster": cluster_of(scenario, minor)}
-    return Evaluated.of(shown, scheduler_of(scenario, minor), without_zero_scores if minor == 29 else dict)
+    scheduler = scheduler_of(scenario, minor)
+    snapshot = (snapshots or Snapshots(scenario)).of(minor, scheduler.features)
+    return Evaluated.of(shown, scheduler, without_zero_scores if minor == 29 else dict, snapshot)
+
+
+def judged(category: str, minors: Sequence[int], every: int = 1) -> Iterator[tuple[int, JSON, Evaluated | None]]:
+    """(minor, scenario with its `expected`, what the engine makes of it): every scenario, one minor after the other.
+
+    None, and the scenario has an `error`, where the minor refuses the configuration. `every`: see `names_of`.
+    """
+    lines = verdicts(category)
+    chosen: dict[int, Collection[str]] = {minor: {*names_of(category, minor, every)} for minor in minors}
+    for name, line in _corpus(category):
+        asked = [minor for minor in minors if name in chosen[minor]]
+        if asked:
+            given = msgspec.json.decode(line)
+            snapshots = Snapshots(given)
+            for minor in asked:
+                scenario = given | lines.get((name, minor), {})
+                yield minor, scenario, None if "error" in scenario else evaluated(scenario, minor, snapshots)
 
 
 def accepted(scenario: JSON, minor: int) -> list[str]:
@@ -150,19 +181,16 @@ class VersionAgreement:
         return f"{agree}, {self.exempt} exempt" if self.exempt else agree
 
 
-def agreement(category: str, minor: int) -> VersionAgreement:
-    compared, exempt, wrong = 0, 0, {}
-    for scenario in scenarios(category, minor):
-        compared += 1
-        if "error" in scenario:
-            found, excused = accepted(scenario, minor), False
-        else:
-            one = evaluated(scenario, minor)
-            found, excused = one.differences, one.excuse is not None
-        exempt += excused
+def agreement(category: str, minors: Sequence[int]) -> list[VersionAgreement]:
+    compared, exempt = Counter[int](), Counter[int]()
+    wrong: dict[int, dict[str, list[str]]] = {minor: {} for minor in minors}
+    for minor, scenario, one in judged(category, minors):
+        compared[minor] += 1
+        found, excused = (one.differences, one.excuse) if one else (accepted(scenario, minor), None)
+        exempt[minor] += excused is not None
         if found and not excused:
-            wrong[scenario["id"]] = found
-    return VersionAgreement(category, minor, compared, exempt, wrong)
+            wrong[minor][scenario["id"]] = found
+    return [VersionAgreement(category, minor, compared[minor], exempt[minor], wrong[minor]) for minor in minors]
 
 
 def row(found: Sequence[VersionAgreement]) -> str:
@@ -195,11 +223,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--write", action="store_true", help="write the table in docs/parity.md, of everything")
     options = parser.parse_args(arguments)
-    tasks = [
-        (category, minor) for category in options.category for minor in minors_of(category) if minor in options.minor
-    ]
+    minors = [[minor for minor in minors_of(category) if minor in options.minor] for category in options.category]
     with ProcessPoolExecutor(options.workers) as pool:
-        found = list(pool.map(agreement, *zip(*tasks, strict=True), chunksize=len(options.minor)))
+        found = [one for of_category in pool.map(agreement, options.category, minors) for one in of_category]
     for one in found:
         for name, lines in one.wrong.items():
             print(f"1.{one.minor} {name}: {lines[0][:500]}")  # noqa: T201 - the output of a command

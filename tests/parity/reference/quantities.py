@@ -81,9 +81,11 @@ def pod_requests(pod: JSON, *, resized: bool, pod_level: bool = True, missing: N
     return total
 
 
-def nonzero_requests(pod: JSON) -> Amounts:
-    """Cpu and memory of a running pod where every container counts for something (`NonZeroRequested`)."""
-    exact = pod_requests(pod, resized=True)
+def nonzero_requests(pod: JSON, exact: Nano) -> Amounts:
+    """Cpu and memory of a running pod where every container counts for something (`NonZeroRequested`).
+
+    `exact`: its requests.
+    """
     missing = DEFAULTS
     if has_pod_level_requests(pod):
         missing = {name: value for name, value in DEFAULTS.items() if name not in exact}

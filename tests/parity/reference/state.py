@@ -76,6 +76,7 @@ class Pod:
 
     @classmethod
     def of(cls, raw: JSON) -> Self:
+        requests = quantities.pod_requests(raw, resized=True)
         return cls(
             raw=raw,
             uid=raw["metadata"]["uid"],
@@ -83,8 +84,8 @@ class Pod:
             labels=labels(raw),
             priority=priority(raw),
             start_time=start_time(raw),
-            requests=quantities.amounts(quantities.pod_requests(raw, resized=True)),
-            nonzero=quantities.nonzero_requests(raw),
+            requests=quantities.amounts(requests),
+            nonzero=quantities.nonzero_requests(raw, requests),
             ports=host_ports(raw),
             affinity=required_terms(raw, "podAffinity"),
             anti_affinity=required_terms(raw, "podAntiAffinity"),
