@@ -1,6 +1,7 @@
 """What all tests have in common: which of them run by default, chance, and logs as they were before."""
 
 import logging
+import os
 import random
 import sys
 import threading
@@ -9,6 +10,11 @@ from pathlib import Path
 import pytest
 
 from tests.profiles import Seeds
+
+ABSENT = str(Path(__file__).with_name("absent"))
+if ABSENT not in sys.path:
+    sys.path.insert(0, ABSENT)
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (ABSENT, os.environ.get("PYTHONPATH"))))
 
 MARKED = {
     "abuse": ("abuse",),
