@@ -1,5 +1,6 @@
 """A small cluster behind the real application, called without a socket."""
 
+import functools
 import json
 import socket
 import threading
@@ -93,7 +94,12 @@ def client_for(app):
 class _BothListeners(httpx.AsyncBaseTransport):
     def __init__(self, app):
         self._scheduler = httpx.ASGITransport(app, raise_app_exceptions=False)
-        self._admin = httpx.ASGITransport(create_admin_app(app.server_context, Configuration()))
+        self._app = app
+
+    @functools.cached_property
+    def _admin(self):
+        """Made when it is asked: most tests never do, and its routes take longer than a call."""
+        return httpx.ASGITransport(create_admin_app(self._app.server_context, Configuration()))
 
     async def handle_async_request(self, request):
         to = self._admin if request.url.path in PUBLIC_PATHS else self._scheduler
