@@ -143,13 +143,14 @@ def test_what_longer_limits_look_for_is_lost_once_shorter_ones_were_in_effect():
     assert evicted(log.history(COOLING)) == []
 
 
-def test_no_more_is_remembered_than_there_is_room_for():
+def test_no_more_is_remembered_than_there_is_room_for(monkeypatch):
+    monkeypatch.setattr(module, "MAX_REMEMBERED_EVICTIONS", 100)
     log = Clocks().log()
-    for _ in range(module.MAX_REMEMBERED_EVICTIONS + 5):
+    for _ in range(105):
         log.record(URGENT, [A])
     log.record(MODEST, [B])
     history = log.history(COOLING)
-    assert len(history.evictions) == len(history.attempts) == module.MAX_REMEMBERED_EVICTIONS
+    assert len(history.evictions) == len(history.attempts) == 100
     assert history.evictions[0].workload == ("shop", "Pod", "b")
 
 

@@ -36,6 +36,7 @@ from extender.k8s.annotations import MINIMUM_PREEMPTABLE_PRIORITY, TOLERATION_SE
 from extender.k8s.kinds import KINDS, ClusterObjects
 from extender.k8s.objects import COSCHEDULING_LABEL, Pod
 from tests.builders import JSON
+from tests.profiles import by_profile
 
 ROUNDS = 140
 """More than a snapshot remembers results of one function."""
@@ -60,17 +61,18 @@ Objects = Sequence[tuple[str, Any]]
 """(kind, object)."""
 
 
-@pytest.mark.parametrize(
-    "policy",
-    [pytest.param(PreemptionPolicy(), id="as kube-scheduler does"), pytest.param(EVERYTHING, id="with every policy")],
-)
+POLICIES = {"with every policy": EVERYTHING, "as kube-scheduler does": PreemptionPolicy()}
+"""By default only the first one is tried: it turns on what the other one leaves off."""
+
+
+@pytest.mark.parametrize("policy", list(POLICIES)[: by_profile(1, 2, 2)])
 def test_L3_nothing_is_left_of_objects_that_came_and_went(policy, monkeypatch):
     monkeypatch.setattr(cache_module, "MAX_REMEMBERED_DELETIONS", FEW)
     monkeypatch.setattr(recent_deletions, "MAX_RECENT_DELETIONS", FEW)
     monkeypatch.setattr(decode, "MAX_INTERNED_VALUES", FEW)
     monkeypatch.setattr(pod_table, "_MAX_CACHED_TEMPLATES", FEW)
     decoders = {kind: Decoder(kind) for kind in KINDS}
-    profile, cache = Profile(preemption=policy), ClusterCache()
+    profile, cache = Profile(preemption=POLICIES[policy]), ClusterCache()
     cache.prepare_for(KubeScheduler((profile,)))
     cache.replace(ClusterObjects(nodes=tuple(_decoded(decoders, "Node", _node(name)) for name in ("n1", "n2"))))
     seen = []

@@ -13,6 +13,7 @@ import extender
 from extender.cluster.files.manifests import example_cluster, load_cluster, read_cluster
 from extender.errors import ClusterFileError
 from extender.k8s.kinds import ClusterObjects
+from tests.profiles import by_profile
 
 NODE = {
     "apiVersion": "v1",
@@ -326,7 +327,7 @@ KINDS = st.sampled_from(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=by_profile(40, 100, 5_000), deadline=None)
 @given(st.lists(st.dictionaries(FIELDS, ANYTHING, max_size=5), max_size=3), KINDS)
 def test_whatever_stands_in_a_cluster_it_is_read_or_refused_by_name(contents, kind):
     try:

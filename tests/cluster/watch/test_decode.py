@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from extender.k8s.annotations import POD_ANNOTATIONS
 from extender.k8s.kinds import KINDS, ClusterObjects
 from extender.k8s.objects import Pod, Volume
 from tests.parity.agreement import CATEGORIES, CORPUS
+from tests.profiles import by_profile
 
 Decoder: Any = decoding.Decoder  # what it decodes is of as many types as there are kinds
 
@@ -108,9 +110,10 @@ class Head(msgspec.Struct):
     kind: str
 
 
-def scenarios(category):
+def scenarios(category, count):
+    """The first `count` of it."""
     with gzip.open(CORPUS / f"{category}.jsonl.gz") as lines:
-        return [msgspec.json.decode(line, type=Scenario) for line in lines]
+        return [msgspec.json.decode(line, type=Scenario) for line in islice(lines, count)]
 
 
 def by_kind(scenario):
@@ -123,7 +126,7 @@ def by_kind(scenario):
 @pytest.mark.parametrize("category", CATEGORIES)
 def test_the_objects_of_the_corpus_are_decoded_to_the_same(category):
     decoders = {kind: Decoder(kind) for kind in KINDS}
-    for scenario in scenarios(category):
+    for scenario in scenarios(category, by_profile(50, 150, 150)):
         for kind, raws in by_kind(scenario).items():
             for raw in raws:
                 assert decoders[kind].decode(raw) == plain(raw, kind)
@@ -150,15 +153,26 @@ def test_a_full_pod_is_decoded_to_the_same():
     assert Decoder("Pod").decode(raw) == Decoder("Pod").decode(msgspec.Raw(raw)) == plain(raw, "Pod")
 
 
+def test_some_scenarios_hold_what_is_left_out():
+    assert any(
+        Decoder(kind).decode(raw) != msgspec.json.decode(raw, type=KINDS[kind].type)
+        for scenario in scenarios("volumes", 25)
+        for kind, raws in by_kind(scenario).items()
+        for raw in raws
+    )
+
+
 @pytest.mark.parametrize("category", CATEGORIES)
 def test_what_is_left_out_changes_no_verdict_score_or_victim(category):
     decoders = {kind: Decoder(kind) for kind in KINDS}
-    for scenario in scenarios(category)[:25]:
+    for number, scenario in enumerate(scenarios(category, 25)):
         found: dict[str, Any] = {}
         whole: dict[str, Any] = {}
         for kind, raws in by_kind(scenario).items():
             found[KINDS[kind].field] = tuple(map(decoders[kind].decode, raws))
             whole[KINDS[kind].field] = tuple(msgspec.json.decode(raw, type=KINDS[kind].type) for raw in raws)
+        if found == whole and number >= by_profile(3, 8, 25):
+            continue  # nothing is left out of it: equal objects were decided on often enough
         answers = [
             extender.evaluate(Snapshot.build(ClusterObjects(**objects)), msgspec.json.decode(scenario.pod, type=Pod))
             for objects in (found, whole)
@@ -599,7 +613,7 @@ def test_an_event_of_every_kind_is_decoded_to_the_same():
 @pytest.mark.parametrize("category", CATEGORIES)
 def test_events_of_the_corpus_are_decoded_to_the_same(category):
     decoders = {kind: Decoder(kind) for kind in KINDS}
-    for scenario in scenarios(category)[:50]:
+    for scenario in scenarios(category, by_profile(20, 50, 150)):
         for kind, raws in by_kind(scenario).items():
             for raw in raws:
                 sent = b'{"type": "ADDED", "object": ' + bytes(raw) + b"}"
