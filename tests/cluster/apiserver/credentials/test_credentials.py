@@ -9,7 +9,6 @@ import sys
 import threading
 
 import pytest
-from kubernetes.config import incluster_config
 
 from extender.cluster.apiserver import credentials
 from extender.cluster.apiserver.client import ApiServer
@@ -22,8 +21,16 @@ from tests.fakes.certificates import Certificates
 # --- a pod's service account ----------------------------------------------------------------------------------------
 
 
+@pytest.fixture(scope="module")
+def incluster_config():
+    """Imported here: it takes seconds, which every run that only collects the tests would pay."""
+    from kubernetes.config import incluster_config
+
+    return incluster_config
+
+
 @pytest.fixture
-def in_a_pod(monkeypatch, tmp_path, tls_api, certificates):
+def in_a_pod(monkeypatch, tmp_path, tls_api, certificates, incluster_config):
     token = tmp_path / "token"
     token.write_text("good")
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
@@ -54,7 +61,7 @@ def test_a_given_kubeconfig_comes_before_the_pod(in_a_pod, tmp_path, api):
     assert len(api.requests) == 1
 
 
-def test_a_pod_without_the_authority_says_so(in_a_pod, monkeypatch, tmp_path):
+def test_a_pod_without_the_authority_says_so(in_a_pod, monkeypatch, tmp_path, incluster_config):
     monkeypatch.setattr(incluster_config, "SERVICE_CERT_FILENAME", str(tmp_path / "none"))
     with pytest.raises(CredentialsError, match="the pod's service account: Service certification file does not exist"):
         credentials.load()
