@@ -13,11 +13,12 @@ from tests.server.conftest import listening
 LOADED = """
 import json, sys
 from extender.cli import main
-sys.argv[0] = "extender"
-try:
-    main()
-except SystemExit as ended:
-    print(json.dumps([ended.code, *sys.modules]), file=sys.stderr)
+for arguments in json.loads(sys.argv[1]):
+    sys.argv = ["extender", *arguments]
+    try:
+        main()
+    except SystemExit as ended:
+        print(json.dumps([ended.code, *sys.modules]), file=sys.stderr)
 """
 
 SLOW = {"fastapi", "starlette", "uvicorn", "kubernetes", "urllib3", "prometheus_client", "numpy", "yaml"}
@@ -45,18 +46,23 @@ HELP = (
 )
 
 
-@pytest.mark.parametrize("command", ["--version", "--help", *HELP])
-def test_help_loads_neither_the_engine_nor_the_server(command):
-    assert loaded_by(*command.split()) == (0, set())
+QUESTIONS = ("", "urgent", "urgent --node worker-2", "urgent -o json")
 
 
-@pytest.mark.parametrize("question", [[], ["urgent"], ["urgent", "--node", "worker-2"], ["urgent", "-o", "json"]])
-def test_a_question_to_a_service_loads_neither_the_engine_nor_the_server(service, question):
-    assert loaded_by("explain", "--url", service, *question) == (0, set())
+def test_help_loads_neither_the_engine_nor_the_server():
+    commands = ("--version", "--help", *HELP)
+    assert loaded_by(*(command.split() for command in commands)) == [(0, set())] * len(commands)
 
 
-def loaded_by(*arguments: str) -> tuple[int, set[str]]:
-    """Run the command in a process of its own; its exit code, and what it loaded of SLOW and OWN."""
-    ran = subprocess.run([sys.executable, "-c", LOADED, *arguments], capture_output=True, text=True, check=True)
-    code, *modules = json.loads(ran.stderr.splitlines()[-1])
-    return code, (SLOW | OWN) & set(modules)
+def test_a_question_to_a_service_loads_neither_the_engine_nor_the_server(service):
+    asked = [["explain", "--url", service, *question.split()] for question in QUESTIONS]
+    assert loaded_by(*asked) == [(0, set())] * len(QUESTIONS)
+
+
+def loaded_by(*commands: list[str]) -> list[tuple[int, set[str]]]:
+    """Run the commands one after another in one new process; after each: its exit code, and what of SLOW and OWN was
+    loaded by then."""
+    ran = subprocess.run([sys.executable, "-c", LOADED, json.dumps(commands)], capture_output=True, text=True)
+    ends = [json.loads(line) for line in ran.stderr.splitlines() if line.startswith("[")]
+    assert len(ends) == len(commands), ran.stderr
+    return [(code, (SLOW | OWN) & set(modules)) for code, *modules in ends]
