@@ -26,20 +26,22 @@ ACTIONS = {"Answer", "CutBody", "CutEvent", "Drop", "ErrorEvent", "Hang"}
 NO_FAULTS = {"any", "calm", "change", "delete", "is_stale", "preemptor", "put"}
 
 
-def names(paths):
-    return [
-        node.name
-        for path in paths
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+def requirements_of(path):
+    """What the names of its tests say that they cover. Most tests name none: those modules are not even parsed."""
+    text = path.read_text(encoding="utf-8")
+    names = ast.walk(ast.parse(text)) if re.search(r"\bdef test_\w*[ECLH]\d", text) else ()
+    return {
+        one
+        for node in names
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_")
-    ]
+        for one in re.findall(r"_([ECLH]\d+)(?=_)", node.name)
+    }
 
 
 def test_every_requirement_has_a_default_test():
-    covered = {one for name in names(DEFAULT) for one in re.findall(r"_([ECLH]\d+)(?=_)", name)}
-    assert covered >= REQUIREMENTS - ONLY_IN_TEST_ALL
-    everywhere = {one for name in names(TESTS.rglob("test_*.py")) for one in re.findall(r"_([ECLH]\d+)(?=_)", name)}
-    assert everywhere == REQUIREMENTS
+    by_module = {path: requirements_of(path) for path in TESTS.rglob("test_*.py")}
+    assert set().union(*(by_module[path] for path in DEFAULT)) >= REQUIREMENTS - ONLY_IN_TEST_ALL
+    assert set().union(*by_module.values()) == REQUIREMENTS
 
 
 def test_every_fault_of_the_fakes_is_injected_by_a_default_test():

@@ -1,6 +1,7 @@
 """Private words stay out of the code and the docs (CONTRIBUTING.md, "Words")."""
 
 import ast
+import functools
 import re
 from collections import defaultdict
 from pathlib import Path
@@ -38,6 +39,23 @@ OPENINGS = ("Of ", "The same")
 """How no docstring begins: it would describe its own grammar instead of the name."""
 
 
+@functools.cache
+def texts(*endings):
+    """Path -> text of every file with such an ending."""
+    return {path: path.read_text(encoding="utf-8") for path in files(*endings)}
+
+
+def matches(pattern, *endings):
+    """Where the pattern matches a line, and the line."""
+    return [
+        f"{path.relative_to(ROOT)}:{number}: {line.strip()[:100]}"
+        for path, text in texts(*endings).items()
+        if pattern.search(text)  # most files have none: their lines are not looked at one by one
+        for number, line in enumerate(text.splitlines(), 1)
+        if pattern.search(line)
+    ]
+
+
 def files(*endings):
     paths = [
         path for place in PLACES for path in ([ROOT / place] if place.endswith(".md") else (ROOT / place).rglob("*"))
@@ -50,23 +68,13 @@ def files(*endings):
 @pytest.mark.parametrize("phrase", DENIED)
 def test_private_words_are_not_used(phrase):
     pattern = re.compile(rf"\b{re.escape(phrase)}" + ("" if phrase.endswith(" ") else r"s?\b"), re.IGNORECASE)
-    found = [
-        f"{path.relative_to(ROOT)}:{number}: {line.strip()[:100]}"
-        for path in files(*TEXT)
-        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
-        if pattern.search(line)
-    ]
+    found = matches(pattern, *sorted(TEXT))
     assert not found, f"say {DENIED[phrase]}:\n" + "\n".join(found)
 
 
 def test_docstrings_begin_with_what_the_thing_is():
     pattern = re.compile(rf'"""(?:{"|".join(OPENINGS)})')
-    found = [
-        f"{path.relative_to(ROOT)}:{number}: {line.strip()[:100]}"
-        for path in files(".py")
-        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
-        if pattern.search(line)
-    ]
+    found = matches(pattern, ".py")
     assert not found, "\n".join(found)
 
 

@@ -29,6 +29,7 @@ from extender.k8s.objects import (
 )
 from extender.k8s.selectors import compile_label_selector
 from extender.server.guard.guard import GuardCase, guard_preempt, pods_by_uid_on, rules
+from tests.profiles import by_profile
 
 
 def pod(name, priority=0, node="n1", start="2026-01-01T00:00:00Z", never=False, phase="Running", **meta):
@@ -495,7 +496,7 @@ def test_a_pod_without_labels_is_in_no_budget():
 
 
 @given(st.lists(st.sampled_from(RUNNING), max_size=4), st.lists(st.sampled_from((*RUNNING, GHOST)), max_size=4))
-@settings(max_examples=500)
+@settings(max_examples=by_profile(fast=200, ci=500, long=5000))
 def test_whatever_gets_past_the_guard_is_safe(offered, victims):
     result = guard_preempt(CLUSTER, PREEMPTOR, {"n1": offer(*offered)}, [candidate(*victims)])
     for kept in result.kept:
