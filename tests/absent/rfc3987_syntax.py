@@ -1,4 +1,4 @@
-"""`import kubernetes` tries kubernetes_validate, which imports jsonschema, which tries this parser for the format `iri`.
+"""`import kubernetes` tries kubernetes_validate, that jsonschema, and that this parser for the format `iri`.
 
 Its grammars take three seconds to compile. No installation has kubernetes_validate, and no test an `iri`.
 """
