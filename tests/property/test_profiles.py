@@ -23,7 +23,7 @@ from tests.parity.random_configuration import random_configuration, without_exte
 from tests.profiles import SEEDS, examples
 from tests.property.generate import case
 
-MANY = examples(25, 300, 20_000)
+MANY = examples(10, 300, 20_000)
 OURS, THEIRS, NEITHER = "default-scheduler", "second-scheduler", "unknown-scheduler"
 
 

@@ -52,7 +52,7 @@ class Report:
 def report(seeds):
     report = Report()
     before = Question.of(0)
-    for seed in seeds(400, 3_000, 100_000):
+    for seed in seeds(150, 3_000, 100_000):
         question = Question.of(seed)
         examine(report, question, before)
         before = question
@@ -283,8 +283,8 @@ def test_the_guard_finds_nothing_to_reject(report):
     report.none_broken("guard", per_mille=100)
 
 
-def test_E10_a_node_that_we_do_not_know_is_refused_not_dropped():
-    for seed in range(100):
+def test_E10_a_node_that_we_do_not_know_is_refused_not_dropped(seeds):
+    for seed in seeds(25, 100, 1_000):
         question = Question.of(seed)
         request = wire.decode_filter(question.filter_body)
         with pytest.raises(UnknownNode):

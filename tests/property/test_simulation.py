@@ -21,8 +21,8 @@ from tests.profiles import SEEDS, examples
 from tests.property.generate import Draw, case
 from tests.property.policies import question
 
-SOME = examples(12, 50, 10_000)
-FEW = examples(8, 30, 5_000)
+SOME = examples(6, 50, 10_000)
+FEW = examples(5, 30, 5_000)
 
 
 def arrivals(seed):

@@ -314,7 +314,7 @@ def reprieved(cycle, original, order):
     return {"victims": [one.uid for one in gone], "numPDBViolations": violations}
 
 
-@examples(40, 300, 20_000)
+@examples(20, 300, 20_000)
 @given(SEEDS)
 def test_victims_are_those_of_the_slow_reference_with_that_order(seed):
     """On generated clusters: extended resources, host ports, affinity, spreads, volumes and budgets."""

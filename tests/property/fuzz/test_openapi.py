@@ -31,7 +31,7 @@ CONFORMS = [
 ]
 POSITIVE, NEGATIVE = GenerationMode.POSITIVE, GenerationMode.NEGATIVE
 PEOPLE = {"Host": "127.0.0.1:8889"}
-MANY = settings(examples(4, 12, 1_000), phases=tuple(Phase))
+MANY = settings(examples(2, 12, 1_000), phases=tuple(Phase))
 
 
 def operations(name):
