@@ -10,6 +10,7 @@ import extender
 from extender import cli
 from tests.parity.agreement import compare, load
 from tests.parity.exemptions import undetermined
+from tests.profiles import by_profile
 
 CATEGORY = "wide/config"
 STEP = 15
@@ -34,7 +35,9 @@ def wrong_verdicts(scenarios, path, write):
 
 
 def test_verdicts_by_a_file_are_kube_scheduler_s(scenarios, tmp_path):
-    assert wrong_verdicts(scenarios, tmp_path / "config.json", json.dumps) == {}
+    """Before a commit of every third: test_parity compares the same configurations without a file."""
+    some = scenarios[:: by_profile(3, 1, 1)]
+    assert wrong_verdicts(some, tmp_path / "config.json", json.dumps) == {}
 
 
 def test_verdicts_by_a_yaml_file_are_kube_scheduler_s(scenarios, tmp_path):
