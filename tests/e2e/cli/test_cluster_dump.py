@@ -14,13 +14,14 @@ from extender.cluster.files.manifests import load_cluster
 from tests.builders import budget, incoming, node, pod, typed
 from tests.cluster.apiserver.credentials.kubeconfigs import kubeconfig
 from tests.cluster.files.test_dump import decided
+from tests.conftest import ABSENT
 from tests.fakes.api_server import FakeAPI, Fault, Hang
 from tests.property.generate import case
 
 
 def extender(*arguments, home):
     """Run the command; (exit code, stdout, stderr)."""
-    env = {"PATH": "", "HOME": str(home), "PYTHONPATH": str(Path(__file__).parents[3]), "COLUMNS": "200"}
+    env = {"PATH": "", "HOME": str(home), "PYTHONPATH": f"{ABSENT}:{Path(__file__).parents[3]}", "COLUMNS": "200"}
     command = [sys.executable, "-m", "extender", *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=env, cwd=home, check=False)
     return done.returncode, done.stdout, done.stderr
