@@ -1,4 +1,7 @@
-"""The command line is built once for all tests: typer builds it for each call, which takes longer than most commands."""
+"""The command line is built once for all tests.
+
+typer builds it for each call, which takes longer than most commands.
+"""
 
 from functools import cache
 

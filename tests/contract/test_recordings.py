@@ -98,7 +98,13 @@ def index(mode):
     return json.loads((RECORDINGS / mode / "index.json").read_bytes())
 
 
-SCENARIOS = [pytest.param(mode, entry, id=f"{mode}-{entry['scenario']}") for mode in MODES for entry in index(mode)]
+def params(entries):
+    """One parameter set for each (mode, entry)."""
+    return [pytest.param(mode, entry, id=f"{mode}-{entry['scenario']}") for mode, entry in entries]
+
+
+ENTRIES = [(mode, entry) for mode in MODES for entry in index(mode)]
+SCENARIOS = params(ENTRIES)
 
 
 def test_every_recorded_call_belongs_to_a_scenario():

@@ -8,11 +8,19 @@ import pytest
 from extender.server.replay import ReplayResult
 from extender.server.scheduler.result import Answer
 from extender.wire import decode_filter, decode_preempt
-from tests.contract.test_recordings import SCENARIOS, Call, Replay, ignored_resources, scheduler_ignoring
+from tests.contract.test_recordings import (
+    ENTRIES,
+    SCENARIOS,
+    Call,
+    Replay,
+    ignored_resources,
+    params,
+    scheduler_ignoring,
+)
 from tests.server.recording.rig import Rig
 
 POLICIES = {"preset": "strict", "ranking": ["VictimCount", "Workloads"]}
-WITH_PREEMPTION = [one for one in SCENARIOS if any("-preempt" in name for name in one.values[1]["calls"])]
+WITH_PREEMPTION = params((mode, entry) for mode, entry in ENTRIES if any("-preempt" in name for name in entry["calls"]))
 
 
 @dataclass(frozen=True)
