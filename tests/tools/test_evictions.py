@@ -182,6 +182,18 @@ def test_a_pod_may_be_bound_before_the_response_about_its_creation_is_complete()
     assert judged.wrong_victims == []
 
 
+def test_the_node_of_a_pod_is_known_although_kube_scheduler_gave_up_its_binding():
+    gone = deleted(2.0, "late", SCHEDULER)
+    gone.response["spec"] = {"nodeName": "n2"}
+    given_up = msgspec.structs.replace(bound(1.2, "late", "n2"), status=504)
+    lines = judge([*CLUSTER, pod("late"), given_up, gone, preempted(2.1, "late", "p", "n1")]).wrong_victims
+    assert lines == ["default/late on n2, evicted for default/p, is not on the chosen node n1"]
+
+
+def test_a_victim_that_was_deleted_before_its_binding_is_where_kube_scheduler_assumed_it():
+    assert judge([*CLUSTER, pod("assumed"), *evicted(2.0, "assumed", "p", "n1")]).wrong_victims == []
+
+
 def test_a_call_that_failed_does_not_bind_kube_scheduler():
     failed = [call(1.9, "p", {"n1": ["a"]}, {}, status=503)]
     assert judge([*CLUSTER, *evicted(2.0, "a", "p", "n1")], failed).faults == []

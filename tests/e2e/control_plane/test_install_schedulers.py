@@ -221,11 +221,12 @@ def test_a_kube_scheduler_of_kubeadm_calls_the_static_pod_of_its_node(cluster, s
 # --- the share of candidate nodes -----------------------------------------------------------------------------------
 
 
-def test_kube_scheduler_sends_a_share_of_the_candidates_and_strict_needs_no_more(cluster):
-    """Of 130 nodes a disruption budget covers the pods of all but one."""
-    api, identity, pool = cluster.api, cluster.kubeconfig(keys.SCHEDULER), {"pool": "many"}
+@pytest.fixture
+def many(cluster):
+    """130 nodes with a victim each; a disruption budget covers those of all but the first."""
+    api = cluster.api
     names = [f"many-{number}" for number in range(130)]
-    api.create(*(node(name, cpu="4", labels=pool) for name in names))
+    api.create(*(node(name, cpu="4", labels={"pool": "many"}) for name in names))
     api.create(*(pod(f"covered-{name}", cpu="3", node=name, labels={"app": "covered"}) for name in names[1:]))
     api.create(pod("free", cpu="3", node=names[0]), budget("covered", {"app": "covered"}, minAvailable=129))
 
@@ -233,21 +234,26 @@ def test_kube_scheduler_sends_a_share_of_the_candidates_and_strict_needs_no_more
         return api.get("PodDisruptionBudget", "covered").get("status", {}).get("currentHealthy") == 129
 
     api.wait_until(is_counted, 30, "the budget")
+    yield names
+    for name in names:
+        api.delete("Node", name)
+    api.delete("PodDisruptionBudget", "covered")
+
+
+def test_kube_scheduler_sends_a_share_of_the_candidates_and_strict_needs_no_more(cluster, many):
+    api, identity = cluster.api, cluster.kubeconfig(keys.SCHEDULER)
     with (
         Service(cluster, {"preemption": {"preset": "careful"}}, name="careful") as service,
         CallRecorder(service.url) as recorder,
     ):
         text = shipped("filter-and-preempt.yaml", address(recorder.url), identity)
         with kube_scheduler(cluster, text, identity):
-            api.create(pod("urgent", cpu="3", priority_class="high", nodeSelector=pool))
+            api.create(pod("urgent", cpu="3", priority_class="high", nodeSelector={"pool": "many"}))
             api.wait_until(lambda: bound_to(api, "urgent"), 25, "urgent to be bound")
-        assert bound_to(api, "urgent") == names[0]
+        assert bound_to(api, "urgent") == many[0]
         (call,) = recorder.calls_of("preempt")
-        # by default 100 of each kind at most, those that violate a budget and those that do not
-        assert len(call.victims) == 101
-    for name in names:
-        api.delete("Node", name)
-    api.delete("PodDisruptionBudget", "covered")
+        # It looks for 100, of which one violates no budget, and keeps at most 100 of each kind: that one may come last.
+        assert len(call.victims) in (100, 101)
 
 
 # --- TLS in both directions -----------------------------------------------------------------------------------------

@@ -101,6 +101,7 @@ def test_late_watches_cost_no_eviction(cluster, ours, schedulers):
                 120 + 3 * PREEMPTIONS,
                 f"{PREEMPTIONS} preemptions",
             )
+        stopped = time.time()
         scheduler.stop()
         calls = recorder.calls
     judgement = judge(cluster.audit_events(), calls, since=started)
@@ -108,4 +109,5 @@ def test_late_watches_cost_no_eviction(cluster, ours, schedulers):
     assert judgement.needless_preemptions + judgement.wrong_victims == []
     # Not none yet: rarely, a candidate that was sent needed no eviction any more when the answer was made.
     assert len(judgement.needless_evictions) <= len(judgement.preemptions) // 5, judgement.needless_evictions
-    assert {one.status for one in calls} == {200}
+    # A kube-scheduler that is stopped closes its connections, whatever is under way.
+    assert {one.status for one in calls if one.time + one.seconds < stopped} == {200}

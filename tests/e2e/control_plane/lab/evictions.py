@@ -119,6 +119,8 @@ def read_history(events: Iterable[AuditEvent], schedulers: frozenset[str]) -> Hi
     for event in sorted(events, key=_time_of_effect):
         if event.status >= 300:
             continue
+        if event.resource == "pods":
+            _shown_on_node(history, event)
         match event.resource, event.subresource, event.verb:
             case "nodes", _, "create" | "update" | "patch":
                 amounts = event.response.get("status", {}).get("allocatable", {})
@@ -160,6 +162,14 @@ def _created(raw: JSON, time: float) -> Pod:
         node=node,
         bound=time if node else NEVER,
     )
+
+
+def _shown_on_node(history: History, event: AuditEvent) -> None:
+    """Take the node from a later response: a kube-scheduler that is stopped may give up a binding that succeeds."""
+    pod = history.pods.get(event.response.get("metadata", {}).get("uid", ""))
+    node = event.response.get("spec", {}).get("nodeName", "")
+    if pod is not None and node and not pod.node:
+        pod.node, pod.bound = node, event.completed
 
 
 def _amounts(amounts: JSON) -> dict[str, int]:
@@ -365,7 +375,7 @@ def _wrong_victims(history: History, preemptions: Sequence[Preemption], calls: S
             about = f"{victim.name} on {victim.node}, evicted for {_name(history, one.preemptor)}"
             if preemptor is not None and victim.priority >= preemptor.priority:
                 lines.append(f"{about}, has priority {victim.priority} against {preemptor.priority}")
-            if victim.node != one.node:
+            if victim.node not in ("", one.node):  # "": kube-scheduler assumed it there, and it never was bound
                 lines.append(f"{about}, is not on the chosen node {one.node}")
             if answered is not None and uid not in answered:
                 lines.append(f"{about}, is not among the answered victims on {one.node}")
