@@ -1,4 +1,4 @@
-"""PodGroups, the Services and controllers of a pod's default selector, and DeviceClasses.
+"""PodGroups, and the Services and controllers of a pod's default selector.
 
 As in `objects`: one Struct per API type, with only the fields that are read.
 
@@ -65,14 +65,3 @@ class ReplicaSet(Object, frozen=True):
 
 class StatefulSet(Object, frozen=True):
     spec: WorkloadSpec = WorkloadSpec()
-
-
-# --- devices --------------------------------------------------------------------------------------------------------
-
-
-class DeviceClassSpec(Value, frozen=True):
-    extended_resource_name: str | None = None
-
-
-class DeviceClass(Object, frozen=True):
-    spec: DeviceClassSpec = DeviceClassSpec()

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, fields
 
 import msgspec
 
-from extender.k8s.controllers import DeviceClass, PodGroup, ReplicaSet, ReplicationController, Service, StatefulSet
+from extender.k8s.controllers import PodGroup, ReplicaSet, ReplicationController, Service, StatefulSet
+from extender.k8s.devices import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceClaimTemplate, ResourceSlice
 from extender.k8s.objects import (
     COSCHEDULING,
     SCHEDULING,
@@ -52,6 +53,10 @@ class ClusterObjects(msgspec.Struct, frozen=True):
     csi_storage_capacities: tuple[CSIStorageCapacity, ...] = ()
     volume_attachments: tuple[VolumeAttachment, ...] = ()
     device_classes: tuple[DeviceClass, ...] = ()
+    resource_slices: tuple[ResourceSlice, ...] = ()
+    resource_claims: tuple[ResourceClaim, ...] = ()
+    resource_claim_templates: tuple[ResourceClaimTemplate, ...] = ()
+    device_taint_rules: tuple[DeviceTaintRule, ...] = ()
     pod_groups: tuple[PodGroup, ...] = ()
     """PodGroups of scheduling.k8s.io."""
     coscheduling_groups: tuple[PodGroup, ...] = ()
@@ -98,6 +103,12 @@ KINDS: dict[str, Kind] = {
     "CSIStorageCapacity": Kind("csi_storage_capacities", CSIStorageCapacity, "storage.k8s.io", namespaced=True),
     "VolumeAttachment": Kind("volume_attachments", VolumeAttachment, "storage.k8s.io"),
     "DeviceClass": Kind("device_classes", DeviceClass, "resource.k8s.io"),
+    "ResourceSlice": Kind("resource_slices", ResourceSlice, "resource.k8s.io"),
+    "ResourceClaim": Kind("resource_claims", ResourceClaim, "resource.k8s.io", namespaced=True),
+    "ResourceClaimTemplate": Kind(
+        "resource_claim_templates", ResourceClaimTemplate, "resource.k8s.io", namespaced=True
+    ),
+    "DeviceTaintRule": Kind("device_taint_rules", DeviceTaintRule, "resource.k8s.io", version="v1beta2"),
     "PodGroup": Kind(
         "pod_groups",
         PodGroup,
@@ -149,6 +160,10 @@ class ObjectTables:
     csi_storage_capacities: dict[Key, CSIStorageCapacity] = field(default_factory=dict)
     volume_attachments: dict[Key, VolumeAttachment] = field(default_factory=dict)
     device_classes: dict[Key, DeviceClass] = field(default_factory=dict)
+    resource_slices: dict[Key, ResourceSlice] = field(default_factory=dict)
+    resource_claims: dict[Key, ResourceClaim] = field(default_factory=dict)
+    resource_claim_templates: dict[Key, ResourceClaimTemplate] = field(default_factory=dict)
+    device_taint_rules: dict[Key, DeviceTaintRule] = field(default_factory=dict)
     pod_groups: dict[Key, PodGroup] = field(default_factory=dict)
     coscheduling_groups: dict[Key, PodGroup] = field(default_factory=dict)
 

@@ -1,6 +1,6 @@
 """Kubernetes objects that decisions read, with only the fields that are read.
 
-One Struct per API type, named as in k8s.io/api, in camelCase there. More types: `storage.objects` and `controllers`.
+One Struct per API type, named as in k8s.io/api, in camelCase there. More types: `storage.objects`, `devices` and `controllers`.
 Unknown fields are ignored. Where Go writes `null` for an unset list, map or struct, `None` means unset.
 
 Rule: immutable values; nothing here decides anything.
@@ -306,6 +306,29 @@ class SchedulingGroup(Value, frozen=True):
     pod_group_name: str | None = None
 
 
+class PodResourceClaim(Value, frozen=True):
+    name: str = ""
+    resource_claim_name: str | None = None
+    resource_claim_template_name: str | None = None
+
+
+class PodResourceClaimStatus(Value, frozen=True):
+    name: str = ""
+    resource_claim_name: str | None = None
+    """None: the claim was not needed."""
+
+
+class ContainerExtendedResourceRequest(Value, frozen=True):
+    container_name: str = ""
+    resource_name: str = ""
+    request_name: str = ""
+
+
+class PodExtendedResourceClaimStatus(Value, frozen=True):
+    resource_claim_name: str = ""
+    request_mappings: list[ContainerExtendedResourceRequest] | None = None
+
+
 class PodSpec(Value, frozen=True):
     node_name: str = ""
     node_selector: Labels | None = None
@@ -317,7 +340,7 @@ class PodSpec(Value, frozen=True):
     affinity: Affinity | None = None
     tolerations: list[Toleration] | None = None
     topology_spread_constraints: list[TopologySpreadConstraint] | None = None
-    resource_claims: list[Named] | None = None
+    resource_claims: list[PodResourceClaim] | None = None
     scheduling_gates: list[Named] | None = None
     scheduler_name: str = "default-scheduler"
     priority: Int32 | None = None
@@ -339,6 +362,8 @@ class PodStatus(Value, frozen=True):
     init_container_statuses: list[ContainerStatus] | None = None
     resources: ResourceRequirements | None = None
     allocated_resources: ResourceList | None = None
+    resource_claim_statuses: list[PodResourceClaimStatus] | None = None
+    extended_resource_claim_status: PodExtendedResourceClaimStatus | None = None
 
 
 class Pod(Object, frozen=True, gc=True, weakref=True):

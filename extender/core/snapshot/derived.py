@@ -31,7 +31,8 @@ _OfNodes = Literal["nodes", "node_label_keys", "taints", "allocatable", "images"
 _OfPods = Literal["pods", "pod_labels", "pod_groups", "coscheduling_groups"]
 _OfOwners = Literal["services", "replication_controllers", "replica_sets", "stateful_sets"]
 _OfVolumes = Literal["claims", "volumes", "volume_attachments", "storage_classes"]
-_OfDrivers = Literal["csi_nodes", "csi_drivers", "csi_storage_capacities", "device_classes"]
+_OfDrivers = Literal["csi_nodes", "csi_drivers", "csi_storage_capacities"]
+_OfDevices = Literal["device_classes", "resource_slices", "resource_claims", "device_taint_rules"]
 
 Aspect = (
     Literal["any", "budgets", "namespaces", "priority_classes"]
@@ -40,6 +41,7 @@ Aspect = (
     | _OfOwners
     | _OfVolumes
     | _OfDrivers
+    | _OfDevices
 )
 """Parts of the snapshot that change independently of each other, each with a version of its own.
 

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from extender.core.devices.classes import delegated_to_dra
 from extender.core.framework.constraint import SchedulingContext
 from extender.core.snapshot.arrays import BASE_RESOURCES, BoolArray
-from extender.core.snapshot.device_classes import delegated_to_dra
 from extender.k8s.requests import incoming_requests
 
 NAME = "DynamicResources"

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from extender.core.devices.classes import delegated_to_dra
 from extender.core.framework.constraint import (
     CodeArray,
     ColumnwiseConstraint,
@@ -24,7 +25,6 @@ from extender.core.framework.plugins.normalize import MAX_NODE_SCORE, interpolat
 from extender.core.framework.status import Code
 from extender.core.profile import ScoringStrategy
 from extender.core.snapshot.arrays import BASE_RESOURCES, NEVER, BoolArray, IntArray, clamped
-from extender.core.snapshot.device_classes import delegated_to_dra
 from extender.core.snapshot.node_layout import RankedDemand
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.objects import Pod
