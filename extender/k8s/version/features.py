@@ -98,6 +98,31 @@ class Features:
         needs=("DynamicResourceAllocation",),
     )
     """DeviceClasses may back extended resources."""
+    dra_admin_access: bool = gate("DRAAdminAccess", (32, "alpha", False), (34, "beta", True), (36, "locked", True))
+    """Claims may ask for devices with admin access, which others may use as well."""
+    dra_prioritized_list: bool = gate("DRAPrioritizedList", (33, "alpha", False), (34, "beta", True), (36, "GA", True))
+    """Claims may list alternatives (`firstAvailable`)."""
+    dra_partitionable_devices: bool = gate("DRAPartitionableDevices", (33, "alpha", False), (36, "beta", True))
+    """Devices may share counters, and have nodes of their own."""
+    dra_device_taints: bool = gate("DRADeviceTaints", (33, "alpha", False), (36, "beta", True))
+    """Devices may have taints, which requests tolerate."""
+    dra_device_taint_rules: bool = gate(
+        "DRADeviceTaintRules", (35, "alpha", False), (36, "beta", False), needs=("DRADeviceTaints",)
+    )
+    """DeviceTaintRules taint devices."""
+    dra_resource_claim_device_status: bool = gate(
+        "DRAResourceClaimDeviceStatus", (32, "alpha", False), (33, "beta", True)
+    )
+    """Claims report the conditions of their devices."""
+    dra_device_binding_conditions: bool = gate(
+        "DRADeviceBindingConditions",
+        (34, "alpha", False),
+        (36, "beta", True),
+        needs=("DRAResourceClaimDeviceStatus",),
+    )
+    """Devices may have conditions that must be true before a pod is bound."""
+    dra_consumable_capacity: bool = gate("DRAConsumableCapacity", (34, "alpha", False), (36, "beta", True))
+    """Several claims may share a device and consume its capacity."""
     taint_toleration_comparison_operators: bool = gate("TaintTolerationComparisonOperators", (35, "alpha", False))
     """Tolerations may compare by Gt and Lt."""
     in_place_pod_vertical_scaling_scheduler_preemption: bool = gate(
@@ -154,6 +179,8 @@ class Features:
     """Texts of TaintToleration (without key and value) and of VolumeRestrictions about ReadWriteOncePod."""
     portworx_is_migrated_by_node: bool = until(35)
     """Portworx volumes of the in-tree plugin count on nodes whose CSINode lists it as migrated, not on all."""
+    prioritized_lists_are_scored: bool = since(35)
+    """DynamicResources scores which alternative of a prioritized list is allocated."""
     balanced_allocation_scores_change: bool = since(36)
     """NodeResourcesBalancedAllocation scores the change that the pod makes: 50 + (50 + with - without) / 2."""
     image_locality_counts_image_volumes: bool = since(36)
@@ -257,20 +284,13 @@ UNFOLLOWED_GATES: Final[Mapping[str, Gate]] = {
     for one in (
         Gate("CSIMigrationRBD", ((28, "GA", False), (31, "locked", False))),
         Gate("CompositePodGroup", ((37, "alpha", False),)),
-        Gate("DRAAdminAccess", ((32, "alpha", False), (34, "beta", True), (36, "locked", True))),
-        Gate("DRAConsumableCapacity", ((34, "alpha", False), (36, "beta", True))),
         Gate("DRAControlPlaneController", ((31, "alpha", False), (32, "locked", False))),
         Gate("DRADerivedAttributes", ((37, "alpha", False),)),
-        Gate("DRADeviceBindingConditions", ((34, "alpha", False), (36, "beta", True))),
         Gate("DRADeviceCompatibilityGroups", ((37, "alpha", False),)),
-        Gate("DRADeviceTaintRules", ((35, "alpha", False), (36, "beta", False))),
-        Gate("DRADeviceTaints", ((33, "alpha", False), (36, "beta", True))),
         Gate("DRAFractionalCapacityRange", ((37, "alpha", False),)),
         Gate("DRAListTypeAttributes", ((36, "alpha", False),)),
         Gate("DRANodeAllocatableResources", ((36, "alpha", False),)),
         Gate("DRAOptionalNodeOperations", ((37, "alpha", False),)),
-        Gate("DRAPartitionableDevices", ((33, "alpha", False), (36, "beta", True))),
-        Gate("DRAPrioritizedList", ((33, "alpha", False), (34, "beta", True), (36, "GA", True))),
         Gate("DRASchedulerFilterTimeout", ((34, "beta", True),)),
         Gate("DRAWorkloadResourceClaims", ((36, "alpha", False),)),
         Gate("GangScheduling", ((35, "alpha", False),)),

@@ -43,14 +43,24 @@ GATES_ON = {
     29: SPREAD,
     30: SPREAD,
     31: SPREAD | {"CSIMigrationPortworx"},
-    33: SPREAD | {"CSIMigrationPortworx", "InPlacePodVerticalScaling"},
+    33: SPREAD | {"CSIMigrationPortworx", "InPlacePodVerticalScaling", "DRAResourceClaimDeviceStatus"},
 }
-GATES_ON[34] = GATES_ON[33] | {"PodLevelResources", "VolumeAttributesClass", "DynamicResourceAllocation"}
+GATES_ON[34] = GATES_ON[33] | {
+    "PodLevelResources",
+    "VolumeAttributesClass",
+    "DynamicResourceAllocation",
+    "DRAAdminAccess",
+    "DRAPrioritizedList",
+}
 GATES_ON[35] = GATES_ON[34]
 GATES_ON[36] = GATES_ON[35] | {
     "InPlacePodLevelResourcesVerticalScaling",
     "NodeDeclaredFeatures",
     "DRAExtendedResource",
+    "DRAConsumableCapacity",
+    "DRADeviceBindingConditions",
+    "DRADeviceTaints",
+    "DRAPartitionableDevices",
 }
 GATES_ON[37] = GATES_ON[36] | {"StorageCapacityScoring", "VolumeLimitScaling"}
 
@@ -79,6 +89,8 @@ def test_all_alpha_and_all_beta_set_what_is_not_set_by_name():
         "InPlacePodVerticalScaling",
         "VolumeAttributesClass",
         "DynamicResourceAllocation",
+        "DRAAdminAccess",
+        "DRAPrioritizedList",
         "MinDomainsInPodTopologySpread",
         "NodeInclusionPolicyInPodTopologySpread",
     }
@@ -141,7 +153,7 @@ def test_gates_that_are_set_by_all_alpha_or_all_beta_and_not_followed_are_named(
     assert gate_warnings({"AllBeta": False}, 29) == tuple(said.format(name, "AllBeta") for name in of_1_29)
     assert gate_warnings({"AllBeta": False, "SidecarContainers": True}, 32) == ()
     assert said.format("GangScheduling", "AllAlpha") in gate_warnings({"AllAlpha": True}, 36)
+    assert gate_warnings({"AllBeta": True}, 37) == (said.format("GenericWorkload", "AllBeta"),)
     assert gate_warnings({"AllBeta": True, "GenericWorkload": True}, 37) == (
-        said.format("DRADeviceTaintRules", "AllBeta"),
         "feature gate GenericWorkload is not followed: its default is assumed",
     )
