@@ -177,10 +177,24 @@ class Features:
     """InterPodAffinity: the incoming pod's namespaceSelector of NotIn or DoesNotExist matches every namespace."""
     reasons_of_1_34: bool = since(34)
     """Texts of TaintToleration (without key and value) and of VolumeRestrictions about ReadWriteOncePod."""
+    device_pools_of_1_35: bool = since(35)
+    """DynamicResources: incomplete and invalid pools are passed over, and a pool's slices are counted in the cluster, not
+    on the node."""
     portworx_is_migrated_by_node: bool = until(35)
     """Portworx volumes of the in-tree plugin count on nodes whose CSINode lists it as migrated, not on all."""
+    device_claims_are_evaluated: bool = since(34)
+    """DynamicResources is evaluated: it allocates what resource.k8s.io/v1 describes."""
+    extended_resource_claims_are_evaluated: bool = since(35)
+    """DynamicResources is evaluated for extended resources that a DeviceClass backs (gate DRAExtendedResource)."""
     prioritized_lists_are_scored: bool = since(35)
     """DynamicResources scores which alternative of a prioritized list is allocated."""
+    device_allocator_of_1_36: bool = since(36)
+    """DynamicResources tries pools and slices in the order of their names, and keeps apart what alternatives found."""
+    claim_reasons_of_1_36: bool = since(36)
+    """The text of DynamicResources about a claim of another pod."""
+    alpha_device_gates_are_evaluated: bool = since(36)
+    """DynamicResources is evaluated with DRAPartitionableDevices, DRADeviceTaints, DRADeviceBindingConditions or
+    DRAConsumableCapacity: alpha before, where it allocates otherwise."""
     balanced_allocation_scores_change: bool = since(36)
     """NodeResourcesBalancedAllocation scores the change that the pod makes: 50 + (50 + with - without) / 2."""
     image_locality_counts_image_volumes: bool = since(36)

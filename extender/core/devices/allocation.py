@@ -1,0 +1,89 @@
+"""What an allocation takes and gives: claims, the devices that are in use, and the devices chosen for each claim.
+
+Rule: values only.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+
+from extender.core.devices.capacity import quantity_text
+from extender.core.devices.pools import DeviceID
+from extender.k8s.devices import AllocationResult, DeviceAllocationResult, DeviceClaim, DeviceRequestAllocationResult
+from extender.k8s.objects import NodeSelector
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimToAllocate:
+    """A claim without an allocation."""
+
+    namespace: str
+    name: str
+    spec: DeviceClaim
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+
+@dataclass(frozen=True, slots=True)
+class AllocatedState:
+    """Devices that claims have, as their status says: results without admin access.
+
+    Mirrors structured.AllocatedState (v1.36).
+    """
+
+    devices: Collection[DeviceID]
+    """Devices that one claim has for itself."""
+    shared: Collection[DeviceID] = ()
+    """Devices of results with a shareID (feature DRAConsumableCapacity)."""
+    capacity: Mapping[DeviceID, Mapping[str, int]] | None = None
+    """Capacity that the shares consume, in nano-units; a device with an entry counts as shared even if it is empty."""
+
+
+@dataclass(frozen=True, slots=True)
+class AllocatedDevice:
+    """A device chosen for a request."""
+
+    request: str
+    """Name of the request, with "/" and the alternative's name if it has a prioritized list."""
+    id: DeviceID
+    at: tuple[int, int]
+    """Place of the pool among the node's, and of the device in the pool (`Pool.devices`)."""
+    admin_access: bool = False
+    consumed: Mapping[str, int] | None = None
+    """Capacity that this share consumes, in nano-units; None: the device is not shared."""
+    binding_conditions: list[str] | None = None
+    binding_failure_conditions: list[str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AllocatedClaim:
+    """The devices of one claim, in the order in which they were chosen."""
+
+    devices: tuple[AllocatedDevice, ...]
+    chosen: tuple[int | None, ...]
+    """[request]: the alternative of its prioritized list; None without one."""
+    node_selector: NodeSelector | None
+
+    def result(self, share_ids: Iterator[str]) -> AllocationResult:
+        """Return the allocation as the claim's status has it; each share takes an ID."""
+        results = [
+            DeviceRequestAllocationResult(
+                request=one.request,
+                driver=one.id[0],
+                pool=one.id[1],
+                device=one.id[2],
+                admin_access=True if one.admin_access else None,
+                binding_conditions=one.binding_conditions,
+                binding_failure_conditions=one.binding_failure_conditions,
+                share_id=None if one.consumed is None else next(share_ids),
+                consumed_capacity={name: quantity_text(amount) for name, amount in one.consumed.items()}
+                if one.consumed
+                else None,
+            )
+            for one in self.devices
+        ]
+        return AllocationResult(DeviceAllocationResult(results), self.node_selector)
+
+
+Allocated = tuple[AllocatedClaim, ...]
+"""[claim to allocate]."""

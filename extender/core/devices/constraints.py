@@ -1,0 +1,106 @@
+"""Constraints between the devices of one claim, fed one device at a time.
+
+Mirrors matchAttributeConstraint and distinctAttributeConstraint (k8s.io/dynamic-resource-allocation, structured/internal/
+incubating, v1.36), whose search adds devices and removes them again in reverse order.
+
+Rule: state of one search; a constraint never looks ahead.
+"""
+
+from abc import ABC, abstractmethod
+
+from extender.core.devices.pools import PoolDevice
+from extender.k8s.devices import DeviceAttribute
+
+_TYPES = ("string_value", "int_value", "bool_value", "version_value")
+"""Fields of a DeviceAttribute in the order in which upstream looks for the one that is set."""
+
+
+class Constraint(ABC):
+    """A constraint with the devices that have been added."""
+
+    def __init__(self, attribute: str) -> None:
+        self.attribute = attribute
+        """Fully qualified name."""
+
+    @abstractmethod
+    def add(self, request: str, device: PoolDevice) -> bool:
+        """Add a device and return True, or return False if the constraint does not allow it."""
+
+    @abstractmethod
+    def remove(self, request: str) -> None:
+        """Remove the device that was added last, for this request."""
+
+
+class MatchAttribute(Constraint):
+    """All devices have the attribute, with the same value."""
+
+    def __init__(self, attribute: str) -> None:
+        super().__init__(attribute)
+        self._first: DeviceAttribute | None = None
+        self._count = 0
+
+    def add(self, request: str, device: PoolDevice) -> bool:
+        attribute = find_attribute(device, self.attribute)
+        if attribute is None:
+            return False
+        if self._count == 0:
+            self._first = attribute
+        elif self._first is None or not _same(attribute, self._first):
+            return False
+        self._count += 1
+        return True
+
+    def remove(self, request: str) -> None:
+        self._count -= 1
+
+
+class DistinctAttribute(Constraint):
+    """All devices have the attribute, each with another value.
+
+    As upstream, one value is remembered per request: the next device of the same request replaces it, and removing
+    that one forgets both.
+    """
+
+    def __init__(self, attribute: str) -> None:
+        super().__init__(attribute)
+        self._values: dict[str, DeviceAttribute] = {}
+        self._count = 0
+
+    def add(self, request: str, device: PoolDevice) -> bool:
+        attribute = find_attribute(device, self.attribute)
+        if attribute is None:
+            return False
+        if self._count and any(not _differs(attribute, other) for other in self._values.values()):
+            return False
+        self._values[request] = attribute
+        self._count += 1
+        return True
+
+    def remove(self, request: str) -> None:
+        self._values.pop(request, None)
+        self._count -= 1
+
+
+def find_attribute(device: PoolDevice, name: str) -> DeviceAttribute | None:
+    """Return a device's attribute of a fully qualified name, whose domain may be left out if it is the driver's."""
+    attributes = device.device.attributes or {}
+    found = attributes.get(name)
+    if found is not None:
+        return found
+    domain, _, identifier = name.partition("/")
+    return attributes.get(identifier) if domain == device.id[0] and identifier else None
+
+
+def _type_of(attribute: DeviceAttribute) -> str | None:
+    """Return the field that has the value; None: of a type that is not known (a list of values)."""
+    return next((one for one in _TYPES if getattr(attribute, one) is not None), None)
+
+
+def _same(attribute: DeviceAttribute, other: DeviceAttribute) -> bool:
+    of = _type_of(attribute)
+    return of is not None and getattr(other, of) == getattr(attribute, of)
+
+
+def _differs(attribute: DeviceAttribute, other: DeviceAttribute) -> bool:
+    of = _type_of(attribute)
+    return of is not None and getattr(other, of) != getattr(attribute, of)

@@ -1,0 +1,74 @@
+"""Counters that devices of a pool share: what is left of them while devices are chosen.
+
+Mirrors checkAvailableCounters (k8s.io/dynamic-resource-allocation/structured/internal/incubating, v1.36) with its key:
+counters are kept by the name of the pool, whatever the driver. Where drivers have pools of the same name on one node, the
+first of these pools that is asked for counters decides for all. Upstream keeps what is available of a pool over all nodes
+of a scheduling cycle too; here each node computes it, which differs only if pools of the same name have other counters
+on other nodes, where upstream takes those of the node that happens to come first.
+
+Rule: state of one search; amounts in nano-units.
+"""
+
+from collections.abc import Callable, Iterator
+
+from extender.core.devices.pools import DeviceID, PoolDevice
+from extender.k8s.devices import Device
+from extender.k8s.quantity import parse
+
+_Counter = tuple[str, str]
+"""Counter set and counter."""
+
+
+class Counters:
+    """Counters of the pools of one node, in nano-units."""
+
+    def __init__(self, is_allocated: Callable[[DeviceID], bool]) -> None:
+        self._is_allocated = is_allocated
+        self._available: dict[str, dict[_Counter, int]] = {}
+        self._consumed: dict[str, dict[_Counter, int]] = {}
+
+    def take(self, one: PoolDevice) -> bool:
+        """Take a device's counters and return True; False, without taking any, if a counter of its pool is exceeded.
+
+        That may be a counter which the device does not consume: one that devices in use exceed already.
+        """
+        pool = one.pool.id.pool
+        if pool not in self._available:
+            self._available[pool] = self._left_by_devices_in_use(one)
+        consumed = self._consumed.setdefault(pool, {})
+        for key, amount in _consumption(one.device):
+            consumed[key] = consumed.get(key, 0) + amount
+        if all(consumed.get(key, 0) <= amount for key, amount in self._available[pool].items()):
+            return True
+        self.give_back(one)
+        return False
+
+    def give_back(self, one: PoolDevice) -> None:
+        """Undo a successful `take`."""
+        consumed = self._consumed[one.pool.id.pool]
+        for key, amount in _consumption(one.device):
+            consumed[key] -= amount
+
+    def _left_by_devices_in_use(self, one: PoolDevice) -> dict[_Counter, int]:
+        """Return what devices in use leave of the counters of a device's pool; below zero if they exceed them."""
+        pool = one.pool
+        left = {
+            (counters.name, name): parse(counter.value)
+            for counters in pool.counter_sets
+            for name, counter in (counters.counters or {}).items()
+        }
+        for published in (*pool.slices, *pool.other_slices):
+            for device in published.spec.devices or ():
+                if device.consumes_counters and self._is_allocated((pool.id.driver, pool.id.pool, device.name)):
+                    for key, amount in _consumption(device):
+                        if key in left:
+                            left[key] -= amount
+        return left
+
+
+def _consumption(device: Device) -> Iterator[tuple[_Counter, int]]:
+    return (
+        ((consumed.counter_set, name), parse(counter.value))
+        for consumed in device.consumes_counters or ()
+        for name, counter in (consumed.counters or {}).items()
+    )

@@ -1,0 +1,227 @@
+"""Pools of devices as one node sees them: which slices count there, and whether a pool can be used.
+
+Mirrors GatherPools (k8s.io/dynamic-resource-allocation/structured/internal/incubating, v1.36). Pools and slices come in
+the order of their names, which v1.36 introduced; before, it was chance.
+
+Rule: facts about slices and one node; which devices are in use is not known here.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from extender.core.devices.node_matching import NodeSelectorError, selects_node
+from extender.k8s.cel.device_view import DeviceView
+from extender.k8s.devices import CounterSet, Device, ResourceSlice
+from extender.k8s.objects import Node
+from extender.k8s.version.features import Features
+
+DeviceID = tuple[str, str, str]
+"""Driver, pool and device."""
+
+
+class PoolID(NamedTuple):
+    driver: str
+    pool: str
+
+    def __str__(self) -> str:
+        return f"{self.driver}/{self.pool}"
+
+
+class PoolDevice:
+    """A device of a pool, and where it is published."""
+
+    __slots__ = ("_view", "device", "id", "number", "pool", "slice")
+
+    def __init__(self, pool: "Pool", slice_: ResourceSlice, device: Device, number: int) -> None:
+        self.pool = pool
+        self.slice = slice_
+        self.device = device
+        self.number = number
+        """Place among the pool's devices, in upstream's order."""
+        self.id: DeviceID = (pool.id.driver, pool.id.pool, device.name)
+        self._view: DeviceView | None = None
+
+    def view(self) -> DeviceView:
+        """Return the device as selectors see it."""
+        if self._view is None:
+            self._view = DeviceView(self.id[0], self.device)
+        return self._view
+
+
+class Pool:
+    """The slices of a pool that offer devices to a node."""
+
+    def __init__(
+        self,
+        pool_id: PoolID,
+        slices: Sequence[ResourceSlice] = (),
+        *,
+        other_slices: Sequence[ResourceSlice] = (),
+        counter_sets: Iterable[CounterSet] = (),
+        incomplete: bool = False,
+        invalid_reason: str = "",
+    ) -> None:
+        self.id = pool_id
+        self.slices = tuple(slices)
+        """Slices with devices for the node."""
+        self.other_slices = tuple(other_slices)
+        """Slices of the pool whose devices are for other nodes only: they consume the same counters."""
+        self.counter_sets = tuple(counter_sets)
+        self.incomplete = incomplete
+        """Not all slices of the pool are known yet."""
+        self.invalid_reason = invalid_reason
+        """What is wrong with the pool; "" for a valid one."""
+        published = ((one, device) for one in self.slices for device in one.spec.devices or ())
+        self.devices = tuple(PoolDevice(self, one, device, number) for number, (one, device) in enumerate(published))
+        """Devices in the order in which they are tried."""
+
+
+class AllocationError(Exception):
+    """An error that ends the scheduling cycle (code Error), in upstream's words."""
+
+
+class InvalidPools(Exception):
+    """No device was found and a pool of the node is invalid (code UnschedulableAndUnresolvable), in upstream's words."""
+
+
+class NotEvaluated(Exception):
+    """A feature that is not followed here would decide; the message names it."""
+
+
+def gather_pools(
+    slices: Iterable[ResourceSlice],
+    node: Node,
+    slices_of_pool: Callable[[PoolID], Sequence[ResourceSlice]],
+    features: Features,
+) -> tuple[Pool, ...]:
+    """Return the pools with devices for a node, in the order in which they are tried.
+
+    `slices`: at least those with this nodeName and those of no single node (without nodeName or with shared counters).
+    `slices_of_pool`: all slices of a pool in the cluster, of any generation. Raises AllocationError, NotEvaluated.
+    """
+    found: dict[PoolID, list[ResourceSlice]] = {}
+    for one in slices:
+        if _is_relevant(one, node, features):
+            _add(found, one)
+    usual: list[Pool] = []
+    with_binding_conditions: list[Pool] = []
+    for pool_id in sorted(found):
+        pool = _build(pool_id, found[pool_id], slices_of_pool, features)
+        if pool is not None:
+            (with_binding_conditions if _has_binding_conditions(pool) else usual).append(pool)
+    return (*usual, *with_binding_conditions)
+
+
+def is_available_on(one: PoolDevice, node: Node) -> bool:
+    """Return whether a device of a slice with perDeviceNodeSelection is for the node; raises NodeSelectorError."""
+    device = one.device
+    return selects_node(node, device.node_name, device.all_nodes, device.node_selector)
+
+
+def _is_relevant(one: ResourceSlice, node: Node, features: Features) -> bool:
+    """Return whether a node sees a slice: for its devices, or for the counters of its pool."""
+    spec = one.spec
+    if not features.dra_partitionable_devices and (
+        spec.per_device_node_selection is not None or (spec.shared_counters and features.device_pools_of_1_35)
+    ):
+        return False
+    if spec.shared_counters and features.device_pools_of_1_35:
+        return True
+    if spec.node_name or spec.all_nodes or spec.node_selector is not None:
+        try:
+            return selects_node(node, spec.node_name, spec.all_nodes, spec.node_selector)
+        except NodeSelectorError as error:
+            failed = f"failed to perform node selection for slice {one.metadata.name}"
+            raise AllocationError(f"gather pool information: {failed}: {error}") from None
+    if not spec.per_device_node_selection:
+        return False
+    try:
+        return any(selects_node(node, on.node_name, on.all_nodes, on.node_selector) for on in spec.devices or ())
+    except NodeSelectorError:
+        # Upstream's text has the whole device in Go's notation.
+        raise NotEvaluated("the node selector of a device that does not parse") from None
+
+
+def _add(found: dict[PoolID, list[ResourceSlice]], one: ResourceSlice) -> None:
+    """Add a slice to its pool, of which only the newest generation counts."""
+    pool_id = PoolID(one.spec.driver, one.spec.pool.name)
+    known = found.get(pool_id)
+    if known is None or one.spec.pool.generation > known[0].spec.pool.generation:
+        found[pool_id] = [one]
+    elif one.spec.pool.generation == known[0].spec.pool.generation:
+        known.append(one)
+
+
+def _build(
+    pool_id: PoolID,
+    slices: list[ResourceSlice],
+    slices_of_pool: Callable[[PoolID], Sequence[ResourceSlice]],
+    features: Features,
+) -> Pool | None:
+    """Return the pool with these slices of one generation; None: a newer one exists that has nothing for the node."""
+    slices.sort(key=lambda one: one.metadata.name)
+    newest = slices[0].spec.pool
+    complete = len(slices) == newest.resource_slice_count
+    if not features.device_pools_of_1_35:
+        return Pool(pool_id, slices, incomplete=not complete, invalid_reason=_duplicate_device(slices))
+    others: list[ResourceSlice] = []
+    if not complete:
+        of_pool = slices_of_pool(pool_id)
+        if any(one.spec.pool.generation > newest.generation for one in of_pool):
+            return None
+        same = [one for one in of_pool if one.spec.pool.generation == newest.generation]
+        if len(same) != newest.resource_slice_count:
+            return Pool(pool_id, incomplete=True)
+        names = {one.metadata.name for one in slices}
+        others = [one for one in same if one.metadata.name not in names]
+    if not features.dra_partitionable_devices:
+        reason = _duplicate_device(slices)
+        return Pool(pool_id, invalid_reason=reason) if reason else Pool(pool_id, slices)
+    return _with_counters(pool_id, slices, others)
+
+
+def _with_counters(pool_id: PoolID, slices: Sequence[ResourceSlice], others: Sequence[ResourceSlice]) -> Pool:
+    """Return the pool whose devices share the counters that some of its slices declare."""
+    offering = [one for one in slices if not one.spec.shared_counters]
+    sets = {counters.name: counters for one in slices for counters in one.spec.shared_counters or ()}
+    reason = _duplicate_device(offering) or _duplicate_set(slices) or _unknown_counter(sets, (*slices, *others))
+    if reason:
+        return Pool(pool_id, invalid_reason=reason)
+    return Pool(pool_id, offering, other_slices=others, counter_sets=sets.values())
+
+
+def _duplicate_device(slices: Iterable[ResourceSlice]) -> str:
+    names: set[str] = set()
+    for device in _devices(slices):
+        if device.name in names:
+            return f"duplicate device name {device.name}"
+        names.add(device.name)
+    return ""
+
+
+def _duplicate_set(slices: Iterable[ResourceSlice]) -> str:
+    names: set[str] = set()
+    for counters in (counters for one in slices for counters in one.spec.shared_counters or ()):
+        if counters.name in names:
+            return f"duplicate counter set name {counters.name}"
+        names.add(counters.name)
+    return ""
+
+
+def _unknown_counter(sets: Mapping[str, CounterSet], slices: Iterable[ResourceSlice]) -> str:
+    for consumed in (consumed for device in _devices(slices) for consumed in device.consumes_counters or ()):
+        counters = sets.get(consumed.counter_set)
+        if counters is None:
+            return f"counter set {consumed.counter_set} not found"
+        missing = next((name for name in consumed.counters or () if name not in (counters.counters or ())), None)
+        if missing is not None:
+            return f"counter {missing} not found in counter set {counters.name}"
+    return ""
+
+
+def _devices(slices: Iterable[ResourceSlice]) -> Iterator[Device]:
+    return (device for one in slices for device in one.spec.devices or ())
+
+
+def _has_binding_conditions(pool: Pool) -> bool:
+    return any(one.device.binding_conditions is not None for one in pool.devices)
