@@ -1,7 +1,7 @@
 """Constraints between the devices of one claim, fed one device at a time.
 
-Mirrors matchAttributeConstraint and distinctAttributeConstraint (k8s.io/dynamic-resource-allocation, structured/internal/
-incubating, v1.36), whose search adds devices and removes them again in reverse order.
+Mirrors matchAttributeConstraint and distinctAttributeConstraint (k8s.io/dynamic-resource-allocation/structured, package
+incubating, v1.36). The search adds devices and removes them again in reverse order.
 
 Rule: state of one search; a constraint never looks ahead.
 """

@@ -1,10 +1,10 @@
 """Counters that devices of a pool share: what is left of them while devices are chosen.
 
 Mirrors checkAvailableCounters (k8s.io/dynamic-resource-allocation/structured/internal/incubating, v1.36) with its key:
-counters are kept by the name of the pool, whatever the driver. Where drivers have pools of the same name on one node, the
-first of these pools that is asked for counters decides for all. Upstream keeps what is available of a pool over all nodes
-of a scheduling cycle too; here each node computes it, which differs only if pools of the same name have other counters
-on other nodes, where upstream takes those of the node that happens to come first.
+counters are kept by the name of the pool, whatever the driver. Where drivers have pools of the same name on one node,
+the first of these pools that is asked for counters decides for all. Upstream keeps what is available of a pool for all
+nodes of a scheduling cycle; here each node computes it, which differs only where pools of the same name have other
+counters on other nodes: upstream takes those of the node that happens to come first.
 
 Rule: state of one search; amounts in nano-units.
 """
@@ -12,6 +12,7 @@ Rule: state of one search; amounts in nano-units.
 from collections.abc import Callable, Iterator
 
 from extender.core.devices.pools import DeviceID, PoolDevice
+from extender.k8s.cost.budget import WorkBudget
 from extender.k8s.devices import Device
 from extender.k8s.quantity import parse
 
@@ -22,7 +23,8 @@ _Counter = tuple[str, str]
 class Counters:
     """Counters of the pools of one node, in nano-units."""
 
-    def __init__(self, is_allocated: Callable[[DeviceID], bool]) -> None:
+    def __init__(self, is_allocated: Callable[[DeviceID], bool], budget: WorkBudget) -> None:
+        self._budget = budget
         self._is_allocated = is_allocated
         self._available: dict[str, dict[_Counter, int]] = {}
         self._consumed: dict[str, dict[_Counter, int]] = {}
@@ -58,6 +60,7 @@ class Counters:
             for name, counter in (counters.counters or {}).items()
         }
         for published in (*pool.slices, *pool.other_slices):
+            self._budget.spend(len(published.spec.devices or ()))
             for device in published.spec.devices or ():
                 if device.consumes_counters and self._is_allocated((pool.id.driver, pool.id.pool, device.name)):
                     for key, amount in _consumption(device):

@@ -7,6 +7,7 @@ Rule: facts about slices and one node; which devices are in use is not known her
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import NamedTuple
 
 from extender.core.devices.node_matching import NodeSelectorError, selects_node
@@ -71,9 +72,13 @@ class Pool:
         """Not all slices of the pool are known yet."""
         self.invalid_reason = invalid_reason
         """What is wrong with the pool; "" for a valid one."""
-        published = ((one, device) for one in self.slices for device in one.spec.devices or ())
-        self.devices = tuple(PoolDevice(self, one, device, number) for number, (one, device) in enumerate(published))
+        self.has_binding_conditions = any(one.binding_conditions is not None for one in _devices(slices))
+
+    @cached_property
+    def devices(self) -> tuple[PoolDevice, ...]:
         """Devices in the order in which they are tried."""
+        published = ((one, device) for one in self.slices for device in one.spec.devices or ())
+        return tuple(PoolDevice(self, one, device, number) for number, (one, device) in enumerate(published))
 
 
 class AllocationError(Exception):
@@ -103,13 +108,13 @@ def gather_pools(
     for one in slices:
         if _is_relevant(one, node, features):
             _add(found, one)
-    usual: list[Pool] = []
-    with_binding_conditions: list[Pool] = []
-    for pool_id in sorted(found):
-        pool = _build(pool_id, found[pool_id], slices_of_pool, features)
-        if pool is not None:
-            (with_binding_conditions if _has_binding_conditions(pool) else usual).append(pool)
-    return (*usual, *with_binding_conditions)
+    pools = (_build(pool_id, of_pool, slices_of_pool, features) for pool_id, of_pool in found.items())
+    return in_order(pool for pool in pools if pool is not None)
+
+
+def in_order(pools: Iterable[Pool]) -> tuple[Pool, ...]:
+    """Return pools in the order in which they are tried: those with binding conditions come last."""
+    return tuple(sorted(pools, key=lambda pool: (pool.has_binding_conditions, pool.id)))
 
 
 def is_available_on(one: PoolDevice, node: Node) -> bool:
@@ -221,7 +226,3 @@ def _unknown_counter(sets: Mapping[str, CounterSet], slices: Iterable[ResourceSl
 
 def _devices(slices: Iterable[ResourceSlice]) -> Iterator[Device]:
     return (device for one in slices for device in one.spec.devices or ())
-
-
-def _has_binding_conditions(pool: Pool) -> bool:
-    return any(one.device.binding_conditions is not None for one in pool.devices)
