@@ -5,6 +5,8 @@ One Struct per API type, named as in k8s.io/api (resource/v1, v1.36), with only 
 Rule: immutable values; nothing here decides anything.
 """
 
+from typing import Any
+
 from msgspec import field
 
 from extender.k8s.objects import Condition, Int64, NodeSelector, Object, QuantityText, Toleration, Value
@@ -81,7 +83,7 @@ class DeviceRequestAllocationResult(Value, frozen=True):
     admin_access: bool | None = None
     binding_conditions: list[str] | None = None
     binding_failure_conditions: list[str] | None = None
-    share_id: str | None = None
+    share_id: str | None = field(name="shareID", default=None)
     consumed_capacity: ResourceQuantities | None = None
 
 
@@ -106,7 +108,7 @@ class AllocatedDeviceStatus(Value, frozen=True):
     driver: str = ""
     pool: str = ""
     device: str = ""
-    share_id: str | None = None
+    share_id: str | None = field(name="shareID", default=None)
     conditions: list[Condition] | None = None
 
 
@@ -129,7 +131,7 @@ class ResourceClaimTemplate(Object, frozen=True):
 
 
 class DeviceAttribute(Value, frozen=True):
-    """One value of one of the types; lists of values need the feature gate DRAListTypeAttributes."""
+    """One value of one of the types; none at all for a list of values (feature DRAListTypeAttributes, alpha)."""
 
     int_value: Int64 | None = field(name="int", default=None)
     bool_value: bool | None = field(name="bool", default=None)
@@ -187,6 +189,8 @@ class Device(Value, frozen=True):
     binding_conditions: list[str] | None = None
     binding_failure_conditions: list[str] | None = None
     allow_multiple_allocations: bool | None = None
+    node_allocatable_resource_mappings: dict[str, Any] | None = None
+    """Feature DRANodeAllocatableResources, alpha: only whether there are any is read."""
 
 
 class ResourcePool(Value, frozen=True):
@@ -223,6 +227,9 @@ class DeviceTaintSelector(Value, frozen=True):
     driver: str | None = None
     pool: str | None = None
     device: str | None = None
+    device_class_name: str | None = None
+    """With `selectors` a field of v1alpha3 before v1.35 only."""
+    selectors: list[DeviceSelector] | None = None
 
 
 class DeviceTaintRuleSpec(Value, frozen=True):

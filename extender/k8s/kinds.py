@@ -79,10 +79,26 @@ class Kind:
     """Version of the API group that is read, and that dumps name."""
     newer_versions: tuple[str, ...] = ()
     """Further versions with the same fields, of which an API server may serve any, newest first."""
+    older_versions: tuple[str, ...] = ()
+    """Versions with the same fields that an API server may serve instead, newest first."""
+    has_unlike_versions: bool = False
+    """Whether the group has versions with other fields, which are not read."""
 
     @property
     def api_version(self) -> str:
         return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def versions(self) -> tuple[str, ...]:
+        """Every version that is read, newest first."""
+        return (*self.newer_versions, self.version, *self.older_versions)
+
+
+def _device_kind(
+    field: str, kind: type[Object], version: str = "v1", older: str = "v1beta2", *, namespaced: bool = False
+) -> Kind:
+    """Return a kind of resource.k8s.io: v1 from v1.34 on, before that v1beta2 (v1.33), where it is switched on."""
+    return Kind(field, kind, "resource.k8s.io", namespaced, version, older_versions=(older,), has_unlike_versions=True)
 
 
 KINDS: dict[str, Kind] = {
@@ -102,13 +118,11 @@ KINDS: dict[str, Kind] = {
     "CSIDriver": Kind("csi_drivers", CSIDriver, "storage.k8s.io"),
     "CSIStorageCapacity": Kind("csi_storage_capacities", CSIStorageCapacity, "storage.k8s.io", namespaced=True),
     "VolumeAttachment": Kind("volume_attachments", VolumeAttachment, "storage.k8s.io"),
-    "DeviceClass": Kind("device_classes", DeviceClass, "resource.k8s.io"),
-    "ResourceSlice": Kind("resource_slices", ResourceSlice, "resource.k8s.io"),
-    "ResourceClaim": Kind("resource_claims", ResourceClaim, "resource.k8s.io", namespaced=True),
-    "ResourceClaimTemplate": Kind(
-        "resource_claim_templates", ResourceClaimTemplate, "resource.k8s.io", namespaced=True
-    ),
-    "DeviceTaintRule": Kind("device_taint_rules", DeviceTaintRule, "resource.k8s.io", version="v1beta2"),
+    "DeviceClass": _device_kind("device_classes", DeviceClass),
+    "ResourceSlice": _device_kind("resource_slices", ResourceSlice),
+    "ResourceClaim": _device_kind("resource_claims", ResourceClaim, namespaced=True),
+    "ResourceClaimTemplate": _device_kind("resource_claim_templates", ResourceClaimTemplate, namespaced=True),
+    "DeviceTaintRule": _device_kind("device_taint_rules", DeviceTaintRule, "v1beta2", "v1alpha3"),
     "PodGroup": Kind(
         "pod_groups",
         PodGroup,

@@ -12,6 +12,16 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from extender.k8s import quantity
+from extender.k8s.devices import (
+    CapacityRequirements,
+    CounterSet,
+    Device,
+    DeviceClass,
+    DeviceCounterConsumption,
+    DeviceRequest,
+    ResourceClaim,
+    ResourceSlice,
+)
 from extender.k8s.objects import Container, ContainerStatus, Node, Object, Pod, ResourceList
 from extender.k8s.storage.objects import CSIStorageCapacity, PersistentVolume, PersistentVolumeClaim
 from extender.k8s.time import parse_time
@@ -19,17 +29,29 @@ from extender.k8s.time import parse_time
 
 def validate(loaded: Object) -> None:
     """Raise ValueError, with the field's JSON path, if a quantity or time that decisions read does not parse."""
-    if isinstance(loaded, Pod) and loaded.status.start_time:
+    path, time = _time(loaded)
+    if time:
         try:
-            parse_time(loaded.status.start_time)
+            parse_time(time)
         except ValueError as error:
-            raise ValueError(f"{error} at $.status.startTime") from error
+            raise ValueError(f"{error} at $.{path}") from error
     for path, amounts in _resource_lists(loaded):
         for resource, amount in (amounts or {}).items():
             try:
                 quantity.parse(amount)
             except ValueError as error:
                 raise ValueError(f"{error} at {'.'.join(filter(None, ('$', path, resource)))}") from error
+
+
+def _time(loaded: Object) -> tuple[str, str | None]:
+    """Return (path, text) of the object's time that decisions read; no text if there is none."""
+    if isinstance(loaded, Pod):
+        return "status.startTime", loaded.status.start_time
+    if isinstance(loaded, DeviceClass):
+        return "metadata.creationTimestamp", loaded.metadata.creation_timestamp
+    if isinstance(loaded, ResourceClaim) and loaded.status.allocation:
+        return "status.allocation.allocationTimestamp", loaded.status.allocation.allocation_timestamp
+    return "", None
 
 
 def _resource_lists(loaded: Object) -> Iterator[tuple[str, ResourceList | None]]:
@@ -52,6 +74,17 @@ def _resource_lists(loaded: Object) -> Iterator[tuple[str, ResourceList | None]]
         yield "spec.capacity", loaded.spec.capacity
     elif isinstance(loaded, CSIStorageCapacity):
         yield "", {"capacity": loaded.capacity, "maximumVolumeSize": loaded.maximum_volume_size}
+    elif isinstance(loaded, ResourceSlice):
+        for index, device in enumerate(loaded.spec.devices or ()):
+            yield from _of_device(f"spec.devices[{index}]", device)
+        for index, counters in enumerate(loaded.spec.shared_counters or ()):
+            yield from _of_counters(f"spec.sharedCounters[{index}]", counters)
+    elif isinstance(loaded, ResourceClaim):
+        for index, request in enumerate(loaded.spec.devices.requests or ()):
+            yield from _of_request(f"spec.devices.requests[{index}]", request)
+        results = loaded.status.allocation.devices.results if loaded.status.allocation else None
+        for index, result in enumerate(results or ()):
+            yield f"status.allocation.devices.results[{index}].consumedCapacity", result.consumed_capacity
 
 
 def _of_containers(
@@ -61,6 +94,34 @@ def _of_containers(
         yield f"{path}[{index}].resources.requests", one.resources.requests if one.resources else None
         if isinstance(one, ContainerStatus):
             yield f"{path}[{index}].allocatedResources", one.allocated_resources
+
+
+def _of_device(path: str, device: Device) -> Iterator[tuple[str, ResourceList | None]]:
+    for name, capacity in (device.capacity or {}).items():
+        yield f"{path}.capacity.{name}", {"value": capacity.value}
+        if (policy := capacity.request_policy) is not None:
+            at = f"{path}.capacity.{name}.requestPolicy"
+            yield at, {"default": policy.default}
+            yield at, {f"validValues[{index}]": one for index, one in enumerate(policy.valid_values or ())}
+            if (bounds := policy.valid_range) is not None:
+                yield f"{at}.validRange", {"min": bounds.min, "max": bounds.max, "step": bounds.step}
+    for index, consumed in enumerate(device.consumes_counters or ()):
+        yield from _of_counters(f"{path}.consumesCounters[{index}]", consumed)
+
+
+def _of_counters(
+    path: str, counters: CounterSet | DeviceCounterConsumption
+) -> Iterator[tuple[str, ResourceList | None]]:
+    yield f"{path}.counters", {f"{name}.value": one.value for name, one in (counters.counters or {}).items()}
+
+
+def _of_request(path: str, request: DeviceRequest) -> Iterator[tuple[str, ResourceList | None]]:
+    asked: list[tuple[str, CapacityRequirements | None]] = []
+    if request.exactly is not None:
+        asked.append((f"{path}.exactly", request.exactly.capacity))
+    asked += [(f"{path}.firstAvailable[{at}]", one.capacity) for at, one in enumerate(request.first_available or ())]
+    for at, capacity in asked:
+        yield f"{at}.capacity.requests", capacity.requests if capacity else None
 
 
 def decode_error_message(error: Exception) -> str:

@@ -47,6 +47,10 @@ RESOURCES = {
         Resource("CSIStorageCapacity", "csistoragecapacities", "storage.k8s.io", namespaced=True),
         Resource("VolumeAttachment", "volumeattachments", "storage.k8s.io"),
         Resource("DeviceClass", "deviceclasses", "resource.k8s.io"),
+        Resource("ResourceSlice", "resourceslices", "resource.k8s.io"),
+        Resource("ResourceClaim", "resourceclaims", "resource.k8s.io", namespaced=True),
+        Resource("ResourceClaimTemplate", "resourceclaimtemplates", "resource.k8s.io", namespaced=True),
+        Resource("DeviceTaintRule", "devicetaintrules", "resource.k8s.io", version="v1beta2"),
         Resource("PodGroup", "podgroups", "scheduling.k8s.io", namespaced=True, version="v1alpha2"),
         Resource(
             "PodGroup.scheduling.x-k8s.io", "podgroups", "scheduling.x-k8s.io", namespaced=True, version="v1alpha1"

@@ -361,11 +361,17 @@ class _Collector:
 
 
 def _kind_of(name: str, api_version: str) -> str | None:
-    """Return the key of KINDS, or None if no decision reads the kind; ValueError if it is ambiguous without version."""
+    """Return the key of KINDS, or None if no decision reads the kind.
+
+    ValueError if the kind is ambiguous without version, or if that version of it has other fields than those read.
+    """
     kinds = _KINDS_BY_NAME.get(name, {})
-    group, slash, _ = api_version.rpartition("/")
+    group, slash, version = api_version.rpartition("/")
     if slash or not kinds:
-        return kinds.get(group)
+        kind = kinds.get(group)
+        if kind is not None and KINDS[kind].has_unlike_versions and version not in KINDS[kind].versions:
+            raise ValueError(f"apiVersion {api_version} is not read, only {' and '.join(KINDS[kind].versions)}")
+        return kind
     if len(kinds) > 1:
         versions = " or ".join(KINDS[kind].api_version for kind in kinds.values())
         raise ValueError(f"apiVersion is missing: {versions}")

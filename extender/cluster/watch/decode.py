@@ -3,20 +3,24 @@
 Pods of one template are nearly equal: their common parts are interned, so that they exist and are validated once. The
 same applies to the images of nodes. Like a client-go transform (TransformFunc), decoding drops what no decision reads:
 annotations except KEPT_ANNOTATIONS and configured ones, generations except those of pods and disruption budgets, and
-volumes without a source that matters, such as a pod's token volume, whose name differs in every pod.
+volumes without a source that matters, such as a pod's token volume, whose name differs in every pod. Resource slices and
+claims: `device_interning`.
 
 Rule: an object is decoded completely or not at all. Values are shared between objects and must not be modified.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 from msgspec import Raw
 from msgspec.structs import replace
 
+from extender.cluster.watch.device_interning import DeviceInterning
+from extender.cluster.watch.interning import InternPool
 from extender.core.snapshot.pod_table import start_time
 from extender.k8s import annotations
+from extender.k8s.devices import ResourceClaim, ResourceSlice
 from extender.k8s.kinds import KINDS, Key, kind_without_group
 from extender.k8s.objects import Node, Object, ObjectMeta, Pod, PodSpec, PodStatus, Volume
 from extender.k8s.storage.csi_migration import MIGRATED_PLUGINS
@@ -34,14 +38,6 @@ KEPT_ANNOTATIONS: Mapping[str, frozenset[str]] = {
 
 KEPT_GENERATIONS = frozenset({"Pod", "PodDisruptionBudget"})
 """Kinds whose metadata.generation is kept; in other kinds it only makes equal objects unequal."""
-
-MAX_INTERNED_VALUES = 10_000
-"""Bound on each of the two generations of values in an InternPool."""
-
-MAX_INTERNED_BYTES = 4 << 20
-"""Bound on the JSON of each of the two generations: thousands of templates, but only a few pods of hostile length."""
-
-T = TypeVar("T")
 
 _ENCODER = msgspec.json.Encoder()
 
@@ -65,42 +61,6 @@ def _event_decoder(kind: type[Object]) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(msgspec.defstruct("Event", [("type", str), ("object", sent)], gc=False))
 
 
-class InternPool:
-    """Intern values: return the same object for equal values, while they are in use.
-
-    Two generations bound the memory: when the recent one is full it replaces the previous one, and a value that is used
-    again moves to the recent one. A value that is not used for two generations is forgotten.
-    """
-
-    def __init__(self) -> None:
-        self._recent: dict[str | bytes, Any] = {}
-        self._previous: dict[str | bytes, Any] = {}
-        self._recent_bytes = 0
-
-    def get(self, key: str | bytes, value: T) -> T:
-        """Return the value interned under the key, or intern `value` and return it."""
-        known: T | None = self._recent.get(key)
-        if known is not None:
-            return known
-        if len(self._recent) >= MAX_INTERNED_VALUES or self._recent_bytes + len(key) > MAX_INTERNED_BYTES:
-            self._recent, self._previous, self._recent_bytes = {}, self._recent, 0
-        kept: T = self._previous.get(key, value)
-        self._recent[key] = kept
-        self._recent_bytes += len(key)
-        return kept
-
-    def has(self, key: str | bytes) -> bool:
-        return key in self._recent or key in self._previous
-
-    def text(self, value: str) -> str:
-        """Intern a string."""
-        return self.get(value, value) if value else value
-
-    def intern(self, value: T) -> T:
-        """Intern a value by its JSON; None and empty values are returned as they are."""
-        return self.get(_ENCODER.encode(value), value) if value else value
-
-
 class Decoder:
     """Decode the objects of one kind. Not thread-safe: every reflector has its own."""
 
@@ -115,8 +75,10 @@ class Decoder:
         self._labels = InternPool()
         self._parts = InternPool()
         self._groups = InternPool()
+        self._claims = InternPool()
         self._specs = InternPool()
         self._statuses = InternPool()
+        self._devices = DeviceInterning()
 
     def decode(self, raw: bytes | Raw) -> Object:
         """Return the object of a JSON text; ValueError, with the path of the field, if decisions could not read it."""
@@ -152,6 +114,10 @@ class Decoder:
         if isinstance(found, Pod):
             return self._intern_pod(found)
         validate(found)
+        if isinstance(found, ResourceSlice):
+            return self._devices.slice(found)
+        if isinstance(found, ResourceClaim):
+            return self._devices.claim(found)
         if isinstance(found, Node):
             found = self._intern_node(found)
         changed: Object = replace(found, metadata=self._intern_metadata(found.metadata, self._kind in KEPT_GENERATIONS))
@@ -218,8 +184,11 @@ class Decoder:
         """Return the interned spec; a spec that equals another pod's was validated before.
 
         Pods of a template share all but node, volumes (StatefulSet), affinity (DaemonSet) and scheduling group (Job).
+        Resource claims may be named in each pod, too.
         """
-        spec = replace(found.spec, node_name="", volumes=None, affinity=None, scheduling_group=None)
+        spec = replace(
+            found.spec, node_name="", volumes=None, affinity=None, scheduling_group=None, resource_claims=None
+        )
         key = _ENCODER.encode(spec)
         if not self._specs.has(key):
             validate(found)
@@ -229,11 +198,18 @@ class Decoder:
             volumes=self._parts.intern(_relevant_volumes(found.spec.volumes)),
             affinity=self._parts.intern(found.spec.affinity),
             scheduling_group=self._groups.intern(found.spec.scheduling_group),
+            resource_claims=self._claims.intern(found.spec.resource_claims),
         )
 
     def _intern_status(self, found: Pod) -> PodStatus:
-        """Return the interned status; pods share all but the start time and the nominated node."""
-        status = replace(found.status, start_time=None, nominated_node_name="")
+        """Return the interned status; pods share all but the start time, the nominated node and generated claims."""
+        status = replace(
+            found.status,
+            start_time=None,
+            nominated_node_name="",
+            resource_claim_statuses=None,
+            extended_resource_claim_status=None,
+        )
         key = _ENCODER.encode(status)
         if not self._statuses.has(key):
             validate(found)
@@ -243,6 +219,8 @@ class Decoder:
             self._statuses.get(key, status),
             start_time=created if created == started else started,
             nominated_node_name=self._parts.text(found.status.nominated_node_name),
+            resource_claim_statuses=found.status.resource_claim_statuses,
+            extended_resource_claim_status=found.status.extended_resource_claim_status,
         )
 
     def _intern_node(self, found: Node) -> Node:

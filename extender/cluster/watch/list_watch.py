@@ -54,8 +54,7 @@ def _resource(kind: str) -> Resource:
     of_kind, name = KINDS[kind], kind_without_group(kind).lower()
     plural = f"{name}es" if name.endswith("s") else f"{name[:-1]}ies" if name.endswith("y") else f"{name}s"
     root = "apis" if of_kind.group else "api"
-    versions = (*of_kind.newer_versions, of_kind.version)
-    path, *others = (f"/{root}/{of_kind.group}/{version}/{plural}".replace("//", "/") for version in versions)
+    path, *others = (f"/{root}/{of_kind.group}/{version}/{plural}".replace("//", "/") for version in of_kind.versions)
     return Resource(kind, path, kind in CORE_KINDS, tuple(others))
 
 

@@ -17,7 +17,7 @@ from extender.core.eviction_history import EvictionHistory
 from extender.core.explain.schema import VerbName
 from extender.server.settings import Settings
 
-FORMAT: Literal["extender/recording/v2"] = "extender/recording/v2"
+FORMAT: Literal["extender/recording/v3"] = "extender/recording/v3"
 
 SETTINGS = "settings.json"
 CLUSTER = "cluster.json.gz"
@@ -27,7 +27,7 @@ CALLS = "calls.jsonl"
 class SegmentHeader(msgspec.Struct, frozen=True):
     """Settings and version that all calls of a segment share."""
 
-    format: Literal["extender/recording/v2"]
+    format: Literal["extender/recording/v3"]
     version: str
     """Version of the extender."""
     settings: Settings

@@ -16,7 +16,7 @@ import pytest
 from extender.cluster.cache import cache as cache_module
 from extender.cluster.cache import recent_deletions
 from extender.cluster.cache.cache import Change, ClusterCache
-from extender.cluster.watch import decode
+from extender.cluster.watch import interning
 from extender.cluster.watch.decode import Decoder
 from extender.core import engine
 from extender.core.preemption.sent_candidates import SentCandidate
@@ -69,7 +69,7 @@ POLICIES = {"with every policy": EVERYTHING, "as kube-scheduler does": Preemptio
 def test_L3_nothing_is_left_of_objects_that_came_and_went(policy, monkeypatch):
     monkeypatch.setattr(cache_module, "MAX_REMEMBERED_DELETIONS", FEW)
     monkeypatch.setattr(recent_deletions, "MAX_RECENT_DELETIONS", FEW)
-    monkeypatch.setattr(decode, "MAX_INTERNED_VALUES", FEW)
+    monkeypatch.setattr(interning, "MAX_INTERNED_VALUES", FEW)
     monkeypatch.setattr(pod_table, "_MAX_CACHED_TEMPLATES", FEW)
     decoders = {kind: Decoder(kind) for kind in KINDS}
     profile, cache = Profile(preemption=POLICIES[policy]), ClusterCache()

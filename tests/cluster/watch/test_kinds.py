@@ -13,9 +13,21 @@ def test_every_kind_is_followed_always_or_where_it_is_asked_for():
 def test_a_kind_is_followed_in_the_version_in_which_it_is_read():
     for one in EVERYWHERE:
         kind = KINDS[one.kind]
-        assert (one.path, *one.other_paths)[-1].removesuffix(
-            f"/{one.plural}"
-        ) == f"/{'apis' if kind.group else 'api'}/{kind.api_version}"
+        root = f"/apis/{kind.group}" if kind.group else "/api"
+        assert (one.path, *one.other_paths) == tuple(f"{root}/{version}/{one.plural}" for version in kind.versions)
+        assert kind.api_version.rpartition("/")[2] in kind.versions
+
+
+def test_the_kinds_of_devices_are_followed_in_each_version_that_has_the_same_fields():
+    paths = {one.kind: (one.path, *one.other_paths) for one in RESOURCES if "/resource.k8s.io/" in one.path}
+    api = "/apis/resource.k8s.io"
+    assert paths == {
+        "DeviceClass": (f"{api}/v1/deviceclasses", f"{api}/v1beta2/deviceclasses"),
+        "ResourceSlice": (f"{api}/v1/resourceslices", f"{api}/v1beta2/resourceslices"),
+        "ResourceClaim": (f"{api}/v1/resourceclaims", f"{api}/v1beta2/resourceclaims"),
+        "ResourceClaimTemplate": (f"{api}/v1/resourceclaimtemplates", f"{api}/v1beta2/resourceclaimtemplates"),
+        "DeviceTaintRule": (f"{api}/v1beta2/devicetaintrules", f"{api}/v1alpha3/devicetaintrules"),
+    }
 
 
 def test_no_two_kinds_are_one():

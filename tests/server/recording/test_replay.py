@@ -148,7 +148,7 @@ def test_a_contradictory_change_is_an_error_that_names_its_line(rig, line):
         pytest.param(
             "settings.json",
             b'{"format":"extender/recording/v1"}',
-            "its format is .extender/recording/v1.: this version reads .extender/recording/v2. only",
+            "its format is .extender/recording/v1.: this version reads .extender/recording/v3. only",
             id="another format",
         ),
         pytest.param("cluster.json.gz", b"no gzip", "Not a gzipped file", id="no gzip"),
