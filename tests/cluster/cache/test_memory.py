@@ -103,8 +103,9 @@ def _come_and_go(cache: ClusterCache, profile: Profile, objects: Objects, waitin
 def _decide(cache: ClusterCache, profile: Profile, pod: Pod) -> None:
     snapshot = cache.snapshot()
     names = list(snapshot.node_names)
-    engine.filter(snapshot, pod, names, profile)
+    engine.filter(snapshot, pod, names, profile)  # with a claim that one node can satisfy
     engine.prioritize(snapshot, pod, names, profile)
+    pod = msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, resource_claims=None))
     found = engine.preempt(snapshot, pod, dict.fromkeys(names, SentCandidate(())), profile)
     assert found.kept
     cache.assumed.assume_preempted(pod, found.kept[0].node, found.kept[0].victims)
@@ -141,6 +142,12 @@ def _objects(number: int) -> Iterator[tuple[str, JSON]]:
     attached = {"attacher": "csi", "nodeName": f"node-{number}", "source": {"persistentVolumeName": f"volume-{number}"}}
     limits = [{"name": "csi", "nodeID": "x", "allocatable": {"count": 5}}]
     gang = {"schedulingPolicy": {"gang": {"minCount": 2}}}
+    devices = [{"name": f"gpu-{at}-{number}", "attributes": {f"id-{number}": {"int": at}}} for at in (0, 1)]
+    pool = {"name": f"pool-{number}", "generation": 1, "resourceSliceCount": 1}
+    published = {"driver": f"driver-{number}", "pool": pool, "nodeName": f"node-{number}", "devices": devices}
+    result = {"request": "r", "driver": f"driver-{number}", "pool": f"pool-{number}", "device": f"gpu-0-{number}"}
+    asked = {"devices": {"requests": [{"name": "r", "exactly": {"deviceClassName": f"devices-{number}", "count": 1}}]}}
+    selectors = [{"cel": {"expression": f'device.driver == "driver-{number}"'}}]
     budget = {"disruptionsAllowed": 1, "disruptedPods": {f"pod-0-{number}": "2026-01-01T00:00:00Z"}}
     tenant = {"name": f"ns-{number}", "uid": f"ns-{number}", "labels": {"team": f"team-{number}"}}
     yield "Namespace", {"metadata": tenant}
@@ -152,6 +159,15 @@ def _objects(number: int) -> Iterator[tuple[str, JSON]]:
     yield "PersistentVolumeClaim", _thing("claim", number, spec=claim | {"volumeName": f"volume-{number}"})
     yield "PersistentVolumeClaim", _thing("loose", number, spec=claim)
     yield "VolumeAttachment", _thing("attachment", number, everywhere=True, spec=attached)
+    yield "DeviceClass", _thing("devices", number, everywhere=True, spec={"selectors": selectors})
+    yield "ResourceSlice", _thing("slice", number, everywhere=True, spec=published)
+    yield "ResourceClaim", _thing("gpu", number, spec=asked)
+    yield (
+        "ResourceClaim",
+        _thing("taken", number, spec=asked, status={"allocation": {"devices": {"results": [result]}}}),
+    )
+    yield "ResourceClaimTemplate", _thing("template", number)
+    yield "DeviceTaintRule", _thing("rule", number, everywhere=True, spec={"taint": {"key": "k", "effect": "None"}})
     yield "Service", _thing("service", number, spec={"selector": selector["matchLabels"]})
     yield "ReplicaSet", _thing("set", number, spec={"selector": selector})
     yield "PodDisruptionBudget", _thing("budget", number, spec={"selector": selector}, status=budget)
@@ -202,6 +218,7 @@ def _waiting(number: int) -> JSON:
     """It fits only where others go."""
     found = _pod("waiting", number, "")
     found["spec"] |= {"priority": 10**6, "volumes": None, "affinity": None}
+    found["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimName": f"gpu-{number}"}]
     found["metadata"]["labels"] = {"app": f"app-{number}"}
     found["spec"]["containers"][0]["resources"]["requests"] = {"cpu": "4"}
     return found | {"status": {"phase": "Pending"}}
