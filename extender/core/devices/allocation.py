@@ -5,11 +5,29 @@ Rule: values only.
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple, Protocol
 
 from extender.core.devices.capacity import quantity_text
 from extender.core.devices.pools import DeviceID
+from extender.k8s.cel.device_view import DeviceView
+from extender.k8s.cost.budget import WorkBudget
 from extender.k8s.devices import AllocationResult, DeviceAllocationResult, DeviceClaim, DeviceRequestAllocationResult
 from extender.k8s.objects import NodeSelector
+
+
+class DeviceMatcher(Protocol):
+    """A selector as the allocator reads it: a `Selector`, or one that keeps its results."""
+
+    @property
+    def error(self) -> str: ...
+
+    @property
+    def unsupported(self) -> str: ...
+
+    @property
+    def reads(self) -> frozenset[tuple[str, str, str]] | None: ...
+
+    def matches(self, device: DeviceView, budget: WorkBudget) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +57,7 @@ class AllocatedState:
     """Capacity that the shares consume, in nano-units; a device with an entry counts as shared even if it is empty."""
 
 
-@dataclass(frozen=True, slots=True)
-class AllocatedDevice:
+class AllocatedDevice(NamedTuple):
     """A device chosen for a request."""
 
     request: str
@@ -55,8 +72,7 @@ class AllocatedDevice:
     binding_failure_conditions: list[str] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class AllocatedClaim:
+class AllocatedClaim(NamedTuple):
     """The devices of one claim, in the order in which they were chosen."""
 
     devices: tuple[AllocatedDevice, ...]

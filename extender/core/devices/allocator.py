@@ -1,8 +1,8 @@
 """Choose devices for the claims of a pod on one node: the first complete solution, in a fixed order.
 
 Mirrors Allocator.Allocate (k8s.io/dynamic-resource-allocation/structured, v1.36) with the implementation that feature
-gates select there: "incubating" with binding conditions or consumable capacity, else "stable". Up to v1.35, and with the
-stable one, upstream's order of pools and slices is chance; here it is always the order of their names. Upstream's search
+gates select there: "incubating" with binding conditions or consumable capacity, else "stable". Upstream's order of
+pools and slices is chance up to v1.35 and with the stable one; here it is the order of their names. Upstream's search
 is recursive; this one keeps its calls in a list, so that no number of claims is too deep.
 
 Rule: a pure function of the claims, the pools of the node and the devices in use; each device that is tried takes a
@@ -11,7 +11,7 @@ step of the budget.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from extender.core.devices.allocation import (
     Allocated,
@@ -19,8 +19,9 @@ from extender.core.devices.allocation import (
     AllocatedDevice,
     AllocatedState,
     ClaimToAllocate,
+    DeviceMatcher,
 )
-from extender.core.devices.capacity import Amounts, UnusablePolicy, consumed_by, has_room
+from extender.core.devices.capacity import UnusablePolicy, consumed_by, has_room
 from extender.core.devices.constraints import Constraint, DistinctAttribute, MatchAttribute
 from extender.core.devices.counters import Counters
 from extender.core.devices.node_matching import NodeSelectorError
@@ -34,7 +35,7 @@ from extender.core.devices.pools import (
     is_available_on,
 )
 from extender.core.devices.taints import prevents_allocation
-from extender.k8s.cel.selector import Selector, SelectorError
+from extender.k8s.cel.selector import SelectorError
 from extender.k8s.cost.budget import WorkBudget
 from extender.k8s.devices import (
     DeviceClass,
@@ -51,7 +52,7 @@ from extender.k8s.version.features import Features
 MAX_DEVICES: Final = 32
 """Devices of one claim (resource/v1 AllocationResultsMaxSize)."""
 
-_NOTHING: Final[Amounts] = {}
+_NOTHING: Final[Mapping[Any, Any]] = {}
 
 
 @dataclass(eq=False, slots=True)
@@ -68,7 +69,7 @@ class _Request:
     """Name in the result."""
     error: str = ""
     """Why it cannot be allocated anywhere."""
-    selectors: tuple[tuple[str, Selector], ...] = ()
+    selectors: tuple[tuple[str, DeviceMatcher], ...] = ()
     """(beginning of its errors, selector): those of the class, then its own."""
     takes_all: bool = False
     count: int = 0
@@ -109,7 +110,7 @@ class Allocator:
         self,
         claims: Sequence[ClaimToAllocate],
         classes: Mapping[str, DeviceClass],
-        selectors: Callable[[str], Selector],
+        selectors: Callable[[str], DeviceMatcher],
         features: Features,
     ) -> None:
         self.features = features
@@ -236,7 +237,7 @@ class Allocator:
             return f"{at}: unsupported count mode {spec.allocation_mode}"
         return ""
 
-    def _compiled(self, of: str, selectors: Sequence[DeviceSelector] | None) -> tuple[tuple[str, Selector], ...]:
+    def _compiled(self, of: str, selectors: Sequence[DeviceSelector] | None) -> tuple[tuple[str, DeviceMatcher], ...]:
         return tuple(
             (f"{of}: selector #{number}: ", self._selectors(one.cel.expression))
             for number, one in enumerate(selectors or ())
@@ -307,7 +308,7 @@ class _Search:
         self._calls: list[_Call] = []
         self._claim = 0
         self._taken: list[list[_Taken]] = [[] for _ in allocator.claims]
-        self._matches: dict[int, dict[PoolDevice, bool]] = {}
+        self._matches: dict[tuple[int, PoolDevice], bool] = {}
         self._all_devices: dict[int, list[PoolDevice]] = {}
         self._constraints = [[_constraint(one) for one in claim.constraints] for claim in allocator.claims]
         self._allocating: dict[PoolDevice, set[int]] = {}
@@ -467,10 +468,10 @@ class _Search:
         """Return whether the selectors of the class and of the request select a device that the node can use."""
         if one.device.binding_conditions and not self._features.dra_device_binding_conditions:
             return False
-        known = self._matches.setdefault(remembers.number, {})
-        found = known.get(one)
+        key = remembers.number, one
+        found = self._matches.get(key)
         if found is None:
-            found = known[one] = self._evaluate(request, one)
+            found = self._matches[key] = self._evaluate(request, one)
         return found
 
     def _evaluate(self, request: _Request, one: PoolDevice) -> bool:
@@ -493,11 +494,12 @@ class _Search:
 
     def _room(self, request: _Request, one: PoolDevice) -> bool:
         """Return whether the device has the capacity that the request would consume."""
-        capacities = one.device.capacity
-        if not self._features.dra_consumable_capacity or not (capacities or request.capacity):
+        if not self._features.dra_consumable_capacity:
             return True
-        allocated = (self._state.capacity or {}).get(one.id, _NOTHING)
-        return has_room(capacities or {}, request.capacity, allocated, self._shares.get(one.id, _NOTHING))
+        if not (request.capacity or one.has_request_policy or self._shares or self._state.capacity):
+            return True  # all of it
+        allocated = (self._state.capacity or _NOTHING).get(one.id, _NOTHING)
+        return has_room(one.device.capacity or {}, request.capacity, allocated, self._shares.get(one.id, _NOTHING))
 
     def _is_shareable(self, one: PoolDevice) -> bool:
         return bool(one.device.allow_multiple_allocations) and self._features.dra_consumable_capacity
@@ -563,7 +565,7 @@ class _Search:
         }
 
     def _is_shared(self, one: PoolDevice) -> bool:
-        return one.id in self._shares or one.id in (self._state.capacity or {})
+        return one.id in self._shares or one.id in (self._state.capacity or _NOTHING)
 
     def _give_back(self, call: _Call) -> None:
         """Undo what the call has taken."""
@@ -593,7 +595,8 @@ class _Search:
         if self._counters is None:
             state = self._state
             self._counters = Counters(
-                lambda one: one in state.devices or one in state.shared or one in (state.capacity or {}), self._budget
+                lambda one: one in state.devices or one in state.shared or one in (state.capacity or _NOTHING),
+                self._budget,
             )
         return self._counters
 

@@ -1,7 +1,7 @@
 """Capacity of a device that several claims share: what a request consumes, and whether that much is left.
 
-Mirrors structured/internal/incubating/consumable_capacity.go (k8s.io/dynamic-resource-allocation, v1.36). Amounts are in
-nano-units. Upstream compares an amount with the policy's default as Go structs, by spelling; here by amount: an API
+Mirrors structured/internal/incubating/consumable_capacity.go (k8s.io/dynamic-resource-allocation, v1.36). Amounts are
+in nano-units. Upstream compares an amount with the policy's default as Go structs, by spelling; here by amount: an API
 server only admits a default that the rest of the policy admits too, so that it makes no difference.
 
 Rule: amounts of one device and one request; which shares exist is passed in.

@@ -31,7 +31,7 @@ class PoolID(NamedTuple):
 class PoolDevice:
     """A device of a pool, and where it is published."""
 
-    __slots__ = ("_view", "device", "id", "number", "pool", "slice")
+    __slots__ = ("_view", "device", "has_request_policy", "id", "number", "pool", "slice")
 
     def __init__(self, pool: "Pool", slice_: ResourceSlice, device: Device, number: int) -> None:
         self.pool = pool
@@ -40,6 +40,9 @@ class PoolDevice:
         self.number = number
         """Place among the pool's devices, in upstream's order."""
         self.id: DeviceID = (pool.id.driver, pool.id.pool, device.name)
+        self.has_request_policy = device.capacity is not None and any(
+            one.request_policy is not None for one in device.capacity.values()
+        )
         self._view: DeviceView | None = None
 
     def view(self) -> DeviceView:
@@ -118,7 +121,7 @@ def in_order(pools: Iterable[Pool]) -> tuple[Pool, ...]:
 
 
 def is_available_on(one: PoolDevice, node: Node) -> bool:
-    """Return whether a device of a slice with perDeviceNodeSelection is for the node; raises NodeSelectorError."""
+    """Return whether the node can use a device of a slice with perDeviceNodeSelection; raises NodeSelectorError."""
     device = one.device
     return selects_node(node, device.node_name, device.all_nodes, device.node_selector)
 
@@ -165,7 +168,9 @@ def _build(
 ) -> Pool | None:
     """Return the pool with these slices of one generation; None: a newer one exists that has nothing for the node."""
     slices.sort(key=lambda one: one.metadata.name)
-    newest = slices[0].spec.pool
+    # Slices should agree on how many there are. Upstream believes the first one: one of this node alone, if there is any.
+    first = next((one for one in slices if one.spec.node_name and not one.spec.shared_counters), slices[0])
+    newest = first.spec.pool
     complete = len(slices) == newest.resource_slice_count
     if not features.device_pools_of_1_35:
         return Pool(pool_id, slices, incomplete=not complete, invalid_reason=_duplicate_device(slices))

@@ -21,7 +21,7 @@ _ANY_DEVICE = DeviceTaintSelector()
 def prevents_allocation(
     taints: Iterable[DeviceTaint], tolerations: Collection[Toleration], *, whatever_effect: bool
 ) -> bool:
-    """Return whether a taint of a device is not tolerated; `whatever_effect`: as up to v1.34, whatever its effect is."""
+    """Return whether a taint of a device is not tolerated; `whatever_effect`: as up to v1.34, of any effect."""
     return any(
         (whatever_effect or taint.effect in _PREVENTING_EFFECTS)
         and not any(_tolerates(one, taint) for one in tolerations)

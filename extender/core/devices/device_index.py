@@ -1,0 +1,302 @@
+"""Index the slices of devices by node and pool, and the devices that claims have been given.
+
+Counterpart of the resource slice tracker and of allocatedDevices (dynamicresources/allocateddevices.go, v1.36), which
+kube-scheduler keeps up to date too. The pools that a node sees are gathered from here.
+
+Rule: a change of one slice or claim moves the entries of its own pool only.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from extender.core.devices.allocation import AllocatedState
+from extender.core.devices.pools import DeviceID, Pool, PoolID, gather_pools, in_order
+from extender.core.devices.taints import with_rule_taints
+from extender.core.snapshot.arrays import BoolArray
+from extender.core.snapshot.selector_index import nodes_matching
+from extender.core.snapshot.snapshot import Index, Snapshot
+from extender.k8s.devices import Device, DeviceRequestAllocationResult, ResourceClaim, ResourceSlice, ResourceSliceSpec
+from extender.k8s.objects import Object
+from extender.k8s.quantity import parse
+from extender.k8s.selectors import compile_node_selector
+
+Slices = dict[str, ResourceSlice]
+"""Name -> slice."""
+
+_MAX_CHANGED = 4096
+"""Nodes whose changes are told apart; with more of them, every node counts as changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class SharedPools:
+    """Where the pools with slices for more than one node are seen."""
+
+    nodes: tuple[str, ...]
+    """`Snapshot.frozen_node_names` of the time."""
+    everywhere: tuple[PoolID, ...]
+    """Pools that all nodes see alike."""
+    on: dict[int, dict[PoolID, bytes]]
+    """Node row -> pool that not all nodes see alike -> bits of its conditions (`_conditions`) that hold there."""
+
+
+class DeviceIndex(Index):
+    """Slices of devices by node and pool, and the devices that are in use."""
+
+    reads = ("device_taint_rules", "resource_slices", "resource_claims")
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        super().__init__(snapshot)
+        self._devices: set[DeviceID] = set()
+        self._shares: Counter[DeviceID] = Counter()
+        self._capacity: dict[DeviceID, dict[str, int]] = {}
+        self.state = AllocatedState(self._devices, self._shares, self._capacity)
+        """Devices in use; it follows the claims."""
+        self._named_again: Counter[DeviceID] = Counter()
+        """Device in use -> how many further results name it."""
+        self._consumers: Counter[DeviceID] = Counter()
+        """Shared device -> how many results consume capacity of it."""
+        self._of_pool: dict[PoolID, Slices] = defaultdict(dict)
+        """Pool -> its slices, of any generation."""
+        self._of_node: dict[str, tuple[ResourceSlice, ...]] = {}
+        """Node name -> slices that no other node sees."""
+        self._shared: dict[PoolID, Slices] = defaultdict(dict)
+        """Pool -> its slices that other nodes may see."""
+        self._gathered: dict[PoolID, dict[bytes, Pool | None]] = defaultdict(dict)
+        """Pool in `_shared` -> conditions that hold on a node -> what is seen there without slices of the node."""
+        self._layout: SharedPools | None = None
+        """Kept until a shared slice or the set of nodes changes."""
+        self.version = 0
+        """Incremented by every change of a pool or of a device's use."""
+        self.shared_version = 0
+        """`version` of the last change that more than one node sees."""
+        self.unknown_version = 0
+        """`version` of the last change of which it is not known any more which nodes see it."""
+        self._changed: dict[str, int] = {}
+        """Node name -> `version` of its last change; the last one at the end."""
+
+    # --- changes ---
+
+    def object_changed(self, field: str, before: Object | None, after: Object | None) -> None:
+        if field == "resource_claims":
+            self._results(tuple(_results(before)), tuple(_results(after)))
+        elif field == "resource_slices":
+            for one in (before, after):
+                if isinstance(one, ResourceSlice):
+                    self._slice(one, is_now=one is after)
+        elif self.snapshot.features.dra_device_taint_rules:
+            for name in [name for slices in self._of_pool.values() for name in slices]:
+                self._slice(self.snapshot.objects.resource_slices["", name], is_now=True)
+
+    def _slice(self, one: ResourceSlice, *, is_now: bool) -> None:
+        name, pool_id = one.metadata.name, _pool_of(one)
+        if is_now and self.snapshot.features.dra_device_taint_rules:
+            one = with_rule_taints(one, tuple(self.snapshot.objects.device_taint_rules.values()))
+        tables = [self._of_pool]
+        if self._is_shared(one.spec):
+            tables.append(self._shared)
+            self._layout = None
+        else:
+            self._put_on_node(one.spec.node_name or "", name, one if is_now else None)
+        for table in tables:
+            if is_now:
+                table[pool_id][name] = one
+            else:
+                table[pool_id].pop(name, None)
+        self._pool_changed(pool_id)
+        if pool_id in self._shared:
+            self._layout = None
+        self._gathered.pop(pool_id, None)
+        for table in tables:
+            if not table[pool_id]:
+                del table[pool_id]
+
+    def _put_on_node(self, node: str, name: str, one: ResourceSlice | None) -> None:
+        """Add, replace or remove (None) the slice of that name among those of a node."""
+        others = tuple(other for other in self._of_node.get(node, ()) if other.metadata.name != name)
+        self._of_node[node] = others if one is None else (*others, one)
+        if not self._of_node[node]:
+            del self._of_node[node]
+        self._node_changed(node)
+
+    def _results(
+        self, before: tuple[DeviceRequestAllocationResult, ...], after: tuple[DeviceRequestAllocationResult, ...]
+    ) -> None:
+        """Handle a claim's devices; kube-scheduler takes an allocation for immutable."""
+        if before == after:
+            return
+        for result in before:
+            self._count(result, -1)
+        for result in after:
+            self._count(result, 1)
+        for pool_id in {PoolID(result.driver, result.pool) for result in (*before, *after)}:
+            self._pool_changed(pool_id)
+
+    def _count(self, result: DeviceRequestAllocationResult, times: int) -> None:
+        """Count a result once more (1) or once less (-1)."""
+        device = (result.driver, result.pool, result.device)
+        if result.share_id is None or not self.snapshot.features.dra_consumable_capacity:
+            self._count_device(device, times)
+            return
+        _add(self._shares, device, times)
+        if result.consumed_capacity is None:
+            return
+        amounts = self._capacity.setdefault(device, {})
+        for name, amount in result.consumed_capacity.items():
+            amounts[name] = amounts.get(name, 0) + times * parse(amount)
+        _add(self._consumers, device, times)
+        if device not in self._consumers:
+            del self._capacity[device]
+
+    def _count_device(self, device: DeviceID, times: int) -> None:
+        if times > 0 and device not in self._devices:
+            self._devices.add(device)
+        elif times > 0 or device in self._named_again:
+            _add(self._named_again, device, times)
+        else:
+            self._devices.discard(device)
+
+    def _pool_changed(self, pool_id: PoolID) -> None:
+        slices = self._of_pool.get(pool_id, {})
+        if pool_id in self._shared:
+            self.version += 1
+            self.shared_version = self.version
+        for node in {one.spec.node_name or "" for one in slices.values() if not self._is_shared(one.spec)}:
+            self._node_changed(node)
+
+    def _node_changed(self, node: str) -> None:
+        self.version += 1
+        self._changed.pop(node, None)
+        self._changed[node] = self.version
+        if len(self._changed) > _MAX_CHANGED:
+            self._changed.clear()
+            self.unknown_version = self.version
+
+    # --- reading ---
+
+    def nodes_changed_since(self, version: int) -> Iterator[str]:
+        """Yield the names of the nodes of which something that no other node sees changed after that version."""
+        for node, changed in reversed(self._changed.items()):
+            if changed <= version:
+                return
+            yield node
+
+    def pools_at(self, row: int) -> tuple[Pool, ...]:
+        """Return the pools that a node sees, as `gather_pools`, without valid ones that have no devices there.
+
+        Raises AllocationError, NotEvaluated.
+        """
+        return in_order((*self.own_pools_at(row), *self.shared_pools_at(row)))
+
+    def own_pools_at(self, row: int) -> list[Pool]:
+        """Return those of `pools_at` which have slices that no other node sees, in any order."""
+        own = defaultdict[PoolID, list[ResourceSlice]](list)
+        for one in self._of_node.get(self.snapshot.node_names[row], ()):
+            own[_pool_of(one)].append(one)
+        found = (
+            self._gather([*slices, *self._shared[pool_id].values()] if pool_id in self._shared else slices, row)
+            for pool_id, slices in own.items()
+        )
+        return [pool for pool in found if pool is not None]
+
+    def shared_pools_at(self, row: int) -> list[Pool]:
+        """Return those of `pools_at` which other nodes may see alike, in any order: these get the same object."""
+        layout = self.layout()
+        seen = layout.on.get(row)
+        if not seen and not layout.everywhere:
+            return []
+        own = {_pool_of(one) for one in self._of_node.get(self.snapshot.node_names[row], ())}
+        found = [self._shared_pool(one, bits, row) for one, bits in (seen or {}).items() if one not in own]
+        found += [self._shared_pool(one, b"", row) for one in layout.everywhere if one not in own]
+        return [pool for pool in found if pool is not None]
+
+    def layout(self) -> SharedPools:
+        """Return where the pools with slices for more than one node are seen."""
+        nodes = self.snapshot.frozen_node_names
+        if self._layout is None or self._layout.nodes is not nodes:
+            self._layout = self._lay_out(nodes)
+        return self._layout
+
+    def _lay_out(self, nodes: tuple[str, ...]) -> SharedPools:
+        everywhere, on = list[PoolID](), defaultdict[int, dict[PoolID, bytes]](dict)
+        for pool_id, slices in self._shared.items() if nodes else ():
+            masks = [_mask(self.snapshot, part) for part in self._conditions(slices.values())]
+            if not masks:
+                if self._shared_pool(pool_id, b"", 0) is not None:
+                    everywhere.append(pool_id)
+                continue
+            bits = np.packbits(np.array(masks), axis=0).T
+            sees = np.any(masks, axis=0) | any(self._is_seen_everywhere(one.spec) for one in slices.values())
+            for row in np.flatnonzero(sees).tolist():
+                on[row][pool_id] = bits[row].tobytes()
+        return SharedPools(nodes, tuple(everywhere), dict(on))
+
+    def _shared_pool(self, pool_id: PoolID, bits: bytes, row: int) -> Pool | None:
+        """Return a pool as a node sees it that has no slices of its own; `bits`: the conditions that hold there."""
+        kept = self._gathered[pool_id]
+        if bits not in kept:
+            kept[bits] = self._gather(self._shared[pool_id].values(), row)
+        return kept[bits]
+
+    def _gather(self, slices: Iterable[ResourceSlice], row: int) -> Pool | None:
+        """Return the pool of these slices as a node sees it; None if it offers nothing there and is not in the way."""
+        snapshot = self.snapshot
+        pools = gather_pools(slices, snapshot.nodes[row], self._slices_of_pool, snapshot.features)
+        usable = [one for one in pools if one.incomplete or one.invalid_reason or any(_devices(one.slices))]
+        return usable[0] if usable else None
+
+    def _is_shared(self, spec: ResourceSliceSpec) -> bool:
+        """Return whether more than one node may see the slice, as NewAllocator distributes them (v1.36)."""
+        return not spec.node_name or self._offers_counters(spec)
+
+    def _offers_counters(self, spec: ResourceSliceSpec) -> bool:
+        """Return whether every node sees the slice because it has the counters of its pool."""
+        return bool(spec.shared_counters) and self.snapshot.features.device_pools_of_1_35
+
+    def _is_seen_everywhere(self, spec: ResourceSliceSpec) -> bool:
+        return bool(spec.all_nodes) or self._offers_counters(spec)
+
+    def _conditions(self, slices: Iterable[ResourceSlice]) -> Iterator[ResourceSliceSpec | Device]:
+        """Yield shared slices, and devices where each says it, that some nodes see and others do not."""
+        for one in slices:
+            if one.spec.node_selector is not None and not self._is_seen_everywhere(one.spec):
+                yield one.spec
+            if one.spec.per_device_node_selection:
+                yield from one.spec.devices or ()
+
+    def _slices_of_pool(self, pool_id: PoolID) -> Sequence[ResourceSlice]:
+        return tuple(self._of_pool[pool_id].values())
+
+
+def _results(claim: Object | None) -> Iterator[DeviceRequestAllocationResult]:
+    """Yield the devices that the claim keeps from other claims."""
+    if isinstance(claim, ResourceClaim) and claim.status.allocation is not None:
+        yield from (one for one in claim.status.allocation.devices.results or () if not one.admin_access)
+
+
+def _add(counts: Counter[DeviceID], device: DeviceID, times: int) -> None:
+    counts[device] += times
+    if not counts[device]:
+        del counts[device]
+
+
+def _pool_of(one: ResourceSlice) -> PoolID:
+    return PoolID(one.spec.driver, one.spec.pool.name)
+
+
+def _mask(snapshot: Snapshot, part: ResourceSliceSpec | Device) -> BoolArray:
+    """Return [node]: whether the node sees the slice or device; one that does not parse is seen nowhere."""
+    if part.node_name:
+        found = np.zeros(len(snapshot.nodes), np.bool_)
+        if part.node_name in snapshot.node_row:
+            found[snapshot.node_row[part.node_name]] = True
+        return found
+    if part.all_nodes or part.node_selector is None:
+        return np.full(len(snapshot.nodes), bool(part.all_nodes))
+    return nodes_matching(snapshot, compile_node_selector(part.node_selector))
+
+
+def _devices(slices: Iterable[ResourceSlice]) -> Iterator[Device]:
+    return (device for one in slices for device in one.spec.devices or ())

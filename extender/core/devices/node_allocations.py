@@ -1,0 +1,601 @@
+"""Allocate devices to a pod's claims on all nodes: nodes whose devices are alike are worked out once, and kept.
+
+Two nodes are alike if their pools, in the order in which they are tried, offer devices that differ in nothing that
+kube-scheduler reads for these claims: so names, and attributes that no selector reads, such as a UUID, are left out.
+Results are kept for the claims' content without their names, so that pods of one controller share them.
+
+Rule: what is kept decides how long an answer takes, never what it is: the work that it may cost is counted as if
+nothing were kept.
+"""
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import repeat
+from operator import attrgetter
+from typing import Final, TypeVar
+
+import msgspec
+import numpy as np
+
+from extender.core.devices.allocation import Allocated, ClaimToAllocate, DeviceMatcher
+from extender.core.devices.allocator import Allocator
+from extender.core.devices.device_index import DeviceIndex
+from extender.core.devices.node_matching import NodeSelectorError, selects_node
+from extender.core.devices.pools import AllocationError, DeviceID, InvalidPools, NotEvaluated, Pool, PoolID
+from extender.core.snapshot.arrays import IntArray
+from extender.core.snapshot.snapshot import Index, Snapshot
+from extender.k8s.cel.device_view import DeviceView
+from extender.k8s.cel.selector import Selector, SelectorError, compile_selector
+from extender.k8s.cost.budget import WorkBudget, WorkLimitReached
+from extender.k8s.devices import (
+    Device,
+    DeviceClaim,
+    DeviceClass,
+    DeviceRequest,
+    DeviceSubRequest,
+    ExactDeviceRequest,
+    ResourceSlice,
+)
+from extender.k8s.objects import Node
+
+MAX_STEPS: Final = 1_000_000
+"""Work for the claims of one pod on all nodes together: about a second."""
+
+NOT_ASKED: Final = -1
+
+_MAX_CLAIMS: Final = 64
+"""Contents of claims, those asked about last, whose outcomes are kept."""
+_MAX_READINGS: Final = 4
+"""Sets of what selectors read for which is kept which nodes are alike."""
+_MAX_SELECTORS: Final = 256
+_MAX_RESULTS: Final = 4096
+"""Devices, as one selector sees them, for which its result is kept."""
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+@dataclass(frozen=True, slots=True)
+class CannotAllocate:
+    """The node's devices do not satisfy all claims (`cannot allocate all claims`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class AllocationFailed:
+    """Upstream answers with this text."""
+
+    text: str
+    is_error: bool
+    """The code is Error, which ends the scheduling cycle; otherwise UnschedulableAndUnresolvable."""
+
+
+@dataclass(frozen=True, slots=True)
+class NotAllocated:
+    """What kube-scheduler would do is not evaluated."""
+
+    reason: str
+
+
+Outcome = Allocated | CannotAllocate | AllocationFailed | NotAllocated
+
+_TOO_MUCH_WORK: Final = NotAllocated(f"more work than {MAX_STEPS} steps")
+
+
+@dataclass(frozen=True, slots=True)
+class NodeAllocations:
+    """What the allocator says about the claims of one pod, on every node."""
+
+    outcomes: tuple[Outcome, ...]
+    """Distinct outcomes; the devices are those of one of the nodes, see `at`."""
+    outcome: IntArray
+    """[node]: index in `outcomes`; NOT_ASKED: another node than the ones asked for."""
+    _at: Callable[[int], Outcome] = field(compare=False)
+
+    def at(self, row: int) -> Outcome:
+        """Return the outcome of one node with its own devices."""
+        found = self.outcomes[self.outcome[row]]
+        return self._at(row) if isinstance(found, tuple) else found
+
+
+def allocate_on_nodes(
+    snapshot: Snapshot, claims: Sequence[ClaimToAllocate], rows: IntArray | None = None
+) -> NodeAllocations:
+    """Return the allocator's outcome for these claims of one pod on the nodes `rows`, in this order; None: on all.
+
+    The work is limited: nodes that come too late are not evaluated.
+    """
+    return snapshot.index(KeptAllocations).of(claims).on_nodes(claims, rows)
+
+
+# --- which nodes are alike ------------------------------------------------------------------------------------------
+
+_ENCODER: Final = msgspec.msgpack.Encoder()
+_OTHER_FIELDS: Final = tuple(
+    name
+    for name in Device.__struct_fields__
+    if name not in ("name", "attributes", "capacity", "node_name", "node_selector", "all_nodes")
+)
+_others = attrgetter(*_OTHER_FIELDS)
+_NO_OTHERS: Final = (None,) * len(_OTHER_FIELDS)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What selectors and constraints read of a device's attributes and capacity."""
+
+    attributes: tuple[str, ...] = ()
+    """Fully qualified names; the domain may be left out on a device of the driver of that name."""
+    capacity: tuple[str, ...] = ()
+    """Likewise."""
+    everything: bool = False
+    """All attributes and capacity."""
+    all_capacity: bool = False
+    """All capacity, with its request policies."""
+
+    @classmethod
+    def of_selector(cls, selector: DeviceMatcher) -> "Reading":
+        """Return what a selector reads."""
+        if selector.error or selector.unsupported:
+            return cls()
+        if selector.reads is None:
+            return cls(everything=True)
+        names = {
+            of: tuple(sorted(f"{domain}/{name}" for kind, domain, name in selector.reads if kind == of))
+            for of in ("attributes", "capacity")
+        }
+        return cls(names["attributes"], names["capacity"])
+
+    @classmethod
+    def of_claims(cls, claims: Iterable[DeviceClaim], selectors: Iterable[DeviceMatcher]) -> "Reading":
+        """Return what the selectors of claims and of their classes read, and their constraints and requests."""
+        parts = [cls.of_selector(one) for one in selectors]
+        attributes, all_capacity = {name for part in parts for name in part.attributes}, False
+        for claim in claims:
+            for constraint in claim.constraints or ():
+                attributes |= {one for one in (constraint.match_attribute, constraint.distinct_attribute) if one}
+            alternatives = (one for request in claim.requests or () for one in _alternatives(request))
+            all_capacity |= any(one.capacity is not None for one in alternatives)
+        return cls(
+            tuple(sorted(attributes)),
+            tuple(sorted({name for part in parts for name in part.capacity})),
+            any(part.everything for part in parts),
+            all_capacity,
+        )
+
+    def names(self, driver: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return under which names a driver's device has what is read: of attributes, of capacity."""
+        return _spellings(self.attributes, driver), _spellings(self.capacity, driver)
+
+
+class DeviceReader:
+    """What a `Reading` reads, of one device after the other."""
+
+    def __init__(self, reading: Reading) -> None:
+        self._reading = reading
+        self._names: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {}
+
+    def read(self, driver: str, device: Device) -> Hashable:
+        """Return a value that is equal for two devices of the driver if it reads the same of both."""
+        if self._reading.everything:
+            return _ENCODER.encode((device.attributes, device.capacity))
+        names = self._names.get(driver)
+        if names is None:
+            names = self._names[driver] = self._reading.names(driver)
+        attributes, capacity = device.attributes or {}, device.capacity or {}
+        found: list[Hashable] = [attributes.get(name) for name in names[0]]
+        for name in names[1]:
+            one = capacity.get(name)
+            found.append(None if one is None else one.value)
+        return tuple(found)
+
+
+_Use = bool | tuple[bool, frozenset[tuple[str, int]] | None]
+"""Whether a claim has the device for itself; of a shared one also the capacity that shares consume."""
+
+
+class AlikeNodes:
+    """Numbers nodes so that two have the same number if claims that read the same of devices end alike on both."""
+
+    def __init__(self, snapshot: Snapshot, devices: DeviceIndex, reading: Reading) -> None:
+        self._snapshot = snapshot
+        self._devices = devices
+        self._reader = DeviceReader(reading)
+        self._all_capacity = reading.all_capacity
+        self.version = 0
+        """Incremented whenever numbers change."""
+        self._numbers: IntArray = np.empty(0, np.int64)
+        self._names: tuple[str, ...] = ()
+        self._seen = -1
+        self._next = 0
+        self._number_of: dict[Hashable, int] = {}
+        """Content of a pool or of a node -> its number."""
+        self._own: dict[str, tuple[_PoolNumber, ...]] = {}
+        """Node name -> its pools with slices that no other node sees."""
+        self._counting: set[int] = set()
+        """Numbers of the pools whose devices consume counters."""
+
+    def numbers(self) -> IntArray:
+        """Return [node]: its number, up to date."""
+        devices, names = self._devices, self._snapshot.frozen_node_names
+        if self._seen == devices.version and self._names is names:
+            return self._numbers
+        if devices.unknown_version > self._seen or len(self._number_of) > 4 * len(names) + _MAX_RESULTS:
+            self._own.clear()
+            self._number_of.clear()
+            self._counting.clear()
+            stale = None
+        else:
+            stale = [name for name in devices.nodes_changed_since(self._seen) if self._forget(name)]
+        if stale is None or devices.shared_version > self._seen or self._names is not names:
+            known: dict[int, _PoolNumber] = {}
+            numbers = (self._number(row, known) for row in range(len(names)))
+            self._numbers = np.fromiter(numbers, np.int64, len(names))
+        else:
+            self._numbers = self._numbers.copy()
+            for row in [self._snapshot.node_row[name] for name in stale]:
+                self._numbers[row] = self._number(row, {})
+        self._names, self._seen = names, devices.version
+        self.version += 1
+        return self._numbers
+
+    def _forget(self, name: str) -> bool:
+        """Forget the pools of a node; return whether there is such a node."""
+        self._own.pop(name, None)
+        return name in self._snapshot.node_row
+
+    def _number(self, row: int, known: dict[int, "_PoolNumber"]) -> int:
+        """Return the number of a node; `known`: `id` of a shared pool -> its number."""
+        name = self._snapshot.node_names[row]
+        try:
+            pools = self._own.get(name)
+            if pools is None:
+                pools = self._own[name] = tuple(sorted(map(self._pool, self._devices.own_pools_at(row), repeat(row))))
+            shared = self._devices.shared_pools_at(row)
+        except (AllocationError, NotEvaluated) as error:
+            return self._intern((type(error), str(error)))
+        if shared:
+            for one in shared:
+                if id(one) not in known:
+                    known[id(one)] = self._pool(one, row)
+            pools = tuple(sorted((*pools, *(known[id(one)] for one in shared))))
+        numbers = [number for _, _, number in pools]
+        counting = [pool_id.pool for _, pool_id, number in pools if number in self._counting]
+        # Upstream takes counters of pools with the same name for the same.
+        same_names = tuple(map(counting.index, counting)) if len(counting) > 1 else ()
+        return self._intern((tuple(numbers), same_names))
+
+    def _intern(self, content: Hashable) -> int:
+        number = self._number_of.get(content)
+        if number is None:
+            number = self._number_of[content] = self._next
+            self._next += 1
+        return number
+
+    # --- pools ---
+
+    def _pool(self, pool: Pool, row: int) -> "_PoolNumber":
+        number = self._intern(self._content(pool, self._snapshot.nodes[row]))
+        if pool.counter_sets:
+            self._counting.add(number)
+        return pool.has_binding_conditions, pool.id, number
+
+    def _content(self, pool: Pool, node: Node) -> Hashable:
+        """Return all that decides about allocations from a pool on a node, apart from names."""
+        if pool.incomplete or pool.invalid_reason:
+            return pool.incomplete
+        found = tuple(
+            [self._device(pool.id, one, device, node) for one in pool.slices for device in one.spec.devices or ()]
+        )
+        if not pool.counter_sets:
+            return pool.id.driver, found
+        consumed = [
+            device.consumes_counters
+            for one in pool.other_slices
+            for device in one.spec.devices or ()
+            if device.consumes_counters and self._use((*pool.id, device.name))
+        ]
+        return pool.id.driver, found, _ENCODER.encode((pool.counter_sets, consumed))
+
+    def _device(self, pool_id: PoolID, published: ResourceSlice, device: Device, node: Node) -> Hashable:
+        use, others = self._use((*pool_id, device.name)), _others(device)
+        read = self._reader.read(pool_id.driver, device)
+        seen = not published.spec.per_device_node_selection or _sees(node, device)
+        if not use and seen is True and others == _NO_OTHERS and not self._counts_capacity(device):
+            return read
+        return read, use, seen, _ENCODER.encode((others, device.capacity))
+
+    def _use(self, device: DeviceID) -> _Use:
+        """Return how a device is in use; False: it is not."""
+        state = self._devices.state
+        if device not in state.shared:
+            return device in state.devices
+        consumed = (state.capacity or {}).get(device)
+        return device in state.devices, None if consumed is None else frozenset(consumed.items())
+
+    def _counts_capacity(self, device: Device) -> bool:
+        """Return whether amounts of capacity decide about a device that is not in use; as a rule it has all it has."""
+        capacities = (device.capacity or {}).values()
+        return self._all_capacity or any(one.request_policy is not None for one in capacities)
+
+
+_PoolNumber = tuple[bool, PoolID, int]
+"""Place of a pool among those of a node (`in_order`), and its number."""
+
+
+def _sees(node: Node, device: Device) -> bool | str:
+    """Return whether a device of a slice with perDeviceNodeSelection is for the node, or why that does not parse."""
+    try:
+        return selects_node(node, device.node_name, device.all_nodes, device.node_selector)
+    except NodeSelectorError as error:
+        return str(error)
+
+
+def _spellings(names: Iterable[str], driver: str) -> tuple[str, ...]:
+    """Return qualified names, and those of the driver's domain without it too."""
+    own = f"{driver}/"
+    return tuple(spelling for name in names for spelling in {name, name.removeprefix(own)})
+
+
+def _alternatives(request: DeviceRequest) -> Iterator[ExactDeviceRequest | DeviceSubRequest]:
+    if request.exactly is not None:
+        yield request.exactly
+    yield from request.first_available or ()
+
+
+# --- selectors ------------------------------------------------------------------------------------------------------
+
+
+class KeptSelector:
+    """A selector with its results, by what it reads of a device."""
+
+    def __init__(self, selector: Selector) -> None:
+        self.selector = selector
+        self._reader = DeviceReader(Reading.of_selector(selector))
+        self._results: dict[Hashable, tuple[bool | SelectorError, int]] = {}
+        """What it reads of a device -> (result, steps that it took)."""
+
+    def key(self, device: DeviceView) -> Hashable:
+        """Return what the selector reads of a device."""
+        read = self._reader.read(device.driver, device.device)
+        return device.driver, device.allow_multiple_allocations, read
+
+    def result(self, key: Hashable, device: DeviceView, limit: int) -> tuple[bool | SelectorError, int]:
+        """Return the result for a device and the steps that it takes; raises WorkLimitReached above the limit."""
+        found = self._results.get(key)
+        if found is None:
+            budget = WorkBudget(limit)
+            result: bool | SelectorError
+            try:
+                result = self.selector.matches(device, budget)
+            except SelectorError as error:
+                result = error
+            if len(self._results) >= _MAX_RESULTS:
+                self._results.clear()
+            found = self._results[key] = result, limit - budget.left
+        return found
+
+
+class Charges:
+    """Counts the steps of selectors in one call as if no results were kept from calls before."""
+
+    def __init__(self) -> None:
+        self.charged: set[Hashable] = set()
+        """Results that this call has been charged for."""
+        self.used: dict[Hashable, int] = {}
+        """Results that the current node needs -> steps."""
+        self.steps = 0
+        """Steps that the current node has been charged for."""
+
+    def next_call(self) -> None:
+        self.charged.clear()
+
+    def charge(self, results: Mapping[Hashable, int]) -> int:
+        """Charge this call for results, and return the steps of those that it was not charged for before."""
+        steps = sum(results[one] for one in results.keys() - self.charged)
+        self.charged.update(results)
+        return steps
+
+    def next_node(self) -> None:
+        self.used, self.steps = {}, 0
+
+
+class ChargedSelector:
+    """A selector of one pod's claims, as the allocator sees it."""
+
+    def __init__(self, kept: KeptSelector, charges: Charges) -> None:
+        selector = kept.selector
+        self.expression, self.error, self.unsupported = selector.expression, selector.error, selector.unsupported
+        self.reads = selector.reads
+        self._kept = kept
+        self._charges = charges
+
+    def matches(self, device: DeviceView, budget: WorkBudget) -> bool:
+        """As Selector.matches."""
+        key, charges = self._kept.key(device), self._charges
+        charge = self.expression, key
+        is_charged = charge in charges.charged
+        result, steps = self._kept.result(key, device, MAX_STEPS if is_charged else budget.left)
+        charges.used[charge] = steps
+        if not is_charged:
+            charges.charged.add(charge)
+            charges.steps += steps
+            budget.spend(steps)
+        if isinstance(result, SelectorError):
+            raise SelectorError(*result.args)
+        return result
+
+
+# --- outcomes -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """The outcome on nodes of one number."""
+
+    outcome: Outcome
+    steps: int
+    """Steps that the allocator takes, without those of selectors."""
+    results: Mapping[Hashable, int]
+    """Results of selectors that it needs -> steps."""
+    names_pools: bool
+    """The text names a pool or device of the node."""
+
+
+class ClaimOutcomes:
+    """Outcomes of claims of one content, and of their classes', on nodes by number."""
+
+    def __init__(
+        self, snapshot: Snapshot, devices: DeviceIndex, alike: AlikeNodes, allocator: Allocator, charges: Charges
+    ) -> None:
+        self._snapshot = snapshot
+        self._devices = devices
+        self._alike = alike
+        self._allocator = allocator
+        self._charges = charges
+        self._answers: dict[int, _Answer] = {}
+        self._last: tuple[Hashable, NodeAllocations] | None = None
+
+    def on_nodes(self, claims: Sequence[ClaimToAllocate], rows: IntArray | None) -> NodeAllocations:
+        """Return the outcomes for claims of this content; as `allocate_on_nodes`."""
+        numbers, texts = self._alike.numbers(), tuple(map(str, claims))
+        state = self._alike.version, texts, None if rows is None else rows.tobytes()
+        if self._last is None or self._last[0] != state:
+            asked = np.arange(len(numbers)) if rows is None else rows
+            self._last = state, self._work_out(numbers, asked, texts)
+        return self._last[1]
+
+    def _work_out(self, numbers: IntArray, rows: IntArray, texts: Sequence[str]) -> NodeAllocations:
+        if len(self._answers) > 4 * len(numbers) + _MAX_RESULTS:
+            self._answers.clear()
+        outcomes: list[Outcome] = []
+        distinct, first, group = np.unique(numbers[rows], return_index=True, return_inverse=True)
+        place_of, outcome = np.full(len(distinct), NOT_ASKED, np.int64), np.full(len(numbers), NOT_ASKED, np.int64)
+        budget, named = WorkBudget(MAX_STEPS), list[int]()
+        self._charges.next_call()
+        with suppress(WorkLimitReached):
+            for at in np.argsort(first).tolist():
+                answer = self._answer(int(distinct[at]), int(rows[first[at]]), budget)
+                if answer.names_pools:
+                    named.append(at)
+                else:
+                    place_of[at] = len(outcomes)
+                    outcomes.append(_named(answer.outcome, texts))
+        outcome[rows] = place_of[group]
+        with suppress(WorkLimitReached):
+            for row in rows[np.isin(group, named)].tolist():
+                answer = self._evaluate(row, budget)
+                outcome[row] = len(outcomes)
+                outcomes.append(_named(answer.outcome, texts))
+        late = rows[outcome[rows] == NOT_ASKED]
+        if len(late):
+            outcome[late] = len(outcomes)
+            outcomes.append(_TOO_MUCH_WORK)
+        return NodeAllocations(tuple(outcomes), outcome, partial(self._at, texts))
+
+    def _at(self, texts: Sequence[str], row: int) -> Outcome:
+        """Return the outcome of one node with its own devices."""
+        self._charges.next_call()
+        try:
+            return _named(self._evaluate(row, WorkBudget(MAX_STEPS)).outcome, texts)
+        except WorkLimitReached:
+            return _TOO_MUCH_WORK
+
+    def _answer(self, number: int, row: int, budget: WorkBudget) -> _Answer:
+        """Return the answer for nodes of a number, of which the row is one, and spend its steps."""
+        found = self._answers.get(number)
+        if found is None:
+            found = self._answers[number] = self._evaluate(row, budget)
+        else:
+            budget.spend(found.steps + self._charges.charge(found.results))
+        return found
+
+    def _evaluate(self, row: int, budget: WorkBudget) -> _Answer:
+        """Ask the allocator about one node; raises WorkLimitReached."""
+        left, pools = budget.left, tuple[Pool, ...]()
+        self._charges.next_node()
+        outcome: Outcome
+        try:
+            pools = self._devices.pools_at(row)
+            found = self._allocator.allocate(self._snapshot.nodes[row], pools, self._devices.state, budget)
+            outcome = CannotAllocate() if found is None else found
+        except (AllocationError, InvalidPools) as failure:
+            outcome = AllocationFailed(str(failure), isinstance(failure, AllocationError))
+        except NotEvaluated as missing:
+            outcome = NotAllocated(str(missing))
+        names_pools = isinstance(outcome, AllocationFailed) and any(str(pool.id) in outcome.text for pool in pools)
+        return _Answer(outcome, left - budget.left - self._charges.steps, self._charges.used, names_pools)
+
+
+def _named(outcome: Outcome, claims: Sequence[str]) -> Outcome:
+    """Return the outcome with the claims' names in its text."""
+    if isinstance(outcome, AllocationFailed):
+        text = outcome.text
+        for number, claim in enumerate(claims):
+            text = text.replace(_placeholder(number), claim)
+        return replace(outcome, text=text)
+    return outcome
+
+
+def _placeholder(number: int) -> str:
+    """Return what stands for a claim in texts that are kept; no object can have this name."""
+    return f"\0{number}\0"
+
+
+# --- what is kept ---------------------------------------------------------------------------------------------------
+
+
+class KeptAllocations(Index):
+    """Outcomes by the claims' content, with what they were made of."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        super().__init__(snapshot)
+        self._devices = snapshot.index(DeviceIndex)
+        self._outcomes: dict[bytes, ClaimOutcomes] = {}
+        self._alike: dict[Reading, AlikeNodes] = {}
+        self._selectors: dict[str, KeptSelector] = {}
+
+    def of(self, claims: Sequence[ClaimToAllocate]) -> ClaimOutcomes:
+        """Return the outcomes of claims with this content."""
+        classes, specs = self._classes(claims), [claim.spec for claim in claims]
+        key = _ENCODER.encode((specs, [(name, one.spec) for name, one in classes.items()]))
+        return _recent(self._outcomes, key, _MAX_CLAIMS, lambda: self._new(specs, classes))
+
+    def _new(self, specs: Sequence[DeviceClaim], classes: Mapping[str, DeviceClass]) -> ClaimOutcomes:
+        charges, used = Charges(), dict[str, ChargedSelector]()
+
+        def selector(expression: str) -> ChargedSelector:
+            return used.setdefault(expression, ChargedSelector(self._selector(expression), charges))
+
+        claims = [ClaimToAllocate("", _placeholder(number), spec) for number, spec in enumerate(specs)]
+        allocator = Allocator(claims, classes, selector, self.snapshot.features)
+        reading = Reading.of_claims(specs, used.values())
+        alike = _recent(self._alike, reading, _MAX_READINGS, lambda: AlikeNodes(self.snapshot, self._devices, reading))
+        return ClaimOutcomes(self.snapshot, self._devices, alike, allocator, charges)
+
+    def _classes(self, claims: Sequence[ClaimToAllocate]) -> dict[str, DeviceClass]:
+        requests = (request for claim in claims for request in claim.spec.requests or ())
+        names = {one.device_class_name for request in requests for one in _alternatives(request)}
+        known = self.snapshot.objects.device_classes
+        return {name: known["", name] for name in sorted(names) if ("", name) in known}
+
+    def _selector(self, expression: str) -> KeptSelector:
+        consumable = self.snapshot.features.dra_consumable_capacity
+        return _recent(
+            self._selectors,
+            expression,
+            _MAX_SELECTORS,
+            lambda: KeptSelector(compile_selector(expression, consumable_capacity=consumable)),
+        )
+
+
+def _recent(kept: dict[K, V], key: K, limit: int, make: Callable[[], V]) -> V:
+    """Return the value that is kept for the key, or make it; the one that was asked for longest ago makes room."""
+    found = kept.pop(key, None)
+    if found is None:
+        found = make()
+        if len(kept) >= limit:
+            del kept[next(iter(kept))]
+    kept[key] = found
+    return found
