@@ -125,4 +125,4 @@ def evaluate(snapshot: Snapshot, pod: Pod, profile: Profile, history: EvictionHi
     scores = score(context, filter_run.rows(Code.SUCCESS))
     run = find_candidates(context, filter_run.checks, filter_run.rows(Code.UNSCHEDULABLE))
     eligible = pod_eligible_to_preempt_others(filter_run)
-    return Evaluation(context, filter_run, scores, run_pre_enqueue_plugins(pod, profile), eligible, run)
+    return Evaluation(context, filter_run, scores, run_pre_enqueue_plugins(snapshot, pod, profile), eligible, run)

@@ -23,7 +23,7 @@ from extender.core.framework.constraint import (
     SchedulingContext,
     StaticCheck,
 )
-from extender.core.framework.plugins import FILTERS, PREFILTERS, UNEVALUATED_FILTERS, volume_restrictions
+from extender.core.framework.plugins import FILTERS, NODES_NOT_EVALUATED, PREFILTERS, volume_restrictions
 from extender.core.framework.plugins.cycle_state import WITHOUT_PREFILTER, is_switched_off
 from extender.core.framework.plugins.missing_permissions import plugins_missing_permissions
 from extender.core.framework.status import SUCCESS, Code, Status, filter_error
@@ -300,17 +300,20 @@ def _last_rows(_snapshot: Snapshot) -> list[tuple[list[str], NodeRows]]:
 def filters_not_evaluated(context: SchedulingContext) -> Mapping[str, BoolArray]:
     """Return filter plugin -> [node] where kube-scheduler evaluates it and this extender does not.
 
-    These are the in-tree plugins that are not implemented (UNEVALUATED_FILTERS) and, on all nodes, the enabled ones
-    that lack permission to read the objects that they need, and those that are not in-tree.
+    These are the plugins that do not follow a feature that the pod needs (NODES_NOT_EVALUATED) and, on all nodes, the
+    enabled ones that lack permission to read the objects that they need, and those that are not in-tree.
     """
     profile, size = context.profile, len(context.snapshot.nodes)
     enabled = {*profile.prefilter_plugins, *profile.filter_plugins}
     masks = {
         name: nodes_of(context)
-        for name, nodes_of in UNEVALUATED_FILTERS.items()
+        for name, nodes_of in NODES_NOT_EVALUATED.items()
         if name in enabled and not is_switched_off(name, context.features)
     }
-    skipped = {*(plugins_missing_permissions(context, "filter") & enabled), *profile.not_evaluated_filters}
+    skipped = {
+        *(plugins_missing_permissions(context, "filter") & enabled),
+        *profile.not_evaluated_filters,
+    } - masks.keys()
     return masks | {name: np.ones(size, np.bool_) for name in sorted(skipped)} if skipped else masks
 
 

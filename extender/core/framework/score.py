@@ -19,12 +19,14 @@ from extender.core.framework.plugins.cycle_state import (
 )
 from extender.core.framework.plugins.missing_permissions import plugins_missing_permissions
 from extender.core.framework.plugins.normalize import MAX_NODE_SCORE
+from extender.core.profile import PRESCORE_PLUGINS
 from extender.core.snapshot.arrays import IntArray
 
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """Weighted scores of the nodes `rows`; a plugin that skips this pod (PreScore Skip) is absent."""
+    """Weighted scores of the nodes `rows`; a plugin that skips this pod (PreScore Skip), or
+    that has no score for it, is absent."""
 
     rows: NodeRows
     plugins: dict[str, IntArray]
@@ -55,7 +57,7 @@ def score(context: SchedulingContext, rows: NodeRows) -> Scores:
         if name in skipped or name not in SCORES:
             continue
         normalized = SCORES[name](context, rows)
-        if normalized is None and name not in context.profile.prescore_plugins:
+        if normalized is None and name in PRESCORE_PLUGINS and name not in context.profile.prescore_plugins:
             normalized = np.zeros(len(rows), np.int64)  # only PreScore skips a plugin
         if normalized is not None:
             plugins[name] = normalized * weight

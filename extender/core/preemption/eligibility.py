@@ -4,8 +4,9 @@ Rule: looks at the preemptor and at its nominated node only; rate limits and pol
 """
 
 from extender.core.framework.filter import FilterRun
+from extender.core.framework.plugins import dynamic_resources
 from extender.core.framework.status import Code, Status
-from extender.core.profile import SCHEDULING_GATES, Profile
+from extender.core.profile import DYNAMIC_RESOURCES, SCHEDULING_GATES, Profile
 from extender.core.snapshot.pod_table import is_finished
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.kinds import key_of
@@ -29,11 +30,23 @@ def skip_reason(pod: Pod) -> str | None:
     return None
 
 
-def run_pre_enqueue_plugins(pod: Pod, profile: Profile) -> Status | None:
+def run_pre_enqueue_plugins(snapshot: Snapshot, pod: Pod, profile: Profile) -> Status | None:
     """Return the status of the plugin that keeps the pod out of kube-scheduler's queue; None: it is queued.
 
-    Mirrors schedulinggates.PreEnqueue (v1.36), the only one of these plugins that is modelled.
+    Mirrors PreEnqueue of schedulinggates and dynamicresources (v1.36): the first of the two that rejects.
     """
+    for name in profile.pre_enqueue_plugins:
+        status = None
+        if name == SCHEDULING_GATES:
+            status = _waits_for_gates(pod, profile)
+        elif name == DYNAMIC_RESOURCES:
+            status = dynamic_resources.pre_enqueue(snapshot, pod)
+        if status is not None:
+            return status
+    return None
+
+
+def _waits_for_gates(pod: Pod, profile: Profile) -> Status | None:
     gates = pod.spec.scheduling_gates or ()
     if not gates or SCHEDULING_GATES not in profile.pre_enqueue_plugins:
         return None
@@ -53,7 +66,7 @@ def not_schedulable(snapshot: Snapshot, pod: Pod, profile: Profile) -> str | Non
     reason = skip_reason(pod) or (skip_reason(known) if known is not None else None)
     if reason is None and row is not None:
         reason = f"its UID is that of pod {snapshot.pods[row].key}, which runs already"
-    if reason is None and run_pre_enqueue_plugins(pod, profile) is not None:
+    if reason is None and _waits_for_gates(pod, profile) is not None:
         reason = f"waits for {len(pod.spec.scheduling_gates or ())} scheduling gates"
     return None if reason is None else f"the pod may not preempt ({reason})"
 

@@ -14,6 +14,8 @@ from extender.core.framework.status import NO_VICTIMS_FOUND, SUCCESS, Code, Stat
 from extender.core.preemption.dry_run import DryRun
 from extender.core.profile import DYNAMIC_RESOURCES
 from extender.core.simulator.result import CyclePostFilter
+from extender.core.snapshot.arrays import BoolArray
+from extender.k8s.kinds import Key, key_of
 
 NO_NODES = "no nodes available to schedule pods"
 """Complete message for a cluster without nodes (ErrNoNodesAvailable)."""
@@ -21,17 +23,11 @@ NO_NODES = "no nodes available to schedule pods"
 NOT_HELPFUL = "Preemption is not helpful for scheduling"
 """Preemption status of every node on which no eviction would help."""
 
-NO_NEW_CLAIMS = "no new claims to deallocate"
-"""PostFilter status of DynamicResources for a pod without claims."""
-
 PLUGIN_DISABLED = "plugin disabled"
 """PostFilter status of DynamicResources without its feature gate."""
 
 CYCLE_STATE_NOT_FOUND = "not found"
 """Error of its PostFilter if its PreFilter did not run, which writes the CycleState."""
-
-STILL_NOT_SCHEDULABLE = "still not schedulable"
-"""PostFilter status of DynamicResources for a pod with claims of which none can be deallocated."""
 
 NO_CANDIDATE = "no candidate node for preemption"
 """Preemption status when the extenders left no candidate."""
@@ -41,19 +37,26 @@ POST_FILTER_SUCCESS = CyclePostFilter(code="Success", reasons=[])
 """Status of a pod that was nominated to a node."""
 
 
-def dynamic_resources_post_filter(filter_run: FilterRun) -> CyclePostFilter:
-    """Build the status of DynamicResources' PostFilter, which deallocates no claim in a simulation."""
+def dynamic_resources_post_filter(filter_run: FilterRun) -> tuple[CyclePostFilter, Key | None]:
+    """Build the status of DynamicResources' PostFilter; with the claim that it deallocates or deletes, if any."""
     context, name = filter_run.context, DYNAMIC_RESOURCES
     if not context.features.dynamic_resource_allocation:
-        return CyclePostFilter(code="Unschedulable", reasons=[PLUGIN_DISABLED])
+        return CyclePostFilter(code="Unschedulable", reasons=[PLUGIN_DISABLED]), None
     plugins, rejection = context.profile.prefilter_plugins, filter_run.prefilter_status
     if rejection is not None and rejection.code == Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
         # The plugins behind the one that rejected did not run.
-        plugins = plugins[: plugins.index(rejection.plugin)] if rejection.plugin in plugins else ()
+        plugins = plugins[: plugins.index(rejection.plugin) + 1] if rejection.plugin in plugins else ()
     if name not in plugins:
-        return CyclePostFilter(code="Error", reasons=[CYCLE_STATE_NOT_FOUND])
-    reason = STILL_NOT_SCHEDULABLE if dynamic_resources.has_claims(context) else NO_NEW_CLAIMS
-    return CyclePostFilter(code="Unschedulable", reasons=[reason])
+        return CyclePostFilter(code="Error", reasons=[CYCLE_STATE_NOT_FOUND]), None
+    reason, claim = dynamic_resources.post_filter(context, rejected_by(filter_run, name))
+    status = CyclePostFilter(code="Unschedulable", reasons=[reason])
+    return status, None if claim is None else key_of("ResourceClaim", claim)
+
+
+def rejected_by(filter_run: FilterRun, plugin: str) -> BoolArray:
+    """Return [node]: whether this plugin is the one that rejected it."""
+    checks = np.array([one.plugin == plugin for one in filter_run.checks] + [False], np.bool_)
+    return checks[filter_run.rejected_by // 2]
 
 
 def preemption_failed(reason: str, code: str = "Unschedulable") -> CyclePostFilter:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from extender.core.snapshot.arrays import BASE_RESOURCES, Encoded, IntArray, LabelColumn, clamped, encode
+from extender.core.snapshot.arrays import BASE_RESOURCES, BoolArray, Encoded, IntArray, LabelColumn, clamped, encode
 from extender.core.snapshot.derived import Aspect, Versioned, derived, derived_by
 from extender.k8s.objects import Node, ResourceList
 from extender.k8s.requests import allocatable
@@ -100,6 +100,12 @@ class NodeTable(Versioned):
         if resource not in self.allocatable_names:
             return np.zeros(len(self._resources), np.int64)
         return self._scalar_allocatable(resource)
+
+    def has_scalar(self, resource: str) -> BoolArray:
+        """Return [node]: whether the node's allocatable names an extended resource, be it with the amount 0."""
+        if resource not in self.allocatable_names:
+            return np.zeros(len(self._resources), np.bool_)
+        return np.fromiter((resource in own for own in self._resources), np.bool_, len(self._resources))
 
     @derived_by("allocatable")
     def _scalar_allocatable(self, resource: str) -> IntArray:

@@ -178,8 +178,8 @@ class Features:
     reasons_of_1_34: bool = since(34)
     """Texts of TaintToleration (without key and value) and of VolumeRestrictions about ReadWriteOncePod."""
     device_pools_of_1_35: bool = since(35)
-    """DynamicResources: incomplete and invalid pools are passed over, and a pool's slices are counted in the cluster, not
-    on the node."""
+    """DynamicResources: incomplete and invalid pools are passed over, and a pool's slices are counted in the cluster,
+    not on the node."""
     portworx_is_migrated_by_node: bool = until(35)
     """Portworx volumes of the in-tree plugin count on nodes whose CSINode lists it as migrated, not on all."""
     device_claims_are_evaluated: bool = since(34)

@@ -25,7 +25,6 @@ from prometheus_client import (
 from prometheus_client.registry import Collector
 
 from extender.core.engine import PreemptDecision
-from extender.core.framework.plugins import UNEVALUATED_FILTERS
 from extender.core.framework.plugins.missing_permissions import REQUIRED_TABLES
 from extender.core.preemption.sent_candidates import DropCode, Dropped
 from extender.errors import (
@@ -135,7 +134,7 @@ COUNTERS = {
         "Number of decisions that left a plugin, which the extender could not evaluate, to kube-scheduler; beside the "
         "plugins listed below, those of kube-scheduler's profiles that are not in-tree.",
         ("plugin",),
-        list(product((*UNEVALUATED_FILTERS, *REQUIRED_TABLES))),
+        list(product(REQUIRED_TABLES)),
     ),
     "watch_waits": Series(
         "Number of calls that waited for the watch, at most 50 ms, because the decision contradicted kube-scheduler, "

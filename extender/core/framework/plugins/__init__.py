@@ -1,8 +1,8 @@
 """The plugin registry: the one literal place where plugins are registered, each under its Kubernetes name.
 
 Counterpart of pkg/scheduler/framework/plugins/registry.go and of the default profile's plugin lists (v1.36): one table
-per extension point (PreFilter, Filter, Score). UNEVALUATED_FILTERS lists the in-tree filter plugins that are not
-implemented and the nodes that they would evaluate, so that decisions report them as not evaluated instead of as passed.
+per extension point (PreFilter, Filter, Score). NODES_NOT_EVALUATED says where a plugin does not follow a feature, so
+that decisions report it as not evaluated instead of as passed.
 
 Rule: a plugin exists if it is in a table here; nothing registers itself by import.
 """
@@ -43,6 +43,7 @@ PREFILTERS: dict[str, Callable[[SchedulingContext], PreFilterResult]] = {
     volume_zone.NAME: volume_zone.prefilter,
     pod_topology_spread.NAME: pod_topology_spread.prefilter,
     inter_pod_affinity.NAME: inter_pod_affinity.prefilter,
+    dynamic_resources.NAME: dynamic_resources.prefilter,
 }
 """PreFilter plugins that may reject the pod or leave only some nodes, before any node is filtered."""
 
@@ -62,6 +63,7 @@ FILTERS: dict[str, Callable[[SchedulingContext], Sequence[Check]]] = {
     volume_zone.NAME: volume_zone.filter,
     pod_topology_spread.NAME: pod_topology_spread.filter,
     inter_pod_affinity.NAME: inter_pod_affinity.filter,
+    dynamic_resources.NAME: dynamic_resources.filter,
     node_declared_features.NAME: node_declared_features.filter,
 }
 """Filter plugins: each returns its checks for all nodes, none where kube-scheduler skips the plugin for this pod."""
@@ -72,11 +74,13 @@ SCORES: dict[str, Callable[[SchedulingContext, NodeRows], IntArray | None]] = {
     volume_binding.NAME: volume_binding.score,
     pod_topology_spread.NAME: pod_topology_spread.score,
     inter_pod_affinity.NAME: inter_pod_affinity.score,
+    dynamic_resources.NAME: dynamic_resources.score,
     node_resources.FIT_NAME: node_resources.fit_score,
     node_resources.BALANCED_ALLOCATION_NAME: node_resources.balanced_score,
     image_locality.NAME: image_locality.score,
 }
-"""Score plugins: each returns [row] 0 to 100, or None where kube-scheduler skips the plugin for this pod."""
+"""Score plugins: each returns [row] 0 to 100, or None where kube-scheduler skips the plugin for this pod or does not
+score it."""
 
 PLUGIN_INDEXES: tuple[type[Index], ...] = (
     ServiceIndex,
@@ -89,7 +93,8 @@ PLUGIN_INDEXES: tuple[type[Index], ...] = (
 )
 """Snapshot indexes that plugins read, built ahead so that no request waits for them."""
 
-UNEVALUATED_FILTERS: dict[str, Callable[[SchedulingContext], BoolArray]] = {
+NODES_NOT_EVALUATED: dict[str, Callable[[SchedulingContext], BoolArray]] = {
     dynamic_resources.NAME: dynamic_resources.nodes_not_evaluated
 }
-"""In-tree filter plugins that are not implemented here -> [node] where kube-scheduler evaluates them for the pod."""
+"""Filter plugins with features that are not followed -> [node] where the pod needs one, or an object that may not be
+read."""

@@ -11,6 +11,7 @@ from typing import Literal
 
 from extender.core.framework.constraint import SchedulingContext
 from extender.core.framework.plugins import (
+    dynamic_resources,
     in_tree_volume_limits,
     inter_pod_affinity,
     node_volume_limits,
@@ -62,6 +63,10 @@ REQUIRED_TABLES: Mapping[str, tuple[frozenset[str], Callable[[SchedulingContext,
         frozenset({"namespaces"}),
         lambda context, _point: inter_pod_affinity.uses_namespace_selector(context),
     ),
+    dynamic_resources.NAME: (
+        dynamic_resources.TABLES,
+        lambda context, _point: dynamic_resources.reads_tables(context),
+    ),
 }
 """Plugin -> fields of ObjectTables that it reads besides nodes and pods; whether it reads them for this pod there."""
 
@@ -74,11 +79,13 @@ def plugins_missing_permissions(context: SchedulingContext, point: ExtensionPoin
     return frozenset(
         name
         for name, (tables, applies_to) in REQUIRED_TABLES.items()
-        if (tables | _scaling_tables(context, name)) & unreadable and applies_to(context, point)
+        if (tables | _tables_of_gates(context, name)) & unreadable and applies_to(context, point)
     )
 
 
-def _scaling_tables(context: SchedulingContext, plugin: str) -> frozenset[str]:
-    """Return the tables that the plugin reads with VolumeLimitScaling only."""
+def _tables_of_gates(context: SchedulingContext, plugin: str) -> frozenset[str]:
+    """Return the tables that the plugin reads with a feature gate only."""
+    if plugin == dynamic_resources.NAME:
+        return dynamic_resources.tables(context.features)
     reads = plugin == node_volume_limits.NAME and context.features.volume_limit_scaling
     return frozenset({"csi_drivers"}) if reads else frozenset()

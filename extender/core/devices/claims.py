@@ -1,0 +1,132 @@
+"""The ResourceClaims of a pod: the objects that its spec names, or why kube-scheduler cannot use one of them.
+
+Mirrors foreachPodResourceClaim and PreFilter of dynamicresources, and Name and IsForPod of
+k8s.io/dynamic-resource-allocation/resourceclaim (v1.36). The limit of pods that a claim is reserved for (256) is the
+API server's: the plugin does not look at it.
+
+Rule: reads claims and DeviceClasses; which devices a claim gets is decided by `node_allocations`.
+"""
+
+from extender.core.snapshot.snapshot import Snapshot
+from extender.k8s.devices import AllocatedDeviceStatus, DeviceRequestAllocationResult, ResourceClaim
+from extender.k8s.objects import Pod, PodResourceClaim
+
+
+def pod_claims(snapshot: Snapshot, pod: Pod) -> tuple[ResourceClaim, ...] | str:
+    """Return the pod's claims in the order of its spec, without those that need none, or why it cannot be scheduled."""
+    found = list[ResourceClaim]()
+    for named in pod.spec.resource_claims or ():
+        claim = claim_of(snapshot, pod, named)
+        if isinstance(claim, str):
+            return claim
+        if claim is not None:
+            found.append(claim)
+    return tuple(found)
+
+
+def claim_of(snapshot: Snapshot, pod: Pod, named: PodResourceClaim) -> ResourceClaim | str | None:
+    """Return the claim of one entry of spec.resourceClaims, or why it cannot be used; None: no claim was needed."""
+    name = named.resource_claim_name
+    if name is None:
+        if named.resource_claim_template_name is None:
+            return f'pod "{pod.key}", spec.resourceClaim "{named.name}": none of the supported fields are set'
+        created = [one for one in pod.status.resource_claim_statuses or () if one.name == named.name]
+        if not created:
+            return f'pod "{pod.key}": ResourceClaim not created yet'
+        name = created[0].resource_claim_name
+    if name is None:
+        return None
+    claim = snapshot.objects.resource_claims.get((pod.metadata.namespace, name))
+    if claim is None:
+        return f'could not find ResourceClaim "{pod.metadata.namespace}/{name}"'
+    if claim.metadata.deletion_timestamp is not None:
+        return f'resourceclaim "{name}" is being deleted'
+    if named.resource_claim_name is None and not _is_for_pod(claim, pod):
+        return _not_for_pod(snapshot, claim, pod)
+    return claim
+
+
+def _is_for_pod(claim: ResourceClaim, pod: Pod) -> bool:
+    owner = claim.metadata.controller
+    return owner is not None and owner.uid == pod.metadata.uid
+
+
+def _not_for_pod(snapshot: Snapshot, claim: ResourceClaim, pod: Pod) -> str:
+    pod_word = "Pod" if snapshot.features.claim_reasons_of_1_36 else "pod"
+    return f"ResourceClaim {_key(claim)} was not created for {pod_word} {pod.key} ({pod_word} is not owner)"
+
+
+def _key(claim: ResourceClaim) -> str:
+    return f"{claim.metadata.namespace}/{claim.metadata.name}"
+
+
+class UnsupportedRequest(Exception):
+    """A request without a DeviceClass, which ends the scheduling cycle; its text is kube-scheduler's."""
+
+
+def request_problem(snapshot: Snapshot, claim: ResourceClaim) -> str | None:
+    """Return why an unallocated claim cannot be allocated on any node; None: its requests and their classes are known.
+
+    Raises UnsupportedRequest.
+    """
+    for request in claim.spec.devices.requests or ():
+        if request.exactly is not None:
+            classes = [(request.name, request.exactly.device_class_name)]
+        elif not request.first_available:
+            return f"resource claim {_key(claim)}, request {request.name}: unknown request type"
+        elif not snapshot.features.dra_prioritized_list:
+            return (
+                f"resource claim {_key(claim)}, request {request.name}: has subrequests, "
+                "but the DRAPrioritizedList feature is disabled"
+            )
+        else:
+            classes = [(f"{request.name}/{one.name}", one.device_class_name) for one in request.first_available]
+        for name, class_name in classes:
+            if not class_name:
+                raise UnsupportedRequest(f"request {name}: unsupported request type")
+            if ("", class_name) not in snapshot.objects.device_classes:
+                return f"request {name}: device class {class_name} does not exist"
+    return None
+
+
+# --- binding conditions ---------------------------------------------------------------------------------------------
+
+
+def binding_failed(claim: ResourceClaim) -> bool:
+    """Return whether a device of an allocated claim failed to be prepared for binding."""
+    return _binding(claim) is False
+
+
+def waits_for_binding(claim: ResourceClaim) -> bool:
+    """Return whether an allocated claim waits for its devices to be prepared, for a limited time (bindingTimeout)."""
+    allocation = claim.status.allocation
+    return allocation is not None and allocation.allocation_timestamp is not None and _binding(claim) is None
+
+
+def _binding(claim: ResourceClaim) -> bool | None:
+    """Return whether an allocated claim is ready for binding (isClaimReadyForBinding); None: not yet, False: failed.
+
+    The first device that is not ready decides.
+    """
+    allocation = claim.status.allocation
+    for device in (allocation.devices.results if allocation is not None else None) or ():
+        if not device.binding_conditions:
+            continue
+        status = _status_of(claim, device)
+        if status is None:
+            return None
+        conditions = {one.type: one.status for one in reversed(status.conditions or ())}
+        if any(conditions.get(name) == "True" for name in device.binding_failure_conditions or ()):
+            return False
+        if any(conditions.get(name) != "True" for name in device.binding_conditions):
+            return None
+    return True
+
+
+def _status_of(claim: ResourceClaim, device: DeviceRequestAllocationResult) -> AllocatedDeviceStatus | None:
+    same = (
+        one
+        for one in claim.status.devices or ()
+        if (one.driver, one.pool, one.device) == (device.driver, device.pool, device.device)
+    )
+    return next(same, None)

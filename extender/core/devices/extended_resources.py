@@ -1,0 +1,188 @@
+"""The claim that kube-scheduler makes for a pod's extended resources: on each node, for those without a device plugin.
+
+Mirrors extendeddynamicresources.go of dynamicresources (v1.36; feature DRAExtendedResource).
+
+Rule: what is requested of which node; which devices are allocated for it is decided by `node_allocations`.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from extender.core.devices.classes import CLASS_PREFIX, classes_by_resource
+from extender.core.snapshot.arrays import BoolArray, IntArray
+from extender.core.snapshot.snapshot import Index, Snapshot
+from extender.k8s import quantity
+from extender.k8s.devices import DeviceRequest, ExactDeviceRequest, ResourceClaim
+from extender.k8s.objects import Container, ContainerExtendedResourceRequest, ObjectMeta, Pod
+from extender.k8s.requests import incoming_requests, is_extended
+
+IN_MEMORY = "<extended-resources>"
+"""Name of the claim until kube-scheduler creates it, when it binds the pod."""
+
+EXTENDED_RESOURCE_CLAIM = "resource.kubernetes.io/extended-resource-claim"
+"""Annotation of such a claim, with the value `true`."""
+
+
+class ExtendedResourceClaimIndex(Index):
+    """Claims that kube-scheduler created for extended resources, by the UID of their pod."""
+
+    reads = ("resource_claims",)
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        super().__init__(snapshot)
+        self.of_pod: dict[str, dict[tuple[str, str], ResourceClaim]] = {}
+        """UID of the pod -> (namespace, name) of the claim -> claim."""
+
+    def object_changed(self, _field: str, before: ResourceClaim | None, after: ResourceClaim | None) -> None:
+        for uid, key, _ in _owned(before):
+            del self.of_pod[uid][key]
+            if not self.of_pod[uid]:
+                del self.of_pod[uid]
+        for uid, key, claim in _owned(after):
+            self.of_pod.setdefault(uid, {})[key] = claim
+
+
+def _owned(claim: ResourceClaim | None) -> Iterator[tuple[str, tuple[str, str], ResourceClaim]]:
+    """Yield the UID of the pod that owns a claim for extended resources, with the claim's key and the claim."""
+    if claim is None or (claim.metadata.annotations or {}).get(EXTENDED_RESOURCE_CLAIM) != "true":
+        return
+    for uid in dict.fromkeys(owner.uid for owner in claim.metadata.owner_references or () if owner.controller):
+        yield uid, (claim.metadata.namespace, claim.metadata.name), claim
+
+
+def extended_resource_claim(snapshot: Snapshot, pod: Pod) -> ResourceClaim | None:
+    """Return the claim for the extended resources that DeviceClasses back, or None if the pod requests none.
+
+    It is the one of an earlier scheduling cycle, or else has the name IN_MEMORY and no requests: these depend on the
+    node (`device_requests`).
+    """
+    if not snapshot.features.dra_extended_resource or not snapshot.objects.device_classes:
+        return None
+    if classes_by_resource(snapshot).keys().isdisjoint(extended_resources(snapshot, pod)):
+        return None
+    earlier = snapshot.index(ExtendedResourceClaimIndex).of_pod.get(pod.metadata.uid)
+    if earlier:
+        return next(iter(earlier.values()))
+    return ResourceClaim(ObjectMeta(name=IN_MEMORY, namespace=pod.metadata.namespace))
+
+
+def extended_resources(snapshot: Snapshot, pod: Pod) -> dict[str, int]:
+    """Return extended resource -> amount that the pod requests, without those of amount 0."""
+    requests = incoming_requests(pod, snapshot.features).items()
+    return {
+        name: amount for name, amount in requests if amount and (is_extended(name) or name.startswith(CLASS_PREFIX))
+    }
+
+
+# --- what each node lacks -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ResourcesFromDevices:
+    """Which of the pod's extended resources devices must provide on each node."""
+
+    group: IntArray
+    """[node]: index into `groups`."""
+    groups: tuple[tuple[str, ...], ...]
+    """Sets of resources, sorted by name."""
+    cannot_fit: BoolArray
+    """[node]: whether the node lacks a resource that no DeviceClass backs."""
+
+
+def resources_from_devices(snapshot: Snapshot, pod: Pod) -> ResourcesFromDevices:
+    """Split the nodes by the extended resources that they lack (filterExtendedResources)."""
+    size, backed = len(snapshot.nodes), classes_by_resource(snapshot)
+    cannot_fit, group = np.zeros(size, np.bool_), np.zeros(size, np.int64)
+    groups: list[tuple[str, ...]] = [()]
+    for name in sorted(extended_resources(snapshot, pod)):
+        if name not in backed:
+            cannot_fit |= ~snapshot.has_scalar(name)
+            continue
+        lacking = snapshot.scalar_allocatable(name) == 0
+        lacking_or_not = 2 * group + lacking
+        numbers, group = np.unique(lacking_or_not, return_inverse=True)
+        groups = [(*groups[number // 2], name) if number % 2 else groups[number // 2] for number in numbers.tolist()]
+    return ResourcesFromDevices(group, tuple(groups), cannot_fit)
+
+
+# --- requests for devices -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceRequests:
+    """What the pod's containers ask of devices instead of extended resources."""
+
+    requests: tuple[DeviceRequest, ...] = ()
+    """By name."""
+    mappings: tuple[ContainerExtendedResourceRequest, ...] = ()
+    """Which request serves which container, as the pod's status shows it."""
+
+
+def device_requests(snapshot: Snapshot, pod: Pod, resources: Sequence[str]) -> DeviceRequests:
+    """Return the requests of the pod's claim where devices provide these resources (createRequestsAndMappings).
+
+    Init containers that end before the others start use the others' devices; what they need beyond is requested once,
+    for the one that needs most.
+    """
+    requests, mappings = list[DeviceRequest](), list[ContainerExtendedResourceRequest]()
+    for name in sorted(resources):
+        device_class = classes_by_resource(snapshot)[name].metadata.name
+        of_resource = _requests_of_resource(pod, name, device_class)
+        requests += of_resource.requests
+        mappings += of_resource.mappings
+    return DeviceRequests(tuple(sorted(requests, key=lambda one: one.name)), tuple(mappings))
+
+
+def _requests_of_resource(pod: Pod, resource: str, device_class: str) -> DeviceRequests:
+    init_containers = pod.spec.init_containers or ()
+    containers = [*init_containers, *(pod.spec.containers or ())]
+    is_short = [at < len(init_containers) and one.restart_policy != "Always" for at, one in enumerate(containers)]
+    long_lived: dict[int, tuple[str, int]] = {}
+    mappings = list[ContainerExtendedResourceRequest]()
+    for at, container in enumerate(containers):
+        amount = 0 if is_short[at] else _amount(container, resource)
+        if amount:
+            long_lived[at] = _request_name(at, container, resource), amount
+            mappings.append(ContainerExtendedResourceRequest(container.name, resource, long_lived[at][0]))
+    largest: tuple[str, int] | None = None
+    extra, of_short = set[str](), list[tuple[str, str]]()
+    for at, container in enumerate(containers):
+        missing = _amount(container, resource) if is_short[at] else 0
+        if not missing:
+            continue
+        for name, amount in (one for later, one in long_lived.items() if later >= at):
+            missing -= amount
+            of_short.append((container.name, name))
+            if missing <= 0:
+                break
+        if missing > 0:
+            own = _request_name(at, container, resource)
+            extra.add(own)
+            of_short.append((container.name, own))
+            largest = (own, missing) if largest is None or largest[1] < missing else largest
+    for container_name, name in of_short:
+        served_by = largest[0] if largest is not None and name in extra else name
+        mappings.append(ContainerExtendedResourceRequest(container_name, resource, served_by))
+    named = ([largest] if largest is not None else []) + list(long_lived.values())
+    return DeviceRequests(tuple(_request(name, device_class, count) for name, count in named), tuple(mappings))
+
+
+def _amount(container: Container, resource: str) -> int:
+    """Return how many devices the container requests; 0 also for what is no whole number (Quantity.AsInt64)."""
+    requests = (container.resources.requests if container.resources is not None else None) or {}
+    nano = quantity.parse(requests.get(resource, "0"))
+    return nano // quantity.NANO if nano % quantity.NANO == 0 else 0
+
+
+def _request_name(container_at: int, container: Container, resource: str) -> str:
+    """Return the name of a container's request: with its place, and the resource's among those that it requests."""
+    requests = (container.resources.requests if container.resources is not None else None) or {}
+    return f"container-{container_at}-request-{sorted(requests).index(resource)}"
+
+
+def _request(name: str, device_class: str, count: int) -> DeviceRequest:
+    return DeviceRequest(
+        name, ExactDeviceRequest(device_class_name=device_class, allocation_mode="ExactCount", count=count)
+    )
