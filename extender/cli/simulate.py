@@ -26,7 +26,6 @@ if TYPE_CHECKING:  # the engine, pydantic and rich load slowly: not before they 
     from extender.core.simulator.result import Simulation
     from extender.core.simulator.simulator import Step
     from extender.k8s.kinds import ClusterObjects
-    from extender.k8s.objects import Pod
     from extender.server.admin.simulate import Comparison, SimulationRequest, StepObserver
 
 T = TypeVar("T")
@@ -38,7 +37,11 @@ PROGRESS_BAR_MIN_PODS = 50
 def simulate(
     pod: Annotated[
         list[str] | None,
-        typer.Option("--pod", metavar="FILE", help="Manifest of pods to schedule; - is standard input. Repeatable."),
+        typer.Option(
+            "--pod",
+            metavar="FILE",
+            help="Manifest of pods to schedule, with their ResourceClaims; - is standard input. Repeatable.",
+        ),
     ] = None,
     pending: Annotated[bool, typer.Option("--pending", help="Schedule the pending pods of the cluster.")] = False,
     cluster: options.ClusterOption = None,
@@ -119,11 +122,12 @@ def simulate(
         options.read_configuration(config, overrides | options.scheduler_options(scheduler_config, version, option))
         for version in compare_versions or (scheduler_version,)
     ]
-    pods = [one for file in pod or () for one in _read_pods(file)]
+    given = [_read_pods(file) for file in pod or ()]
+    pods, claims = ([one for objects in given for one in getattr(objects, field)] for field in _READ_FIELDS)
     objects, schedulers = _read_cluster(settings, timeout)
     names = compare or (preset or what_if.CONFIGURED,)
     policies = [what_if.preset_policy(scheduler, name) for scheduler in schedulers for name in names]
-    question = what_if.SimulationRequest(pods, pending, seed, EvictionHistory(time.time_ns()))
+    question = what_if.SimulationRequest(pods, pending, seed, EvictionHistory(time.time_ns()), claims)
     with _progress(objects, question, len(policies), no_color) as watch:
         if compare_versions is None:
             _print_result(what_if.run_simulations(objects, policies, question, watch), output, no_color)
@@ -177,20 +181,26 @@ def _print(found: T, render: "Callable[[T], Iterator[Text]]", output: str, no_co
 # --- input ------------------------------------------------------------------------------------------------------------
 
 
-def _read_pods(file: str) -> "list[Pod]":
-    """Read the pods of a file; ExtenderError if it holds anything else, or no pods."""
+_READ_FIELDS = ("pods", "resource_claims")
+"""Fields of ClusterObjects that a file of pods may fill."""
+
+
+def _read_pods(file: str) -> "ClusterObjects":
+    """Read the pods of a file and their resource claims; ExtenderError if it holds anything else, or no pods."""
     from extender.cluster.files.manifests import read_cluster
     from extender.k8s.kinds import KINDS
     from extender.server.admin.simulate import not_a_pod_message
 
     with _readable_path(file) as path:
         report = read_cluster(path)
-    others = [kind for kind, of_kind in KINDS.items() if kind != "Pod" and getattr(report.objects, of_kind.field)]
+    others = (
+        kind for kind, one in KINDS.items() if one.field not in _READ_FIELDS and getattr(report.objects, one.field)
+    )
     for kind in (*others, *report.skipped_kinds):
         raise ClusterFileError(not_a_pod_message(path.name, kind))
     if not report.objects.pods:
         raise ClusterFileError(f"{path.name}: contains no pods")
-    return list(report.objects.pods)
+    return report.objects
 
 
 @contextmanager

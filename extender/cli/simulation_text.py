@@ -9,12 +9,15 @@ from rich.text import Text
 
 from extender.core.explain.text import pluralize
 from extender.core.simulator.comparison import Change, VersionComparison, VersionOutcome, value_of
-from extender.core.simulator.result import CycleReport, NodeUsage, Simulation
+from extender.core.simulator.result import CycleReport, NodeUsage, ReservedClaim, Simulation
 from extender.errors import printable
 from extender.server.admin.simulate import Comparison, PodOutcome, pod_outcomes
 
 MAX_EVENT_MESSAGE_CHARS = 1024
 """Characters of an event's note (validation.NoteLengthLimit); kube-scheduler truncates longer ones."""
+
+MAX_LISTED_DEVICES = 8
+"""Devices of a claim that a line names."""
 
 MAX_SUMMARY_ROWS = 20
 """Rows of each table of the summary."""
@@ -50,6 +53,10 @@ def _cycle_events(cycle: CycleReport) -> Iterator[TextRow]:
         is_long = len(cycle.message) > MAX_EVENT_MESSAGE_CHARS
         message = f"{cycle.message[: MAX_EVENT_MESSAGE_CHARS - 4]} ..." if is_long else cycle.message
         yield namespace, "Warning", "FailedScheduling", about, message
+    for claim in cycle.claims:
+        yield "", "", "", "", _describe_claim(claim)
+    if cycle.deallocated is not None:
+        yield "", "", "", "", f"claim {cycle.deallocated} is deallocated: no pod uses it, and the pod does not fit"
     if cycle.vetoed is not None:
         yield "", "", "", "", f"preemption vetoed: {cycle.vetoed}"
     if cycle.not_evaluated:
@@ -60,6 +67,15 @@ def _cycle_events(cycle: CycleReport) -> Iterator[TextRow]:
         note = f"Preempted by pod {cycle.uid} on node {victim.node}"
         if not victim.terminating:  # kube-scheduler does not delete a terminating victim again
             yield namespace, "Normal", "Preempted", f"pod/{name}", note
+
+
+def _describe_claim(claim: ReservedClaim) -> str:
+    """Render `claim default/train gets gpu.example.com/n1/gpu-0`; driver, pool and name of each device."""
+    names = [f"{one.driver}/{one.pool}/{one.device}" for one in claim.devices]
+    listed = ", ".join(names[:MAX_LISTED_DEVICES]) or "no devices"
+    more = f" and {len(names) - MAX_LISTED_DEVICES} more" if len(names) > MAX_LISTED_DEVICES else ""
+    verb = {"new": "gets", "created": "is created and gets", "existing": "keeps"}[claim.allocation]
+    return f"claim {claim.claim} {verb} {listed}{more}"
 
 
 # --- summary ----------------------------------------------------------------------------------------------------------

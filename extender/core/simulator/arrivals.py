@@ -1,4 +1,4 @@
-"""Admit the pods that a simulation schedules, and order them.
+"""Admit the pods that a simulation schedules, and their resource claims, and order them.
 
 Pods come as manifests. Fields that the API server would default and the scheduler reads are filled in here: the
 priority of the class (Priority admission plugin) and requests where only limits are set (SetDefaults_Pod).
@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from extender.core.snapshot.pod_table import identity, is_finished
 from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import RequestError
+from extender.k8s.devices import ResourceClaim, ResourceClaimStatus
 from extender.k8s.kinds import key_of
 from extender.k8s.objects import Container, Pod, PriorityClass
 from extender.k8s.priority import SYSTEM_PRIORITY_CLASSES
@@ -49,6 +50,22 @@ def add_arrivals(snapshot: Snapshot, pods: Sequence[Pod]) -> list[Pod]:
         admitted[pod.key] = _put_pod(snapshot, admit_pod(snapshot, pod))
     snapshot.refresh_layout()
     return list(admitted.values())
+
+
+def add_claims(snapshot: Snapshot, claims: Iterable[ResourceClaim]) -> None:
+    """Create the resource claims that the pods name, as if they were not allocated yet.
+
+    A claim of the same name without an allocation is replaced. Raises RequestError for one that has devices.
+    """
+    for given in claims:
+        namespace = given.metadata.namespace or "default"
+        uid = given.metadata.uid or f"{namespace}/{given.metadata.name}"
+        claim = replace(given, metadata=replace(given.metadata, namespace=namespace, uid=uid))
+        before = snapshot.objects.resource_claims.get(key_of("ResourceClaim", claim))
+        if before is not None and before.status.allocation is not None:
+            name = f"{namespace}/{given.metadata.name}"
+            raise RequestError(f"resource claim {name!r} already exists and is allocated: give it another name")
+        snapshot.put("ResourceClaim", replace(claim, status=ResourceClaimStatus()))
 
 
 def _put_pod(snapshot: Snapshot, pod: Pod) -> Pod:

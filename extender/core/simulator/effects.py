@@ -1,7 +1,7 @@
 """Apply the effects of binding, nominating or evicting a pod to the objects of a snapshot.
 
-The objects change as kube-scheduler, the API server, the volume controller and the disruption controller would change
-them, but at once and without failures.
+The objects change as kube-scheduler, the API server, the controllers of volumes, of resource claims and of disruption
+budgets and the garbage collector would change them, but at once and without failures.
 
 Rule: nothing is decided here; the snapshot is changed and settled.
 """
@@ -13,8 +13,10 @@ from msgspec.structs import replace
 
 from extender.core.framework.plugins.volume_matching import NO_VOLUME_ROW, match_volumes
 from extender.core.preemption.pdb.index import BudgetIndex
+from extender.core.simulator.reserve import NO_RESERVATION, Reservation, claim_keys
 from extender.core.snapshot.snapshot import Snapshot
 from extender.core.snapshot.volume_index import storage
+from extender.k8s.devices import ResourceClaimStatus
 from extender.k8s.kinds import Key, key_of
 from extender.k8s.objects import Pod
 from extender.k8s.storage.objects import ObjectReference, PersistentVolume, PersistentVolumeClaim, PhaseStatus
@@ -49,11 +51,15 @@ def clear_nominations(snapshot: Snapshot, preemptor: Pod, node: str, schedulers:
 # --- binding --------------------------------------------------------------------------------------------------------
 
 
-def bind(snapshot: Snapshot, pod: Pod, node: str) -> None:
-    """Bind the pod and its unbound claims to the node."""
+def bind(snapshot: Snapshot, pod: Pod, node: str, reservation: Reservation = NO_RESERVATION) -> None:
+    """Bind the pod and its unbound volume claims to the node; its resource claims become those of the reservation."""
     for claim, volume in list(_volume_bindings(snapshot, pod, snapshot.node_row[node])):
         _bind_claim(snapshot, claim, volume, node)
-    spec, status = replace(pod.spec, node_name=node), replace(pod.status, nominated_node_name="")
+    for reserved in reservation.claims:
+        snapshot.put("ResourceClaim", reserved)
+    extended = reservation.extended_resource_claim or pod.status.extended_resource_claim_status
+    status = replace(pod.status, nominated_node_name="", extended_resource_claim_status=extended)
+    spec = replace(pod.spec, node_name=node)
     snapshot.put("Pod", replace(pod, spec=spec, status=status))
     snapshot.refresh_layout()
 
@@ -118,4 +124,37 @@ def evict(snapshot: Snapshot, victims: Sequence[Pod], empty_selector: str) -> No
         snapshot.put("PodDisruptionBudget", replace(budgets[key], status=status))
     for victim in victims:
         snapshot.remove("Pod", key_of("Pod", victim))
+        _release_claims(snapshot, victim)
     snapshot.refresh_layout()
+
+
+# --- resource claims --------------------------------------------------------------------------------------------------
+
+
+def deallocate(snapshot: Snapshot, pod: Pod, key: Key) -> None:
+    """Deallocate a claim, or delete the one of the pod's extended resources (DynamicResources' PostFilter, v1.36)."""
+    claim, extended = snapshot.objects.resource_claims[key], pod.status.extended_resource_claim_status
+    if extended is not None and key == (pod.metadata.namespace, extended.resource_claim_name):
+        snapshot.remove("ResourceClaim", key)
+    else:
+        snapshot.put("ResourceClaim", replace(claim, status=ResourceClaimStatus()))
+
+
+def _release_claims(snapshot: Snapshot, pod: Pod) -> None:
+    """Delete the claims that belong to a deleted pod, and remove it from those that it shared.
+
+    Mirrors the garbage collector, and syncClaim of the resource claim controller (v1.36): a claim that no pod uses any
+    more is deallocated.
+    """
+    claims = snapshot.objects.resource_claims
+    for key in claim_keys(pod):
+        claim = claims.get(key)
+        if claim is None:
+            continue
+        owner, before = claim.metadata.controller, claim.status.reserved_for or []
+        left = [one for one in before if one.uid != pod.metadata.uid]
+        if owner is not None and owner.uid == pod.metadata.uid:
+            snapshot.remove("ResourceClaim", key)
+        elif len(left) < len(before):
+            status = replace(claim.status, reserved_for=left) if left else ResourceClaimStatus()
+            snapshot.put("ResourceClaim", replace(claim, status=status))

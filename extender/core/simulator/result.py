@@ -12,6 +12,10 @@ import msgspec
 CycleOutcome = Literal["Scheduled", "Nominated", "Unschedulable", "Skipped"]
 """Nominated: not scheduled, but preemption found a node; Skipped: kube-scheduler would not try the pod."""
 
+ClaimAllocation = Literal["new", "existing", "created"]
+"""new: allocated for the pod; existing: allocated before; created: with the claim itself, for extended resources that
+a DeviceClass backs."""
+
 NodeAmounts = dict[str, int]
 """Resource -> amount on one node, in the scheduler's units."""
 
@@ -68,6 +72,28 @@ class EvictedPod(SimulationStruct, frozen=True):
     """True if it was already terminating."""
 
 
+class ReservedDevice(SimulationStruct, frozen=True):
+    """A device of a claim (DeviceRequestAllocationResult)."""
+
+    request: str
+    """Name of the request, or `request/subrequest` for an alternative of a prioritized list."""
+    driver: str
+    pool: str
+    device: str
+    admin_access: bool
+    consumed_capacity: dict[str, str]
+    """Capacity that the claim takes of a device which several claims share."""
+
+
+class ReservedClaim(SimulationStruct, frozen=True):
+    """A resource claim of a pod that was bound, with its devices."""
+
+    claim: str
+    """`namespace/name`."""
+    allocation: ClaimAllocation
+    devices: list[ReservedDevice]
+
+
 class CycleReport(SimulationStruct, frozen=True):
     """One attempt to schedule one pod."""
 
@@ -91,6 +117,10 @@ class CycleReport(SimulationStruct, frozen=True):
     num_pdb_violations: int = msgspec.field(name="numPDBViolations")
     vetoed: str | None
     """Reason why the policies allowed no eviction, where kube-scheduler alone would have evicted pods."""
+    claims: list[ReservedClaim]
+    """Resource claims that the pod reserved when it was bound, in the order of its spec."""
+    deallocated: str | None
+    """`namespace/name` of the resource claim that was deallocated, because no pod uses it and this one did not fit."""
     not_evaluated: list[str]
     """Filter plugins that matter for the pod but are not modelled: kube-scheduler may decide otherwise."""
 

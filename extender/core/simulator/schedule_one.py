@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from extender.core import engine
+from extender.core.devices.claims import claim_of
 from extender.core.engine import Candidate, PreemptDecision
 from extender.core.eviction_history import NO_HISTORY, EvictionHistory
 from extender.core.framework.constraint import NodeRows, SchedulingContext
@@ -39,9 +40,11 @@ from extender.core.simulator.fit_error import (
     preemption_failed,
     unschedulable_plugins,
 )
+from extender.core.simulator.reserve import NO_RESERVATION, Reservation, reserve
 from extender.core.simulator.result import CycleOutcome, CyclePostFilter, CycleScore
 from extender.core.snapshot.pod_table import identity, start_time
 from extender.core.snapshot.snapshot import Snapshot
+from extender.k8s.kinds import Key
 from extender.k8s.objects import Pod
 from extender.k8s.priority import PRIORITY_OFFSET
 
@@ -92,6 +95,10 @@ class Cycle:
     """Reason why the policies allowed no eviction, although kube-scheduler had candidates."""
     not_evaluated: tuple[str, ...] = ()
     """Filter plugins that matter for the pod but are not modelled, or lack the permission to read what they need."""
+    reservation: Reservation = NO_RESERVATION
+    """Resource claims of a scheduled pod, with the devices that they get on the node."""
+    deallocated: Key | None = None
+    """Resource claim that DynamicResources' PostFilter deallocates, or deletes."""
     unschedulable_plugins: frozenset[str] = frozenset()
     """Filter plugins that rejected a node (Diagnosis.UnschedulablePlugins)."""
     dry_run: DryRun | None = field(default=None, compare=False, repr=False)
@@ -108,7 +115,7 @@ def schedule_one(
     draw: Draw | None = None,
 ) -> Cycle:
     """Try to schedule the pod by its profile. `draw` chooses among equal nodes; None: the first by name."""
-    profile, skipped = scheduler.profile_of(pod), not_tried_reason(pod, scheduler)
+    profile, skipped = scheduler.profile_of(pod), not_tried_reason(snapshot, pod, scheduler)
     if profile is None or skipped is not None:
         return Cycle(pod, "Skipped", skipped or "", nominated_node=pod.status.nominated_node_name)
     if not snapshot.nodes:
@@ -124,7 +131,10 @@ def schedule_one(
     elif (error := filter_run.error()) is not None:
         return Cycle(pod, "Unschedulable", error, not_evaluated=plugins)
     if len(fitting):
-        return replace(_select_host(filter_run.context, fitting, draw), not_evaluated=plugins)
+        found = replace(_select_host(filter_run.context, fitting, draw), not_evaluated=plugins)
+        if found.node is None:
+            return found
+        return replace(found, reservation=reserve(filter_run.context, snapshot.node_row[found.node]))
     failed = _post_filter(filter_run, profile, history, draw)
     message = fit_error_message(filter_run, failed.post_filter or POST_FILTER_SUCCESS)
     return replace(
@@ -132,15 +142,32 @@ def schedule_one(
     )
 
 
-def not_tried_reason(pod: Pod, scheduler: KubeScheduler) -> str | None:
+def not_tried_reason(snapshot: Snapshot, pod: Pod, scheduler: KubeScheduler) -> str | None:
     """Return why this kube-scheduler does not try the pod; None: it does."""
     if (skipped := skip_reason(pod)) is not None:
         return skipped
     profile = scheduler.profile_of(pod)
     if profile is None:
         return f'not tried: not ours: no profile has schedulerName "{pod.spec.scheduler_name}"'
-    gated = run_pre_enqueue_plugins(pod, profile)
-    return None if gated is None else f"not tried: {gated.message}"
+    gated = run_pre_enqueue_plugins(snapshot, pod, profile)
+    return None if gated is None else f"not tried: {gated.message}{_hint(snapshot, pod, gated.plugin)}"
+
+
+def _hint(snapshot: Snapshot, pod: Pod, plugin: str) -> str:
+    """Return what to do about a claim that does not exist: a simulation creates none from a template."""
+    if plugin != DYNAMIC_RESOURCES:
+        return ""
+    lacking = next(one for one in pod.spec.resource_claims or () if isinstance(claim_of(snapshot, pod, one), str))
+    template, is_created = (
+        lacking.resource_claim_template_name,
+        any(one.name == lacking.name for one in pod.status.resource_claim_statuses or ()),
+    )
+    if template is None or is_created:
+        return ""
+    return (
+        f" (a simulation creates no claim from ResourceClaimTemplate {template}: put a ResourceClaim with its spec"
+        f" beside the pod, and name it as resourceClaimName of the pod's claim {lacking.name})"
+    )
 
 
 # --- scheduled ------------------------------------------------------------------------------------------------------
@@ -173,24 +200,24 @@ def _draw_place(count: int, draw: Draw | None) -> int:
 
 def _post_filter(filter_run: FilterRun, profile: Profile, history: EvictionHistory, draw: Draw | None) -> Cycle:
     """Run the profile's PostFilter plugins until one succeeds or fails (RunPostFilterPlugins)."""
-    pod, reasons = filter_run.context.pod, list[str]()
+    pod, reasons, deallocated = filter_run.context.pod, list[str](), None
     found = unchanged = Cycle(pod, "Unschedulable", nominated_node=pod.status.nominated_node_name)
     for name in profile.post_filter_plugins:
         if name == DEFAULT_PREEMPTION:
             found = _preempt(filter_run, profile, history, draw)
             status = found.post_filter or POST_FILTER_SUCCESS
         elif name == DYNAMIC_RESOURCES:
-            status = dynamic_resources_post_filter(filter_run)
+            status, deallocated = dynamic_resources_post_filter(filter_run)
         else:
             continue
         if status.code == "Error":
-            return replace(unchanged, post_filter=status)
+            return replace(unchanged, post_filter=status, deallocated=deallocated)
         if status.code == "Success":
-            return found
+            return replace(found, deallocated=deallocated)
         reasons += status.reasons
     if not profile.post_filter_plugins:  # kube-scheduler clears the nomination then
         return replace(unchanged, nominated_node="", post_filter=CyclePostFilter(code="Unschedulable", reasons=[]))
-    return replace(found, post_filter=CyclePostFilter(code="Unschedulable", reasons=reasons))
+    return replace(found, post_filter=CyclePostFilter(code="Unschedulable", reasons=reasons), deallocated=deallocated)
 
 
 def _preempt(filter_run: FilterRun, profile: Profile, history: EvictionHistory, draw: Draw | None) -> Cycle:

@@ -15,9 +15,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from extender.core.eviction_history import NO_HISTORY, Attempt, Eviction, EvictionHistory
-from extender.core.profile import UPSTREAM, KubeScheduler
+from extender.core.profile import DYNAMIC_RESOURCES, UPSTREAM, KubeScheduler
 from extender.core.simulator import effects
-from extender.core.simulator.arrivals import add_arrivals, pending_pods
+from extender.core.simulator.arrivals import add_arrivals, add_claims, pending_pods
+from extender.core.simulator.reserve import claim_keys
 from extender.core.simulator.result import (
     ClusterSize,
     CycleReport,
@@ -31,6 +32,7 @@ from extender.core.simulator.result import (
 from extender.core.simulator.schedule_one import Cycle, Draw, schedule_one
 from extender.core.snapshot.arrays import BASE_RESOURCES
 from extender.core.snapshot.snapshot import Snapshot
+from extender.k8s.devices import ResourceClaim
 from extender.k8s.kinds import Key, key_of
 from extender.k8s.objects import Pod
 from extender.k8s.workloads import workload_of
@@ -150,6 +152,8 @@ class Scheduler:
             victims=victims,
             num_pdb_violations=cycle.num_pdb_violations,
             vetoed=cycle.vetoed,
+            claims=cycle.reservation.reports(),
+            deallocated=None if cycle.deallocated is None else "/".join(cycle.deallocated),
             not_evaluated=list(cycle.not_evaluated),
         )
 
@@ -157,12 +161,16 @@ class Scheduler:
         """Bind the pod, or evict the victims and nominate it; requeue the unschedulable pods that this may help."""
         if cycle.outcome == "Scheduled":
             assert cycle.node is not None
-            effects.bind(self.snapshot, cycle.pod, cycle.node)
+            effects.bind(self.snapshot, cycle.pod, cycle.node, cycle.reservation)
             self._queue.move_to_active(lambda _, plugins: bool(plugins & REQUEUED_BY_POD_ADD))
+            self._claims_changed(frozenset(key_of("ResourceClaim", one) for one in cycle.reservation.claims))
         else:
             self._queue.add_unschedulable(cycle.pod, cycle.unschedulable_plugins)
             if cycle.victims:
                 self._evict(cycle)
+            if cycle.deallocated is not None:
+                effects.deallocate(self.snapshot, cycle.pod, cycle.deallocated)
+                self._queue.move_to_active(lambda _, plugins: DYNAMIC_RESOURCES in plugins)
             effects.nominate(self.snapshot, cycle.pod, cycle.nominated_node)
             if cycle.victims:
                 self._queue.move_to_active(lambda _pod, _by: True)
@@ -171,6 +179,11 @@ class Scheduler:
         if before and before != now:
             highest, key = cycle.pod.priority, cycle.pod.key
             self._queue.move_to_active(lambda pod, _by: pod.priority <= highest and pod.key != key)
+
+    def _claims_changed(self, keys: frozenset[Key]) -> None:
+        """Requeue the pods that wait for one of the claims (isSchedulableAfterClaimChange)."""
+        if keys:
+            self._queue.move_to_active(lambda pod, by: DYNAMIC_RESOURCES in by and not keys.isdisjoint(claim_keys(pod)))
 
     def _evict(self, cycle: Cycle) -> None:
         """Evict the victims, clear nominations of lower priority, and add the evictions that rate limits read."""
@@ -195,6 +208,7 @@ def simulate(
     pods: Iterable[Pod] = (),
     *,
     include_pending: bool = False,
+    claims: Iterable[ResourceClaim] = (),
     history: EvictionHistory = NO_HISTORY,
     draw: Draw | None = None,
     name: str = "",
@@ -203,11 +217,12 @@ def simulate(
 ) -> Simulation:
     """Simulate the arrival of `pods`, and with `include_pending` new attempts for the pending pods of the snapshot.
 
-    The snapshot is modified; it was built for `scheduler.features`. `draw` chooses among equal nodes, as in
-    `schedule_one`; `name` and `seed` only label the result. `on_step` is called with every step before its effects.
-    Raises RequestError for a pod that is not admitted.
+    The snapshot is modified; it was built for `scheduler.features`. `claims` arrive with the pods. `draw` chooses among
+    equal nodes, as in `schedule_one`; `name` and `seed` only label the result. `on_step` is called with every step
+    before its effects. Raises RequestError for a pod or a claim that is not admitted.
     """
     cluster = ClusterSize(nodes=len(snapshot.nodes), pods=len(snapshot.objects.pods))
+    add_claims(snapshot, claims)
     arrived = add_arrivals(snapshot, list(pods))
     own = {pod.key for pod in arrived}
     before = [pod for pod in pending_pods(snapshot) if pod.key not in own] if include_pending else []

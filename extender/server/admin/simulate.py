@@ -24,12 +24,13 @@ from extender.core.simulator.schedule_one import seeded_draw
 from extender.core.simulator.simulator import Step, simulate
 from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import ClusterFileError, ConfigError, RequestError
+from extender.k8s.devices import ResourceClaim
 from extender.k8s.kinds import ClusterObjects
 from extender.k8s.objects import Pod
 from extender.k8s.validation import decode_error_message
 
 MAX_SIMULATED_PODS = 1000
-"""Limit of the pods of one request, pending pods included."""
+"""Limit of the pods of one request, pending pods included, and of its claims."""
 
 CONFIGURED = "configured"
 """Name of the configured policies, in addition to the names of the presets."""
@@ -83,6 +84,8 @@ class SimulationRequest:
     """Schedule the pending pods of the cluster too."""
     seed: int | None = None
     history: EvictionHistory = NO_HISTORY
+    claims: Sequence[ResourceClaim] = ()
+    """Resource claims that the pods name and the cluster lacks."""
 
 
 class PodOutcome(SimulationStruct, frozen=True):
@@ -132,6 +135,7 @@ def run_simulation(
         policy.scheduler,
         request.pods,
         include_pending=request.pending,
+        claims=request.claims,
         history=request.history,
         draw=None if request.seed is None else seeded_draw(request.seed),
         name=policy.name,
@@ -213,6 +217,21 @@ def not_a_pod_message(place: str, kind: str) -> str:
     return f"{place}: {kind!r} is not a Pod: only Pods can be scheduled; for a workload, give one of its Pods"
 
 
+def parse_claims(given: Sequence[Any]) -> list[ResourceClaim]:
+    """Parse resource claims from JSON values; `kind` is optional. RequestError names the invalid claim and field."""
+    return [_parse_claim(one, f"claim {number} of the request") for number, one in enumerate(given, 1)]
+
+
+def _parse_claim(given: Any, place: str) -> ResourceClaim:
+    if not isinstance(given, dict) or given.get("kind", "ResourceClaim") != "ResourceClaim":
+        raise RequestError(f"{place}: expected a ResourceClaim with metadata and spec")
+    try:
+        (claim,) = load_cluster({"apiVersion": "resource.k8s.io/v1", **given, "kind": "ResourceClaim"}).resource_claims
+    except ClusterFileError as error:
+        raise RequestError(str(error).replace("cluster: ", f"{place}: ", 1)) from error
+    return claim
+
+
 # --- POST /simulate -------------------------------------------------------------------------------------------------
 
 
@@ -223,6 +242,8 @@ class SimulateBody(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     """One Pod."""
     pods: list[Any] = []
     """Several Pods, instead of `pod`."""
+    claims: list[Any] = []
+    """ResourceClaims that the pods name and the cluster lacks."""
     pending: bool = False
     """Schedule the pending pods of the cluster too."""
     preset: str | None = None
@@ -254,11 +275,16 @@ def simulate_request(
     if not given and not parsed.pending:
         raise RequestError("nothing to schedule: give `pod`, `pods` or `pending: true`")
     request = SimulationRequest(
-        parse_pods(given), parsed.pending, parsed.seed, history or EvictionHistory(time.time_ns())
+        parse_pods(given),
+        parsed.pending,
+        parsed.seed,
+        history or EvictionHistory(time.time_ns()),
+        parse_claims(parsed.claims),
     )
     count = len(request.pods) + (sum(not pod.spec.node_name for pod in objects.pods) if request.pending else 0)
-    if count > MAX_SIMULATED_PODS:
-        raise RequestError(f"{count} pods exceed the limit of {MAX_SIMULATED_PODS} per request")
+    for number, what in ((count, "pods"), (len(request.claims), "claims")):
+        if number > MAX_SIMULATED_PODS:
+            raise RequestError(f"{number} {what} exceed the limit of {MAX_SIMULATED_PODS} per request")
     result = run_simulations(objects, _policies(base, parsed), request, scratch=scratch)
     plain: dict[str, Any] = msgspec.to_builtins(result)
     return plain

@@ -55,9 +55,20 @@ function cycleItem(cycle) {
   }[cycle.outcome]?.() ?? cycle.outcome;
   return el("li", { class: `cycle-${cycle.outcome}` },
     name(cycle.pod), cycle.attempt > 1 ? ` (attempt ${cycle.attempt})` : null, ": ", el("strong", {}, where),
+    cycle.claims?.length ? el("ul", { class: "claims" }, cycle.claims.map(claimItem)) : null,
+    cycle.deallocated ? el("p", {}, "Claim ", name(cycle.deallocated), " is deallocated: no pod uses it, and the pod does not fit.") : null,
     cycle.vetoed ? el("p", {}, "Preemption vetoed by the policies: ", cycle.vetoed) : null,
     cycle.message ? el("p", { class: "message" }, cycle.message) : null,
     cycle.notEvaluated?.length ? el("p", { class: "muted" }, `Not evaluated, left to kube-scheduler: ${cycle.notEvaluated.join(", ")}`) : null);
+}
+
+const ALLOCATIONS = { new: "gets", created: "is created and gets", existing: "keeps" };
+const MAX_DEVICES = 8;
+
+function claimItem({ claim, allocation, devices }) {
+  const shown = devices.slice(0, MAX_DEVICES).map((one, place) => [place ? ", " : null, name(`${one.driver}/${one.pool}/${one.device}`)]);
+  const more = devices.length > MAX_DEVICES ? ` and ${devices.length - MAX_DEVICES} more` : null;
+  return el("li", {}, "claim ", name(claim), ` ${ALLOCATIONS[allocation] ?? allocation} `, devices.length ? [shown, more] : "no devices");
 }
 
 function joined(names) {

@@ -11,8 +11,8 @@ const CONFIGURED = "configured"; // the service's name of the policies in effect
 const LOOKS_LIKE_YAML = /^\s*(---|#|apiVersion:|kind:|metadata:|spec:)/;
 const HOW_TO_GET_JSON = "kubectl get pod NAME -o json prints a pod as JSON; kubectl create -f FILE --dry-run=client -o json does so with a file.";
 
-/** Parse the pasted text into pods; throw an Error with a message for the operator. */
-export function podsOf(text) {
+/** Parse the pasted text into pods and their resource claims; throw an Error with a message for the operator. */
+export function objectsOf(text) {
   if (!text.trim()) throw new Error("Paste a pod as JSON, or include the pending pods.");
   let given;
   try {
@@ -22,12 +22,14 @@ export function podsOf(text) {
     throw new Error(`This is not JSON: ${error.message}. ${HOW_TO_GET_JSON}`);
   }
   if (given?.kind === "List" || given?.kind === "PodList") given = given.items ?? [];
-  const pods = Array.isArray(given) ? given : [given];
-  if (!pods.length) throw new Error("The list contains no pods.");
-  for (const pod of pods) {
-    if (pod === null || typeof pod !== "object" || Array.isArray(pod)) throw new Error("A pod is an object with metadata and spec.");
+  const objects = Array.isArray(given) ? given : [given];
+  for (const one of objects) {
+    if (one === null || typeof one !== "object" || Array.isArray(one)) throw new Error("A pod is an object with metadata and spec.");
   }
-  return pods;
+  const claims = objects.filter((one) => one.kind === "ResourceClaim");
+  const pods = objects.filter((one) => one.kind !== "ResourceClaim");
+  if (!pods.length) throw new Error("The list contains no pods.");
+  return claims.length ? { pods, claims } : { pods };
 }
 
 export function createWhatIf() {
@@ -47,7 +49,7 @@ export function createWhatIf() {
     const note = el("p", { id: "pod-note", class: "muted" });
     form = el("form", { id: "what-if-form", novalidate: true, onsubmit: (event) => (event.preventDefault(), submit({ text, preset, other, pending, button, error, result })) },
       el("label", { class: "block" }, "Pod, as JSON", text),
-      el("p", { id: "pod-help", class: "muted" }, "One pod, an array or a List. ", HOW_TO_GET_JSON, " YAML is not supported here."),
+      el("p", { id: "pod-help", class: "muted" }, "One pod, an array or a List, with the ResourceClaims that the pods name and the cluster lacks. ", HOW_TO_GET_JSON, " YAML is not supported here."),
       note,
       el("div", { class: "filters" },
         el("label", {}, "Policies ", preset), el("label", {}, "Compare with ", other),
@@ -77,7 +79,7 @@ export function createWhatIf() {
     text.removeAttribute("aria-invalid");
     const body = {};
     try {
-      if (text.value.trim() || !pending.checked) body.pods = podsOf(text.value);
+      if (text.value.trim() || !pending.checked) Object.assign(body, objectsOf(text.value));
     } catch (wrong) {
       text.setAttribute("aria-invalid", "true");
       replace(error, alert(wrong.message));

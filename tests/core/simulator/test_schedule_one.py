@@ -12,6 +12,7 @@ from extender.core.simulator.schedule_one import (
     seeded_draw,
 )
 from tests.builders import budget, incoming, node, pod, snapshot, typed
+from tests.device_builders import undecided_claim, using_claims
 
 STRICT = Profile(preemption=PreemptionPolicy(disruption_budgets="Strict"))
 
@@ -296,9 +297,9 @@ def test_the_plugins_that_rejected_nodes_are_listed():
 
 
 def test_plugins_that_are_not_evaluated_are_listed_for_every_outcome():
-    arriving = incoming(resourceClaims=[{"name": "gpu"}])
-    assert cycle({node("n1"): []}, arriving).not_evaluated == ("DynamicResources",)
-    assert cycle({node("n1", cpu="500m"): []}, arriving).not_evaluated == ("DynamicResources",)
+    arriving, claims = incoming(**using_claims("gpu")), [undecided_claim("gpu")]
+    assert cycle({node("n1"): []}, arriving, others=claims).not_evaluated == ("DynamicResources",)
+    assert cycle({node("n1", cpu="500m"): []}, arriving, others=claims).not_evaluated == ("DynamicResources",)
     assert cycle({node("n1"): []}).not_evaluated == ()
 
 
