@@ -51,7 +51,7 @@ def explain(
         int, typer.Option("--limit", metavar="NUMBER", min=1, max=1000, help="Maximum number of decisions to list.")
     ] = 20,
     show_all: Annotated[
-        bool, typer.Option("--all", help="Show all candidates, nodes and victims instead of the first few.")
+        bool, typer.Option("--all", help="Show all candidates, nodes, victims and devices instead of the first few.")
     ] = False,
     url: Annotated[
         str,

@@ -70,7 +70,7 @@ def explain_subject(source: DecisionSource, subject: str, query: DecisionListOpt
         nodes |= {node.name: node for node in detailed.nodes}
     decision = msgspec.structs.replace(decision, nodes=list(nodes.values()))
     if query.node is not None:
-        parts = node_report.render(decision, nodes[query.node], output.invocation)
+        parts = node_report.render(decision, nodes[query.node], output.invocation, show_all=output.show_all)
     else:
         parts = report.render(decision, subject, output.invocation, show_all=output.show_all)
     hint = [report.other_decisions_hint(subject, others, output.invocation)] if others else []

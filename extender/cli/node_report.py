@@ -20,7 +20,7 @@ from extender.cli.tables import (
     section_heading,
     text,
 )
-from extender.core.explain.schema import DecisionReport, NodeReport, RunningPodReport
+from extender.core.explain.schema import DecisionReport, DeviceRequestReport, NodeReport, RunningPodReport
 from extender.core.explain.text import pluralize
 
 _ROLES = {
@@ -32,15 +32,18 @@ _ROLES = {
 """Role of a pod -> description, style."""
 
 
-def render(decision: DecisionReport, node: NodeReport, invocation: Invocation) -> Iterator[RenderableType]:
+def render(
+    decision: DecisionReport, node: NodeReport, invocation: Invocation, *, show_all: bool = False
+) -> Iterator[RenderableType]:
     """Render a node of a decision.
 
-    `decision`: with all its nodes, for comparison; `node`: with its pods.
+    `decision`: with all its nodes, for comparison; `node`: with its pods; `show_all`: every device by itself.
     """
     yield text(f"{decision.id} {sentence(decision, node)}", "bold")
     yield Text()
     yield report.facts_grid(decision, invocation)
     yield from _render_filter_status(decision, node)
+    yield from _render_claims(node, show_all=show_all)
     if decision.verb == "prioritize":
         yield from _render_scores(decision, node)
     if node.rank is not None:
@@ -131,6 +134,32 @@ def _render_filter_status(decision: DecisionReport, node: NodeReport) -> Iterato
             yield indented(text(f"passed: {', '.join(before)}"))
         if after:
             yield indented(text(f"not run: {', '.join(after)}", "dim"))
+
+
+def _render_claims(node: NodeReport, *, show_all: bool) -> Iterator[RenderableType]:
+    """Render the pod's resource claims: a line each, and one per request; with `show_all` every device."""
+    if not node.claims:
+        return
+    yield from section_heading(f"resource claims on {node.name}")
+    for claim in node.claims:
+        which = f"{claim.name} ({claim.claim})" if claim.claim else claim.name
+        yield indented(text(f"{which}: {claim.summary}"))
+        for request in claim.requests:
+            yield indented(text(f"{request.name}: {request.summary}", "red" if request.fails else ""), 4)
+            if show_all:
+                yield _devices_table(request)
+                if request.omitted:
+                    yield indented(text(f"and {pluralize(request.omitted, 'device')} more", "dim"), 6)
+    if not show_all and any(request.devices for claim in node.claims for request in claim.requests):
+        yield indented(text("--all shows every device", "dim"))
+
+
+def _devices_table(request: DeviceRequestReport) -> RenderableType:
+    rows = [
+        (text(one.device), text(one.why or "free", "" if one.why else "green"), text(one.detail))
+        for one in request.devices
+    ]
+    return indented(AdaptiveTable(("DEVICE", "REASON", "DETAIL"), rows), 4)
 
 
 def _render_scores(decision: DecisionReport, node: NodeReport) -> Iterator[RenderableType]:

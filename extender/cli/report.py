@@ -139,10 +139,13 @@ def facts_grid(decision: DecisionReport, invocation: Invocation) -> RenderableTy
         "mode": MODE_DESCRIPTIONS.get(decision.outcome, decision.outcome),
         "error": decision.error or "",
     }
+    claims = ((f"{one.name} ({one.claim})" if one.claim else one.name, one.note) for one in pod.claims)
     grid = Table.grid(padding=(0, 2))
     for name, value in rows.items():
         if value:
             grid.add_row(Text(name, style="dim"), text(value))
+    for number, (which, note) in enumerate(claims):
+        grid.add_row(Text("" if number else "claims", style="dim"), text(f"{which}: {note}"))
     return indented(grid)
 
 

@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from extender.core.engine import DecisionContext, FilterDecision, PreemptDecision, PrioritizeDecision
+from extender.core.explain.recorded_devices import RecordedDevices, record_devices
 from extender.core.framework.constraint import CodeArray, NodeRows, SchedulingContext
 from extender.core.framework.filter import FilterRun, Statuses
 from extender.core.framework.plugins import FILTERS
@@ -116,6 +117,8 @@ class RecordedRequest:
     """Context with a reduced snapshot and pod: only what protection reasons read."""
     filters: tuple[str, ...]
     """Filter plugins in the order in which they run; none where PreFilter rejected the pod."""
+    devices: RecordedDevices | None = None
+    """The pod's resource claims, and the devices of the cluster; None: it asks for no devices."""
 
     def amounts(self) -> dict[str, int]:
         """Return the amounts that the pod requests, in the scheduler's units."""
@@ -124,14 +127,16 @@ class RecordedRequest:
     @property
     def shared(self) -> tuple[object, ...]:
         """What the record shares with others."""
-        return self.context.snapshot, *chain.from_iterable(map(pod_parts, self.context.nominees))
+        devices = () if self.devices is None else self.devices.shared
+        return self.context.snapshot, *devices, *chain.from_iterable(map(pod_parts, self.context.nominees))
 
     @property
     def size(self) -> int:
         """Approximate memory in bytes."""
         history = self.context.history
         remembered = 300 * len(history.evictions) + 100 * len(history.attempts) + 200 * len(history.recent_deletions)
-        return 1000 + self.pod.size + remembered + 8 * len(self.context.nominees)
+        devices = 0 if self.devices is None else self.devices.size
+        return 1000 + self.pod.size + remembered + 8 * len(self.context.nominees) + devices
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -398,7 +403,7 @@ def _recorded_request(decision_context: DecisionContext, nominees: tuple[Pod, ..
         enabled = ()  # a rejection at PreFilter: no filter ran
     filters = tuple(name for name in enabled if name in FILTERS and name not in unable)
     reduced = replace(context, pod=pod.identity, snapshot=_snapshot_for_reasons(context.snapshot), nominees=nominees)
-    return RecordedRequest(pod, reduced, filters)
+    return RecordedRequest(pod, reduced, filters, record_devices(context))
 
 
 @derived("namespaces", "priority_classes")

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec.structs import replace
 
+from extender.core.explain.devices import report_claims, report_pod_claims
 from extender.core.explain.ranking_report import flags_of_node, keys_at, render_keys, report_ranking
 from extender.core.explain.record import (
     EVICTABLE,
@@ -33,6 +34,7 @@ from extender.core.explain.schema import (
     BudgetReport,
     NodeOutcome,
     NodeReport,
+    PodClaimReport,
     PodReport,
     PodRole,
     RankingReport,
@@ -70,14 +72,13 @@ class RenderedDecision:
 
 def render(record: DecisionRecord, *, node: str | None = None, every_pod: bool = True) -> RenderedDecision:
     """Render all nodes or only `node`, always with the pods of `node`; with `every_pod` also those of all others."""
-    if isinstance(record, FilterRecord):
-        nodes = [one for one in _filter_nodes(record) if node in (None, one.name)]
-        return RenderedDecision(nodes)
-    if isinstance(record, PrioritizeRecord):
-        nodes = [one for one in _prioritize_nodes(record) if node in (None, one.name)]
-        return RenderedDecision(nodes, highest=record.highest)
+    if isinstance(record, FilterRecord | PrioritizeRecord):
+        every = _filter_nodes(record) if isinstance(record, FilterRecord) else _prioritize_nodes(record)
+        nodes = [_with_claims(record.request, one, node) for one in every if node in (None, one.name)]
+        return RenderedDecision(nodes, highest=record.highest if isinstance(record, PrioritizeRecord) else None)
     with_dry_run = _nodes_with_dry_run(record, record.dry_run, node, every_pod=every_pod) if record.dry_run else ()
-    nodes = [*with_dry_run, *(one for one in _nodes_without_dry_run(record) if node in (None, one.name))]
+    without = (one for one in _nodes_without_dry_run(record) if node in (None, one.name))
+    nodes = [_with_claims(record.request, one, node) for one in (*with_dry_run, *without)]
     return RenderedDecision(nodes, report_ranking(record))
 
 
@@ -88,6 +89,23 @@ def render_incoming_pod(pod: Pod, features: Features) -> PodReport:
     """Render an incoming or nominated pod with its requests."""
     amounts = requests.incoming_requests(pod, features)
     return PodReport(key=pod.key, uid=pod.metadata.uid, priority=pod.priority, requests=dict(amounts))
+
+
+def render_pod_claims(record: DecisionRecord | None) -> list[PodClaimReport]:
+    """Render the resource claims of the incoming pod."""
+    devices = None if record is None else record.request.devices
+    if record is None or devices is None:
+        return []
+    return report_pod_claims(devices, record.request.pod.decode(), record.request.context.features)
+
+
+def _with_claims(request: RecordedRequest, report: NodeReport, node: str | None) -> NodeReport:
+    """Return the report of `node` with the devices that the pod's claims may get there, any other one as it is."""
+    if request.devices is None or report.name != node:
+        return report
+    claims = report_claims(request.devices, request.pod.decode(), node, request.context.features)
+    with_claims: NodeReport = replace(report, claims=claims)
+    return with_claims
 
 
 def render_scheduler(scheduler: KubeScheduler, profile: Profile | None) -> SchedulerReport:

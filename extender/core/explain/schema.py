@@ -31,6 +31,66 @@ class PodReport(ReportStruct, frozen=True, kw_only=True):
     uid: str
     priority: int = 0
     requests: ResourceAmounts = {}
+    claims: list["PodClaimReport"] = []
+    """Its resource claims; of the incoming pod only."""
+
+
+class PodClaimReport(ReportStruct, frozen=True, kw_only=True):
+    """An entry of the incoming pod's spec.resourceClaims, as it was at the decision."""
+
+    name: str
+    """Its name in the pod."""
+    claim: str = ""
+    """`namespace/name` of the ResourceClaim; empty: there is none yet."""
+    note: str = ""
+    """Where it is allocated, or why it cannot be used."""
+
+
+class DeviceReport(ReportStruct, frozen=True, kw_only=True):
+    """A device that a request may choose on a node."""
+
+    device: str
+    """`driver/pool/device`."""
+    why: str = ""
+    """Why the request does not get it; empty: it is free and matches."""
+    detail: str = ""
+    """Who uses it: the pods that its claim is reserved for."""
+
+
+class DeviceRequestReport(ReportStruct, frozen=True, kw_only=True):
+    """A request of a claim, or an alternative of its prioritized list, on one node."""
+
+    name: str
+    """Its name; `request/alternative` in a prioritized list."""
+    summary: str
+    """How many devices match and are free, and why the others do not or are not."""
+    fails: bool = False
+    """True if no devices are left for it; earlier requests got theirs."""
+    count: int | None = None
+    """Number of devices that it asks for; None: all that match."""
+    matching: int = 0
+    """Devices that its selectors and those of its class choose, and whose taints it tolerates."""
+    free: int = 0
+    """Matching devices that it could get."""
+    devices: list[DeviceReport] = []
+    """Devices of the node's pools in the order in which they are tried, at most 256."""
+    omitted: int = 0
+    """Further devices."""
+
+
+class ClaimReport(ReportStruct, frozen=True, kw_only=True):
+    """A resource claim of the pod on one node."""
+
+    name: str
+    """Its name in the pod; `extended resources` for the claim that kube-scheduler makes for them."""
+    claim: str = ""
+    """`namespace/name`; empty: it does not exist yet."""
+    summary: str
+    """Whether it can be allocated there, or where it is allocated."""
+    devices: list[str] = []
+    """Devices that it has, or would get there: `driver/pool/device`."""
+    requests: list[DeviceRequestReport] = []
+    """Its requests, if it is not allocated yet."""
 
 
 class StatusReport(ReportStruct, frozen=True, kw_only=True):
@@ -152,6 +212,8 @@ class NodeReport(ReportStruct, frozen=True, kw_only=True):
     """Requests of the victims."""
     nominated: list[PodReport] = []
     """Pods nominated to the node that the preemptor must yield to."""
+    claims: list[ClaimReport] = []
+    """Resource claims of the incoming pod, with the devices that they may get there."""
 
 
 class RankingReport(ReportStruct, frozen=True, kw_only=True):

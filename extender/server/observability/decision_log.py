@@ -146,7 +146,10 @@ class KeptDecision:
             cache=self.cache,
             scheduler=render.render_scheduler(self.scheduler, self.profile),
             policies=render.changed_policies(self.profile or self.scheduler.profiles[0]),
-            incoming=render.render_incoming_pod(self.pod.decode(), self.scheduler.features),
+            incoming=msgspec.structs.replace(
+                render.render_incoming_pod(self.pod.decode(), self.scheduler.features),
+                claims=render.render_pod_claims(record),
+            ),
             filters=list(record.request.filters) if record else [],
             nodes=rendered.nodes,
             ranking=rendered.ranking,

@@ -146,6 +146,7 @@ function facts(decision) {
     fact("Mode", DECISION_OUTCOMES[decision.outcome] && el("span", { class: `tag outcome-${decision.outcome}` }, DECISION_OUTCOMES[decision.outcome])),
     fact("kube-scheduler", scheduler && schedulerOf(scheduler)),
     fact("Policies", policies.length ? policies.map((one, place) => [place ? "; " : null, one]) : "kube-scheduler’s own"),
+    fact("Resource claims", (incoming.claims ?? []).map((one, place) => [place ? el("br") : null, name(one.name), one.claim ? [" (", name(one.claim), ")"] : null, ": ", name(one.note)])),
     fact("Cluster cache", decision.cache),
     fact("Not evaluated", decision.notEvaluated?.length && `${decision.notEvaluated.join(", ")}: left to kube-scheduler`),
   );

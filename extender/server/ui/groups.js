@@ -40,7 +40,8 @@ export function notCandidates(about, nodes) {
 }
 
 export function byStatus(about, nodes) {
-  return section(about, "statuses", `Nodes (${nodes.length.toLocaleString("en")})`, nodes, () => false);
+  const hasClaims = Boolean(about.decision.incoming?.claims?.length); // what a node has for them is told on demand
+  return section(about, "statuses", `Nodes (${nodes.length.toLocaleString("en")})`, nodes, () => hasClaims);
 }
 
 function section(about, id, title, nodes, canOpen) {

@@ -3,6 +3,7 @@
 import * as api from "./api.js";
 import { add, alert, el, fact, name, replace, scrolling, table } from "./dom.js";
 import { bars } from "./bars.js";
+import { claims } from "./claims.js";
 import { filterChain } from "./filter-chain.js";
 import { slices } from "./slices.js";
 import { amount, count, criterion, outcomeLabel, OUTCOMES, resourcesOf, ROLES } from "./words.js";
@@ -11,7 +12,7 @@ const AFTERWARDS = { chosen: "after", outranked: "if chosen", rejectedByPolicy: 
 
 /** Return an element for the node at once, and fill it when the response arrives. */
 export function nodeDetail(decision, summary) {
-  const place = el("div", { class: "node", "data-node": summary.name, "aria-busy": "true" }, el("p", { class: "muted loading" }, "loading the pods of the node …"));
+  const place = el("div", { class: "node", "data-node": summary.name, "aria-busy": "true" }, el("p", { class: "muted loading" }, "loading the node …"));
   api.node(decision.id, summary.name).then(
     (node) => replace(place, detail(decision, node)),
     (error) => replace(place, alert(error.message, " Close and reopen the node to retry.")),
@@ -21,8 +22,10 @@ export function nodeDetail(decision, summary) {
 
 function detail(decision, node) {
   const pods = node.pods ?? [];
+  if (decision.verb === "filter") return claims(node) ?? el("p", {}, "The pod has no resource claims.");
   return [
     facts(decision, node),
+    claims(node),
     node.allocatable && Object.keys(node.allocatable).length ? bars(requestsByRole(decision, node, pods)) : null,
     node.budgets?.length ? budgetsTable(node.budgets, "Disruption budgets of the victims") : null,
     podsTable(node, pods),
