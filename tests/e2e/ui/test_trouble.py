@@ -74,11 +74,14 @@ def test_a_decision_names_version_and_profile_or_says_that_the_pod_is_not_ours(t
 
 
 def test_what_was_left_to_kube_scheduler_is_named(tabs):
-    claims = requests.pod("claims", cpu="100m")
-    claims["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimName": "gpu"}]
-    tabs.served.ask("filter", requests.nodes(claims))
-    page = tabs.open("#/decisions/filter-1")
-    expect(page.locator("#view-decision > .facts")).to_contain_text("DynamicResources: left to kube-scheduler")
+    plugins = {"filter": {"enabled": [{"name": "Quota"}]}}
+    scheduler = {"profiles": [{"schedulerName": "default-scheduler", "plugins": plugins}]}
+    with serving(example_cluster(), scheduler=scheduler) as served:
+        served.ask("filter", requests.nodes(requests.pod("small", cpu="100m")))
+        tabs.served = served
+        page = tabs.open("#/decisions/filter-1")
+        expect(page.locator("#view-decision > .facts")).to_contain_text("Quota: left to kube-scheduler")
+        page.close()
 
 
 def test_a_decision_that_cannot_be_fetched_can_be_tried_again(tabs):

@@ -33,11 +33,17 @@ CONTROLLERS = (
 
 
 class ControlPlane:
-    """A control plane in `directory`, with etcd `etcd` (one of binaries.ETCDS); a context manager."""
+    """A control plane in `directory`, with etcd `etcd` (one of binaries.ETCDS); a context manager.
 
-    def __init__(self, directory: Path, etcd: str = "release", *, deletion_seconds: float = 0.5) -> None:
+    `runtime_config`: further API versions that the API server serves, such as `resource.k8s.io/v1beta2=true`.
+    """
+
+    def __init__(
+        self, directory: Path, etcd: str = "release", *, deletion_seconds: float = 0.5, runtime_config: str = ""
+    ) -> None:
         self.directory = directory
         self._etcd_binary = binaries.etcd(etcd)
+        self._runtime_config = runtime_config
         for name in ("kube-apiserver", "kube-controller-manager", "kube-scheduler"):
             binaries.binary(name)
         directory.mkdir(parents=True, exist_ok=True)
@@ -218,6 +224,7 @@ class ControlPlane:
             "--disable-admission-plugins=TaintNodesByCondition",
             f"--audit-policy-file={policy}", f"--audit-log-path={self.audit_file}",
             "--max-requests-inflight=800", "--max-mutating-requests-inflight=400", "--profiling=false", "--v=1",
+            f"--runtime-config={self._runtime_config}",
         ]  # fmt: skip
         process = Process("kube-apiserver", argv, self.directory, self.api.is_ready)
         process.environment["GOGC"] = "200"
