@@ -7,7 +7,10 @@ Rule: each part is read when it is first asked for, and once.
 
 from collections.abc import Mapping
 from functools import cached_property
+from typing import Any
 
+from extender.k8s.cel.library.kubernetes import quantity, semver
+from extender.k8s.cel.values import CelError, Domains
 from extender.k8s.devices import Device, DeviceAttribute
 from extender.k8s.objects import QuantityText
 
@@ -40,6 +43,54 @@ class DeviceView:
             domain, identifier = qualified_name(name, self.driver)
             found.setdefault(domain, {})[identifier] = capacity.value
         return found
+
+    def check(self) -> None:
+        """Raise CelError for an attribute that has no value, whatever a selector reads."""
+        if self._problem:
+            raise CelError(self._problem)
+
+    @cached_property
+    def _problem(self) -> str:
+        for name, attribute in sorted((self.device.attributes or {}).items()):
+            try:
+                _value(attribute)
+            except CelError as error:
+                return f"attribute {name}: {error}"
+        return ""
+
+    @cached_property
+    def attribute_values(self) -> Domains:
+        """The attributes as values of expressions."""
+        domains = self.attributes.items()
+        return Domains({domain: {key: _value(each) for key, each in within.items()} for domain, within in domains})
+
+    @cached_property
+    def capacity_values(self) -> Domains:
+        domains = self.capacity.items()
+        return Domains({domain: {key: quantity(each) for key, each in within.items()} for domain, within in domains})
+
+    @cached_property
+    def as_map(self) -> dict[str, Any]:
+        """The device as the one value that it is upstream."""
+        return {
+            "driver": self.driver,
+            "allowMultipleAllocations": self.allow_multiple_allocations,
+            "attributes": self.attribute_values,
+            "capacity": self.capacity_values,
+        }
+
+
+def _value(attribute: DeviceAttribute) -> Any:
+    """Return an attribute's value; raises CelError (getAttributeValue)."""
+    for value in (attribute.int_value, attribute.bool_value, attribute.string_value):
+        if value is not None:
+            return value
+    if attribute.version_value is None:
+        raise CelError("unsupported attribute value")
+    try:
+        return semver(attribute.version_value)
+    except CelError as error:
+        raise CelError(f"parse semantic version: {error}") from None
 
 
 def qualified_name(name: str, default_domain: str) -> tuple[str, str]:
