@@ -1,8 +1,5 @@
 """Pods with resource claims: kube-scheduler and the extender allocate alike, and say the same where they cannot."""
 
-import json
-import re
-
 import pytest
 
 from extender.cluster.files.manifests import load_cluster
@@ -23,6 +20,7 @@ from tests.e2e.control_plane.lab.call_recorder import CallRecorder
 from tests.e2e.control_plane.lab.objects import node, pod
 from tests.e2e.control_plane.lab.plane import ControlPlane
 from tests.e2e.control_plane.lab.service import Service
+from tests.e2e.control_plane.test_simulate import events
 
 NODES = ("n1", "n2", "n3", "n4")
 SERVED_IN = "resource.k8s.io/v1"
@@ -94,12 +92,12 @@ def test_pods_get_the_devices_that_the_extender_says(plane, service):
             assert_cache_is_current(service, api)
             said = foretold(service, one)
             accepted = accepted_nodes(service, one)
-            api.create(one)
+            uid = api.create(one)["metadata"]["uid"]
             if name in OUTCOMES:
                 bound = api.wait_until(lambda name=name: api.get("Pod", name)["spec"].get("nodeName"), 20, name)
                 assert (bound, said["node"], accepted) == (OUTCOMES[name], bound, [bound])
             else:
-                message = api.wait_until(lambda name=name: failures(scheduler, name), 20, f"{name} to be tried")[0]
+                message = api.wait_until(lambda uid=uid: events(api, uid), 20, f"{name} to be tried")[0]
                 assert (said["node"], accepted) == (None, [])
                 assert message == said["message"]
                 assert MESSAGES[name] in message
@@ -152,11 +150,3 @@ def allocated(api):
         if results:
             found[one["metadata"]["name"]] = [(each["pool"], each["device"]) for each in results]
     return found
-
-
-def failures(scheduler, name):
-    """What kube-scheduler says of each attempt that failed, in order."""
-    line = (
-        rf'"(?:Unable to schedule pod; no fit; waiting|Error selecting node for pod)" pod="default/{name}" err=(".*")'
-    )
-    return [json.loads(quoted) for quoted in re.findall(line, scheduler.log)]
