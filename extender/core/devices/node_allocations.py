@@ -27,7 +27,7 @@ from extender.core.devices.pools import AllocationError, DeviceID, InvalidPools,
 from extender.core.snapshot.arrays import IntArray
 from extender.core.snapshot.snapshot import Index, Snapshot
 from extender.k8s.cel.device_view import DeviceView
-from extender.k8s.cel.selector import Selector, SelectorError, compile_selector
+from extender.k8s.cel.selector import NotFollowed, Selector, SelectorError, compile_selector
 from extender.k8s.cost.budget import WorkBudget, WorkLimitReached
 from extender.k8s.devices import (
     Device,
@@ -211,8 +211,8 @@ class AlikeNodes:
         self._next = 0
         self._number_of: dict[Hashable, int] = {}
         """Content of a pool or of a node -> its number."""
-        self._own: dict[str, tuple[_PoolNumber, ...]] = {}
-        """Node name -> its pools with slices that no other node sees."""
+        self._own: dict[str, tuple[Mapping[PoolID, bytes] | None, tuple[_PoolNumber, ...]]] = {}
+        """Node name -> (`SharedPools.on` of the node, its pools with slices that no other node sees)."""
         self._counting: set[int] = set()
         """Numbers of the pools whose devices consume counters."""
 
@@ -249,9 +249,11 @@ class AlikeNodes:
         """Return the number of a node; `known`: `id` of a shared pool -> its number."""
         name = self._snapshot.node_names[row]
         try:
-            pools = self._own.get(name)
-            if pools is None:
-                pools = self._own[name] = tuple(sorted(map(self._pool, self._devices.own_pools_at(row), repeat(row))))
+            conditions, kept = self._devices.layout().on.get(row), self._own.get(name)
+            if kept is None or kept[0] != conditions:
+                own = sorted(map(self._pool, self._devices.own_pools_at(row), repeat(row)))
+                kept = self._own[name] = conditions, tuple(own)
+            pools = kept[1]
             shared = self._devices.shared_pools_at(row)
         except (AllocationError, NotEvaluated) as error:
             return self._intern((type(error), str(error)))
@@ -283,13 +285,11 @@ class AlikeNodes:
 
     def _content(self, pool: Pool, node: Node) -> Hashable:
         """Return all that decides about allocations from a pool on a node, apart from names."""
-        if pool.incomplete or pool.invalid_reason:
-            return pool.incomplete
         found = tuple(
             [self._device(pool.id, one, device, node) for one in pool.slices for device in one.spec.devices or ()]
         )
         if not pool.counter_sets:
-            return pool.id.driver, found
+            return pool.id.driver, found, pool.incomplete, pool.invalid_reason
         consumed = [
             device.consumes_counters
             for one in pool.other_slices
@@ -347,13 +347,16 @@ def _alternatives(request: DeviceRequest) -> Iterator[ExactDeviceRequest | Devic
 # --- selectors ------------------------------------------------------------------------------------------------------
 
 
+_Result = bool | SelectorError | NotFollowed
+
+
 class KeptSelector:
     """A selector with its results, by what it reads of a device."""
 
     def __init__(self, selector: Selector) -> None:
         self.selector = selector
         self._reader = DeviceReader(Reading.of_selector(selector))
-        self._results: dict[Hashable, tuple[bool | SelectorError, int]] = {}
+        self._results: dict[Hashable, tuple[_Result, int]] = {}
         """What it reads of a device -> (result, steps that it took)."""
 
     def key(self, device: DeviceView) -> Hashable:
@@ -361,15 +364,15 @@ class KeptSelector:
         read = self._reader.read(device.driver, device.device)
         return device.driver, device.allow_multiple_allocations, read
 
-    def result(self, key: Hashable, device: DeviceView, limit: int) -> tuple[bool | SelectorError, int]:
+    def result(self, key: Hashable, device: DeviceView, limit: int) -> tuple[_Result, int]:
         """Return the result for a device and the steps that it takes; raises WorkLimitReached above the limit."""
         found = self._results.get(key)
         if found is None:
             budget = WorkBudget(limit)
-            result: bool | SelectorError
+            result: _Result
             try:
                 result = self.selector.matches(device, budget)
-            except SelectorError as error:
+            except (SelectorError, NotFollowed) as error:
                 result = error
             if len(self._results) >= _MAX_RESULTS:
                 self._results.clear()
@@ -422,8 +425,8 @@ class ChargedSelector:
             charges.charged.add(charge)
             charges.steps += steps
             budget.spend(steps)
-        if isinstance(result, SelectorError):
-            raise SelectorError(*result.args)
+        if not isinstance(result, bool):
+            raise type(result)(*result.args)
         return result
 
 
@@ -524,18 +527,23 @@ class ClaimOutcomes:
             outcome = AllocationFailed(str(failure), isinstance(failure, AllocationError))
         except NotEvaluated as missing:
             outcome = NotAllocated(str(missing))
-        names_pools = isinstance(outcome, AllocationFailed) and any(str(pool.id) in outcome.text for pool in pools)
+        names_pools = isinstance(outcome, AllocationFailed) and any(pool.id.pool in outcome.text for pool in pools)
         return _Answer(outcome, left - budget.left - self._charges.steps, self._charges.used, names_pools)
 
 
 def _named(outcome: Outcome, claims: Sequence[str]) -> Outcome:
     """Return the outcome with the claims' names in its text."""
     if isinstance(outcome, AllocationFailed):
-        text = outcome.text
-        for number, claim in enumerate(claims):
-            text = text.replace(_placeholder(number), claim)
-        return replace(outcome, text=text)
+        return replace(outcome, text=_with_names(outcome.text, claims))
+    if isinstance(outcome, NotAllocated):
+        return NotAllocated(_with_names(outcome.reason, claims))
     return outcome
+
+
+def _with_names(text: str, claims: Sequence[str]) -> str:
+    for number, claim in enumerate(claims):
+        text = text.replace(_placeholder(number), claim)
+    return text
 
 
 def _placeholder(number: int) -> str:

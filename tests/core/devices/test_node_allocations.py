@@ -1,0 +1,332 @@
+"""Allocations on all nodes at once equal those of the allocator node by node, whatever has been kept before.
+
+python -c 'from tests.core.devices.test_node_allocations import check; check(4711)'
+"""
+
+import random
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from hypothesis import given
+
+from extender.cluster.files.manifests import load_cluster
+from extender.core.devices.allocation import AllocatedState, ClaimToAllocate
+from extender.core.devices.allocator import Allocator
+from extender.core.devices.node_allocations import (
+    NOT_ASKED,
+    AllocationFailed,
+    CannotAllocate,
+    NotAllocated,
+    allocate_on_nodes,
+)
+from extender.core.devices.pools import AllocationError, InvalidPools, NotEvaluated, PoolID, gather_pools
+from extender.core.devices.taints import with_rule_taints
+from extender.core.snapshot.snapshot import Snapshot
+from extender.k8s.cel.selector import compile_selector
+from extender.k8s.cost.budget import WorkBudget
+from extender.k8s.devices import DeviceRequestAllocationResult, ResourceSlice
+from extender.k8s.kinds import KINDS
+from extender.k8s.quantity import parse
+from extender.k8s.version.features import DEFAULT_FEATURES, Features
+from tests.builders import JSON, cluster, node, thing
+from tests.device_builders import (
+    DRIVER,
+    alternative,
+    claim,
+    device,
+    device_class,
+    first_available,
+    match_attribute,
+    resource_slice,
+)
+from tests.profiles import SEEDS, examples
+
+SOME = examples(25, 300, 20_000)
+
+STEPS = 4
+NODES = [f"n{number}" for number in range(6)]
+DRIVERS = (DRIVER, "net.example.com")
+EXPRESSIONS = (
+    f'device.driver == "{DRIVER}"',
+    f'device.attributes["{DRIVER}"].model == "A"',
+    f'device.attributes["{DRIVER}"].model == "A" && "index" in device.attributes["{DRIVER}"]',
+    f'device.capacity["{DRIVER}"].memory.compareTo(quantity("40Gi")) >= 0',
+    'device.attributes["rack.example.com"].row < 2',
+    "device.attributes[device.driver].model != 'B'",
+    "device.driver.startsWith(",
+)
+VERSIONS = (
+    DEFAULT_FEATURES,
+    DEFAULT_FEATURES,
+    DEFAULT_FEATURES,
+    Features.of(36, {"DRADeviceTaintRules": True}),
+    Features.of(36, {"DRAPartitionableDevices": False, "DRAConsumableCapacity": False, "DRADeviceTaints": False}),
+    Features.of(35),
+    Features.of(34),
+)
+
+
+# --- random objects -------------------------------------------------------------------------------------------------
+
+
+def some_device(chance: random.Random, name: str, *, counters: bool, by_device: bool) -> JSON:
+    attributes: JSON = {"uuid": f"{chance.random()}", "model": chance.choice("AAAB")}
+    if chance.random() < 0.3:
+        attributes["index"] = chance.randint(0, 2)
+    if chance.random() < 0.6:
+        attributes["rack.example.com/row"] = chance.randint(1, 2)
+    if chance.random() < 0.05:
+        attributes[f"{DRIVER}/model"] = "A"
+    fields: JSON = {"capacity": {"memory": chance.choice(("40Gi", "40Gi", "80Gi", "10Gi"))}}
+    if chance.random() < 0.15:
+        fields["allowMultipleAllocations"] = True
+    if chance.random() < 0.1:
+        policy = {"default": "10Gi", "validRange": {"min": "5Gi"}}
+        fields["capacity"]["memory"] = {"value": "80Gi", "requestPolicy": policy}
+    if chance.random() < 0.1:
+        fields["taints"] = [{"key": "broken", "effect": chance.choice(("NoSchedule", "NoExecute", "None"))}]
+    if chance.random() < 0.1:
+        fields["bindingConditions"], fields["bindingFailureConditions"] = ["ready"], ["failed"]
+    if counters and chance.random() < 0.8:
+        used = {"slots": {"value": str(chance.randint(1, 2))}}
+        fields["consumesCounters"] = [{"counterSet": chance.choice(("c0", "c0", "c0", "c1")), "counters": used}]
+    if by_device:
+        fields |= some_place(chance)
+    return device(name, attributes=attributes, **fields)
+
+
+def some_place(chance: random.Random) -> JSON:
+    """Where a shared slice, or a device, is seen."""
+    kind = chance.randrange(3)
+    if kind == 0:
+        return {"nodeName": chance.choice(NODES)}
+    if kind == 1:
+        return {"allNodes": True}
+    operator, values = chance.choice((("In", ["a"]), ("NotIn", ["a"]), ("Exists", []), ("In", ["b"]), ("Gt", ["x"])))
+    if operator == "Gt" and chance.random() < 0.8:
+        operator, values = "In", ["a", "b"]
+    expression = {"key": "zone", "operator": operator} | ({"values": values} if values else {})
+    return {"nodeSelector": {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}}
+
+
+def some_slices(chance: random.Random) -> Iterator[JSON]:
+    """The slices of a pool or two."""
+    driver, home = chance.choice(DRIVERS), chance.choice((*NODES, *NODES, None))
+    pool = chance.choice((home or "shared", "p0", "p1"))
+    of_pool = chance.choice((1, 1, 1, 2))
+    counters = chance.random() < 0.3
+    for number in range(of_pool + counters):
+        generation = chance.choice((1,) * 24 + (2,))
+        counted = of_pool + counters + chance.choice((0,) * 24 + (1,))
+        common: JSON = {"driver": driver, "pool": pool, "generation": generation, "slices": counted}
+        name = f"{driver[:3]}-{pool}-{home}-{number}"
+        if number == of_pool:
+            sets = [{"name": f"c{at}", "counters": {"slots": {"value": "3"}}} for at in range(chance.choice((1, 1, 2)))]
+            yield resource_slice(name, home, [], sharedCounters=sets, **(common | ({} if home else {"allNodes": True})))
+            continue
+        by_device = home is None and chance.random() < 0.4
+        here = [
+            some_device(
+                chance, f"d{chance.choice((*[at] * 9, 0)) + 10 * number}", counters=counters, by_device=by_device
+            )
+            for at in range(chance.randint(1, 4))
+        ]
+        where: JSON = {} if home else {"perDeviceNodeSelection": True} if by_device else some_place(chance)
+        if "nodeName" in where:
+            where = {"allNodes": True}
+        yield resource_slice(name, home, here, **common, **where)
+
+
+def some_alternative(chance: random.Random, **fields: Any) -> JSON:
+    if chance.random() < 0.12:
+        fields["allocationMode"] = "All"
+    elif chance.random() < 0.3:
+        fields["count"] = 2
+    if chance.random() < 0.2:
+        fields["tolerations"] = [{"operator": "Exists"}]
+    if chance.random() < 0.12:
+        fields["capacity"] = {"requests": {"memory": chance.choice(("5Gi", "20Gi"))}}
+    expressions = chance.sample(EXPRESSIONS[:-1], chance.choice((0, 0, 1, 1, 2)))
+    if chance.random() < 0.02:
+        expressions.append(EXPRESSIONS[-1])
+    return alternative(
+        chance.choice(("gpu", "gpu", "any", "any", "absent" if chance.random() < 0.03 else "any")),
+        *expressions,
+        **fields,
+    )
+
+
+def some_claim(chance: random.Random, name: str, slices: Sequence[JSON]) -> JSON:
+    requests = []
+    for number in range(chance.choice((1, 1, 2))):
+        if chance.random() < 0.25:
+            alternatives = [some_alternative(chance) for _ in range(2)]
+            requests.append(first_available(*alternatives, name=f"r{number}"))
+        else:
+            access = {"adminAccess": True} if chance.random() < 0.1 else {}
+            requests.append({"name": f"r{number}", "exactly": some_alternative(chance, **access)})
+    constraints = []
+    if chance.random() < 0.3:
+        constraints.append(
+            match_attribute(chance.choice((f"{DRIVER}/model", "rack.example.com/row", f"{DRIVER}/uuid")))
+        )
+    if chance.random() < 0.15:
+        constraints.append({"distinctAttribute": f"{DRIVER}/index"})
+    return claim(name, *requests, constraints=constraints, allocated=some_results(chance, slices))
+
+
+def some_results(chance: random.Random, slices: Sequence[JSON]) -> list[JSON] | None:
+    if chance.random() < 0.5:
+        return None
+    known = [(one["spec"], its) for one in slices for its in one["spec"]["devices"]]
+    found = []
+    for spec, its in chance.sample(known, min(len(known), chance.randint(0, 3))):
+        result: JSON = {"driver": spec["driver"], "pool": spec["pool"]["name"], "device": its["name"]}
+        if its.get("allowMultipleAllocations") or chance.random() < 0.1:
+            result["shareID"] = f"{chance.random()}"
+            if chance.random() < 0.8:
+                result["consumedCapacity"] = {"memory": chance.choice(("5Gi", "30Gi", "0"))}
+        if chance.random() < 0.1:
+            result["adminAccess"] = True
+        found.append(result)
+    return found
+
+
+def some_objects(chance: random.Random) -> JSON:
+    nodes = {node(name, labels={"zone": chance.choice("ab")} if chance.random() < 0.8 else {}): [] for name in NODES}
+    slices = [one for _ in range(chance.randint(3, 12)) for one in some_slices(chance)]
+    slices = [*{one["metadata"]["name"]: one for one in slices}.values()]
+    for one in slices:
+        if chance.random() < 0.95:
+            pool = one["spec"]["pool"]
+            same = (pool["name"], one["spec"]["driver"])
+            count = sum((other["spec"]["pool"]["name"], other["spec"]["driver"]) == same for other in slices)
+            pool["resourceSliceCount"] = count
+    claims = [some_claim(chance, f"claim-{number}", slices) for number in range(6)]
+    classes = [device_class("gpu", EXPRESSIONS[0]), device_class("any", *chance.choice(((), (EXPRESSIONS[1],))))]
+    taint = {"key": "rule", "effect": "NoSchedule"}
+    rule = thing("DeviceTaintRule", "rule", spec={"deviceSelector": {"pool": "p0"}, "taint": taint})
+    return cluster(nodes, others=[*classes, *slices, *claims, *([rule] if chance.random() < 0.3 else [])])
+
+
+# --- node by node ---------------------------------------------------------------------------------------------------
+
+
+def state_of(snapshot: Snapshot) -> AllocatedState:
+    """Devices in use, from all claims."""
+    results = [
+        result
+        for one in snapshot.objects.resource_claims.values()
+        if one.status.allocation is not None
+        for result in one.status.allocation.devices.results or ()
+        if not result.admin_access
+    ]
+    are_shared = snapshot.features.dra_consumable_capacity
+    shared = [one for one in results if one.share_id is not None and are_shared]
+    capacity: dict[tuple[str, str, str], dict[str, int]] = {}
+    for one in shared:
+        for name, amount in (one.consumed_capacity or {}).items():
+            amounts = capacity.setdefault(id_of(one), {})
+            amounts[name] = amounts.get(name, 0) + parse(amount)
+    whole = {id_of(one) for one in results if one not in shared}
+    return AllocatedState(whole, {id_of(one) for one in shared}, capacity)
+
+
+def id_of(one: DeviceRequestAllocationResult) -> tuple[str, str, str]:
+    return one.driver, one.pool, one.device
+
+
+def expected_on(snapshot: Snapshot, claims: Sequence[ClaimToAllocate], row: int) -> Any:
+    """What the allocator says about one node that knows nothing of others."""
+    features = snapshot.features
+    rules = tuple(snapshot.objects.device_taint_rules.values()) if features.dra_device_taint_rules else ()
+    slices = [with_rule_taints(one, rules) for one in snapshot.objects.resource_slices.values()]
+    its_own = [one for one in slices if one.spec.node_name == snapshot.node_names[row] and not one.spec.shared_counters]
+    others = [one for one in slices if not one.spec.node_name or one.spec.shared_counters]
+
+    def of_pool(pool: PoolID) -> list[ResourceSlice]:
+        return [one for one in slices if (one.spec.driver, one.spec.pool.name) == pool]
+
+    classes = {one.metadata.name: one for one in snapshot.objects.device_classes.values()}
+    consumable = features.dra_consumable_capacity
+    allocator = Allocator(
+        claims, classes, lambda expression: compile_selector(expression, consumable_capacity=consumable), features
+    )
+    try:
+        pools = gather_pools([*its_own, *others], snapshot.nodes[row], of_pool, features)
+        found = allocator.allocate(snapshot.nodes[row], pools, state_of(snapshot), WorkBudget(10**9))
+    except (AllocationError, InvalidPools) as failure:
+        return AllocationFailed(str(failure), isinstance(failure, AllocationError))
+    except NotEvaluated as missing:
+        return NotAllocated(str(missing))
+    return CannotAllocate() if found is None else found
+
+
+def without_places(outcome: Any) -> Any:
+    """The outcome without places of pools: pools that offer nothing are left out."""
+    if not isinstance(outcome, tuple):
+        return outcome
+    return tuple(one._replace(devices=tuple(each._replace(at=(0, 0)) for each in one.devices)) for one in outcome)
+
+
+# --- properties -----------------------------------------------------------------------------------------------------
+
+
+def check(seed: int) -> None:
+    """Change a snapshot at random, and compare all claims on all nodes after every few changes."""
+    chance = random.Random(seed)
+    features = chance.choice(VERSIONS)
+    living = Snapshot(features)
+    for _ in range(STEPS):
+        for kind, one in chance_objects(chance, living):
+            if one is None:
+                continue
+            living.put(kind, one)
+        removed = [
+            (kind, key)
+            for kind in KINDS
+            if kind not in ("Pod", "DeviceClass")
+            for key in getattr(living.objects, KINDS[kind].field)
+        ]
+        for kind, key in chance.sample(removed, min(len(removed), chance.randint(0, 3))):
+            living.remove(kind, key)
+        living.refresh_layout()
+        compare(living, chance)
+
+
+def chance_objects(chance: random.Random, living: Snapshot) -> Iterator[tuple[str, Any]]:
+    """All objects of a cluster for an empty snapshot, else a few of another cluster, which replace some."""
+    objects = load_cluster(some_objects(chance))
+    found = [(kind, one) for kind, of_kind in KINDS.items() for one in getattr(objects, of_kind.field)]
+    if living.nodes:
+        found = chance.sample(found, chance.randint(1, 4))
+    return iter(found)
+
+
+def compare(living: Snapshot, chance: random.Random) -> None:
+    specs = [one for one in living.objects.resource_claims.values()]
+    for _ in range(3):
+        chosen = chance.sample(specs, min(len(specs), chance.choice((1, 1, 2))))
+        claims = [ClaimToAllocate("default", one.metadata.name, one.spec.devices) for one in chosen]
+        rows = np.array([row for row in range(len(living.nodes)) if chance.random() < 0.8], np.int64)
+        asked = None if chance.random() < 0.5 else rows
+        found = allocate_on_nodes(living, claims, asked)
+        for row in range(len(living.nodes)):
+            if asked is not None and row not in asked:
+                assert found.outcome[row] == NOT_ASKED
+                continue
+            expected = without_places(expected_on(living, claims, row))
+            assert without_places(found.at(row)) == expected
+            alike = found.outcomes[found.outcome[row]]
+            assert type(alike) is type(expected)
+            if isinstance(alike, tuple):
+                assert [one.chosen for one in alike] == [one.chosen for one in expected]
+            else:
+                assert alike == expected
+
+
+@SOME
+@given(seed=SEEDS)
+def test_nodes_together_end_as_each_on_its_own(seed):
+    check(seed)
