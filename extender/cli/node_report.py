@@ -141,6 +141,8 @@ def _render_claims(node: NodeReport, *, show_all: bool) -> Iterator[RenderableTy
     if not node.claims:
         return
     yield from section_heading(f"resource claims on {node.name}")
+    if node.not_followed:
+        yield indented(text(f"not evaluated here, kube-scheduler decides: {node.not_followed}", "yellow"))
     for claim in node.claims:
         which = f"{claim.name} ({claim.claim})" if claim.claim else claim.name
         yield indented(text(f"{which}: {claim.summary}"))

@@ -16,7 +16,7 @@ from extender.core.devices.taints import prevents_allocation
 from extender.core.explain.schema import DeviceReport, DeviceRequestReport
 from extender.core.explain.text import pluralize
 from extender.core.snapshot.snapshot import Snapshot
-from extender.k8s.cel.selector import Selector, SelectorError, compile_selector
+from extender.k8s.cel.selector import NotFollowed, Selector, SelectorError, compile_selector
 from extender.k8s.cost.budget import WorkBudget, WorkLimitReached
 from extender.k8s.devices import (
     DeviceAttribute,
@@ -169,6 +169,8 @@ class DeviceReasons:
             return "" if compiled.matches(one.view(), self._budget) else "is false"
         except SelectorError as error:
             return f"fails: {error}"
+        except NotFollowed as feature:
+            return f"is not evaluated: {feature}"
         except WorkLimitReached:
             return "is not evaluated: the selectors cost too much"
 

@@ -8,6 +8,7 @@ Rule: nothing is decided again; the verdict of the node stays the one of its fil
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -35,6 +36,9 @@ from extender.core.explain.device_reasons import (
 )
 from extender.core.explain.recorded_devices import RecordedDevices
 from extender.core.explain.schema import ClaimReport, DeviceRequestReport, PodClaimReport
+from extender.core.framework.constraint import SchedulingContext
+from extender.core.framework.plugins import dynamic_resources
+from extender.core.profile import Profile
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.cost.budget import WorkBudget, WorkLimitReached
 from extender.k8s.devices import DeviceClaim, DeviceRequestAllocationResult, ResourceClaim
@@ -102,11 +106,26 @@ def _key(claim: ResourceClaim) -> str:
 # --- the claims on one node -----------------------------------------------------------------------------------------
 
 
-def report_claims(devices: RecordedDevices, pod: Pod, node: str, features: Features) -> list[ClaimReport]:
+class NodeClaims(NamedTuple):
+    """The claims of a pod on one node."""
+
+    claims: list[ClaimReport]
+    not_followed: str
+    """Feature because of which kube-scheduler alone decides there."""
+
+
+def report_claims(devices: RecordedDevices, pod: Pod, node: str, profile: Profile, features: Features) -> NodeClaims:
     """Return the pod's claims on one node of the cluster: its devices, and why requests do not get them."""
     snapshot = _snapshot_of(devices, node, features)
     if snapshot is None:
-        return []
+        return NodeClaims([], "")
+    found = dynamic_resources.verdicts(SchedulingContext(pod, snapshot, profile, ()))
+    feature = -1 if found is None else int(found.not_evaluated[0])
+    not_followed = found.not_followed[feature] if found is not None and feature >= 0 else ""
+    return NodeClaims(_reports(devices, pod, snapshot), shortened(not_followed))
+
+
+def _reports(devices: RecordedDevices, pod: Pod, snapshot: Snapshot) -> list[ClaimReport]:
     own = [_own_claim(one.name, one.claim, one.problem, snapshot.nodes[0]) for one in devices.claims]
     to_allocate = [
         (place, ClaimToAllocate(one.claim.metadata.namespace, one.claim.metadata.name, one.claim.spec.devices))
@@ -135,11 +154,14 @@ def _snapshot_of(devices: RecordedDevices, name: str, features: Features) -> Sna
         for one in devices.slices
         if one.spec.node_name in (None, "", name) or one.spec.shared_counters
     }
+    own = {id(one.claim) for one in devices.claims}
     objects = ClusterObjects(
         nodes=(node,),
         resource_slices=tuple(one for one in devices.slices if (one.spec.driver, one.spec.pool.name) in pools),
         resource_claims=tuple(
-            claim for claim in devices.all_claims if any((one.driver, one.pool) in pools for one in _results(claim))
+            claim
+            for claim in devices.all_claims
+            if id(claim) in own or any((one.driver, one.pool) in pools for one in _results(claim))
         ),
         device_classes=devices.classes,
         device_taint_rules=devices.taint_rules,

@@ -214,6 +214,8 @@ class NodeReport(ReportStruct, frozen=True, kw_only=True):
     """Pods nominated to the node that the preemptor must yield to."""
     claims: list[ClaimReport] = []
     """Resource claims of the incoming pod, with the devices that they may get there."""
+    not_followed: str = ""
+    """Feature because of which kube-scheduler alone decides about the claims there; empty: they are evaluated."""
 
 
 class RankingReport(ReportStruct, frozen=True, kw_only=True):

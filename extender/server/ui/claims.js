@@ -9,6 +9,7 @@ export function claims(node) {
   if (!node.claims?.length) return null;
   return el("section", { class: "claims-of-node" },
     el("h3", {}, `Resource claims on ${node.name}`),
+    node.notFollowed ? el("p", {}, "Not evaluated here, kube-scheduler decides: ", name(node.notFollowed)) : null,
     el("dl", { class: "facts" }, node.claims.map((claim) => [el("dt", {}, title(claim)), el("dd", {}, summary(claim))])));
 }
 

@@ -11,7 +11,7 @@ from extender.core.explain.record import record_filter
 from extender.core.profile import UPSTREAM
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.version.features import DEFAULT_FEATURES
-from tests.builders import JSON, cluster, incoming, node, thing, typed
+from tests.builders import JSON, NodeObject, cluster, incoming, node, thing, typed
 from tests.device_builders import (
     DRIVER,
     alternative,
@@ -23,10 +23,11 @@ from tests.device_builders import (
     match_attribute,
     request,
     resource_slice,
+    undecided_claim,
     using_claims,
 )
 
-NODES = {node("n1"): [], node("n2"): []}
+NODES: dict[NodeObject, list[JSON]] = {node("n1"): [], node("n2"): []}
 BIG = 'device.attributes["gpu.example.com"].model == "big"'
 
 
@@ -207,6 +208,13 @@ def test_a_claim_that_is_not_created_yet_names_its_template(others, about):
     assert the_claim(*others, pod=pod).summary == (
         f'pod "default/incoming": ResourceClaim not created yet; ResourceClaimTemplate default/t: {about}'
     )
+
+
+def test_a_feature_that_is_not_followed_is_told():
+    found = explained(undecided_claim("mine"))
+    assert found.not_followed == "the time limit of binding conditions"
+    assert found.claims[0].summary == "allocated: gpu.example.com/p/gpu-0; reserved for no pod; available on this node"
+    assert explained(claim("mine", request())).not_followed == ""
 
 
 def test_extended_resources_are_a_claim_of_their_own():

@@ -23,6 +23,7 @@ from extender.k8s.annotations import DELETION_COST, EVICTION_COST, MIRROR
 from extender.k8s.time import MINUTE, SECOND, parse_time
 from extender.server.observability.decision_log import KeptDecision
 from tests.builders import JSON, STARTED, budget, built, cluster, incoming, namespace, node, pod, thing, typed
+from tests.device_builders import undecided_claim, using_claims
 
 UPSTREAM = PreemptionPolicy()
 STRICT = PreemptionPolicy(disruption_budgets="Strict")
@@ -175,7 +176,7 @@ def test_as_many_are_chosen_as_are_answered():
         ),
         pytest.param(
             {node("n1", cpu="1"): [pod("a")]},
-            {"preemptor": incoming(resourceClaims=[{"name": "gpu", "resourceClaimName": "gpu"}])},
+            {"preemptor": incoming(**using_claims("gpu")), "others": [undecided_claim()]},
             "notEvaluated",
             DropCode.NO_ROOM.value,
             id="11: kube-scheduler alone knows whom to evict, and named nobody",
@@ -733,12 +734,13 @@ FOUND: dict[str, tuple[PreemptionPolicy, Any, JSON, list[str]]] = {
         {"sent": {"n1": ["a"]}},
         ["default/a"],
     ),
-    # Nobody else knows which pod holds the device.
+    # Only kube-scheduler knows if the claim has waited too long.
     "kube-scheduler": (
         UPSTREAM,
         {node("n1", cpu="2"): [pod("a", priority=5), pod("b")]},
         {
-            "preemptor": incoming(resourceClaims=[{"name": "gpu", "resourceClaimName": "gpu"}]),
+            "preemptor": incoming(**using_claims("gpu")),
+            "others": [undecided_claim()],
             "sent": {"n1": ["a"]},
         },
         ["default/a"],
@@ -797,8 +799,8 @@ def test_the_incoming_pod_the_cache_status_and_the_filters_are_rendered():
 
 
 def test_plugins_that_are_not_evaluated_are_listed():
-    wanted = incoming(resourceClaims=[{"name": "gpu", "resourceClaimName": "gpu"}])
-    assert preempted(FULL, preemptor=wanted).not_evaluated == ["DynamicResources"]
+    wanted = incoming(**using_claims("gpu"))
+    assert preempted(FULL, preemptor=wanted, others=[undecided_claim()]).not_evaluated == ["DynamicResources"]
 
 
 def test_one_node_is_rendered_alone_with_its_pods():

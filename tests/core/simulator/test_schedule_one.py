@@ -11,7 +11,7 @@ from extender.core.simulator.schedule_one import (
     schedule_one,
     seeded_draw,
 )
-from tests.builders import budget, incoming, node, pod, snapshot, typed
+from tests.builders import budget, built, cluster, incoming, node, pod, snapshot, typed
 from tests.device_builders import undecided_claim, using_claims
 
 STRICT = Profile(preemption=PreemptionPolicy(disruption_budgets="Strict"))
@@ -19,7 +19,7 @@ STRICT = Profile(preemption=PreemptionPolicy(disruption_budgets="Strict"))
 
 def cycle(nodes, arriving=None, profile=None, draw=None, **objects):
     scheduler = KubeScheduler((profile or Profile(),))
-    return schedule_one(snapshot(nodes, **objects), typed(arriving or incoming()), scheduler, draw=draw)
+    return schedule_one(built(cluster(nodes, **objects)), typed(arriving or incoming()), scheduler, draw=draw)
 
 
 def victims(found):
@@ -297,9 +297,10 @@ def test_the_plugins_that_rejected_nodes_are_listed():
 
 
 def test_plugins_that_are_not_evaluated_are_listed_for_every_outcome():
-    arriving, claims = incoming(**using_claims("gpu")), [undecided_claim("gpu")]
-    assert cycle({node("n1"): []}, arriving, others=claims).not_evaluated == ("DynamicResources",)
-    assert cycle({node("n1", cpu="500m"): []}, arriving, others=claims).not_evaluated == ("DynamicResources",)
+    for cpu in ("4", "500m"):
+        objects = built(cluster({node("n1", cpu=cpu): []}, others=[undecided_claim("gpu")]))
+        found = schedule_one(objects, typed(incoming(**using_claims("gpu"))), KubeScheduler((Profile(),)))
+        assert found.not_evaluated == ("DynamicResources",)
     assert cycle({node("n1"): []}).not_evaluated == ()
 
 

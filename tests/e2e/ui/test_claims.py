@@ -29,8 +29,9 @@ def served():
 def test_a_node_of_a_filter_decision_tells_what_its_devices_lack(tabs):
     page = tabs.open("#/decisions/filter-1?node=n1")
     section = page.locator(".claims-of-node")
-    expect(page.locator(".facts").first).to_contain_text("c0 (default/mine): not allocated")
-    expect(section).to_contain_text("c0 (default/mine)cannot be allocated: request main has too few devices")
+    expect(page.locator("#view-decision > .facts")).to_contain_text("c0 (default/mine): not allocated")
+    expect(section.locator("dt")).to_have_text("c0 (default/mine)")
+    expect(section.locator("dd > p")).to_have_text("cannot be allocated: request main has too few devices")
     summary = section.locator("details.request summary")
     expect(summary).to_have_text(
         "main: 1 of 3 devices matches, 0 free: 2 selector #0 of class gpu is false, 1 in use by default/theirs"
