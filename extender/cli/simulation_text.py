@@ -53,6 +53,8 @@ def _cycle_events(cycle: CycleReport) -> Iterator[TextRow]:
         is_long = len(cycle.message) > MAX_EVENT_MESSAGE_CHARS
         message = f"{cycle.message[: MAX_EVENT_MESSAGE_CHARS - 4]} ..." if is_long else cycle.message
         yield namespace, "Warning", "FailedScheduling", about, message
+    if cycle.hint is not None:
+        yield "", "", "", "", cycle.hint
     for claim in cycle.claims:
         yield "", "", "", "", _describe_claim(claim)
     if cycle.deallocated is not None:

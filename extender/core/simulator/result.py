@@ -121,6 +121,8 @@ class CycleReport(SimulationStruct, frozen=True):
     """Resource claims that the pod reserved when it was bound, in the order of its spec."""
     deallocated: str | None
     """`namespace/name` of the resource claim that was deallocated, because no pod uses it and this one did not fit."""
+    hint: str | None
+    """What to do about a pod whose resource claim does not exist yet."""
     not_evaluated: list[str]
     """Filter plugins that matter for the pod but are not modelled: kube-scheduler may decide otherwise."""
 

@@ -17,7 +17,6 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from extender.core import engine
-from extender.core.devices.claims import claim_of
 from extender.core.engine import Candidate, PreemptDecision
 from extender.core.eviction_history import NO_HISTORY, EvictionHistory
 from extender.core.framework.constraint import NodeRows, SchedulingContext
@@ -93,6 +92,8 @@ class Cycle:
     num_pdb_violations: int = 0
     vetoed: str | None = None
     """Reason why the policies allowed no eviction, although kube-scheduler had candidates."""
+    hint: str | None = None
+    """What to do about a pod whose claim does not exist yet."""
     not_evaluated: tuple[str, ...] = ()
     """Filter plugins that matter for the pod but are not modelled, or lack the permission to read what they need."""
     reservation: Reservation = NO_RESERVATION
@@ -117,7 +118,7 @@ def schedule_one(
     """Try to schedule the pod by its profile. `draw` chooses among equal nodes; None: the first by name."""
     profile, skipped = scheduler.profile_of(pod), not_tried_reason(snapshot, pod, scheduler)
     if profile is None or skipped is not None:
-        return Cycle(pod, "Skipped", skipped or "", nominated_node=pod.status.nominated_node_name)
+        return Cycle(pod, "Skipped", skipped or "", nominated_node=pod.status.nominated_node_name, hint=_hint(pod))
     if not snapshot.nodes:
         return Cycle(pod, "Unschedulable", NO_NODES)
     # kube-scheduler's own preemption rules instead of the profile's policies
@@ -150,24 +151,20 @@ def not_tried_reason(snapshot: Snapshot, pod: Pod, scheduler: KubeScheduler) -> 
     if profile is None:
         return f'not tried: not ours: no profile has schedulerName "{pod.spec.scheduler_name}"'
     gated = run_pre_enqueue_plugins(snapshot, pod, profile)
-    return None if gated is None else f"not tried: {gated.message}{_hint(snapshot, pod, gated.plugin)}"
+    return None if gated is None else f"not tried: {gated.message}"
 
 
-def _hint(snapshot: Snapshot, pod: Pod, plugin: str) -> str:
-    """Return what to do about a claim that does not exist: a simulation creates none from a template."""
-    if plugin != DYNAMIC_RESOURCES:
-        return ""
-    lacking = next(one for one in pod.spec.resource_claims or () if isinstance(claim_of(snapshot, pod, one), str))
-    template, is_created = (
-        lacking.resource_claim_template_name,
-        any(one.name == lacking.name for one in pod.status.resource_claim_statuses or ()),
-    )
-    if template is None or is_created:
-        return ""
-    return (
-        f" (a simulation creates no claim from ResourceClaimTemplate {template}: put a ResourceClaim with its spec"
-        f" beside the pod, and name it as resourceClaimName of the pod's claim {lacking.name})"
-    )
+def _hint(pod: Pod) -> str | None:
+    """Return what to do about a claim that does not exist yet: a simulation creates none from a template."""
+    created = {one.name for one in pod.status.resource_claim_statuses or ()}
+    for one in pod.spec.resource_claims or ():
+        template = one.resource_claim_template_name
+        if template is not None and one.resource_claim_name is None and one.name not in created:
+            return (
+                f"a simulation creates no claim from ResourceClaimTemplate {template}: put a ResourceClaim with its "
+                f"spec beside the pod, and name it as resourceClaimName of the pod's claim {one.name}"
+            )
+    return None
 
 
 # --- scheduled ------------------------------------------------------------------------------------------------------

@@ -154,6 +154,7 @@ class Scheduler:
             vetoed=cycle.vetoed,
             claims=cycle.reservation.reports(),
             deallocated=None if cycle.deallocated is None else "/".join(cycle.deallocated),
+            hint=cycle.hint,
             not_evaluated=list(cycle.not_evaluated),
         )
 

@@ -59,6 +59,7 @@ function cycleItem(cycle) {
     cycle.deallocated ? el("p", {}, "Claim ", name(cycle.deallocated), " is deallocated: no pod uses it, and the pod does not fit.") : null,
     cycle.vetoed ? el("p", {}, "Preemption vetoed by the policies: ", cycle.vetoed) : null,
     cycle.message ? el("p", { class: "message" }, cycle.message) : null,
+    cycle.hint ? el("p", { class: "message" }, cycle.hint) : null,
     cycle.notEvaluated?.length ? el("p", { class: "muted" }, `Not evaluated, left to kube-scheduler: ${cycle.notEvaluated.join(", ")}`) : null);
 }
 

@@ -112,16 +112,16 @@ def test_a_claim_of_a_template_that_is_not_created_is_said_with_what_to_do():
     result = run(snapshot, incoming("a", resourceClaims=[{"name": "gpu", "resourceClaimTemplateName": "t"}]))
     (cycle,) = result.cycles
     assert cycle.outcome == "Skipped"
-    assert cycle.message == (
-        'not tried: pod "default/a": ResourceClaim not created yet (a simulation creates no claim from '
-        "ResourceClaimTemplate t: put a ResourceClaim with its spec beside the pod, and name it as resourceClaimName "
-        "of the pod's claim gpu)"
+    assert cycle.message == 'not tried: pod "default/a": ResourceClaim not created yet'
+    assert cycle.hint == (
+        "a simulation creates no claim from ResourceClaimTemplate t: put a ResourceClaim with its spec beside the pod, "
+        "and name it as resourceClaimName of the pod's claim gpu"
     )
 
 
 def test_a_claim_that_does_not_exist_is_said_without_a_hint():
     (cycle,) = run(here(), incoming("a", **using_claims("nowhere"))).cycles
-    assert cycle.message == 'not tried: could not find ResourceClaim "default/nowhere"'
+    assert (cycle.message, cycle.hint) == ('not tried: could not find ResourceClaim "default/nowhere"', None)
 
 
 def test_extended_resources_get_a_claim_of_their_own():
