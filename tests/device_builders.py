@@ -11,7 +11,7 @@ Rule: what is left out is left out of the object too, or is what a driver for GP
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from tests.builders import JSON, thing
+from tests.builders import JSON, STARTED, thing
 
 DRIVER = "gpu.example.com"
 
@@ -122,6 +122,15 @@ def claim(
         about["ownerReferences"] = [controller]
     found = thing("ResourceClaim", name, namespace=namespace, metadata=about, spec=spec)
     return found | ({"status": status} if status else {})
+
+
+def undecided_claim(name: str = "gpu", namespace: str = "default") -> JSON:
+    """An allocated claim that waits for its device to be prepared: only kube-scheduler's clock tells if for too long,
+    so that a pod with it is not evaluated."""
+    waiting = {"pool": "p", "device": "gpu-0", "bindingConditions": ["prepared"]}
+    found = claim(name, request(), allocated=[waiting], namespace=namespace)
+    found["status"]["allocation"]["allocationTimestamp"] = STARTED
+    return found
 
 
 def match_attribute(attribute: str, *requests: str) -> JSON:

@@ -10,8 +10,12 @@ import pytest
 from tests.abuse.service import Service, until
 
 NAME = "p" * 253
-SPEC = {"containers": [], "resourceClaims": [{"name": "gpu", "resourceClaimName": "gpu"}]}
-FILTER = {"Pod": {"metadata": {"name": NAME, "namespace": "n", "uid": "u"}, "spec": SPEC}, "NodeNames": ["worker-a1"]}
+PLUGINS = {"filter": {"enabled": [{"name": "Quota"}]}}
+PROFILES = json.dumps([{"schedulerName": "default-scheduler", "plugins": PLUGINS}])
+FILTER = {
+    "Pod": {"metadata": {"name": NAME, "namespace": "n", "uid": "u"}, "spec": {"containers": []}},
+    "NodeNames": ["worker-a1"],
+}
 """A call about which at level Debug two lines of more than 300 bytes are logged."""
 
 CALLS_PER_PIPE = 300
@@ -36,7 +40,8 @@ class Unread(Service):
 
 @pytest.fixture
 def unread():
-    with contextlib.closing(Unread(LOG__LEVEL="Debug", SERVER__DRAIN_TIME="0s")) as service:
+    settings = {"LOG__LEVEL": "Debug", "SERVER__DRAIN_TIME": "0s", "SCHEDULER__PROFILES": PROFILES}
+    with contextlib.closing(Unread(**settings)) as service:
         yield service
         service.process.kill()
         service.read_on()

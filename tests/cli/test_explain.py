@@ -43,6 +43,7 @@ from extender.server.scheduler import verbs
 from extender.server.settings import LiveSettings
 from tests.builders import budget, incoming, node, pod
 from tests.core.explain.test_render import STRICT, filtered, preempted, scored
+from tests.device_builders import undecided_claim, using_claims
 from tests.server.conftest import (
     CLUSTER,
     INCOMING,
@@ -477,8 +478,9 @@ def test_budgets_are_shown_before_and_after():
 
 
 def test_what_the_guard_rejected_and_what_was_not_evaluated_is_said():
-    wanted = incoming(resourceClaims=[{"name": "gpu", "resourceClaimName": "gpu"}])
-    found = preempted(TWO, {"n1": ["a"], "n2": ["b"]}, preemptor=wanted, keep=None, rejected={"n1": "unknown victim"})
+    wanted, claims = incoming(**using_claims("gpu")), [undecided_claim("gpu")]
+    sent, rejected = {"n1": ["a"], "n2": ["b"]}, {"n1": "unknown victim"}
+    found = preempted(TWO, sent, preemptor=wanted, keep=None, rejected=rejected, others=claims)
     lines = printed(found).splitlines()
     place = lines.index("rejected by the guard; this is a bug in the extender, see its log")
     assert lines[place + 1] == "  n1: unknown victim"
@@ -593,7 +595,7 @@ def test_why_not_that_node_is_told_with_its_pods():
         "  passed: NodeUnschedulable, NodeName, TaintToleration, NodeAffinity, NodePorts",
         (
             "  not run: VolumeRestrictions, NodeVolumeLimits, VolumeBinding, VolumeZone, PodTopologySpread, "
-            "InterPodAffinity, NodeDeclaredFeatures"
+            "InterPodAffinity, DynamicResources, NodeDeclaredFeatures"
         ),
         "",
         "rank 2 of 2 candidates, compared with n1, the best",

@@ -20,6 +20,7 @@ from extender.core.profile import KubeScheduler
 from extender.errors import printable
 from tests.builders import budget, cluster, incoming, node, pod
 from tests.cluster.apiserver.credentials.kubeconfigs import forget_everything, kubeconfig
+from tests.device_builders import undecided_claim, using_claims
 from tests.fakes.api_server import FakeAPI
 
 POLICIES = "(policies: configured; kube-scheduler 1.36, default)"
@@ -102,10 +103,11 @@ def test_a_veto_is_said_below_the_event_and_pending_pods_in_the_summary(world, a
     assert shown[7].startswith("default/new   1000       <none>           0/2 nodes are available: 2 Insufficient cpu.")
 
 
-def test_plugins_that_are_not_evaluated_are_said_below_the_event(world, tmp_path):
-    claiming = tmp_path / "claiming.json"
-    claiming.write_text(json.dumps(incoming("new", resourceClaims=[{"name": "gpu"}])))
-    shown = lines("--cluster", world, "--pod", claiming)
+def test_plugins_that_are_not_evaluated_are_said_below_the_event(tmp_path):
+    claimed, claiming = tmp_path / "claimed.json", tmp_path / "claiming.json"
+    claimed.write_text(json.dumps(cluster(WORLD, others=[undecided_claim("gpu")])))
+    claiming.write_text(json.dumps(incoming("new", **using_claims("gpu"))))
+    shown = lines("--cluster", claimed, "--pod", claiming)
     assert shown[2].strip() == "not evaluated here, kube-scheduler may decide otherwise: DynamicResources"
 
 

@@ -28,6 +28,7 @@ from extender.k8s.selectors import compile_label_selector
 from extender.k8s.time import MINUTE, SECOND, parse_time
 from extender.k8s.workloads import workload_of
 from tests.builders import JSON, built, candidates_sent_by_kube_scheduler, thing, typed
+from tests.device_builders import undecided_claim, using_claims
 from tests.property.generate import Draw, case
 
 NOW = parse_time("2026-02-01T08:00:30Z")
@@ -60,8 +61,8 @@ def question(seed: int, policy: PreemptionPolicy | None = None, keep: int | None
     draw = Draw(seed + 1)
     cluster, pod = world(seed)
     if draw.maybe(0.08):
-        claims = [{"name": "gpu", "resourceClaimName": "gpu"}]  # no plugin of ours knows these: victims as offered
-        pod = pod | {"spec": pod["spec"] | {"resourceClaims": claims}}
+        pod = pod | {"spec": pod["spec"] | using_claims("gpu")}  # not evaluated: victims as offered
+        cluster["items"].append(undecided_claim("gpu", pod["metadata"]["namespace"]))
     profile = Profile(keep_candidates=keep, preemption=some_policy(draw) if policy is None else policy)
     return Question(seed, cluster, pod, sent(draw, seed, cluster, pod), profile, history(draw, cluster, pod))
 

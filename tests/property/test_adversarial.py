@@ -8,6 +8,7 @@ from extender.core import engine
 from extender.core.preemption.sent_candidates import SentCandidate
 from extender.core.profile import Profile
 from tests.builders import budget, built, candidates_sent_by_kube_scheduler, cluster, incoming, node, pod, typed
+from tests.device_builders import undecided_claim, using_claims
 
 HIGHEST, LOWEST = 2**31 - 1, -(2**31)
 
@@ -216,18 +217,20 @@ def test_victims_of_another_node_drop_the_node():
 
 
 def with_a_resource_claim(waiting):
-    """DynamicResources is not modelled, so that kube-scheduler's own victims are kept, if they may be evicted."""
-    claims = [{"name": "gpu", "resourceClaimName": "gpu"}]
-    return waiting | {"spec": waiting["spec"] | {"resourceClaims": claims}}
+    """Only kube-scheduler knows if the claim has waited too long: its own victims are kept, if they may be evicted."""
+    return waiting | {"spec": waiting["spec"] | using_claims("gpu")}
+
+
+CLAIMS = [undecided_claim("gpu")]
 
 
 def test_where_the_offer_decides_its_victims_are_kept_even_if_fewer_would_do():
-    objects = cluster({node("n1", cpu="2"): [pod("a", priority=1), pod("b", priority=2)]})
+    objects = cluster({node("n1", cpu="2"): [pod("a", priority=1), pod("b", priority=2)]}, others=CLAIMS)
     assert preempted(objects, with_a_resource_claim(incoming()), {"n1": ["uid-a", "uid-b"]}) == {"n1": ["b", "a"]}
 
 
 @pytest.mark.parametrize("priority", [1000, 1001, HIGHEST])
 def test_where_the_offer_decides_a_protected_victim_drops_the_node(priority):
-    objects = cluster({node("n1", cpu="2"): [pod("a"), pod("b", priority=priority)], node("n2"): [pod("c", cpu="4")]})
-    sent = {"n1": ["uid-a", "uid-b"], "n2": ["uid-c"]}
+    nodes = {node("n1", cpu="2"): [pod("a"), pod("b", priority=priority)], node("n2"): [pod("c", cpu="4")]}
+    objects, sent = cluster(nodes, others=CLAIMS), {"n1": ["uid-a", "uid-b"], "n2": ["uid-c"]}
     assert preempted(objects, with_a_resource_claim(incoming()), sent) == {"n2": ["c"]}

@@ -7,7 +7,7 @@ E1 to E12 are the requirements' names.
 
 import json
 from collections import Counter, defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import msgspec
@@ -19,6 +19,7 @@ from extender.core.profile import Profile
 from extender.errors import UnknownNode
 from extender.server.guard.guard import guard_filter, guard_preempt
 from tests.builders import JSON, built
+from tests.device_builders import undecided_claim, using_claims
 from tests.property.generate import Case, case
 from tests.property.recount import Room, finished, importance, priority
 
@@ -76,6 +77,9 @@ class Question:
     @classmethod
     def of(cls, seed: int) -> "Question":
         one, modelled = case(seed), seed % 5 != 0
+        if not modelled:
+            claims = [undecided_claim("gpu", one.pod["metadata"]["namespace"])]
+            one = replace(one, cluster=one.cluster | {"items": [*one.cluster["items"], *claims]})
         pod = one.pod if modelled else with_a_resource_claim(one.pod)
         profile = BEST if seed % 2 else ALL
         return cls(one, modelled, filter_body(one, pod, whole=seed % 4 == 0), preempt_body(one, pod), profile)
@@ -92,9 +96,8 @@ class Question:
 
 
 def with_a_resource_claim(pod):
-    """The pod with a claim to a device, which the engine cannot judge and knows it: kube-scheduler's victims count."""
-    claims = [{"name": "gpu", "resourceClaimName": "gpu"}]
-    return pod | {"spec": pod["spec"] | {"resourceClaims": claims}}
+    """The pod with a claim that the engine cannot judge and knows it: kube-scheduler's victims count."""
+    return pod | {"spec": pod["spec"] | using_claims("gpu")}
 
 
 def filter_body(one, pod, *, whole):

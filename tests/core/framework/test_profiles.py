@@ -13,6 +13,7 @@ from extender.core.preemption.sent_candidates import DropCode, SentCandidate
 from extender.core.profile import FILTER_PLUGINS, PREFILTER_PLUGINS, PRESCORE_PLUGINS, UPSTREAM, PreemptionPolicy
 from extender.errors import PluginFailed
 from tests.builders import built, cluster, incoming, node, pod, typed
+from tests.device_builders import using_claims
 
 TAINT = {"key": "k", "effect": "NoSchedule"}
 OUT_OF_TREE = replace(UPSTREAM, not_evaluated_filters=("Quota", "Topology"), not_evaluated_scores=("Cost", "Topology"))
@@ -161,6 +162,11 @@ def test_dynamic_resources_that_only_score_fail():
 
 
 def test_dynamic_resources_that_are_not_enabled_are_evaluated_nowhere():
-    waiting = typed(incoming(cpu="1", resourceClaims=[{"name": "gpu", "resourceClaimName": "gpu"}]))
-    assert evaluate(world(), waiting, UPSTREAM).to_dict()["notEvaluated"] == {"DynamicResources": ["free", "full"]}
-    assert "notEvaluated" not in evaluate(world(), waiting, WITHOUT_DYNAMIC_RESOURCES).to_dict()
+    """The claim does not exist: that is for DynamicResources alone to say."""
+    waiting = typed(incoming(cpu="1", **using_claims("gpu")))
+    rejected = evaluate(world(), waiting, UPSTREAM).to_dict()["prefilter"]
+    assert (rejected["plugin"], rejected["reasons"]) == (
+        "DynamicResources",
+        ['could not find ResourceClaim "default/gpu"'],
+    )
+    assert "prefilter" not in evaluate(world(), waiting, WITHOUT_DYNAMIC_RESOURCES).to_dict()

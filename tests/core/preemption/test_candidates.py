@@ -13,6 +13,7 @@ from extender.core.preemption.sent_candidates import DropCode, SentCandidate
 from extender.core.profile import DEFAULT_RANKING, PreemptionPolicy, Profile
 from extender.server.guard.guard import guard_preempt
 from tests.builders import JSON, STARTED, budget, built, cluster, drop_messages, incoming, node, pod, thing, typed
+from tests.device_builders import undecided_claim
 
 ALL_NODES = PreemptionPolicy(candidates="AllNodes")
 OFFERED = PreemptionPolicy()
@@ -143,10 +144,10 @@ def test_nodes_on_which_the_pod_fits_or_that_eviction_does_not_help_are_not_adde
 
 
 def test_nodes_of_which_a_plugin_that_is_not_modelled_has_a_say_are_not_added():
-    """Of a pod with a claim to a device kube-scheduler alone knows where it fits."""
+    """Of a pod with such a claim kube-scheduler alone knows where it fits."""
     preemptor = incoming(resourceClaims=[{"name": "gpu", "resourceClaimName": "gpu"}])
     nodes = {node("n1", cpu="1"): [pod("a", priority=10)], node("n2", cpu="1"): [pod("b")]}
-    decision = decide(nodes, {"n1": ["a"]}, ALL_NODES, preemptor)
+    decision = decide(nodes, {"n1": ["a"]}, ALL_NODES, preemptor, others=[undecided_claim("gpu")])
     assert [one.node for one in decision.kept] == ["n1"]
     assert decision.as_sent == {"n1"}
 

@@ -8,7 +8,8 @@ from extender.core.preemption.sent_candidates import DropCode, SentCandidate
 from extender.core.profile import UPSTREAM, PreemptionPolicy, Profile
 from extender.core.snapshot.pod_table import ASSUMED_DELETION_TIMESTAMP
 from extender.server.guard.guard import guard_preempt
-from tests.builders import STARTED, budget, built, cluster, incoming, namespace, node, pod, thing, typed
+from tests.builders import STARTED, budget, built, cluster, incoming, namespace, node, pod, typed
+from tests.device_builders import undecided_claim
 
 TERMINATING = {"deletionTimestamp": STARTED}
 PREEMPTED = {"conditions": [{"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}]}
@@ -185,7 +186,7 @@ def test_a_pod_that_terminates_and_was_not_chosen_holds_its_room_where_nothing_c
 
 
 def test_kube_schedulers_victims_without_the_one_that_terminates():
-    claim = thing("ResourceClaim", "gpu", namespace="default")
+    claim = undecided_claim("gpu")
     waiting = incoming(cpu="2", resourceClaims=[{"name": "gpu", "resourceClaimName": "gpu"}])
     nodes = {node("n1", cpu="2"): [pod("a", metadata=TERMINATING), pod("b")]}
     decision = decide(nodes, {"n1": ["a", "b"]}, ["n1/a"], waiting, others=[claim])
@@ -261,7 +262,7 @@ def test_an_equal_choice_is_no_sign_of_another_cache():
 
 
 def test_a_protected_victim_beside_one_that_is_gone_needs_no_veto():
-    claim = thing("ResourceClaim", "gpu", namespace="default")
+    claim = undecided_claim("gpu")
     waiting = incoming(resourceClaims=[{"name": "gpu", "resourceClaimName": "gpu"}])
     nodes = {node("n1", cpu="2"): [pod("p", namespace="other")], node("n2", cpu="2"): [pod("b")]}
     tenants = Profile(preemption=PreemptionPolicy(tenant_label="tenant"))

@@ -1,6 +1,6 @@
 """What is counted, and how an answer says that a plugin was not evaluated.
 
-The pod with `resourceClaims` concerns DynamicResources, which is kube-scheduler's alone to judge.
+Of the pod with `resourceClaims` only kube-scheduler knows whether its claim has waited too long.
 """
 
 import json
@@ -12,15 +12,16 @@ from prometheus_client.parser import text_string_to_metric_families
 from extender.cluster.cache.cache import ClusterCache
 from extender.core import engine
 from extender.core.engine import Candidate
-from extender.core.framework.plugins import UNEVALUATED_FILTERS
 from extender.core.framework.plugins.missing_permissions import REQUIRED_TABLES
 from extender.k8s.kinds import KINDS
 from extender.server.app import create_app
 from extender.server.guard.guard import DUPLICATE_NODE, rules
 from extender.server.observability.metrics import ANSWER_RESULTS, FAILURE_REASONS, REFUSAL_STATUSES, TIMED_STATUSES
 from extender.server.scheduler.openapi import NOT_EVALUATED_HEADER
+from tests.device_builders import undecided_claim
 from tests.server.conftest import (
     BODIES,
+    CLUSTER,
     INCOMING,
     URGENT,
     client_for,
@@ -48,8 +49,12 @@ CLAIMING = {
 """Path -> a body about a pod with a resource claim."""
 
 
+def claimed_cache():
+    return filled_cache({"kind": "List", "items": [*CLUSTER["items"], undecided_claim("gpu", "shop")]})
+
+
 def served(cache=None, **sections):
-    return client_for(create_app(cache or filled_cache(), configuration(**sections)))
+    return client_for(create_app(cache or claimed_cache(), configuration(**sections)))
 
 
 async def samples(client):
@@ -96,7 +101,7 @@ async def test_every_series_of_a_label_is_there_from_the_start_at_0():
     assert {name for name, _, value in counters if value} <= {of_the_process}
     there = {(name, *sorted(labels.items())) for name, labels, _ in found}
     verbs = ("filter", "prioritize", "preempt")
-    expected = [("extender_not_evaluated_total", {"plugin": one}) for one in (*UNEVALUATED_FILTERS, *REQUIRED_TABLES)]
+    expected = [("extender_not_evaluated_total", {"plugin": one}) for one in REQUIRED_TABLES]
     expected += [
         ("extender_guard_rejections_total", {"rule": r}) for r in (DUPLICATE_NODE, *(name for name, _ in rules()))
     ]
@@ -114,7 +119,7 @@ async def test_every_series_of_a_label_is_there_from_the_start_at_0():
     ]
     expected += [("extender_cache_objects", {"kind": kind}) for kind in KINDS]
     assert not [one for one in expected if (one[0], *sorted(one[1].items())) not in there]
-    assert PLUGIN in UNEVALUATED_FILTERS
+    assert PLUGIN in REQUIRED_TABLES
 
 
 async def test_metrics_do_not_need_the_cluster_cache_and_reject_post():
@@ -232,7 +237,7 @@ async def test_a_prioritize_decision_that_the_guard_refuses_is_counted(monkeypat
 async def test_a_preempt_decision_that_the_guard_refuses_is_counted_once_however_often_it_was_tried(
     monkeypatch, on_failure, status
 ):
-    cache = filled_cache()
+    cache = claimed_cache()
     (large,) = cache.snapshot().pods_on("worker-2")
     decision = engine.PreemptDecision((Candidate("worker-1", (large,), 0),), {}, (PLUGIN,), frozenset({"worker-1"}))
     monkeypatch.setattr(engine, "preempt", lambda *_: decision)

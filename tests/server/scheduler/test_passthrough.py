@@ -21,6 +21,7 @@ from extender.server.scheduler.passthrough import (
 )
 from extender.wire import decode_filter, decode_preempt
 from tests.cluster.watch.source_rig import serving
+from tests.device_builders import undecided_claim
 from tests.fakes.api_server import FakeAPI
 from tests.server.conftest import (
     BODIES,
@@ -280,7 +281,8 @@ async def test_what_an_answer_would_have_been_is_said(caplog):
 async def test_the_guard_s_rejections_and_what_is_not_evaluated_are_counted_as_always():
     claim = {"name": "gpu", "resourceClaimName": "gpu"}
     claiming = {**URGENT, "spec": {**URGENT["spec"], "resourceClaims": [claim]}}
-    async with served(sections=OBSERVE) as client:
+    claimed = filled_cache({"kind": "List", "items": [*CLUSTER["items"], undecided_claim("gpu", "shop")]})
+    async with served(claimed, OBSERVE) as client:
         response = await client.post("/preempt", content=preempt_body(claiming))
         counted = await samples(client, "extender_not_evaluated_total")
     assert response.headers[NOT_EVALUATED_HEADER] == "DynamicResources"

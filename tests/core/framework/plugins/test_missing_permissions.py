@@ -14,6 +14,7 @@ from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.objects import TopologySpreadConstraint
 from extender.k8s.version.features import DEFAULT_FEATURES
 from tests.builders import built, cluster, incoming, node, pod, typed
+from tests.device_builders import claim, using_claims
 
 DEFAULT = Profile()
 CLAIM: dict[str, Any] = {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]}
@@ -101,6 +102,30 @@ def test_with_unreadable_device_classes_any_extended_resource_may_be_backed_by_o
     asking = incoming(requests={"example.com/gpu": "1"})
     assert not_evaluated(without_permission(), asking) == ((), 0)
     assert not_evaluated(without_permission("device_classes"), asking) == (("DynamicResources",), 2)
+    assert not_evaluated(without_permission("resource_claims", "resource_slices"), asking) == ((), 0)
+
+
+@pytest.mark.parametrize("field", ["resource_claims", "resource_slices", "device_classes"])
+def test_a_pod_with_resource_claims_is_not_evaluated_where_what_they_need_may_not_be_read(field):
+    assert not_evaluated(without_permission(field), incoming(**using_claims("gpu"))) == (("DynamicResources",), 2)
+    assert not_evaluated(without_permission(field), incoming()) == ((), 2)
+
+
+def test_device_taint_rules_are_needed_where_their_gate_is_on():
+    for on, plugins in ((False, ()), (True, ("DynamicResources",))):
+        objects = load_cluster(cluster({node("n1"): [], node("n2"): []}, others=[claim("gpu")]))
+        snapshot = Snapshot.build(objects, replace(DEFAULT_FEATURES, dra_device_taint_rules=on))
+        snapshot.unreadable_tables = frozenset({"device_taint_rules"})
+        assert not_evaluated(snapshot, incoming(**using_claims("gpu"))) == (plugins, 2)
+
+
+def test_a_node_whose_device_plugin_has_the_resource_is_evaluated_although_device_classes_may_not_be_read():
+    gpu = {"example.com/gpu": "1"}
+    snapshot = built(cluster({node("n1", allocatable=gpu): [], node("n2"): []}))
+    snapshot.unreadable_tables = frozenset({"device_classes"})
+    evaluation = evaluate(snapshot, typed(incoming(requests=gpu)), Profile()).to_dict()
+    assert evaluation["notEvaluated"] == {"DynamicResources": ["n2"]}
+    assert {name: one["code"] for name, one in evaluation["filter"].items()} == {"n1": "Success", "n2": "Success"}
 
 
 # --- what protects pods ---------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Plugin behaviour that the parity corpus does not cover: migrated in-tree volumes, device classes, arguments."""
+"""Plugin behaviour that the parity corpus does not cover: migrated in-tree volumes, arguments."""
 
 from pathlib import Path
 
@@ -6,14 +6,12 @@ import msgspec
 import pytest
 
 import extender
-from extender.core import engine
-from extender.core.framework.plugins import FILTERS, PREFILTERS, SCORES, UNEVALUATED_FILTERS
-from extender.core.preemption.sent_candidates import SentCandidate
+from extender.core.framework.plugins import FILTERS, NODES_NOT_EVALUATED, PREFILTERS, SCORES
 from extender.core.profile import FILTER_PLUGINS, PREFILTER_PLUGINS, SCORE_WEIGHTS, KubeScheduler, Profile
 from extender.k8s.objects import TopologySpreadConstraint
 from extender.k8s.storage.csi_migration import migrated_volume
 from extender.k8s.storage.objects import PersistentVolumeSpec
-from tests.builders import built, cluster, incoming, namespace, node, pod, thing, typed
+from tests.builders import cluster, incoming, namespace, node, pod, thing
 
 ZONE = "topology.kubernetes.io/zone"
 BETA_ZONE = "failure-domain.beta.kubernetes.io/zone"
@@ -31,20 +29,21 @@ def codes(evaluation):
 
 
 def test_the_registry_and_the_default_profile_name_the_same_plugins():
-    assert set(FILTER_PLUGINS) <= {*FILTERS, *UNEVALUATED_FILTERS}
-    assert set(PREFILTERS) <= set(PREFILTER_PLUGINS) <= {*FILTERS, *UNEVALUATED_FILTERS}
-    assert {*SCORES, *UNEVALUATED_FILTERS} == set(SCORE_WEIGHTS)
+    assert set(FILTER_PLUGINS) <= FILTERS.keys()
+    assert PREFILTERS.keys() <= set(PREFILTER_PLUGINS) <= FILTERS.keys()
+    assert NODES_NOT_EVALUATED.keys() <= FILTERS.keys()
+    assert SCORES.keys() == SCORE_WEIGHTS.keys()
 
 
 def test_every_plugin_is_documented():
     page = (Path(__file__).parents[4] / "docs" / "plugins.md").read_text(encoding="utf-8")
     filters, _, scores = page.partition("## Scores")
     rows = [line.split("|")[1].strip() for line in filters.splitlines() if line.startswith("| ")][1:]
-    assert {name for row in rows for name in row.split(", ")} == {*FILTERS, *UNEVALUATED_FILTERS}
+    assert {name for row in rows for name in row.split(", ")} == FILTERS.keys()
     cells = [line.split("|") for line in scores.splitlines() if line.startswith("| ")]
     weights = {cell[1].strip(): cell[2].strip() for cell in cells}
     del weights["plugin"]
-    assert weights == {name: str(weight) for name, weight in SCORE_WEIGHTS.items() if name in SCORES}
+    assert weights == {name: str(weight) for name, weight in SCORE_WEIGHTS.items()}
 
 
 # --- volumes of plugins that CSI drivers took over ------------------------------------------------------------------
@@ -211,71 +210,6 @@ def test_a_claim_with_a_selected_node_fits_only_there_even_if_that_node_was_dele
     refused = "UnschedulableAndUnresolvable"
     assert told("n1") == {"n0": refused, "n1": "Success"}
     assert told("gone") == {"n0": refused, "n1": refused}
-
-
-# --- devices --------------------------------------------------------------------------------------------------------
-
-
-GPU = {"example.com/gpu": "1"}
-DEVICE_CLASS = thing("DeviceClass", "gpu", spec={"extendedResourceName": "example.com/gpu"})
-
-
-def test_a_resource_backed_by_a_device_class_is_not_evaluated_where_no_device_plugin_provides_it():
-    objects = cluster(
-        {node("plugin", allocatable=GPU): [pod("a", requests=GPU)], node("none"): []},
-        others=[DEVICE_CLASS],
-    )
-    waiting = incoming(requests=GPU)
-    evaluation = said(objects, waiting)
-    assert codes(evaluation) == {"plugin": "Unschedulable", "none": "Success"}
-    assert evaluation["notEvaluated"] == {"DynamicResources": ["none"]}
-    decide = lambda *nodes: engine.filter(built(objects), typed(waiting), nodes, Profile()).not_evaluated  # noqa: E731
-    assert decide("plugin", "none") == ("DynamicResources",)
-    assert decide("plugin") == ()
-
-
-@pytest.mark.parametrize(
-    "profile",
-    [
-        Profile(ignored_resources=frozenset({"example.org/fpga"})),
-        Profile(filter_plugins=tuple(name for name in FILTER_PLUGINS if name != "NodeResourcesFit")),
-    ],
-)
-def test_beside_such_a_resource_nodes_without_one_that_is_not_checked_are_not_evaluated_either(profile):
-    fpga = {"example.org/fpga": "1"}
-    nodes = node("gpu", allocatable=GPU), node("both", allocatable=GPU | fpga)
-    objects = cluster({one: [] for one in nodes}, others=[DEVICE_CLASS])
-    found = said(objects, incoming(requests=GPU | fpga), profile)
-    assert codes(found) == {"gpu": "Success", "both": "Success"}
-    assert found["notEvaluated"] == {"DynamicResources": ["gpu"]}  # upstream: "cannot fit resource"
-
-
-def test_without_a_device_class_the_resource_is_insufficient():
-    evaluation = said(cluster({node("none"): []}), incoming(requests=GPU))
-    assert evaluation["filter"]["none"]["reasons"] == ["Insufficient example.com/gpu"]
-
-
-def test_the_name_of_a_device_class_is_a_resource_too():
-    asked = {"deviceclass.resource.kubernetes.io/gpu": "1"}
-    assert codes(said(cluster({node("n1"): []}, others=[DEVICE_CLASS]), incoming(requests=asked))) == {"n1": "Success"}
-    assert codes(said(cluster({node("n1"): []}), incoming(requests=asked))) == {"n1": "UnschedulableAndUnresolvable"}
-
-
-def test_the_schedulers_victims_are_kept_only_where_dynamic_resources_decide():
-    """One victim would do on either node; `devices` keeps both that were offered."""
-    objects = cluster(
-        {
-            node("plugin", cpu="2", allocatable=GPU): [pod("a", priority=1, requests=GPU), pod("b", priority=2)],
-            node("devices", cpu="2"): [pod("c", priority=1), pod("d", priority=2)],
-        },
-        others=[DEVICE_CLASS],
-    )
-    sent = {"plugin": SentCandidate(("uid-a", "uid-b")), "devices": SentCandidate(("uid-c", "uid-d"))}
-    decision = engine.preempt(built(objects), typed(incoming(requests=GPU)), sent, Profile(keep_candidates=None))
-    victims = {kept.node: [pod.metadata.name for pod in kept.victims] for kept in decision.kept}
-    assert victims == {"plugin": ["a"], "devices": ["d", "c"]}
-    assert decision.as_sent == {"devices"}
-    assert decision.not_evaluated == ("DynamicResources",)
 
 
 # --- arguments ------------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from extender.core.preemption.sent_candidates import SentCandidate
 from extender.core.profile import KubeScheduler, PreemptionPolicy, Profile
 from extender.server.guard.guard import guard_preempt
 from tests.builders import JSON, budget, built, cluster, drop_messages, incoming, node, pod, typed
+from tests.device_builders import undecided_claim
 
 STRICT = PreemptionPolicy(disruption_budgets="Strict")
 BEST_EFFORT = PreemptionPolicy()
@@ -285,22 +286,23 @@ def test_filter_sees_the_other_order_too():
 
 
 def with_a_device(**fields):
-    """A pod of which a plugin that is not modelled has a say on all nodes."""
+    """A pod of which only kube-scheduler knows if its claim has waited too long, on all nodes."""
     return incoming(resourceClaims=[{"name": "gpu", "resourceClaimName": "gpu"}], **fields)
 
 
 def test_victims_as_sent_are_held_to_the_budgets_as_well():
     nodes = {node("n1", cpu="1"): [of("x", "a")], node("n2", cpu="1"): [pod("b", priority=50)]}
-    answer = ask(nodes, with_a_device(), sent={"n1": ["a"], "n2": ["b"]}, budgets=[budget(app="x")])
+    sent, others = {"n1": ["a"], "n2": ["b"]}, [undecided_claim("gpu")]
+    answer = ask(nodes, with_a_device(), sent=sent, budgets=[budget(app="x")], others=others)
     assert answer == Answer({"n2": ["b"]}, {"n2": 0}, {"n1": breaks("budget")})
 
 
 def test_no_pod_replaces_victims_as_sent():
     """1 of x may go, 2 are sent; our own dry run would have done with 1."""
     nodes = {node("n1", cpu="2"): [of("x", "a"), of("x", "b")]}
-    sent, budgets = {"n1": ["a", "b"]}, [budget(allowed=1, app="x")]
-    assert ask(nodes, with_a_device(), sent=sent, budgets=budgets).dropped == {"n1": breaks("budget")}
-    assert ask(nodes, with_a_device(), sent={"n1": ["b"]}, budgets=budgets).kept == {"n1": ["b"]}
+    objects = {"budgets": [budget(allowed=1, app="x")], "others": [undecided_claim("gpu")]}
+    assert ask(nodes, with_a_device(), sent={"n1": ["a", "b"]}, **objects).dropped == {"n1": breaks("budget")}
+    assert ask(nodes, with_a_device(), sent={"n1": ["b"]}, **objects).kept == {"n1": ["b"]}
 
 
 # --- beside others --------------------------------------------------------------------------------------------------
