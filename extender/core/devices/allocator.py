@@ -35,7 +35,7 @@ from extender.core.devices.pools import (
     is_available_on,
 )
 from extender.core.devices.taints import prevents_allocation
-from extender.k8s.cel.selector import SelectorError
+from extender.k8s.cel.selector import NotFollowed, SelectorError
 from extender.k8s.cost.budget import WorkBudget
 from extender.k8s.devices import (
     DeviceClass,
@@ -485,6 +485,8 @@ class _Search:
                     return False
             except SelectorError as error:
                 raise AllocationError(f"{at}CEL runtime error: {error}") from None
+            except NotFollowed as feature:
+                raise NotEvaluated(f"{at}{feature}") from None
         if not one.slice.spec.per_device_node_selection:
             return True
         try:

@@ -7,8 +7,9 @@ Rule: a change of one slice or claim moves the entries of its own pool only.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 import numpy as np
 
@@ -25,6 +26,13 @@ from extender.k8s.selectors import compile_node_selector
 
 Slices = dict[str, ResourceSlice]
 """Name -> slice."""
+
+_OTHER_FIELDS = tuple(one for one in Device.__struct_fields__ if one not in ("name", "attributes", "capacity"))
+
+other_fields = attrgetter(*_OTHER_FIELDS)
+"""Returns what a device has beside name, attributes and capacity."""
+
+NO_OTHER_FIELDS = (None,) * len(_OTHER_FIELDS)
 
 _MAX_CHANGED = 4096
 """Nodes whose changes are told apart; with more of them, every node counts as changed."""
@@ -62,6 +70,8 @@ class DeviceIndex(Index):
         """Pool -> its slices, of any generation."""
         self._of_node: dict[str, tuple[ResourceSlice, ...]] = {}
         """Node name -> slices that no other node sees."""
+        self._unusual: set[str] = set()
+        """Names of the slices of one node that are not `_is_usual`."""
         self._shared: dict[PoolID, Slices] = defaultdict(dict)
         """Pool -> its slices that other nodes may see."""
         self._gathered: dict[PoolID, dict[bytes, Pool | None]] = defaultdict(dict)
@@ -119,6 +129,9 @@ class DeviceIndex(Index):
         self._of_node[node] = others if one is None else (*others, one)
         if not self._of_node[node]:
             del self._of_node[node]
+        self._unusual.discard(name)
+        if one is not None and not _is_usual(one.spec):
+            self._unusual.add(name)
         self._node_changed(node)
 
     def _results(
@@ -188,27 +201,36 @@ class DeviceIndex(Index):
 
         Raises AllocationError, NotEvaluated.
         """
-        return in_order((*self.own_pools_at(row), *self.shared_pools_at(row)))
+        own = (self.own_pool(one, slices, row) for one, slices in self.own_slices_at(row).items())
+        return in_order((*(pool for pool in own if pool is not None), *self.shared_pools_at(row)))
 
-    def own_pools_at(self, row: int) -> list[Pool]:
-        """Return those of `pools_at` which have slices that no other node sees, in any order."""
+    def own_slices_at(self, row: int) -> Mapping[PoolID, Sequence[ResourceSlice]]:
+        """Return the slices that no other node sees, by pool."""
+        slices = self._of_node.get(self.snapshot.node_names[row], ())
+        if len(slices) == 1:
+            return {_pool_of(slices[0]): slices}
         own = defaultdict[PoolID, list[ResourceSlice]](list)
-        for one in self._of_node.get(self.snapshot.node_names[row], ()):
+        for one in slices:
             own[_pool_of(one)].append(one)
-        found = (
-            self._gather([*slices, *self._shared[pool_id].values()] if pool_id in self._shared else slices, row)
-            for pool_id, slices in own.items()
-        )
-        return [pool for pool in found if pool is not None]
+        return own
+
+    def is_usual(self, pool_id: PoolID, slices: Sequence[ResourceSlice]) -> bool:
+        """Return whether the pool is one valid slice of one node, and its devices have nothing but a name, attributes,
+        and capacity without request policies. `slices`: those of one node."""
+        return len(slices) == len(self._of_pool[pool_id]) == 1 and slices[0].metadata.name not in self._unusual
+
+    def own_pool(self, pool_id: PoolID, slices: Sequence[ResourceSlice], row: int) -> Pool | None:
+        """Return the pool of which a node has these slices for itself."""
+        shared = self._shared[pool_id].values() if pool_id in self._shared else ()
+        return self._gather([*slices, *shared], row)
 
     def shared_pools_at(self, row: int) -> list[Pool]:
-        """Return those of `pools_at` which other nodes may see alike, in any order: these get the same object."""
-        layout = self.layout()
-        seen = layout.on.get(row)
-        if not seen and not layout.everywhere:
-            return []
-        own = {_pool_of(one) for one in self._of_node.get(self.snapshot.node_names[row], ())}
-        found = [self._shared_pool(one, bits, row) for one, bits in (seen or {}).items() if one not in own]
+        """Return those of `pools_at` of which the node has no slices for itself, in any order.
+
+        Nodes that see the same of a pool get the same object.
+        """
+        layout, own = self.layout(), self.own_slices_at(row)
+        found = [self._shared_pool(one, bits, row) for one, bits in layout.on.get(row, {}).items() if one not in own]
         found += [self._shared_pool(one, b"", row) for one in layout.everywhere if one not in own]
         return [pool for pool in found if pool is not None]
 
@@ -296,6 +318,20 @@ def _mask(snapshot: Snapshot, part: ResourceSliceSpec | Device) -> BoolArray:
     if part.all_nodes or part.node_selector is None:
         return np.full(len(snapshot.nodes), bool(part.all_nodes))
     return nodes_matching(snapshot, compile_node_selector(part.node_selector))
+
+
+def _is_usual(spec: ResourceSliceSpec) -> bool:
+    """Return whether a slice can be a valid pool, and its devices have nothing but a name, attributes and capacity."""
+    devices = spec.devices or ()
+    policies = (one.request_policy for device in devices for one in (device.capacity or {}).values())
+    return (
+        spec.pool.resource_slice_count == 1
+        and not spec.shared_counters
+        and not spec.per_device_node_selection
+        and 0 < len(devices) == len({device.name for device in devices})
+        and all(other_fields(device) == NO_OTHER_FIELDS for device in devices)
+        and all(policy is None for policy in policies)
+    )
 
 
 def _devices(slices: Iterable[ResourceSlice]) -> Iterator[Device]:

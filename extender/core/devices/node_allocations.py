@@ -12,16 +12,14 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import repeat
-from operator import attrgetter
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 import numpy as np
 
 from extender.core.devices.allocation import Allocated, ClaimToAllocate, DeviceMatcher
 from extender.core.devices.allocator import Allocator
-from extender.core.devices.device_index import DeviceIndex
+from extender.core.devices.device_index import NO_OTHER_FIELDS, DeviceIndex, SharedPools, other_fields
 from extender.core.devices.node_matching import NodeSelectorError, selects_node
 from extender.core.devices.pools import AllocationError, DeviceID, InvalidPools, NotEvaluated, Pool, PoolID
 from extender.core.snapshot.arrays import IntArray
@@ -111,14 +109,8 @@ def allocate_on_nodes(
 
 # --- which nodes are alike ------------------------------------------------------------------------------------------
 
+_NOTHING: Final[Mapping[str, Any]] = {}
 _ENCODER: Final = msgspec.msgpack.Encoder()
-_OTHER_FIELDS: Final = tuple(
-    name
-    for name in Device.__struct_fields__
-    if name not in ("name", "attributes", "capacity", "node_name", "node_selector", "all_nodes")
-)
-_others = attrgetter(*_OTHER_FIELDS)
-_NO_OTHERS: Final = (None,) * len(_OTHER_FIELDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +167,7 @@ class DeviceReader:
     def __init__(self, reading: Reading) -> None:
         self._reading = reading
         self._names: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {}
+        """Driver -> `Reading.names`."""
 
     def read(self, driver: str, device: Device) -> Hashable:
         """Return a value that is equal for two devices of the driver if it reads the same of both."""
@@ -183,12 +176,9 @@ class DeviceReader:
         names = self._names.get(driver)
         if names is None:
             names = self._names[driver] = self._reading.names(driver)
-        attributes, capacity = device.attributes or {}, device.capacity or {}
-        found: list[Hashable] = [attributes.get(name) for name in names[0]]
-        for name in names[1]:
-            one = capacity.get(name)
-            found.append(None if one is None else one.value)
-        return tuple(found)
+        attributes, capacity = device.attributes or _NOTHING, device.capacity or _NOTHING
+        amounts = [getattr(capacity.get(name), "value", None) for name in names[1]]
+        return *map(attributes.get, names[0]), *amounts
 
 
 _Use = bool | tuple[bool, frozenset[tuple[str, int]] | None]
@@ -221,6 +211,7 @@ class AlikeNodes:
         devices, names = self._devices, self._snapshot.frozen_node_names
         if self._seen == devices.version and self._names is names:
             return self._numbers
+        layout = devices.layout()
         if devices.unknown_version > self._seen or len(self._number_of) > 4 * len(names) + _MAX_RESULTS:
             self._own.clear()
             self._number_of.clear()
@@ -230,12 +221,12 @@ class AlikeNodes:
             stale = [name for name in devices.nodes_changed_since(self._seen) if self._forget(name)]
         if stale is None or devices.shared_version > self._seen or self._names is not names:
             known: dict[int, _PoolNumber] = {}
-            numbers = (self._number(row, known) for row in range(len(names)))
+            numbers = (self._number(row, layout, known) for row in range(len(names)))
             self._numbers = np.fromiter(numbers, np.int64, len(names))
         else:
             self._numbers = self._numbers.copy()
             for row in [self._snapshot.node_row[name] for name in stale]:
-                self._numbers[row] = self._number(row, {})
+                self._numbers[row] = self._number(row, layout, {})
         self._names, self._seen = names, devices.version
         self.version += 1
         return self._numbers
@@ -245,28 +236,26 @@ class AlikeNodes:
         self._own.pop(name, None)
         return name in self._snapshot.node_row
 
-    def _number(self, row: int, known: dict[int, "_PoolNumber"]) -> int:
+    def _number(self, row: int, layout: SharedPools, known: dict[int, "_PoolNumber"]) -> int:
         """Return the number of a node; `known`: `id` of a shared pool -> its number."""
-        name = self._snapshot.node_names[row]
+        name, conditions = self._snapshot.node_names[row], layout.on.get(row)
+        kept = self._own.get(name)
         try:
-            conditions, kept = self._devices.layout().on.get(row), self._own.get(name)
             if kept is None or kept[0] != conditions:
-                own = sorted(map(self._pool, self._devices.own_pools_at(row), repeat(row)))
-                kept = self._own[name] = conditions, tuple(own)
+                kept = self._own[name] = conditions, tuple(self._own_pools(row))
             pools = kept[1]
-            shared = self._devices.shared_pools_at(row)
-        except (AllocationError, NotEvaluated) as error:
-            return self._intern((type(error), str(error)))
-        if shared:
-            for one in shared:
+            for one in self._devices.shared_pools_at(row) if conditions or layout.everywhere else ():
                 if id(one) not in known:
                     known[id(one)] = self._pool(one, row)
-            pools = tuple(sorted((*pools, *(known[id(one)] for one in shared))))
-        numbers = [number for _, _, number in pools]
+                pools = (*pools, known[id(one)])
+        except (AllocationError, NotEvaluated) as error:
+            return self._intern((type(error), str(error)))
+        if len(pools) > 1:
+            pools = tuple(sorted(pools))
         counting = [pool_id.pool for _, pool_id, number in pools if number in self._counting]
         # Upstream takes counters of pools with the same name for the same.
         same_names = tuple(map(counting.index, counting)) if len(counting) > 1 else ()
-        return self._intern((tuple(numbers), same_names))
+        return self._intern((tuple([number for _, _, number in pools]), same_names))
 
     def _intern(self, content: Hashable) -> int:
         number = self._number_of.get(content)
@@ -276,6 +265,28 @@ class AlikeNodes:
         return number
 
     # --- pools ---
+
+    def _own_pools(self, row: int) -> Iterator["_PoolNumber"]:
+        """Yield the pools of which the node has slices for itself."""
+        for pool_id, slices in self._devices.own_slices_at(row).items():
+            if not self._all_capacity and self._devices.is_usual(pool_id, slices):
+                yield False, pool_id, self._intern(self._usual_content(pool_id, slices[0]))
+                continue
+            pool = self._devices.own_pool(pool_id, slices, row)
+            if pool is not None:
+                yield self._pool(pool, row)
+
+    def _usual_content(self, pool_id: PoolID, published: ResourceSlice) -> Hashable:
+        """Return `_content` of a pool that is usual, without gathering it."""
+        (driver, name), found = pool_id, []
+        read, devices, shared = self._reader.read, self._devices.state.devices, self._devices.state.shared
+        for device in published.spec.devices or ():
+            device_id = driver, name, device.name
+            if device_id in shared:
+                found.append(self._device(pool_id, published, device, None))
+            else:
+                found.append((read(driver, device), device_id in devices))
+        return driver, tuple(found), False, ""
 
     def _pool(self, pool: Pool, row: int) -> "_PoolNumber":
         number = self._intern(self._content(pool, self._snapshot.nodes[row]))
@@ -298,13 +309,12 @@ class AlikeNodes:
         ]
         return pool.id.driver, found, _ENCODER.encode((pool.counter_sets, consumed))
 
-    def _device(self, pool_id: PoolID, published: ResourceSlice, device: Device, node: Node) -> Hashable:
-        use, others = self._use((*pool_id, device.name)), _others(device)
-        read = self._reader.read(pool_id.driver, device)
-        seen = not published.spec.per_device_node_selection or _sees(node, device)
-        if not use and seen is True and others == _NO_OTHERS and not self._counts_capacity(device):
-            return read
-        return read, use, seen, _ENCODER.encode((others, device.capacity))
+    def _device(self, pool_id: PoolID, published: ResourceSlice, device: Device, node: Node | None) -> Hashable:
+        read, use = self._reader.read(pool_id.driver, device), self._use((*pool_id, device.name))
+        seen = node is None or not published.spec.per_device_node_selection or _sees(node, device)
+        if isinstance(use, bool) and seen is True and not self._is_unusual(device):
+            return read, use
+        return read, use, seen, _ENCODER.encode((other_fields(device), device.capacity))
 
     def _use(self, device: DeviceID) -> _Use:
         """Return how a device is in use; False: it is not."""
@@ -314,10 +324,11 @@ class AlikeNodes:
         consumed = (state.capacity or {}).get(device)
         return device in state.devices, None if consumed is None else frozenset(consumed.items())
 
-    def _counts_capacity(self, device: Device) -> bool:
-        """Return whether amounts of capacity decide about a device that is not in use; as a rule it has all it has."""
-        capacities = (device.capacity or {}).values()
-        return self._all_capacity or any(one.request_policy is not None for one in capacities)
+    def _is_unusual(self, device: Device) -> bool:
+        """Return whether more decides about a device than what selectors read, and whether it is in use."""
+        if self._all_capacity or other_fields(device) != NO_OTHER_FIELDS:
+            return True
+        return any(one.request_policy is not None for one in (device.capacity or _NOTHING).values())
 
 
 _PoolNumber = tuple[bool, PoolID, int]

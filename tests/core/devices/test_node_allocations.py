@@ -305,7 +305,7 @@ def chance_objects(chance: random.Random, living: Snapshot) -> Iterator[tuple[st
 
 
 def compare(living: Snapshot, chance: random.Random) -> None:
-    specs = [one for one in living.objects.resource_claims.values()]
+    specs = list(living.objects.resource_claims.values())
     for _ in range(3):
         chosen = chance.sample(specs, min(len(specs), chance.choice((1, 1, 2))))
         claims = [ClaimToAllocate("default", one.metadata.name, one.spec.devices) for one in chosen]
