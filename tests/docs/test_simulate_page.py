@@ -55,6 +55,8 @@ SHAPES = (
     simulated.Simulation,
     simulated.ClusterSize,
     simulated.CycleReport,
+    simulated.ReservedClaim,
+    simulated.ReservedDevice,
     simulated.CycleScore,
     simulated.CyclePostFilter,
     simulated.EvictedPod,

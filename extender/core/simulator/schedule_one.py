@@ -118,7 +118,9 @@ def schedule_one(
     """Try to schedule the pod by its profile. `draw` chooses among equal nodes; None: the first by name."""
     profile, skipped = scheduler.profile_of(pod), not_tried_reason(snapshot, pod, scheduler)
     if profile is None or skipped is not None:
-        return Cycle(pod, "Skipped", skipped or "", nominated_node=pod.status.nominated_node_name, hint=_hint(pod))
+        return Cycle(
+            pod, "Skipped", skipped or "", nominated_node=pod.status.nominated_node_name, hint=_hint(pod, skipped)
+        )
     if not snapshot.nodes:
         return Cycle(pod, "Unschedulable", NO_NODES)
     # kube-scheduler's own preemption rules instead of the profile's policies
@@ -154,8 +156,10 @@ def not_tried_reason(snapshot: Snapshot, pod: Pod, scheduler: KubeScheduler) -> 
     return None if gated is None else f"not tried: {gated.message}"
 
 
-def _hint(pod: Pod) -> str | None:
+def _hint(pod: Pod, skipped: str | None) -> str | None:
     """Return what to do about a claim that does not exist yet: a simulation creates none from a template."""
+    if skipped != f'not tried: pod "{pod.key}": ResourceClaim not created yet':
+        return None
     created = {one.name for one in pod.status.resource_claim_statuses or ()}
     for one in pod.spec.resource_claims or ():
         template = one.resource_claim_template_name
