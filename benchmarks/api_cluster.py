@@ -12,10 +12,14 @@ from extender.cluster.watch.list_watch import list_pages
 
 
 class ApiCluster:
-    """Client of the `fake_cluster` process; with `tls`, the server uses certificates made for this run."""
+    """Client of the `fake_cluster` process; with `tls`, the server uses certificates made for this run.
 
-    def __init__(self, plan: Plan, *, tls: bool = False) -> None:
-        options = ["--seed", str(plan.seed), "--nodes", str(plan.nodes), *(["--tls"] if tls else [])]
+    `gpu_nodes`: ResourceSlices of eight devices each, three quarters of which claims have.
+    """
+
+    def __init__(self, plan: Plan, *, tls: bool = False, gpu_nodes: int = 0) -> None:
+        options = ["--seed", str(plan.seed), "--nodes", str(plan.nodes), "--gpu-nodes", str(gpu_nodes)]
+        options += ["--tls"] if tls else []
         command = [sys.executable, "-m", "benchmarks.fake_cluster", *options]
         with cores.on(cores.ALLOWED):
             self._process = subprocess.Popen(

@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks import generate
+from benchmarks import devices, generate
 from benchmarks.fullpods import full_pod
 from benchmarks.generate import JSON, Plan
 from tests.fakes.api_server import FakeAPI
@@ -28,6 +28,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.fake_cluster", description=__doc__)
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--nodes", type=int, required=True)
+    parser.add_argument("--gpu-nodes", type=int, default=0, help="ResourceSlices of eight devices, most of them in use")
     parser.add_argument("--tls", action="store_true", help="with certificates made for this run")
     given = parser.parse_args()
     with contextlib.ExitStack() as stack:
@@ -36,6 +37,8 @@ def main() -> None:
             certificates = Certificates(Path(stack.enter_context(tempfile.TemporaryDirectory())))
         api = stack.enter_context(FakeAPI(tls=certificates))
         pods = load(api, Plan(given.seed, given.nodes))
+        if given.gpu_nodes:
+            load_devices(api, given.gpu_nodes)
         say(f"{api.url} {certificates.ca_file}" if certificates else api.url)
         chance = random.Random(given.seed)
         for line in sys.stdin:
@@ -56,6 +59,13 @@ def load(api: FakeAPI, plan: Plan) -> list[JSON]:
     pods = [pod for row in rows for pod in generate.pods_on(plan, row)]
     api.load("Pod", [full_pod(pod, number) for number, pod in enumerate(pods)])
     return pods
+
+
+def load_devices(api: FakeAPI, nodes: int) -> None:
+    """Load the devices of so many nodes, and claims of three quarters of them."""
+    api.load("DeviceClass", [devices.device_class()])
+    api.load("ResourceSlice", map(devices.resource_slice, range(nodes)))
+    api.load("ResourceClaim", map(devices.claim, range(nodes * devices.GPUS * 3 // 4)))
 
 
 def events(api: FakeAPI, pods: list[JSON], chance: random.Random, rate: float, seconds: float) -> None:

@@ -7,12 +7,12 @@ how far it is from the least that the work could take.
 from collections.abc import Iterator
 
 from benchmarks.measure import Row
-from benchmarks.targets import calls, changes, decisions, nodes, start, sync
+from benchmarks.targets import calls, changes, decisions, devices, nodes, start, sync
 from benchmarks.world import World
 
 GROUP = "targets"
 
 
 def rows(world: World) -> Iterator[Row]:
-    for part in (decisions, changes, calls, nodes, sync, start):
+    for part in (decisions, changes, devices, calls, nodes, sync, start):
         yield from part.rows(world)

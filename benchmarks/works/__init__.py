@@ -27,5 +27,5 @@ def needing(nodes: int, maker: Maker) -> Maker:
     return make
 
 
-MODULES = ("decisions", "changes", "calls")
+MODULES = ("decisions", "changes", "calls", "devices")
 """Submodules, each with a dictionary WORKS: name -> maker."""

@@ -13,7 +13,6 @@ import msgspec
 
 from extender.k8s import quantity
 from extender.k8s.devices import (
-    CapacityRequirements,
     CounterSet,
     Device,
     DeviceClass,
@@ -49,8 +48,6 @@ def _time(loaded: Object) -> tuple[str, str | None]:
         return "status.startTime", loaded.status.start_time
     if isinstance(loaded, DeviceClass):
         return "metadata.creationTimestamp", loaded.metadata.creation_timestamp
-    if isinstance(loaded, ResourceClaim) and loaded.status.allocation:
-        return "status.allocation.allocationTimestamp", loaded.status.allocation.allocation_timestamp
     return "", None
 
 
@@ -75,15 +72,27 @@ def _resource_lists(loaded: Object) -> Iterator[tuple[str, ResourceList | None]]
     elif isinstance(loaded, CSIStorageCapacity):
         yield "", {"capacity": loaded.capacity, "maximumVolumeSize": loaded.maximum_volume_size}
     elif isinstance(loaded, ResourceSlice):
-        for index, device in enumerate(loaded.spec.devices or ()):
-            yield from _of_device(f"spec.devices[{index}]", device)
-        for index, counters in enumerate(loaded.spec.shared_counters or ()):
-            yield from _of_counters(f"spec.sharedCounters[{index}]", counters)
+        yield from _of_slice(loaded)
     elif isinstance(loaded, ResourceClaim):
-        for index, request in enumerate(loaded.spec.devices.requests or ()):
-            yield from _of_request(f"spec.devices.requests[{index}]", request)
-        results = loaded.status.allocation.devices.results if loaded.status.allocation else None
-        for index, result in enumerate(results or ()):
+        yield from _of_claim(loaded)
+
+
+def _of_slice(loaded: ResourceSlice) -> Iterator[tuple[str, ResourceList | None]]:
+    capacity, consumed = None, None
+    for index, device in enumerate(loaded.spec.devices or ()):
+        if device.capacity != capacity or device.consumes_counters != consumed:  # most are of one model
+            capacity, consumed = device.capacity, device.consumes_counters
+            yield from _of_device(f"spec.devices[{index}]", device)
+    for index, counters in enumerate(loaded.spec.shared_counters or ()):
+        yield from _of_counters(f"spec.sharedCounters[{index}]", counters)
+
+
+def _of_claim(loaded: ResourceClaim) -> Iterator[tuple[str, ResourceList | None]]:
+    for index, request in enumerate(loaded.spec.devices.requests or ()):
+        yield from _of_request(f"spec.devices.requests[{index}]", request)
+    results = loaded.status.allocation.devices.results if loaded.status.allocation else None
+    for index, result in enumerate(results or ()):
+        if result.consumed_capacity:
             yield f"status.allocation.devices.results[{index}].consumedCapacity", result.consumed_capacity
 
 
@@ -116,12 +125,11 @@ def _of_counters(
 
 
 def _of_request(path: str, request: DeviceRequest) -> Iterator[tuple[str, ResourceList | None]]:
-    asked: list[tuple[str, CapacityRequirements | None]] = []
-    if request.exactly is not None:
-        asked.append((f"{path}.exactly", request.exactly.capacity))
-    asked += [(f"{path}.firstAvailable[{at}]", one.capacity) for at, one in enumerate(request.first_available or ())]
-    for at, capacity in asked:
-        yield f"{at}.capacity.requests", capacity.requests if capacity else None
+    if request.exactly is not None and request.exactly.capacity is not None:
+        yield f"{path}.exactly.capacity.requests", request.exactly.capacity.requests
+    for index, one in enumerate(request.first_available or ()):
+        if one.capacity is not None:
+            yield f"{path}.firstAvailable[{index}].capacity.requests", one.capacity.requests
 
 
 def decode_error_message(error: Exception) -> str:

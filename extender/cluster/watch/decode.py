@@ -3,8 +3,8 @@
 Pods of one template are nearly equal: their common parts are interned, so that they exist and are validated once. The
 same applies to the images of nodes. Like a client-go transform (TransformFunc), decoding drops what no decision reads:
 annotations except KEPT_ANNOTATIONS and configured ones, generations except those of pods and disruption budgets, and
-volumes without a source that matters, such as a pod's token volume, whose name differs in every pod. Resource slices and
-claims: `device_interning`.
+volumes without a source that matters, such as a pod's token volume, whose name differs in every pod. Slices of devices
+and claims: `device_interning`.
 
 Rule: an object is decoded completely or not at all. Values are shared between objects and must not be modified.
 """
