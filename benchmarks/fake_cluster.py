@@ -16,7 +16,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks import devices, generate
+import msgspec
+
+from benchmarks import devices, fulldevices, generate
 from benchmarks.fullpods import full_pod
 from benchmarks.generate import JSON, Plan
 from tests.fakes.api_server import FakeAPI
@@ -38,7 +40,7 @@ def main() -> None:
         api = stack.enter_context(FakeAPI(tls=certificates))
         pods = load(api, Plan(given.seed, given.nodes))
         if given.gpu_nodes:
-            load_devices(api, given.gpu_nodes)
+            load_devices(api, Plan(given.seed, given.gpu_nodes))
         say(f"{api.url} {certificates.ca_file}" if certificates else api.url)
         chance = random.Random(given.seed)
         for line in sys.stdin:
@@ -61,11 +63,11 @@ def load(api: FakeAPI, plan: Plan) -> list[JSON]:
     return pods
 
 
-def load_devices(api: FakeAPI, nodes: int) -> None:
-    """Load the devices of so many nodes, and claims of three quarters of them."""
-    api.load("DeviceClass", [devices.device_class()])
-    api.load("ResourceSlice", map(devices.resource_slice, range(nodes)))
-    api.load("ResourceClaim", map(devices.claim, range(nodes * devices.GPUS * 3 // 4)))
+def load_devices(api: FakeAPI, plan: Plan) -> None:
+    """Load the devices of the nodes, and claims that have most of them."""
+    api.load("DeviceClass", [msgspec.to_builtins(devices.device_class())])
+    api.load("ResourceSlice", fulldevices.slices(plan))
+    api.load("ResourceClaim", fulldevices.claims(plan))
 
 
 def events(api: FakeAPI, pods: list[JSON], chance: random.Random, rate: float, seconds: float) -> None:
