@@ -11,7 +11,7 @@ Rule: what is left out is left out of the object too, or is what a driver for GP
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from tests.builders import JSON, STARTED, thing
+from tests.builders import JSON, thing
 
 DRIVER = "gpu.example.com"
 
@@ -124,13 +124,14 @@ def claim(
     return found | ({"status": status} if status else {})
 
 
-def undecided_claim(name: str = "gpu", namespace: str = "default") -> JSON:
-    """An allocated claim that waits for its device to be prepared: only kube-scheduler's clock tells if for too long,
-    so that a pod with it is not evaluated."""
-    waiting = {"pool": "p", "device": "gpu-0", "bindingConditions": ["prepared"]}
-    found = claim(name, request(), allocated=[waiting], namespace=namespace)
-    found["status"]["allocation"]["allocationTimestamp"] = STARTED
-    return found
+def undecided_claim(name: str = "gpu", namespace: str = "default") -> list[JSON]:
+    """A claim, and a device for all nodes, of which only kube-scheduler knows whether they suit each other."""
+    expression = r'device.driver.matches("\\C")'  # a part of RE2 that is not followed
+    return [
+        device_class("undecided"),
+        resource_slice("undecided", None, devices(1), driver="undecided.example.com", allNodes=True),
+        claim(name, request("undecided", expression), namespace=namespace),
+    ]
 
 
 def match_attribute(attribute: str, *requests: str) -> JSON:

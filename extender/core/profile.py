@@ -233,6 +233,8 @@ class Profile:
     """Ignore preferred terms of running pods if the incoming pod has none (InterPodAffinityArgs)."""
     volume_binding_shape: tuple[tuple[int, int], ...] = ((0, 10), (100, 0))
     """(utilization 0-100, score 0-10): VolumeBindingArgs.shape; read with Features.storage_capacity_scoring only."""
+    binding_timeout: int = 600 * 10**9
+    """Nanoseconds that an allocated claim may wait for its devices (DynamicResourcesArgs.bindingTimeout)."""
     min_candidate_nodes_percentage: int = 10
     """DefaultPreemptionArgs: with `min_candidate_nodes_absolute`, how many candidates kube-scheduler's dry run looks
     for. The extender tries all nodes that it is sent; simulations report the number."""

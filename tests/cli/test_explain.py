@@ -478,7 +478,7 @@ def test_budgets_are_shown_before_and_after():
 
 
 def test_what_the_guard_rejected_and_what_was_not_evaluated_is_said():
-    wanted, claims = incoming(**using_claims("gpu")), [undecided_claim("gpu")]
+    wanted, claims = incoming(**using_claims("gpu")), undecided_claim("gpu")
     sent, rejected = {"n1": ["a"], "n2": ["b"]}, {"n1": "unknown victim"}
     found = preempted(TWO, sent, preemptor=wanted, keep=None, rejected=rejected, others=claims)
     lines = printed(found).splitlines()

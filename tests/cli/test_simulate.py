@@ -105,7 +105,7 @@ def test_a_veto_is_said_below_the_event_and_pending_pods_in_the_summary(world, a
 
 def test_plugins_that_are_not_evaluated_are_said_below_the_event(tmp_path):
     claimed, claiming = tmp_path / "claimed.json", tmp_path / "claiming.json"
-    claimed.write_text(json.dumps(cluster(WORLD, others=[undecided_claim("gpu")])))
+    claimed.write_text(json.dumps(cluster(WORLD, others=undecided_claim("gpu"))))
     claiming.write_text(json.dumps(incoming("new", **using_claims("gpu"))))
     shown = lines("--cluster", claimed, "--pod", claiming)
     assert shown[2].strip() == "not evaluated here, kube-scheduler may decide otherwise: DynamicResources"

@@ -62,7 +62,7 @@ def question(seed: int, policy: PreemptionPolicy | None = None, keep: int | None
     cluster, pod = world(seed)
     if draw.maybe(0.08):
         pod = pod | {"spec": pod["spec"] | using_claims("gpu")}  # not evaluated: victims as offered
-        cluster["items"].append(undecided_claim("gpu", pod["metadata"]["namespace"]))
+        cluster["items"] += undecided_claim("gpu", pod["metadata"]["namespace"])
     profile = Profile(keep_candidates=keep, preemption=some_policy(draw) if policy is None else policy)
     return Question(seed, cluster, pod, sent(draw, seed, cluster, pod), profile, history(draw, cluster, pod))
 

@@ -221,7 +221,7 @@ def with_a_resource_claim(waiting):
     return waiting | {"spec": waiting["spec"] | using_claims("gpu")}
 
 
-CLAIMS = [undecided_claim("gpu")]
+CLAIMS = undecided_claim("gpu")
 
 
 def test_where_the_offer_decides_its_victims_are_kept_even_if_fewer_would_do():

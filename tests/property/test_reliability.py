@@ -78,7 +78,7 @@ class Question:
     def of(cls, seed: int) -> "Question":
         one, modelled = case(seed), seed % 5 != 0
         if not modelled:
-            claims = [undecided_claim("gpu", one.pod["metadata"]["namespace"])]
+            claims = undecided_claim("gpu", one.pod["metadata"]["namespace"])
             one = replace(one, cluster=one.cluster | {"items": [*one.cluster["items"], *claims]})
         pod = one.pod if modelled else with_a_resource_claim(one.pod)
         profile = BEST if seed % 2 else ALL

@@ -12,6 +12,7 @@ import msgspec
 from extender.config.scheduler.arguments import (
     ARGS_OF,
     DefaultPreemptionArgs,
+    DynamicResourcesArgs,
     InterPodAffinityArgs,
     NodeAffinityArgs,
     NodeResourcesBalancedAllocationArgs,
@@ -23,6 +24,7 @@ from extender.config.scheduler.arguments import (
     VolumeBindingArgs,
 )
 from extender.config.scheduler.expansion import Expanded
+from extender.config.scheduler.schema import nanoseconds_of
 from extender.config.scheduler.validation import DefaultedProfile
 from extender.core.profile import Profile, ScoringStrategy
 from extender.k8s import objects as k8s
@@ -84,6 +86,8 @@ def _arguments(args: Sequence[PluginArgs]) -> dict[str, Any]:
                 values["default_spread_constraints"] = _spread_constraints(one)
             case VolumeBindingArgs():
                 values |= {"volume_binding_shape": _shape(one.shape)} if one.shape else {}
+            case DynamicResourcesArgs() if one.binding_timeout is not None:
+                values["binding_timeout"] = nanoseconds_of(one.binding_timeout)
             case DefaultPreemptionArgs():
                 values |= {
                     "min_candidate_nodes_percentage": one.min_candidate_nodes_percentage,

@@ -10,6 +10,7 @@ Rule: reads claims and DeviceClasses; which devices a claim gets is decided by `
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.devices import AllocatedDeviceStatus, DeviceRequestAllocationResult, ResourceClaim
 from extender.k8s.objects import Pod, PodResourceClaim
+from extender.k8s.time import parse_time
 
 
 def pod_claims(snapshot: Snapshot, pod: Pod) -> tuple[ResourceClaim, ...] | str:
@@ -97,10 +98,15 @@ def binding_failed(claim: ResourceClaim) -> bool:
     return _binding(claim) is False
 
 
-def waits_for_binding(claim: ResourceClaim) -> bool:
-    """Return whether an allocated claim waits for its devices to be prepared, for a limited time (bindingTimeout)."""
+def waits_since(claim: ResourceClaim) -> int | None:
+    """Return since when an allocated claim waits for its devices to be prepared, in nanoseconds since 1970.
+
+    None: it does not wait, or not for a limited time (isClaimTimeout).
+    """
     allocation = claim.status.allocation
-    return allocation is not None and allocation.allocation_timestamp is not None and _binding(claim) is None
+    if allocation is None or allocation.allocation_timestamp is None or _binding(claim) is not None:
+        return None
+    return parse_time(allocation.allocation_timestamp)
 
 
 def _binding(claim: ResourceClaim) -> bool | None:

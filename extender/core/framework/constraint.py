@@ -43,7 +43,7 @@ class SchedulingContext:
     nominees: tuple[Pod, ...]
     """Nominated pods that the incoming pod must yield to: equal or higher priority, not the pod itself."""
     history: EvictionHistory = NO_HISTORY
-    """Recent evictions, which protections and rate limits read; plugins do not."""
+    """Time and recent evictions, which protections and rate limits read; of plugins DynamicResources reads the time."""
 
     @property
     def features(self) -> Features:

@@ -23,7 +23,13 @@ from extender.core.framework.constraint import (
     SchedulingContext,
     StaticCheck,
 )
-from extender.core.framework.plugins import FILTERS, NODES_NOT_EVALUATED, PREFILTERS, volume_restrictions
+from extender.core.framework.plugins import (
+    FILTERS,
+    NODES_NOT_EVALUATED,
+    PREFILTERS,
+    dynamic_resources,
+    volume_restrictions,
+)
 from extender.core.framework.plugins.cycle_state import WITHOUT_PREFILTER, is_switched_off
 from extender.core.framework.plugins.missing_permissions import plugins_missing_permissions
 from extender.core.framework.status import SUCCESS, Code, Status, filter_error
@@ -167,9 +173,9 @@ def scheduling_context(
 ) -> SchedulingContext:
     """Return the context of the incoming pod, with the nominated pods that it must yield to.
 
-    These have equal or higher priority, no scheduling gates that hold them back, and the same spec.schedulerName,
-    because the queue and nominator of a kube-scheduler hold no other pods; `Profile.scheduler_names` adds the pods of
-    its other profiles.
+    These have equal or higher priority, no scheduling gates and no unusable claims that hold them back, and the same
+    spec.schedulerName, because the queue and nominator of a kube-scheduler hold no other pods; the pods of its other
+    profiles are those of `Profile.scheduler_names`.
     """
     schedulers = profile.scheduler_names or {pod.spec.scheduler_name}
     nominees = tuple(
@@ -179,6 +185,11 @@ def scheduling_context(
         and nominee.metadata.uid != pod.metadata.uid
         and (not nominee.spec.scheduling_gates or nominee.spec.scheduler_name in profile.ungated_scheduler_names)
         and nominee.spec.scheduler_name in schedulers
+        and (
+            not nominee.spec.resource_claims
+            or dynamic_resources.NAME not in profile.pre_enqueue_plugins
+            or dynamic_resources.pre_enqueue(snapshot, nominee) is None
+        )
     )
     return SchedulingContext(pod, snapshot, profile, nominees, history)
 
@@ -238,19 +249,22 @@ def _checks(context: SchedulingContext, name: str) -> Sequence[Check]:
 def last_filter_run(context: SchedulingContext) -> FilterRun:
     """Return what `run_filter_plugins` returns, without running them again for the pod that was filtered last.
 
-    /prioritize follows /filter with the same pod. The eviction history may differ: filter plugins do not read it.
+    /prioritize follows /filter with the same pod. The eviction history may differ: filter plugins do not read it, but
+    for the time, if a claim of the pod waits only for so long.
     """
-    last = _last_filter_run(context.snapshot)
-    if not last or last[0].context.profile is not context.profile or last[0].context.pod != context.pod:
+    last, timed_out = _last_filter_run(context.snapshot), dynamic_resources.timed_out_claims(context)
+    known = last[0][1] if last and last[0][0] == timed_out else None
+    if known is None or known.context.profile is not context.profile or known.context.pod != context.pod:
         # The snapshot keeps this run: with a reference to the snapshot it would keep itself alive.
         kept = replace(context, snapshot=weakref.proxy(context.snapshot), history=NO_HISTORY)
-        last[:] = [replace(run_filter_plugins(context), context=kept)]
-    return replace(last[0], context=context)
+        known = replace(run_filter_plugins(context), context=kept)
+        last[:] = [(timed_out, known)]
+    return replace(known, context=context)
 
 
 @derived("any")
-def _last_filter_run(_snapshot: Snapshot) -> list[FilterRun]:
-    """Return the place for the last run; every change of the snapshot empties it."""
+def _last_filter_run(_snapshot: Snapshot) -> list[tuple[tuple[bool, ...], FilterRun]]:
+    """Return the place for the last run, behind `timed_out_claims`; every change of the snapshot empties it."""
     return []
 
 

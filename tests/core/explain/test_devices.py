@@ -211,9 +211,9 @@ def test_a_claim_that_is_not_created_yet_names_its_template(others, about):
 
 
 def test_a_feature_that_is_not_followed_is_told():
-    found = explained(undecided_claim("mine"))
-    assert found.not_followed == "the time limit of binding conditions"
-    assert found.claims[0].summary == "allocated: gpu.example.com/p/gpu-0; reserved for no pod; available on this node"
+    found = explained(*undecided_claim("mine"))
+    assert found.not_followed == r"claim default/mine: selector #0: a regular expression with \C"
+    assert found.claims[0].summary.startswith(f"not evaluated: {found.not_followed}")
     assert explained(claim("mine", request())).not_followed == ""
 
 
@@ -254,3 +254,25 @@ def test_nothing_is_recorded_of_devices_without_permission_or_before_they_are_ev
     for snapshot in (without, old):
         record = record_filter(engine.filter(snapshot, typed(incoming(**using_claims("mine"))), ["n1"], UPSTREAM))
         assert record.request.devices is None
+
+
+def test_a_record_keeps_the_devices_as_they_were():
+    theirs = claim("theirs", request(), allocated=[("n1", "gpu-0")], node="n1")
+    others = [device_class(), claim("mine", request()), theirs, resource_slice("s", "n1", devices(2))]
+    snapshot = Snapshot.build(load_cluster(cluster(NODES, others=others)))
+
+    def told(record):
+        return render.render(record, node="n1").nodes
+
+    def recorded():
+        return record_filter(engine.filter(snapshot, typed(incoming(**using_claims("mine"))), ["n1"], UPSTREAM))
+
+    first = recorded()
+    before = told(first)
+    snapshot.remove("ResourceClaim", ("default", "theirs"))
+    snapshot.refresh_layout()
+    second = recorded()
+    assert told(first) == before
+    assert told(second)[0].claims[0].requests[0].free == 2
+    shared = sum(one is other for one, other in zip(first.request.shared, second.request.shared, strict=True))
+    assert shared == len(first.request.shared) - 1, "only the part with the claim that went is copied"

@@ -176,7 +176,7 @@ def test_as_many_are_chosen_as_are_answered():
         ),
         pytest.param(
             {node("n1", cpu="1"): [pod("a")]},
-            {"preemptor": incoming(**using_claims("gpu")), "others": [undecided_claim()]},
+            {"preemptor": incoming(**using_claims("gpu")), "others": undecided_claim()},
             "notEvaluated",
             DropCode.NO_ROOM.value,
             id="11: kube-scheduler alone knows whom to evict, and named nobody",
@@ -740,7 +740,7 @@ FOUND: dict[str, tuple[PreemptionPolicy, Any, JSON, list[str]]] = {
         {node("n1", cpu="2"): [pod("a", priority=5), pod("b")]},
         {
             "preemptor": incoming(**using_claims("gpu")),
-            "others": [undecided_claim()],
+            "others": undecided_claim(),
             "sent": {"n1": ["a"]},
         },
         ["default/a"],
@@ -800,7 +800,7 @@ def test_the_incoming_pod_the_cache_status_and_the_filters_are_rendered():
 
 def test_plugins_that_are_not_evaluated_are_listed():
     wanted = incoming(**using_claims("gpu"))
-    assert preempted(FULL, preemptor=wanted, others=[undecided_claim()]).not_evaluated == ["DynamicResources"]
+    assert preempted(FULL, preemptor=wanted, others=undecided_claim()).not_evaluated == ["DynamicResources"]
 
 
 def test_one_node_is_rendered_alone_with_its_pods():

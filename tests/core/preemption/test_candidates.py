@@ -147,7 +147,7 @@ def test_nodes_of_which_a_plugin_that_is_not_modelled_has_a_say_are_not_added():
     """Of a pod with such a claim kube-scheduler alone knows where it fits."""
     preemptor = incoming(resourceClaims=[{"name": "gpu", "resourceClaimName": "gpu"}])
     nodes = {node("n1", cpu="1"): [pod("a", priority=10)], node("n2", cpu="1"): [pod("b")]}
-    decision = decide(nodes, {"n1": ["a"]}, ALL_NODES, preemptor, others=[undecided_claim("gpu")])
+    decision = decide(nodes, {"n1": ["a"]}, ALL_NODES, preemptor, others=undecided_claim("gpu"))
     assert [one.node for one in decision.kept] == ["n1"]
     assert decision.as_sent == {"n1"}
 

@@ -186,10 +186,10 @@ def test_a_pod_that_terminates_and_was_not_chosen_holds_its_room_where_nothing_c
 
 
 def test_kube_schedulers_victims_without_the_one_that_terminates():
-    claim = undecided_claim("gpu")
+    claims = undecided_claim("gpu")
     waiting = incoming(cpu="2", resourceClaims=[{"name": "gpu", "resourceClaimName": "gpu"}])
     nodes = {node("n1", cpu="2"): [pod("a", metadata=TERMINATING), pod("b")]}
-    decision = decide(nodes, {"n1": ["a", "b"]}, ["n1/a"], waiting, others=[claim])
+    decision = decide(nodes, {"n1": ["a", "b"]}, ["n1/a"], waiting, others=claims)
     assert [[victim.metadata.name for victim in one.victims] for one in decision.kept] == [["b"]]
     assert decision.as_sent == {"n1"}
 
@@ -262,10 +262,10 @@ def test_an_equal_choice_is_no_sign_of_another_cache():
 
 
 def test_a_protected_victim_beside_one_that_is_gone_needs_no_veto():
-    claim = undecided_claim("gpu")
+    claims = undecided_claim("gpu")
     waiting = incoming(resourceClaims=[{"name": "gpu", "resourceClaimName": "gpu"}])
     nodes = {node("n1", cpu="2"): [pod("p", namespace="other")], node("n2", cpu="2"): [pod("b")]}
     tenants = Profile(preemption=PreemptionPolicy(tenant_label="tenant"))
     spaces = [namespace("default", tenant="x"), namespace("other", tenant="y")]
     sent = {"n1": ["gone", "p"], "n2": ["b"]}
-    assert kept(nodes, sent, ["n1/gone"], waiting, tenants, others=[claim], namespaces=spaces) == [("n2", ["b"])]
+    assert kept(nodes, sent, ["n1/gone"], waiting, tenants, others=claims, namespaces=spaces) == [("n2", ["b"])]

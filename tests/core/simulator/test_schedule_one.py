@@ -298,7 +298,7 @@ def test_the_plugins_that_rejected_nodes_are_listed():
 
 def test_plugins_that_are_not_evaluated_are_listed_for_every_outcome():
     for cpu in ("4", "500m"):
-        objects = built(cluster({node("n1", cpu=cpu): []}, others=[undecided_claim("gpu")]))
+        objects = built(cluster({node("n1", cpu=cpu): []}, others=undecided_claim("gpu")))
         found = schedule_one(objects, typed(incoming(**using_claims("gpu"))), KubeScheduler((Profile(),)))
         assert found.not_evaluated == ("DynamicResources",)
     assert cycle({node("n1"): []}).not_evaluated == ()

@@ -50,7 +50,7 @@ CLAIMING = {
 
 
 def claimed_cache():
-    return filled_cache({"kind": "List", "items": [*CLUSTER["items"], undecided_claim("gpu", "shop")]})
+    return filled_cache({"kind": "List", "items": [*CLUSTER["items"], *undecided_claim("gpu", "shop")]})
 
 
 def served(cache=None, **sections):

@@ -281,7 +281,7 @@ async def test_what_an_answer_would_have_been_is_said(caplog):
 async def test_the_guard_s_rejections_and_what_is_not_evaluated_are_counted_as_always():
     claim = {"name": "gpu", "resourceClaimName": "gpu"}
     claiming = {**URGENT, "spec": {**URGENT["spec"], "resourceClaims": [claim]}}
-    claimed = filled_cache({"kind": "List", "items": [*CLUSTER["items"], undecided_claim("gpu", "shop")]})
+    claimed = filled_cache({"kind": "List", "items": [*CLUSTER["items"], *undecided_claim("gpu", "shop")]})
     async with served(claimed, OBSERVE) as client:
         response = await client.post("/preempt", content=preempt_body(claiming))
         counted = await samples(client, "extender_not_evaluated_total")

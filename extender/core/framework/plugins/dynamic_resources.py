@@ -20,7 +20,7 @@ from extender.core.devices.claims import (
     binding_failed,
     pod_claims,
     request_problem,
-    waits_for_binding,
+    waits_since,
 )
 from extender.core.devices.classes import delegated_to_dra
 from extender.core.devices.extended_resources import (
@@ -170,14 +170,14 @@ def verdicts(context: SchedulingContext) -> Verdicts | None:
     """
     if not _may_have_claims(context.snapshot, context.pod):
         return None
-    last = _last_verdicts(context.snapshot)
-    if not last or last[0][0] != context.pod:
-        last[:] = [(context.pod, _verdicts(context))]
+    last, key = _last_verdicts(context.snapshot), (context.pod, context.history.now > 0, timed_out_claims(context))
+    if not last or last[0][0] != key:
+        last[:] = [(key, _verdicts(context))]
     return last[0][1]
 
 
 @derived("any")
-def _last_verdicts(_snapshot: Snapshot) -> list[tuple[Pod, Verdicts | None]]:
+def _last_verdicts(_snapshot: Snapshot) -> list[tuple[tuple[Pod, bool, tuple[bool, ...]], Verdicts | None]]:
     """Return the place for the last verdicts; every change of the snapshot empties it."""
     return []
 
@@ -229,9 +229,8 @@ def _verdicts(context: SchedulingContext) -> Verdicts | None:
             table.take(allocations[-1])
     for _, nodes in unavailable:
         table.reject(nodes & table.undecided, NOT_AVAILABLE)
-    if context.features.dra_device_binding_conditions and any(map(waits_for_binding, state.all)):
-        # kube-scheduler reads the clock here.
-        table.leave(table.undecided, "the time limit of binding conditions")
+    if not context.history.now and any(_waits_since(context, claim) is not None for claim in state.all):
+        table.leave(table.undecided, "the time limit of binding conditions, without a time")
     return replace(table.verdicts(), unavailable=unavailable, allocations=tuple(allocations))
 
 
@@ -315,10 +314,29 @@ def _unavailable(context: SchedulingContext, state: _State) -> Iterator[tuple[Re
         available = np.ones(size, np.bool_)
         if allocation.node_selector is not None:
             available = nodes_in_any_term(context.snapshot, compile_node_selector(allocation.node_selector).terms or ())
-        if context.features.dra_device_binding_conditions and binding_failed(claim):
+        has_failed = context.features.dra_device_binding_conditions and binding_failed(claim)
+        if has_failed or _is_timed_out(context, claim):
             available = np.zeros(size, np.bool_)
         if not available.all():
             yield claim, ~available
+
+
+def timed_out_claims(context: SchedulingContext) -> tuple[bool, ...]:
+    """Return for each claim of the pod whether it has waited too long for its devices: what depends on the time.
+
+    Empty for a pod without claims that can be used.
+    """
+    claims = pod_claims(context.snapshot, context.pod) if context.pod.spec.resource_claims else ()
+    return () if isinstance(claims, str) else tuple(_is_timed_out(context, claim) for claim in claims)
+
+
+def _is_timed_out(context: SchedulingContext, claim: ResourceClaim) -> bool:
+    since, now = _waits_since(context, claim), context.history.now
+    return since is not None and now > 0 and since + context.profile.binding_timeout < now
+
+
+def _waits_since(context: SchedulingContext, claim: ResourceClaim) -> int | None:
+    return waits_since(claim) if context.features.dra_device_binding_conditions else None
 
 
 # --- what is not evaluated ------------------------------------------------------------------------------------------

@@ -3,14 +3,18 @@
 import pytest
 
 import extender
+from extender.config.scheduler import kube_scheduler_of
 from extender.core import engine
 from extender.core.devices.device_index import DeviceIndex
+from extender.core.evaluation import evaluate
+from extender.core.eviction_history import EvictionHistory
 from extender.core.framework.filter import run_filter_plugins, scheduling_context
 from extender.core.framework.plugins.dynamic_resources import verdicts
 from extender.core.preemption.sent_candidates import SentCandidate
 from extender.core.profile import UPSTREAM, KubeScheduler, Profile
 from extender.core.simulator.fit_error import dynamic_resources_post_filter
 from extender.core.snapshot.snapshot import Snapshot
+from extender.k8s.time import SECOND, parse_time
 from extender.k8s.version.features import Features
 from tests.builders import STARTED, built, cluster, incoming, node, pod, typed
 from tests.device_builders import (
@@ -88,6 +92,13 @@ def test_a_claim_that_cannot_be_used_keeps_the_pod_out_of_the_queue_and_from_eve
     found = said(*others, waiting=waiting)
     status = {"code": "UnschedulableAndUnresolvable", "plugin": "DynamicResources", "reasons": [reason]}
     assert (found["prefilter"], found["preEnqueue"], found["filter"]) == (status, status, {})
+
+
+@pytest.mark.parametrize(("names", "reason"), [(["c"], "Insufficient cpu"), (["gone"], FITS)])
+def test_a_nominated_pod_that_is_kept_out_of_the_queue_counts_nowhere(names, reason):
+    nominated = incoming("nominated", "3", status={"nominatedNodeName": "n1"}, **using_claims(*names))
+    objects = cluster({node("n1"): []}, waiting=[nominated], others=[claim("c", request())])
+    assert reasons(extender.evaluate(objects, incoming(cpu="2")).to_dict()) == {"n1": reason}
 
 
 def test_up_to_1_35_the_claim_of_another_pod_is_said_otherwise():
@@ -171,15 +182,41 @@ def test_a_claim_whose_device_cannot_be_prepared_is_available_nowhere(held, reas
     assert reasons(said(held, scheduler=off)) == {"n1": FITS, "n2": FITS}
 
 
-def test_how_long_a_claim_may_wait_is_for_kube_scheduler_s_clock_to_tell():
-    found = said(undecided_claim("c"))
-    assert (reasons(found), found["notEvaluated"]) == ({"n1": FITS, "n2": FITS}, {"DynamicResources": ["n1", "n2"]})
-    # Where nothing can be allocated for another claim, or it is not available, it does not matter.
-    both = said(undecided_claim("c"), claim("d", request(count=2)), waiting=incoming(**using_claims("c", "d")))
-    assert (reasons(both)["n2"], both["notEvaluated"]) == (CANNOT_ALLOCATE, {"DynamicResources": ["n1"]})
-    held = claim("d", request(), allocated=[("n1", "gpu-0")], node="n1")
-    both = said(undecided_claim("c"), held, waiting=incoming(**using_claims("c", "d")))
-    assert (reasons(both)["n2"], both["notEvaluated"]) == (NOT_AVAILABLE, {"DynamicResources": ["n1"]})
+def at(seconds):
+    """A history of which only the time matters: so many seconds after STARTED."""
+    return EvictionHistory(parse_time(STARTED) + int(seconds * SECOND))
+
+
+def test_a_claim_may_wait_for_so_long():
+    waiting, objects = incoming(**using_claims("c")), world(bound_by(since=STARTED))
+    ask = lambda seconds, **more: reasons(  # noqa: E731
+        extender.evaluate(objects, waiting, history=at(seconds), **more).to_dict()
+    )
+    assert ask(600) == {"n1": FITS, "n2": FITS}
+    assert ask(600.1) == {"n1": NOT_AVAILABLE, "n2": NOT_AVAILABLE}
+    arguments = [{"name": "DynamicResources", "args": {"bindingTimeout": "20s"}}]
+    profiles = [{"schedulerName": "default-scheduler", "pluginConfig": arguments}]
+    document = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+    scheduler = kube_scheduler_of(document | {"profiles": profiles})
+    assert ask(20, scheduler=scheduler) == {"n1": FITS, "n2": FITS}
+    assert ask(21, scheduler=scheduler) == {"n1": NOT_AVAILABLE, "n2": NOT_AVAILABLE}
+
+
+def test_the_time_of_the_call_counts_also_where_nothing_else_changes():
+    snapshot, waiting = built(world(bound_by(since=STARTED))), typed(incoming(**using_claims("c")))
+    for seconds, fits in ((1, 2), (2, 2), (601, 0), (602, 0), (600, 2)):
+        assert len(engine.filter(snapshot, waiting, ["n1", "n2"], UPSTREAM, at(seconds)).accepted) == fits
+
+
+def test_without_a_time_it_is_not_evaluated_where_that_decides():
+    def found(*others, names=("c",)):
+        snapshot = built(world(bound_by(since=STARTED), *others))
+        said = evaluate(snapshot, typed(incoming(**using_claims(*names))), UPSTREAM).to_dict()
+        return reasons(said), said["notEvaluated"]
+
+    assert found() == ({"n1": FITS, "n2": FITS}, {"DynamicResources": ["n1", "n2"]})
+    held = claim("d", request(), allocated=[("n1", "gpu-1")], node="n1")
+    assert found(held, names=("c", "d")) == ({"n1": FITS, "n2": NOT_AVAILABLE}, {"DynamicResources": ["n1"]})
 
 
 # --- allocation -----------------------------------------------------------------------------------------------------
@@ -228,7 +265,7 @@ def test_kube_scheduler_s_victims_are_kept_only_on_nodes_that_are_not_evaluated(
     """One victim would do on either node."""
     nodes = {node(name, cpu="2"): [pod(f"a-{name}", priority=1), pod(f"b-{name}", priority=2)] for name in ("n1", "n2")}
     sent = {name: SentCandidate((f"uid-a-{name}", f"uid-b-{name}")) for name in ("n1", "n2")}
-    for objects, as_sent in (([undecided_claim("c")], {"n1", "n2"}), ([claim("c", request())], set())):
+    for objects, as_sent in ((undecided_claim("c"), {"n1", "n2"}), ([claim("c", request())], set())):
         snapshot, waiting = built(world(*objects, nodes=nodes)), typed(incoming(**using_claims("c")))
         decision = engine.preempt(snapshot, waiting, sent, Profile(keep_candidates=None))
         assert decision.as_sent == as_sent

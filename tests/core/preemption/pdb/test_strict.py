@@ -292,7 +292,7 @@ def with_a_device(**fields):
 
 def test_victims_as_sent_are_held_to_the_budgets_as_well():
     nodes = {node("n1", cpu="1"): [of("x", "a")], node("n2", cpu="1"): [pod("b", priority=50)]}
-    sent, others = {"n1": ["a"], "n2": ["b"]}, [undecided_claim("gpu")]
+    sent, others = {"n1": ["a"], "n2": ["b"]}, undecided_claim("gpu")
     answer = ask(nodes, with_a_device(), sent=sent, budgets=[budget(app="x")], others=others)
     assert answer == Answer({"n2": ["b"]}, {"n2": 0}, {"n1": breaks("budget")})
 
@@ -300,7 +300,7 @@ def test_victims_as_sent_are_held_to_the_budgets_as_well():
 def test_no_pod_replaces_victims_as_sent():
     """1 of x may go, 2 are sent; our own dry run would have done with 1."""
     nodes = {node("n1", cpu="2"): [of("x", "a"), of("x", "b")]}
-    objects = {"budgets": [budget(allowed=1, app="x")], "others": [undecided_claim("gpu")]}
+    objects = {"budgets": [budget(allowed=1, app="x")], "others": undecided_claim("gpu")}
     assert ask(nodes, with_a_device(), sent={"n1": ["a", "b"]}, **objects).dropped == {"n1": breaks("budget")}
     assert ask(nodes, with_a_device(), sent={"n1": ["b"]}, **objects).kept == {"n1": ["b"]}
 
