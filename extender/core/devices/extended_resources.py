@@ -170,7 +170,7 @@ def _requests_of_resource(pod: Pod, resource: str, device_class: str) -> DeviceR
 
 
 def _amount(container: Container, resource: str) -> int:
-    """Return how many devices the container requests; 0 also for what is no whole number (Quantity.AsInt64)."""
+    """Return how many devices the container requests; 0 also for a fraction (Quantity.AsInt64)."""
     requests = (container.resources.requests if container.resources is not None else None) or {}
     nano = quantity.parse(requests.get(resource, "0"))
     return nano // quantity.NANO if nano % quantity.NANO == 0 else 0
