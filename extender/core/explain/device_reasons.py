@@ -155,7 +155,7 @@ class DeviceReasons:
     def selector(self, expression: str) -> Selector:
         """Return the compiled selector."""
         if expression not in self._selectors:
-            compiled = compile_selector(expression, consumable_capacity=self._features.dra_consumable_capacity)
+            compiled = compile_selector(expression)
             self._selectors[expression] = compiled
         return self._selectors[expression]
 
@@ -166,7 +166,7 @@ class DeviceReasons:
         if compiled.unsupported:
             return f"is not evaluated: {compiled.unsupported}"
         try:
-            return "" if compiled.matches(one.view(), self._budget) else "is false"
+            return "" if compiled.matches(one.view(self._features), self._budget) else "is false"
         except SelectorError as error:
             return f"fails: {error}"
         except NotFollowed as feature:
@@ -210,7 +210,7 @@ def _why_unusable(pool: Pool) -> str:
 def _users(claims: Iterable[ResourceClaim]) -> dict[DeviceID, list[ResourceClaim]]:
     """Return device -> the claims that have it."""
     users: dict[DeviceID, list[ResourceClaim]] = defaultdict(list)
-    for claim in claims:
+    for claim in sorted(claims, key=lambda one: (one.metadata.namespace, one.metadata.name)):
         allocation = claim.status.allocation
         for one in (allocation.devices.results if allocation is not None else None) or ():
             if not one.admin_access:

@@ -154,14 +154,14 @@ def _snapshot_of(devices: RecordedDevices, name: str, features: Features) -> Sna
         for one in devices.slices
         if one.spec.node_name in (None, "", name) or one.spec.shared_counters
     }
-    own = {id(one.claim) for one in devices.claims}
+    own = {(one.claim.metadata.namespace, one.claim.metadata.name): one.claim for one in devices.claims if one.claim}
+    others = (claim for claim in devices.all_claims if any((one.driver, one.pool) in pools for one in _results(claim)))
     objects = ClusterObjects(
         nodes=(node,),
         resource_slices=tuple(one for one in devices.slices if (one.spec.driver, one.spec.pool.name) in pools),
-        resource_claims=tuple(
-            claim
-            for claim in devices.all_claims
-            if id(claim) in own or any((one.driver, one.pool) in pools for one in _results(claim))
+        resource_claims=(
+            *own.values(),
+            *(one for one in others if (one.metadata.namespace, one.metadata.name) not in own),
         ),
         device_classes=devices.classes,
         device_taint_rules=devices.taint_rules,

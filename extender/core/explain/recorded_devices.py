@@ -1,20 +1,26 @@
 """Record what an explanation of the devices of a pod reads: its claims, and slices, claims and classes as they were.
 
 Records share these tuples until an object of the kind changes. Objects are immutable, so a tuple of them is a copy.
+Claims change with every pod that is bound, so they are kept in parts, of which a change copies one.
 
 Rule: a record refers to nothing that changes; reasons are worked out when asked for (`core.explain.devices`).
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 
 from extender.core.devices.claims import claim_of
 from extender.core.framework.constraint import SchedulingContext
 from extender.core.framework.plugins import dynamic_resources
 from extender.core.snapshot.derived import derived
-from extender.core.snapshot.snapshot import Snapshot
+from extender.core.snapshot.snapshot import Index, Snapshot
 from extender.k8s.devices import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
+from extender.k8s.kinds import Key
 from extender.k8s.objects import Labels, Pod, PodResourceClaim, ResourceList
+
+_PARTS = 256
+"""Parts in which claims are kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,20 +45,26 @@ class RecordedDevices:
     node_allocatable: tuple[ResourceList | None, ...]
     """[node of the cluster]."""
     slices: tuple[ResourceSlice, ...]
-    all_claims: tuple[ResourceClaim, ...]
+    claim_parts: tuple[tuple[ResourceClaim, ...], ...]
+    """All claims of the cluster, in parts."""
     classes: tuple[DeviceClass, ...]
     taint_rules: tuple[DeviceTaintRule, ...]
+
+    @property
+    def all_claims(self) -> Iterator[ResourceClaim]:
+        """All claims of the cluster."""
+        return chain.from_iterable(self.claim_parts)
 
     @property
     def shared(self) -> tuple[object, ...]:
         """What the record shares with others."""
         columns = self.node_names, self.node_labels, self.node_allocatable
-        return *columns, self.slices, self.all_claims, self.classes, self.taint_rules
+        return *columns, self.slices, self.classes, self.taint_rules, *self.claim_parts
 
     @property
     def size(self) -> int:
         """Approximate memory in bytes."""
-        return 300 + sum(200 + len(one.problem) for one in self.claims)
+        return 300 + 8 * len(self.claim_parts) + sum(200 + len(one.problem) for one in self.claims)
 
 
 def record_devices(context: SchedulingContext) -> RecordedDevices | None:
@@ -70,7 +82,7 @@ def record_devices(context: SchedulingContext) -> RecordedDevices | None:
         node_labels=_labels(snapshot),
         node_allocatable=snapshot.frozen_allocatable,
         slices=_slices(snapshot),
-        all_claims=_claims(snapshot),
+        claim_parts=snapshot.index(ClaimParts).frozen(),
         classes=_classes(snapshot),
         taint_rules=_taint_rules(snapshot),
     )
@@ -98,6 +110,35 @@ def _about_template(snapshot: Snapshot, pod: Pod, named: PodResourceClaim) -> st
     return f"; ResourceClaimTemplate {'/'.join(key)}: {whose}"
 
 
+class ClaimParts(Index):
+    """All claims in parts, by their names."""
+
+    reads = ("resource_claims",)
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        super().__init__(snapshot)
+        self._parts: list[dict[Key, ResourceClaim]] = [{} for _ in range(_PARTS)]
+        self._frozen: list[tuple[ResourceClaim, ...]] = [()] * _PARTS
+        self._changed: set[int] = set()
+
+    def object_changed(self, _field: str, before: ResourceClaim | None, after: ResourceClaim | None) -> None:
+        metadata = (after or before).metadata  # type: ignore[union-attr]  # one of them is there
+        key = metadata.namespace, metadata.name
+        number = hash(key) % _PARTS
+        self._changed.add(number)
+        if after is not None:
+            self._parts[number][key] = after
+        else:
+            del self._parts[number][key]
+
+    def frozen(self) -> tuple[tuple[ResourceClaim, ...], ...]:
+        """Return the claims; only parts that changed are copied."""
+        for number in self._changed:
+            self._frozen[number] = tuple(self._parts[number].values())
+        self._changed.clear()
+        return tuple(self._frozen)
+
+
 @derived("nodes")
 def _labels(snapshot: Snapshot) -> tuple[Labels | None, ...]:
     return tuple(node.metadata.labels for node in snapshot.nodes)
@@ -106,11 +147,6 @@ def _labels(snapshot: Snapshot) -> tuple[Labels | None, ...]:
 @derived("resource_slices")
 def _slices(snapshot: Snapshot) -> tuple[ResourceSlice, ...]:
     return tuple(snapshot.objects.resource_slices.values())
-
-
-@derived("resource_claims")
-def _claims(snapshot: Snapshot) -> tuple[ResourceClaim, ...]:
-    return tuple(snapshot.objects.resource_claims.values())
 
 
 @derived("device_classes")

@@ -12,7 +12,8 @@ from extender.k8s.kinds import ClusterObjects
 from extender.k8s.time import MINUTE
 from extender.server.admin import simulate
 from extender.server.admin.simulate import MAX_SIMULATED_PODS
-from tests.builders import budget, cluster, incoming, node, pod, typed
+from tests.builders import JSON, budget, cluster, incoming, node, pod, typed
+from tests.device_builders import claim, device_class, devices, request, resource_slice, using_claims
 
 WORLD = {node("n1", cpu="1"): [pod("a")], node("n2", cpu="1"): [pod("b", priority=500)]}
 BUDGETS = [budget(app="a"), budget("other", app="b")]
@@ -233,3 +234,34 @@ def test_a_cluster_that_cannot_be_read_is_not_the_question_s_fault():
     objects = ClusterObjects(pods=(typed(pod("a", cpu="x", nodeName="n1")),), nodes=load_cluster(cluster(WORLD)).nodes)
     with pytest.raises(ClusterFileError):
         simulate.simulate_request(objects, KubeScheduler(), json.dumps({"pending": True}).encode())
+
+
+# --- resource claims ----------------------------------------------------------------------------------------------
+
+CLAIM: JSON = claim("mine", request())
+
+
+def test_claims_come_with_their_pods():
+    others = [device_class(), resource_slice("s", "n1", devices(1))]
+    body = {"pod": incoming("a", **using_claims("mine")), "claims": [CLAIM]}
+    (cycle,) = asked(body, {node("n1"): []}, others=others)["cycles"]
+    assert [(one["claim"], one["allocation"]) for one in cycle["claims"]] == [("default/mine", "new")]
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        pytest.param([7], "claim 1 of the request: expected a ResourceClaim with metadata and spec", id="no object"),
+        pytest.param(
+            [CLAIM, {"kind": "Pod"}],
+            "claim 2 of the request: expected a ResourceClaim with metadata and spec",
+            id="pod",
+        ),
+        pytest.param(
+            [{"metadata": {"name": "x"}, "spec": {"devices": 7}}], "claim 1 of the request: ResourceClaim x", id="spec"
+        ),
+        pytest.param([CLAIM] * 1001, "1001 claims exceed the limit of 1000 per request", id="too many"),
+    ],
+)
+def test_claims_that_cannot_be_read_are_refused(given, problem):
+    assert refusal({"pod": incoming("a"), "claims": given}).startswith(problem)
