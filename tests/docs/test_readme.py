@@ -25,8 +25,8 @@ README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
 CALLS = re.findall(r"^\$ (curl .*localhost.*)\n((?:.+\n)+?)```", README, re.MULTILINE)
 
 
-def test_there_are_five_requests():
-    assert len(CALLS) == 5
+def test_there_are_six_requests():
+    assert len(CALLS) == 6
 
 
 @pytest.mark.parametrize(("command", "printed"), CALLS, ids=[str(place) for place in range(len(CALLS))])

@@ -422,3 +422,20 @@ def test_the_example_keeps_its_word_about_who_leaves():
     assert list(answer["nonCandidates"]) == ["worker-c1"]
     assert answer["selected"] == "worker-b1"
     assert answer["feasible"] == 0
+
+
+def test_the_example_keeps_its_word_about_devices():
+    """The second table at the head of example.yaml."""
+    incoming = {
+        "metadata": {"name": "new", "namespace": "ml", "uid": "new"},
+        "spec": {
+            "containers": [{"resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}],
+            "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists"}],
+            "resourceClaims": [{"name": "accelerator", "resourceClaimName": "large-accelerator"}],
+        },
+    }
+    answer = extender.evaluate(example_cluster(), incoming).to_dict()
+    assert [node for node, one in answer["filter"].items() if one["code"] == "Success"] == ["gpu-a1"]
+    assert answer["filter"]["gpu-b1"]["code"] == "UnschedulableAndUnresolvable"
+    assert answer["filter"]["gpu-b1"]["reasons"] == ["cannot allocate all claims"]
+    assert not answer.get("notEvaluated")
