@@ -48,6 +48,8 @@ def _time(loaded: Object) -> tuple[str, str | None]:
         return "status.startTime", loaded.status.start_time
     if isinstance(loaded, DeviceClass):
         return "metadata.creationTimestamp", loaded.metadata.creation_timestamp
+    if isinstance(loaded, ResourceClaim) and loaded.status.allocation:
+        return "status.allocation.allocationTimestamp", loaded.status.allocation.allocation_timestamp
     return "", None
 
 

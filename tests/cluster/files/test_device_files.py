@@ -123,9 +123,15 @@ def test_a_quantity_that_is_none_is_named_with_its_place(place):
     assert text.endswith(f" at $.{place}")
 
 
-def test_a_time_that_is_none_is_named_with_its_place():
-    one = thing("DeviceClass", "c", metadata={"creationTimestamp": "today"})
-    with pytest.raises(ClusterFileError, match=r"got 'today' at \$\.metadata\.creationTimestamp"):
+@pytest.mark.parametrize(
+    ("one", "place"),
+    [
+        (claim("c") | {"status": {"allocation": {"allocationTimestamp": "today"}}}, "status.allocation"),
+        (thing("DeviceClass", "c", metadata={"creationTimestamp": "today"}), "metadata.creationTimestamp"),
+    ],
+)
+def test_a_time_that_is_none_is_named_with_its_place(one, place):
+    with pytest.raises(ClusterFileError, match=rf"got 'today' at \$\.{place}"):
         load_cluster(cluster({}, others=[one]))
 
 
