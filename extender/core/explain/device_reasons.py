@@ -5,8 +5,11 @@ Rule: a reason is a fact about one device and one request; in which combination 
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from typing import NamedTuple
 
+from extender.core.devices.allocation import ClaimToAllocate
 from extender.core.devices.capacity import UnusablePolicy, has_room
 from extender.core.devices.constraints import find_attribute
 from extender.core.devices.counters import Counters
@@ -40,8 +43,8 @@ MAX_NAMES = 3
 MAX_REASON_CHARACTERS = 300
 """Length of a reason, which may quote names and errors."""
 
-WORK_LIMIT = 2_000_000
-"""Steps of the selectors of one explanation."""
+_STEPS_PER_DEVICE = 10
+"""Steps of looking at one device for one request, besides those of its selectors."""
 
 IN_USE = "in use by "
 
@@ -74,43 +77,70 @@ def requests_of(spec: DeviceClaim) -> Iterator[tuple[int, Request]]:
             yield place, Request(one.name, alternative.name, alternative)
 
 
+class _Found(NamedTuple):
+    """What a device is for a request."""
+
+    device: PoolDevice
+    matches: bool
+    why: str
+    """Why the request does not get it; empty: it is free."""
+
+
 class DeviceReasons:
     """The devices of the only node of a snapshot, and why requests do not get them."""
 
-    def __init__(self, snapshot: Snapshot, pools: Sequence[Pool]) -> None:
+    def __init__(self, snapshot: Snapshot, pools: Sequence[Pool], budget: WorkBudget) -> None:
         self._snapshot = snapshot
         self._features = snapshot.features
         self._state = snapshot.index(DeviceIndex).state
-        self._budget = WorkBudget(WORK_LIMIT)
+        self._budget = budget
+        self._found: dict[tuple[str, str], list[_Found]] = {}
+        """(claim, request) -> what was found."""
         self._selectors: dict[str, Selector] = {}
         self._users = _users(snapshot.objects.resource_claims.values())
         self._pools = pools
         self._without_devices = [pool for pool in pools if not pool.devices and _why_unusable(pool)]
         """Pools whose devices are not known, because they cannot be used."""
 
-    def report(self, spec: DeviceClaim, request: Request, *, fails: bool) -> DeviceRequestReport:
+    def report(self, claim: ClaimToAllocate, request: Request, *, fails: bool) -> DeviceRequestReport:
         """Return what a request finds on the node."""
-        found = [(one, *self._reason(spec, request, one)) for pool in self._pools for one in pool.devices]
-        matching = sum(matches for _, matches, _ in found)
-        free = sum(not why for _, _, why in found)
+        found = self._find(claim, request)
+        matching, free = sum(one.matches for one in found), sum(not one.why for one in found)
+        reasons = Counter(one.why for one in found if one.why)
+        devices = sum(len(pool.devices) for pool in self._pools)
+        notes = [_why_unusable(pool) for pool in self._without_devices[:MAX_REASONS]]
+        nothing = "no device was looked at" if devices else "the node has no devices"
+        if len(found) < devices:
+            notes.append(f"{pluralize(devices - len(found), 'device')} not looked at: too many steps")
         return DeviceRequestReport(
             name=shortened(request.full_name),
-            summary=_summary(request, len(found), matching, free, Counter(why for _, _, why in found if why))
-            + "".join(f"; {_why_unusable(pool)}" for pool in self._without_devices[:MAX_REASONS]),
+            summary="; ".join([_summary(request, len(found), matching, free, reasons) if found else nothing, *notes]),
             fails=fails,
             count=None if request.asks.allocation_mode == "All" else request.asks.count,
             matching=matching,
             free=free,
-            devices=[
-                DeviceReport(device=shortened("/".join(one.id)), why=why, detail=self._detail(one) if why else "")
-                for one, _, why in found[:MAX_DEVICES]
-            ],
-            omitted=max(0, len(found) - MAX_DEVICES),
+            devices=[self._report(one) for one in found[:MAX_DEVICES]],
+            omitted=max(0, devices - MAX_DEVICES),
         )
 
-    def free_devices(self, spec: DeviceClaim, request: Request) -> Iterator[PoolDevice]:
+    def free_devices(self, claim: ClaimToAllocate, request: Request) -> Iterator[PoolDevice]:
         """Yield the devices that the request could get."""
-        return (one for pool in self._pools for one in pool.devices if not self._reason(spec, request, one)[1])
+        return (one.device for one in self._find(claim, request) if not one.why)
+
+    def _find(self, claim: ClaimToAllocate, request: Request) -> list[_Found]:
+        """Return what each device is for a request, as far as the budget goes."""
+        key = f"{claim.namespace}/{claim.name}", request.full_name
+        if key not in self._found:
+            found = self._found[key] = []
+            with suppress(WorkLimitReached):
+                for one in (device for pool in self._pools for device in pool.devices):
+                    self._budget.spend(_STEPS_PER_DEVICE)
+                    found.append(_Found(one, *self._reason(claim.spec, request, one)))
+        return self._found[key]
+
+    def _report(self, found: _Found) -> DeviceReport:
+        detail = self._detail(found.device) if found.why else ""
+        return DeviceReport(device=shortened("/".join(found.device.id)), why=found.why, detail=detail)
 
     def _detail(self, one: PoolDevice) -> str:
         pods = [
@@ -148,7 +178,9 @@ class DeviceReasons:
             return "is for other nodes"
         if features.dra_device_taints:
             for taint in one.device.taints or ():
-                if prevents_allocation([taint], asks.tolerations or (), whatever_effect=False):
+                if prevents_allocation(
+                    [taint], asks.tolerations or (), whatever_effect=not features.device_pools_of_1_35
+                ):
                     return f"taint {taint.key}={taint.value}:{taint.effect} is not tolerated"
         return ""
 
@@ -171,8 +203,6 @@ class DeviceReasons:
             return f"fails: {error}"
         except NotFollowed as feature:
             return f"is not evaluated: {feature}"
-        except WorkLimitReached:
-            return "is not evaluated: the selectors cost too much"
 
     def _taken(self, request: Request, one: PoolDevice) -> str:
         """Return why a device that matches is not free."""
@@ -231,8 +261,6 @@ def _missing_attribute(spec: DeviceClaim, request: Request, one: PoolDevice) -> 
 
 def _summary(request: Request, found: int, matching: int, free: int, reasons: Counter[str]) -> str:
     """Return `1 of 8 devices matches, 0 free: 7 selector #0 of class gpu.example.com is false, 1 in use by …`."""
-    if not found:
-        return "the node has no devices"
     asked = "all" if request.asks.allocation_mode == "All" else pluralize(request.asks.count, "device")
     wants = "" if asked == "1 device" else f"asks for {asked}; "
     users = {reason: count for reason, count in reasons.items() if reason.startswith(IN_USE)}

@@ -55,8 +55,8 @@ MAX_CONSTRAINTS = 3
 MAX_VALUES = 4
 """Values of an attribute that a summary counts."""
 
-_WORK_LIMIT = 1_000_000
-"""Steps of one attempt to allocate."""
+WORK_LIMIT = 2_000_000
+"""Steps of one explanation."""
 
 
 # --- the claims of the pod, wherever it may run ---------------------------------------------------------------------
@@ -202,7 +202,8 @@ class _Search:
             self._pools = snapshot.index(DeviceIndex).pools_at(0)
         except (AllocationError, NotEvaluated) as error:
             self._pools_error = str(error)
-        self._reasons = DeviceReasons(snapshot, self._pools)
+        self._budget = WorkBudget(WORK_LIMIT)
+        self._reasons = DeviceReasons(snapshot, self._pools, self._budget)
 
     def report(self, number: int, own: ClaimReport) -> ClaimReport:
         """Return what becomes of one claim, where the claims before it get their devices first."""
@@ -227,7 +228,7 @@ class _Search:
         allocator = Allocator(claims, classes, self._reasons.selector, snapshot.features)
         state = snapshot.index(DeviceIndex).state
         try:
-            found = allocator.allocate(snapshot.nodes[0], self._pools, state, WorkBudget(_WORK_LIMIT))
+            found = allocator.allocate(snapshot.nodes[0], self._pools, state, self._budget)
         except (AllocationError, InvalidPools) as error:
             return str(error)
         except NotEvaluated as error:
@@ -255,28 +256,30 @@ class _Search:
             return ""
         claim = self._part(number, fails + 1)
         own = [one for place, one in requests_of(claim.spec) if place == fails]
-        if any(self._has_too_few(claim.spec, one) for one in own):
+        if all(self._has_too_few(claim, one) for one in own):
             return f": request {own[0].name} has too few devices"
         without = ClaimToAllocate(claim.namespace, claim.name, replace(claim.spec, constraints=None))
         if isinstance(self._allocate((*self._claims[:number], without)), str):
-            return f": the devices for request {own[0].name} are needed by other requests of the pod"
-        constraints = [self._constraint(claim.spec, at) for at in range(len(claim.spec.constraints or ()))]
+            is_first = number == 0 and fails == 0
+            why = "cannot be had together" if is_first else "are needed by other requests of the pod"
+            return f": the devices for request {own[0].name} {why}"
+        constraints = [self._constraint(claim, at) for at in range(len(claim.spec.constraints or ()))]
         return f": no devices for request {own[0].name} satisfy {'; '.join(constraints[:MAX_CONSTRAINTS])}"
 
-    def _has_too_few(self, spec: DeviceClaim, request: Request) -> bool:
-        free = sum(1 for _ in self._reasons.free_devices(spec, request))
+    def _has_too_few(self, claim: ClaimToAllocate, request: Request) -> bool:
+        free = sum(1 for _ in self._reasons.free_devices(claim, request))
         return free < (1 if request.asks.allocation_mode == "All" else request.asks.count)
 
-    def _constraint(self, spec: DeviceClaim, number: int) -> str:
+    def _constraint(self, claim: ClaimToAllocate, number: int) -> str:
         """Return a constraint with the values that free devices have: `constraint #0 (…): 1 free with 0, 1 with 1`."""
-        constraint = (spec.constraints or [])[number]
+        constraint = (claim.spec.constraints or [])[number]
         attribute = constraint.match_attribute or constraint.distinct_attribute or ""
         values = Counter(
             {
                 one.id: value_of(found)
-                for _, request in requests_of(spec)
+                for _, request in requests_of(claim.spec)
                 if request.is_of(constraint)
-                for one in self._reasons.free_devices(spec, request)
+                for one in self._reasons.free_devices(claim, request)
                 if (found := find_attribute(one, attribute)) is not None
             }.values()
         )
@@ -285,5 +288,5 @@ class _Search:
         return f"constraint #{number} ({kind} {attribute}; free: {counted or 'none'})"
 
     def _requests(self, claim: ClaimToAllocate, fails: int | None) -> list[DeviceRequestReport]:
-        spec, report = claim.spec, self._reasons.report
-        return [report(spec, request, fails=place == fails) for place, request in requests_of(spec)]
+        report = self._reasons.report
+        return [report(claim, request, fails=place == fails) for place, request in requests_of(claim.spec)]

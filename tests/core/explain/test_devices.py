@@ -6,6 +6,7 @@ import pytest
 
 from extender.cluster.files.manifests import load_cluster
 from extender.core import engine
+from extender.core.explain import devices as explained_devices
 from extender.core.explain import render
 from extender.core.explain.record import record_filter
 from extender.core.profile import UPSTREAM
@@ -167,6 +168,25 @@ def test_devices_that_other_requests_need_are_told():
     found = the_claim(mine, resource_slice("s", "n1", devices(1)))
     assert found.summary == ("cannot be allocated: the devices for request b are needed by other requests of the pod")
     assert [(one.name, one.fails) for one in found.requests] == [("a", False), ("b", True)]
+
+
+def test_devices_that_share_counters_are_told_where_they_cannot_be_had_together():
+    counters = [{"name": "all", "counters": {"memory": {"value": "10Gi"}}}]
+    most = [{"counterSet": "all", "counters": {"memory": {"value": "6Gi"}}}]
+    slices = [
+        resource_slice("c", "n1", [], slices=2, sharedCounters=counters),
+        resource_slice("s", "n1", devices(2, consumesCounters=most), slices=2),
+    ]
+    found = the_claim(claim("mine", request(count=2)), *slices)
+    assert found.summary == "cannot be allocated: the devices for request r cannot be had together"
+
+
+def test_work_beyond_the_limit_is_told_and_ends(monkeypatch):
+    monkeypatch.setattr(explained_devices, "WORK_LIMIT", 60)
+    mine = claim("mine", request("gpu", "false", name="a"), request("gpu", "false", name="b"))
+    one, other = the_claim(mine, resource_slice("s", "n1", devices(8))).requests
+    assert one.summary.endswith(" devices not looked at: too many steps")
+    assert other.summary == "no device was looked at; 8 devices not looked at: too many steps"
 
 
 def test_an_earlier_claim_that_fails_is_told():
