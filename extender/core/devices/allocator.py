@@ -33,6 +33,7 @@ from extender.core.devices.pools import (
     Pool,
     PoolDevice,
     is_available_on,
+    knows_shares,
 )
 from extender.core.devices.taints import prevents_allocation
 from extender.k8s.cel.selector import NotFollowed, SelectorError
@@ -117,8 +118,7 @@ class Allocator:
         self._classes = classes
         self._selectors = selectors
         self._requests = 0
-        self.knows_shares = features.dra_device_binding_conditions or features.dra_consumable_capacity
-        """Upstream's "incubating" allocator is used, not the "stable" one."""
+        self.knows_shares = knows_shares(features)
         self.claims = [self._compile(number, claim) for number, claim in enumerate(claims)]
         self.choices = [choice for claim in self.claims for choice in claim.choices]
         self.is_certain = all(
@@ -481,7 +481,7 @@ class _Search:
             if selector.unsupported:
                 raise NotEvaluated(f"{at}{selector.unsupported}")
             try:
-                if not selector.matches(one.view(), self._budget):
+                if not selector.matches(one.view(self._features), self._budget):
                     return False
             except SelectorError as error:
                 raise AllocationError(f"{at}CEL runtime error: {error}") from None

@@ -34,8 +34,8 @@ other_fields = attrgetter(*_OTHER_FIELDS)
 
 NO_OTHER_FIELDS = (None,) * len(_OTHER_FIELDS)
 
-_MAX_CHANGED = 4096
-"""Nodes whose changes are told apart; with more of them, every node counts as changed."""
+_SPARE = 64
+"""Nodes without slices of their own whose changes are told apart; with more of them, every node counts as changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +183,7 @@ class DeviceIndex(Index):
         self.version += 1
         self._changed.pop(node, None)
         self._changed[node] = self.version
-        if len(self._changed) > _MAX_CHANGED:
+        if len(self._changed) > 2 * len(self._of_node) + _SPARE:
             self._changed.clear()
             self.unknown_version = self.version
 

@@ -43,11 +43,15 @@ MAX_STEPS: Final = 1_000_000
 
 NOT_ASKED: Final = -1
 
-_MAX_CLAIMS: Final = 64
+_MAX_CLAIMS: Final = 32
 """Contents of claims, those asked about last, whose outcomes are kept."""
 _MAX_READINGS: Final = 4
 """Sets of what selectors read for which is kept which nodes are alike."""
-_MAX_SELECTORS: Final = 256
+_MAX_SELECTORS: Final = 128
+_MAX_DRIVERS: Final = 64
+"""Drivers for which is kept under which names their devices have what is read."""
+_SPARE: Final = 64
+"""Contents of pools and nodes, beside those of the present nodes, that are kept."""
 _MAX_RESULTS: Final = 4096
 """Devices, as one selector sees them, for which its result is kept."""
 
@@ -86,7 +90,7 @@ class NodeAllocations:
     """What the allocator says about the claims of one pod, on every node."""
 
     outcomes: tuple[Outcome, ...]
-    """Distinct outcomes; the devices are those of one of the nodes, see `at`."""
+    """Outcomes that differ in more than devices; the devices are those of one of the nodes, see `at`."""
     outcome: IntArray
     """[node]: index in `outcomes`; NOT_ASKED: another node than the ones asked for."""
     _at: Callable[[int], Outcome] = field(compare=False)
@@ -166,19 +170,25 @@ class DeviceReader:
 
     def __init__(self, reading: Reading) -> None:
         self._reading = reading
-        self._names: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {}
-        """Driver -> `Reading.names`."""
+        self._of: dict[str, Callable[[Device], Hashable]] = {}
 
-    def read(self, driver: str, device: Device) -> Hashable:
-        """Return a value that is equal for two devices of the driver if it reads the same of both."""
+    def of(self, driver: str) -> Callable[[Device], Hashable]:
+        """Return a function of a driver's devices, whose value is equal for two if it reads the same of both."""
+        return _recent(self._of, driver, _MAX_DRIVERS, lambda: self._reader(driver))
+
+    def _reader(self, driver: str) -> Callable[[Device], Hashable]:
         if self._reading.everything:
-            return _ENCODER.encode((device.attributes, device.capacity))
-        names = self._names.get(driver)
-        if names is None:
-            names = self._names[driver] = self._reading.names(driver)
-        attributes, capacity = device.attributes or _NOTHING, device.capacity or _NOTHING
-        amounts = [getattr(capacity.get(name), "value", None) for name in names[1]]
-        return *map(attributes.get, names[0]), *amounts
+            return lambda device: _ENCODER.encode((device.attributes, device.capacity))
+        names, of_capacity = self._reading.names(driver)
+
+        def read(device: Device) -> Hashable:
+            attributes = tuple(map((device.attributes or _NOTHING).get, names))
+            if not of_capacity:
+                return attributes
+            amounts = [one and one.value for one in map((device.capacity or _NOTHING).get, of_capacity)]
+            return attributes, *amounts
+
+        return read
 
 
 _Use = bool | tuple[bool, frozenset[tuple[str, int]] | None]
@@ -201,6 +211,8 @@ class AlikeNodes:
         self._next = 0
         self._number_of: dict[Hashable, int] = {}
         """Content of a pool or of a node -> its number."""
+        self._needed = 0
+        """How many of these the nodes had when all of them were numbered anew."""
         self._own: dict[str, tuple[Mapping[PoolID, bytes] | None, tuple[_PoolNumber, ...]]] = {}
         """Node name -> (`SharedPools.on` of the node, its pools with slices that no other node sees)."""
         self._counting: set[int] = set()
@@ -212,7 +224,10 @@ class AlikeNodes:
         if self._seen == devices.version and self._names is names:
             return self._numbers
         layout = devices.layout()
-        if devices.unknown_version > self._seen or len(self._number_of) > 4 * len(names) + _MAX_RESULTS:
+        if self._names is not names:
+            for gone in self._own.keys() - self._snapshot.node_row.keys():
+                del self._own[gone]
+        if devices.unknown_version > self._seen or len(self._number_of) > 2 * self._needed + _SPARE:
             self._own.clear()
             self._number_of.clear()
             self._counting.clear()
@@ -223,6 +238,8 @@ class AlikeNodes:
             known: dict[int, _PoolNumber] = {}
             numbers = (self._number(row, layout, known) for row in range(len(names)))
             self._numbers = np.fromiter(numbers, np.int64, len(names))
+            if stale is None:
+                self._needed = len(self._number_of)
         else:
             self._numbers = self._numbers.copy()
             for row in [self._snapshot.node_row[name] for name in stale]:
@@ -279,13 +296,13 @@ class AlikeNodes:
     def _usual_content(self, pool_id: PoolID, published: ResourceSlice) -> Hashable:
         """Return `_content` of a pool that is usual, without gathering it."""
         (driver, name), found = pool_id, []
-        read, devices, shared = self._reader.read, self._devices.state.devices, self._devices.state.shared
+        read, devices, shared = self._reader.of(driver), self._devices.state.devices, self._devices.state.shared
         for device in published.spec.devices or ():
             device_id = driver, name, device.name
             if device_id in shared:
                 found.append(self._device(pool_id, published, device, None))
             else:
-                found.append((read(driver, device), device_id in devices))
+                found.append((read(device), device_id in devices))
         return driver, tuple(found), False, ""
 
     def _pool(self, pool: Pool, row: int) -> "_PoolNumber":
@@ -310,7 +327,7 @@ class AlikeNodes:
         return pool.id.driver, found, _ENCODER.encode((pool.counter_sets, consumed))
 
     def _device(self, pool_id: PoolID, published: ResourceSlice, device: Device, node: Node | None) -> Hashable:
-        read, use = self._reader.read(pool_id.driver, device), self._use((*pool_id, device.name))
+        read, use = self._reader.of(pool_id.driver)(device), self._use((*pool_id, device.name))
         seen = node is None or not published.spec.per_device_node_selection or _sees(node, device)
         if isinstance(use, bool) and seen is True and not self._is_unusual(device):
             return read, use
@@ -372,7 +389,7 @@ class KeptSelector:
 
     def key(self, device: DeviceView) -> Hashable:
         """Return what the selector reads of a device."""
-        read = self._reader.read(device.driver, device.device)
+        read = self._reader.of(device.driver)(device.device)
         return device.driver, device.allow_multiple_allocations, read
 
     def result(self, key: Hashable, device: DeviceView, limit: int) -> tuple[_Result, int]:
@@ -456,6 +473,12 @@ class _Answer:
     names_pools: bool
     """The text names a pool or device of the node."""
 
+    @property
+    def key(self) -> Hashable:
+        """What it says apart from devices."""
+        found = self.outcome
+        return tuple([claim.chosen for claim in found]) if isinstance(found, tuple) else found
+
 
 class ClaimOutcomes:
     """Outcomes of claims of one content, and of their classes', on nodes by number."""
@@ -469,6 +492,9 @@ class ClaimOutcomes:
         self._allocator = allocator
         self._charges = charges
         self._answers: dict[int, _Answer] = {}
+        """Number of nodes -> answer."""
+        self._outcomes: dict[Hashable, Outcome] = {}
+        """Key of answers -> the outcome that they share."""
         self._last: tuple[Hashable, NodeAllocations] | None = None
 
     def on_nodes(self, claims: Sequence[ClaimToAllocate], rows: IntArray | None) -> NodeAllocations:
@@ -481,9 +507,10 @@ class ClaimOutcomes:
         return self._last[1]
 
     def _work_out(self, numbers: IntArray, rows: IntArray, texts: Sequence[str]) -> NodeAllocations:
-        if len(self._answers) > 4 * len(numbers) + _MAX_RESULTS:
+        if len(self._answers) > 2 * len(numbers) + _SPARE:
             self._answers.clear()
-        outcomes: list[Outcome] = []
+            self._outcomes.clear()
+        outcomes, places = list[Outcome](), dict[Hashable, int]()
         distinct, first, group = np.unique(numbers[rows], return_index=True, return_inverse=True)
         place_of, outcome = np.full(len(distinct), NOT_ASKED, np.int64), np.full(len(numbers), NOT_ASKED, np.int64)
         budget, named = WorkBudget(MAX_STEPS), list[int]()
@@ -493,8 +520,9 @@ class ClaimOutcomes:
                 answer = self._answer(int(distinct[at]), int(rows[first[at]]), budget)
                 if answer.names_pools:
                     named.append(at)
-                else:
-                    place_of[at] = len(outcomes)
+                    continue
+                place_of[at] = places.setdefault(answer.key, len(outcomes))
+                if place_of[at] == len(outcomes):
                     outcomes.append(_named(answer.outcome, texts))
         outcome[rows] = place_of[group]
         with suppress(WorkLimitReached):
@@ -520,7 +548,9 @@ class ClaimOutcomes:
         """Return the answer for nodes of a number, of which the row is one, and spend its steps."""
         found = self._answers.get(number)
         if found is None:
-            found = self._answers[number] = self._evaluate(row, budget)
+            found = self._evaluate(row, budget)
+            same = self._outcomes.setdefault(found.key, found.outcome)
+            found = self._answers[number] = replace(found, outcome=same)
         else:
             budget.spend(found.steps + self._charges.charge(found.results))
         return found
@@ -600,12 +630,11 @@ class KeptAllocations(Index):
         return {name: known["", name] for name in sorted(names) if ("", name) in known}
 
     def _selector(self, expression: str) -> KeptSelector:
-        consumable = self.snapshot.features.dra_consumable_capacity
         return _recent(
             self._selectors,
             expression,
             _MAX_SELECTORS,
-            lambda: KeptSelector(compile_selector(expression, consumable_capacity=consumable)),
+            lambda: KeptSelector(compile_selector(expression)),
         )
 
 

@@ -45,10 +45,10 @@ class PoolDevice:
         )
         self._view: DeviceView | None = None
 
-    def view(self) -> DeviceView:
-        """Return the device as selectors see it."""
+    def view(self, features: Features) -> DeviceView:
+        """Return the device as selectors see it: the "stable" allocator hides from them whether it can be shared."""
         if self._view is None:
-            self._view = DeviceView(self.id[0], self.device)
+            self._view = DeviceView(self.id[0], self.device, shows_sharing=knows_shares(features))
         return self._view
 
 
@@ -94,6 +94,11 @@ class InvalidPools(Exception):
 
 class NotEvaluated(Exception):
     """A feature that is not followed here would decide; the message names it."""
+
+
+def knows_shares(features: Features) -> bool:
+    """Return whether upstream's "incubating" allocator is used, not the "stable" one."""
+    return features.dra_device_binding_conditions or features.dra_consumable_capacity
 
 
 def gather_pools(

@@ -27,7 +27,11 @@ _IMPLEMENTATIONS: dict[str, Callable[..., Any]] = {
 
 def call(name: str, overloads: list[str], arguments: list[Evaluate]) -> Evaluate:
     """Return what evaluates a call; raises NotFollowed."""
-    apply = _implementation(name, overloads)
+    return call_of(_implementation(name, overloads), name, overloads, arguments)
+
+
+def call_of(apply: Callable[..., Any], name: str, overloads: list[str], arguments: list[Evaluate]) -> Evaluate:
+    """Return what evaluates a call of an implementation."""
     cost = _cost(name, overloads)
     if len(arguments) == 1:
         return _unary(apply, cost, arguments[0])

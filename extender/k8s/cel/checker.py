@@ -57,9 +57,9 @@ class Checked:
     """(node, text)"""
 
 
-def check(tree: Tree, *, consumable_capacity: bool) -> Checked:
+def check(tree: Tree) -> Checked:
     """Return the types of a tree's nodes; raises NotFollowed."""
-    checker = _Checker(consumable_capacity)
+    checker = _Checker()
     try:
         checker.check(tree.root)
         types = checker.checked.types
@@ -109,14 +109,11 @@ def qualified_name(node: Node) -> str | None:
 
 
 class _Checker:
-    def __init__(self, consumable_capacity: bool) -> None:
+    def __init__(self) -> None:
         self.checked = Checked()
         self.unifier = Unifier(_STEPS)
         self.functions = functions()
         self.scopes: list[dict[str, Type]] = [{"device": DEVICE}]
-        self.fields = dict(DEVICE_FIELDS)
-        if not consumable_capacity:
-            del self.fields["allowMultipleAllocations"]
         self._kinds = {
             "literal": lambda node: _LITERALS[type(node.value)],
             "ident": self._ident,
@@ -181,9 +178,9 @@ class _Checker:
         if within[0] == "map":
             result = within[2]
         elif within == DEVICE:
-            result = self.fields[name] if name in self.fields else self._error(node, f"undefined field '{name}'")
+            result = DEVICE_FIELDS[name] if name in DEVICE_FIELDS else self._error(node, f"undefined field '{name}'")
         elif within[0] == "struct":
-            self._error(node, f"undefined field '{name}'")
+            self._error(node, f"unexpected failed resolution of '{within[1]}'")
         elif within[0] == "param":
             self.unifier.assignable(DYN, within)
             result = DYN
@@ -268,12 +265,11 @@ class _Checker:
             self._mismatch(node, optional_of(of), of)
         return of
 
-    def _joined(self, node: Node, before: Type | None, of: Type) -> Type:
+    def _joined(self, before: Type | None, of: Type) -> Type:
+        """Return the type of the elements of a list, so far; those of several types are told by the validators."""
         if before is None:
             return of
-        if self.unifier.assignable(before, of):
-            return self.unifier.most_general(before, of)
-        return self._mismatch(node, before, of)
+        return self.unifier.most_general(before, of) if self.unifier.assignable(before, of) else DYN
 
     def _list(self, node: Node) -> Type:
         joined: Type | None = None
@@ -281,7 +277,7 @@ class _Checker:
             kind = self.check(each)
             if index in node.optional:
                 kind = self._unwrapped(each, kind)
-            joined = self._joined(each, joined, kind)
+            joined = self._joined(joined, kind)
         return list_of(joined if joined is not None else self.unifier.new_variable())
 
     def _map(self, node: Node) -> Type:
@@ -289,11 +285,11 @@ class _Checker:
         values: Type | None = None
         for index in range(0, len(node.args), 2):
             key, value = node.args[index : index + 2]
-            keys = self._joined(key, keys, self.check(key))
+            keys = self._joined(keys, self.check(key))
             kind = self.check(value)
             if index // 2 in node.optional:
                 kind = self._unwrapped(value, kind)
-            values = self._joined(value, values, kind)
+            values = self._joined(values, kind)
         if keys is None or values is None:
             keys, values = self.unifier.new_variable(), self.unifier.new_variable()
         return map_of(keys, values)
@@ -385,6 +381,8 @@ def _same_types(node: Node, indices: range, optional: list[int], checked: Checke
     for index in indices:
         kind = checked.types[node.args[index].id]
         if index in optional:
+            if not is_optional(kind):
+                raise NotFollowed("an optional element of an unknown type, at which kube-scheduler crashes")
             kind = kind[2]
         if first is None:
             first = kind

@@ -302,6 +302,7 @@ isSemver is_semver_string_bool: (string, bool) -> bool
 major semver_major: Semver.() -> int
 minor semver_minor: Semver.() -> int
 patch semver_patch: Semver.() -> int
+includes dra_includes_dyn_dyn: dyn.(dyn) -> bool
 find string_find_string: string.(string) -> string
 findAll string_find_all_string: string.(string) -> list<string>
 findAll string_find_all_string_int: string.(string, int) -> list<string>

@@ -16,15 +16,12 @@ from extender.k8s.objects import QuantityText
 
 
 class DeviceView:
-    """The variable `device` of a selector."""
+    """The variable `device` of a selector; without `shows_sharing`, its allowMultipleAllocations is always false."""
 
-    def __init__(self, driver: str, device: Device) -> None:
+    def __init__(self, driver: str, device: Device, *, shows_sharing: bool = True) -> None:
         self.driver = driver
         self.device = device
-
-    @property
-    def allow_multiple_allocations(self) -> bool:
-        return bool(self.device.allow_multiple_allocations)
+        self.allow_multiple_allocations = shows_sharing and bool(device.allow_multiple_allocations)
 
     @cached_property
     def attributes(self) -> Mapping[str, Mapping[str, DeviceAttribute]]:

@@ -10,9 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from extender.k8s.cel.calls import call
+from extender.k8s.cel.calls import call, call_of
 from extender.k8s.cel.checker import Checked
 from extender.k8s.cel.declarations import TYPE_NAMES
+from extender.k8s.cel.library import patterns
 from extender.k8s.cel.syntax import Loop, Node, NotFollowed
 from extender.k8s.cel.types import declared
 from extender.k8s.cel.values import (
@@ -51,6 +52,8 @@ class Plan:
     constant: bool = False
     value: Any = None
     qualified: Evaluate | None = None
+    path: tuple[str, ...] = ()
+    """of `device.attributes` or of one domain of it: ("attributes",) or ("attributes", domain)"""
 
 
 class _Failure:
@@ -167,6 +170,8 @@ class _Planner:
         optional = node.name != "_[_]"
         planned = self.plan(key)
         if planned.constant:
+            if type(planned.value) not in _KEYS:
+                raise _bad_key(planned.value, PlanError)
             return root, [*qualifiers, _Qualifier(planned.value, optional=optional)]
         evaluate = planned.qualified or planned.evaluate
         return root, [*qualifiers, _Qualifier(None, evaluate, optional=optional)]
@@ -200,17 +205,23 @@ class _Planner:
 
     def _qualified(self, root: Plan, qualifiers: list["_Qualifier"]) -> Plan:
         base = root.qualified or root.evaluate
+        if root.path:
+            self._note_read(root.path, qualifiers)
         if not qualifiers:
             return _counted(base, 0)
         if any(each.optional or each.test_only for each in qualifiers):
             tested = qualifiers[-1].test_only
             evaluate = _optional_chain(base, qualifiers, tested)
             return Plan(_added(evaluate, 0 if tested else 1), qualified=evaluate)
-        self._note_read(qualifiers)
         return _counted(_chain(base, qualifiers), 0)
 
-    def _note_read(self, _qualifiers: list["_Qualifier"]) -> None:
-        self.reads = None
+    def _note_read(self, path: tuple[str, ...], qualifiers: list["_Qualifier"]) -> None:
+        """Note which attribute or capacity a chain reads, or that it may read any."""
+        keys = [*path, *(each.key for each in qualifiers)][:3]
+        if len(keys) < 3 or not all(type(each) is str for each in keys):
+            self.reads = None
+        elif self.reads is not None:
+            self.reads.add((keys[0], keys[1], keys[2]))
 
     # --- calls -----------------------------------------------------------------------------------------------------
 
@@ -237,7 +248,10 @@ class _Planner:
         overloads = self.checked.overloads[node.id]
         if overloads == ["in_list"] and planned[1].constant:
             return _constant_membership(planned[0], planned[1].value)
-        evaluate = call(name, overloads, [each.evaluate for each in planned])
+        arguments = [each.evaluate for each in planned]
+        if name == "matches" and planned[1].constant:
+            return Plan(call_of(patterns.matches, name, overloads, arguments))
+        evaluate = call(name, overloads, arguments)
         if name in _CONVERSIONS and len(planned) == 1 and planned[0].constant:
             return constant(_folded(evaluate))
         return Plan(evaluate)
@@ -267,9 +281,10 @@ class _Planner:
                 except CelError as error:
                     failed = failed or error
                     continue
-                if value is stop:
-                    return stop
-                if type(value) is not bool:
+                if type(value) is bool:
+                    if value is stop:
+                        return stop
+                else:
                     failed = failed or CelError(NO_SUCH_OVERLOAD)
             if failed is not None:
                 raise failed
@@ -429,7 +444,7 @@ def _device_map(part: str, domain: str | None = None) -> Plan:
         values = device.attribute_values if attributes else device.capacity_values
         return values if domain is None else find(values, domain)[0]
 
-    return Plan(evaluate, qualified=evaluate)
+    return Plan(evaluate, qualified=evaluate, path=(part,) if domain is None else (part, domain))
 
 
 @dataclass(slots=True)
@@ -493,9 +508,7 @@ _KEYS = frozenset((str, int, Uint, float, bool))
 def _qualify(value: Any, key: Any, *, test: bool) -> tuple[Any, bool]:
     """Return the value of a field or a key, and whether it is there; without `test` a missing one is an error."""
     if type(key) not in _KEYS:
-        if key is None:
-            raise CelError("invalid qualifier type: types.Null")
-        raise NotFollowed("a key that is a list or a map")
+        raise _bad_key(key, CelError)
     if isinstance(value, dict):
         found, present = find(value, key)
         if present or test:
@@ -512,6 +525,13 @@ def _qualify(value: Any, key: Any, *, test: bool) -> tuple[Any, bool]:
     raise CelError(f"no such key: {written(key)}")
 
 
+def _bad_key(key: Any, error: type[Exception]) -> Exception:
+    """Return the error of a key of a type that no list or map has."""
+    if key is None or type(key) is bytes:
+        return error(f"invalid qualifier type: types.{'Null' if key is None else 'Bytes'}")
+    return NotFollowed(f"a key of the type {type_name(key)}")
+
+
 def _index(key: Any) -> int:
     if type(key) is str or type(key) is bool:
         raise CelError(f"unsupported index type '{type_name(key)}' in list")
@@ -523,8 +543,8 @@ def _index(key: Any) -> int:
 def _check_key(key: Any) -> None:
     if type(key) is bytes:
         raise CelError("internal error: runtime error: hash of unhashable type types.Bytes")
-    if isinstance(key, (list, dict)):
-        raise NotFollowed("a map with keys that are lists or maps")
+    if type(key) is float or isinstance(key, (list, dict)):
+        raise NotFollowed("a map with keys that are doubles, lists or maps")
 
 
 def _equality(one: Evaluate, other: Evaluate, *, wanted: bool) -> Evaluate:

@@ -72,14 +72,14 @@ class Selector:
             raise SelectorError("operation cancelled: actual cost limit exceeded") from None
 
 
-def compile_selector(expression: str, *, consumable_capacity: bool) -> Selector:
+def compile_selector(expression: str) -> Selector:
     """Return the compiled selector; never raises for what the expression says.
 
-    `consumable_capacity`: the feature gate DRAConsumableCapacity, with which a device has allowMultipleAllocations.
-    Raises ImportError where the package cel-expr-python is not installed.
+    A device has allowMultipleAllocations whatever feature gates say: kube-scheduler compiles expressions as the API
+    server does those that are stored already. Raises ImportError where the package cel-expr-python is not installed.
     """
     try:
-        return _compiled(expression, consumable_capacity)
+        return _compiled(expression)
     except SyntaxFailure as failure:
         return Selector(expression, error=f"compilation failed: {failure}")
     except PlanError as failure:
@@ -88,12 +88,12 @@ def compile_selector(expression: str, *, consumable_capacity: bool) -> Selector:
         return Selector(expression, unsupported=str(feature))
 
 
-def _compiled(expression: str, consumable_capacity: bool) -> Selector:
+def _compiled(expression: str) -> Selector:
     tree = parse(expression)
     problems = expand(tree)
     if problems:
         return _failed(expression, tree, problems)
-    checked = check(tree, consumable_capacity=consumable_capacity)
+    checked = check(tree)
     if checked.errors:
         return _failed(expression, tree, checked.errors)
     output = checked.types[tree.root.id]

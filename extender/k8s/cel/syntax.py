@@ -79,12 +79,18 @@ def parse(expression: str) -> Tree:
     except ImportError:
         raise
     except Exception as error:  # the library raises a plain Exception
-        raise SyntaxFailure(_library_text(str(error))) from None
+        raise _failure(str(error)) from None
     return _tree(data)
 
 
-def _library_text(text: str) -> str:
-    return text.removeprefix("INVALID_ARGUMENT: ").removesuffix(" [INVALID_ARGUMENT]")
+def _failure(text: str) -> Exception:
+    """Return the error of an expression that the library does not parse."""
+    text = text.removeprefix("INVALID_ARGUMENT: ").removesuffix(" [INVALID_ARGUMENT]")
+    if "recursion" in text.partition("\n")[0]:
+        return NotFollowed("an expression nested deeper than the parser follows (32 levels)")
+    if not text.startswith("ERROR: <input>:"):
+        return NotFollowed("an expression that the parser does not read")
+    return SyntaxFailure(text)
 
 
 @cache

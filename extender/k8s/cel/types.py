@@ -97,6 +97,8 @@ class Unifier:
 
     def __init__(self, steps: int) -> None:
         self.found: dict[Type, Type] = {}
+        self._changed: list[tuple[Type, Type | None]] = []
+        """What the call under way has changed, and what it was before."""
         self.steps = steps
         self._variables = 0
 
@@ -109,12 +111,19 @@ class Unifier:
         return self.all_assignable((of,), (to,))
 
     def all_assignable(self, types: tuple[Type, ...], to: tuple[Type, ...]) -> bool:
-        before = dict(self.found)
-        self._step(len(before))
+        self._changed.clear()
         if self._all_fit(types, to):
             return True
-        self.found = before
+        for variable, before in reversed(self._changed):
+            if before is None:
+                del self.found[variable]
+            else:
+                self.found[variable] = before
         return False
+
+    def _set(self, variable: Type, to: Type) -> None:
+        self._changed.append((variable, self.found.get(variable)))
+        self.found[variable] = to
 
     def substitute(self, of: Type, *, free_to_dyn: bool = False) -> Type:
         """Return the type with its parameters replaced; `free_to_dyn`: unknown ones by dyn."""
@@ -131,8 +140,8 @@ class Unifier:
             return head + tuple(self.substitute(each, free_to_dyn=free_to_dyn) for each in within)
         return of
 
-    def _step(self, steps: int = 0) -> None:
-        self.steps -= 1 + steps
+    def _step(self) -> None:
+        self.steps -= 1
         if self.steps < 0:
             raise TooLarge
 
@@ -174,10 +183,10 @@ class Unifier:
                 return False, True
             general = of if self._less_specific(of, known) else known
             if self._absent(variable, general):
-                self.found[variable] = general
+                self._set(variable, general)
             return True, True
         if self._absent(variable, of):
-            self.found[variable] = of
+            self._set(variable, of)
             return True, False
         return False, False
 

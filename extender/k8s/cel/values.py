@@ -198,14 +198,14 @@ def equal(one: Any, other: Any, run: Run) -> bool | None:
 def _equal_lists(one: list[Any], other: list[Any], run: Run) -> bool:
     if len(one) != len(other):
         return False
-    run.work(len(one) // 8)
+    run.work(len(one) + 1)
     return all(equal(each, other_each, run) is not False for each, other_each in zip(one, other, strict=True))
 
 
 def _equal_maps(one: dict[Any, Any], other: dict[Any, Any], run: Run) -> bool:
     if len(one) != len(other):
         return False
-    run.work(len(one) // 4)
+    run.work(len(one) + 1)
     for key, value in one.items():
         other_value, found = find(other, key)
         if not found or equal(value, other_value, run) is False:
@@ -215,7 +215,7 @@ def _equal_maps(one: dict[Any, Any], other: dict[Any, Any], run: Run) -> bool:
 
 def contains(within: list[Any], item: Any, run: Run) -> bool:
     """Return whether a list has an equal item."""
-    run.work(len(within) // 8)
+    run.work(len(within))
     return any(equal(item, each, run) for each in within)
 
 
@@ -289,7 +289,7 @@ def go_float(value: float) -> str:
     position -= leading
     digits = digits.rstrip("0") or "0"
     sign = "-" if value < 0 else ""
-    if position - 1 < -4 or position - 1 >= 21:
+    if position - 1 < -4 or position - 1 >= 6:
         fraction = f".{digits[1:]}" if len(digits) > 1 else ""
         return f"{sign}{digits[0]}{fraction}e{'-' if position - 1 < 0 else '+'}{abs(position - 1):02d}"
     if position <= 0:

@@ -7,29 +7,34 @@ import random
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import msgspec
 import numpy as np
 from hypothesis import given
 
 from extender.cluster.files.manifests import load_cluster
+from extender.core.devices import node_allocations
 from extender.core.devices.allocation import AllocatedState, ClaimToAllocate
 from extender.core.devices.allocator import Allocator
+from extender.core.devices.device_index import DeviceIndex
 from extender.core.devices.node_allocations import (
     NOT_ASKED,
     AllocationFailed,
     CannotAllocate,
+    NodeAllocations,
     NotAllocated,
     allocate_on_nodes,
 )
 from extender.core.devices.pools import AllocationError, InvalidPools, NotEvaluated, PoolID, gather_pools
 from extender.core.devices.taints import with_rule_taints
+from extender.core.engine import prepare
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.cel.selector import compile_selector
 from extender.k8s.cost.budget import WorkBudget
-from extender.k8s.devices import DeviceRequestAllocationResult, ResourceSlice
+from extender.k8s.devices import DeviceRequestAllocationResult, ResourceClaim, ResourceSlice
 from extender.k8s.kinds import KINDS
 from extender.k8s.quantity import parse
 from extender.k8s.version.features import DEFAULT_FEATURES, Features
-from tests.builders import JSON, cluster, node, thing
+from tests.builders import JSON, built, cluster, node, thing
 from tests.device_builders import (
     DRIVER,
     alternative,
@@ -38,11 +43,12 @@ from tests.device_builders import (
     device_class,
     first_available,
     match_attribute,
+    request,
     resource_slice,
 )
 from tests.profiles import SEEDS, examples
 
-SOME = examples(25, 300, 20_000)
+SOME = examples(10, 250, 20_000)
 
 STEPS = 4
 NODES = [f"n{number}" for number in range(6)]
@@ -249,10 +255,7 @@ def expected_on(snapshot: Snapshot, claims: Sequence[ClaimToAllocate], row: int)
         return [one for one in slices if (one.spec.driver, one.spec.pool.name) == pool]
 
     classes = {one.metadata.name: one for one in snapshot.objects.device_classes.values()}
-    consumable = features.dra_consumable_capacity
-    allocator = Allocator(
-        claims, classes, lambda expression: compile_selector(expression, consumable_capacity=consumable), features
-    )
+    allocator = Allocator(claims, classes, compile_selector, features)
     try:
         pools = gather_pools([*its_own, *others], snapshot.nodes[row], of_pool, features)
         found = allocator.allocate(snapshot.nodes[row], pools, state_of(snapshot), WorkBudget(10**9))
@@ -330,3 +333,96 @@ def compare(living: Snapshot, chance: random.Random) -> None:
 @given(seed=SEEDS)
 def test_nodes_together_end_as_each_on_its_own(seed):
     check(seed)
+
+
+# --- what is kept ---------------------------------------------------------------------------------------------------
+
+ALL = {"allocationMode": "All"}
+
+
+def gpus(*numbers: int) -> list[JSON]:
+    """A slice of two devices for some of the nodes, each device with an attribute that no other has."""
+    return [
+        resource_slice(f"s{at}", f"n{at}", [device(f"d{of}", attributes={"uuid": f"{at}-{of}"}) for of in range(2)])
+        for at in numbers
+    ]
+
+
+def asked(living: Snapshot, *names: str) -> NodeAllocations:
+    claims = [living.objects.resource_claims["default", name] for name in names]
+    return allocate_on_nodes(
+        living, [ClaimToAllocate("default", one.metadata.name, one.spec.devices) for one in claims]
+    )
+
+
+def with_claims(*claims: JSON, slices: Sequence[JSON]) -> Snapshot:
+    nodes = {node(name): [] for name in NODES}
+    return built(cluster(nodes, others=[device_class("gpu", EXPRESSIONS[0]), *slices, *claims]))
+
+
+def test_nodes_that_differ_in_what_nobody_reads_share_an_outcome():
+    living = with_claims(claim("mine", request(count=2)), slices=gpus(0, 1, 2, 3))
+    found = asked(living, "mine")
+    assert found.outcome.tolist() == [0, 0, 0, 0, 1, 1]
+    (of_third,) = found.at(2)
+    assert [one.id for one in of_third.devices] == [(DRIVER, "n2", "d0"), (DRIVER, "n2", "d1")]
+
+
+def test_claims_of_the_same_content_share_what_is_kept_and_keep_their_names():
+    slices = [*gpus(0), resource_slice("t", "n1", [], slices=2)]
+    living = with_claims(claim("one", request(**ALL)), claim("two", request(**ALL)), slices=slices)
+    at = living.node_row["n1"]
+    texts = [asked(living, name).at(at).text for name in ("one", "two", "one")]
+    start, end = (
+        "claim default/",
+        f", request r: asks for all devices, but resource pool {DRIVER}/n1 is currently being updated",
+    )
+    assert texts == [f"{start}{name}{end}" for name in ("one", "two", "one")]
+
+
+def test_a_text_names_the_devices_of_each_node():
+    slices = [resource_slice(f"s{at}", f"n{at}", [], slices=2) for at in range(3)]
+    living = with_claims(claim("mine", request(**ALL)), slices=slices)
+    found = asked(living, "mine")
+    assert [f"{DRIVER}/n{at} is" in found.at(at).text for at in range(3)] == [True] * 3
+    assert found.outcomes[found.outcome[3]] == CannotAllocate()
+
+
+def test_nothing_is_worked_out_again_while_no_device_changes():
+    living = with_claims(claim("mine", request()), slices=gpus(0, 1))
+    before = asked(living, "mine")
+    theirs = claim("theirs", request(), allocated=[("elsewhere", "d0")])
+    living.put("ResourceClaim", msgspec.convert(theirs, ResourceClaim))
+    assert asked(living, "mine") is before
+    theirs = claim("theirs", request(), allocated=[("n1", "d0"), ("n1", "d1")])
+    living.put("ResourceClaim", msgspec.convert(theirs, ResourceClaim))
+    assert asked(living, "mine").outcome.tolist() == [0, 1, 1, 1, 1, 1]
+
+
+def test_too_much_work_is_not_evaluated_where_it_comes_too_late_whatever_is_kept(monkeypatch):
+    names = [f"claim-{number}" for number in range(2)]
+    claims = [claim(name, request("gpu", f'device.attributes["{DRIVER}"].uuid != "{name}"')) for name in names]
+
+    def outcomes(steps: int, *, warm: bool) -> list[int]:
+        living = with_claims(*claims, slices=gpus(0, 1, 2))
+        if warm:
+            asked(living, *names)
+        monkeypatch.setattr(node_allocations, "MAX_STEPS", steps)
+        living.put("ResourceClaim", msgspec.convert(claim("x", request(), allocated=[("n5", "d")]), ResourceClaim))
+        living.put("ResourceSlice", msgspec.convert(gpus(4)[0], ResourceSlice))
+        found = asked(living, *names)
+        monkeypatch.undo()
+        return [isinstance(found.at(row), NotAllocated) for row in range(len(NODES))]
+
+    late = [outcomes(steps, warm=False) for steps in (0, 40, 80, 160, 320, 640, 10_000)]
+    assert late == [outcomes(steps, warm=True) for steps in (0, 40, 80, 160, 320, 640, 10_000)]
+    assert late[0] == [True] * 6
+    assert late[-1] == [False] * 6
+    assert [sum(one) for one in late] == sorted([sum(one) for one in late], reverse=True)
+    assert len({sum(one) for one in late}) > 2
+
+
+def test_a_cluster_whose_pods_use_no_devices_has_no_index_of_them():
+    for claims in ((), (claim("mine", request()),)):
+        living = prepare(with_claims(*claims, slices=gpus(0, 1)))
+        assert (DeviceIndex in {kind for kind, *_ in living._indexes}) == bool(claims)

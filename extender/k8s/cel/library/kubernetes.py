@@ -40,10 +40,14 @@ class Quantity:
 @lru_cache(maxsize=4096)
 def _parsed(text: str) -> Quantity:
     """Return the amount of a text; raises CelError (resource.ParseQuantity)."""
+    if not text or _QUANTITY.fullmatch(text) is None:
+        raise CelError(_FORMAT_WRONG)
     try:
         nano = parse(text)
     except QuantityError as error:
-        raise CelError(_quantity_error(text, error)) from None
+        if "suffix" in error.reason:
+            raise CelError("unable to parse quantity's suffix") from None
+        raise NotFollowed("the error of an invalid quantity") from None
     return Quantity(nano, _scaled(text))
 
 
@@ -52,14 +56,6 @@ def quantity(text: Any) -> Quantity:
     if isinstance(text, str):
         return _parsed(text)
     return Quantity(parse(text), (int(text), 0) if isinstance(text, int) else None)
-
-
-def _quantity_error(text: str, error: QuantityError) -> str:
-    if not text or _QUANTITY.fullmatch(text) is None:
-        return _FORMAT_WRONG
-    if "suffix" in error.reason:
-        return "unable to parse quantity's suffix"
-    raise NotFollowed("the error of an invalid quantity")
 
 
 def _scaled(text: str) -> tuple[int, int] | None:
@@ -139,14 +135,6 @@ def _tests(parser: Callable[..., Any]) -> Callable[..., bool]:
         return True
 
     return implementation
-
-
-def _is_quantity(_run: Run, text: str) -> bool:
-    try:
-        parse(text)
-    except QuantityError:
-        return False
-    return True
 
 
 # --- semantic versions ---------------------------------------------------------------------------------------------
@@ -261,7 +249,7 @@ def _as_int64(number: int) -> int:
 
 IMPLEMENTATIONS: dict[str, Callable[..., Any]] = {
     "string_to_quantity": lambda _run, text: _parsed(text),
-    "is_quantity_string": _is_quantity,
+    "is_quantity_string": _tests(lambda _run, text: _parsed(text)),
     "quantity_sign": lambda _run, amount: _sign(amount.nano),
     "quantity_is_greater_than": lambda _run, one, other: one.nano > other.nano,
     "quantity_is_less_than": lambda _run, one, other: one.nano < other.nano,

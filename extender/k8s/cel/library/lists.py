@@ -145,7 +145,7 @@ def _range(run: Run, count: int) -> list[int]:
 def _distinct(run: Run, items: list[Any]) -> list[Any]:
     found: list[Any] = []
     for each in items:
-        run.work(len(found) // 4 + 1)
+        run.work(len(found) + 1)
         if not any(equal(each, other, run) for other in found):
             found.append(each)
     return found
@@ -213,6 +213,22 @@ def _value(_run: Run, optional: Optional) -> Any:
     return optional.value
 
 
+_MAX_VALUES = 48
+"""Values of an attribute that includes() looks at (ResourceSliceMaxAttributeValuesPerDevice)."""
+
+
+def _includes(run: Run, value: Any, item: Any) -> bool:
+    """Return whether a list has an item, or a single value is it (compile.go includesFunc)."""
+    if type(value) is not list:
+        return equal(value, item, run) is True
+    for each in value[:_MAX_VALUES]:
+        if equal(each, item, run):
+            return True
+    if len(value) > _MAX_VALUES:
+        raise CelError(f"'includes' function cannot be applied to lists longer than {_MAX_VALUES} values")
+    return False
+
+
 _ZERO: dict[str, Any] = {"int": 0, "uint": Uint(0), "double": 0.0, "duration": Duration(0)}
 
 IMPLEMENTATIONS: dict[str, Callable[..., Any]] = {
@@ -231,6 +247,7 @@ IMPLEMENTATIONS: dict[str, Callable[..., Any]] = {
     "list_sets_intersects_list": _sets_intersects,
     "@mapInsert_map_key_value": _insert,
     "@mapInsert_map_map": _insert_all,
+    "dra_includes_dyn_dyn": _includes,
     "list_last": lambda _run, items: Optional(items[-1]) if items else NONE,
     "list_first": lambda _run, items: Optional(items[0]) if items else NONE,
     "optional_of": lambda _run, value: Optional(value),

@@ -26,7 +26,7 @@ def is_valid(pattern: str) -> bool:
 
 
 def matches(run: Run, text: Any, pattern: Any) -> bool:
-    if type(pattern) is not str:
+    if type(text) is not str or type(pattern) is not str:
         raise CelError(NO_SUCH_OVERLOAD)
     run.work(_STEPS)
     if not is_valid(pattern):

@@ -79,7 +79,7 @@ def checked_timestamp(nanos: int, offset: int = 0) -> Timestamp:
 
 def checked_duration(nanos: int) -> Duration:
     if not MIN_INT <= nanos <= MAX_INT:
-        raise CelError("duration overflow")
+        raise CelError("integer overflow")
     return Duration(nanos)
 
 
