@@ -77,7 +77,7 @@ def _device(plan: Plan, row: int, number: int) -> JSON:
         "resource.kubernetes.io/pcieRoot": f"pci0000:{number:02x}",
     }
     versions = {"driverVersion": "550.54.15", "cudaDriverVersion": "12.4.0", "cudaComputeCapability": "9.0.0"}
-    attributes = {name: {"string": text} for name, text in texts.items()}
+    attributes: JSON = {name: {"string": text} for name, text in texts.items()}
     attributes |= {name: {"version": version} for name, version in versions.items()}
     attributes |= {name: {"int": number} for name in ("minor", "index")}
     return {"name": f"gpu-{number}", "attributes": attributes, "capacity": {"memory": {"value": memory}}}

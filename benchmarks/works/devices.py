@@ -1,4 +1,4 @@
-"""The filter of a pod with a claim on nodes with devices: the first one, the next, and the first after one claim changed.
+"""The filter of a pod with a claim on nodes with devices: the first, the next, and the first after a claim changed.
 
 The nodes run no other pods. The indexes are built ahead, as in the service.
 """
@@ -68,7 +68,7 @@ def filtering(of: Devices, prepare: Run, *claims: str) -> Work:
 
 PREPARED: dict[str, Callable[[Devices], Run]] = {
     "first": lambda of: of.build,
-    "repeated": lambda of: nothing,
+    "repeated": lambda _: nothing,
     "after a claim changed": lambda of: of.change_a_claim,
 }
 """When the filter runs -> what happens before."""

@@ -14,6 +14,7 @@ from itertools import compress
 
 import numpy as np
 
+from extender.core.devices.device_index import DeviceIndex
 from extender.core.eviction_history import NO_HISTORY, EvictionHistory
 from extender.core.framework.constraint import NodeRows, SchedulingContext
 from extender.core.framework.filter import (
@@ -173,6 +174,8 @@ def prepare(snapshot: Snapshot, scheduler: KubeScheduler = UNCONFIGURED) -> Snap
         raise ValueError("the snapshot was built for another version of kube-scheduler")
     for index in PLUGIN_INDEXES:
         snapshot.index(index)
+    if snapshot.objects.resource_claims:  # where pods use no devices, no slice is read
+        snapshot.index(DeviceIndex)
     profile = scheduler.profiles[0]
     context = scheduling_context(snapshot, Pod(ObjectMeta()), profile)
     potential = potential_victims(context)

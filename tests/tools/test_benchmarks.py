@@ -21,7 +21,7 @@ from benchmarks.performance import SCHEMA
 from benchmarks.plot import plot
 from benchmarks.printing import cells, title
 from benchmarks.requests import new_preempt_bodies
-from benchmarks.targets import calls, changes, decisions, nodes, start, sync
+from benchmarks.targets import calls, changes, decisions, devices, nodes, start, sync
 from benchmarks.works import TooFewNodes
 from benchmarks.works.changes import dirty
 from benchmarks.works.decisions import preempting
@@ -152,7 +152,7 @@ def test_dirty_nodes_are_as_many_as_it_says(world):
     assert len({pod.spec.node_name for pod in changed}) == world.cache.version - before == 5
 
 
-@pytest.mark.parametrize("part", [decisions, changes, calls, nodes, sync, start], ids=lambda part: part.__name__)
+@pytest.mark.parametrize("part", [decisions, changes, devices, calls, nodes, sync, start], ids=lambda part: part.__name__)
 def test_the_targets_are_rows_with_a_limit_and_a_baseline(world, part, monkeypatch):
     for constant in [name for name in vars(part) if name.startswith(("ROUNDS", "REQUESTS"))]:
         monkeypatch.setattr(part, constant, 2)
