@@ -74,7 +74,7 @@ def check(tree: Tree) -> Checked:
 
 def error_text(expression: str, tree: Tree, errors: list[tuple[int, str]]) -> str:
     """Return errors as cel-go displays them, in the order of their positions (common.Errors.ToDisplayString)."""
-    placed = sorted((*_place(expression, tree.positions.get(node, 0)), text) for node, text in errors[:_MAX_ERRORS])
+    placed = [(*_place(expression, tree.positions.get(node, 0)), text) for node, text in errors[:_MAX_ERRORS]]
     placed.sort(key=lambda each: each[:2])
     lines = expression.split("\n")
     shown = [_displayed(lines[line], line, column, text) for line, column, text in placed]
