@@ -38,7 +38,6 @@ from extender.core.explain.recorded_devices import RecordedDevices
 from extender.core.explain.schema import ClaimReport, DeviceRequestReport, PodClaimReport
 from extender.core.framework.constraint import SchedulingContext
 from extender.core.framework.plugins import dynamic_resources
-from extender.core.profile import Profile
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.cost.budget import WorkBudget, WorkLimitReached
 from extender.k8s.devices import DeviceClaim, DeviceRequestAllocationResult, ResourceClaim
@@ -54,6 +53,8 @@ MAX_CONSTRAINTS = 3
 
 MAX_VALUES = 4
 """Values of an attribute that a summary counts."""
+
+_CANNOT = "cannot be allocated"
 
 WORK_LIMIT = 2_000_000
 """Steps of one explanation."""
@@ -114,12 +115,15 @@ class NodeClaims(NamedTuple):
     """Feature because of which kube-scheduler alone decides there."""
 
 
-def report_claims(devices: RecordedDevices, pod: Pod, node: str, profile: Profile, features: Features) -> NodeClaims:
-    """Return the pod's claims on one node of the cluster: its devices, and why requests do not get them."""
-    snapshot = _snapshot_of(devices, node, features)
+def report_claims(devices: RecordedDevices, pod: Pod, node: str, context: SchedulingContext) -> NodeClaims:
+    """Return the pod's claims on one node of the cluster: its devices, and why requests do not get them.
+
+    `context`: that of the decision, whose snapshot and pod are not read.
+    """
+    snapshot = _snapshot_of(devices, node, context.features)
     if snapshot is None:
         return NodeClaims([], "")
-    found = dynamic_resources.verdicts(SchedulingContext(pod, snapshot, profile, ()))
+    found = dynamic_resources.verdicts(SchedulingContext(pod, snapshot, context.profile, (), context.history))
     feature = -1 if found is None else int(found.not_evaluated[0])
     not_followed = found.not_followed[feature] if found is not None and feature >= 0 else ""
     return NodeClaims(_reports(devices, pod, snapshot), shortened(not_followed))
@@ -218,7 +222,7 @@ class _Search:
             summary = "not tried: an earlier claim of the pod cannot be allocated"
             return replace(own, summary=summary, requests=self._requests(claim, None))
         fails = self._first_that_fails(number)
-        why = self._in_combination(number, fails)
+        why = self._in_combination(number, fails) if found == _CANNOT else ""
         return replace(own, summary=shortened(f"{found}{why}"), requests=self._requests(claim, fails))
 
     def _allocate(self, claims: Sequence[ClaimToAllocate]) -> Allocated | str:
@@ -235,7 +239,7 @@ class _Search:
             return f"not evaluated: {error}"
         except WorkLimitReached:
             return "not evaluated: it takes too many steps"
-        return "cannot be allocated" if found is None else found
+        return _CANNOT if found is None else found
 
     def _first_that_fails(self, number: int) -> int | None:
         """Return the place of the first request for which no devices are left; None: the claim fails as a whole."""
@@ -252,7 +256,7 @@ class _Search:
 
     def _in_combination(self, number: int, fails: int | None) -> str:
         """Return what keeps the request that fails from the devices that are free; empty: there are too few of them."""
-        if fails is None or self._pools_error:
+        if fails is None:
             return ""
         claim = self._part(number, fails + 1)
         own = [one for place, one in requests_of(claim.spec) if place == fails]

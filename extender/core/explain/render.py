@@ -103,8 +103,7 @@ def _with_claims(request: RecordedRequest, report: NodeReport, node: str | None)
     """Return the report of `node` with the devices that the pod's claims may get there, any other one as it is."""
     if request.devices is None or report.name != node:
         return report
-    context = request.context
-    found = report_claims(request.devices, request.pod.decode(), node, context.profile, context.features)
+    found = report_claims(request.devices, request.pod.decode(), node, request.context)
     with_claims: NodeReport = replace(report, claims=found.claims, not_followed=found.not_followed)
     return with_claims
 
