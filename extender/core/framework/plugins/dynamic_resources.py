@@ -397,7 +397,8 @@ def _not_followed(features: Features, state: _State) -> str | None:
 def score(context: SchedulingContext, rows: NodeRows) -> IntArray | None:
     """Return [row]: 0-100, more for earlier alternatives of prioritized lists; None if the pod's claims have none."""
     features = context.features
-    if not (features.prioritized_lists_are_scored and features.dra_prioritized_list):
+    is_scored = features.prioritized_lists_are_scored and features.dra_prioritized_list
+    if not is_scored or NAME not in context.profile.filter_plugins:  # Filter finds what Score reads
         return None
     found = verdicts(context)
     state = _state(context)

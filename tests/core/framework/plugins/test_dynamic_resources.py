@@ -11,7 +11,7 @@ from extender.core.eviction_history import EvictionHistory
 from extender.core.framework.filter import run_filter_plugins, scheduling_context
 from extender.core.framework.plugins.dynamic_resources import verdicts
 from extender.core.preemption.sent_candidates import SentCandidate
-from extender.core.profile import UPSTREAM, KubeScheduler, Profile
+from extender.core.profile import FILTER_PLUGINS, UPSTREAM, KubeScheduler, Profile
 from extender.core.simulator.fit_error import dynamic_resources_post_filter
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.time import SECOND, parse_time
@@ -322,6 +322,12 @@ def test_earlier_alternatives_score_higher():
     assert scores(preferred) == {"n1": 200, "n2": 174}  # 8 and 7 of 8, weight 2
     assert scores(preferred, scheduler=of_version(34)) == {"n1": None, "n2": None}
     assert scores(claim("c", request())) == {"n1": None, "n2": None}
+
+
+def test_without_its_filter_nothing_is_allocated_and_nothing_scores():
+    filters = tuple(name for name in FILTER_PLUGINS if name != "DynamicResources")
+    scheduler = KubeScheduler((Profile(filter_plugins=filters),))
+    assert scores(claim("c", first_available(alternative())), scheduler=scheduler) == {"n1": None, "n2": None}
 
 
 def test_alternatives_of_a_claim_that_is_allocated_score_beside_one_that_is_not():
