@@ -3,13 +3,18 @@
 import gzip
 import json
 
+import msgspec
 import pytest
 
 import extender
+from extender.cluster.cache.cache import Change, ClusterCache
+from extender.cluster.files.manifests import example_cluster
 from extender.errors import RecordingError
 from extender.server.recording.differences import Difference, RawAnswer, compare_answers
 from extender.server.replay import open_recording
 from extender.server.settings import Settings
+from tests.builders import incoming
+from tests.device_builders import claim, request, using_claims
 from tests.server.conftest import INCOMING, URGENT, configuration, filter_body, full_body, node, pod, preempt_body
 from tests.server.recording.rig import Rig, applied
 
@@ -322,3 +327,26 @@ def test_victims_are_named_by_pod(tmp_path):
     replayed = next(iter(open_recording(tmp_path)))
     result = replayed.result(RawAnswer(200, b'{"NodeNameToMetaVictims":{}}'))
     assert str(result) == "preempt-1 shop/urgent: node worker-1: evicts shop/small -> not in the answer"
+
+
+def test_claims_and_devices_that_change_between_calls_are_replayed(tmp_path):
+    """Another claim takes the last device that is large enough; later its node has none at all."""
+    cache = ClusterCache()
+    cache.replace(example_cluster())
+    rig = Rig(tmp_path, cache)
+    rig.recorder.start()
+    tolerations = [{"key": "nvidia.com/gpu", "operator": "Exists"}]
+    waiting = incoming("new", "100m", namespace="ml", tolerations=tolerations, **using_claims("large-accelerator"))
+    body = {"Pod": waiting, "NodeNames": ["gpu-a1", "gpu-b1"]}
+    device = {"request": "r", "driver": "accelerator.example.com", "pool": "gpu-a1", "device": "accelerator-1"}
+    other = claim("other", request("accelerator"), allocated=[device], namespace="ml")
+    answers = [rig.ask("filter", body)]
+    applied(cache, other)
+    answers.append(rig.ask("filter", body))
+    applied(cache, other, deleted=True)
+    answers.append(rig.ask("filter", body))
+    published = cache.mutable_snapshot().objects.resource_slices["", "gpu-a1-accelerators"]
+    cache.apply(Change("ResourceSlice", published, deleted=True))
+    answers.append(rig.ask("filter", body))
+    assert [msgspec.json.decode(one.body)["NodeNames"] for one in answers] == [["gpu-a1"], [], ["gpu-a1"], []]
+    rig.replays(*["filter"] * 4)
