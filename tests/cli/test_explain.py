@@ -27,7 +27,10 @@ from extender.cli import node_report, report, tables
 from extender.cli.explain import explain as explain_command
 from extender.cli.report import Invocation
 from extender.core.explain.schema import (
+    ClaimReport,
     DecisionReport,
+    DeviceReport,
+    DeviceRequestReport,
     NodeOutcome,
     NodeReport,
     PodReport,
@@ -486,6 +489,28 @@ def test_what_the_guard_rejected_and_what_was_not_evaluated_is_said():
     assert lines[place + 1] == "  n1: unknown victim"
     assert "  DynamicResources: not evaluated here, so kube-scheduler may decide otherwise" in lines
     assert "  chosen by kube-scheduler: a plugin that is not evaluated here affects this node" in lines
+
+
+def test_claims_of_the_pod_are_facts_and_those_of_a_node_are_explained():
+    wanted = incoming(resourceClaims=[{"name": "gpu", "resourceClaimTemplateName": "t"}])
+    found = preempted(TWO, preemptor=wanted | {"metadata": {"name": "x", "namespace": "ml"}})
+    (fact,) = (line for line in printed(found).splitlines() if line.startswith("  claims"))
+    assert fact.split(maxsplit=1)[1] == (
+        'gpu: pod "ml/x": ResourceClaim not created yet; ResourceClaimTemplate ml/t: it does not exist'
+    )
+    request = DeviceRequestReport(name="r", summary="a", fails=True, devices=[DeviceReport(device="d")], omitted=2)
+    claim = ClaimReport(name="gpu", claim="ml/x-gpu", summary="cannot be allocated", requests=[request])
+    one = NodeReport(name="n1", outcome="unresolvable", claims=[claim], not_followed="a feature")
+    shown = on_console(node_report.render(crafted(nodes=[one]), one, Invocation(), show_all=True), 200).splitlines()
+    assert [line.strip() for line in shown[shown.index("resource claims on n1") + 1 :]] == [
+        "not evaluated here, kube-scheduler decides: a feature",
+        "gpu (ml/x-gpu): cannot be allocated",
+        "r: a",
+        "DEVICE  REASON  DETAIL",
+        22 * "─",
+        "d       free",
+        "and 2 devices more",
+    ]
 
 
 def test_of_many_candidates_and_nodes_a_few_are_shown_unless_all_are_wanted():
