@@ -278,6 +278,15 @@ def compile_node_selector(selector: NodeSelector) -> NodeMatcher:
     return NodeMatcher(terms=_compile_terms(selector))
 
 
+def parse_node_selector(selector: NodeSelector) -> NodeMatcher:
+    """Compile a node selector of which every term must parse; an empty term matches no node. Raises SelectorError.
+
+    Mirrors nodeaffinity.NewNodeSelector (component-helpers, v1.36).
+    """
+    terms = [term for term in selector.node_selector_terms or () if not _is_empty(term)]
+    return NodeMatcher(terms=tuple(map(_compile_term, terms)))
+
+
 def required_node_affinity(pod: Pod) -> NodeMatcher | None:
     """Compile nodeSelector and required node affinity into one matcher; None if the pod has neither.
 

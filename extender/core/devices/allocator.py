@@ -24,7 +24,6 @@ from extender.core.devices.allocation import (
 from extender.core.devices.capacity import UnusablePolicy, consumed_by, has_room
 from extender.core.devices.constraints import Constraint, DistinctAttribute, MatchAttribute
 from extender.core.devices.counters import Counters
-from extender.core.devices.node_matching import NodeSelectorError
 from extender.core.devices.pools import (
     AllocationError,
     DeviceID,
@@ -203,7 +202,9 @@ class Allocator:
             full_name,
             self._error(spec, admin_access, device_class, f"claim {claim.text}, request {name}"),
             (
-                *self._compiled(f"class {spec.device_class_name}", device_class and device_class.spec.selectors),
+                *self._compiled(
+                    f"class {spec.device_class_name}", None if device_class is None else device_class.spec.selectors
+                ),
                 *self._compiled(f"claim {claim.text}", spec.selectors),
             ),
             spec.allocation_mode == "All",
@@ -487,12 +488,7 @@ class _Search:
                 raise AllocationError(f"{at}CEL runtime error: {error}") from None
             except NotFollowed as feature:
                 raise NotEvaluated(f"{at}{feature}") from None
-        if not one.slice.spec.per_device_node_selection:
-            return True
-        try:
-            return is_available_on(one, self._node)
-        except NodeSelectorError as error:
-            raise AllocationError(str(error)) from None
+        return not one.slice.spec.per_device_node_selection or is_available_on(one, self._node)
 
     def _room(self, request: _Request, one: PoolDevice) -> bool:
         """Return whether the device has the capacity that the request would consume."""

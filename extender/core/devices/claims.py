@@ -7,17 +7,22 @@ API server's: the plugin does not look at it.
 Rule: reads claims and DeviceClasses; which devices a claim gets is decided by `node_allocations`.
 """
 
+from collections.abc import Iterator, Mapping
+
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.devices import AllocatedDeviceStatus, DeviceRequestAllocationResult, ResourceClaim
 from extender.k8s.objects import Pod, PodResourceClaim
 from extender.k8s.time import parse_time
 
 
+NOT_CREATED = "ResourceClaim not created yet"
+"""End of the reason while a claim is to be created from a template."""
+
+
 def pod_claims(snapshot: Snapshot, pod: Pod) -> tuple[ResourceClaim, ...] | str:
     """Return the pod's claims in the order of its spec, without those that need none, or why it cannot be scheduled."""
     found = list[ResourceClaim]()
-    for named in pod.spec.resource_claims or ():
-        claim = claim_of(snapshot, pod, named)
+    for _, claim in each_claim(snapshot, pod):
         if isinstance(claim, str):
             return claim
         if claim is not None:
@@ -25,16 +30,24 @@ def pod_claims(snapshot: Snapshot, pod: Pod) -> tuple[ResourceClaim, ...] | str:
     return tuple(found)
 
 
-def claim_of(snapshot: Snapshot, pod: Pod, named: PodResourceClaim) -> ResourceClaim | str | None:
-    """Return the claim of one entry of spec.resourceClaims, or why it cannot be used; None: no claim was needed."""
+def each_claim(snapshot: Snapshot, pod: Pod) -> Iterator[tuple[PodResourceClaim, ResourceClaim | str | None]]:
+    """Yield each entry of spec.resourceClaims with its claim, or why that cannot be used; None: no claim was needed."""
+    created = {one.name: one.resource_claim_name for one in reversed(pod.status.resource_claim_statuses or ())}
+    for named in pod.spec.resource_claims or ():
+        yield named, _claim(snapshot, pod, named, created)
+
+
+def _claim(
+    snapshot: Snapshot, pod: Pod, named: PodResourceClaim, created: Mapping[str, str | None]
+) -> ResourceClaim | str | None:
+    """Return the claim of one entry; `created`: entry -> name of the claim made from its template."""
     name = named.resource_claim_name
     if name is None:
         if named.resource_claim_template_name is None:
             return f'pod "{pod.key}", spec.resourceClaim "{named.name}": none of the supported fields are set'
-        created = [one for one in pod.status.resource_claim_statuses or () if one.name == named.name]
-        if not created:
-            return f'pod "{pod.key}": ResourceClaim not created yet'
-        name = created[0].resource_claim_name
+        if named.name not in created:
+            return f'pod "{pod.key}": {NOT_CREATED}'
+        name = created[named.name]
     if name is None:
         return None
     claim = snapshot.objects.resource_claims.get((pod.metadata.namespace, name))

@@ -22,7 +22,7 @@ from extender.core.snapshot.snapshot import Index, Snapshot
 from extender.k8s.devices import Device, DeviceRequestAllocationResult, ResourceClaim, ResourceSlice, ResourceSliceSpec
 from extender.k8s.objects import Object
 from extender.k8s.quantity import parse
-from extender.k8s.selectors import compile_node_selector
+from extender.k8s.selectors import SelectorError, parse_node_selector
 
 Slices = dict[str, ResourceSlice]
 """Name -> slice."""
@@ -309,7 +309,7 @@ def _pool_of(one: ResourceSlice) -> PoolID:
 
 
 def _mask(snapshot: Snapshot, part: ResourceSliceSpec | Device) -> BoolArray:
-    """Return [node]: whether the node sees the slice or device; one that does not parse is seen nowhere."""
+    """Return [node]: whether the node sees the slice or device; one that does not parse is in the way of every node."""
     if part.node_name:
         found = np.zeros(len(snapshot.nodes), np.bool_)
         if part.node_name in snapshot.node_row:
@@ -317,7 +317,10 @@ def _mask(snapshot: Snapshot, part: ResourceSliceSpec | Device) -> BoolArray:
         return found
     if part.all_nodes or part.node_selector is None:
         return np.full(len(snapshot.nodes), bool(part.all_nodes))
-    return nodes_matching(snapshot, compile_node_selector(part.node_selector))
+    try:
+        return nodes_matching(snapshot, parse_node_selector(part.node_selector))
+    except SelectorError:
+        return np.ones(len(snapshot.nodes), np.bool_)
 
 
 def _is_usual(spec: ResourceSliceSpec) -> bool:

@@ -45,6 +45,10 @@ NOT_ASKED: Final = -1
 
 _MAX_CLAIMS: Final = 32
 """Contents of claims, those asked about last, whose outcomes are kept."""
+_MAX_KEY_BYTES: Final = 64 << 10
+"""Largest content of claims, encoded, whose outcomes are kept."""
+_STEPS_PER_CHARACTER: Final = 10
+"""Steps that it takes to compile a selector, by the length of its expression."""
 _MAX_READINGS: Final = 4
 """Sets of what selectors read for which is kept which nodes are alike."""
 _MAX_SELECTORS: Final = 128
@@ -108,7 +112,7 @@ def allocate_on_nodes(
 
     The work is limited: nodes that come too late are not evaluated.
     """
-    return snapshot.index(KeptAllocations).of(claims).on_nodes(claims, rows)
+    return snapshot.index(KeptAllocations).on_nodes(claims, np.arange(len(snapshot.nodes)) if rows is None else rows)
 
 
 # --- which nodes are alike ------------------------------------------------------------------------------------------
@@ -212,7 +216,7 @@ class AlikeNodes:
         self._number_of: dict[Hashable, int] = {}
         """Content of a pool or of a node -> its number."""
         self._needed = 0
-        """How many of these the nodes had when all of them were numbered anew."""
+        """How many of these the nodes had when `unknown_version` made all of them count."""
         self._own: dict[str, tuple[Mapping[PoolID, bytes] | None, tuple[_PoolNumber, ...]]] = {}
         """Node name -> (`SharedPools.on` of the node, its pools with slices that no other node sees)."""
         self._counting: set[int] = set()
@@ -303,7 +307,7 @@ class AlikeNodes:
                 found.append(self._device(pool_id, published, device, None))
             else:
                 found.append((read(device), device_id in devices))
-        return driver, tuple(found), False, ""
+        return driver, tuple(found), None, False, ""
 
     def _pool(self, pool: Pool, row: int) -> "_PoolNumber":
         number = self._intern(self._content(pool, self._snapshot.nodes[row]))
@@ -316,15 +320,16 @@ class AlikeNodes:
         found = tuple(
             [self._device(pool.id, one, device, node) for one in pool.slices for device in one.spec.devices or ()]
         )
+        terms = None if all(one.spec.node_name for one in pool.slices) else tuple(_terms(pool))
         if not pool.counter_sets:
-            return pool.id.driver, found, pool.incomplete, pool.invalid_reason
+            return pool.id.driver, found, terms, pool.incomplete, pool.invalid_reason
         consumed = [
             device.consumes_counters
             for one in pool.other_slices
             for device in one.spec.devices or ()
             if device.consumes_counters and self._use((*pool.id, device.name))
         ]
-        return pool.id.driver, found, _ENCODER.encode((pool.counter_sets, consumed))
+        return pool.id.driver, found, terms, _ENCODER.encode((pool.counter_sets, consumed))
 
     def _device(self, pool_id: PoolID, published: ResourceSlice, device: Device, node: Node | None) -> Hashable:
         read, use = self._reader.of(pool_id.driver)(device), self._use((*pool_id, device.name))
@@ -352,6 +357,15 @@ _PoolNumber = tuple[bool, PoolID, int]
 """Place of a pool among those of a node (`in_order`), and its number."""
 
 
+def _terms(pool: Pool) -> Iterator[int | None]:
+    """Yield for each device how many terms its node selector has (an allocation takes one); None: it is of a node."""
+    for one in pool.slices:
+        for device in one.spec.devices or ():
+            on = device if one.spec.per_device_node_selection else one.spec
+            selector = on.node_selector
+            yield None if on.node_name is not None else len((selector and selector.node_selector_terms) or ())
+
+
 def _sees(node: Node, device: Device) -> bool | str:
     """Return whether a device of a slice with perDeviceNodeSelection is for the node, or why that does not parse."""
     try:
@@ -370,6 +384,14 @@ def _alternatives(request: DeviceRequest) -> Iterator[ExactDeviceRequest | Devic
     if request.exactly is not None:
         yield request.exactly
     yield from request.first_available or ()
+
+
+def _expressions(claims: Iterable[DeviceClaim], classes: Iterable[DeviceClass]) -> Iterator[str]:
+    """Yield the expressions of all selectors."""
+    requests = (request for claim in claims for request in claim.requests or ())
+    of_requests = (one.selectors or () for request in requests for one in _alternatives(request))
+    of_classes = (one.spec.selectors or () for one in classes)
+    yield from (one.cel.expression for each in (*of_requests, *of_classes) for one in each if one.cel is not None)
 
 
 # --- selectors ------------------------------------------------------------------------------------------------------
@@ -484,26 +506,33 @@ class ClaimOutcomes:
     """Outcomes of claims of one content, and of their classes', on nodes by number."""
 
     def __init__(
-        self, snapshot: Snapshot, devices: DeviceIndex, alike: AlikeNodes, allocator: Allocator, charges: Charges
+        self,
+        snapshot: Snapshot,
+        devices: DeviceIndex,
+        alike: AlikeNodes,
+        allocator: Allocator,
+        charges: Charges,
+        steps: int,
     ) -> None:
         self._snapshot = snapshot
         self._devices = devices
         self._alike = alike
         self._allocator = allocator
         self._charges = charges
+        self._steps = steps
+        """Steps of one call, beside those that compile the selectors."""
         self._answers: dict[int, _Answer] = {}
         """Number of nodes -> answer."""
         self._outcomes: dict[Hashable, Outcome] = {}
         """Key of answers -> the outcome that they share."""
         self._last: tuple[Hashable, NodeAllocations] | None = None
 
-    def on_nodes(self, claims: Sequence[ClaimToAllocate], rows: IntArray | None) -> NodeAllocations:
+    def on_nodes(self, claims: Sequence[ClaimToAllocate], rows: IntArray) -> NodeAllocations:
         """Return the outcomes for claims of this content; as `allocate_on_nodes`."""
         numbers, texts = self._alike.numbers(), tuple(map(str, claims))
-        state = self._alike.version, texts, None if rows is None else rows.tobytes()
+        state = self._alike.version, texts, rows.tobytes()
         if self._last is None or self._last[0] != state:
-            asked = np.arange(len(numbers)) if rows is None else rows
-            self._last = state, self._work_out(numbers, asked, texts)
+            self._last = state, self._work_out(numbers, rows, texts)
         return self._last[1]
 
     def _work_out(self, numbers: IntArray, rows: IntArray, texts: Sequence[str]) -> NodeAllocations:
@@ -513,7 +542,7 @@ class ClaimOutcomes:
         outcomes, places = list[Outcome](), dict[Hashable, int]()
         distinct, first, group = np.unique(numbers[rows], return_index=True, return_inverse=True)
         place_of, outcome = np.full(len(distinct), NOT_ASKED, np.int64), np.full(len(numbers), NOT_ASKED, np.int64)
-        budget, named = WorkBudget(MAX_STEPS), list[int]()
+        budget, named = WorkBudget(self._steps), list[int]()
         self._charges.next_call()
         with suppress(WorkLimitReached):
             for at in np.argsort(first).tolist():
@@ -583,12 +612,17 @@ def _named(outcome: Outcome, claims: Sequence[str]) -> Outcome:
 
 def _with_names(text: str, claims: Sequence[str]) -> str:
     for number, claim in enumerate(claims):
-        text = text.replace(_placeholder(number), claim)
+        text = text.replace(f"{_NAMESPACE}/{_placeholder(number)}", claim)
+        text = text.replace(_placeholder(number), claim.rpartition("/")[2])
     return text
 
 
+_NAMESPACE: Final = "\0"
+"""What stands for a claim's namespace in texts that are kept."""
+
+
 def _placeholder(number: int) -> str:
-    """Return what stands for a claim in texts that are kept; no object can have this name."""
+    """Return what stands for a claim's name in texts that are kept; no object can have this name."""
     return f"\0{number}\0"
 
 
@@ -601,27 +635,40 @@ class KeptAllocations(Index):
     def __init__(self, snapshot: Snapshot) -> None:
         super().__init__(snapshot)
         self._devices = snapshot.index(DeviceIndex)
-        self._outcomes: dict[bytes, ClaimOutcomes] = {}
+        self._claims: dict[bytes, ClaimOutcomes | None] = {}
         self._alike: dict[Reading, AlikeNodes] = {}
         self._selectors: dict[str, KeptSelector] = {}
 
-    def of(self, claims: Sequence[ClaimToAllocate]) -> ClaimOutcomes:
-        """Return the outcomes of claims with this content."""
+    def on_nodes(self, claims: Sequence[ClaimToAllocate], rows: IntArray) -> NodeAllocations:
+        """Return what `allocate_on_nodes` does."""
         classes, specs = self._classes(claims), [claim.spec for claim in claims]
         key = _ENCODER.encode((specs, [(name, one.spec) for name, one in classes.items()]))
-        return _recent(self._outcomes, key, _MAX_CLAIMS, lambda: self._new(specs, classes))
+        if len(key) > _MAX_KEY_BYTES:
+            found = self._new(specs, classes)
+        else:
+            found = _recent(self._claims, key, _MAX_CLAIMS, lambda: self._new(specs, classes))
+        if found is not None:
+            return found.on_nodes(claims, rows)
+        outcome = np.full(len(self.snapshot.nodes), NOT_ASKED, np.int64)
+        outcome[rows] = 0
+        return NodeAllocations((_TOO_MUCH_WORK,), outcome, lambda _: _TOO_MUCH_WORK)
 
-    def _new(self, specs: Sequence[DeviceClaim], classes: Mapping[str, DeviceClass]) -> ClaimOutcomes:
+    def _new(self, specs: Sequence[DeviceClaim], classes: Mapping[str, DeviceClass]) -> ClaimOutcomes | None:
+        """Return outcomes of claims not seen before; None: their selectors are too much work."""
+        characters = sum(map(len, set(_expressions(specs, classes.values()))))
+        steps = MAX_STEPS - _STEPS_PER_CHARACTER * characters
+        if steps < 0:
+            return None
         charges, used = Charges(), dict[str, ChargedSelector]()
 
         def selector(expression: str) -> ChargedSelector:
             return used.setdefault(expression, ChargedSelector(self._selector(expression), charges))
 
-        claims = [ClaimToAllocate("", _placeholder(number), spec) for number, spec in enumerate(specs)]
+        claims = [ClaimToAllocate(_NAMESPACE, _placeholder(number), spec) for number, spec in enumerate(specs)]
         allocator = Allocator(claims, classes, selector, self.snapshot.features)
         reading = Reading.of_claims(specs, used.values())
         alike = _recent(self._alike, reading, _MAX_READINGS, lambda: AlikeNodes(self.snapshot, self._devices, reading))
-        return ClaimOutcomes(self.snapshot, self._devices, alike, allocator, charges)
+        return ClaimOutcomes(self.snapshot, self._devices, alike, allocator, charges, steps)
 
     def _classes(self, claims: Sequence[ClaimToAllocate]) -> dict[str, DeviceClass]:
         requests = (request for claim in claims for request in claim.spec.requests or ())

@@ -10,13 +10,13 @@ from functools import lru_cache
 import msgspec
 
 from extender.k8s.objects import Node, NodeSelector
-from extender.k8s.selectors import NodeTerm, compile_node_selector
+from extender.k8s.selectors import NodeTerm, SelectorError, parse_node_selector
 
 _NAME_FIELD = "metadata.name"
 
 
 class NodeSelectorError(Exception):
-    """A node selector that does not parse, in upstream's words."""
+    """A node selector that does not parse. Upstream's texts have whole objects in Go's notation."""
 
 
 def selects_node(node: Node, node_name: str | None, all_nodes: bool | None, selector: NodeSelector | None) -> bool:
@@ -30,7 +30,10 @@ def selects_node(node: Node, node_name: str | None, all_nodes: bool | None, sele
 
 @lru_cache(maxsize=4096)
 def _terms(selector: bytes) -> tuple[NodeTerm, ...]:
-    return compile_node_selector(msgspec.json.decode(selector, type=NodeSelector)).terms or ()
+    try:
+        return parse_node_selector(msgspec.json.decode(selector, type=NodeSelector)).terms or ()
+    except SelectorError as error:
+        raise NodeSelectorError("a node selector that does not parse") from error
 
 
 def _holds(term: NodeTerm, node: Node) -> bool:

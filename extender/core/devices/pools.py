@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from extender.core.devices.node_matching import NodeSelectorError, selects_node
 from extender.k8s.cel.device_view import DeviceView
-from extender.k8s.devices import CounterSet, Device, ResourceSlice
+from extender.k8s.devices import CounterSet, Device, ResourceSlice, ResourceSliceSpec
 from extender.k8s.objects import Node
 from extender.k8s.version.features import Features
 
@@ -89,7 +89,7 @@ class AllocationError(Exception):
 
 
 class InvalidPools(Exception):
-    """No device was found and a pool of the node is invalid (code UnschedulableAndUnresolvable), in upstream's words."""
+    """No device was found and a pool of the node is invalid (code UnschedulableAndUnresolvable); upstream's words."""
 
 
 class NotEvaluated(Exception):
@@ -126,9 +126,8 @@ def in_order(pools: Iterable[Pool]) -> tuple[Pool, ...]:
 
 
 def is_available_on(one: PoolDevice, node: Node) -> bool:
-    """Return whether the node can use a device of a slice with perDeviceNodeSelection; raises NodeSelectorError."""
-    device = one.device
-    return selects_node(node, device.node_name, device.all_nodes, device.node_selector)
+    """Return whether the node can use a device of a slice with perDeviceNodeSelection; raises NotEvaluated."""
+    return _selects(node, one.device)
 
 
 def _is_relevant(one: ResourceSlice, node: Node, features: Features) -> bool:
@@ -141,18 +140,15 @@ def _is_relevant(one: ResourceSlice, node: Node, features: Features) -> bool:
     if spec.shared_counters and features.device_pools_of_1_35:
         return True
     if spec.node_name or spec.all_nodes or spec.node_selector is not None:
-        try:
-            return selects_node(node, spec.node_name, spec.all_nodes, spec.node_selector)
-        except NodeSelectorError as error:
-            failed = f"failed to perform node selection for slice {one.metadata.name}"
-            raise AllocationError(f"gather pool information: {failed}: {error}") from None
-    if not spec.per_device_node_selection:
-        return False
+        return _selects(node, spec)
+    return bool(spec.per_device_node_selection) and any(_selects(node, one) for one in spec.devices or ())
+
+
+def _selects(node: Node, on: ResourceSliceSpec | Device) -> bool:
     try:
-        return any(selects_node(node, on.node_name, on.all_nodes, on.node_selector) for on in spec.devices or ())
-    except NodeSelectorError:
-        # Upstream's text has the whole device in Go's notation.
-        raise NotEvaluated("the node selector of a device that does not parse") from None
+        return selects_node(node, on.node_name, on.all_nodes, on.node_selector)
+    except NodeSelectorError as error:
+        raise NotEvaluated(str(error)) from None
 
 
 def _add(found: dict[PoolID, list[ResourceSlice]], one: ResourceSlice) -> None:
@@ -173,7 +169,7 @@ def _build(
 ) -> Pool | None:
     """Return the pool with these slices of one generation; None: a newer one exists that has nothing for the node."""
     slices.sort(key=lambda one: one.metadata.name)
-    # Slices should agree on how many there are. Upstream believes the first one: one of this node alone, if there is any.
+    # Slices should agree on how many there are. Upstream believes the first one: one of this node alone, if any.
     first = next((one for one in slices if one.spec.node_name and not one.spec.shared_counters), slices[0])
     newest = first.spec.pool
     complete = len(slices) == newest.resource_slice_count

@@ -3,20 +3,28 @@
 import pytest
 
 import extender
-from extender.core.profile import KubeScheduler, Profile
+from extender.core.framework.filter import scheduling_context
+from extender.core.framework.plugins.dynamic_resources import verdicts
+from extender.core.profile import UPSTREAM, KubeScheduler, Profile
+from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.version.features import Features
-from tests.builders import cluster, incoming, node
+from tests.builders import cluster, incoming, node, typed
 from tests.device_builders import claim, device, device_class, request, resource_slice, using_claims
 
 FITS = ""
 CANNOT_ALLOCATE = "cannot allocate all claims"
 
 
-def said(objects, nodes=("n1",), minor=36, **gates):
+def world_of(objects, zones):
+    """A cluster of these objects with nodes; `zones`: name -> label `zone`."""
+    nodes = {node(name, labels={"zone": zone}): [] for name, zone in zones.items()}
+    return cluster(nodes, others=[device_class("gpu"), *objects])
+
+
+def said(objects, zones, minor=36, **gates):
     """Node -> reasons for a pod with the claim `c`."""
     scheduler = KubeScheduler((Profile(),), Features.of(minor, gates))
-    world = cluster({node(name): [] for name in nodes}, others=[device_class("gpu"), *objects])
-    found = extender.evaluate(world, incoming(**using_claims("c")), scheduler=scheduler).to_dict()
+    found = extender.evaluate(world_of(objects, zones), incoming(**using_claims("c")), scheduler=scheduler).to_dict()
     return {name: ", ".join(verdict["reasons"]) for name, verdict in found["filter"].items()}
 
 
@@ -35,4 +43,49 @@ def test_selectors_see_whether_a_device_can_be_shared_if_the_allocator_shows_it(
         claim("c", request("gpu", "device.allowMultipleAllocations")),
     ]
 
-    assert said(objects, minor=minor, **gates) == {"n1": reason}
+    assert said(objects, {"n1": "a"}, minor, **gates) == {"n1": reason}
+
+
+# --- node selectors -------------------------------------------------------------------------------------------------
+
+
+def of_zones(*zones):
+    """A node selector with a term per zone."""
+    requirements = [{"key": "zone", "operator": "In", "values": [zone]} for zone in zones]
+    return {"nodeSelectorTerms": [{"matchExpressions": [one]} for one in requirements]}
+
+
+def test_an_allocation_takes_a_node_selector_of_one_term_only_also_where_another_node_is_alike():
+    several = "unsupported ResourceSlice.NodeSelector with 2 terms"
+    error = f'running "DynamicResources" filter plugin: create NodeSelector for claim c: {several}'
+    objects = [
+        resource_slice("s1", "n1", [device("d1")]),
+        resource_slice("s2", None, [device("d1")], nodeSelector=of_zones("b", "c")),
+        claim("c", request()),
+    ]
+
+    assert said(objects, {"n1": "a", "n2": "b"}) == {"n1": FITS, "n2": error}
+
+
+INVALID = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "Gt", "values": ["x"]}]}]}
+"""An API server admits it, though Gt compares integers."""
+
+
+@pytest.mark.parametrize(
+    "objects",
+    [
+        [resource_slice("s", None, [device("d")], nodeSelector=INVALID), claim("c", request())],
+        [
+            resource_slice("s", None, [device("d", nodeSelector=INVALID)], perDeviceNodeSelection=True),
+            claim("c", request()),
+        ],
+        [claim("c", request(), allocation={"devices": {"results": []}, "nodeSelector": INVALID})],
+    ],
+)
+def test_node_selectors_that_do_not_parse_are_not_evaluated(objects):
+    world = extender.load_cluster(world_of(objects, {"n1": "a", "n2": "b"}))
+    context = scheduling_context(Snapshot.build(world, Features.of(36)), typed(incoming(**using_claims("c"))), UPSTREAM)
+    found = verdicts(context)
+
+    assert set(found.not_followed) == {"a node selector that does not parse"}
+    assert (found.not_evaluated >= 0).all()

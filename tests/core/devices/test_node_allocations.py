@@ -426,3 +426,12 @@ def test_a_cluster_whose_pods_use_no_devices_has_no_index_of_them():
     for claims in ((), (claim("mine", request()),)):
         living = prepare(with_claims(*claims, slices=gpus(0, 1)))
         assert (DeviceIndex in {kind for kind, *_ in living._indexes}) == bool(claims)
+
+
+def test_selectors_that_take_too_much_work_to_compile_are_not_compiled():
+    texts = [f'device.driver == "{number}{"x" * 8000}"' for number in range(16)]
+    claims = [claim("long", request("gpu", *texts)), claim("short", request())]
+    living = with_claims(*claims, slices=gpus(0))
+    found = asked(living, "long")
+    assert [found.at(row) for row in range(6)] == [NotAllocated("more work than 1000000 steps")] * 6
+    assert isinstance(asked(living, "short").at(0), tuple)

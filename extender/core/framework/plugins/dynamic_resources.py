@@ -48,7 +48,7 @@ from extender.core.snapshot.selector_index import nodes_in_any_term
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.devices import DeviceClaim, ResourceClaim
 from extender.k8s.objects import Pod
-from extender.k8s.selectors import compile_node_selector
+from extender.k8s.selectors import SelectorError, compile_node_selector, parse_node_selector
 from extender.k8s.version.features import Features
 
 NAME = DYNAMIC_RESOURCES
@@ -64,6 +64,12 @@ TABLES = frozenset({"resource_claims", "resource_slices", "device_classes"})
 
 _MAX_ALTERNATIVES = 8
 """Alternatives of a prioritized list (resource.FirstAvailableDeviceRequestMaxSize)."""
+
+_MAX_CLAIMS = 256
+"""Claims of a pod: each takes a look at every node."""
+
+_MAX_CONTAINERS = 1_000
+"""Containers of a pod with extended resources: each init container looks at those behind it."""
 
 _ALPHA_BEFORE_1_36 = {
     "dra_partitionable_devices": "DRAPartitionableDevices",
@@ -212,7 +218,7 @@ def _verdicts(context: SchedulingContext) -> Verdicts | None:
     state = _state(context)
     if isinstance(state, Status) or not state.all:
         return None
-    unfollowed = _not_followed(context.features, state)
+    unfollowed = _not_followed(context, state)
     if unfollowed is not None:
         table.leave(table.undecided, unfollowed)
         return table.verdicts()
@@ -381,14 +387,32 @@ def _nodes_that_read_tables(context: SchedulingContext) -> BoolArray:
     return nodes
 
 
-def _not_followed(features: Features, state: _State) -> str | None:
+def _not_followed(context: SchedulingContext, state: _State) -> str | None:
     """Return the feature because of which the pod's claims are evaluated on no node."""
+    features, spec = context.features, context.pod.spec
+    if len(state.claims) > _MAX_CLAIMS:
+        return f"more than {_MAX_CLAIMS} claims of a pod"
+    if state.extended is not None and len(spec.init_containers or ()) + len(spec.containers or ()) > _MAX_CONTAINERS:
+        return f"more than {_MAX_CONTAINERS} containers of a pod with extended resources of device classes"
     if state.extended is not None and not features.extended_resource_claims_are_evaluated:
         return "extended resources of device classes before 1.35"
+    if not all(map(_parses, state.all)):
+        return "a node selector that does not parse"
     if not features.alpha_device_gates_are_evaluated:
         on = [gate for name, gate in _ALPHA_BEFORE_1_36.items() if getattr(features, name)]
         return f"{on[0]} before 1.36" if on else None
     return None
+
+
+def _parses(claim: ResourceClaim) -> bool:
+    """Return whether the node selector of a claim's allocation parses; if not, PreFilter ends with an error."""
+    allocation = claim.status.allocation
+    try:
+        if allocation is not None and allocation.node_selector is not None:
+            parse_node_selector(allocation.node_selector)
+    except SelectorError:
+        return False
+    return True
 
 
 # --- Score ----------------------------------------------------------------------------------------------------------
