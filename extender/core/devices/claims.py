@@ -14,7 +14,6 @@ from extender.k8s.devices import AllocatedDeviceStatus, DeviceRequestAllocationR
 from extender.k8s.objects import Pod, PodResourceClaim
 from extender.k8s.time import parse_time
 
-
 NOT_CREATED = "ResourceClaim not created yet"
 """End of the reason while a claim is to be created from a template."""
 

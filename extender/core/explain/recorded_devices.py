@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
 
-from extender.core.devices.claims import claim_of
+from extender.core.devices.claims import NOT_CREATED, each_claim
 from extender.core.framework.constraint import SchedulingContext
 from extender.core.framework.plugins import dynamic_resources
 from extender.core.snapshot.derived import derived
@@ -89,20 +89,17 @@ def record_devices(context: SchedulingContext) -> RecordedDevices | None:
 
 
 def _recorded_claims(snapshot: Snapshot, pod: Pod) -> Iterator[RecordedClaim]:
-    for named in pod.spec.resource_claims or ():
-        found = claim_of(snapshot, pod, named)
+    for named, found in each_claim(snapshot, pod):
         if isinstance(found, str):
-            yield RecordedClaim(named.name, None, found + _about_template(snapshot, pod, named))
+            about = _about_template(snapshot, pod, named) if found.endswith(NOT_CREATED) else ""
+            yield RecordedClaim(named.name, None, found + about)
         else:
             yield RecordedClaim(named.name, found, "")
 
 
 def _about_template(snapshot: Snapshot, pod: Pod, named: PodResourceClaim) -> str:
     """Return what to look at where a claim was not created: its template."""
-    template, created = named.resource_claim_template_name, pod.status.resource_claim_statuses or ()
-    if template is None or named.resource_claim_name is not None or any(one.name == named.name for one in created):
-        return ""
-    key = pod.metadata.namespace, template
+    key = pod.metadata.namespace, named.resource_claim_template_name or ""
     if "resource_claim_templates" in snapshot.unreadable_tables:
         return f"; ResourceClaimTemplate {'/'.join(key)} (no permission to list ResourceClaimTemplates)"
     exists = key in snapshot.objects.resource_claim_templates

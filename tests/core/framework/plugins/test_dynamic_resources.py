@@ -293,6 +293,16 @@ def test_features_that_are_not_followed_are_named():
     assert followed(34, by_class, DRAExtendedResource=True) == ("extended resources of device classes before 1.35",)
 
 
+def test_a_pod_may_have_so_many_claims_and_containers():
+    named = [{"name": f"c{number}", "resourceClaimName": "c"} for number in range(257)]
+    assert followed(36, incoming(resourceClaims=named[:256])) == ()
+    assert followed(36, incoming(resourceClaims=named)) == ("more than 256 claims of a pod",)
+    asked = {"resources": {"requests": {"deviceclass.resource.kubernetes.io/gpu": "1"}}}
+    containers = [{"name": f"c{number}"} | asked for number in range(1_001)]
+    (feature,) = followed(36, incoming(containers=containers))
+    assert feature == "more than 1000 containers of a pod with extended resources of device classes"
+
+
 def test_before_1_34_a_pod_with_claims_is_not_evaluated_where_the_gate_is_on():
     found = said(scheduler=of_version(33, DynamicResourceAllocation=True))
     profile = Profile()
