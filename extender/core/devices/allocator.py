@@ -22,7 +22,7 @@ from extender.core.devices.allocation import (
     DeviceMatcher,
 )
 from extender.core.devices.capacity import UnusablePolicy, consumed_by, has_room
-from extender.core.devices.constraints import Constraint, DistinctAttribute, MatchAttribute
+from extender.core.devices.constraints import AttributeConstraint, DistinctAttribute, MatchAttribute
 from extender.core.devices.counters import Counters
 from extender.core.devices.pools import (
     AllocationError,
@@ -255,7 +255,7 @@ def _least(choice: _Choice) -> int:
 _ADVANCE: Final = 0
 """The last call goes on."""
 _FAILED: Final = 1
-"""There is no solution here."""
+"""No solution exists here."""
 _EXCEEDED: Final = 2
 """The claim would have too many devices: other devices for the requests before would not help."""
 _DONE: Final = 3
@@ -659,7 +659,7 @@ def _candidates(pools: Sequence[Pool], features: Features) -> tuple[Sequence[Poo
     return found, None
 
 
-def _constraint(one: DeviceConstraint) -> Constraint:
+def _constraint(one: DeviceConstraint) -> AttributeConstraint:
     if one.match_attribute is not None:
         return MatchAttribute(one.match_attribute)
     return DistinctAttribute(one.distinct_attribute or "")

@@ -15,7 +15,7 @@ _TYPES = ("string_value", "int_value", "bool_value", "version_value")
 """Fields of a DeviceAttribute in the order in which upstream looks for the one that is set."""
 
 
-class Constraint(ABC):
+class AttributeConstraint(ABC):
     """A constraint with the devices that have been added."""
 
     def __init__(self, attribute: str) -> None:
@@ -31,7 +31,7 @@ class Constraint(ABC):
         """Remove the device that was added last, for this request."""
 
 
-class MatchAttribute(Constraint):
+class MatchAttribute(AttributeConstraint):
     """All devices have the attribute, with the same value."""
 
     def __init__(self, attribute: str) -> None:
@@ -54,7 +54,7 @@ class MatchAttribute(Constraint):
         self._count -= 1
 
 
-class DistinctAttribute(Constraint):
+class DistinctAttribute(AttributeConstraint):
     """All devices have the attribute, each with another value.
 
     As upstream, one value is remembered per request: the next device of the same request replaces it, and removing
