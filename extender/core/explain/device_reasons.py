@@ -14,6 +14,7 @@ from extender.core.devices.capacity import UnusablePolicy, has_room
 from extender.core.devices.constraints import find_attribute
 from extender.core.devices.counters import Counters
 from extender.core.devices.device_index import DeviceIndex
+from extender.core.devices.node_matching import NodeSelectorError
 from extender.core.devices.pools import DeviceID, Pool, PoolDevice, is_available_on
 from extender.core.devices.taints import prevents_allocation
 from extender.core.explain.schema import DeviceReport, DeviceRequestReport
@@ -174,8 +175,11 @@ class DeviceReasons:
                 why = self._not_selected(selector, one)
                 if why:
                     return f"selector #{number} of {whose} {why}"
-        if one.slice.spec.per_device_node_selection and not is_available_on(one, self._snapshot.nodes[0]):
-            return "is for other nodes"
+        try:
+            if one.slice.spec.per_device_node_selection and not is_available_on(one, self._snapshot.nodes[0]):
+                return "is for other nodes"
+        except NodeSelectorError as error:
+            return f"has {error}"
         if features.dra_device_taints:
             for taint in one.device.taints or ():
                 if prevents_allocation(

@@ -23,7 +23,7 @@ from extender.core.devices.extended_resources import (
     extended_resources,
     resources_from_devices,
 )
-from extender.core.devices.node_matching import selects_node
+from extender.core.devices.node_matching import NodeSelectorError, selects_node
 from extender.core.devices.pools import AllocationError, InvalidPools, NotEvaluated, Pool
 from extender.core.explain.device_reasons import (
     MAX_DEVICES,
@@ -179,8 +179,12 @@ def _own_claim(name: str, claim: ResourceClaim | None, problem: str, node: Node)
     if claim.status.allocation is None:
         return ClaimReport(name=name, claim=_key(claim), summary="")
     selector = claim.status.allocation.node_selector
-    is_here = selector is None or selects_node(node, None, None, selector)
-    summary = f"{_allocation(claim)}; {'' if is_here else 'not '}available on this node"
+    try:
+        is_here = selector is None or selects_node(node, None, None, selector)
+        where = "available on this node" if is_here else "not available on this node"
+    except NodeSelectorError as error:
+        where = str(error)
+    summary = f"{_allocation(claim)}; {where}"
     return ClaimReport(name=name, claim=_key(claim), summary=summary, devices=_devices_of(claim)[:MAX_DEVICES])
 
 
@@ -204,7 +208,7 @@ class _Search:
         self._pools_error = ""
         try:
             self._pools = snapshot.index(DeviceIndex).pools_at(0)
-        except (AllocationError, NotEvaluated) as error:
+        except (AllocationError, NotEvaluated, NodeSelectorError) as error:
             self._pools_error = str(error)
         self._budget = WorkBudget(WORK_LIMIT)
         self._reasons = DeviceReasons(snapshot, self._pools, self._budget)
@@ -235,7 +239,7 @@ class _Search:
             found = allocator.allocate(snapshot.nodes[0], self._pools, state, self._budget)
         except (AllocationError, InvalidPools) as error:
             return str(error)
-        except NotEvaluated as error:
+        except (NotEvaluated, NodeSelectorError) as error:
             return f"not evaluated: {error}"
         except WorkLimitReached:
             return "not evaluated: it takes too many steps"

@@ -213,6 +213,16 @@ def test_an_allocated_claim_says_where_it_is():
     assert there.summary == f"{start}not available on this node"
 
 
+def test_a_node_selector_that_does_not_parse_is_told():
+    wrong = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "a", "operator": "Gt", "values": ["x"]}]}]}
+    mine = claim("mine", request(), allocated=[("n1", "gpu-0")])
+    mine["status"]["allocation"]["nodeSelector"] = wrong
+    assert the_claim(mine).summary.endswith("; a node selector that does not parse")
+    several = [device("gpu-0", nodeSelector=wrong), device("gpu-1", allNodes=True)]
+    slices = resource_slice("s", None, several, pool="p", perDeviceNodeSelection=True)
+    assert "does not parse" in the_claim(claim("mine", request()), slices).summary
+
+
 @pytest.mark.parametrize(
     ("others", "about"),
     [
