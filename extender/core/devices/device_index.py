@@ -19,6 +19,7 @@ from extender.core.devices.taints import with_rule_taints
 from extender.core.snapshot.arrays import BoolArray
 from extender.core.snapshot.selector_index import nodes_matching
 from extender.core.snapshot.snapshot import Index, Snapshot
+from extender.k8s.cel.device_view import has_values
 from extender.k8s.devices import Device, DeviceRequestAllocationResult, ResourceClaim, ResourceSlice, ResourceSliceSpec
 from extender.k8s.objects import Object
 from extender.k8s.quantity import parse
@@ -332,7 +333,7 @@ def _is_usual(spec: ResourceSliceSpec) -> bool:
         and not spec.shared_counters
         and not spec.per_device_node_selection
         and 0 < len(devices) == len({device.name for device in devices})
-        and all(other_fields(device) == NO_OTHER_FIELDS for device in devices)
+        and all(other_fields(device) == NO_OTHER_FIELDS and has_values(device) for device in devices)
         and all(policy is None for policy in policies)
     )
 

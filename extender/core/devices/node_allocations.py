@@ -24,7 +24,7 @@ from extender.core.devices.node_matching import NodeSelectorError, selects_node
 from extender.core.devices.pools import AllocationError, DeviceID, InvalidPools, NotEvaluated, Pool, PoolID
 from extender.core.snapshot.arrays import IntArray
 from extender.core.snapshot.snapshot import Index, Snapshot
-from extender.k8s.cel.device_view import DeviceView
+from extender.k8s.cel.device_view import DeviceView, has_values
 from extender.k8s.cel.selector import NotFollowed, Selector, SelectorError, compile_selector
 from extender.k8s.cost.budget import WorkBudget, WorkLimitReached
 from extender.k8s.devices import (
@@ -336,7 +336,8 @@ class AlikeNodes:
         seen = node is None or not published.spec.per_device_node_selection or _sees(node, device)
         if isinstance(use, bool) and seen is True and not self._is_unusual(device):
             return read, use
-        return read, use, seen, _ENCODER.encode((other_fields(device), device.capacity))
+        attributes = None if has_values(device) else device.attributes
+        return read, use, seen, _ENCODER.encode((other_fields(device), device.capacity, attributes))
 
     def _use(self, device: DeviceID) -> _Use:
         """Return how a device is in use; False: it is not."""
@@ -348,7 +349,7 @@ class AlikeNodes:
 
     def _is_unusual(self, device: Device) -> bool:
         """Return whether more decides about a device than what selectors read, and whether it is in use."""
-        if self._all_capacity or other_fields(device) != NO_OTHER_FIELDS:
+        if self._all_capacity or other_fields(device) != NO_OTHER_FIELDS or not has_values(device):
             return True
         return any(one.request_policy is not None for one in (device.capacity or _NOTHING).values())
 
@@ -412,7 +413,8 @@ class KeptSelector:
     def key(self, device: DeviceView) -> Hashable:
         """Return what the selector reads of a device."""
         read = self._reader.of(device.driver)(device.device)
-        return device.driver, device.allow_multiple_allocations, read
+        attributes = None if has_values(device.device) else _ENCODER.encode(device.device.attributes)
+        return device.driver, device.allow_multiple_allocations, read, attributes
 
     def result(self, key: Hashable, device: DeviceView, limit: int) -> tuple[_Result, int]:
         """Return the result for a device and the steps that it takes; raises WorkLimitReached above the limit."""
@@ -520,7 +522,7 @@ class ClaimOutcomes:
         self._allocator = allocator
         self._charges = charges
         self._steps = steps
-        """Steps of one call, beside those that compile the selectors."""
+        """Steps that it takes to compile the selectors."""
         self._answers: dict[int, _Answer] = {}
         """Number of nodes -> answer."""
         self._outcomes: dict[Hashable, Outcome] = {}
@@ -542,7 +544,7 @@ class ClaimOutcomes:
         outcomes, places = list[Outcome](), dict[Hashable, int]()
         distinct, first, group = np.unique(numbers[rows], return_index=True, return_inverse=True)
         place_of, outcome = np.full(len(distinct), NOT_ASKED, np.int64), np.full(len(numbers), NOT_ASKED, np.int64)
-        budget, named = WorkBudget(self._steps), list[int]()
+        budget, named = WorkBudget(MAX_STEPS - self._steps), list[int]()
         self._charges.next_call()
         with suppress(WorkLimitReached):
             for at in np.argsort(first).tolist():
@@ -655,9 +657,8 @@ class KeptAllocations(Index):
 
     def _new(self, specs: Sequence[DeviceClaim], classes: Mapping[str, DeviceClass]) -> ClaimOutcomes | None:
         """Return outcomes of claims not seen before; None: their selectors are too much work."""
-        characters = sum(map(len, set(_expressions(specs, classes.values()))))
-        steps = MAX_STEPS - _STEPS_PER_CHARACTER * characters
-        if steps < 0:
+        steps = _STEPS_PER_CHARACTER * sum(map(len, set(_expressions(specs, classes.values()))))
+        if steps > MAX_STEPS:
             return None
         charges, used = Charges(), dict[str, ChargedSelector]()
 

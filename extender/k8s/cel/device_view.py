@@ -6,7 +6,7 @@ Rule: each part is read when it is first asked for, and once.
 """
 
 from collections.abc import Mapping
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 from extender.k8s.cel.library.kubernetes import quantity, semver
@@ -75,6 +75,23 @@ class DeviceView:
             "attributes": self.attribute_values,
             "capacity": self.capacity_values,
         }
+
+
+def has_values(device: Device) -> bool:
+    """Return whether each attribute has a value, so that `DeviceView.check` raises nothing."""
+    return all(
+        one.string_value is not None or one.int_value is not None or one.bool_value is not None or _is_version(one)
+        for one in (device.attributes or {}).values()
+    )
+
+
+@lru_cache(maxsize=4096)
+def _is_version(attribute: DeviceAttribute) -> bool:
+    try:
+        _value(attribute)
+    except CelError:
+        return False
+    return True
 
 
 def _value(attribute: DeviceAttribute) -> Any:
