@@ -396,8 +396,9 @@ EVERYTHING: dict[str, Any] = {
 }
 
 
-SAME_AS_BY_DEFAULT = ["volume_binding_shape", "keep_candidates"]
-"""The shape may be set only with StorageCapacityScoring, which 1.33 cannot have on beside everything else."""
+SAME_AS_BY_DEFAULT = ["volume_binding_shape", "binding_timeout", "keep_candidates"]
+"""The shape may be set only with StorageCapacityScoring, which 1.33 cannot have on beside everything else, and
+bindingTimeout from 1.36 on."""
 
 
 def read_back(settings):
