@@ -19,11 +19,13 @@ from extender.k8s.cel.types import declared
 from extender.k8s.cel.values import (
     NO_SUCH_OVERLOAD,
     NONE,
+    Aborted,
     CelError,
     Optional,
     Run,
     TypeValue,
     Uint,
+    check_key,
     equal,
     find,
     size,
@@ -400,6 +402,8 @@ def _folded(evaluate: Evaluate) -> Any:
     """Return the value of a constant; raises PlanError."""
     try:
         return evaluate(Run(None, 0, WorkBudget(1_000_000)))
+    except Aborted:
+        raise NotFollowed("a map of constants with keys at which kube-scheduler crashes") from None
     except CelError as error:
         raise PlanError(str(error)) from None
 
@@ -541,8 +545,7 @@ def _index(key: Any) -> int:
 
 
 def _check_key(key: Any) -> None:
-    if type(key) is bytes:
-        raise CelError("internal error: runtime error: hash of unhashable type types.Bytes")
+    check_key(key)
     if type(key) is float or isinstance(key, (list, dict)):
         raise NotFollowed("a map with keys that are doubles, lists or maps")
 
@@ -605,8 +608,7 @@ def _constant_membership(item: Plan, within: list[Any]) -> Plan:
 
     def contained(run: Run) -> bool:
         value = evaluate(run)
-        if type(value) is bytes:
-            raise CelError("internal error: runtime error: hash of unhashable type types.Bytes")
+        check_key(value)
         if type(value) is bool or bool in kinds:
             return type(value) is bool and bool in kinds and value in values
         try:

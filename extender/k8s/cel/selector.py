@@ -16,7 +16,7 @@ from extender.k8s.cel.macros import expand
 from extender.k8s.cel.plan import PlanError, plan
 from extender.k8s.cel.syntax import NotFollowed, SyntaxFailure, Tree, parse
 from extender.k8s.cel.types import declared
-from extender.k8s.cel.values import COST_LIMIT, CelError, CostLimitReached, Optional, Run, type_name
+from extender.k8s.cel.values import COST_LIMIT, Aborted, CelError, CostLimitReached, Optional, Run, type_name
 from extender.k8s.cost.budget import WorkBudget
 
 __all__ = ["DeviceView", "NotFollowed", "Selector", "SelectorError", "compile_selector"]
@@ -56,7 +56,7 @@ class Selector:
         try:
             device.check()
             result = self.evaluate(run)
-        except CelError as error:
+        except (CelError, Aborted) as error:
             self._finish(run)
             raise SelectorError(str(error)) from None
         except CostLimitReached:

@@ -25,6 +25,10 @@ class CelError(Exception):
     """A runtime error, in cel-go's words."""
 
 
+class Aborted(Exception):
+    """An error that ends an evaluation whatever surrounds it, in cel-go's words."""
+
+
 class CostLimitReached(Exception):
     """An evaluation cost more than COST_LIMIT; unlike an error, nothing absorbs it."""
 
@@ -132,10 +136,19 @@ def find(within: dict[Any, Any], key: Any) -> tuple[Any, bool]:
 
 def has_key(within: dict[Any, Any], key: Any) -> bool:
     """Return whether a map has a key; a domain that the device lacks is none (Mapper.Contains)."""
+    if type(within) is not Domains:
+        check_key(key)
     try:
         return key in within and (type(key) is bool) is _bool_keys(within)
     except TypeError:  # a list or a map, which no map has as a key
         return False
+
+
+def check_key(key: Any) -> None:
+    """Raise Aborted for a key that Go cannot hash."""
+    if type(key) is bytes or getattr(key, "type_name", "") == "kubernetes.Semver":
+        name = "types.Bytes" if type(key) is bytes else "cel.Semver"
+        raise Aborted(f"internal error: runtime error: hash of unhashable type {name}")
 
 
 def _bool_keys(within: dict[Any, Any]) -> bool:
