@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import msgspec
 
 from benchmarks.generate import JSON, Plan, node_name
-from extender.k8s.devices import DeviceClass, ResourceClaim, ResourceSlice
+from extender.k8s.devices.objects import DeviceClass, ResourceClaim, ResourceSlice
 
 DRIVER = "gpu.example.com"
 PER_NODE = 8

@@ -8,7 +8,13 @@ from dataclasses import dataclass, field, fields
 import msgspec
 
 from extender.k8s.controllers import PodGroup, ReplicaSet, ReplicationController, Service, StatefulSet
-from extender.k8s.devices import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceClaimTemplate, ResourceSlice
+from extender.k8s.devices.objects import (
+    DeviceClass,
+    DeviceTaintRule,
+    ResourceClaim,
+    ResourceClaimTemplate,
+    ResourceSlice,
+)
 from extender.k8s.objects import (
     COSCHEDULING,
     SCHEDULING,

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from extender.k8s import quantity
-from extender.k8s.devices import (
+from extender.k8s.devices.objects import (
     CounterSet,
     Device,
     DeviceClass,

@@ -152,7 +152,9 @@ def test_dirty_nodes_are_as_many_as_it_says(world):
     assert len({pod.spec.node_name for pod in changed}) == world.cache.version - before == 5
 
 
-@pytest.mark.parametrize("part", [decisions, changes, devices, calls, nodes, sync, start], ids=lambda part: part.__name__)
+@pytest.mark.parametrize(
+    "part", [decisions, changes, devices, calls, nodes, sync, start], ids=lambda part: part.__name__
+)
 def test_the_targets_are_rows_with_a_limit_and_a_baseline(world, part, monkeypatch):
     for constant in [name for name in vars(part) if name.startswith(("ROUNDS", "REQUESTS"))]:
         monkeypatch.setattr(part, constant, 2)

@@ -20,7 +20,7 @@ from extender.cluster.watch.device_interning import DeviceInterning
 from extender.cluster.watch.interning import InternPool
 from extender.core.snapshot.pod_table import start_time
 from extender.k8s import annotations
-from extender.k8s.devices import ResourceClaim, ResourceSlice
+from extender.k8s.devices.objects import EXTENDED_RESOURCE_CLAIM, ResourceClaim, ResourceSlice
 from extender.k8s.kinds import KINDS, Key, kind_without_group
 from extender.k8s.objects import Node, Object, ObjectMeta, Pod, PodSpec, PodStatus, Volume
 from extender.k8s.storage.csi_migration import MIGRATED_PLUGINS
@@ -33,6 +33,7 @@ KEPT_ANNOTATIONS: Mapping[str, frozenset[str]] = {
     "PersistentVolumeClaim": frozenset({BETA_CLASS, BIND_COMPLETED, SELECTED_NODE}),
     "PersistentVolume": frozenset({BETA_CLASS}),
     "CSINode": frozenset({MIGRATED_PLUGINS}),
+    "ResourceClaim": frozenset({EXTENDED_RESOURCE_CLAIM}),
 }
 """Kind -> annotations that decisions read with any configuration; other kinds keep none."""
 

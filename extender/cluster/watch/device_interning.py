@@ -7,13 +7,12 @@ Rule: only what was just decoded is changed, and to an equal value; from then on
 """
 
 from collections import defaultdict
-from sys import intern
 from typing import Any
 
 from msgspec.structs import force_setattr, replace
 
 from extender.cluster.watch.interning import InternPool
-from extender.k8s.devices import AllocationResult, Device, DeviceAttribute, ResourceClaim, ResourceSlice
+from extender.k8s.devices.objects import AllocationResult, Device, DeviceAttribute, ResourceClaim, ResourceSlice
 from extender.k8s.objects import ObjectMeta
 
 _PARTS_OF_DEVICES = (
@@ -31,6 +30,7 @@ class DeviceInterning:
     """Interns the parts of the slices or claims of one reflector."""
 
     def __init__(self) -> None:
+        self._names = InternPool()
         self._attributes = InternPool()
         self._latest: dict[str, DeviceAttribute] = {}
         """Attribute -> value of the device before, which nearly always has the same."""
@@ -40,8 +40,8 @@ class DeviceInterning:
     def slice(self, found: ResourceSlice) -> ResourceSlice:
         """Return the slice with interned devices, and of its metadata what identifies it."""
         about, spec = found.metadata, found.spec
-        _intern_names(spec, "driver", "node_name")
-        _intern_names(spec.pool, "name")
+        self._intern_names(spec, "driver", "node_name")
+        self._intern_names(spec.pool, "name")
         self._intern_parts(spec, ("node_selector", "shared_counters"))
         self._latest.clear()
         for device in spec.devices or ():
@@ -49,7 +49,7 @@ class DeviceInterning:
         return ResourceSlice(ObjectMeta(about.name, uid=about.uid, resource_version=about.resource_version), spec)
 
     def _intern_device(self, device: Device) -> None:
-        _intern_names(device, "name", "node_name")
+        self._intern_names(device, "name", "node_name")
         self._intern_parts(device, _PARTS_OF_DEVICES)
         attributes, latest = device.attributes or {}, self._latest
         for name, value in attributes.items():
@@ -62,9 +62,9 @@ class DeviceInterning:
         """Return the claim with an interned spec and allocation, without labels and the time of its creation."""
         owners, users = found.metadata.owner_references or (), found.status.reserved_for or ()
         for owner in owners:
-            _intern_names(owner, "api_version", "kind")
+            self._intern_names(owner, "api_version", "kind")
         for user in users:
-            _intern_names(user, "api_group", "resource")
+            self._intern_names(user, "api_group", "resource")
             for owner in owners:  # the pod for which the claim was created
                 if (owner.uid, owner.name) == (user.uid, user.name):
                     force_setattr(user, "uid", owner.uid)
@@ -72,25 +72,25 @@ class DeviceInterning:
         if found.status.allocation is not None:
             self._intern_allocation(found.status.allocation)
         self._intern_parts(found, ("spec",))
-        namespace = intern(found.metadata.namespace)
+        self._intern_parts(found.metadata, ("annotations",))
+        namespace = self._names.text(found.metadata.namespace)
         metadata = replace(found.metadata, namespace=namespace, generation=0, creation_timestamp=None, labels=None)
         return ResourceClaim(metadata, found.spec, found.status)
 
     def _intern_allocation(self, allocation: AllocationResult) -> None:
         self._intern_parts(allocation, ("node_selector",))
         for result in allocation.devices.results or ():
-            _intern_names(result, "request", "driver", "pool", "device")
+            self._intern_names(result, "request", "driver", "pool", "device")
             self._intern_parts(result, _PARTS_OF_RESULTS)
+
+    def _intern_names(self, one: Any, *fields: str) -> None:
+        for field in fields:
+            value = getattr(one, field)
+            if value:
+                force_setattr(one, field, self._names.text(value))
 
     def _intern_parts(self, one: Any, fields: tuple[str, ...]) -> None:
         for field in fields:
             value = getattr(one, field)
             if value:
                 force_setattr(one, field, self._pools[field].intern(value))
-
-
-def _intern_names(one: Any, *fields: str) -> None:
-    for field in fields:
-        value = getattr(one, field)
-        if value:
-            force_setattr(one, field, intern(value))

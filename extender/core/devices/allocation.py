@@ -9,9 +9,14 @@ from typing import NamedTuple, Protocol
 
 from extender.core.devices.capacity import quantity_text
 from extender.core.devices.pools import DeviceID
-from extender.k8s.cel.device_view import DeviceView
 from extender.k8s.cost.budget import WorkBudget
-from extender.k8s.devices import AllocationResult, DeviceAllocationResult, DeviceClaim, DeviceRequestAllocationResult
+from extender.k8s.devices.cel.device_view import DeviceView
+from extender.k8s.devices.objects import (
+    AllocationResult,
+    DeviceAllocationResult,
+    DeviceClaim,
+    DeviceRequestAllocationResult,
+)
 from extender.k8s.objects import NodeSelector
 
 

@@ -35,9 +35,9 @@ from extender.core.devices.pools import (
     knows_shares,
 )
 from extender.core.devices.taints import prevents_allocation
-from extender.k8s.cel.selector import NotFollowed, SelectorError
 from extender.k8s.cost.budget import WorkBudget
-from extender.k8s.devices import (
+from extender.k8s.devices.cel.selector import DeviceSelectorError, NotFollowed
+from extender.k8s.devices.objects import (
     DeviceClass,
     DeviceConstraint,
     DeviceRequest,
@@ -484,7 +484,7 @@ class _Search:
             try:
                 if not selector.matches(one.view(self._features), self._budget):
                     return False
-            except SelectorError as error:
+            except DeviceSelectorError as error:
                 raise AllocationError(f"{at}CEL runtime error: {error}") from None
             except NotFollowed as feature:
                 raise NotEvaluated(f"{at}{feature}") from None
@@ -539,6 +539,7 @@ class _Search:
     def _add_to_constraints(self, taken: _Taken, *, must: bool) -> bool:
         request = taken.request
         constraints = self._constraints[request.claim]
+        self._budget.spend(len(request.constraints))
         for place, at in enumerate(request.constraints):
             if constraints[at].add(request.base_name, taken.device):
                 continue

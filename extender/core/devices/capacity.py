@@ -9,7 +9,12 @@ Rule: amounts of one device and one request; which shares exist is passed in.
 
 from collections.abc import Mapping
 
-from extender.k8s.devices import CapacityRequestPolicy, CapacityRequestPolicyRange, DeviceCapacity, ResourceQuantities
+from extender.k8s.devices.objects import (
+    CapacityRequestPolicy,
+    CapacityRequestPolicyRange,
+    DeviceCapacity,
+    ResourceQuantities,
+)
 from extender.k8s.quantity import NANO, parse, value
 
 Capacities = Mapping[str, DeviceCapacity]

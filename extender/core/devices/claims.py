@@ -10,7 +10,7 @@ Rule: reads claims and DeviceClasses; which devices a claim gets is decided by `
 from collections.abc import Iterator, Mapping
 
 from extender.core.snapshot.snapshot import Snapshot
-from extender.k8s.devices import AllocatedDeviceStatus, DeviceRequestAllocationResult, ResourceClaim
+from extender.k8s.devices.objects import AllocatedDeviceStatus, DeviceRequestAllocationResult, ResourceClaim
 from extender.k8s.objects import Pod, PodResourceClaim
 from extender.k8s.time import parse_time
 

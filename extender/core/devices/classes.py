@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from extender.core.snapshot.arrays import BoolArray
 from extender.core.snapshot.derived import derived
 from extender.core.snapshot.snapshot import Snapshot
-from extender.k8s.devices import DeviceClass
+from extender.k8s.devices.objects import DeviceClass
 from extender.k8s.requests import is_extended
 from extender.k8s.time import parse_time
 

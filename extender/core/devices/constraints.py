@@ -7,9 +7,10 @@ Rule: state of one search; a constraint never looks ahead.
 """
 
 from abc import ABC, abstractmethod
+from typing import Any
 
 from extender.core.devices.pools import PoolDevice
-from extender.k8s.devices import DeviceAttribute
+from extender.k8s.devices.objects import DeviceAttribute
 
 _TYPES = ("string_value", "int_value", "bool_value", "version_value")
 """Fields of a DeviceAttribute in the order in which upstream looks for the one that is set."""
@@ -63,16 +64,19 @@ class DistinctAttribute(AttributeConstraint):
 
     def __init__(self, attribute: str) -> None:
         super().__init__(attribute)
-        self._values: dict[str, DeviceAttribute] = {}
+        self._values: dict[str, tuple[str | None, Any]] = {}
+        """Request -> type and value."""
         self._count = 0
 
     def add(self, request: str, device: PoolDevice) -> bool:
         attribute = find_attribute(device, self.attribute)
         if attribute is None:
             return False
-        if self._count and any(not _differs(attribute, other) for other in self._values.values()):
+        of = _type_of(attribute)
+        value = of, getattr(attribute, of or "", None)
+        if self._count and self._values and (of is None or value in self._values.values()):
             return False
-        self._values[request] = attribute
+        self._values[request] = value
         self._count += 1
         return True
 
@@ -99,8 +103,3 @@ def _type_of(attribute: DeviceAttribute) -> str | None:
 def _same(attribute: DeviceAttribute, other: DeviceAttribute) -> bool:
     of = _type_of(attribute)
     return of is not None and getattr(other, of) == getattr(attribute, of)
-
-
-def _differs(attribute: DeviceAttribute, other: DeviceAttribute) -> bool:
-    of = _type_of(attribute)
-    return of is not None and getattr(other, of) != getattr(attribute, of)

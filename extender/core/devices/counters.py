@@ -13,8 +13,11 @@ from collections.abc import Callable, Iterator
 
 from extender.core.devices.pools import DeviceID, PoolDevice
 from extender.k8s.cost.budget import WorkBudget
-from extender.k8s.devices import Device
+from extender.k8s.devices.objects import Device
 from extender.k8s.quantity import parse
+
+_COUNTERS_PER_STEP = 8
+"""Counters that are added and compared in the time of a step of the search."""
 
 _Counter = tuple[str, str]
 """Counter set and counter."""
@@ -28,6 +31,7 @@ class Counters:
         self._is_allocated = is_allocated
         self._available: dict[str, dict[_Counter, int]] = {}
         self._consumed: dict[str, dict[_Counter, int]] = {}
+        self._needs: dict[PoolDevice, tuple[tuple[_Counter, int], ...]] = {}
 
     def take(self, one: PoolDevice) -> bool:
         """Take a device's counters and return True; False, without taking any, if a counter of its pool is exceeded.
@@ -37,10 +41,14 @@ class Counters:
         pool = one.pool.id.pool
         if pool not in self._available:
             self._available[pool] = self._left_by_devices_in_use(one)
-        consumed = self._consumed.setdefault(pool, {})
-        for key, amount in _consumption(one.device):
+        available, consumed = self._available[pool], self._consumed.setdefault(pool, {})
+        if one not in self._needs:
+            self._needs[one] = tuple(_consumption(one.device))
+        needs = self._needs[one]
+        self._budget.spend(1 + (len(available) + len(needs)) // _COUNTERS_PER_STEP)
+        for key, amount in needs:
             consumed[key] = consumed.get(key, 0) + amount
-        if all(consumed.get(key, 0) <= amount for key, amount in self._available[pool].items()):
+        if all(consumed.get(key, 0) <= amount for key, amount in available.items()):
             return True
         self.give_back(one)
         return False
@@ -48,7 +56,7 @@ class Counters:
     def give_back(self, one: PoolDevice) -> None:
         """Undo a successful `take`."""
         consumed = self._consumed[one.pool.id.pool]
-        for key, amount in _consumption(one.device):
+        for key, amount in self._needs[one]:
             consumed[key] -= amount
 
     def _left_by_devices_in_use(self, one: PoolDevice) -> dict[_Counter, int]:

@@ -19,8 +19,14 @@ from extender.core.devices.taints import with_rule_taints
 from extender.core.snapshot.arrays import BoolArray
 from extender.core.snapshot.selector_index import nodes_matching
 from extender.core.snapshot.snapshot import Index, Snapshot
-from extender.k8s.cel.device_view import has_values
-from extender.k8s.devices import Device, DeviceRequestAllocationResult, ResourceClaim, ResourceSlice, ResourceSliceSpec
+from extender.k8s.devices.cel.device_view import has_values
+from extender.k8s.devices.objects import (
+    Device,
+    DeviceRequestAllocationResult,
+    ResourceClaim,
+    ResourceSlice,
+    ResourceSliceSpec,
+)
 from extender.k8s.objects import Object
 from extender.k8s.quantity import parse
 from extender.k8s.selectors import SelectorError, parse_node_selector

@@ -14,15 +14,12 @@ from extender.core.devices.classes import CLASS_PREFIX, classes_by_resource
 from extender.core.snapshot.arrays import BoolArray, IntArray
 from extender.core.snapshot.snapshot import Index, Snapshot
 from extender.k8s import quantity
-from extender.k8s.devices import DeviceRequest, ExactDeviceRequest, ResourceClaim
+from extender.k8s.devices.objects import EXTENDED_RESOURCE_CLAIM, DeviceRequest, ExactDeviceRequest, ResourceClaim
 from extender.k8s.objects import Container, ContainerExtendedResourceRequest, ObjectMeta, Pod
 from extender.k8s.requests import incoming_requests, is_extended
 
 IN_MEMORY = "<extended-resources>"
 """Name of the claim until kube-scheduler creates it, when it binds the pod."""
-
-EXTENDED_RESOURCE_CLAIM = "resource.kubernetes.io/extended-resource-claim"
-"""Annotation of such a claim, with the value `true`."""
 
 
 class ExtendedResourceClaimIndex(Index):

@@ -24,10 +24,10 @@ from extender.core.devices.node_matching import NodeSelectorError, selects_node
 from extender.core.devices.pools import AllocationError, DeviceID, InvalidPools, NotEvaluated, Pool, PoolID
 from extender.core.snapshot.arrays import IntArray
 from extender.core.snapshot.snapshot import Index, Snapshot
-from extender.k8s.cel.device_view import DeviceView, has_values
-from extender.k8s.cel.selector import NotFollowed, Selector, SelectorError, compile_selector
 from extender.k8s.cost.budget import WorkBudget, WorkLimitReached
-from extender.k8s.devices import (
+from extender.k8s.devices.cel.device_view import DeviceView, has_values
+from extender.k8s.devices.cel.selector import DeviceSelectorError, NotFollowed, Selector, compile_selector
+from extender.k8s.devices.objects import (
     Device,
     DeviceClaim,
     DeviceClass,
@@ -398,7 +398,7 @@ def _expressions(claims: Iterable[DeviceClaim], classes: Iterable[DeviceClass]) 
 # --- selectors ------------------------------------------------------------------------------------------------------
 
 
-_Result = bool | SelectorError | NotFollowed
+_Result = bool | DeviceSelectorError | NotFollowed
 
 
 class KeptSelector:
@@ -424,7 +424,7 @@ class KeptSelector:
             result: _Result
             try:
                 result = self.selector.matches(device, budget)
-            except (SelectorError, NotFollowed) as error:
+            except (DeviceSelectorError, NotFollowed) as error:
                 result = error
             if len(self._results) >= _MAX_RESULTS:
                 self._results.clear()

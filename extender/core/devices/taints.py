@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 import msgspec
 
-from extender.k8s.devices import Device, DeviceTaint, DeviceTaintRule, DeviceTaintSelector, ResourceSlice
+from extender.k8s.devices.objects import Device, DeviceTaint, DeviceTaintRule, DeviceTaintSelector, ResourceSlice
 from extender.k8s.objects import Toleration
 
 _PREVENTING_EFFECTS = ("NoSchedule", "NoExecute")

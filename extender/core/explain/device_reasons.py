@@ -20,9 +20,9 @@ from extender.core.devices.taints import prevents_allocation
 from extender.core.explain.schema import DeviceReport, DeviceRequestReport
 from extender.core.explain.text import pluralize
 from extender.core.snapshot.snapshot import Snapshot
-from extender.k8s.cel.selector import NotFollowed, Selector, SelectorError, compile_selector
 from extender.k8s.cost.budget import WorkBudget, WorkLimitReached
-from extender.k8s.devices import (
+from extender.k8s.devices.cel.selector import DeviceSelectorError, NotFollowed, Selector, compile_selector
+from extender.k8s.devices.objects import (
     DeviceAttribute,
     DeviceClaim,
     DeviceConstraint,
@@ -203,7 +203,7 @@ class DeviceReasons:
             return f"is not evaluated: {compiled.unsupported}"
         try:
             return "" if compiled.matches(one.view(self._features), self._budget) else "is false"
-        except SelectorError as error:
+        except DeviceSelectorError as error:
             return f"fails: {error}"
         except NotFollowed as feature:
             return f"is not evaluated: {feature}"

@@ -40,7 +40,7 @@ from extender.core.framework.constraint import SchedulingContext
 from extender.core.framework.plugins import dynamic_resources
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.cost.budget import WorkBudget, WorkLimitReached
-from extender.k8s.devices import DeviceClaim, DeviceRequestAllocationResult, ResourceClaim
+from extender.k8s.devices.objects import DeviceClaim, DeviceRequestAllocationResult, ResourceClaim
 from extender.k8s.kinds import ClusterObjects
 from extender.k8s.objects import Node, NodeStatus, ObjectMeta, Pod
 from extender.k8s.version.features import Features

@@ -15,7 +15,7 @@ from extender.core.framework.constraint import SchedulingContext
 from extender.core.framework.plugins import dynamic_resources
 from extender.core.snapshot.derived import derived
 from extender.core.snapshot.snapshot import Index, Snapshot
-from extender.k8s.devices import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
+from extender.k8s.devices.objects import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from extender.k8s.kinds import Key
 from extender.k8s.objects import Labels, Pod, PodResourceClaim, ResourceList
 

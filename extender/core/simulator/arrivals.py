@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from extender.core.snapshot.pod_table import identity, is_finished
 from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import RequestError
-from extender.k8s.devices import ResourceClaim, ResourceClaimStatus
+from extender.k8s.devices.objects import ResourceClaim, ResourceClaimStatus
 from extender.k8s.kinds import key_of
 from extender.k8s.objects import Container, Pod, PriorityClass
 from extender.k8s.priority import SYSTEM_PRIORITY_CLASSES

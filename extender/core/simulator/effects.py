@@ -16,7 +16,7 @@ from extender.core.preemption.pdb.index import BudgetIndex
 from extender.core.simulator.reserve import NO_RESERVATION, Reservation, claim_keys
 from extender.core.snapshot.snapshot import Snapshot
 from extender.core.snapshot.volume_index import storage
-from extender.k8s.devices import ResourceClaimStatus
+from extender.k8s.devices.objects import ResourceClaimStatus
 from extender.k8s.kinds import Key, key_of
 from extender.k8s.objects import Pod
 from extender.k8s.storage.objects import ObjectReference, PersistentVolume, PersistentVolumeClaim, PhaseStatus

@@ -11,7 +11,6 @@ from msgspec.structs import replace
 
 from extender.core.devices.claims import pod_claims
 from extender.core.devices.extended_resources import (
-    EXTENDED_RESOURCE_CLAIM,
     DeviceRequests,
     device_requests,
     extended_resource_claim,
@@ -21,7 +20,8 @@ from extender.core.framework.constraint import SchedulingContext
 from extender.core.framework.plugins import dynamic_resources
 from extender.core.simulator.result import ClaimAllocation, ReservedClaim, ReservedDevice
 from extender.core.snapshot.snapshot import Snapshot
-from extender.k8s.devices import (
+from extender.k8s.devices.objects import (
+    EXTENDED_RESOURCE_CLAIM,
     AllocationResult,
     DeviceClaim,
     DeviceRequestAllocationResult,

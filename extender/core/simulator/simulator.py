@@ -32,7 +32,7 @@ from extender.core.simulator.result import (
 from extender.core.simulator.schedule_one import Cycle, Draw, schedule_one
 from extender.core.snapshot.arrays import BASE_RESOURCES
 from extender.core.snapshot.snapshot import Snapshot
-from extender.k8s.devices import ResourceClaim
+from extender.k8s.devices.objects import ResourceClaim
 from extender.k8s.kinds import Key, key_of
 from extender.k8s.objects import Pod
 from extender.k8s.workloads import workload_of

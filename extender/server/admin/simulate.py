@@ -24,7 +24,7 @@ from extender.core.simulator.schedule_one import seeded_draw
 from extender.core.simulator.simulator import Step, simulate
 from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import ClusterFileError, ConfigError, RequestError
-from extender.k8s.devices import ResourceClaim
+from extender.k8s.devices.objects import ResourceClaim
 from extender.k8s.kinds import ClusterObjects
 from extender.k8s.objects import Pod
 from extender.k8s.validation import decode_error_message

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from extender.cluster.watch import decode
-from extender.k8s.devices import DeviceCounterConsumption, DeviceTaint, ResourceClaim, ResourceSlice
+from extender.k8s.devices.objects import DeviceCounterConsumption, DeviceTaint, ResourceClaim, ResourceSlice
 from tests.builders import pod, thing
 from tests.cluster.watch.reflector_rig import server_at
 from tests.cluster.watch.source_rig import following
@@ -61,6 +61,13 @@ def test_slices_and_claims_are_decoded_to_the_same_but_metadata_that_no_decision
     plain_claim = msgspec.convert(allocated(1), ResourceClaim)
     about = msgspec.structs.replace(plain_claim.metadata, labels=None, creation_timestamp=None)
     assert claim_ == msgspec.structs.replace(plain_claim, metadata=about)
+
+
+def test_a_claim_that_kube_scheduler_created_for_extended_resources_is_still_known_as_such():
+    mark = {"resource.kubernetes.io/extended-resource-claim": "true"}
+    created = claim("p1-extended-resources-x", owner="p1", metadata={"annotations": mark | {"example.com/a": "b"}})
+    (found,) = decoded("ResourceClaim", created)
+    assert found.metadata.annotations == mark
 
 
 def test_devices_of_a_model_share_all_that_is_equal():

@@ -9,9 +9,9 @@ from extender.core.devices.allocation import AllocatedState, ClaimToAllocate
 from extender.core.devices.allocator import Allocator
 from extender.core.devices.pools import AllocationError, InvalidPools, NotEvaluated, gather_pools
 from extender.core.devices.taints import with_rule_taints
-from extender.k8s.cel.selector import compile_selector
 from extender.k8s.cost.budget import WorkBudget, WorkLimitReached
-from extender.k8s.devices import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
+from extender.k8s.devices.cel.selector import compile_selector
+from extender.k8s.devices.objects import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from extender.k8s.objects import Node
 from extender.k8s.version.features import Features
 from tests.device_builders import (

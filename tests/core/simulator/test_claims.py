@@ -6,7 +6,7 @@ import pytest
 from extender.core.profile import KubeScheduler, Profile
 from extender.core.simulator.simulator import simulate
 from extender.errors import RequestError
-from extender.k8s.devices import ResourceClaim
+from extender.k8s.devices.objects import ResourceClaim
 from tests.builders import JSON, built, cluster, incoming, node, pod, thing, typed
 from tests.device_builders import claim, device_class, devices, request, resource_slice, using_claims
 

@@ -46,7 +46,7 @@ from extender.core.snapshot.arrays import BoolArray, IntArray
 from extender.core.snapshot.derived import derived
 from extender.core.snapshot.selector_index import nodes_in_any_term
 from extender.core.snapshot.snapshot import Snapshot
-from extender.k8s.devices import DeviceClaim, ResourceClaim
+from extender.k8s.devices.objects import DeviceClaim, ResourceClaim
 from extender.k8s.objects import Pod
 from extender.k8s.selectors import SelectorError, compile_node_selector, parse_node_selector
 from extender.k8s.version.features import Features

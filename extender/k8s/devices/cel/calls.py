@@ -1,0 +1,226 @@
+"""Calls of functions: which implementation, and what it costs (runtimecost.go and library/cost.go).
+
+Rule: a function that is declared but implemented nowhere is not followed, and is named.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from extender.k8s.devices.cel.declarations import Overload, functions
+from extender.k8s.devices.cel.library import kubernetes, lists, patterns, standard, strings, times
+from extender.k8s.devices.cel.syntax import NotFollowed
+from extender.k8s.devices.cel.types import Type
+from extender.k8s.devices.cel.values import NO_SUCH_OVERLOAD, CelError, Optional, Run, size, type_name
+
+Evaluate = Callable[[Run], Any]
+Cost = Callable[[list[Any], Any], int]
+
+_IMPLEMENTATIONS: dict[str, Callable[..., Any]] = {
+    **times.IMPLEMENTATIONS,
+    **strings.IMPLEMENTATIONS,
+    **lists.IMPLEMENTATIONS,
+    **kubernetes.IMPLEMENTATIONS,
+}
+"""By overload."""
+
+
+def call(name: str, overloads: list[str], arguments: list[Evaluate]) -> Evaluate:
+    """Return what evaluates a call; raises NotFollowed."""
+    return call_of(_implementation(name, overloads), name, overloads, arguments)
+
+
+def call_of(apply: Callable[..., Any], name: str, overloads: list[str], arguments: list[Evaluate]) -> Evaluate:
+    """Return what evaluates a call of an implementation."""
+    cost = _cost(name, overloads)
+    if len(arguments) == 1:
+        return _unary(apply, cost, arguments[0])
+    if len(arguments) == 2:
+        return _binary(apply, cost, *arguments)
+
+    def evaluate(run: Run) -> Any:
+        values = [each(run) for each in arguments]
+        result = apply(run, *values)
+        run.cost += 1 if cost is None else cost(values, result)
+        return result
+
+    return evaluate
+
+
+def _unary(apply: Callable[..., Any], cost: Cost | None, argument: Evaluate) -> Evaluate:
+    def evaluate(run: Run) -> Any:
+        value = argument(run)
+        if cost is None:
+            run.cost += 1
+            return apply(run, value)
+        result = apply(run, value)
+        run.cost += cost([value], result)
+        return result
+
+    return evaluate
+
+
+def _binary(apply: Callable[..., Any], cost: Cost | None, one: Evaluate, other: Evaluate) -> Evaluate:
+    def evaluate(run: Run) -> Any:
+        left, right = one(run), other(run)
+        if cost is None:
+            run.cost += 1
+            return apply(run, left, right)
+        result = apply(run, left, right)
+        run.cost += cost([left, right], result)
+        run.check()
+        return result
+
+    return evaluate
+
+
+def _implementation(name: str, overloads: list[str]) -> Callable[..., Any]:
+    if name == "matches":
+        return _matches
+    for whole in (standard.OPERATORS, standard.UNGUARDED, lists.UNGUARDED):
+        if name in whole:
+            return whole[name]
+    declared = functions()[name]
+    chosen = [each for each in declared if each.id == overloads[0]] if len(overloads) == 1 else list(declared)
+    bound = [(each, _bound(name, each)) for each in chosen]
+
+    def apply(run: Run, *values: Any) -> Any:
+        for overload, implementation in bound:
+            if len(values) == len(overload.arguments) and all(map(_fits, overload.arguments, values)):
+                return implementation(run, *values)
+        raise CelError(f"{NO_SUCH_OVERLOAD}: {name}({', '.join(map(type_name, values))})")
+
+    return apply
+
+
+def _bound(name: str, overload: Overload) -> Callable[..., Any]:
+    if name in standard.CONVERSIONS and not overload.id.startswith(("ip_", "cidr_")):
+        return standard.CONVERSIONS[name]
+    implementation = _IMPLEMENTATIONS.get(overload.id)
+    if implementation is not None:
+        return implementation
+    target = overload.arguments[0] if overload.arguments else None
+    if target is not None and target[0] in ("struct", "opaque") and target[1] != "optional_type":
+        return _unreachable  # of a type whose values only functions that are not followed make
+    raise NotFollowed(f"{name}()")
+
+
+def _unreachable(_run: Run, *_values: Any) -> Any:
+    raise AssertionError("no value of this type can be made")
+
+
+def _matches(run: Run, text: Any, pattern: Any) -> bool:
+    if type(text) is not str:
+        raise standard.wanted("matches", text)
+    return patterns.matches(run, text, pattern)
+
+
+_KINDS: dict[str, str] = {
+    "duration": "google.protobuf.Duration",
+    "timestamp": "google.protobuf.Timestamp",
+    "null": "null_type",
+}
+
+
+def _fits(wanted: Type, value: Any) -> bool:
+    """Return whether a value is of a type, as far as its first element shows (IsAssignableRuntimeType)."""
+    kind = wanted[0]
+    if kind in ("dyn", "any", "param"):
+        return True
+    if kind == "list":
+        return type(value) is list and (not value or _fits(wanted[1], value[0]))
+    if kind == "map":
+        if not isinstance(value, dict):
+            return False
+        return all(_fits(wanted[1], key) and _fits(wanted[2], value[key]) for key in list(value)[:1])
+    if kind == "opaque" and wanted[1] == "optional_type":
+        return type(value) is Optional
+    name = wanted[1] if kind in ("opaque", "struct") else _KINDS.get(kind, kind)
+    return type_name(value) == name
+
+
+# --- costs ---------------------------------------------------------------------------------------------------------
+
+
+def _up(amount: float) -> int:
+    return math.ceil(amount)
+
+
+def _traversed(values: list[Any], _result: Any) -> int:
+    return _up(size(values[0]) * 0.1)
+
+
+def _traversed_twice(values: list[Any], _result: Any) -> int:
+    return _up(size(values[0]) * 2 * 0.1)
+
+
+def _compared(values: list[Any], _result: Any) -> int:
+    return _up(min(size(values[0]), size(values[1])) * 0.1)
+
+
+def _joined(values: list[Any], _result: Any) -> int:
+    return _up((size(values[0]) + size(values[1])) * 0.1)
+
+
+def _matched(values: list[Any], _result: Any) -> int:
+    return _up((1.0 + size(values[0])) * 0.1) * _up(size(values[1]) * 0.25)
+
+
+def _tree(value: Any) -> int:
+    """Return the cost of going through a value (traversalCost)."""
+    if isinstance(value, (str, bytes)):
+        length = len(value) if isinstance(value, bytes) else len(value.encode("utf-8", "surrogatepass"))
+        return int(length * 0.1)
+    if type(value) is list:
+        return sum(map(_tree, value))
+    if isinstance(value, dict):
+        return sum(_tree(key) + _tree(each) for key, each in value.items())
+    return 1
+
+
+def _self_compared(items: Any) -> int:
+    factor = 2.1 if items and type(items[0]) in (str, bytes) else 2.0
+    return int(len(items) * len(items) * factor) + 11
+
+
+_BY_FUNCTION: dict[str, Cost] = {
+    **dict.fromkeys(
+        ("isSorted", "sum", "max", "min", "indexOf", "lastIndexOf"), lambda values, _result: _tree(values[0])
+    ),
+    **dict.fromkeys(("lowerAscii", "upperAscii", "substring", "trim"), _traversed),
+    **dict.fromkeys(("replace", "split"), _traversed_twice),
+    "join": lambda _values, result: _up(size(result) * 2 * 0.1),
+    **dict.fromkeys(("quantity", "isQuantity", "semver", "isSemver"), _traversed),
+}
+_BY_OVERLOAD: dict[str, Cost] = {
+    **dict.fromkeys(("starts_with_string", "ends_with_string", "string_to_bytes", "bytes_to_string"), _traversed),
+    **dict.fromkeys(("strings_quote", "string_format"), _traversed),
+    "in_list": lambda values, _result: size(values[1]),
+    **{
+        f"{name}_{kind}": _compared
+        for name in ("less", "less_equals", "greater", "greater_equals")
+        for kind in ("string", "bytes")
+    },
+    **dict.fromkeys(("add_string", "add_bytes"), _joined),
+    "matches_string": _matched,
+    "contains_string": lambda values, _result: _up(size(values[0]) * 0.1) * _up(size(values[1]) * 0.1),
+    "list_slice": lambda _values, result: size(result) + 11,
+    "lists_range": lambda _values, result: size(result) + 11,
+    "list_reverse": lambda _values, result: size(result) + 11,
+    "list_flatten": lambda values, _result: size(values[0]) + 11,
+    "list_flatten_int": lambda values, _result: size(values[0]) * values[1] + 11,
+    "list_distinct": lambda values, _result: _self_compared(values[0]),
+    "list_sets_contains_list": lambda values, _result: 1 + size(values[0]) * size(values[1]),
+    "list_sets_intersects_list": lambda values, _result: 1 + size(values[0]) * size(values[1]),
+    "list_sets_equivalent_list": lambda values, _result: 1 + 2 * size(values[0]) * size(values[1]),
+}
+
+
+def _cost(name: str, overloads: list[str]) -> Cost | None:
+    """Return what a call costs, None for one; a call whose overload the checker could not tell has none of its own."""
+    overload = overloads[0] if len(overloads) == 1 else ""
+    if overload.endswith("_sort"):
+        return lambda values, _result: _self_compared(values[0])
+    if overload.endswith("_sortByAssociatedKeys"):
+        return lambda values, _result: _self_compared(values[1])
+    return _BY_FUNCTION.get(name) or _BY_OVERLOAD.get(overload)

@@ -1,0 +1,1 @@
+"""What the functions of expressions do: by overload, `implementation(run, *arguments)`."""

@@ -1,0 +1,59 @@
+"""Regular expressions, which the library cel-expr-python matches with RE2: linear in the text, as Go's are.
+
+Python's own `re` tries again and again where a pattern is nested, so that a short one can take hours.
+
+Rule: what RE2 accepts and Go does not, and the text of Go's error about a pattern, are not followed.
+"""
+
+from functools import cache, lru_cache
+from typing import Any
+
+from extender.k8s.devices.cel.syntax import NotFollowed
+from extender.k8s.devices.cel.values import NO_SUCH_OVERLOAD, CelError, Run
+
+_STEPS = 20
+"""Steps of one match; the library takes about that many microseconds."""
+
+_MAX_REMEMBERED = 128
+"""Characters of a text whose result is remembered."""
+
+
+def is_valid(pattern: str) -> bool:
+    """Return whether Go accepts a pattern; raises NotFollowed where that is not known."""
+    if r"\C" in pattern:
+        raise NotFollowed(r"a regular expression with \C")
+    return _match("", pattern)[0]
+
+
+def matches(run: Run, text: Any, pattern: Any) -> bool:
+    if type(text) is not str or type(pattern) is not str:
+        raise CelError(NO_SUCH_OVERLOAD)
+    run.work(_STEPS)
+    if not is_valid(pattern):
+        raise NotFollowed("the error of an invalid regular expression")
+    return (_remembered if len(text) <= _MAX_REMEMBERED else _match)(text, pattern)[1]
+
+
+def _match(text: str, pattern: str) -> tuple[bool, bool]:
+    """Return (whether the pattern is valid, whether the text matches); raises NotFollowed."""
+    try:
+        found = _program().eval(data={"text": text, "pattern": pattern})
+    except Exception as error:  # the library raises plain exceptions
+        raise NotFollowed("a regular expression on a text that is not Unicode") from error
+    if found.type().name() == "ERROR":
+        problem = str(found.value())
+        if "invalid regular expression" not in problem or "large" in problem:
+            raise NotFollowed("a regular expression that is too large")
+        return False, False
+    return True, bool(found.plain_value())
+
+
+_remembered = lru_cache(maxsize=4096)(_match)
+
+
+@cache
+def _program() -> Any:
+    from cel_expr_python import cel
+
+    environment = cel.NewEnv(variables={"text": cel.Type.STRING, "pattern": cel.Type.STRING})
+    return environment.compile("text.matches(pattern)")

@@ -1,0 +1,137 @@
+"""Selectors of devices: CEL expressions, as k8s.io/dynamic-resource-allocation/cel (v1.36) compiles and evaluates them.
+
+The library cel-expr-python parses, in cel-go's words; macros that it lacks are expanded in `macros`, `checker` finds
+the types in cel-go's words too, and `plan` makes closures of the tree, which count cel-go's cost.
+
+Rule: what is not followed is named in `Selector.unsupported`, or raised as NotFollowed, and never guessed.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from extender.k8s.cost.budget import WorkBudget
+from extender.k8s.devices.cel.checker import check, error_text
+from extender.k8s.devices.cel.device_view import DeviceView
+from extender.k8s.devices.cel.macros import expand
+from extender.k8s.devices.cel.plan import PlanError, plan
+from extender.k8s.devices.cel.syntax import NotFollowed, SyntaxFailure, Tree, parse
+from extender.k8s.devices.cel.types import declared
+from extender.k8s.devices.cel.values import COST_LIMIT, Aborted, CelError, CostLimitReached, Optional, Run, type_name
+
+__all__ = ["DeviceSelectorError", "DeviceView", "NotFollowed", "Selector", "compile_selector"]
+
+_STEPS: Final = 2
+"""Steps of an evaluation, whatever it costs."""
+
+
+class DeviceSelectorError(Exception):
+    """A selector's runtime error, in upstream's words."""
+
+
+@dataclass(frozen=True)
+class Selector:
+    """A compiled expression.
+
+    `error` is upstream's compile error ("" if none), `unsupported` the CEL feature that is not evaluated ("" if none);
+    with either, `matches` must not be called. `reads` are the ("attributes" or "capacity", domain, id) that it reads by
+    literal keys; None: it may read anything.
+    """
+
+    expression: str
+    error: str = ""
+    unsupported: str = ""
+    reads: frozenset[tuple[str, str, str]] | None = None
+    evaluate: Callable[[Run], Any] | None = field(default=None, repr=False)
+    variables: int = 0
+
+    def matches(self, device: DeviceView, budget: WorkBudget) -> bool:
+        """Return whether the device is selected.
+
+        Raises DeviceSelectorError, NotFollowed for a CEL feature that only the values show, and WorkLimitReached.
+        """
+        assert self.evaluate is not None
+        run = Run(device, self.variables, budget)
+        result: Any = None
+        try:
+            device.check()
+            result = self.evaluate(run)
+        except (CelError, Aborted) as error:
+            self._finish(run)
+            raise DeviceSelectorError(str(error)) from None
+        except CostLimitReached:
+            self._finish(run)
+        self._finish(run)
+        return result if type(result) is bool else _as_bool(result)
+
+    @staticmethod
+    def _finish(run: Run) -> None:
+        """Spend the cost of a run; beyond the limit it is an error whatever the result."""
+        run.budget.spend(min(run.cost, COST_LIMIT) + _STEPS)
+        if run.cost > COST_LIMIT:
+            raise DeviceSelectorError("operation cancelled: actual cost limit exceeded") from None
+
+
+def compile_selector(expression: str) -> Selector:
+    """Return the compiled selector; never raises for what the expression says.
+
+    A device has allowMultipleAllocations whatever feature gates say: kube-scheduler compiles expressions as the API
+    server does those that are stored already. Raises ImportError where the package cel-expr-python is not installed.
+    """
+    try:
+        return _compiled(expression)
+    except SyntaxFailure as failure:
+        return Selector(expression, error=f"compilation failed: {failure}")
+    except PlanError as failure:
+        return Selector(expression, error=f"program instantiation failed: {failure}")
+    except NotFollowed as feature:
+        return Selector(expression, unsupported=str(feature))
+
+
+def _compiled(expression: str) -> Selector:
+    tree = parse(expression)
+    problems = expand(tree)
+    if problems:
+        return _failed(expression, tree, problems)
+    checked = check(tree)
+    if checked.errors:
+        return _failed(expression, tree, checked.errors)
+    output = checked.types[tree.root.id]
+    if output[0] not in ("bool", "any"):
+        error = f"must evaluate to bool or the unknown type, not {declared(output)}"
+        return Selector(expression, error=error)
+    evaluate, variables, reads = plan(tree.root, checked)
+    return Selector(expression, reads=reads, evaluate=evaluate, variables=variables)
+
+
+def _failed(expression: str, tree: Tree, errors: list[tuple[int, str]]) -> Selector:
+    return Selector(expression, error=f"compilation failed: {error_text(expression, tree, errors)}")
+
+
+_NO_CONVERSION: Final = {
+    "int": "unsupported type conversion from 'int' to bool",
+    "uint": "unsupported type conversion from 'uint' to bool",
+    "double": "type conversion error from Double to 'bool'",
+    "string": "unsupported native conversion from string to 'bool'",
+    "bytes": "type conversion error from Bytes to 'bool'",
+    "google.protobuf.Duration": "type conversion error from 'Duration' to 'bool'",
+    "google.protobuf.Timestamp": "type conversion error from 'Timestamp' to 'bool'",
+    "list": "type conversion error from list to 'bool'",
+    "map": "type conversion error from map to 'bool'",
+    "null_type": "type conversion error from 'null_type' to 'bool'",
+    "kubernetes.Semver": "type conversion error from 'Semver' to 'bool'",
+    "kubernetes.Quantity": "type conversion error from 'Quantity' to 'bool'",
+    "type": "type conversion not supported for 'type'",
+    "optional_type": "optional.none() dereference",
+}
+
+
+def _as_bool(result: Any) -> bool:
+    """Return the value of an optional boolean; raises DeviceSelectorError for any other value (ConvertToNative)."""
+    name = type_name(result)
+    while type(result) is Optional and result.present:
+        result = result.value
+    if type(result) is bool:
+        return result
+    why = _NO_CONVERSION[type_name(result)]
+    raise DeviceSelectorError(f"CEL result of type {name} could not be converted to bool: {why}")

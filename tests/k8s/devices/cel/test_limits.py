@@ -1,0 +1,102 @@
+"""Whatever a tenant writes into a selector ends within its budget: with an answer, an error or not followed."""
+
+import subprocess
+import sys
+from contextlib import suppress
+
+import pytest
+
+from extender.k8s.cost.budget import WorkBudget, WorkLimitReached
+from extender.k8s.devices.cel.selector import DeviceSelectorError, DeviceView, NotFollowed, compile_selector
+from extender.k8s.devices.objects import Device
+from tests.k8s.devices.cel.test_answers import answer
+
+LIMIT = "CEL runtime error: operation cancelled: actual cost limit exceeded"
+
+
+def chain(levels, first, step, last):
+    """Bindings each of which uses the one before several times."""
+    found = last.replace("#", f"x{levels - 1}")
+    for level in range(levels - 1, 0, -1):
+        found = f"cel.bind(x{level}, {step.replace('#', f'x{level - 1}')}, {found})"
+    return f"cel.bind(x0, {first}, {found})"
+
+
+def test_the_cost_limit_is_upstreams_error():
+    items = "lists.range(1000)"
+    assert answer(f"{items}.all(a, {items}.all(b, a + b >= 0)) || true") == LIMIT
+
+
+def test_the_budget_ends_what_costs_less_than_the_limit():
+    selector = compile_selector("lists.range(100).all(a, lists.range(100).all(b, a + b >= 0))")
+    with pytest.raises(WorkLimitReached):
+        selector.matches(DeviceView("d", Device()), WorkBudget(1000))
+
+
+def test_every_evaluation_spends_the_budget():
+    budget = WorkBudget(1000)
+    assert compile_selector("device.driver == 'd'").matches(DeviceView("d", Device()), budget)
+    assert budget.left < 1000
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        chain(15, '"aaaaaaaaaaaaaaaa"', "#+#+#+#", "#.size() > 0"),
+        chain(15, "[1, 2, 3, 4]", "#+#+#+#", "#.size() > 0"),
+        chain(10, "[1]", "[#, #, #]", "# == #"),
+        chain(15, "{1: 1}", "{#: #}", "# == #"),
+        chain(8, '"aaaaaaaaaaaaaaaa"', '#.replace("a", "aaaaaaaaaaaaaaaa")', "#.size() > 0"),
+        chain(12, '"aaaaaaaaaaaaaaaa"', '["", "", "", "", ""].join(#)', "#.size() > 0"),
+        chain(12, '"a,a,a,a"', '#.split(",").join(# + #)', "#.size() > 0"),
+        "lists.range(1000000000).size() > 0",
+        "lists.range(3000).distinct().size() > 0",
+        "lists.range(1000).map(x, lists.range(1000)).flatten().distinct().size() > 0",
+        "(" * 4000 + "1" + ")" * 4000 + " == 1",
+        "1" + "+1" * 4000 + " == 1",
+        "[" * 4000 + "]" * 4000 + " == []",
+        "device" + ".a" * 4000,
+        "size(" * 100 + "'a'" + ")" * 100,
+    ],
+    ids=range(15),
+)
+def test_large_values_and_deep_trees_end(expression):
+    selector = compile_selector(expression)
+    if selector.unsupported or selector.error:
+        return
+    with suppress(WorkLimitReached, DeviceSelectorError, NotFollowed):
+        selector.matches(DeviceView("d", Device()), WorkBudget(100_000))
+
+
+@pytest.mark.parametrize(
+    ("expression", "wanted"),
+    [
+        ("!" * 9999 + "true", "false"),
+        (" && ".join(['device.driver == "gpu.example.com"'] * 290), "true"),
+        (" || ".join(["1 == 2"] * 1000), "false"),
+        ('"' + "a" * 50 + '!".matches("^(a+)+$")', "false"),
+    ],
+    ids=range(4),
+)
+def test_long_expressions_are_evaluated(expression, wanted):
+    assert answer(expression) == wanted
+
+
+def test_an_expression_longer_than_the_api_accepts_is_not_followed():
+    assert compile_selector("'" + "a" * 20_000 + "' == ''").unsupported
+
+
+def test_the_parser_is_imported_only_for_a_selector():
+    modules = "extender.cli, extender.server.app, extender.core.engine, extender.k8s.devices.cel.selector"
+    code = f"import sys, {modules}; sys.exit('cel_expr_python' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_missing_parser_is_said():
+    code = (
+        "import sys; sys.modules['cel_expr_python'] = None\n"
+        "from extender.k8s.devices.cel.selector import compile_selector\n"
+        "compile_selector('true')"
+    )
+    failed = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
+    assert "selectors of devices need the package cel-expr-python, which is not installed" in failed.stderr
