@@ -1,1 +1,0 @@
-"""What the functions of expressions do: by overload, `implementation(run, *arguments)`."""
