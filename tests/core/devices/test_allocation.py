@@ -171,6 +171,23 @@ def test_work_is_bounded():
         found(slices, hopeless, steps=5_000)
 
 
+@pytest.mark.parametrize("constraints", [0, 40])
+@pytest.mark.parametrize("amounts", [0, 100])
+def test_counters_and_constraints_are_work(amounts, constraints):
+    limits = {f"u{at}": 9 for at in range(amounts)}
+    slices = [
+        counters(**limits),
+        slice_of(*(counted(f"d{at}", **dict.fromkeys(limits, 1)) for at in range(9)), slices=2),
+    ]
+    asked = claim("c", request(count=2), constraints=[distinct_attribute(f"{DRIVER}/none")] * constraints)
+
+    if not amounts and not constraints:
+        assert found(slices, asked, steps=40) == "r=d0 r=d1"
+    else:
+        with pytest.raises(WorkLimitReached):
+            found(slices, asked, steps=40)
+
+
 # --- lists of alternatives -----------------------------------------------------------------------------------------
 
 
