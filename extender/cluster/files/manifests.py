@@ -38,8 +38,8 @@ MANIFEST_SUFFIXES = (".json", ".yaml", ".yml", ".json.gz", ".yaml.gz", ".yml.gz"
 MAX_BYTES = 256 << 20
 """Size of a file, and of all files of a directory together, as they are and decompressed.
 
-As `extender cluster dump` writes them, 5,000 nodes with 150,000 pods take 78 MiB, and 130,000 devices, three quarters of
-them in use, 145 MiB.
+As `extender cluster dump` writes them, 5,000 nodes with 150,000 pods take 78 MiB, and 130,000 devices, three quarters
+of them in use, 145 MiB.
 """
 
 MAX_YAML_BYTES = 128 << 20

@@ -63,12 +63,13 @@ class DeviceInterning:
         owners, users = found.metadata.owner_references or (), found.status.reserved_for or ()
         for owner in owners:
             self._intern_names(owner, "api_version", "kind")
+        by_uid = {owner.uid: owner for owner in owners}
         for user in users:
             self._intern_names(user, "api_group", "resource")
-            for owner in owners:  # the pod for which the claim was created
-                if (owner.uid, owner.name) == (user.uid, user.name):
-                    force_setattr(user, "uid", owner.uid)
-                    force_setattr(user, "name", owner.name)
+            owner = by_uid.get(user.uid)  # the pod for which the claim was created
+            if owner is not None and owner.name == user.name:
+                force_setattr(user, "uid", owner.uid)
+                force_setattr(user, "name", owner.name)
         if found.status.allocation is not None:
             self._intern_allocation(found.status.allocation)
         self._intern_parts(found, ("spec",))

@@ -364,7 +364,9 @@ class Reflector:
         state, seconds = self.state, self.settings.unreadable_retry_seconds
         reason = "forbidden" if error.code == 403 else "absent"
         if self._unreadable != reason:
-            log.warning("%s %s, retrying in %.1fs: %s", self.resource.plural, reason, seconds, error)
+            is_usual = reason == "absent" and not self._synced  # every cluster lacks some kind
+            level = logging.INFO if is_usual else logging.WARNING
+            log.log(level, "%s %s, retrying in %.1fs: %s", self.resource.plural, reason, seconds, error)
         if state.phase != reason:
             self.store.put(Replaced(self.resource.kind, (), "", is_forbidden=reason == "forbidden"))
         self._unreadable = state.phase = reason

@@ -77,7 +77,7 @@ def cache_summary(cache: ClusterCache, source: ClusterSource) -> str:
 def check_lines(source: ClusterSource) -> Iterator[str]:
     """Yield one line per reflector for `/readyz?verbose`."""
     for one in source.reflector_statuses():
-        sign = {"watching": "+", "absent": "!", "forbidden": "!"}.get(one.phase, "-")
+        sign = {"watching": "+", "absent": "+", "forbidden": "!"}.get(one.phase, "-")
         seen = f"version {one.version}, {_seconds(one.age)} ago" if one.version else "nothing yet"
         yield f"[{sign}] {one.kind}: {one.phase}, {seen}{f': {one.error}' if one.error else ''}"
 

@@ -8,6 +8,7 @@ import pytest
 
 from extender.cluster.watch import decode
 from extender.k8s.devices.objects import DeviceCounterConsumption, DeviceTaint, ResourceClaim, ResourceSlice
+from extender.server.observability.cache_status import check_lines
 from tests.builders import pod, thing
 from tests.cluster.watch.reflector_rig import server_at
 from tests.cluster.watch.source_rig import following
@@ -186,10 +187,14 @@ async def test_without_permission_devices_and_claims_are_unreadable_not_absent(a
         assert "resource_claims" not in rig.cache.snapshot().unreadable_tables
 
 
-async def test_a_cluster_without_the_api_has_no_devices(api):
+async def test_a_cluster_without_the_api_has_no_devices(api, caplog):
+    caplog.set_level("INFO", "extender")
     for kind in KINDS:
         api.remove_resource(kind)
     async with following(api.url) as rig:
         await rig.read()
         assert [rig.state(kind).phase for kind in KINDS] == ["absent"] * 5
+        assert all(line.startswith("[+] ") for line in check_lines(rig.source))
         assert not rig.cache.snapshot().unreadable_tables
+    said = [record for record in caplog.records if " absent, " in record.getMessage()]
+    assert [record.levelname for record in said] == ["INFO"] * 5

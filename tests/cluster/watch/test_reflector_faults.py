@@ -325,7 +325,7 @@ def test_a_core_kind_that_may_not_be_read_ends_the_thread(api, server, store):
     assert "no permission to watch pods" in str(running.state.fatal)
 
 
-def test_an_optional_kind_that_is_forbidden_absent_and_allowed_again(api, server, store):
+def test_an_optional_kind_that_is_forbidden_absent_and_allowed_again(api, server, store, caplog):
     api.put("CSINode", {"metadata": {"name": "n1"}, "spec": {"drivers": []}})
     api.forbid("CSINode")
     with Running("CSINode", server, store, settings=QUICK) as running:
@@ -338,6 +338,8 @@ def test_an_optional_kind_that_is_forbidden_absent_and_allowed_again(api, server
         api.restore_resource("CSINode")
         store.wait_for(lambda: store.names == {"n1"})
     assert running.state.fatal is None
+    (lost,) = (record for record in caplog.records if "csinodes absent" in record.getMessage())
+    assert lost.levelname == "WARNING"
 
 
 # --- other threads --------------------------------------------------------------------------------------------------
