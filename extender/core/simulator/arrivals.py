@@ -1,23 +1,34 @@
 """Admit the pods that a simulation schedules, and their resource claims, and order them.
 
-Pods come as manifests. Fields that the API server would default and the scheduler reads are filled in here: the
-priority of the class (Priority admission plugin) and requests where only limits are set (SetDefaults_Pod).
+Both come as manifests. Fields that the API server would default and the scheduler reads are filled in here: a pod's
+priority of its class (Priority admission plugin) and requests where only limits are set (SetDefaults_Pod), and how many
+devices a claim requests (SetDefaults_ExactDeviceRequest, SetDefaults_DeviceSubRequest).
 
-Rule: one pod that cannot arrive fails the whole simulation, with an error that names the pod.
+Rule: one object that cannot arrive fails the whole simulation, with an error that names it.
 """
 
 from collections.abc import Iterable, Sequence
+from typing import TypeVar
 
 from msgspec.structs import replace
 
 from extender.core.snapshot.pod_table import identity, is_finished
 from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import RequestError
-from extender.k8s.devices.objects import ResourceClaim, ResourceClaimStatus
-from extender.k8s.kinds import key_of
+from extender.k8s.devices.objects import (
+    DeviceRequest,
+    DeviceSubRequest,
+    ExactDeviceRequest,
+    ResourceClaim,
+    ResourceClaimSpec,
+    ResourceClaimStatus,
+)
+from extender.k8s.kinds import Key, key_of
 from extender.k8s.objects import Container, Pod, PriorityClass
 from extender.k8s.priority import SYSTEM_PRIORITY_CLASSES
 from extender.k8s.time import parse_time
+
+R = TypeVar("R", ExactDeviceRequest, DeviceSubRequest)
 
 
 def pending_pods(snapshot: Snapshot) -> list[Pod]:
@@ -55,17 +66,43 @@ def add_arrivals(snapshot: Snapshot, pods: Sequence[Pod]) -> list[Pod]:
 def add_claims(snapshot: Snapshot, claims: Iterable[ResourceClaim]) -> None:
     """Create the resource claims that the pods name, as if they were not allocated yet.
 
-    A claim of the same name without an allocation is replaced. Raises RequestError for one that has devices.
+    A claim of the same name without an allocation is replaced. Raises RequestError for one that has devices, and for a
+    name that comes twice.
     """
+    created = set[Key]()
     for given in claims:
         namespace = given.metadata.namespace or "default"
-        uid = given.metadata.uid or f"{namespace}/{given.metadata.name}"
-        claim = replace(given, metadata=replace(given.metadata, namespace=namespace, uid=uid))
-        before = snapshot.objects.resource_claims.get(key_of("ResourceClaim", claim))
+        name = f"{namespace}/{given.metadata.name}"
+        metadata = replace(given.metadata, namespace=namespace, uid=given.metadata.uid or name)
+        claim = ResourceClaim(metadata, _with_defaults(given.spec), ResourceClaimStatus())
+        key = key_of("ResourceClaim", claim)
+        if key in created:
+            raise RequestError(f"duplicate resource claim {name!r}")
+        created.add(key)
+        before = snapshot.objects.resource_claims.get(key)
         if before is not None and before.status.allocation is not None:
-            name = f"{namespace}/{given.metadata.name}"
             raise RequestError(f"resource claim {name!r} already exists and is allocated: give it another name")
-        snapshot.put("ResourceClaim", replace(claim, status=ResourceClaimStatus()))
+        snapshot.put("ResourceClaim", claim)
+
+
+def _with_defaults(spec: ResourceClaimSpec) -> ResourceClaimSpec:
+    requests = [_with_counts(one) for one in spec.devices.requests or ()]
+    return replace(spec, devices=replace(spec.devices, requests=requests))
+
+
+def _with_counts(request: DeviceRequest) -> DeviceRequest:
+    exactly, alternatives = request.exactly, request.first_available
+    return replace(
+        request,
+        exactly=exactly and _with_count(exactly),
+        first_available=alternatives and [_with_count(one) for one in alternatives],
+    )
+
+
+def _with_count(asks: R) -> R:
+    """Default to exactly one device."""
+    mode = asks.allocation_mode or "ExactCount"
+    return replace(asks, allocation_mode=mode, count=asks.count or (1 if mode == "ExactCount" else 0))
 
 
 def _put_pod(snapshot: Snapshot, pod: Pod) -> Pod:

@@ -162,6 +162,33 @@ def test_a_claim_comes_with_its_pod():
     assert devices_of(run(here(), incoming("a", **using_claims("mine")), claims=[mine])) == ["a n1 mine new: n1/gpu-0"]
 
 
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"name": "r", "exactly": {"deviceClassName": "gpu"}},
+        {"name": "r", "exactly": {"deviceClassName": "gpu", "allocationMode": "ExactCount"}},
+        {"name": "r", "firstAvailable": [{"name": "s", "deviceClassName": "gpu"}]},
+    ],
+    ids=["no mode", "no count", "alternative"],
+)
+def test_a_claim_as_a_person_writes_it_asks_for_one_device(asked):
+    mine = msgspec.convert(claim("mine", asked), ResourceClaim)
+    assert devices_of(run(here(), incoming("a", **using_claims("mine")), claims=[mine])) == ["a n1 mine new: n1/gpu-0"]
+
+
+def test_a_claim_that_asks_for_all_devices_has_no_count():
+    asked = {"name": "r", "exactly": {"deviceClassName": "gpu", "allocationMode": "All"}}
+    mine = msgspec.convert(claim("mine", asked), ResourceClaim)
+    result = run(here(), incoming("a", **using_claims("mine")), claims=[mine])
+    assert devices_of(result) == ["a n1 mine new: n1/gpu-0 n1/gpu-1"]
+
+
+def test_two_claims_of_one_name_are_refused():
+    mine = msgspec.convert(claim("mine", request()), ResourceClaim)
+    with pytest.raises(RequestError, match="duplicate resource claim 'default/mine'"):
+        run(here(), incoming("a", **using_claims("mine")), claims=[mine, mine])
+
+
 def test_a_claim_that_comes_with_a_pod_does_not_replace_an_allocated_one():
     mine = msgspec.convert(claim("mine", request()), ResourceClaim)
     snapshot = here(claim("mine", request(), allocated=[("n1", "gpu-0")], node="n1"))
