@@ -49,6 +49,7 @@ from extender.core.preemption.sent_candidates import (
 )
 from extender.core.profile import UNCONFIGURED, KubeScheduler, Profile
 from extender.core.snapshot.arrays import BoolArray, mask_of
+from extender.core.snapshot.resource_claims import ResourceClaimParts
 from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import PluginFailed
 from extender.k8s.objects import ObjectMeta, Pod
@@ -176,6 +177,7 @@ def prepare(snapshot: Snapshot, scheduler: KubeScheduler = UNCONFIGURED) -> Snap
         snapshot.index(index)
     if snapshot.objects.resource_claims:  # where pods use no devices, no slice is read
         snapshot.index(DeviceIndex)
+        snapshot.index(ResourceClaimParts).frozen()
     profile = scheduler.profiles[0]
     context = scheduling_context(snapshot, Pod(ObjectMeta()), profile)
     potential = potential_victims(context)

@@ -1,7 +1,6 @@
 """Record what an explanation of the devices of a pod reads: its claims, and slices, claims and classes as they were.
 
 Records share these tuples until an object of the kind changes. Objects are immutable, so a tuple of them is a copy.
-Claims change with every pod that is bound, so they are kept in parts, of which a change copies one.
 
 Rule: a record refers to nothing that changes; reasons are worked out when asked for (`core.explain.devices`).
 """
@@ -14,14 +13,10 @@ from extender.core.devices.claims import NOT_CREATED, each_claim
 from extender.core.framework.constraint import SchedulingContext
 from extender.core.framework.plugins import dynamic_resources
 from extender.core.snapshot.derived import derived
-from extender.core.snapshot.snapshot import Index, Snapshot
+from extender.core.snapshot.resource_claims import ResourceClaimParts
+from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.devices.objects import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
-from extender.k8s.kinds import Key
 from extender.k8s.objects import Labels, Pod, PodResourceClaim, ResourceList
-
-_PARTS = 256
-"""Parts in which claims are kept."""
-
 
 @dataclass(frozen=True, slots=True)
 class RecordedClaim:
@@ -82,7 +77,7 @@ def record_devices(context: SchedulingContext) -> RecordedDevices | None:
         node_labels=_labels(snapshot),
         node_allocatable=snapshot.frozen_allocatable,
         slices=_slices(snapshot),
-        claim_parts=snapshot.index(ClaimParts).frozen(),
+        claim_parts=snapshot.index(ResourceClaimParts).frozen(),
         classes=_classes(snapshot),
         taint_rules=_taint_rules(snapshot),
     )
@@ -105,35 +100,6 @@ def _about_template(snapshot: Snapshot, pod: Pod, named: PodResourceClaim) -> st
     exists = key in snapshot.objects.resource_claim_templates
     whose = "the resource claim controller has not used it yet" if exists else "it does not exist"
     return f"; ResourceClaimTemplate {'/'.join(key)}: {whose}"
-
-
-class ClaimParts(Index):
-    """All claims in parts, by their names."""
-
-    reads = ("resource_claims",)
-
-    def __init__(self, snapshot: Snapshot) -> None:
-        super().__init__(snapshot)
-        self._parts: list[dict[Key, ResourceClaim]] = [{} for _ in range(_PARTS)]
-        self._frozen: list[tuple[ResourceClaim, ...]] = [()] * _PARTS
-        self._changed: set[int] = set()
-
-    def object_changed(self, _field: str, before: ResourceClaim | None, after: ResourceClaim | None) -> None:
-        metadata = (after or before).metadata  # type: ignore[union-attr]  # one of them is there
-        key = metadata.namespace, metadata.name
-        number = hash(key) % _PARTS
-        self._changed.add(number)
-        if after is not None:
-            self._parts[number][key] = after
-        else:
-            del self._parts[number][key]
-
-    def frozen(self) -> tuple[tuple[ResourceClaim, ...], ...]:
-        """Return the claims; only parts that changed are copied."""
-        for number in self._changed:
-            self._frozen[number] = tuple(self._parts[number].values())
-        self._changed.clear()
-        return tuple(self._frozen)
 
 
 @derived("nodes")
