@@ -1,8 +1,8 @@
 """Load a cluster from manifests, such as the output of `kubectl get nodes,pods,pdb,… -A -o json`.
 
 The input is JSON or YAML, plain or gzipped: one List, one object, several documents in a file, or a directory of such
-files. Kinds that no decision reads are counted and skipped. Hand-written YAML gets two defaults: the namespace
-`default`, and the UID `namespace/name` for a pod.
+files. Kinds that no decision reads are counted and skipped. Hand-written YAML gets a few defaults: the namespace
+`default`, the UID `namespace/name` for a pod, and one device for a request of a claim that names no number.
 
 Rule: an object is loaded completely or the load fails with a message that names file, object and field. An incomplete
 cluster would evict the wrong pod.
@@ -23,6 +23,7 @@ import msgspec
 import yaml
 
 from extender.errors import ClusterFileError
+from extender.k8s.devices.objects import DeviceSubRequest, ExactDeviceRequest, ResourceClaim
 from extender.k8s.kinds import KINDS, ClusterObjects, Kind, kind_without_group
 from extender.k8s.objects import Labels, Object, Pod
 from extender.k8s.validation import decode_error_message, validate
@@ -381,13 +382,25 @@ def _kind_of(name: str, api_version: str) -> str | None:
 
 
 def _with_defaults(loaded: Any, kind: Kind) -> Any:
-    """Fill in the fields that the API server would have set: the namespace, and a UID for a pod."""
+    """Fill in the fields that the API server would have set: the namespace, a UID for a pod, and counts of devices."""
     metadata = loaded.metadata
     if kind.namespaced and not metadata.namespace:
         metadata = msgspec.structs.replace(metadata, namespace="default")
     if isinstance(loaded, Pod) and not metadata.uid:
         metadata = msgspec.structs.replace(metadata, uid=f"{metadata.namespace}/{metadata.name}")
+    if isinstance(loaded, ResourceClaim):
+        for request in loaded.spec.devices.requests or ():
+            for one in filter(None, (request.exactly, *(request.first_available or ()))):
+                _set_count(one)
     return loaded if metadata is loaded.metadata else msgspec.structs.replace(loaded, metadata=metadata)
+
+
+def _set_count(request: ExactDeviceRequest | DeviceSubRequest) -> None:
+    """Set the defaults of a request just read (resource/v1 SetDefaults_ExactDeviceRequest, v1.36)."""
+    if not request.allocation_mode:
+        msgspec.structs.force_setattr(request, "allocation_mode", "ExactCount")
+    if request.allocation_mode == "ExactCount" and not request.count:
+        msgspec.structs.force_setattr(request, "count", 1)
 
 
 T = TypeVar("T")

@@ -66,10 +66,10 @@ class DeviceInterning:
         by_uid = {owner.uid: owner for owner in owners}
         for user in users:
             self._intern_names(user, "api_group", "resource")
-            owner = by_uid.get(user.uid)  # the pod for which the claim was created
-            if owner is not None and owner.name == user.name:
-                force_setattr(user, "uid", owner.uid)
-                force_setattr(user, "name", owner.name)
+            pod = by_uid.get(user.uid)  # for which the claim was created
+            if pod is not None and pod.name == user.name:
+                force_setattr(user, "uid", pod.uid)
+                force_setattr(user, "name", pod.name)
         if found.status.allocation is not None:
             self._intern_allocation(found.status.allocation)
         self._intern_parts(found, ("spec",))

@@ -75,6 +75,16 @@ def test_a_version_with_other_fields_is_refused(kind):
     )
 
 
+def test_a_request_that_names_no_number_is_for_one_device():
+    wanted = {"deviceClassName": "gpu"}
+    alternatives = [wanted | {"name": "all", "allocationMode": "All"}, wanted | {"name": "two", "count": 2}]
+    mine = claim("mine", {"name": "r", "exactly": wanted}, {"name": "q", "firstAvailable": alternatives})
+    (found,) = load_cluster(cluster({}, others=[mine])).resource_claims
+    exactly, either = found.spec.devices.requests or []
+    counts = [(one.allocation_mode, one.count) for one in (exactly.exactly, *(either.first_available or ())) if one]
+    assert counts == [("ExactCount", 1), ("All", 0), ("ExactCount", 2)]
+
+
 def test_an_attribute_that_is_a_list_has_no_value():
     listed = device("x", attributes={"models": {"strings": ["a", "b"]}})
     (published,) = load_cluster(cluster({}, others=[resource_slice("a", "n1", [listed])])).resource_slices
