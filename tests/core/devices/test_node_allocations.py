@@ -5,10 +5,12 @@ python -c 'from tests.core.devices.test_node_allocations import check; check(471
 
 import random
 from collections.abc import Iterator, Sequence
+from copy import deepcopy
 from typing import Any
 
 import msgspec
 import numpy as np
+import pytest
 from hypothesis import given
 
 from extender.cluster.files.manifests import load_cluster
@@ -34,7 +36,7 @@ from extender.k8s.devices.objects import DeviceRequestAllocationResult, Resource
 from extender.k8s.kinds import KINDS
 from extender.k8s.quantity import parse
 from extender.k8s.version.features import DEFAULT_FEATURES, Features
-from tests.builders import JSON, built, cluster, node, thing
+from tests.builders import JSON, NodeObject, built, cluster, node, thing
 from tests.device_builders import (
     DRIVER,
     alternative,
@@ -73,28 +75,39 @@ VERSIONS = (
 )
 
 
+class Chance(random.Random):
+    """One seed, which also says how often something unusual comes."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self.unusual = self.choice((0, 0, 0.3, 1))
+
+    def rarely(self, probability: float) -> bool:
+        return self.random() < probability * self.unusual
+
+
 # --- random objects -------------------------------------------------------------------------------------------------
 
 
-def some_device(chance: random.Random, name: str, *, counters: bool, by_device: bool) -> JSON:
+def some_device(chance: Chance, name: str, *, counters: bool, by_device: bool) -> JSON:
     attributes: JSON = {"uuid": f"{chance.random()}", "model": chance.choice("AAAB")}
     if chance.random() < 0.3:
         attributes["index"] = chance.randint(0, 2)
-    if chance.random() < 0.6:
+    if chance.random() < 0.9:
         attributes["rack.example.com/row"] = chance.randint(1, 2)
-    if chance.random() < 0.05:
+    if chance.rarely(0.05):
         attributes[f"{DRIVER}/model"] = "A"
     if chance.random() < 0.2:
-        attributes["driverVersion"] = {"version": "1.2.3" if chance.random() < 0.9 else "1"}
+        attributes["driverVersion"] = {"version": "1" if chance.rarely(0.1) else "1.2.3"}
     fields: JSON = {"capacity": {"memory": chance.choice(("40Gi", "40Gi", "80Gi", "10Gi"))}}
-    if chance.random() < 0.15:
+    if chance.rarely(0.15):
         fields["allowMultipleAllocations"] = True
-    if chance.random() < 0.1:
+    if chance.rarely(0.1):
         policy = {"default": "10Gi", "validRange": {"min": "5Gi"}}
         fields["capacity"]["memory"] = {"value": "80Gi", "requestPolicy": policy}
-    if chance.random() < 0.1:
+    if chance.rarely(0.1):
         fields["taints"] = [{"key": "broken", "effect": chance.choice(("NoSchedule", "NoExecute", "None"))}]
-    if chance.random() < 0.1:
+    if chance.rarely(0.1):
         fields["bindingConditions"], fields["bindingFailureConditions"] = ["ready"], ["failed"]
     if counters and chance.random() < 0.8:
         used = {"slots": {"value": str(chance.randint(1, 2))}}
@@ -104,7 +117,7 @@ def some_device(chance: random.Random, name: str, *, counters: bool, by_device: 
     return device(name, attributes=attributes, **fields)
 
 
-def some_place(chance: random.Random) -> JSON:
+def some_place(chance: Chance) -> JSON:
     """Where a shared slice, or a device, is seen."""
     kind = chance.randrange(3)
     if kind == 0:
@@ -118,15 +131,34 @@ def some_place(chance: random.Random) -> JSON:
     return {"nodeSelector": {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}}
 
 
-def some_slices(chance: random.Random) -> Iterator[JSON]:
-    """The slices of a pool or two."""
-    driver, home = chance.choice(DRIVERS), chance.choice((*NODES, *NODES, None))
+def nearly_alike(chance: Chance) -> Iterator[JSON]:
+    """The same slices for each node, of which some differ in one device, and shared ones."""
+    common = [one for _ in range(chance.choice((1, 1, 2))) for one in some_slices(chance, (NODES[0],))]
+    common = [*{one["metadata"]["name"]: one for one in common}.values()]
+    for name in NODES:
+        for one in deepcopy(common):
+            one["metadata"]["name"] = f"{name}-{one['metadata']['name']}"
+            one["spec"]["nodeName"] = name
+            one["spec"]["pool"]["name"] = f"{name}-{one['spec']['pool']['name']}"
+            its = one["spec"]["devices"]
+            if its and chance.random() < 0.3:
+                at = chance.randrange(len(its))
+                counters = "consumesCounters" in its[at]
+                its[at] = some_device(chance, its[at]["name"], counters=counters, by_device=False)
+            yield one
+    for _ in range(chance.choice((0, 0, 1, 2))):
+        yield from some_slices(chance, (None,))
+
+
+def some_slices(chance: Chance, homes: Sequence[str | None] = (*NODES, *NODES, None)) -> Iterator[JSON]:
+    """The slices of a pool, of a node or shared."""
+    driver, home = chance.choice((DRIVER, *DRIVERS)), chance.choice(homes)
     pool = chance.choice((home or "shared", "p0", "p1"))
     of_pool = chance.choice((1, 1, 1, 2))
-    counters = chance.random() < 0.3
+    counters = chance.rarely(0.5)
     for number in range(of_pool + counters):
-        generation = chance.choice((1,) * 24 + (2,))
-        counted = of_pool + counters + chance.choice((0,) * 24 + (1,))
+        generation = 1 + chance.rarely(0.05)
+        counted = of_pool + counters + chance.rarely(0.05)
         common: JSON = {"driver": driver, "pool": pool, "generation": generation, "slices": counted}
         name = f"{driver[:3]}-{pool}-{home}-{number}"
         if number == of_pool:
@@ -136,7 +168,7 @@ def some_slices(chance: random.Random) -> Iterator[JSON]:
         by_device = home is None and chance.random() < 0.4
         here = [
             some_device(
-                chance, f"d{chance.choice((*[at] * 9, 0)) + 10 * number}", counters=counters, by_device=by_device
+                chance, f"d{(0 if chance.rarely(0.1) else at) + 10 * number}", counters=counters, by_device=by_device
             )
             for at in range(chance.randint(1, 4))
         ]
@@ -146,26 +178,26 @@ def some_slices(chance: random.Random) -> Iterator[JSON]:
         yield resource_slice(name, home, here, **common, **where)
 
 
-def some_alternative(chance: random.Random, **fields: Any) -> JSON:
-    if chance.random() < 0.12:
+def some_alternative(chance: Chance, **fields: Any) -> JSON:
+    if chance.random() < 0.08:
         fields["allocationMode"] = "All"
-    elif chance.random() < 0.3:
-        fields["count"] = 2
+    elif chance.random() < 0.4:
+        fields["count"] = chance.choice((2, 2, 3))
     if chance.random() < 0.2:
         fields["tolerations"] = [{"operator": "Exists"}]
-    if chance.random() < 0.12:
+    if chance.random() < 0.08:
         fields["capacity"] = {"requests": {"memory": chance.choice(("5Gi", "20Gi"))}}
-    expressions = chance.sample(EXPRESSIONS[:-1], chance.choice((0, 0, 1, 1, 2)))
+    expressions = chance.sample(EXPRESSIONS[:-1], chance.choice((0, 0, 0, 1, 1, 2)))
     if chance.random() < 0.02:
         expressions.append(EXPRESSIONS[-1])
     return alternative(
-        chance.choice(("gpu", "gpu", "any", "any", "absent" if chance.random() < 0.03 else "any")),
+        chance.choice(("gpu", "gpu", "gpu", "any", "absent" if chance.random() < 0.03 else "any")),
         *expressions,
         **fields,
     )
 
 
-def some_claim(chance: random.Random, name: str, slices: Sequence[JSON]) -> JSON:
+def some_claim(chance: Chance, name: str, slices: Sequence[JSON]) -> JSON:
     requests = []
     for number in range(chance.choice((1, 1, 2))):
         if chance.random() < 0.25:
@@ -184,12 +216,12 @@ def some_claim(chance: random.Random, name: str, slices: Sequence[JSON]) -> JSON
     return claim(name, *requests, constraints=constraints, allocated=some_results(chance, slices))
 
 
-def some_results(chance: random.Random, slices: Sequence[JSON]) -> list[JSON] | None:
+def some_results(chance: Chance, slices: Sequence[JSON]) -> list[JSON] | None:
     if chance.random() < 0.5:
         return None
     known = [(one["spec"], its) for one in slices for its in one["spec"]["devices"]]
     found = []
-    for spec, its in chance.sample(known, min(len(known), chance.randint(0, 3))):
+    for spec, its in chance.sample(known, min(len(known), chance.randint(0, 4))):
         result: JSON = {"driver": spec["driver"], "pool": spec["pool"]["name"], "device": its["name"]}
         if its.get("allowMultipleAllocations") or chance.random() < 0.1:
             result["shareID"] = f"{chance.random()}"
@@ -201,18 +233,26 @@ def some_results(chance: random.Random, slices: Sequence[JSON]) -> list[JSON] | 
     return found
 
 
-def some_objects(chance: random.Random) -> JSON:
-    nodes = {node(name, labels={"zone": chance.choice("ab")} if chance.random() < 0.8 else {}): [] for name in NODES}
-    slices = [one for _ in range(chance.randint(3, 12)) for one in some_slices(chance)]
+def some_objects(chance: Chance) -> JSON:
+    nodes: dict[NodeObject, list[JSON]] = {
+        node(name, labels={"zone": chance.choice("ab")} if chance.random() < 0.8 else {}): [] for name in NODES
+    }
+    if chance.random() < 0.6:
+        slices = [*nearly_alike(chance)]
+    else:
+        slices = [one for _ in range(chance.randint(3, 12)) for one in some_slices(chance)]
     slices = [*{one["metadata"]["name"]: one for one in slices}.values()]
     for one in slices:
-        if chance.random() < 0.95:
+        if not chance.rarely(0.05):
             pool = one["spec"]["pool"]
             same = (pool["name"], one["spec"]["driver"])
             count = sum((other["spec"]["pool"]["name"], other["spec"]["driver"]) == same for other in slices)
             pool["resourceSliceCount"] = count
     claims = [some_claim(chance, f"claim-{number}", slices) for number in range(6)]
-    classes = [device_class("gpu", EXPRESSIONS[0]), device_class("any", *chance.choice(((), (EXPRESSIONS[1],))))]
+    classes = [
+        device_class("gpu", EXPRESSIONS[0]),
+        device_class("any", *chance.choice(((), (), (), (EXPRESSIONS[1],)))),
+    ]
     taint = {"key": "rule", "effect": "NoSchedule"}
     rule = thing("DeviceTaintRule", "rule", spec={"deviceSelector": {"pool": "p0"}, "taint": taint})
     return cluster(nodes, others=[*classes, *slices, *claims, *([rule] if chance.random() < 0.3 else [])])
@@ -280,7 +320,7 @@ def without_places(outcome: Any) -> Any:
 
 def check(seed: int) -> None:
     """Change a snapshot at random, and compare all claims on all nodes after every few changes."""
-    chance = random.Random(seed)
+    chance = Chance(seed)
     features = chance.choice(VERSIONS)
     living = Snapshot(features)
     for _ in range(STEPS):
@@ -300,7 +340,7 @@ def check(seed: int) -> None:
         compare(living, chance)
 
 
-def chance_objects(chance: random.Random, living: Snapshot) -> Iterator[tuple[str, Any]]:
+def chance_objects(chance: Chance, living: Snapshot) -> Iterator[tuple[str, Any]]:
     """All objects of a cluster for an empty snapshot, else a few of another cluster, which replace some."""
     objects = load_cluster(some_objects(chance))
     found = [(kind, one) for kind, of_kind in KINDS.items() for one in getattr(objects, of_kind.field)]
@@ -309,7 +349,7 @@ def chance_objects(chance: random.Random, living: Snapshot) -> Iterator[tuple[st
     return iter(found)
 
 
-def compare(living: Snapshot, chance: random.Random) -> None:
+def compare(living: Snapshot, chance: Chance) -> None:
     specs = list(living.objects.resource_claims.values())
     for _ in range(3):
         chosen = chance.sample(specs, min(len(specs), chance.choice((1, 1, 2))))
@@ -357,8 +397,14 @@ def asked(living: Snapshot, *names: str) -> NodeAllocations:
     )
 
 
+def text_at(found: NodeAllocations, row: int) -> str:
+    outcome = found.at(row)
+    assert isinstance(outcome, AllocationFailed)
+    return outcome.text
+
+
 def with_claims(*claims: JSON, slices: Sequence[JSON]) -> Snapshot:
-    nodes = {node(name): [] for name in NODES}
+    nodes: dict[NodeObject, list[JSON]] = {node(name): [] for name in NODES}
     return built(cluster(nodes, others=[device_class("gpu", EXPRESSIONS[0]), *slices, *claims]))
 
 
@@ -366,27 +412,122 @@ def test_nodes_that_differ_in_what_nobody_reads_share_an_outcome():
     living = with_claims(claim("mine", request(count=2)), slices=gpus(0, 1, 2, 3))
     found = asked(living, "mine")
     assert found.outcome.tolist() == [0, 0, 0, 0, 1, 1]
-    (of_third,) = found.at(2)
+    third = found.at(2)
+    assert isinstance(third, tuple)
+    (of_third,) = third
     assert [one.id for one in of_third.devices] == [(DRIVER, "n2", "d0"), (DRIVER, "n2", "d1")]
+
+
+GI = {"requests": {"memory": "30Gi"}}
+MODEL = f'device.attributes["{DRIVER}"].model == "A"'
+SLOTS = [{"counterSet": "c", "counters": {"slots": {"value": "2"}}}]
+POLICY = {"value": "80Gi", "requestPolicy": {"default": "10Gi", "validRange": {"min": "10Gi", "max": "20Gi"}}}
+
+
+def counting(at: int, slots: str) -> list[JSON]:
+    """A pool of a node with a device that consumes two slots."""
+    counters = [{"name": "c", "counters": {"slots": {"value": slots}}}]
+    using = device("d", consumesCounters=SLOTS)
+    fields: JSON = {"pool": f"p{at}", "slices": 2}
+    return [
+        resource_slice(f"c{at}", f"n{at}", [], sharedCounters=counters, **fields),
+        resource_slice(f"d{at}", f"n{at}", [using], **fields),
+    ]
+
+
+def one(at: int, **fields: Any) -> list[JSON]:
+    """A slice of a node with one device."""
+    return [resource_slice(f"s{at}", f"n{at}", [device("d", **fields)])]
+
+
+SHARED = {"shareID": "id", "pool": "n1", "device": "d"}
+DIFFERENT: dict[str, tuple[Any, ...]] = {
+    "a taint": (request(), one(0), one(1, taints=[{"key": "broken", "effect": "NoSchedule"}])),
+    "an attribute that a selector reads": (
+        request("gpu", MODEL),
+        one(0, attributes={"model": "A"}),
+        one(1, attributes={"model": "B"}),
+    ),
+    "an attribute that a selector reads, with its domain": (
+        request("gpu", MODEL),
+        one(0, attributes={f"{DRIVER}/model": "A"}),
+        one(1, attributes={"other.example.com/model": "A"}),
+    ),
+    "an attribute without a value": (
+        request("gpu", MODEL),
+        one(0, attributes={"model": "A", "other": "x"}),
+        one(1, attributes={"model": "A", "other": {}}),
+    ),
+    "capacity that a selector reads": (
+        request("gpu", EXPRESSIONS[3]),
+        one(0, capacity={"memory": "40Gi"}),
+        one(1, capacity={"memory": "39Gi"}),
+    ),
+    "capacity that is requested": (
+        request(capacity=GI),
+        one(0, capacity={"memory": "40Gi"}),
+        one(1, capacity={"memory": "20Gi"}),
+    ),
+    "a request policy": (
+        request(capacity=GI),
+        one(0, capacity={"memory": "80Gi"}),
+        one(1, capacity={"memory": POLICY}),
+    ),
+    "consumed capacity": (
+        request(capacity=GI),
+        one(0, capacity={"memory": "40Gi"}, allowMultipleAllocations=True),
+        one(1, capacity={"memory": "40Gi"}, allowMultipleAllocations=True),
+        claim("x", request(), allocated=[SHARED | {"consumedCapacity": {"memory": "20Gi"}}]),
+    ),
+    "a device in use": (request(), one(0), one(1), claim("x", request(), allocated=[("n1", "d")])),
+    "a device in use without administrator's access": (
+        request(),
+        one(1),
+        one(0),
+        claim("x", request(), allocated=[{"pool": "n1", "device": "d", "adminAccess": True}, ("n0", "d")]),
+    ),
+    "counters of its pool": (request(), counting(0, "2"), counting(1, "1")),
+    "a device for another node": (
+        request(),
+        [resource_slice("s0", None, [device("d", nodeName="n0")], perDeviceNodeSelection=True)],
+        [resource_slice("s1", None, [device("e", nodeName="n0")], perDeviceNodeSelection=True)],
+    ),
+    "an incomplete pool": (request(), one(0), [resource_slice("s1", "n1", [device("d")], slices=2)]),
+    "two devices of one name": (request(), one(0), [resource_slice("s1", "n1", [device("d"), device("d")])]),
+    "the driver": (request(), one(0), [resource_slice("s1", "n1", [device("d")], driver=DRIVERS[1])]),
+}
+
+
+@pytest.mark.parametrize("what", DIFFERENT)
+def test_nodes_that_differ_in_one_thing_end_differently(what):
+    wanted, fits, does_not, *others = DIFFERENT[what]
+    living = with_claims(claim("mine", wanted), *others, slices=[*fits, *does_not])
+    found = asked(living, "mine")
+    outcomes = [isinstance(found.outcomes[found.outcome[row]], tuple) for row in range(2)]
+    expected = [isinstance(node_by_node(living, "mine", row), tuple) for row in range(2)]
+    assert outcomes == expected
+    assert sorted(outcomes) == [False, True]
+
+
+def node_by_node(living: Snapshot, name: str, row: int) -> Any:
+    spec = living.objects.resource_claims["default", name].spec.devices
+    return expected_on(living, [ClaimToAllocate("default", name, spec)], row)
 
 
 def test_claims_of_the_same_content_share_what_is_kept_and_keep_their_names():
     slices = [*gpus(0), resource_slice("t", "n1", [], slices=2)]
     living = with_claims(claim("one", request(**ALL)), claim("two", request(**ALL)), slices=slices)
     at = living.node_row["n1"]
-    texts = [asked(living, name).at(at).text for name in ("one", "two", "one")]
-    start, end = (
-        "claim default/",
-        f", request r: asks for all devices, but resource pool {DRIVER}/n1 is currently being updated",
-    )
-    assert texts == [f"{start}{name}{end}" for name in ("one", "two", "one")]
+    texts = [text_at(asked(living, name), at) for name in ("one", "two", "one")]
+    reason = f"request r: asks for all devices, but resource pool {DRIVER}/n1 is currently being updated"
+    assert texts == [f"claim default/{name}, {reason}" for name in ("one", "two", "one")]
 
 
 def test_a_text_names_the_devices_of_each_node():
     slices = [resource_slice(f"s{at}", f"n{at}", [], slices=2) for at in range(3)]
     living = with_claims(claim("mine", request(**ALL)), slices=slices)
     found = asked(living, "mine")
-    assert [f"{DRIVER}/n{at} is" in found.at(at).text for at in range(3)] == [True] * 3
+    assert [f"{DRIVER}/n{at} is" in text_at(found, at) for at in range(3)] == [True] * 3
     assert found.outcomes[found.outcome[3]] == CannotAllocate()
 
 
