@@ -2,13 +2,11 @@
 
 On some nodes only *which* pods are the victims is exempt, and how many budgets they break: that such a node is a
 candidate must still be found, and the victims must be sound: distinct pods of the node, all of lower priority.
-
-Nodes that DynamicResources rejected, and of which the answer says that it is not evaluated there, are left out on both
-sides; where the feasible nodes differ by them, so are the scores, which are relative to these.
 """
 
 import gzip
 import json
+import re
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any, TypedDict
@@ -43,6 +41,7 @@ WIDE_CATEGORIES = (
     "wide/volumes2",
     "wide/owners",
     "wide/devices",
+    "wide/dra",
     "wide/features",
     "wide/config",
     "wide/everything",
@@ -50,16 +49,14 @@ WIDE_CATEGORIES = (
     "wide/framework",
 )
 """The files in wide/, whose scenarios may have a `config`, a KubeSchedulerConfiguration."""
-OWN_CATEGORIES = ("own/configurations",)
-"""Scenarios of all categories under configurations of `random_configuration`."""
+OWN_CATEGORIES = ("own/configurations", "own/dra")
+"""Scenarios of all categories under configurations of `random_configuration`, and those of `random_devices`."""
 EVERY_CATEGORY = (*CATEGORIES, *WIDE_CATEGORIES, *OWN_CATEGORIES)
 WHOLE = ("prefilter", "prefilterNodes", "feasible", "eligible", "preEnqueue", "cycleError", "scoreError", "dryRunError")
 """Keys of which the values are compared as they are."""
-ERRORS = ("cycleError", "scoreError", "dryRunError")
-"""Keys of which the values depend on which nodes are reached."""
 COMPARED = (*WHOLE, "filter", "scores", "candidates", "nonCandidates", "selected", "selectedTies")
-UNEVALUATED = "DynamicResources"
-"""In upstream's scores with 0 everywhere; no answer evaluates it."""
+NEVER_SKIPPED = "DynamicResources"
+"""Without a PreScore of its own, it is among upstream's scores of every pod, with 0 where it has nothing to say."""
 
 
 class Verdicts(TypedDict):
@@ -94,23 +91,24 @@ def compare(scenario: JSON, got: JSON, keys: Collection[str] = COMPARED, *, excu
     absent on both sides where they do not apply. `keys` narrows what is compared. `excuse`: nothing differs where the
     scenario is undetermined.
     """
-    left_out = _unevaluated(scenario, got)
-    expected, ours = _without_nodes(scenario["expected"], got, left_out), _without_nodes(got, got, left_out)
-    if ours.get("cycleError") in errors_of_nodes(expected):  # filtered in parallel: the first is chance
-        expected = expected | {"cycleError": ours["cycleError"]}
+    expected = scenario["expected"]
+    if got.get("cycleError") in errors_of_nodes(expected):  # filtered in parallel: the first is chance
+        expected = expected | {"cycleError": got["cycleError"]}
+    if got.get("dryRunError") in errors_of_the_dry_run(expected):
+        expected = expected | {"dryRunError": got["dryRunError"]}
     found = [
-        _line(key, expected.get(key), ours.get(key))
+        _line(key, expected.get(key), got.get(key))
         for key in WHOLE
-        if key in keys and expected.get(key) != ours.get(key)
+        if key in keys and expected.get(key) != got.get(key)
     ]
     if "filter" in keys:
-        found += _per_node("filter", expected["filter"], ours.get("filter"))
+        found += _per_node("filter", expected["filter"], got.get("filter"))
     if "scores" in keys:
-        found += _per_node("scores", _scores(expected["scores"]) or {}, _scores(ours.get("scores")))
+        found += _per_node("scores", _scores(expected["scores"]) or {}, _scores(got.get("scores")))
     if "nonCandidates" in keys:
-        found += _per_node("nonCandidates", expected["nonCandidates"], ours.get("nonCandidates"))
+        found += _per_node("nonCandidates", expected["nonCandidates"], got.get("nonCandidates"))
     if "candidates" in keys:
-        found += _candidates(scenario, expected["candidates"], ours.get("candidates"))
+        found += _candidates(scenario, expected["candidates"], got.get("candidates"))
     if "selected" in keys or "selectedTies" in keys:
         found += _selection(scenario, got, keys)
     return [] if excuse and undetermined(scenario) else found
@@ -120,24 +118,11 @@ def errors_of_nodes(expected: JSON) -> set[str]:
     return {", ".join(of["reasons"]) for of in expected["filter"].values() if of["code"] == "Error"}
 
 
-def _unevaluated(scenario: JSON, got: JSON) -> frozenset[str]:
-    """Nodes on which upstream's status is that of a plugin which the answer does not evaluate there."""
-    named, expected = got.get("notEvaluated", {}).get(UNEVALUATED, ()), scenario["expected"]
-    verdicts = (expected["filter"], expected["nonCandidates"])
-    return frozenset(node for node in named if any(of.get(node, {}).get("plugin") == UNEVALUATED for of in verdicts))
-
-
-def _without_nodes(verdicts: JSON, got: JSON, left_out: Collection[str]) -> JSON:
-    """The verdicts without these nodes and errors, and without scores if the answer takes one of them for feasible."""
-    if not left_out:
-        return verdicts
-    per_node = ("filter", "scores", "candidates", "nonCandidates")
-    kept = {key: value for key, value in verdicts.items() if key not in ERRORS}
-    kept |= {key: _without(verdicts[key], left_out) for key in per_node if key in verdicts}
-    if any(got["filter"][node]["code"] == "Success" for node in left_out if node in got["filter"]):
-        kept |= {"scores": {}}
-    feasible = sum(verdict["code"] == "Success" for verdict in kept["filter"].values())
-    return kept | {"feasible": feasible}
+def errors_of_the_dry_run(expected: JSON) -> set[str]:
+    """Which of them upstream comes to is chance; the judge, which tries all nodes, lists those that differ."""
+    text: str = expected.get("dryRunError", "")
+    listed = text.startswith("[") and text.endswith("]")
+    return set(re.split(r", (?=running \")", text[1:-1])) if listed else {text}
 
 
 def _candidates(scenario: JSON, expected: JSON, found: JSON | None) -> list[str]:
@@ -165,7 +150,7 @@ def _selection(scenario: JSON, got: JSON, keys: Collection[str]) -> list[str]:
     own candidates.
     """
     expected, candidates = scenario["expected"], got.get("candidates")
-    exempt = exempt_nodes(scenario) | _unevaluated(scenario, got)
+    exempt = exempt_nodes(scenario)
     if candidates is None or any(candidates.get(node) != expected["candidates"].get(node) for node in exempt):
         found = []
         ranked = best_nodes(expected["candidates"], _pods(scenario))
@@ -187,7 +172,8 @@ def _scores(scores: JSON | None) -> JSON | None:
     if scores is None:
         return None
     return {
-        node: {**of_node, "plugins": {name: value for name, value in of_node["plugins"].items() if name != UNEVALUATED}}
+        node: of_node
+        | {"plugins": {name: value for name, value in of_node["plugins"].items() if value or name != NEVER_SKIPPED}}
         for node, of_node in scores.items()
     }
 

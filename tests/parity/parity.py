@@ -15,6 +15,7 @@ from extender import Pod, Snapshot
 from extender.cluster.files.manifests import load_cluster
 from extender.config.scheduler import kube_scheduler_of
 from extender.core.evaluation import evaluate
+from extender.core.eviction_history import EvictionHistory
 from extender.core.profile import UNCONFIGURED, KubeScheduler, Profile
 from tests.builders import typed
 from tests.parity.agreement import EVERY_CATEGORY, JSON, compare, load
@@ -23,10 +24,11 @@ from tests.parity.exemptions import exempt_nodes, undetermined
 PAGE = Path(__file__).parents[2] / "docs" / "parity.md"
 BEGIN, END = "<!-- written by make parity -->\n", "<!-- end -->"
 HEADER = """\
-| category | agree | exempt by rule | nodes filtered | not evaluated | scored | in the dry run | victims exempt |
-|---|---|---|---|---|---|---|---|
+| category | agree | exempt by rule | nodes filtered | scored | in the dry run | victims exempt |
+|---|---|---|---|---|---|---|
 """
-
+NOW = EvictionHistory(now=1_780_000_000 * 10**9)
+"""In 2026, when upstream was asked: every time in the corpus is long ago or far ahead."""
 
 Normal = Callable[[JSON], JSON]
 
@@ -64,7 +66,7 @@ class Evaluated:
         if snapshot is None:
             snapshot = Snapshot.build(load_cluster(scenario["cluster"]), scheduler.features)
         pod = typed(scenario["pod"])
-        found = evaluate(snapshot, pod, cls.profile_of(scheduler, pod)).to_dict()
+        found = evaluate(snapshot, pod, cls.profile_of(scheduler, pod), NOW).to_dict()
         not_evaluated = len({node for nodes in found.get("notEvaluated", {}).values() for node in nodes})
         expected = scenario | {"expected": normal(scenario["expected"])}
         differences = compare(expected, normal(found), excuse=False)
@@ -101,7 +103,7 @@ class Agreement:
     filtered: int
     """Nodes whose filter verdict was compared."""
     not_evaluated: int
-    """Of these, nodes where a plugin is not evaluated."""
+    """Of these, nodes where a plugin is not evaluated; they are compared all the same."""
     scored: int
     dry_run: int
     exempt: int
@@ -112,7 +114,7 @@ class Agreement:
     def row(self, category: str) -> str:
         agree = f"{self.scenarios - self.excused.total() - len(self.wrong)} of {self.scenarios}"
         excused = ", ".join(f"{count} {rule}" for rule, count in sorted(self.excused.items()))
-        numbers = (self.filtered, self.not_evaluated, self.scored, self.dry_run, self.exempt)
+        numbers = (self.filtered, self.scored, self.dry_run, self.exempt)
         return f"| {' | '.join((category, agree, excused, *(f'{count:,}' for count in numbers)))} |\n"
 
 

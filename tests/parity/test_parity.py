@@ -31,6 +31,7 @@ def test_every_scenario_of_the_category_agrees_in_everything_and_the_documentati
         category
     )
     assert {name: lines[:3] for name, lines in found.wrong.items()} == {}
+    assert found.not_evaluated == 0
     if nth(category) == 1:
         assert found.row(category) in PAGE.read_text(encoding="utf-8"), "run `make parity`"
 
