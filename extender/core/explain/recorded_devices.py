@@ -18,6 +18,7 @@ from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.devices.objects import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from extender.k8s.objects import Labels, Pod, PodResourceClaim, ResourceList
 
+
 @dataclass(frozen=True, slots=True)
 class RecordedClaim:
     """An entry of the pod's spec.resourceClaims."""

@@ -214,6 +214,11 @@ def _parse_pod(given: Any, place: str) -> Pod:
 
 def not_a_pod_message(place: str, kind: str) -> str:
     """Render the error for an object of another kind."""
+    if kind == "ResourceClaimTemplate":
+        return (
+            f"{place}: a simulation creates no claim from a ResourceClaimTemplate: give a ResourceClaim with its spec, "
+            "and name it as resourceClaimName in the pod"
+        )
     return f"{place}: {kind!r} is not a Pod: only Pods can be scheduled; for a workload, give one of its Pods"
 
 
