@@ -435,14 +435,17 @@ def test_a_core_kind_that_is_absent_is_an_error_not_an_empty_cluster():
     assert script.clock.waits == [0.8]
 
 
-@pytest.mark.parametrize(("refusal", "why"), [(FORBIDDEN, "forbidden"), (ABSENT, "absent")])
-def test_an_optional_kind_that_cannot_be_read_is_said_once_and_tried_every_five_minutes(refusal, why, caplog):
+@pytest.mark.parametrize(
+    ("refusal", "why", "level"), [(FORBIDDEN, "forbidden", logging.WARNING), (ABSENT, "absent", logging.INFO)]
+)
+def test_an_optional_kind_that_cannot_be_read_is_said_once_and_tried_every_five_minutes(refusal, why, level, caplog):
     script = Script("CSINode", *[Said(refused=refusal) for _ in range(3)])
-    with caplog.at_level(logging.WARNING):
+    with caplog.at_level(logging.INFO):
         script.run()
     assert script.store.calls == [f"unreadable {why}"]
     assert script.clock.waits == [300.0] * 3
-    assert [record.message for record in caplog.records] == [f"csinodes {why}, retrying in 300.0s: {refusal}"]
+    text = f"csinodes {why}, retrying in 300.0s: {refusal}"
+    assert [(record.message, record.levelno) for record in caplog.records] == [(text, level)]
     assert (script.state.phase, script.state.broken_since) == (why, None)
 
 
