@@ -125,6 +125,8 @@ class _Cluster:
         self.free: list[tuple[str, str, str | None, JSON]] = []
         """Devices that no claim has: driver, pool, the node if it is of one, device."""
         self.classes: list[JSON] = []
+        self.rarely = 0.0 if self.about("counters") else 0.03
+        """Where devices are rejected otherwise, v1.36.2 does not give back the counters that it took for them."""
         self.extended: list[str] = []
         """Names of extended resources that classes back, or seem to."""
 
@@ -279,13 +281,13 @@ class _Cluster:
         """Choose what the devices of a pool have beyond attributes."""
         return {
             "counters": self.often("counters", 0.8, 0.02),
-            "shared": self.often("capacity", 0.75, 0.03),
+            "shared": self.often("capacity", 0.75, self.rarely),
             "policy": self.one_of((None, "range", "range", "values", "default")),
             "binding": self.often("binding", 0.6),
         }
 
     def shared_counters(self) -> list[JSON]:
-        """Return counters, with room where v1.36.2 may reject devices without giving back what it counted of them."""
+        """Return counters; with room where devices may be rejected for something else, see `rarely`."""
         room = any(map(self.about, ("taints", "constraints", "capacity")))
         memory = self.one_of(("900Gi", "990Gi", "999Gi") if room else ("60Gi", "80Gi", "120Gi"))
         cores = self.one_of(("90", "98", "99") if room else ("2", "4", "8"))
@@ -316,7 +318,7 @@ class _Cluster:
             if self.chance(0.5):
                 wanted["cores"] = {"value": self.one_of(("1", "2", "4"))}
             device["consumesCounters"] = [{"counterSet": "set-0", "counters": wanted}]
-        if self.often("taints", 0.5, 0.02):
+        if self.often("taints", 0.5, self.rarely):
             taint = {"key": self.one_of(("bad", "busy")), "effect": self.one_of(("NoSchedule", "NoExecute", "None"))}
             device["taints"] = [taint | ({"value": "x"} if self.chance(0.5) else {}) | {"timeAdded": PAST}]
         if kind.get("binding"):
@@ -385,7 +387,7 @@ class _Cluster:
             self.request(f"r{n}", driver if self.chance(0.8) else self.one_of(self.drivers)) for n in range(count)
         ]
         devices: JSON = {"requests": wanted}
-        if self.often("constraints", 0.85, 0.03):
+        if self.often("constraints", 0.85, self.rarely):
             devices["constraints"] = [self.constraint(driver, wanted) for _ in range(self.one_of((1, 1, 1, 2)))]
         return self.add("resource.k8s.io/v1", "ResourceClaim", name, namespace, spec={"devices": devices}, **rest)
 
