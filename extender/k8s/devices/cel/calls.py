@@ -14,7 +14,7 @@ from extender.k8s.devices.cel.types import Type
 from extender.k8s.devices.cel.values import NO_SUCH_OVERLOAD, CelError, Optional, Run, size, type_name
 
 Evaluate = Callable[[Run], Any]
-Cost = Callable[[list[Any], Any], int]
+Cost = Callable[[Run, list[Any], Any], int]
 
 _IMPLEMENTATIONS: dict[str, Callable[..., Any]] = {
     **times.IMPLEMENTATIONS,
@@ -41,7 +41,7 @@ def call_of(apply: Callable[..., Any], name: str, overloads: list[str], argument
     def evaluate(run: Run) -> Any:
         values = [each(run) for each in arguments]
         result = apply(run, *values)
-        run.cost += 1 if cost is None else cost(values, result)
+        run.cost += 1 if cost is None else cost(run, values, result)
         return result
 
     return evaluate
@@ -54,7 +54,7 @@ def _unary(apply: Callable[..., Any], cost: Cost | None, argument: Evaluate) -> 
             run.cost += 1
             return apply(run, value)
         result = apply(run, value)
-        run.cost += cost([value], result)
+        run.cost += cost(run, [value], result)
         return result
 
     return evaluate
@@ -67,7 +67,7 @@ def _binary(apply: Callable[..., Any], cost: Cost | None, one: Evaluate, other: 
             run.cost += 1
             return apply(run, left, right)
         result = apply(run, left, right)
-        run.cost += cost([left, right], result)
+        run.cost += cost(run, [left, right], result)
         run.check()
         return result
 
@@ -146,35 +146,36 @@ def _up(amount: float) -> int:
     return math.ceil(amount)
 
 
-def _traversed(values: list[Any], _result: Any) -> int:
+def _traversed(_run: Run, values: list[Any], _result: Any) -> int:
     return _up(size(values[0]) * 0.1)
 
 
-def _traversed_twice(values: list[Any], _result: Any) -> int:
+def _traversed_twice(_run: Run, values: list[Any], _result: Any) -> int:
     return _up(size(values[0]) * 2 * 0.1)
 
 
-def _compared(values: list[Any], _result: Any) -> int:
+def _compared(_run: Run, values: list[Any], _result: Any) -> int:
     return _up(min(size(values[0]), size(values[1])) * 0.1)
 
 
-def _joined(values: list[Any], _result: Any) -> int:
+def _joined(_run: Run, values: list[Any], _result: Any) -> int:
     return _up((size(values[0]) + size(values[1])) * 0.1)
 
 
-def _matched(values: list[Any], _result: Any) -> int:
+def _matched(_run: Run, values: list[Any], _result: Any) -> int:
     return _up((1.0 + size(values[0])) * 0.1) * _up(size(values[1]) * 0.25)
 
 
-def _tree(value: Any) -> int:
-    """Return the cost of going through a value (traversalCost)."""
+def _tree(run: Run, value: Any) -> int:
+    """Return the cost of going through a value (traversalCost), which is work: a value may be in another many times."""
+    run.work(1)
     if isinstance(value, (str, bytes)):
         length = len(value) if isinstance(value, bytes) else len(value.encode("utf-8", "surrogatepass"))
         return int(length * 0.1)
     if type(value) is list:
-        return sum(map(_tree, value))
+        return sum(_tree(run, each) for each in value)
     if isinstance(value, dict):
-        return sum(_tree(key) + _tree(each) for key, each in value.items())
+        return sum(_tree(run, key) + _tree(run, each) for key, each in value.items())
     return 1
 
 
@@ -185,17 +186,17 @@ def _self_compared(items: Any) -> int:
 
 _BY_FUNCTION: dict[str, Cost] = {
     **dict.fromkeys(
-        ("isSorted", "sum", "max", "min", "indexOf", "lastIndexOf"), lambda values, _result: _tree(values[0])
+        ("isSorted", "sum", "max", "min", "indexOf", "lastIndexOf"), lambda run, values, _result: _tree(run, values[0])
     ),
     **dict.fromkeys(("lowerAscii", "upperAscii", "substring", "trim"), _traversed),
     **dict.fromkeys(("replace", "split"), _traversed_twice),
-    "join": lambda _values, result: _up(size(result) * 2 * 0.1),
+    "join": lambda _run, _values, result: _up(size(result) * 2 * 0.1),
     **dict.fromkeys(("quantity", "isQuantity", "semver", "isSemver"), _traversed),
 }
 _BY_OVERLOAD: dict[str, Cost] = {
     **dict.fromkeys(("starts_with_string", "ends_with_string", "string_to_bytes", "bytes_to_string"), _traversed),
     **dict.fromkeys(("strings_quote", "string_format"), _traversed),
-    "in_list": lambda values, _result: size(values[1]),
+    "in_list": lambda _run, values, _result: size(values[1]),
     **{
         f"{name}_{kind}": _compared
         for name in ("less", "less_equals", "greater", "greater_equals")
@@ -203,16 +204,16 @@ _BY_OVERLOAD: dict[str, Cost] = {
     },
     **dict.fromkeys(("add_string", "add_bytes"), _joined),
     "matches_string": _matched,
-    "contains_string": lambda values, _result: _up(size(values[0]) * 0.1) * _up(size(values[1]) * 0.1),
-    "list_slice": lambda _values, result: size(result) + 11,
-    "lists_range": lambda _values, result: size(result) + 11,
-    "list_reverse": lambda _values, result: size(result) + 11,
-    "list_flatten": lambda values, _result: size(values[0]) + 11,
-    "list_flatten_int": lambda values, _result: size(values[0]) * values[1] + 11,
-    "list_distinct": lambda values, _result: _self_compared(values[0]),
-    "list_sets_contains_list": lambda values, _result: 1 + size(values[0]) * size(values[1]),
-    "list_sets_intersects_list": lambda values, _result: 1 + size(values[0]) * size(values[1]),
-    "list_sets_equivalent_list": lambda values, _result: 1 + 2 * size(values[0]) * size(values[1]),
+    "contains_string": lambda _run, values, _result: _up(size(values[0]) * 0.1) * _up(size(values[1]) * 0.1),
+    "list_slice": lambda _run, _values, result: size(result) + 11,
+    "lists_range": lambda _run, _values, result: size(result) + 11,
+    "list_reverse": lambda _run, _values, result: size(result) + 11,
+    "list_flatten": lambda _run, values, _result: size(values[0]) + 11,
+    "list_flatten_int": lambda _run, values, _result: size(values[0]) * values[1] + 11,
+    "list_distinct": lambda _run, values, _result: _self_compared(values[0]),
+    "list_sets_contains_list": lambda _run, values, _result: 1 + size(values[0]) * size(values[1]),
+    "list_sets_intersects_list": lambda _run, values, _result: 1 + size(values[0]) * size(values[1]),
+    "list_sets_equivalent_list": lambda _run, values, _result: 1 + 2 * size(values[0]) * size(values[1]),
 }
 
 
@@ -220,7 +221,7 @@ def _cost(name: str, overloads: list[str]) -> Cost | None:
     """Return what a call costs, None for one; a call whose overload the checker could not tell has none of its own."""
     overload = overloads[0] if len(overloads) == 1 else ""
     if overload.endswith("_sort"):
-        return lambda values, _result: _self_compared(values[0])
+        return lambda _run, values, _result: _self_compared(values[0])
     if overload.endswith("_sortByAssociatedKeys"):
-        return lambda values, _result: _self_compared(values[1])
+        return lambda _run, values, _result: _self_compared(values[1])
     return _BY_FUNCTION.get(name) or _BY_OVERLOAD.get(overload)

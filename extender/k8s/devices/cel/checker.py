@@ -145,6 +145,8 @@ class _Checker:
         bare = name.removeprefix(".")
         for scope in reversed(self.scopes):
             if bare in scope:
+                if name != bare and scope is not self.scopes[0]:
+                    raise NotFollowed("a name with a leading dot that is a loop's variable too")
                 return scope[bare]
         if bare in TYPE_NAMES:
             return ("type", TYPE_NAMES[bare])

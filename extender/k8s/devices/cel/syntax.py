@@ -74,9 +74,11 @@ def parse(expression: str) -> Tree:
     """Return the tree; raises SyntaxFailure, and NotFollowed where the tree is too deep."""
     if len(expression) > MAX_CHARACTERS:
         raise NotFollowed(f"an expression of more than {MAX_CHARACTERS} characters")
+    if "`" in expression:  # the library reads names in backquotes, kube-scheduler does not
+        raise NotFollowed("a backquote")
     try:
         data = _environment().compile(expression, disable_check=True).serialize()
-    except ImportError:
+    except NotFollowed:
         raise
     except Exception as error:  # the library raises a plain Exception
         raise _failure(str(error)) from None
@@ -99,7 +101,7 @@ def _environment() -> Any:
         from cel_expr_python import cel
         from cel_expr_python.ext import ext_bindings, ext_optional
     except ImportError as error:
-        raise ImportError("selectors of devices need the package cel-expr-python, which is not installed") from error
+        raise NotFollowed(f"selectors, without the package cel-expr-python ({error})") from None
     return cel.NewEnv(extensions=[ext_bindings.ExtBindings(), ext_optional.ExtOptional()])
 
 

@@ -185,13 +185,22 @@ def type_name(value: Any) -> str:
 _NUMBERS = frozenset((int, Uint, float))
 
 
+def _order_of_numbers(one: Any, other: Any) -> int | None:
+    """Return -1, 0 or 1, None unless both are numbers; the other of a double is rounded (compareDoubleInt)."""
+    if type(one) is float or type(other) is float:
+        one, other = float(one), float(other)
+    if one < other:
+        return -1
+    return 1 if one > other else 0 if one == other else None
+
+
 def equal(one: Any, other: Any, run: Run) -> bool | None:
     """Return whether the values are equal; None: cel-go's "no such overload", which is neither (types.Equal)."""
     kind = type(one)
     if kind is str or kind is bool:
         return type(other) is kind and bool(one == other)
     if kind in _NUMBERS:
-        return type(other) in _NUMBERS and bool(one == other)
+        return type(other) in _NUMBERS and _order_of_numbers(one, other) == 0
     if kind is list:
         return type(other) is list and _equal_lists(one, other, run)
     if kind is dict or kind is Domains:
@@ -243,11 +252,13 @@ def compare(one: Any, other: Any) -> int:
             if kind is float and math.isnan(one):
                 raise CelError("NaN values cannot be ordered")
             raise CelError(NO_SUCH_OVERLOAD)
-        if one != one or other != other:
+        order = _order_of_numbers(one, other)
+        if order is None:
             raise CelError("NaN values cannot be ordered")
-    elif kind is not other_kind or kind not in _ORDERED:
+        return order
+    if kind is not other_kind or kind not in _ORDERED:
         raise CelError(NO_SUCH_OVERLOAD)
-    elif kind is Duration or kind is Timestamp:
+    if kind is Duration or kind is Timestamp:
         one, other = one.nanos, other.nanos
     elif kind is str and not (one.isascii() and other.isascii()):
         one, other = one.encode("utf-8", "surrogatepass"), other.encode("utf-8", "surrogatepass")

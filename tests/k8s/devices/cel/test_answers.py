@@ -8,6 +8,7 @@ import gzip
 import json
 from functools import cache
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -93,6 +94,92 @@ def test_few_expressions_are_not_followed():
 def test_what_is_read_by_literal_keys_is_known(expression, reads):
     found = compile_selector(expression).reads
     assert found == (None if reads is None else frozenset(reads))
+
+
+PATHS = ['["d"].x', '["o"].y', '.d["x"]', "[device.driver].x", '[?"d"].?x.orValue(0)', '["d"][?"y"].orValue(0)']
+OBJECTS = [*["device"] * 12, "dyn(device)", "v", "cel.bind(w, device, w)", "[device][0]"]
+TESTS = [
+    "{0} == 1",
+    "{0} == {1}",
+    "{0}.includes({1})",
+    "has({2}.d.x)",
+    '"x" in {2}["d"]',
+    '"o" in {2}',
+    "{2}.d.?y.hasValue()",
+    "{2}.exists(k, v, 'x' in v)",
+    "[1, 2].exists(device, {0} == 1)",
+    "cel.bind(device, {{'attributes': {{'d': {{'x': 1}}}}}}, {0} == 1)",
+    "cel.bind(d, {2}, d.d.x == 1)",
+    "(device.driver == 'd' ? {2}.d : {2}.o).x == 1",
+]
+
+
+def random_selector(random):
+    def part():
+        return f"{random.choice(OBJECTS)}.{random.choice(('attributes', 'capacity'))}"
+
+    def test():
+        return random.choice(TESTS).format(part() + random.choice(PATHS), part() + random.choice(PATHS), part())
+
+    joined = random.choice(("{0}", "{0} && {1}", "{0} || {1}", "({0} ? {1} : {2})", "!({0}) || {1}"))
+    expression = joined.format(test(), test(), test())
+    return f"cel.bind(v, device, {expression})" if "v." in expression else expression
+
+
+def random_content(random):
+    names = [f"{domain}{name}" for domain in ("", "o/", "e/") for name in "xyz"]
+    attributes = {name: DeviceAttribute(int_value=random.choice((1, 2))) for name in names if random.random() < 0.6}
+    return attributes, {name: DeviceCapacity(value="1") for name in names if random.random() < 0.5}
+
+
+def agreeing(reads, kind, values, others):
+    """Return `others` with what is read of `values`."""
+    read = {name for name in {*values, *others} if (kind, *(name if "/" in name else f"d/{name}").split("/")) in reads}
+    kept = {name: value for name, value in others.items() if name not in read}
+    return {**kept, **{name: values[name] for name in read if name in values}}
+
+
+def outcome(selector, attributes, capacity):
+    view = DeviceView("d", Device(attributes=attributes, capacity=capacity))
+    try:
+        return selector.matches(view, WorkBudget(100_000))
+    except DeviceSelectorError as error:
+        return str(error)
+
+
+def test_devices_that_agree_in_what_is_read_have_the_same_result():
+    random, known = Random(1), 0
+    for _ in range(500):
+        selector = compile_selector(random_selector(random))
+        if selector.error or selector.unsupported or selector.reads is None:
+            continue
+        known += 1
+        for _ in range(4):
+            attributes, capacity = random_content(random)
+            others, other_capacity = random_content(random)
+            others = agreeing(selector.reads, "attributes", attributes, others)
+            other_capacity = agreeing(selector.reads, "capacity", capacity, other_capacity)
+            found = outcome(selector, attributes, capacity)
+            assert found == outcome(selector, others, other_capacity), selector.expression
+    assert known > 40
+
+
+@pytest.mark.parametrize(
+    ("expression", "wanted"),
+    [
+        ("9223372036854775807 < 9223372036854775808.0", "false"),
+        ("dyn(9007199254740993) == 9007199254740992.0", "true"),
+        ('quantity("1e100").isGreaterThan(quantity("1e30"))', "true"),
+        ('quantity("10E").isLessThan(quantity("20E"))', "true"),
+        ('quantity("99999999999999999999").isGreaterThan(quantity("1"))', None),
+        ('double("1_0") == 10.0', None),
+        ('device.attributes["gpu.example.com"].`model` == "h100"', None),
+        ('[1].all(device, .device.driver == "x")', None),
+        ('.device.driver == "gpu.example.com"', "true"),
+    ],
+)
+def test_numbers_beyond_a_doubles_digits_and_unusual_spellings(expression, wanted):
+    assert answer(expression) == wanted
 
 
 def test_an_attribute_without_a_value_fails_every_selector():

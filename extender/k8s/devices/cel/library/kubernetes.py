@@ -10,13 +10,14 @@ from typing import Any, Final
 
 from extender.k8s.devices.cel.syntax import NotFollowed
 from extender.k8s.devices.cel.values import MAX_INT, MAX_UINT, MIN_INT, CelError, Run
-from extender.k8s.quantity import NANO, QuantityError, parse
+from extender.k8s.quantity import MAX_NANO, NANO, QuantityError, parse
 
 _FORMAT_WRONG = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 _QUANTITY = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?([eEinumkKMGTP]*[-+]?[0-9]*)")
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _MAX_FACTORS = 18
+_MAX_POWER = 100
 
 
 class Quantity:
@@ -48,7 +49,14 @@ def _parsed(text: str) -> Quantity:
         if "suffix" in error.reason:
             raise CelError("unable to parse quantity's suffix") from None
         raise NotFollowed("the error of an invalid quantity") from None
-    return Quantity(nano, _scaled(text))
+    scaled = _scaled(text)
+    if scaled is None and abs(nano) == MAX_NANO and not text.endswith("i"):
+        raise NotFollowed("a quantity beyond 64 bits")
+    if scaled is not None and scaled[1] >= 0:
+        if scaled[1] > _MAX_POWER:
+            raise NotFollowed(f"a quantity with an exponent beyond {_MAX_POWER}")
+        nano = scaled[0] * 10 ** scaled[1] * NANO  # upstream does not cap it
+    return Quantity(nano, scaled)
 
 
 def quantity(text: Any) -> Quantity:
@@ -205,9 +213,12 @@ def _prerelease(text: str) -> int | str:
     return text
 
 
-@lru_cache(maxsize=4096)
 def semver(text: str) -> Semver:
     """Return the version of a text; raises CelError (semver.Parse)."""
+    return (_remembered if len(text) <= _MAX_REMEMBERED else _version)(text)
+
+
+def _version(text: str) -> Semver:
     if not text:
         raise CelError("Version string empty")
     parts = text.split(".", 2)
@@ -224,6 +235,11 @@ def semver(text: str) -> Semver:
         if not _ALPHANUMERIC.issuperset(each):
             raise CelError(f"Invalid character(s) found in build meta data {_quoted(each)}")
     return Semver(core, parsed)
+
+
+_remembered = lru_cache(maxsize=4096)(_version)
+_MAX_REMEMBERED = 128
+"""Characters of a text whose version is remembered."""
 
 
 def _to_semver(_run: Run, text: str, normalize: bool = False) -> Semver:

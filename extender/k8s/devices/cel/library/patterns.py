@@ -14,28 +14,32 @@ from extender.k8s.devices.cel.values import NO_SUCH_OVERLOAD, CelError, Run
 _STEPS = 20
 """Steps of one match; the library takes about that many microseconds."""
 
-_MAX_REMEMBERED = 128
-"""Characters of a text whose result is remembered."""
+_STEPS_OF_REPETITION = 300
+"""Steps for each repetition with a count, which RE2 writes out up to 1,000 times."""
+
+_MAX_REMEMBERED = 256
+"""Characters of a text and a pattern together whose result is remembered."""
 
 
 def is_valid(pattern: str) -> bool:
     """Return whether Go accepts a pattern; raises NotFollowed where that is not known."""
-    if r"\C" in pattern:
-        raise NotFollowed(r"a regular expression with \C")
     return _match("", pattern)[0]
 
 
 def matches(run: Run, text: Any, pattern: Any) -> bool:
     if type(text) is not str or type(pattern) is not str:
         raise CelError(NO_SUCH_OVERLOAD)
-    run.work(_STEPS)
-    if not is_valid(pattern):
+    run.work(_STEPS + len(pattern) + len(text) // 8 + _STEPS_OF_REPETITION * pattern.count("{"))
+    valid, found = (_remembered if len(text) + len(pattern) <= _MAX_REMEMBERED else _match)(text, pattern)
+    if not valid:
         raise NotFollowed("the error of an invalid regular expression")
-    return (_remembered if len(text) <= _MAX_REMEMBERED else _match)(text, pattern)[1]
+    return found
 
 
 def _match(text: str, pattern: str) -> tuple[bool, bool]:
     """Return (whether the pattern is valid, whether the text matches); raises NotFollowed."""
+    if r"\C" in pattern:
+        raise NotFollowed(r"a regular expression with \C")
     try:
         found = _program().eval(data={"text": text, "pattern": pattern})
     except Exception as error:  # the library raises plain exceptions

@@ -16,6 +16,7 @@ from extender.k8s.devices.cel.library.times import (
     parse_timestamp,
     timestamp_text,
 )
+from extender.k8s.devices.cel.syntax import NotFollowed
 from extender.k8s.devices.cel.values import (
     MAX_INT,
     MAX_UINT,
@@ -240,6 +241,8 @@ def _to_uint(_run: Run, value: Any) -> Uint:
 
 def _to_double(_run: Run, value: Any) -> float:
     kind = type(value)
+    if kind is str and "_" in value:
+        raise NotFollowed("a number with underscores in a text")
     if kind is str and len(value) <= _MAX_NUMBER_CHARACTERS and _FLOAT.fullmatch(value):
         if "x" in value.lower():
             return float.fromhex(value)
