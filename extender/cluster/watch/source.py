@@ -149,7 +149,7 @@ class KubernetesSource:
     def warnings(self) -> Sequence[str]:
         """Return one line per kind without list permission; decisions report the affected plugins as not evaluated."""
         forbidden = (one.kind for one in self.reflector_statuses() if one.phase == "forbidden")
-        return [f"no permission to list {kind}: some plugins are not evaluated" for kind in forbidden]
+        return [f"no permission to list {kind}: plugins that read them are not evaluated" for kind in forbidden]
 
     def reflector_statuses(self) -> list[ReflectorStatus]:
         """Return the status of every watched kind."""

@@ -133,7 +133,9 @@ def evict(snapshot: Snapshot, victims: Sequence[Pod], empty_selector: str) -> No
 
 def deallocate(snapshot: Snapshot, pod: Pod, key: Key) -> None:
     """Deallocate a claim, or delete the one of the pod's extended resources (DynamicResources' PostFilter, v1.36)."""
-    claim, extended = snapshot.objects.resource_claims[key], pod.status.extended_resource_claim_status
+    claim, extended = snapshot.objects.resource_claims.get(key), pod.status.extended_resource_claim_status
+    if claim is None:  # it went with an evicted pod that owned it
+        return
     if extended is not None and key == (pod.metadata.namespace, extended.resource_claim_name):
         snapshot.remove("ResourceClaim", key)
     else:

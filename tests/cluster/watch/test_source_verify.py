@@ -205,7 +205,7 @@ async def test_an_optional_kind_that_is_forbidden_costs_what_depends_on_it_and_n
         assert (await client.get("/readyz")).status_code == 200
         verbose = (await client.get("/readyz?verbose")).text
         assert "[!] PersistentVolume: forbidden" in verbose
-        assert "[!] no permission to list PersistentVolume: some plugins are not evaluated" in verbose
+        assert "[!] no permission to list PersistentVolume: plugins that read them are not evaluated" in verbose
         answer = await client.post("/filter", content=body)
         assert (answer.status_code, left_out(answer)) == (200, BLIND)
         assert left_out(await client.post("/prioritize", content=body)) == BLIND

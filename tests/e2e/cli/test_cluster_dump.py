@@ -51,7 +51,7 @@ def test_a_live_cluster_is_dumped_and_loads_again(api, tmp_path):
     )
     assert (code, said) == (0, f"{out}: 1 nodes, 1 pods, 1 disruption budgets\n")
     assert complained.splitlines()[-1] == (
-        "extender: no permission to list PersistentVolume: some plugins are not evaluated"
+        "extender: no permission to list PersistentVolume: plugins that read them are not evaluated"
     )
     read = load_cluster(out)
     assert read.unreadable_tables == ("volumes",)
