@@ -296,13 +296,9 @@ class _Checker:
             keys, values = self.unifier.new_variable(), self.unifier.new_variable()
         return map_of(keys, values)
 
-    def _struct(self, node: Expr) -> Type:
-        found = self._look_up(node.name)
-        if found is None:
-            return self._undeclared(node, node.name)
-        if found[0] != "type":
-            return self._error(node, f"'{display(found)}' is not a type")
-        return self._error(node, f"'{display(found[1])}' is not a message type")
+    @staticmethod
+    def _struct(node: Expr) -> Type:
+        raise NotFollowed(f"the type {node.name}")
 
     def _loop(self, node: Expr) -> Type:
         loop = node.loop

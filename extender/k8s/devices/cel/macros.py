@@ -58,9 +58,11 @@ class Expansion:
         self._next_id += 1
         return node
 
-    def _variable(self, node: Expr, other: str | None = None) -> str | None:
+    def _variable(
+        self, node: Expr, other: str | None = None, not_a_name: str = "argument must be a simple name"
+    ) -> str | None:
         if node.kind != "ident":
-            self.problems.append((node.id, "argument must be a simple name"))
+            self.problems.append((node.id, not_a_name))
         elif node.name == other:
             self.problems.append((node.id, f"duplicate variable name: {other}"))
         elif node.name in (RESULT, "__result__"):
@@ -118,7 +120,7 @@ class Expansion:
             what = "sortBy can only be applied to a list, identifier, comprehension, call or select expression"
             self.problems.append((over.id if over is not None else at, what))
             return self._new(at, Expr("literal", value=True))
-        variable = self._variable(node.args[0])
+        variable = self._variable(node.args[0], not_a_name="argument is not an identifier")
         if variable is None:
             return self._new(at, Expr("literal", value=True))
         accumulated = self._new(at, Expr("ident", name=RESULT))

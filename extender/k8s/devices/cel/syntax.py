@@ -6,6 +6,7 @@ are needed are decoded here, since the library has no other way to read a tree.
 Rule: the library is imported when the first expression is parsed, and nowhere else in the program.
 """
 
+import re
 import struct
 from dataclasses import dataclass, field
 from functools import cache
@@ -92,7 +93,22 @@ def _failure(text: str) -> Exception:
         return NotFollowed("an expression nested deeper than the parser follows (32 levels)")
     if not text.startswith("ERROR: <input>:"):
         return NotFollowed("an expression that the parser does not read")
+    if " variable name cannot be " in text:
+        return NotFollowed("a variable of a loop with the name of its result")
+    for words, upstreams in _WORDS:
+        text = words.sub(rf"\g<1>{upstreams}", text)
     return SyntaxFailure(text)
+
+
+_PLACE = r"(?m)^(ERROR: <input>:[0-9]+:[0-9]+: )"
+_NOT_A_NAME = r"\(\) variable name must be a simple identifier$"
+_WORDS = (
+    (re.compile(rf"{_PLACE}has\(\) argument must be a field selection$"), "invalid argument to has() macro"),
+    (re.compile(rf"{_PLACE}(?:all|exists|exists_one|existsOne){_NOT_A_NAME}"), "argument must be a simple name"),
+    (re.compile(rf"{_PLACE}(?:map|filter){_NOT_A_NAME}"), "argument is not an identifier"),
+    (re.compile(rf"{_PLACE}cel\.bind{_NOT_A_NAME}"), "cel.bind() variable names must be simple identifiers"),
+)
+"""The library's errors of macros, and cel-go's."""
 
 
 @cache

@@ -182,6 +182,22 @@ def test_numbers_beyond_a_doubles_digits_and_unusual_spellings(expression, wante
     assert answer(expression) == wanted
 
 
+@pytest.mark.parametrize(
+    ("expression", "place", "words"),
+    [
+        ("has(device)", 5, "invalid argument to has() macro"),
+        ("[1].all(a.b, true)", 10, "argument must be a simple name"),
+        ("[1].exists_one(1, true)", 16, "argument must be a simple name"),
+        ("[1].map(a.b, true, 1) == []", 10, "argument is not an identifier"),
+        ("cel.bind(a.b, 1, true)", 11, "cel.bind() variable names must be simple identifiers"),
+        ("[1].sortBy(a.b, 1) == []", 13, "argument is not an identifier"),
+    ],
+)
+def test_errors_of_macros_are_kube_schedulers(expression, place, words):
+    error = f"CEL compile error: compilation failed: ERROR: <input>:1:{place}: {words}\n | {expression}\n | "
+    assert answer(expression) == f"{error}{'.' * (place - 1)}^"
+
+
 def test_an_attribute_without_a_value_fails_every_selector():
     device = Device(attributes={"a": DeviceAttribute(), "b": DeviceAttribute(version_value="1")})
     assert answer("true", device) == "CEL runtime error: attribute a: unsupported attribute value"
