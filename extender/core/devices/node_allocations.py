@@ -49,14 +49,14 @@ _MAX_KEY_BYTES: Final = 64 << 10
 """Largest content of claims, encoded, whose outcomes are kept."""
 _STEPS_PER_CHARACTER: Final = 10
 """Steps that it takes to compile a selector, by the length of its expression."""
-_MAX_READINGS: Final = 4
-"""Sets of what selectors read for which is kept which nodes are alike."""
+_MAX_READINGS: Final = 8
+"""Sets of what selectors read for which is kept which nodes are alike, and the outcomes on these."""
 _MAX_SELECTORS: Final = 128
 _MAX_DRIVERS: Final = 64
 """Drivers for which is kept under which names their devices have what is read."""
 _SPARE: Final = 64
 """Contents of pools and nodes, beside those of the present nodes, that are kept."""
-_MAX_RESULTS: Final = 4096
+_MAX_RESULTS: Final = 1024
 """Devices, as one selector sees them, for which its result is kept."""
 
 K = TypeVar("K")
@@ -425,7 +425,7 @@ class KeptSelector:
             try:
                 result = self.selector.matches(device, budget)
             except (DeviceSelectorError, NotFollowed) as error:
-                result = error
+                result = type(error)(*error.args)  # without the frames that its traceback keeps
             if len(self._results) >= _MAX_RESULTS:
                 self._results.clear()
             found = self._results[key] = result, limit - budget.left
@@ -436,17 +436,17 @@ class Charges:
     """Counts the steps of selectors in one call as if no results were kept from calls before."""
 
     def __init__(self) -> None:
-        self.charged: set[Hashable] = set()
-        """Results that this call has been charged for."""
-        self.used: dict[Hashable, int] = {}
-        """Results that the current node needs -> steps."""
+        self.charged: set[int] = set()
+        """Hashes of the results that this call has been charged for."""
+        self.used: dict[int, int] = {}
+        """Hashes of the results that the current node needs -> steps."""
         self.steps = 0
         """Steps that the current node has been charged for."""
 
     def next_call(self) -> None:
         self.charged.clear()
 
-    def charge(self, results: Mapping[Hashable, int]) -> int:
+    def charge(self, results: Mapping[int, int]) -> int:
         """Charge this call for results, and return the steps of those that it was not charged for before."""
         steps = sum(results[one] for one in results.keys() - self.charged)
         self.charged.update(results)
@@ -469,7 +469,7 @@ class ChargedSelector:
     def matches(self, device: DeviceView, budget: WorkBudget) -> bool:
         """As Selector.matches."""
         key, charges = self._kept.key(device), self._charges
-        charge = self.expression, key
+        charge = hash((self.expression, key))
         is_charged = charge in charges.charged
         result, steps = self._kept.result(key, device, MAX_STEPS if is_charged else budget.left)
         charges.used[charge] = steps
@@ -492,8 +492,8 @@ class _Answer:
     outcome: Outcome
     steps: int
     """Steps that the allocator takes, without those of selectors."""
-    results: Mapping[Hashable, int]
-    """Results of selectors that it needs -> steps."""
+    results: Mapping[int, int]
+    """Hashes of the results of selectors that it needs -> steps; what they are of would take much memory."""
     names_pools: bool
     """The text names a pool or device of the node."""
 
@@ -518,7 +518,7 @@ class ClaimOutcomes:
     ) -> None:
         self._snapshot = snapshot
         self._devices = devices
-        self._alike = alike
+        self.alike = alike
         self._allocator = allocator
         self._charges = charges
         self._steps = steps
@@ -531,8 +531,8 @@ class ClaimOutcomes:
 
     def on_nodes(self, claims: Sequence[ClaimToAllocate], rows: IntArray) -> NodeAllocations:
         """Return the outcomes for claims of this content; as `allocate_on_nodes`."""
-        numbers, texts = self._alike.numbers(), tuple(map(str, claims))
-        state = self._alike.version, texts, rows.tobytes()
+        numbers, texts = self.alike.numbers(), tuple(map(str, claims))
+        state = self.alike.version, texts, rows.tobytes()
         if self._last is None or self._last[0] != state:
             self._last = state, self._work_out(numbers, rows, texts)
         return self._last[1]
@@ -669,6 +669,8 @@ class KeptAllocations(Index):
         allocator = Allocator(claims, classes, selector, self.snapshot.features)
         reading = Reading.of_claims(specs, used.values())
         alike = _recent(self._alike, reading, _MAX_READINGS, lambda: AlikeNodes(self.snapshot, self._devices, reading))
+        for key in [key for key, one in self._claims.items() if one and one.alike not in self._alike.values()]:
+            del self._claims[key]
         return ClaimOutcomes(self.snapshot, self._devices, alike, allocator, charges, steps)
 
     def _classes(self, claims: Sequence[ClaimToAllocate]) -> dict[str, DeviceClass]:
