@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import msgspec
 
 from benchmarks.generate import JSON, Plan, node_name
+from extender.cluster.watch.device_interning import DeviceInterning
 from extender.k8s.devices.objects import DeviceClass, ResourceClaim, ResourceSlice
 
 DRIVER = "gpu.example.com"
@@ -31,12 +32,14 @@ def device_class() -> DeviceClass:
 
 
 def slices(plan: Plan) -> Iterator[ResourceSlice]:
-    """Yield the slice of each node."""
+    """Yield the slice of each node, with equal parts shared as a live cluster cache has them."""
+    interned = DeviceInterning()
     for row in range(plan.nodes):
         pool = {"name": node_name(row), "generation": 1, "resourceSliceCount": 1}
         devices = [_device(plan, row, number) for number in range(PER_NODE)]
         spec = {"driver": DRIVER, "nodeName": node_name(row), "pool": pool, "devices": devices}
-        yield msgspec.convert({"metadata": {"name": f"{node_name(row)}-gpu"}, "spec": spec}, ResourceSlice)
+        found = msgspec.convert({"metadata": {"name": f"{node_name(row)}-gpu"}, "spec": spec}, ResourceSlice)
+        yield interned.slice(found)
 
 
 def claims(plan: Plan) -> Iterator[ResourceClaim]:

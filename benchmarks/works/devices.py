@@ -3,6 +3,7 @@
 The nodes run no other pods. The indexes are built ahead, as in the service.
 """
 
+import gc
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -40,8 +41,10 @@ class Devices:
         return prepare(Snapshot.build(self._objects))
 
     def build(self) -> None:
-        """Forget everything that earlier filters have kept."""
+        """Forget everything that earlier filters have kept; what is left is frozen, as a live cluster cache does."""
         self.snapshot = self.built()
+        gc.collect()
+        gc.freeze()
 
     def change_a_claim(self) -> None:
         """Give a claim one device of the first node, or take it away again."""

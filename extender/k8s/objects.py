@@ -1,6 +1,7 @@
 """Kubernetes objects that decisions read, with only the fields that are read.
 
-One Struct per API type, named as in k8s.io/api, in camelCase there. More types: `storage.objects`, `devices` and `controllers`.
+One Struct per API type, named as in k8s.io/api, in camelCase there. More types: `storage.objects`, `devices.objects`
+and `controllers`.
 Unknown fields are ignored. Where Go writes `null` for an unset list, map or struct, `None` means unset.
 
 Rule: immutable values; nothing here decides anything.

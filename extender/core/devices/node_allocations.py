@@ -175,15 +175,20 @@ class DeviceReader:
     def __init__(self, reading: Reading) -> None:
         self._reading = reading
         self._of: dict[str, Callable[[Device], Hashable]] = {}
+        self._spelled: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {}
+        """Driver -> `Reading.names`."""
 
     def of(self, driver: str) -> Callable[[Device], Hashable]:
         """Return a function of a driver's devices, whose value is equal for two if it reads the same of both."""
         return _recent(self._of, driver, _MAX_DRIVERS, lambda: self._reader(driver))
 
+    def _names(self, driver: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        return _recent(self._spelled, driver, _MAX_DRIVERS, lambda: self._reading.names(driver))
+
     def _reader(self, driver: str) -> Callable[[Device], Hashable]:
         if self._reading.everything:
             return lambda device: _ENCODER.encode((device.attributes, device.capacity))
-        names, of_capacity = self._reading.names(driver)
+        names, of_capacity = self._names(driver)
 
         def read(device: Device) -> Hashable:
             attributes = tuple(map((device.attributes or _NOTHING).get, names))
@@ -193,6 +198,19 @@ class DeviceReader:
             return attributes, *amounts
 
         return read
+
+    def columns(self, driver: str, devices: Sequence[Device]) -> Hashable:
+        """Return what is read of several devices, as `of` does of one: name by name, which is quicker."""
+        if self._reading.everything:
+            return tuple(map(self.of(driver), devices))
+        names, of_capacity = self._names(driver)
+        attributes = [device.attributes or _NOTHING for device in devices]
+        found: list[Hashable] = [tuple([of.get(name) for of in attributes]) for name in names]
+        if of_capacity:
+            capacity = [device.capacity or _NOTHING for device in devices]
+            columns = ([of.get(name) for of in capacity] for name in of_capacity)
+            found += [tuple([one and one.value for one in column]) for column in columns]
+        return tuple(found)
 
 
 _Use = bool | tuple[bool, frozenset[tuple[str, int]] | None]
@@ -299,15 +317,11 @@ class AlikeNodes:
 
     def _usual_content(self, pool_id: PoolID, published: ResourceSlice) -> Hashable:
         """Return `_content` of a pool that is usual, without gathering it."""
-        (driver, name), found = pool_id, []
-        read, devices, shared = self._reader.of(driver), self._devices.state.devices, self._devices.state.shared
-        for device in published.spec.devices or ():
-            device_id = driver, name, device.name
-            if device_id in shared:
-                found.append(self._device(pool_id, published, device, None))
-            else:
-                found.append((read(device), device_id in devices))
-        return driver, tuple(found), None, False, ""
+        (driver, name), state, devices = pool_id, self._devices.state, published.spec.devices or ()
+        ids = [(driver, name, device.name) for device in devices]
+        if state.shared and any(one in state.shared for one in ids):
+            return driver, tuple([self._device(pool_id, published, one, None) for one in devices]), None, False, ""
+        return driver, self._reader.columns(driver, devices), tuple(map(state.devices.__contains__, ids))
 
     def _pool(self, pool: Pool, row: int) -> "_PoolNumber":
         number = self._intern(self._content(pool, self._snapshot.nodes[row]))
@@ -413,12 +427,16 @@ class KeptSelector:
     def key(self, device: DeviceView) -> Hashable:
         """Return what the selector reads of a device."""
         read = self._reader.of(device.driver)(device.device)
-        attributes = None if has_values(device.device) else _ENCODER.encode(device.device.attributes)
+        attributes = None if device.has_values else _ENCODER.encode(device.device.attributes)
         return device.driver, device.allow_multiple_allocations, read, attributes
 
-    def result(self, key: Hashable, device: DeviceView, limit: int) -> tuple[_Result, int]:
-        """Return the result for a device and the steps that it takes; raises WorkLimitReached above the limit."""
+    def result(self, key: Hashable, device: DeviceView, limit: int) -> tuple[_Result, int, bool]:
+        """Return the result for a device, the steps that it takes, and whether it was evaluated just now.
+
+        Raises WorkLimitReached above the limit.
+        """
         found = self._results.get(key)
+        is_new = found is None
         if found is None:
             budget = WorkBudget(limit)
             result: _Result
@@ -429,7 +447,7 @@ class KeptSelector:
             if len(self._results) >= _MAX_RESULTS:
                 self._results.clear()
             found = self._results[key] = result, limit - budget.left
-        return found
+        return *found, is_new
 
 
 class Charges:
@@ -470,10 +488,9 @@ class ChargedSelector:
         """As Selector.matches."""
         key, charges = self._kept.key(device), self._charges
         charge = hash((self.expression, key))
-        is_charged = charge in charges.charged
-        result, steps = self._kept.result(key, device, MAX_STEPS if is_charged else budget.left)
+        result, steps, is_new = self._kept.result(key, device, budget.left)
         charges.used[charge] = steps
-        if not is_charged:
+        if is_new or charge not in charges.charged:  # new again: its place was needed for others
             charges.charged.add(charge)
             charges.steps += steps
             budget.spend(steps)

@@ -8,7 +8,7 @@ from extender.core.framework.plugins.dynamic_resources import verdicts
 from extender.core.profile import UPSTREAM, KubeScheduler, Profile
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.version.features import Features
-from tests.builders import cluster, incoming, node, typed
+from tests.builders import JSON, NodeObject, cluster, incoming, node, typed
 from tests.device_builders import claim, device, device_class, request, resource_slice, using_claims
 
 FITS = ""
@@ -17,7 +17,7 @@ CANNOT_ALLOCATE = "cannot allocate all claims"
 
 def world_of(objects, zones):
     """A cluster of these objects with nodes; `zones`: name -> label `zone`."""
-    nodes = {node(name, labels={"zone": zone}): [] for name, zone in zones.items()}
+    nodes: dict[NodeObject, list[JSON]] = {node(name, labels={"zone": zone}): [] for name, zone in zones.items()}
     return cluster(nodes, others=[device_class("gpu"), *objects])
 
 
@@ -87,5 +87,6 @@ def test_node_selectors_that_do_not_parse_are_not_evaluated(objects):
     context = scheduling_context(Snapshot.build(world, Features.of(36)), typed(incoming(**using_claims("c"))), UPSTREAM)
     found = verdicts(context)
 
+    assert found is not None
     assert set(found.not_followed) == {"a node selector that does not parse"}
     assert (found.not_evaluated >= 0).all()

@@ -62,6 +62,11 @@ class DeviceView:
         return Domains({domain: {key: _value(each) for key, each in within.items()} for domain, within in domains})
 
     @cached_property
+    def has_values(self) -> bool:
+        """Whether each attribute has a value, as `has_values`."""
+        return has_values(self.device)
+
+    @cached_property
     def capacity_values(self) -> Domains:
         domains = self.capacity.items()
         return Domains({domain: {key: quantity(each) for key, each in within.items()} for domain, within in domains})

@@ -76,7 +76,7 @@ def compile_selector(expression: str) -> Selector:
     """Return the compiled selector; never raises for what the expression says.
 
     A device has allowMultipleAllocations whatever feature gates say: kube-scheduler compiles expressions as the API
-    server does those that are stored already. Where the package cel-expr-python is not installed, no selector is followed.
+    server does those that are stored already. Without the package cel-expr-python, no selector is followed.
     """
     try:
         return _compiled(expression)
