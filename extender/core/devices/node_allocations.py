@@ -5,13 +5,14 @@ kube-scheduler reads for these claims: so names, and attributes that no selector
 Results are kept for the claims' content without their names, so that pods of one controller share them.
 
 Rule: what is kept decides how long an answer takes, never what it is: the work that it may cost is counted as if
-nothing were kept.
+nothing were kept, and what had to make room and is needed again is counted again.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from hashlib import blake2b
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -56,8 +57,10 @@ _MAX_DRIVERS: Final = 64
 """Drivers for which is kept under which names their devices have what is read."""
 _SPARE: Final = 64
 """Contents of pools and nodes, beside those of the present nodes, that are kept."""
-_MAX_RESULTS: Final = 1024
-"""Devices, as one selector sees them, for which its result is kept."""
+_MAX_RESULTS: Final = 32_768
+"""Results of selectors for devices, as these see them, that are kept."""
+_MAX_NEEDED: Final = 500_000
+"""Results of selectors that all kept outcomes together name as needed."""
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -187,7 +190,7 @@ class DeviceReader:
 
     def _reader(self, driver: str) -> Callable[[Device], Hashable]:
         if self._reading.everything:
-            return lambda device: _ENCODER.encode((device.attributes, device.capacity))
+            return lambda device: _digest((device.attributes, device.capacity))
         names, of_capacity = self._names(driver)
 
         def read(device: Device) -> Hashable:
@@ -211,6 +214,11 @@ class DeviceReader:
             columns = ([of.get(name) for of in capacity] for name in of_capacity)
             found += [tuple([one and one.value for one in column]) for column in columns]
         return tuple(found)
+
+
+def _digest(content: object) -> bytes:
+    """Return what stands for content of any size."""
+    return blake2b(_ENCODER.encode(content), digest_size=16).digest()
 
 
 _Use = bool | tuple[bool, frozenset[tuple[str, int]] | None]
@@ -343,7 +351,7 @@ class AlikeNodes:
             for device in one.spec.devices or ()
             if device.consumes_counters and self._use((*pool.id, device.name))
         ]
-        return pool.id.driver, found, terms, _ENCODER.encode((pool.counter_sets, consumed))
+        return pool.id.driver, found, terms, _digest((pool.counter_sets, consumed))
 
     def _device(self, pool_id: PoolID, published: ResourceSlice, device: Device, node: Node | None) -> Hashable:
         read, use = self._reader.of(pool_id.driver)(device), self._use((*pool_id, device.name))
@@ -351,7 +359,7 @@ class AlikeNodes:
         if isinstance(use, bool) and seen is True and not self._is_unusual(device):
             return read, use
         attributes = None if has_values(device) else device.attributes
-        return read, use, seen, _ENCODER.encode((other_fields(device), device.capacity, attributes))
+        return read, use, seen, _digest((other_fields(device), device.capacity, attributes))
 
     def _use(self, device: DeviceID) -> _Use:
         """Return how a device is in use; False: it is not."""
@@ -413,21 +421,22 @@ def _expressions(claims: Iterable[DeviceClaim], classes: Iterable[DeviceClass]) 
 
 
 _Result = bool | DeviceSelectorError | NotFollowed
+_Results = dict[tuple[str, Hashable], tuple[_Result, int]]
+"""(expression, what it reads of a device) -> (result, steps that it took)."""
 
 
 class KeptSelector:
-    """A selector with its results, by what it reads of a device."""
+    """A selector with its results, which it has in one table with other selectors."""
 
-    def __init__(self, selector: Selector) -> None:
+    def __init__(self, selector: Selector, results: _Results) -> None:
         self.selector = selector
         self._reader = DeviceReader(Reading.of_selector(selector))
-        self._results: dict[Hashable, tuple[_Result, int]] = {}
-        """What it reads of a device -> (result, steps that it took)."""
+        self._results = results
 
     def key(self, device: DeviceView) -> Hashable:
         """Return what the selector reads of a device."""
         read = self._reader.of(device.driver)(device.device)
-        attributes = None if device.has_values else _ENCODER.encode(device.device.attributes)
+        attributes = None if device.has_values else _digest(device.device.attributes)
         return device.driver, device.allow_multiple_allocations, read, attributes
 
     def result(self, key: Hashable, device: DeviceView, limit: int) -> tuple[_Result, int, bool]:
@@ -435,7 +444,7 @@ class KeptSelector:
 
         Raises WorkLimitReached above the limit.
         """
-        found = self._results.get(key)
+        found = self._results.get((self.selector.expression, key))
         is_new = found is None
         if found is None:
             budget = WorkBudget(limit)
@@ -446,7 +455,7 @@ class KeptSelector:
                 result = type(error)(*error.args)  # without the frames that its traceback keeps
             if len(self._results) >= _MAX_RESULTS:
                 self._results.clear()
-            found = self._results[key] = result, limit - budget.left
+            found = self._results[self.selector.expression, key] = result, limit - budget.left
         return *found, is_new
 
 
@@ -461,8 +470,9 @@ class Charges:
         self.steps = 0
         """Steps that the current node has been charged for."""
 
-    def next_call(self) -> None:
+    def end_call(self) -> None:
         self.charged.clear()
+        self.next_node()
 
     def charge(self, results: Mapping[int, int]) -> int:
         """Charge this call for results, and return the steps of those that it was not charged for before."""
@@ -486,6 +496,7 @@ class ChargedSelector:
 
     def matches(self, device: DeviceView, budget: WorkBudget) -> bool:
         """As Selector.matches."""
+        budget.spend(1)
         key, charges = self._kept.key(device), self._charges
         charge = hash((self.expression, key))
         result, steps, is_new = self._kept.result(key, device, budget.left)
@@ -542,6 +553,8 @@ class ClaimOutcomes:
         """Steps that it takes to compile the selectors."""
         self._answers: dict[int, _Answer] = {}
         """Number of nodes -> answer."""
+        self.needed = 0
+        """Results of selectors that the answers name."""
         self._outcomes: dict[Hashable, Outcome] = {}
         """Key of answers -> the outcome that they share."""
         self._last: tuple[Hashable, NodeAllocations] | None = None
@@ -558,11 +571,11 @@ class ClaimOutcomes:
         if len(self._answers) > 2 * len(numbers) + _SPARE:
             self._answers.clear()
             self._outcomes.clear()
+            self.needed = 0
         outcomes, places = list[Outcome](), dict[Hashable, int]()
         distinct, first, group = np.unique(numbers[rows], return_index=True, return_inverse=True)
         place_of, outcome = np.full(len(distinct), NOT_ASKED, np.int64), np.full(len(numbers), NOT_ASKED, np.int64)
         budget, named = WorkBudget(MAX_STEPS - self._steps), list[int]()
-        self._charges.next_call()
         with suppress(WorkLimitReached):
             for at in np.argsort(first).tolist():
                 answer = self._answer(int(distinct[at]), int(rows[first[at]]), budget)
@@ -582,15 +595,17 @@ class ClaimOutcomes:
         if len(late):
             outcome[late] = len(outcomes)
             outcomes.append(_TOO_MUCH_WORK)
+        self._charges.end_call()
         return NodeAllocations(tuple(outcomes), outcome, partial(self._at, texts))
 
     def _at(self, texts: Sequence[str], row: int) -> Outcome:
         """Return the outcome of one node with its own devices."""
-        self._charges.next_call()
         try:
             return _named(self._evaluate(row, WorkBudget(MAX_STEPS)).outcome, texts)
         except WorkLimitReached:
             return _TOO_MUCH_WORK
+        finally:
+            self._charges.end_call()
 
     def _answer(self, number: int, row: int, budget: WorkBudget) -> _Answer:
         """Return the answer for nodes of a number, of which the row is one, and spend its steps."""
@@ -599,6 +614,7 @@ class ClaimOutcomes:
             found = self._evaluate(row, budget)
             same = self._outcomes.setdefault(found.key, found.outcome)
             found = self._answers[number] = replace(found, outcome=same)
+            self.needed += len(found.results)
         else:
             budget.spend(found.steps + self._charges.charge(found.results))
         return found
@@ -657,6 +673,7 @@ class KeptAllocations(Index):
         self._claims: dict[bytes, ClaimOutcomes | None] = {}
         self._alike: dict[Reading, AlikeNodes] = {}
         self._selectors: dict[str, KeptSelector] = {}
+        self._results: _Results = {}
 
     def on_nodes(self, claims: Sequence[ClaimToAllocate], rows: IntArray) -> NodeAllocations:
         """Return what `allocate_on_nodes` does."""
@@ -667,7 +684,9 @@ class KeptAllocations(Index):
         else:
             found = _recent(self._claims, key, _MAX_CLAIMS, lambda: self._new(specs, classes))
         if found is not None:
-            return found.on_nodes(claims, rows)
+            answer = found.on_nodes(claims, rows)
+            self._make_room()
+            return answer
         outcome = np.full(len(self.snapshot.nodes), NOT_ASKED, np.int64)
         outcome[rows] = 0
         return NodeAllocations((_TOO_MUCH_WORK,), outcome, lambda _: _TOO_MUCH_WORK)
@@ -690,6 +709,13 @@ class KeptAllocations(Index):
             del self._claims[key]
         return ClaimOutcomes(self.snapshot, self._devices, alike, allocator, charges, steps)
 
+    def _make_room(self) -> None:
+        """Forget the outcomes that were asked for longest ago while all of them need too many results."""
+        needed = sum(one.needed for one in self._claims.values() if one is not None)
+        while needed > _MAX_NEEDED:
+            gone = self._claims.pop(next(iter(self._claims)))
+            needed -= 0 if gone is None else gone.needed
+
     def _classes(self, claims: Sequence[ClaimToAllocate]) -> dict[str, DeviceClass]:
         requests = (request for claim in claims for request in claim.spec.requests or ())
         names = {one.device_class_name for request in requests for one in _alternatives(request)}
@@ -701,7 +727,7 @@ class KeptAllocations(Index):
             self._selectors,
             expression,
             _MAX_SELECTORS,
-            lambda: KeptSelector(compile_selector(expression)),
+            lambda: KeptSelector(compile_selector(expression), self._results),
         )
 
 

@@ -569,6 +569,16 @@ def test_too_much_work_is_not_evaluated_where_it_comes_too_late_whatever_is_kept
     assert len({sum(one) for one in late}) > 2
 
 
+LIMITS = ("_MAX_CLAIMS", "_MAX_DRIVERS", "_MAX_NEEDED", "_MAX_READINGS", "_MAX_RESULTS", "_MAX_SELECTORS", "_SPARE")
+
+
+@pytest.mark.parametrize("limit", LIMITS)
+def test_what_had_to_make_room_changes_no_outcome(limit, monkeypatch):
+    monkeypatch.setattr(node_allocations, limit, 1)
+    for seed in range(2):
+        check(seed)
+
+
 def test_a_cluster_whose_pods_use_no_devices_has_no_index_of_them():
     for claims in ((), (claim("mine", request()),)):
         living = prepare(with_claims(*claims, slices=gpus(0, 1)))

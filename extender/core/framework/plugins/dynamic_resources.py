@@ -209,15 +209,15 @@ def _may_have_claims(snapshot: Snapshot, pod: Pod) -> bool:
 
 
 def _verdicts(context: SchedulingContext) -> Verdicts | None:
-    table = _Table(len(context.snapshot.nodes))
     reason = _why_not_evaluated(context.features, context.snapshot.unreadable_tables)
+    state = _state(context) if reason is None else _State()
+    if isinstance(state, Status) or (reason is None and not state.all):
+        return None
+    table = _Table(len(context.snapshot.nodes))
     if reason is not None:
         nodes = _nodes_that_read_tables(context)
         table.leave(nodes, reason)
         return table.verdicts() if nodes.any() else None
-    state = _state(context)
-    if isinstance(state, Status) or not state.all:
-        return None
     unfollowed = _not_followed(context, state)
     if unfollowed is not None:
         table.leave(table.undecided, unfollowed)
