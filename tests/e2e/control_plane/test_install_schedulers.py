@@ -309,9 +309,9 @@ def test_kube_scheduler_calls_over_tls_with_its_client_certificate(cluster, over
 @pytest.mark.parametrize(
     ("certificate", "reason"),
     [
-        (None, "EOF|reset"),  # why is in the extender's log
+        (None, "EOF|reset|closed idle connection"),  # why is in the extender's log
         ("someone-else", "code 403"),
-        ("foreign/kube-scheduler", "EOF|reset"),
+        ("foreign/kube-scheduler", "EOF|reset|closed idle connection"),
     ],
     ids=["none", "of another name", "of another authority"],
 )
