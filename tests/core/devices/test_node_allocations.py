@@ -48,7 +48,7 @@ from tests.device_builders import (
     request,
     resource_slice,
 )
-from tests.profiles import SEEDS, examples
+from tests.profiles import SEEDS, by_profile, examples
 
 SOME = examples(10, 250, 20_000)
 
@@ -575,7 +575,7 @@ LIMITS = ("_MAX_CLAIMS", "_MAX_DRIVERS", "_MAX_NEEDED", "_MAX_READINGS", "_MAX_R
 @pytest.mark.parametrize("limit", LIMITS)
 def test_what_had_to_make_room_changes_no_outcome(limit, monkeypatch):
     monkeypatch.setattr(node_allocations, limit, 1)
-    for seed in range(2):
+    for seed in range(by_profile(1, 4, 40)):
         check(seed)
 
 
