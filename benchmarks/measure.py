@@ -147,6 +147,14 @@ class Row:
         return statistics.median(ratios) if ratios else None
 
     @property
+    def quartiles(self) -> float | None:
+        """Return the upper quartile divided by the lower one: how quiet the machine was; None below four runs."""
+        if len(self.times) < 4:
+            return None
+        low, _, high = statistics.quantiles(self.times, n=4, method="inclusive")
+        return high / low
+
+    @property
     def met(self) -> bool | None:
         """Return whether all limits are met; None if the row has none."""
         met = [bound.holds(self.figures) for bound in self.bounds]
@@ -175,6 +183,7 @@ class Row:
             "median": statistics.median(figures),
             "min": min(figures),
             "max": max(figures),
+            "quartiles": self.quartiles,
             "mean": statistics.fmean(figures),
             "p99": p99(figures) if len(figures) >= 100 else None,
             "against": self.against or None,

@@ -4,8 +4,10 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-HEADINGS = ("what", "runs", "median", "min .. max", "mean", "p99", "against", "ratio", "limit", "met")
+HEADINGS = ("what", "runs", "median", "min .. max", "p75/p25", "mean", "p99", "against", "ratio", "limit", "met")
 _TEXT = ("what", "against", "met")
+QUIET = 1.3
+"""Quotient of the upper and lower quartile from which a row counts as noisy: measure again on a quieter machine."""
 
 
 def table(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -38,6 +40,7 @@ def cells(row: Mapping[str, Any]) -> tuple[str, ...]:
         str(row["runs"]),
         f"{number(row['median'])} {row['unit']}",
         f"{number(row['min'])} .. {number(row['max'])}",
+        quartiles(row),
         number(row["mean"]),
         "" if row["p99"] is None else number(row["p99"]),
         row["against"] or "",
@@ -45,6 +48,13 @@ def cells(row: Mapping[str, Any]) -> tuple[str, ...]:
         row["limit"] or "",
         {True: "yes", False: "NOT MET", None: ""}[row["met"]],
     )
+
+
+def quartiles(row: Mapping[str, Any]) -> str:
+    """Render how far the quartiles of a row are apart, and whether that is too far."""
+    if row["quartiles"] is None:
+        return ""
+    return f"{row['quartiles']:.2f}{' noisy' if row['quartiles'] >= QUIET else ''}"
 
 
 def title(row: Mapping[str, Any]) -> str:

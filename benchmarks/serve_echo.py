@@ -1,4 +1,7 @@
-"""A bare FastAPI application as a baseline: it sends back the request body, or the number of its nodes."""
+"""Bare applications as baselines: they send back the request body, or the number of its nodes.
+
+/bare is answered by uvicorn alone, all other paths by a bare FastAPI application.
+"""
 
 import argparse
 import socket
@@ -7,6 +10,7 @@ from typing import Any
 import msgspec
 import uvicorn
 from fastapi import FastAPI, Request, Response
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 KEEP_ALIVE_SECONDS = 600
 """Keep-alive timeout; generating a large body takes longer than uvicorn's default."""
@@ -21,7 +25,31 @@ class Arguments(msgspec.Struct, rename="pascal"):
     nodes: Nodes
 
 
-def create_app() -> FastAPI:
+def create_app() -> ASGIApp:
+    framework = create_fastapi_app()
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["path"] == "/bare":
+            await echo(receive, send)
+        else:
+            await framework(scope, receive, send)
+
+    return app
+
+
+async def echo(receive: Receive, send: Send) -> None:
+    """Send the request body back without a framework."""
+    body, more = b"", True
+    while more:
+        message = await receive()
+        body += message["body"]
+        more = message["more_body"]
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+def create_fastapi_app() -> FastAPI:
     app, decoder = FastAPI(), msgspec.json.Decoder(Arguments)
 
     @app.get("/readyz")

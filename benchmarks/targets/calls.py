@@ -1,6 +1,7 @@
 """Measure the wall time of whole calls over HTTP to the real service in its own process, one after another.
 
-The baseline, in turns with each call, is the same body sent back by a bare FastAPI application: HTTP and body alone.
+The baseline, in turns with each call, is the same body sent back by a bare application: HTTP and body alone. For
+/filter and /prioritize together it is uvicorn without a framework, for the others a bare FastAPI application.
 """
 
 import contextlib
@@ -10,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from benchmarks import process
-from benchmarks.measure import Bound, Row, Run, Work, in_turns
+from benchmarks.measure import Bound, Limit, Row, Run, Work, in_turns
 from benchmarks.printing import number
 from benchmarks.requests import filter_bodies, full_nodes_body, new_preempt_bodies, preempt_body
 from benchmarks.service import Client, Started, running, started, wait_until_ready
@@ -23,12 +24,19 @@ REQUESTS_FULL = 15
 REQUESTS_NEW = 40
 WARM_UP = 20
 DEFAULT_NODES = 500
-ECHO = "echo of the body by a bare FastAPI app"
-RAW_NODES = {
-    False: ("/names", "a bare FastAPI app that decodes raw nodes and sends their number back"),
-    True: ("/nodes", "a bare FastAPI app that decodes raw nodes and sends them back"),
+ECHO, BARE, NAMES, NODES = "/echo", "/bare", "/names", "/nodes"
+"""Paths of the baselines."""
+AGAINST = {
+    ECHO: "echo of the body by a bare FastAPI app",
+    BARE: "two echoes of the body by a bare uvicorn application",
+    NAMES: "a bare FastAPI app that decodes raw nodes and sends their number back",
+    NODES: "a bare FastAPI app that decodes raw nodes and sends them back",
 }
-"""Whether the pod fits -> path and name of the baseline; nodes are returned only if it fits."""
+RAW_NODES = {False: NAMES, True: NODES}
+"""Whether the pod fits -> path of the baseline; nodes are returned only if it fits."""
+NOWHERE = Limit("≤", 2.5)
+TWO_CALLS = Limit("≤", 1.6)
+SOME_CANDIDATES, ALL_CANDIDATES = Limit("≤", 4), Limit("≤", 6)
 FITS = {False: "fits nowhere", True: "fits everywhere"}
 
 
@@ -49,31 +57,31 @@ def of_names(world: World, beside: "Beside") -> Iterator[Row]:
     """Yield rows for node names; kube-scheduler itself never prioritizes for a pod that fits nowhere."""
     for fits, which in FITS.items():
         name, bodies = f"/filter, {world.plan.nodes:,} names, {which}", filter_bodies(world, fits)
-        yield beside.row(name, ["/filter"], bodies, REQUESTS, Bound("median", 4), Bound("p99", 10))
+        yield replace(beside.row(name, ["/filter"], bodies, REQUESTS), limit=None if fits else NOWHERE)
     for fits, which in FITS.items():
         few = min(DEFAULT_NODES, world.plan.nodes)
         name, bodies = f"/filter and /prioritize, {few} names, {which}", filter_bodies(world, fits, DEFAULT_NODES)
-        yield beside.row(name, ["/filter", "/prioritize"], bodies, REQUESTS, Bound("median", 2.5))
+        row = beside.row(name, ["/filter", "/prioritize"], bodies, REQUESTS, echo=BARE)
+        yield replace(row, limit=TWO_CALLS if fits else None)
 
 
 def of_candidates(world: World, beside: "Beside") -> Iterator[Row]:
     """Yield rows for candidates sent before, as most are for consecutive preemptors of one priority, and new ones."""
     every = len(world.candidates)
-    few = ((DEFAULT_NODES, REQUESTS, 5),) if every > DEFAULT_NODES else ()
-    for count, requests, at_most in (*few, (every, REQUESTS_LARGE, 25)):
+    few = ((DEFAULT_NODES, REQUESTS, SOME_CANDIDATES),) if every > DEFAULT_NODES else ()
+    for count, requests, limit in (*few, (every, REQUESTS_LARGE, ALL_CANDIDATES)):
         name = f"/preempt, {count:,} candidates, UIDs"
-        yield beside.row(name, ["/preempt"], [preempt_body(world, count)], requests, Bound("median", at_most))
+        yield replace(beside.row(name, ["/preempt"], [preempt_body(world, count)], requests), limit=limit)
         new = new_preempt_bodies(world, count, REQUESTS_NEW + WARM_UP)
-        yield beside.row(f"{name}, never sent before", ["/preempt"], new, REQUESTS_NEW, Bound("median", at_most))
+        yield replace(beside.row(f"{name}, never sent before", ["/preempt"], new, REQUESTS_NEW), limit=limit)
 
 
 def of_full_nodes(world: World, beside: "Beside") -> Iterator[Row]:
     for fits, which in FITS.items():
         bodies = [full_nodes_body(world, fits, replica) for replica in range(2)]
         name = f"/filter, {world.plan.nodes:,} full nodes, {len(bodies[0]) / 1e6:.0f} MB, {which}"
-        echo, against = RAW_NODES[fits]
-        row = beside.row(name, ["/filter"], bodies, REQUESTS_FULL, Bound("median", 90), echo=echo)
-        yield replace(row, against=against)
+        row = beside.row(name, ["/filter"], bodies, REQUESTS_FULL, echo=RAW_NODES[fits])
+        yield replace(row, bounds=(Bound("median", 90),))
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,15 +93,7 @@ class Beside:
     process: int
     """Process ID of the service."""
 
-    def row(
-        self,
-        name: str,
-        paths: Sequence[str],
-        bodies: Sequence[bytes],
-        requests: int,
-        *bounds: Bound,
-        echo: str = "/echo",
-    ) -> Row:
+    def row(self, name: str, paths: Sequence[str], bodies: Sequence[bytes], requests: int, *, echo: str = ECHO) -> Row:
         """Send the bodies in turn to all paths; the note gives the service's CPU time per call."""
         works = [
             Work(calls(self.client, paths, bodies), clock=time.perf_counter),
@@ -105,7 +105,7 @@ class Beside:
         after = process.worked(self.process)
         worked = None if before is None or after is None else 1000 * (after - before) / (requests + warm_up)
         note = "" if worked is None else f"{number(worked)} ms of CPU in the service"
-        return Row(GROUP, name, own, ECHO, others, bounds=bounds, note=note)
+        return Row(GROUP, name, own, AGAINST[echo], others, note=note)
 
 
 @contextlib.contextmanager
