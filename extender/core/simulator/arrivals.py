@@ -35,7 +35,7 @@ def pending_pods(snapshot: Snapshot) -> list[Pod]:
     """List the pods without a node in the order of kube-scheduler's queue (PrioritySort.Less)."""
     pending = (
         pod
-        for pod in snapshot.objects.pods.values()
+        for pod in snapshot.pods_without_row()
         if not pod.spec.node_name and not is_finished(pod) and pod.metadata.deletion_timestamp is None
     )
 

@@ -324,14 +324,17 @@ class Snapshot(NodeTable):
         """Yield every running pod with its row."""
         return ((row, self.pod_table.pods[row]) for row in self.pod_table.row_of.values())
 
+    def pods_without_row(self) -> Iterator[Pod]:
+        """Yield the pods that are not running on a known node."""
+        return map(self.objects.pods.__getitem__, self._without_row.orders)
+
     def running_row(self, pod: Pod) -> int | None:
         """Return the pod's row; None if it is not running."""
         return self.pod_table.row_of.get(identity(pod))
 
     def has_uid(self, uid: str) -> bool:
         """Return whether a pod with this UID is there, running or not; looks at each that is not running."""
-        pods = self.objects.pods
-        return uid in self.pod_table.row_of or any(pods[key].metadata.uid == uid for key in self._without_row.orders)
+        return uid in self.pod_table.row_of or any(pod.metadata.uid == uid for pod in self.pods_without_row())
 
     def pods_on(self, node: str) -> tuple[Pod, ...]:
         """Return the running pods of one node, most important first."""

@@ -189,21 +189,17 @@ def _simulate_in_child(snapshot: Snapshot, scheduler: KubeScheduler, body: bytes
     """Simulate on the child's own snapshot, detached from the observer that records changes."""
     snapshot.observer = None
     try:
-        return _simulate_to_bytes(snapshot.frozen(), scheduler, body, history, snapshot)
+        return _simulate_to_bytes(snapshot, scheduler, body, history)
     except MemoryError:
         return b"503" + error_body(f"the simulation needs more than {MAX_SIMULATION_MEMORY_BYTES >> 20} MiB of memory")
 
 
 def _simulate_to_bytes(
-    objects: ClusterObjects,
-    scheduler: KubeScheduler,
-    body: bytes,
-    history: EvictionHistory,
-    spare: Snapshot | None = None,
+    cluster: ClusterObjects | Snapshot, scheduler: KubeScheduler, body: bytes, history: EvictionHistory
 ) -> bytes:
     """Return the HTTP status in three digits, followed by the body."""
     try:
-        return b"200" + msgspec.json.encode(simulate_request(objects, scheduler, body, history, spare))
+        return b"200" + msgspec.json.encode(simulate_request(cluster, scheduler, body, history))
     except ExtenderError as error:
         return b"%d%b" % (error.status, error_body(str(error)))
 

@@ -3,7 +3,7 @@
 Independent of HTTP. A simulation is slow: building the snapshot of a cluster with 150,000 pods takes about 5 s, then a
 scheduling cycle about 10 ms.
 
-Rule: the cluster passed in never changes: every simulation runs on a snapshot of its own.
+Rule: objects passed in never change: a simulation runs on a snapshot of its own, or on one that the caller gives up.
 """
 
 import time
@@ -115,23 +115,22 @@ class Comparison(SimulationStruct, frozen=True):
 
 
 def run_simulation(
-    objects: ClusterObjects,
+    cluster: ClusterObjects | Snapshot,
     policy: SimulatedPolicy,
     request: SimulationRequest,
     observer: StepObserver | None = None,
-    scratch: Snapshot | None = None,
 ) -> Simulation:
     """Simulate under one policy; RequestError for pods that cannot be created.
 
-    `scratch`: a snapshot of these objects, for the same version, that the simulation may change; built if omitted.
+    A snapshot is for the same version, and is changed; of objects one is built.
     """
-    if scratch is None:
+    if not isinstance(cluster, Snapshot):
         try:
-            scratch = Snapshot.build(objects, policy.scheduler.features)
+            cluster = Snapshot.build(cluster, policy.scheduler.features)
         except ValueError as error:
             raise ClusterFileError(str(error)) from error
     return simulate(
-        scratch,
+        cluster,
         policy.scheduler,
         request.pods,
         include_pending=request.pending,
@@ -145,17 +144,17 @@ def run_simulation(
 
 
 def run_simulations(
-    objects: ClusterObjects,
+    cluster: ClusterObjects | Snapshot,
     policies: Sequence[SimulatedPolicy],
     request: SimulationRequest,
     observer: StepObserver | None = None,
-    scratch: Snapshot | None = None,
 ) -> Simulation | Comparison:
-    """Simulate under one policy, or the same pods under two."""
-    results = [
-        run_simulation(objects, policy, request, observer, None if index else scratch)
-        for index, policy in enumerate(policies)
-    ]
+    """Simulate under one policy, or the same pods under two; a snapshot is changed, as by `run_simulation`."""
+    *others, last = policies
+    # Reading all objects of a large snapshot takes longer than scheduling a pod.
+    objects = cluster.frozen() if others and isinstance(cluster, Snapshot) else cluster
+    results = [run_simulation(objects, policy, request, observer) for policy in others]
+    results.append(run_simulation(cluster, last, request, observer))
     if len(results) == 1:
         return results[0]
     one, other = map(pod_outcomes, results)
@@ -262,17 +261,12 @@ class SimulateBody(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
 
 
 def simulate_request(
-    objects: ClusterObjects,
-    base: KubeScheduler,
-    body: bytes,
-    history: EvictionHistory | None = None,
-    scratch: Snapshot | None = None,
+    cluster: ClusterObjects | Snapshot, base: KubeScheduler, body: bytes, history: EvictionHistory | None = None
 ) -> dict[str, Any]:
     """Answer `POST /simulate`: a `Simulation` or a `Comparison`, as plain values.
 
-    `base`: the kube-scheduler and the policies in effect. `history`: the time and the recent evictions; by default now,
-    without evictions.
-    `scratch`: see `run_simulation`.
+    `cluster`: see `run_simulation`. `base`: the kube-scheduler and the policies in effect. `history`: the time and the
+    recent evictions; by default now, without evictions.
     Raises RequestError for an invalid body, or for more than MAX_SIMULATED_PODS pods.
     """
     parsed = _decode(body)
@@ -286,11 +280,12 @@ def simulate_request(
         history or EvictionHistory(time.time_ns()),
         parse_claims(parsed.claims),
     )
-    count = len(request.pods) + (sum(not pod.spec.node_name for pod in objects.pods) if request.pending else 0)
+    pods = cluster.pods_without_row() if isinstance(cluster, Snapshot) else cluster.pods
+    count = len(request.pods) + (sum(not pod.spec.node_name for pod in pods) if request.pending else 0)
     for number, what in ((count, "pods"), (len(request.claims), "claims")):
         if number > MAX_SIMULATED_PODS:
             raise RequestError(f"{number} {what} exceed the limit of {MAX_SIMULATED_PODS} per request")
-    result = run_simulations(objects, _policies(base, parsed), request, scratch=scratch)
+    result = run_simulations(cluster, _policies(base, parsed), request)
     plain: dict[str, Any] = msgspec.to_builtins(result)
     return plain
 

@@ -7,6 +7,7 @@ import pytest
 from extender.cluster.files.manifests import load_cluster
 from extender.core.eviction_history import EvictionHistory
 from extender.core.profile import KubeScheduler, Limits, PreemptionPolicy, Profile
+from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import ClusterFileError, RequestError
 from extender.k8s.kinds import ClusterObjects
 from extender.k8s.time import MINUTE
@@ -37,6 +38,16 @@ def refusal(body, **objects):
 
 
 # --- answers ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("options", [{}, {"compare": ["upstream", "strict"]}])
+def test_a_snapshot_gives_the_answer_of_its_objects(options):
+    """The child process simulates on its own copy of the snapshot, without reading all objects of a large cluster."""
+    objects = load_cluster(cluster(WORLD, budgets=BUDGETS, waiting=[incoming("waiting")]))
+    body = json.dumps({"pods": [incoming("new"), incoming("other")], "pending": True} | options).encode()
+    history = EvictionHistory(0)
+    expected = simulate.simulate_request(objects, KubeScheduler(), body, history)
+    assert simulate.simulate_request(Snapshot.build(objects), KubeScheduler(), body, history) == expected
 
 
 def test_the_result_is_plain_values():
