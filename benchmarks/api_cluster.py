@@ -3,12 +3,13 @@
 import subprocess
 import sys
 import threading
+from functools import partial
 
 from benchmarks import cores
 from benchmarks.generate import Plan
 from benchmarks.serve_live import api_at
 from benchmarks.service import end
-from extender.cluster.watch.list_watch import list_pages
+from extender.cluster.watch.list_watch import RESOURCES, WatchSettings, list_pages
 
 
 class ApiCluster:
@@ -37,8 +38,7 @@ class ApiCluster:
     def begin(self, command: str) -> None:
         """Send a command of `fake_cluster`; `is_done` reports when it has been carried out."""
         self._done.clear()
-        if self._process.stdin:
-            self._process.stdin.write(f"{command}\n")
+        self._send(command)
         threading.Thread(target=self._wait, daemon=True).start()
 
     def _wait(self) -> None:
@@ -48,11 +48,24 @@ class ApiCluster:
     def is_done(self) -> bool:
         return self._done.is_set()
 
+    def carry_out(self, command: str) -> None:
+        """Send a command of `fake_cluster` and wait until it has been carried out."""
+        self._send(command)
+        self._answer()
+
+    def _send(self, command: str) -> None:
+        if self._process.stdin:
+            self._process.stdin.write(f"{command}\n")
+
     def read_all(self) -> int:
-        """List all pods, parsing only the continue token of each page; return the number of pods."""
+        """List all kinds that the service follows, parsing only what a page is; return the number of objects."""
         api = api_at(self.url, self.ca_file or None)
-        read = list_pages(lambda params: api.get("/api/v1/pods", params), "Pod", 500)
-        return sum(len(page.items or ()) for page in read)
+        pages = (
+            page
+            for resource in RESOURCES
+            for page in list_pages(partial(api.get, resource.path), resource.kind, WatchSettings().page_size)
+        )
+        return sum(len(page.items or ()) for page in pages)
 
     def close(self) -> None:
         if self._process.stdin:

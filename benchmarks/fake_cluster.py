@@ -2,6 +2,8 @@
 
     events RATE SECONDS     change RATE pods a second for SECONDS seconds
     expire COUNT            change COUNT pods while watches are down, so that everything has to be relisted
+    arrive COUNT            create COUNT pods of one template, which wait for a node
+    bind NUMBER NODE        bind one of them
 
 Each command is acknowledged with one line when it is done; the first line of output is the server's URL and, with
 --tls, the file with its CA certificate.
@@ -14,13 +16,13 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from benchmarks import devices, fulldevices, generate
+from benchmarks.arrivals import arriving, bound
 from benchmarks.fullpods import full_pod
-from benchmarks.generate import JSON, Plan
+from benchmarks.generate import Plan
 from tests.fakes.api_server import FakeAPI
 from tests.fakes.certificates import Certificates
 
@@ -38,29 +40,36 @@ def main() -> None:
         if given.tls:
             certificates = Certificates(Path(stack.enter_context(tempfile.TemporaryDirectory())))
         api = stack.enter_context(FakeAPI(tls=certificates))
-        pods = load(api, Plan(given.seed, given.nodes))
+        plan = Plan(given.seed, given.nodes)
+        pods = load(api, plan)
         if given.gpu_nodes:
             load_devices(api, Plan(given.seed, given.gpu_nodes))
         say(f"{api.url} {certificates.ca_file}" if certificates else api.url)
         chance = random.Random(given.seed)
         for line in sys.stdin:
-            verb, *numbers = line.split()
-            if verb == "events":
-                events(api, pods, chance, float(numbers[0]), float(numbers[1]))
-            else:
-                expire(api, pods, chance, int(numbers[0]))
+            match line.split():
+                case ["events", rate, seconds]:
+                    events(api, pods, chance, float(rate), float(seconds))
+                case ["expire", count]:
+                    expire(api, pods, chance, int(count))
+                case ["arrive", count]:
+                    for number in range(int(count)):
+                        api.put("Pod", arriving(plan, number))
+                case ["bind", number, node]:
+                    api.put("Pod", bound(plan, int(number), node))
             say("done")
 
 
-def load(api: FakeAPI, plan: Plan) -> list[JSON]:
-    """Load the cluster into the server; return the pods that `change` may modify."""
+def load(api: FakeAPI, plan: Plan) -> list[tuple[str, str]]:
+    """Load the cluster into the server; return name and namespace of the pods that `change` may modify."""
     rows = range(plan.nodes)
     api.load("Namespace", generate.namespaces())
     api.load("PodDisruptionBudget", generate.budgets(plan))
     api.load("Node", [generate.full_node(plan, row) | {"apiVersion": "v1", "kind": "Node"} for row in rows])
-    pods = [pod for row in rows for pod in generate.pods_on(plan, row)]
-    api.load("Pod", [full_pod(pod, number) for number, pod in enumerate(pods)])
-    return pods
+    pods = (pod for row in rows for pod in generate.pods_on(plan, row))
+    api.load("Pod", (full_pod(pod, number) for number, pod in enumerate(pods)))
+    keys = (stored.key.partition("/") for stored in api.storage.all("Pod"))
+    return [(name, namespace) for namespace, _, name in keys]
 
 
 def load_devices(api: FakeAPI, plan: Plan) -> None:
@@ -70,15 +79,16 @@ def load_devices(api: FakeAPI, plan: Plan) -> None:
     api.load("ResourceClaim", fulldevices.claims(plan))
 
 
-def events(api: FakeAPI, pods: list[JSON], chance: random.Random, rate: float, seconds: float) -> None:
-    """Send events: half change nothing that decisions read, as most do; the others change labels."""
+def events(api: FakeAPI, pods: list[tuple[str, str]], chance: random.Random, rate: float, seconds: float) -> None:
+    """Send events, or none: half change nothing that decisions read, as most do; the others change labels."""
     start = time.perf_counter()
     for number in range(int(rate * seconds)):
         time.sleep(max(0.0, start + number / rate - time.perf_counter()))
         change(api, pods, chance, shallow=number % 2 == 0)
+    time.sleep(max(0.0, start + seconds - time.perf_counter()))
 
 
-def expire(api: FakeAPI, pods: list[JSON], chance: random.Random, count: int) -> None:
+def expire(api: FakeAPI, pods: list[tuple[str, str]], chance: random.Random, count: int) -> None:
     """Compact the history and drop all connections: every watch gets 410 Gone."""
     api.stop()
     for _ in range(count):
@@ -87,9 +97,8 @@ def expire(api: FakeAPI, pods: list[JSON], chance: random.Random, count: int) ->
     api.start()
 
 
-def change(api: FakeAPI, pods: list[JSON], chance: random.Random, *, shallow: bool) -> None:
-    name = chance.choice(pods)["metadata"]
-    pod: dict[str, Any] = api.get("Pod", name["name"], name["namespace"]) or {}
+def change(api: FakeAPI, pods: list[tuple[str, str]], chance: random.Random, *, shallow: bool) -> None:
+    pod = api.get("Pod", *chance.choice(pods)) or {}
     if shallow:
         pod["status"]["conditions"][2]["lastTransitionTime"] = f"2025-06-01T08:{chance.randrange(60):02}:00Z"
     else:

@@ -14,14 +14,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
-from functools import partial
 from itertools import chain, cycle
 
 from benchmarks import generate, process
 from benchmarks.api_cluster import ApiCluster
 from benchmarks.bodies import names_body
-from benchmarks.measure import Bound, Limit, Row
+from benchmarks.measure import Limit, Row
 from benchmarks.requests import filter_bodies
 from benchmarks.service import Client, Started, started, wait_until_ready
 from benchmarks.world import World
@@ -36,8 +34,6 @@ IDLE_SECONDS = 91
 IDLE_CONNECTIONS = 20
 MANY_IDLE = 500
 NEW_CONNECTIONS = 100
-BOUNDS = (Bound("mean", 6), Bound("p99", 25))
-"""Limits for /filter and /prioritize of 500 names together, one caller, beside the events."""
 SECONDS = 10
 """Duration of the events."""
 RELISTS = 3
@@ -63,7 +59,7 @@ def beside_idle_connections(world: World, service: Started, cluster: ApiCluster)
     port = service.port
     with ThreadPoolExecutor(1) as waiting:
         idle = waiting.submit(after_idling, world, port)
-        yield from beside_events(world, port, cluster)
+        yield beside_events(world, port, cluster)
         yield from beside_relists(world, service, cluster)
         yield beside_many_idle(world, port)
         name = f"/filter of {NAMES} names on {IDLE_CONNECTIONS} connections, each idle for {IDLE_SECONDS} s: 0 failed"
@@ -100,27 +96,20 @@ def after_idling(world: World, port: int) -> list[float]:
 # --- beside events and lists ------------------------------------------------------------------------------------------
 
 
-def beside_events(world: World, port: int, cluster: ApiCluster) -> Iterator[Row]:
-    what, beside = f"/filter and /prioritize of {NAMES} names", f"{EVENTS_PER_SECOND} events/s"
-    for which, fits in (("it fits everywhere", True), ("the pod fits nowhere", False)):
-        with contextlib.closing(Client(port)) as client:
-            measure = partial(both, client, cycle(filter_bodies(world, fits, NAMES)))
-            quiet = [measure() for _ in range(PAIRS)]
-            cluster.begin(f"events {EVENTS_PER_SECOND} {SECONDS}")
-            busy = list(until(cluster.is_done, measure))
-        row = Row(GROUP, f"{what} together, {which}, {beside}", busy, "the same, no events", quiet, of_p99=True)
-        yield replace(row, requirement="L1", bounds=BOUNDS)
+def beside_events(world: World, port: int, cluster: ApiCluster) -> Row:
     cluster.begin(f"events {EVENTS_PER_SECOND} {SECONDS}")
     bodies = filter_bodies(world, True, NAMES)
     with ThreadPoolExecutor(CALLERS) as callers:
         times = callers.map(lambda _: from_one_caller(port, bodies, cluster.is_done), range(CALLERS))
-    name = f"{what} together, {CALLERS} callers at once, {beside}: 0 failed"
-    yield Row(GROUP, name, list(chain(*times)), requirement="L1")
+    what = f"/filter and /prioritize of {NAMES} names together, {CALLERS} callers at once"
+    name = f"{what}, {EVENTS_PER_SECOND} events/s: 0 failed"
+    return Row(GROUP, name, list(chain(*times)), requirement="L1")
 
 
 def from_one_caller(port: int, bodies: Sequence[bytes], is_done: Callable[[], bool]) -> list[float]:
     with contextlib.closing(Client(port)) as client:
-        return list(until(is_done, partial(both, client, cycle(bodies))))
+        turns = cycle(bodies)
+        return list(until(is_done, lambda: both(client, next(turns))))
 
 
 def beside_relists(world: World, service: Started, cluster: ApiCluster) -> Iterator[Row]:
@@ -163,9 +152,9 @@ def until(is_done: Callable[[], bool], measure: Callable[[], float]) -> Iterator
         yield measure()
 
 
-def both(client: Client, bodies: Iterator[bytes]) -> float:
-    """Send the next pod to /filter and /prioritize; return the seconds of both."""
-    body, start = next(bodies), time.perf_counter()
+def both(client: Client, body: bytes) -> float:
+    """Send a pod to /filter and /prioritize; return the seconds of both."""
+    start = time.perf_counter()
     client.post("/filter", body)
     client.post("/prioritize", body)
     return time.perf_counter() - start

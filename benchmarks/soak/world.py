@@ -174,7 +174,7 @@ class Changes:
         self._api = api
         self._plan = plan
         self._chance = random.Random(plan.seed)
-        self._staying = [(pod["metadata"]["name"], pod["metadata"]["namespace"]) for pod in load(api, plan)]
+        self._staying = load(api, plan)
         self._budgets = [(one["metadata"]["name"], one["metadata"]["namespace"]) for one in generate.budgets(plan)]
         self._comers = [Comer(api, plan, slot) for slot in population.slots(plan)]
         self._kinds = list(SHARES)
