@@ -26,14 +26,16 @@ class ApiCluster:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
             )
-        self.url, _, self.ca_file = self._answer().partition(" ")
+        count, self.url, self.ca_file = self._answer().split(" ")
+        self.pods = int(count)
+        """Number of pods that were loaded."""
         self._done = threading.Event()
 
     def _answer(self) -> str:
         line = self._process.stdout.readline() if self._process.stdout else ""
         if not line:
             raise RuntimeError("the fake API server exited")
-        return line.strip()
+        return line.rstrip("\n")
 
     def begin(self, command: str) -> None:
         """Send a command of `fake_cluster`; `is_done` reports when it has been carried out."""

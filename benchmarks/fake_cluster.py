@@ -1,16 +1,17 @@
 """Serve the generated cluster from a fake API server, in its own process that takes commands on standard input.
 
     events RATE SECONDS     change RATE pods a second for SECONDS seconds
-    expire COUNT            change COUNT pods while watches are down, so that everything has to be relisted
+    expire COUNT            change COUNT pods and create one while watches are down, so that all must be relisted
     arrive COUNT            create COUNT pods of one template, which wait for a node
     bind NUMBER NODE        bind one of them
 
-Each command is acknowledged with one line when it is done; the first line of output is the server's URL and, with
---tls, the file with its CA certificate.
+Each command is acknowledged with one line when it is done; the first line of output has the number of pods, the
+server's URL and, with --tls, the file with its CA certificate.
 """
 
 import argparse
 import contextlib
+import itertools
 import random
 import sys
 import tempfile
@@ -22,9 +23,12 @@ import msgspec
 from benchmarks import devices, fulldevices, generate
 from benchmarks.arrivals import arriving, bound
 from benchmarks.fullpods import full_pod
-from benchmarks.generate import Plan
+from benchmarks.generate import JSON, Plan
 from tests.fakes.api_server import FakeAPI
 from tests.fakes.certificates import Certificates
+
+FIRST_EXPIRED = 500_000
+"""Number of the first pod that `expire` creates."""
 
 
 def main() -> None:
@@ -44,14 +48,14 @@ def main() -> None:
         pods = load(api, plan)
         if given.gpu_nodes:
             load_devices(api, Plan(given.seed, given.gpu_nodes))
-        say(f"{api.url} {certificates.ca_file}" if certificates else api.url)
-        chance = random.Random(given.seed)
+        say(f"{len(pods)} {api.url} {certificates.ca_file if certificates else ''}")
+        chance, expired = random.Random(given.seed), itertools.count(FIRST_EXPIRED)
         for line in sys.stdin:
             match line.split():
                 case ["events", rate, seconds]:
                     events(api, pods, chance, float(rate), float(seconds))
                 case ["expire", count]:
-                    expire(api, pods, chance, int(count))
+                    expire(api, pods, chance, int(count), arriving(plan, next(expired)))
                 case ["arrive", count]:
                     for number in range(int(count)):
                         api.put("Pod", arriving(plan, number))
@@ -88,11 +92,12 @@ def events(api: FakeAPI, pods: list[tuple[str, str]], chance: random.Random, rat
     time.sleep(max(0.0, start + seconds - time.perf_counter()))
 
 
-def expire(api: FakeAPI, pods: list[tuple[str, str]], chance: random.Random, count: int) -> None:
+def expire(api: FakeAPI, pods: list[tuple[str, str]], chance: random.Random, count: int, new: JSON) -> None:
     """Compact the history and drop all connections: every watch gets 410 Gone."""
     api.stop()
     for _ in range(count):
         change(api, pods, chance, shallow=False)
+    api.put("Pod", new)
     api.compact()
     api.start()
 

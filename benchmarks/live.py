@@ -39,7 +39,9 @@ SECONDS = 10
 RELISTS = 3
 CHANGED = (100, 5000)
 """Numbers of pods that differ in a relist; beyond a few hundred the snapshot is rebuilt in the background."""
+SECONDS_BETWEEN_LOOKS = 0.25
 SECONDS_AFTER_RELIST = 0.5
+"""Pause after a relist, in which the previous snapshot is dismantled."""
 SECONDS_BETWEEN_RELISTS = 6.0
 """Pause between two relists: the reflector backs off from a server that expires again at once."""
 TIMES_QUIET = Limit("≤", 5)
@@ -119,9 +121,8 @@ def beside_relists(world: World, service: Started, cluster: ApiCluster) -> Itera
         for changed in CHANGED:
             times: list[float] = []
             for _ in range(RELISTS):
-                before = version_of_pods(admin)
+                relisted = Relisted(service.admin_port, pods_in(admin))
                 cluster.begin(f"expire {min(changed, world.plan.nodes)}")
-                relisted = Relisted(service.admin_port, before)
                 times += until(relisted.is_set, lambda: one_filter(client, next(bodies)))
                 time.sleep(SECONDS_BETWEEN_RELISTS)
             what = f"/filter of {NAMES} names during a relist of all kinds, {changed:,} pods changed"
@@ -129,19 +130,16 @@ def beside_relists(world: World, service: Started, cluster: ApiCluster) -> Itera
 
 
 class Relisted(threading.Event):
-    """Set when pods have been relisted and the list has been applied, plus a short delay.
+    """Set when a list with the pod that `expire` creates has been applied, plus a short delay."""
 
-    After the history was compacted, only a list can bring another version than `before`.
-    """
-
-    def __init__(self, admin_port: int, before: int | None) -> None:
+    def __init__(self, admin_port: int, before: int) -> None:
         super().__init__()
         threading.Thread(target=self._watch, args=(admin_port, before), daemon=True).start()
 
-    def _watch(self, admin_port: int, before: int | None) -> None:
+    def _watch(self, admin_port: int, before: int) -> None:
         with contextlib.closing(Client(admin_port)) as admin:
-            while version_of_pods(admin) in (None, before):
-                time.sleep(0.1)
+            while pods_in(admin) <= before:
+                time.sleep(SECONDS_BETWEEN_LOOKS)
         time.sleep(SECONDS_AFTER_RELIST)
         self.set()
 
@@ -168,6 +166,13 @@ def one_filter(client: Client, body: bytes) -> float:
 
 def some_names(world: World) -> list[str]:
     return random.Random(1).sample(world.node_names, min(NAMES, len(world.node_names)))
+
+
+def pods_in(admin: Client) -> int:
+    """Return the number of pods in the cluster cache."""
+    found = re.search(r'^extender_cache_objects\{kind="Pod"\} (\d+)', admin.get("/metrics").decode(), re.MULTILINE)
+    assert found is not None, "no metric with the number of pods"
+    return int(found.group(1))
 
 
 def version_of_pods(admin: Client) -> int | None:

@@ -7,7 +7,7 @@ how far it is from the least that the work could take.
 from collections.abc import Callable, Iterator
 
 from benchmarks.measure import Row
-from benchmarks.targets import calls, changes, decisions, devices, following, nodes, start, sync
+from benchmarks.targets import calls, changes, decisions, devices, following, memory, nodes, start, sync
 from benchmarks.world import World
 
 GROUP = "targets"
@@ -20,6 +20,7 @@ PARTS: dict[str, Callable[[World], Iterator[Row]]] = {
     "following": following.rows,
     "nodes": nodes.rows,
     "sync": sync.rows,
+    "memory": memory.rows,
     "start": start.rows,
 }
 """Name -> its rows, in the order of the table."""
