@@ -27,5 +27,5 @@ def needing(nodes: int, maker: Maker) -> Maker:
     return make
 
 
-MODULES = ("decisions", "changes", "calls", "devices")
+MODULES = ("decisions", "changes", "calls", "devices", "simulate")
 """Submodules, each with a dictionary WORKS: name -> maker."""

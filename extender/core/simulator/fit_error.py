@@ -4,11 +4,11 @@ Rule: messages only. Mirrors framework.FitError, RunPostFilterPlugins and the pl
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 
-from extender.core.framework.filter import FilterRun, evaluate_constraints, left_out_by_prefilter
+from extender.core.framework.filter import FilterRun, Statuses, evaluate_constraints, left_out_by_prefilter
 from extender.core.framework.plugins import dynamic_resources
 from extender.core.framework.status import NO_VICTIMS_FOUND, SUCCESS, Code, Status
 from extender.core.preemption.dry_run import DryRun
@@ -86,7 +86,7 @@ def no_candidates_message(run: DryRun) -> str:
     """
     nodes = len(run.snapshot.nodes)
     without_victims = ~run.potential.evictable.mask.any(axis=0)
-    reasons = _count_reasons(run.emptied.statuses(np.flatnonzero(~without_victims)).to_list())
+    reasons = _count_reasons(_counts(run.emptied.statuses(np.flatnonzero(~without_victims))))
     reasons.update(dict.fromkeys(NO_VICTIMS_FOUND.reasons, int(np.count_nonzero(without_victims))))
     reasons[NOT_HELPFUL] += nodes - len(run.rows)
     return fit_error(nodes, +reasons)
@@ -96,7 +96,7 @@ def unschedulable_plugins(filter_run: FilterRun) -> frozenset[str]:
     """Return the plugins that rejected a node (Diagnosis.UnschedulablePlugins); their events requeue the pod."""
     if filter_run.prefilter_status is not None:
         return frozenset({filter_run.prefilter_status.plugin})
-    places = np.unique(filter_run.rejected_by[filter_run.rejected_by >= 0] // 2)
+    places = np.flatnonzero(np.bincount(filter_run.rejected_by[filter_run.rejected_by >= 0] // 2))
     rejecting = {filter_run.checks[place].plugin for place in places.tolist()} - {""}
     return _plugins_before_filters(filter_run, _nominated_status(filter_run)) | rejecting
 
@@ -126,20 +126,25 @@ def _filter_reasons(filter_run: FilterRun) -> Counter[str]:
     rows = np.concatenate([filter_run.rows(code) for code in (Code.UNSCHEDULABLE, Code.UNSCHEDULABLE_AND_UNRESOLVABLE)])
     nominated = _nominated_status(filter_run)
     if nominated is None:
-        return _count_reasons(filter_run.statuses(rows).to_list())
+        return _count_reasons(_counts(filter_run.statuses(rows)))
     # UnschedulablePlugins is one map, to which filtering the nominated node adds the plugin that rejected it; the
     # status of the nodes that the PreFilterResult leaves out is worded afterwards, with the plugins that are in it.
     features = filter_run.context.features
     plain = left_out_by_prefilter(filter_run.prefilter_plugins, features)
     left_out = left_out_by_prefilter(_plugins_before_filters(filter_run, nominated), features)
-    statuses = filter_run.statuses(rows[rows != snapshot.node_row[pod.status.nominated_node_name]]).to_list()
-    return _count_reasons([left_out if one == plain else one for one in [*statuses, nominated]])
+    others = _counts(filter_run.statuses(rows[rows != snapshot.node_row[pod.status.nominated_node_name]]))
+    return _count_reasons((left_out if one == plain else one, count) for one, count in [*others, (nominated, 1)])
 
 
-def _count_reasons(statuses: Iterable[Status]) -> Counter[str]:
-    """Return reason -> number of nodes that have it; statuses are counted first, because many nodes share one."""
+def _counts(statuses: Statuses) -> Iterator[tuple[Status, int]]:
+    """Yield each distinct status with its number of nodes: many nodes share one."""
+    return zip(statuses.distinct, np.bincount(statuses.indices).tolist(), strict=True)
+
+
+def _count_reasons(statuses: Iterable[tuple[Status, int]]) -> Counter[str]:
+    """Return reason -> number of nodes that have it."""
     found: Counter[str] = Counter()
-    for status, count in Counter(statuses).items():
+    for status, count in statuses:
         for reason in status.reasons:
             found[reason] += count
     return found

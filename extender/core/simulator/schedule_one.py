@@ -20,7 +20,13 @@ from extender.core import engine
 from extender.core.engine import Candidate, PreemptDecision
 from extender.core.eviction_history import NO_HISTORY, EvictionHistory
 from extender.core.framework.constraint import NodeRows, SchedulingContext
-from extender.core.framework.filter import FilterRun, filters_not_evaluated, run_filter_plugins, scheduling_context
+from extender.core.framework.filter import (
+    FilterRun,
+    filters_not_evaluated,
+    last_filter_run,
+    run_filter_plugins,
+    scheduling_context,
+)
 from extender.core.framework.score import score
 from extender.core.framework.status import Code
 from extender.core.preemption.candidates import find_candidates
@@ -28,7 +34,7 @@ from extender.core.preemption.criteria import ranking_keys
 from extender.core.preemption.dry_run import DryRun
 from extender.core.preemption.eligibility import pod_eligible_to_preempt_others, run_pre_enqueue_plugins, skip_reason
 from extender.core.preemption.sent_candidates import SentCandidate
-from extender.core.profile import DEFAULT_PREEMPTION, DYNAMIC_RESOURCES, KubeScheduler, PreemptionPolicy, Profile
+from extender.core.profile import DEFAULT_PREEMPTION, DYNAMIC_RESOURCES, KubeScheduler, PreemptionPolicy
 from extender.core.simulator.fit_error import (
     NO_CANDIDATE,
     NO_NODES,
@@ -123,10 +129,9 @@ def schedule_one(
         )
     if not snapshot.nodes:
         return Cycle(pod, "Unschedulable", NO_NODES)
-    # kube-scheduler's own preemption rules instead of the profile's policies
-    upstream = replace(profile, preemption=PreemptionPolicy())
-    filter_run = run_filter_plugins(scheduling_context(snapshot, pod, upstream, history))
-    plugins = tuple(name for name, mask in filters_not_evaluated(filter_run.context).items() if mask.any())
+    context = scheduling_context(snapshot, pod, profile, history)
+    filter_run = last_filter_run(context)
+    plugins = tuple(name for name, mask in filters_not_evaluated(context).items() if mask.any())
     fitting = filter_run.rows(Code.SUCCESS)
     nominated = snapshot.node_row.get(pod.status.nominated_node_name)
     if nominated is not None and nominated in fitting:  # it is filtered first (evaluateNominatedNode)
@@ -134,11 +139,8 @@ def schedule_one(
     elif (error := filter_run.error()) is not None:
         return Cycle(pod, "Unschedulable", error, not_evaluated=plugins)
     if len(fitting):
-        found = replace(_select_host(filter_run.context, fitting, draw), not_evaluated=plugins)
-        if found.node is None:
-            return found
-        return replace(found, reservation=reserve(filter_run.context, snapshot.node_row[found.node]))
-    failed = _post_filter(filter_run, profile, history, draw)
+        return _select_host(context, fitting, plugins, draw)
+    failed = _post_filter(filter_run, draw)
     message = fit_error_message(filter_run, failed.post_filter or POST_FILTER_SUCCESS)
     return replace(
         failed, message=message, not_evaluated=plugins, unschedulable_plugins=unschedulable_plugins(filter_run)
@@ -174,22 +176,32 @@ def _hint(pod: Pod, skipped: str | None) -> str | None:
 # --- scheduled ------------------------------------------------------------------------------------------------------
 
 
-def _select_host(context: SchedulingContext, fitting: NodeRows, draw: Draw | None) -> Cycle:
-    """Select the node with the highest total; a single feasible node is not scored (selectHost)."""
-    names, pod = context.snapshot.node_names, context.pod
-    if len(fitting) == 1:
-        return Cycle(pod, "Scheduled", node=names[int(fitting[0])], feasible=1)
-    scores = score(context, fitting)
-    if scores.error is not None:
-        return Cycle(pod, "Unschedulable", scores.error)
-    total = scores.total
-    best = np.flatnonzero(total == total.max())
-    best = best[np.argsort(context.snapshot.name_order[fitting[best]])]
-    place = int(best[_draw_place(len(best), draw)])
-    plugins = {plugin: int(values[place]) for plugin, values in scores.plugins.items()}
-    ties = [names[row] for row in fitting[best[:MAX_LISTED_TIES]].tolist()]
-    found = CycleScore(total=int(total[place]), plugins=plugins, tied=len(best), ties=ties)
-    return Cycle(pod, "Scheduled", node=names[int(fitting[place])], feasible=len(fitting), score=found)
+def _select_host(
+    context: SchedulingContext, fitting: NodeRows, not_evaluated: tuple[str, ...], draw: Draw | None
+) -> Cycle:
+    """Select the node with the highest total (selectHost), and reserve the pod's claims there."""
+    names, pod, row, found = context.snapshot.node_names, context.pod, int(fitting[0]), None
+    if len(fitting) > 1:  # a single feasible node is not scored
+        scores = score(context, fitting)
+        if scores.error is not None:
+            return Cycle(pod, "Unschedulable", scores.error, not_evaluated=not_evaluated)
+        total = scores.total
+        best = np.flatnonzero(total == total.max())
+        best = best[np.argsort(context.snapshot.name_order[fitting[best]])]
+        place = int(best[_draw_place(len(best), draw)])
+        plugins = {plugin: int(values[place]) for plugin, values in scores.plugins.items()}
+        ties = [names[one] for one in fitting[best[:MAX_LISTED_TIES]].tolist()]
+        found = CycleScore(total=int(total[place]), plugins=plugins, tied=len(best), ties=ties)
+        row = int(fitting[place])
+    return Cycle(
+        pod,
+        "Scheduled",
+        node=names[row],
+        feasible=len(fitting),
+        score=found,
+        not_evaluated=not_evaluated,
+        reservation=reserve(context, row),
+    )
 
 
 def _draw_place(count: int, draw: Draw | None) -> int:
@@ -199,13 +211,13 @@ def _draw_place(count: int, draw: Draw | None) -> int:
 # --- or nominated by preemption ---------------------------------------------------------------------------------------
 
 
-def _post_filter(filter_run: FilterRun, profile: Profile, history: EvictionHistory, draw: Draw | None) -> Cycle:
+def _post_filter(filter_run: FilterRun, draw: Draw | None) -> Cycle:
     """Run the profile's PostFilter plugins until one succeeds or fails (RunPostFilterPlugins)."""
-    pod, reasons, deallocated = filter_run.context.pod, list[str](), None
+    pod, profile, reasons, deallocated = filter_run.context.pod, filter_run.context.profile, list[str](), None
     found = unchanged = Cycle(pod, "Unschedulable", nominated_node=pod.status.nominated_node_name)
     for name in profile.post_filter_plugins:
         if name == DEFAULT_PREEMPTION:
-            found = _preempt(filter_run, profile, history, draw)
+            found = _preempt(filter_run, draw)
             status = found.post_filter or POST_FILTER_SUCCESS
         elif name == DYNAMIC_RESOURCES:
             status, deallocated = dynamic_resources_post_filter(filter_run)
@@ -221,13 +233,18 @@ def _post_filter(filter_run: FilterRun, profile: Profile, history: EvictionHisto
     return replace(found, post_filter=CyclePostFilter(code="Unschedulable", reasons=reasons), deallocated=deallocated)
 
 
-def _preempt(filter_run: FilterRun, profile: Profile, history: EvictionHistory, draw: Draw | None) -> Cycle:
+def _preempt(filter_run: FilterRun, draw: Draw | None) -> Cycle:
     """Find a node by preemption (DefaultPreemption's PostFilter), within the policies."""
-    context, pod = filter_run.context, filter_run.context.pod
+    context = filter_run.context
+    pod, profile = context.pod, context.profile
+    has_policies = profile.preemption != PreemptionPolicy()
     unchanged = Cycle(pod, "Unschedulable", nominated_node=pod.status.nominated_node_name)
     may_preempt, reason = pod_eligible_to_preempt_others(filter_run)
     if not may_preempt:
         return replace(unchanged, post_filter=preemption_failed(reason))
+    if has_policies:  # kube-scheduler's own candidates first: its order of importance may be another
+        context = replace(context, profile=replace(profile, preemption=PreemptionPolicy()))
+        filter_run = run_filter_plugins(context)
     run = find_candidates(context, filter_run.checks, filter_run.rows(Code.UNSCHEDULABLE))
     if not run.candidate.any():
         error = run.emptied.error()
@@ -235,9 +252,9 @@ def _preempt(filter_run: FilterRun, profile: Profile, history: EvictionHistory, 
             return replace(unchanged, post_filter=preemption_failed(error, "Error"), dry_run=run)
         status = preemption_failed(no_candidates_message(run))
         return replace(unchanged, post_filter=status, nominated_node="", dry_run=run)
-    if profile.preemption == PreemptionPolicy():
+    if not has_policies:
         return replace(_nominated(pod, _select_candidate(run, draw)), dry_run=run)
-    decision = engine.preempt(context.snapshot, pod, _sent_candidates(run), profile, history)
+    decision = engine.preempt(context.snapshot, pod, _sent_candidates(run), profile, context.history)
     if not decision.kept:
         status, vetoed = preemption_failed(NO_CANDIDATE), decision.no_candidate_reason
         return replace(unchanged, post_filter=status, vetoed=vetoed, dry_run=run, decision=decision)

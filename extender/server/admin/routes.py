@@ -169,7 +169,7 @@ async def _simulate(request: Request, body: bytes) -> bytes:
     def start() -> ForkedWorker:
         snapshot, scheduler, history = server_context.simulation_inputs()
         return ForkedWorker.start(
-            lambda: [_simulate_in_child(snapshot, scheduler, body, history)],
+            lambda: [simulate_in_child(snapshot, scheduler, body, history)],
             SIMULATION_TIMEOUT_SECONDS,
             MAX_SIMULATION_MEMORY_BYTES,
         )
@@ -185,7 +185,7 @@ async def _simulate(request: Request, body: bytes) -> bytes:
         return await run_in_threadpool(_simulate_to_bytes, *await decision_thread.run(inputs))
 
 
-def _simulate_in_child(snapshot: Snapshot, scheduler: KubeScheduler, body: bytes, history: EvictionHistory) -> bytes:
+def simulate_in_child(snapshot: Snapshot, scheduler: KubeScheduler, body: bytes, history: EvictionHistory) -> bytes:
     """Simulate on the child's own snapshot, detached from the observer that records changes."""
     snapshot.observer = None
     try:

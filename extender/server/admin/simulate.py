@@ -262,8 +262,8 @@ class SimulateBody(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
 
 def simulate_request(
     cluster: ClusterObjects | Snapshot, base: KubeScheduler, body: bytes, history: EvictionHistory | None = None
-) -> dict[str, Any]:
-    """Answer `POST /simulate`: a `Simulation` or a `Comparison`, as plain values.
+) -> Simulation | Comparison:
+    """Answer `POST /simulate`.
 
     `cluster`: see `run_simulation`. `base`: the kube-scheduler and the policies in effect. `history`: the time and the
     recent evictions; by default now, without evictions.
@@ -285,9 +285,7 @@ def simulate_request(
     for number, what in ((count, "pods"), (len(request.claims), "claims")):
         if number > MAX_SIMULATED_PODS:
             raise RequestError(f"{number} {what} exceed the limit of {MAX_SIMULATED_PODS} per request")
-    result = run_simulations(cluster, _policies(base, parsed), request)
-    plain: dict[str, Any] = msgspec.to_builtins(result)
-    return plain
+    return run_simulations(cluster, _policies(base, parsed), request)
 
 
 def _decode(body: bytes) -> SimulateBody:

@@ -2,6 +2,7 @@
 
 import json
 
+import msgspec
 import pytest
 
 from extender.cluster.files.manifests import load_cluster
@@ -24,7 +25,8 @@ STRICT = {"disruptionBudgets": "Strict"}
 
 def asked(body, nodes=None, base=None, history=None, **objects):
     here = load_cluster(cluster(nodes or WORLD, **objects))
-    return simulate.simulate_request(here, KubeScheduler((base or Profile(),)), json.dumps(body).encode(), history)
+    result = simulate.simulate_request(here, KubeScheduler((base or Profile(),)), json.dumps(body).encode(), history)
+    return msgspec.to_builtins(result)
 
 
 def outcomes(result):
