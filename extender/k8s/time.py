@@ -33,7 +33,7 @@ def _parse(text: str) -> int:
     if not 1678 <= time.year < 2262:
         raise _time_error(text)
     since = time - _EPOCH
-    fraction = _FRACTION.search(text)
+    fraction = _FRACTION.search(text) if "." in text else None
     beyond = int(fraction[0][1:10].ljust(9, "0")) if fraction else 0
     return (since.days * 86_400 + since.seconds) * SECOND + beyond
 

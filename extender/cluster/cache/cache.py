@@ -22,13 +22,10 @@ from extender.cluster.cache.assume import AssumeCache
 from extender.cluster.cache.recent_deletions import RecentDeletions
 from extender.core.engine import prepare
 from extender.core.profile import UNCONFIGURED, KubeScheduler
-from extender.core.snapshot.snapshot import Departed, Snapshot
+from extender.core.snapshot.snapshot import OBJECTS_PER_STEP, Departed, OnSkipped, Snapshot
 from extender.errors import NotReady
 from extender.k8s.kinds import KIND_LOAD_ORDER, KINDS, ClusterObjects, Key, key_of
 from extender.k8s.objects import Object, ObjectMeta, Pod
-
-OBJECTS_PER_STEP = 50
-"""Objects that are inserted, or nodes that are laid out, before a long operation yields to other tasks."""
 
 MAX_CHANGES_IN_PLACE = 200
 """Differences between a list and the cache that are applied in place; with more, a new snapshot is built."""
@@ -36,12 +33,8 @@ MAX_CHANGES_IN_PLACE = 200
 MAX_REMEMBERED_DELETIONS = 10_000
 """UIDs of deleted objects that are kept per kind, so that a late event does not resurrect an object."""
 
-OnSkipped = Callable[[str, ValueError], None]
-"""Called with the kind and the error of an object that is skipped because decisions could not read it."""
 
-
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(msgspec.Struct, frozen=True, gc=False):
     """One object was added, modified or deleted (the counterpart of client-go's Delta)."""
 
     kind: str
@@ -213,10 +206,7 @@ class ClusterCache:
         snapshot.departed = self.departed
         snapshot.unreadable_tables = _field_names(unread)
         for kind in KIND_LOAD_ORDER:
-            for number, one in enumerate(objects.get(kind, ())):
-                _put_or_skip(snapshot.put, kind, one, on_skipped)
-                if number % OBJECTS_PER_STEP == 0:
-                    yield
+            yield from snapshot.put_all(kind, objects.get(kind, ()), on_skipped)
         while not snapshot.refresh_layout(max_nodes=OBJECTS_PER_STEP):
             yield
         prepare(snapshot, scheduler)
@@ -316,17 +306,22 @@ class ClusterCache:
         """
         kind, key = change.kind, key_of(change.kind, change.object)
         cached = self.mutable_snapshot().objects.of(kind).get(key)
-        if not self._is_news(change, cached):
+        from_api = self._without_assumption(cached)
+        if not self._is_news(change, cached, from_api):
             return False
         if change.deleted:
             self._remove(kind, key)
-        else:
+        elif cached is None or cached.metadata.uid != change.object.metadata.uid:
             self._put(kind, change.object)
+        else:
+            self._update(kind, change.object, from_api)
         self._changed()
         return True
 
-    def _is_news(self, change: Change, cached: Object | None) -> bool:
+    def _is_news(self, change: Change, cached: Object | None, from_api: Object | None) -> bool:
         """Return whether an event changes the cached object of its name: the one rule for order and redelivery.
+
+        `from_api`: the cached object without assumptions.
 
         Events may be repeated, and may arrive late or in another order. A list always counts, even an older one.
         """
@@ -338,10 +333,9 @@ class ClusterCache:
             return cached is not None and uid in ("", identity(cached)[0])  # without UID: DeletedFinalStateUnknown
         if uid in self._deleted_uids[change.kind]:
             return False  # a UID is never used again: this is an earlier state
-        cached = self._without_assumption(cached)
-        if cached is None:  # or only assumed: what a request says never hides an object of the API server
+        if from_api is None:  # or only assumed: what a request says never hides an object of the API server
             return True
-        return compare_resource_versions(version, identity(cached)[1]) > 0 and change.object != cached
+        return compare_resource_versions(version, identity(from_api)[1]) > 0 and change.object != from_api
 
     def _remember_deletion(self, kind: str, uid: str) -> None:
         """Remember that the object was deleted, within MAX_REMEMBERED_DELETIONS."""
@@ -358,8 +352,11 @@ class ClusterCache:
         if cached is not None and identity(cached)[0] != identity(one)[0]:
             self._remove(kind, key)
             cached = None
+        self._update(kind, one, self._without_assumption(cached))
+
+    def _update(self, kind: str, one: Object, before: Any) -> None:
+        """Store the next state of an object; `before`: its previous one from the API server."""
         if isinstance(one, Pod):
-            before = self.assumed.api_object(cached) if isinstance(cached, Pod) else None
             self.assumed.update(one)
             self.recent_deletions.note(before, one)
         else:

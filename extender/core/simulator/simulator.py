@@ -311,7 +311,7 @@ def _requests_on(snapshot: Snapshot, node: str) -> NodeAmounts:
     row, pod_table = snapshot.node_row[node], snapshot.pod_table
     amounts = dict(zip(BASE_RESOURCES, snapshot.used[:, row].tolist(), strict=True))
     for pod in pod_table.on_node[row].values():
-        for resource, amount in pod_table.resources[pod].scalar_resources:
+        for resource, amount in pod_table.scalar_resources.get(pod, ()):
             amounts[resource] = amounts.get(resource, 0) + amount
     return amounts
 

@@ -2,12 +2,13 @@
 
 With `node_layout` this project's counterpart of kube-scheduler's NodeInfo (framework.NodeInfo, v1.36): its Pods,
 Requested and NonZeroRequested, as columns over all nodes and pods instead of one object per node. A pod keeps its row
-while it runs; a free row is given to the next pod.
+while it runs; a free row is given to the next pod. Many new pods are added together (`add_all`), which is faster.
 
-Rule: every change is one pod's; nothing is computed over all pods.
+Rule: a change costs what it adds or removes; nothing is computed over all pods.
 """
 
 from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -61,14 +62,14 @@ class PodTable:
         self._features = features
         self.pods: list[Pod] = []
         """[pod]: the pod, NO_POD where a row is free."""
-        self.resources: list[PodResources] = []
-        """[pod]: amounts that it adds to the columns of its node."""
         self.row_of: dict[str, int] = {}
         """`identity` -> pod row."""
         self.on_node: list[dict[str, int]] = []
         """[node]: its pods, `identity` -> pod row (NodeInfo.Pods)."""
         self.scalar_requests: dict[str, dict[int, int]] = {}
         """Resource that is not one of BASE_RESOURCES -> pod row -> amount."""
+        self.scalar_resources: dict[int, tuple[tuple[str, int], ...]] = {}
+        """Pod row -> (resource, amount) of each of these resources that the pod requests."""
         self.priorities: Counter[int] = Counter()
         """Priority -> number of pods that have it."""
         self.node = np.full(64, -1, np.int64)
@@ -83,6 +84,8 @@ class PodTable:
         """[pod]: True if it has a deletionTimestamp."""
         self.demand = np.zeros((64, len(BASE_RESOURCES)), np.int64)
         """[pod, resource]: requests of BASE_RESOURCES."""
+        self.non_zero = np.zeros((64, 2), np.int64)
+        """[pod, 2]: requests of cpu and memory, with a default for containers that request none."""
         self._non_zero_requested = np.zeros((64, 2), np.int64)
         self._free: list[int] = []
         self._cached_resources: dict[bytes, PodResources] = {}
@@ -123,12 +126,48 @@ class PodTable:
         Raises ValueError, and changes nothing, for a pod that `validate` refuses.
         """
         resources, started = self.resources_of(pod), start_time(pod)
-        row = self._free.pop() if self._free else self._new_row()
+        row = self._free.pop() if self._free else len(self.pods)
+        if row == len(self.pods):
+            self.reserve(row + 1)
+            self.pods.append(NO_POD)
         self.row_of[identity(pod)] = self.on_node[node][identity(pod)] = row
         self.node[row], self.order[row] = node, order
         self._write(row, pod, resources, started)
         self._add_to_sums(row, node, 1)
         return row
+
+    def add_all(
+        self,
+        pods: Sequence[Pod],
+        nodes: Sequence[int],
+        orders: Sequence[int],
+        resources: Sequence[PodResources],
+        starts: Sequence[int],
+    ) -> range:
+        """Add pods to nodes as `add` does, together, and return their rows; none of them may be in the table.
+
+        `resources`, `starts`: see `resources_of` and `start_time`.
+        """
+        rows = range(len(self.pods), len(self.pods) + len(pods))
+        self.reserve(rows.stop)
+        self.pods += pods
+        names = [identity(pod) for pod in pods]
+        self.row_of.update(zip(names, rows, strict=True))
+        for name, node, row in zip(names, nodes, rows, strict=True):
+            self.on_node[node][name] = row
+        priorities = [pod.spec.priority or 0 for pod in pods]
+        self.priorities.update(priorities)
+        added = slice(rows.start, rows.stop)
+        self.node[added], self.order[added], self.priority[added] = nodes, orders, priorities
+        self.start[added] = starts
+        self.terminating[added] = [pod.metadata.deletion_timestamp is not None for pod in pods]
+        self.demand[added] = [one.demand for one in resources]
+        self.non_zero[added] = [one.non_zero for one in resources]
+        np.add.at(self._non_zero_requested, nodes, self.non_zero[added])
+        for row, one in zip(rows, resources, strict=True):
+            if one.scalar_resources:
+                self._add_scalars(row, one.scalar_resources)
+        return rows
 
     def change(self, row: int, pod: Pod) -> bool:
         """Store a new state of the row's pod; return whether its rank or its amounts on the node may have changed.
@@ -136,17 +175,24 @@ class PodTable:
         Raises ValueError, and changes nothing, for a pod that `validate` refuses.
         """
         resources, started, node = self.resources_of(pod), start_time(pod), int(self.node[row])
-        before = self.resources[row].demand, self.priority[row], self.start[row]
+        before = self._resources_in(row), self.priority[row], self.start[row]
         self._add_to_sums(row, node, -1)
         self._write(row, pod, resources, started)
         self._add_to_sums(row, node, 1)
-        return before != (resources.demand, pod.priority, started)
+        return before != (resources, pod.priority, started)
 
     def _write(self, row: int, pod: Pod, resources: PodResources, started: int) -> None:
-        self.pods[row], self.resources[row] = pod, resources
+        self.pods[row] = pod
         self.priority[row], self.start[row] = pod.priority, started
         self.terminating[row] = pod.metadata.deletion_timestamp is not None
-        self.demand[row] = resources.demand
+        self.demand[row], self.non_zero[row] = resources.demand, resources.non_zero
+        if resources.scalar_resources:
+            self._add_scalars(row, resources.scalar_resources)
+
+    def _add_scalars(self, row: int, amounts: tuple[tuple[str, int], ...]) -> None:
+        self.scalar_resources[row] = amounts
+        for resource, amount in amounts:
+            self.scalar_requests.setdefault(resource, {})[row] = amount
 
     def remove(self, row: int) -> None:
         """Remove the row's pod from its node and free the row (NodeInfo.RemovePod)."""
@@ -158,49 +204,58 @@ class PodTable:
         self._free.append(row)
 
     def _add_to_sums(self, row: int, node: int, sign: int) -> None:
-        resources, priority = self.resources[row], self.pods[row].priority
+        priority = self.pods[row].priority
         self.priorities[priority] += sign
         if not self.priorities[priority]:
             del self.priorities[priority]
-        self._non_zero_requested[node, 0] += sign * resources.non_zero[0]
-        self._non_zero_requested[node, 1] += sign * resources.non_zero[1]
-        for resource, amount in resources.scalar_resources:
-            if sign > 0:
-                self.scalar_requests.setdefault(resource, {})[row] = amount
-            else:
-                of_resource = self.scalar_requests[resource]
-                del of_resource[row]
-                if not of_resource:
-                    del self.scalar_requests[resource]
+        cpu, memory = self.non_zero[row].tolist()
+        self._non_zero_requested[node, 0] += sign * cpu
+        self._non_zero_requested[node, 1] += sign * memory
+        for resource, _ in self.scalar_resources.pop(row, ()) if sign < 0 else ():
+            of_resource = self.scalar_requests[resource]
+            del of_resource[row]
+            if not of_resource:
+                del self.scalar_requests[resource]
 
-    def _new_row(self) -> int:
-        row = len(self.pods)
-        self.pods.append(NO_POD)
-        self.resources.append(PodResources())
-        self.node, self.start = grown(self.node, row, -1), grown(self.start, row, NEVER)
-        self.priority, self.order = grown(self.priority, row, 0), grown(self.order, row, 0)
-        self.terminating, self.demand = grown(self.terminating, row, 0), grown(self.demand, row, 0)
-        return row
+    def reserve(self, rows: int) -> None:
+        """Make room in the columns for this number of rows."""
+        last = rows - 1
+        self.node, self.start = grown(self.node, last, -1), grown(self.start, last, NEVER)
+        self.priority, self.order = grown(self.priority, last, 0), grown(self.order, last, 0)
+        self.terminating, self.demand = grown(self.terminating, last, 0), grown(self.demand, last, 0)
+        self.non_zero = grown(self.non_zero, last, 0)
+
+    def _resources_in(self, row: int) -> PodResources:
+        """Return the amounts that the row's pod adds to the columns of its node."""
+        cpu, memory = self.non_zero[row].tolist()
+        return PodResources(tuple(self.demand[row].tolist()), (cpu, memory), self.scalar_resources.get(row, ()))
 
     def validate(self, pod: Pod) -> None:
         """Raise ValueError if an amount or the start time of the pod cannot be parsed."""
         self.resources_of(pod)
         start_time(pod)
 
+    def resources_of_many(self) -> Callable[[Pod], PodResources]:
+        """Return a faster `resources_of` for pods that all exist as long as it is used.
+
+        Pods of one template share most values, so that their identity says that they are equal.
+        """
+        known: dict[tuple[int, ...], PodResources] = {}
+
+        def resources_of(pod: Pod) -> PodResources:
+            key = tuple(map(id, (*_resource_parts(pod), pod.status.conditions)))
+            found = known.get(key)
+            if found is None:
+                if len(known) >= _MAX_CACHED_TEMPLATES:
+                    known.clear()
+                found = known[key] = self.resources_of(pod)
+            return found
+
+        return resources_of
+
     def resources_of(self, pod: Pod) -> PodResources:
         """Return the amounts that the pod takes, computed once for all pods of a template."""
-        spec, status = pod.spec, pod.status
-        parts = (
-            spec.containers,
-            spec.init_containers,
-            spec.resources,
-            spec.overhead,
-            status.container_statuses,
-            status.init_container_statuses,
-            status.resources,
-            status.allocated_resources,
-        )
-        key = _ENCODER.encode((is_resize_infeasible(pod), parts))
+        key = _ENCODER.encode((is_resize_infeasible(pod), _resource_parts(pod)))
         known = self._cached_resources.get(key)
         if known is None:
             if (
@@ -266,6 +321,21 @@ def identity(pod: Pod) -> str:
     return pod.metadata.uid or pod.key
 
 
+def _resource_parts(pod: Pod) -> tuple[object, ...]:
+    """Return all that says what the pod takes of its node, but whether a resize is infeasible."""
+    spec, status = pod.spec, pod.status
+    return (
+        spec.containers,
+        spec.init_containers,
+        spec.resources,
+        spec.overhead,
+        status.container_statuses,
+        status.init_container_statuses,
+        status.resources,
+        status.allocated_resources,
+    )
+
+
 def is_finished(pod: Pod) -> bool:
     """Return whether the pod has released its resources (podutil.IsPodPhaseTerminal); terminating pods have not."""
     return pod.status.phase in _TERMINAL_PHASES
@@ -288,11 +358,14 @@ def changed_parts(before: Pod, after: Pod) -> frozenset[PodPart]:
         found.append("owners")
     if before.spec != after.spec:
         found.append("spec")
-    termination_changed = (a.deletion_timestamp is None) != (b.deletion_timestamp is None)
-    assumption_changed = is_assumed_terminating(before) != is_assumed_terminating(after)
-    if termination_changed or assumption_changed or not _same_status(before, after):
+    if not (_terminates_alike(before, after) and _same_status(before, after)):
         found.append("status")
     return frozenset(found) if found else NO_PARTS
+
+
+def _terminates_alike(one: Pod, other: Pod) -> bool:
+    a, b = one.metadata.deletion_timestamp, other.metadata.deletion_timestamp
+    return a == b or not (a is None or b is None or is_assumed_terminating(one) or is_assumed_terminating(other))
 
 
 def _same_status(one: Pod, other: Pod) -> bool:

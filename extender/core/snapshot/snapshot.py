@@ -10,7 +10,8 @@ Rule: it changes between decisions and never during one; changes and decisions b
 
 import weakref
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, ClassVar, Final, TypeVar, cast, get_args
 from weakref import WeakValueDictionary
 
@@ -18,10 +19,19 @@ import msgspec
 import numpy as np
 
 from extender.core.snapshot.arrays import IntArray, PodAmounts
-from extender.core.snapshot.derived import derived
+from extender.core.snapshot.derived import NodeVersions, derived
 from extender.core.snapshot.node_layout import NodeLayout
 from extender.core.snapshot.node_table import NodeTable
-from extender.core.snapshot.pod_table import PodPart, PodsWithoutRow, PodTable, changed_parts, identity, is_finished
+from extender.core.snapshot.pod_table import (
+    PodPart,
+    PodResources,
+    PodsWithoutRow,
+    PodTable,
+    changed_parts,
+    identity,
+    is_finished,
+    start_time,
+)
 from extender.k8s.kinds import KIND_LOAD_ORDER, KINDS, ClusterObjects, Key, ObjectTables, key_of
 from extender.k8s.objects import Labels, Node, Object, Pod
 from extender.k8s.version.features import DEFAULT_FEATURES, Features
@@ -31,6 +41,15 @@ Observer = Callable[[str, Key, Object | None], None]
 
 Departed = WeakValueDictionary[int, Any]
 """`id()` -> pod, or list of a node's pods, that left; only recorded decisions and other late readers hold it."""
+
+OnSkipped = Callable[[str, ValueError], None]
+"""Called with the kind and the error of an object that is skipped because decisions could not read it."""
+
+OBJECTS_PER_STEP = 50
+"""Objects other than pods that are put in, or nodes that are laid out, in one step of a long operation."""
+
+PODS_PER_STEP = 100
+"""Pods that are put in together."""
 
 I = TypeVar("I", bound="Index")  # noqa: E741
 
@@ -48,6 +67,8 @@ class Snapshot(NodeTable):
         self.pod_table = PodTable(features)
         self.layout = NodeLayout(self.pod_table.importance)
         """Pods by node and rank, in kube-scheduler's order of importance."""
+        self.node_versions = NodeVersions()
+        """[node]: version of the amounts and the order of its pods."""
         self.observer: Observer | None = None
         self.departed: Departed = WeakValueDictionary()
         self._touched: set[int] = set()
@@ -64,8 +85,8 @@ class Snapshot(NodeTable):
         snapshot = cls(features)
         snapshot.unreadable_tables = frozenset(objects.unreadable_tables)
         for kind in KIND_LOAD_ORDER:
-            for one in getattr(objects, KINDS[kind].field):
-                snapshot.put(kind, one)
+            for _ in snapshot.put_all(kind, getattr(objects, KINDS[kind].field)):
+                pass
         snapshot.refresh_layout()
         return snapshot
 
@@ -88,21 +109,46 @@ class Snapshot(NodeTable):
     def put(self, kind: str, one: Object) -> None:
         """Add or update an object; raises ValueError, and changes nothing, if it cannot be read."""
         self._versions["any"] += 1
+        key = key_of(kind, one)
         if isinstance(one, Pod):
-            earlier = self.objects.pods.get(key_of(kind, one))
-            self._put_pod(one)
-            if earlier is not None:
+            earlier = self.objects.pods.get(key)
+            self._put_pod(key, earlier, one)
+            if self.departed:
+                self.departed.pop(id(one), None)
+            if earlier is not None and earlier is not one:
                 self.departed[id(earlier)] = earlier
-            self.departed.pop(id(one), None)
         elif isinstance(one, Node):
             self._put_node(one)
         else:
-            table, key = self.objects.of(kind), key_of(kind, one)
+            table = self.objects.of(kind)
             before, table[key] = table.get(key), one
             if before is None or not _differs_in_version_only(before, one):
                 self._object_changed(KINDS[kind].field, before, one)
         if self.observer is not None:
-            self.observer(kind, key_of(kind, one), one)
+            self.observer(kind, key, one)
+
+    def put_all(self, kind: str, objects: Sequence[Object], on_skipped: OnSkipped | None = None) -> Iterator[None]:
+        """Do what `put` does for each object, in steps, and faster for many new pods.
+
+        ValueError for an object that cannot be read if `on_skipped` is None.
+        """
+        resources_of = self.pod_table.resources_of_many()
+        for start in range(0, len(objects), step := PODS_PER_STEP if kind == "Pod" else OBJECTS_PER_STEP):
+            some = objects[start : start + step]
+            if kind == "Pod" and self._are_new(cast(Sequence[Pod], some)):
+                self._put_new_pods(cast(Sequence[Pod], some), resources_of, on_skipped)
+            else:
+                for one in some:
+                    self._put_or_skip(kind, one, on_skipped)
+            yield
+
+    def _put_or_skip(self, kind: str, one: Object, on_skipped: OnSkipped | None) -> None:
+        try:
+            self.put(kind, one)
+        except ValueError as error:
+            if on_skipped is None:
+                raise
+            on_skipped(kind, error)
 
     def remove(self, kind: str, key: Key) -> None:
         """Delete an object; raises KeyError if it is unknown."""
@@ -123,8 +169,10 @@ class Snapshot(NodeTable):
 
         Decisions need all of them. Counterpart of cache.UpdateSnapshot (v1.36), which also copies changed nodes only.
         """
-        nodes = sorted(self._touched)[:max_nodes]
+        nodes = sorted(islice(self._touched, max_nodes))
         self.layout.lay_out(nodes, len(self.nodes), self.pod_table)
+        for node in nodes:
+            self.node_versions.changed(node)
         self._touched.difference_update(nodes)
         if self._touched:
             return False
@@ -148,10 +196,9 @@ class Snapshot(NodeTable):
 
     # --- changes of pods --------------------------------------------------------------------------------------
 
-    def _put_pod(self, pod: Pod) -> None:
-        key, table = key_of("Pod", pod), self.objects.pods
-        before = table.get(key)
-        same = before is not None and identity(before) == identity(pod)
+    def _put_pod(self, key: Key, before: Pod | None, pod: Pod) -> None:
+        """Add a pod, or give the pod of this key, `before`, another state."""
+        table, same = self.objects.pods, before is not None and identity(before) == identity(pod)
         if before is not None and same and self._update_in_place(key, before, pod):
             return
         if not same and identity(pod) in self.pod_table.row_of:
@@ -165,13 +212,65 @@ class Snapshot(NodeTable):
         table[key] = pod
         self._admit(key, pod, order)
 
+    def _are_new(self, pods: Sequence[Pod]) -> bool:
+        """Return whether the names and UIDs of the pods differ from each other and from those that are there."""
+        keys, uids = {key_of("Pod", pod) for pod in pods}, set(map(identity, pods))
+        return (
+            len(keys) == len(uids) == len(pods)
+            and self.objects.pods.keys().isdisjoint(keys)
+            and self.pod_table.row_of.keys().isdisjoint(uids)
+        )
+
+    def _put_new_pods(
+        self, pods: Sequence[Pod], resources_of: Callable[[Pod], PodResources], on_skipped: OnSkipped | None
+    ) -> None:
+        """Add pods of which `_are_new` is true."""
+        running: list[Pod] = []
+        nodes, orders, resources, starts = list[int](), list[int](), list[PodResources](), list[int]()
+        for pod in pods:
+            try:
+                amounts, started = resources_of(pod), start_time(pod)
+            except ValueError as error:
+                if on_skipped is None:
+                    raise
+                on_skipped("Pod", error)
+                continue
+            key = pod.metadata.namespace, pod.metadata.name
+            self.objects.pods[key] = pod
+            node = self.node_row.get(pod.spec.node_name)
+            if node is None or is_finished(pod):
+                self._without_row.add(key, pod, self._next_order)
+            else:
+                running.append(pod)
+                nodes.append(node)
+                orders.append(self._next_order)
+                resources.append(amounts)
+                starts.append(started)
+            self._next_order += 1
+            if self.departed:
+                self.departed.pop(id(pod), None)
+            if self.observer is not None:
+                self.observer("Pod", key, pod)
+        self._versions["any"] += 1
+        if not running:
+            return
+        self._versions["pods"] += 1
+        self._touched.update(nodes)
+        rows = self.pod_table.add_all(running, nodes, orders, resources, starts)
+        for index in self._following["pods"]:
+            index.pods_added(rows, running)
+
     def _update_in_place(self, key: Key, before: Pod, pod: Pod) -> bool:
         """Update a pod that stays on its node, or stays without one; return False, changing nothing, if it moves."""
         parts = changed_parts(before, pod)
         if key not in self._without_row.orders:
-            if parts and (is_finished(pod) or pod.spec.node_name != before.spec.node_name):
+            row = self.pod_table.row_of[identity(pod)]
+            if not parts:  # as after most events
+                self.pod_table.pods[row] = pod
+            elif is_finished(pod) or pod.spec.node_name != before.spec.node_name:
                 return False
-            self._update_running(self.pod_table.row_of[identity(pod)], before, pod, parts)
+            else:
+                self._update_running(row, before, pod, parts)
         elif parts:
             return False
         elif key in self._without_row.nominated:
@@ -283,8 +382,8 @@ class Snapshot(NodeTable):
                     found.object_changed(field, None, one)
                 self._following[field].append(found)
             if kind.pod_added is not Index.pod_added:
-                for row, pod in self.running_pods():
-                    found.pod_added(row, pod)
+                rows = list(self.pod_table.row_of.values())
+                found.pods_added(rows, list(map(self.pods.__getitem__, rows)))
                 self._following["pods"].append(found)
                 self._following_parts.clear()
             if kind.settled is not Index.settled:
@@ -399,6 +498,11 @@ class Index:
 
     def pod_added(self, row: int, pod: Pod) -> None:
         """Handle a pod that now runs in this row."""
+
+    def pods_added(self, rows: Sequence[int], pods: Sequence[Pod]) -> None:
+        """Handle many pods that now run in these rows; a subclass may have a faster way than one by one."""
+        for row, pod in zip(rows, pods, strict=True):
+            self.pod_added(row, pod)
 
     def pod_removed(self, row: int, pod: Pod) -> None:
         """Handle a pod that is about to leave its row; its columns still hold its values."""

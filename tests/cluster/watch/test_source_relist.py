@@ -10,7 +10,7 @@ from extender.cluster.cache.cache import ClusterCache
 from extender.cluster.files.manifests import load_cluster
 from extender.cluster.watch import source as source_module
 from extender.cluster.watch.delta_queue import Replaced
-from extender.core.snapshot.snapshot import Snapshot
+from extender.core.snapshot.snapshot import PODS_PER_STEP, Snapshot
 from extender.k8s.kinds import ClusterObjects
 from tests.builders import node, placed, pod, thing, typed
 from tests.cluster.watch.source_rig import MANY, following, serving, unseen
@@ -64,7 +64,7 @@ async def test_C2_a_reader_never_sees_a_half_filled_cache(api, monkeypatch):
     assert len(old) == len(new) == 2 * MANY
     assert len(old & new) == MANY
     assert set(seen) == {old, new}
-    assert len(seen) > 2 * MANY / cache_module.OBJECTS_PER_STEP
+    assert len(seen) > 2 * MANY / PODS_PER_STEP
     assert rig.state("Pod").relists == 1
 
 
@@ -132,11 +132,14 @@ async def test_C12_a_big_list_is_taken_in_while_requests_are_answered(shop, monk
     """No turn of the loop puts more than a step's objects into the cache; every request in between has its answer."""
     monkeypatch.setattr(source_module, "TURN_SECONDS", 0.0)
     turns = [0]
-    put = Snapshot.put
+    put_all = Snapshot.put_all
 
-    def counting(self, kind, one):
-        turns[-1] += 1
-        put(self, kind, one)
+    def counting(self, kind, objects, on_skipped=None):
+        held, before = self.objects.of(kind), 0
+        for _ in put_all(self, kind, objects, on_skipped):
+            turns[-1] += len(held) - before
+            before = len(held)
+            yield
 
     async def count_turns():
         while True:
@@ -145,7 +148,7 @@ async def test_C12_a_big_list_is_taken_in_while_requests_are_answered(shop, monk
 
     async with serving(shop.url) as (client, rig):
         await rig.read()
-        monkeypatch.setattr(Snapshot, "put", counting)
+        monkeypatch.setattr(Snapshot, "put_all", counting)
         counting_turns = asyncio.create_task(count_turns())
         with unseen(shop, "Pod"):
             shop.load("Pod", (pod(f"p{number}", cpu="1m") for number in range(3000)))
@@ -159,7 +162,7 @@ async def test_C12_a_big_list_is_taken_in_while_requests_are_answered(shop, monk
         assert rig.holds(shop)
     assert answered > 10
     assert sum(turns) >= 3000
-    assert max(turns) <= cache_module.OBJECTS_PER_STEP
+    assert max(turns) <= PODS_PER_STEP
 
 
 @pytest.mark.parametrize("others", [1, MANY])
