@@ -14,7 +14,7 @@ that was sent is ever treated as absent.
 
 import codecs
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, TypeVar, cast
 
@@ -164,8 +164,8 @@ class FilterRequest:
     """The request body if it has whole Nodes; None when only names were sent."""
     list_metadata: Raw
     """`metadata` of the NodeList that was sent."""
-    items: memoryview | None = None
-    """The bytes of the list of whole Nodes, if its place in `body` is known."""
+    items: memoryview | Raw | None = None
+    """The bytes of the list of whole Nodes, if its place in the body is known, or of the list of names."""
 
     @property
     def has_whole_nodes(self) -> bool:
@@ -180,6 +180,22 @@ class FilterRequest:
             return _RAW_ITEMS_DECODER.decode(self.items)
         args = _read(self.body, _NODES_ONLY_ARGS_DECODER, _ARGS_KEYS, ("nodes",))
         return (args.nodes and args.nodes.items) or []
+
+
+class LastNames:
+    """The last request with names: where all nodes fit, kube-scheduler sends /prioritize the bytes of /filter."""
+
+    def __init__(self) -> None:
+        self._last: tuple[bytes, FilterRequest] | None = None
+
+    def decode(self, body: bytes, max_names_bytes: int) -> FilterRequest:
+        """Decode as `decode_filter` does, unless these bytes were the last request."""
+        if self._last is not None and self._last[0] == body:
+            return self._last[1]
+        request = decode_filter(body, max_names_bytes)
+        if not request.has_whole_nodes:
+            self._last = body, request
+        return request
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +248,7 @@ def decode_filter(body: bytes, max_names_bytes: int | None = None) -> FilterRequ
     if args.nodes is None and args.node_names == _NULL:
         raise RequestError("neither Nodes nor NodeNames is there (or both are null): one of them must be a list")
     if args.nodes is None:
-        return FilterRequest(pod, _decode_names(args.node_names, max_names_bytes), None, _EMPTY)
+        return FilterRequest(pod, _decode_names(args.node_names, max_names_bytes), None, _EMPTY, args.node_names)
     if args.node_names != _NULL:
         raise RequestError("both Nodes and NodeNames are there: one of them must be null")
     names = [node.metadata.name for node in args.nodes.items or ()]
@@ -474,9 +490,9 @@ def encode_filter(request: FilterRequest, decision: FilterDecision) -> bytes:
     """Encode ExtenderFilterResult in the form of the request; accepted Nodes byte for byte as they were sent."""
     nodes = names = None
     if request.has_whole_nodes:
-        nodes = NodeList(metadata=request.list_metadata, items=_accepted_nodes(request, decision.accepted))
+        nodes = NodeList(metadata=request.list_metadata, items=_accepted(request, decision.accepted, request.raw_nodes))
     else:
-        names = _pick(request.nodes, decision.accepted)
+        names = _accepted(request, decision.accepted, lambda: request.nodes)
     return _ENCODER.encode(ExtenderFilterResult(nodes, names, decision.failed, decision.unresolvable))
 
 
@@ -513,13 +529,13 @@ def encode_bind(error: str = "") -> bytes:
     return _ENCODER.encode(ExtenderBindingResult(text))
 
 
-def _accepted_nodes(request: FilterRequest, positions: Sequence[int]) -> list[Raw]:
-    """The bytes of the Nodes in these positions; for all or none of them, no Node has to be located in the body."""
+def _accepted(request: FilterRequest, positions: Sequence[int], sent: Callable[[], list[T]]) -> list[T]:
+    """Return the sent Nodes or names in these positions; all of them are the bytes of the request, none is nothing."""
     if not positions:
         return []
     if request.items is not None and len(positions) == len(request.nodes):
-        return cast(list[Raw], Raw(request.items))
-    return _pick(request.raw_nodes(), positions)
+        return cast(list[T], Raw(request.items))
+    return _pick(sent(), positions)
 
 
 def _pick(elements: list[T], positions: Sequence[int]) -> list[T]:

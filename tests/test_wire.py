@@ -65,6 +65,34 @@ def test_whole_nodes_are_not_kept_beside_the_body_before_an_answer_is_to_hold_th
     assert len(wire.encode_filter(request, FilterDecision((0,), {}, {}, ()))) > len(node)
 
 
+def test_an_answer_that_accepts_all_names_repeats_the_bytes_of_the_request():
+    names = '[ "b", "\\u0061" ,"b"]'
+    request = wire.decode_filter(args(names=names))
+    assert request.nodes == ["b", "a", "b"]
+    every, some = (wire.encode_filter(request, FilterDecision(places, {}, {}, ())) for places in ((0, 1, 2), (0, 1)))
+    assert f'"NodeNames":{names},'.encode() in every
+    assert json.loads(every)["NodeNames"] == ["b", "a", "b"]
+    assert json.loads(some)["NodeNames"] == ["b", "a"]
+
+
+def test_the_last_request_with_names_is_not_decoded_again():
+    last, first, other = wire.LastNames(), args(), args(names='["a","c"]')
+    request = last.decode(first, 1000)
+    assert last.decode(bytes(bytearray(first)), 1000) is request
+    assert last.decode(other, 1000).nodes == ["a", "c"]
+    assert last.decode(first, 1000) is not request
+    assert last.decode(first, 1000) == request
+
+
+def test_whole_nodes_and_refused_requests_are_not_kept_for_the_next_call():
+    last, whole = wire.LastNames(), args('{"metadata":{},"items":[{"metadata":{"name":"n"}}]}', "null")
+    assert last.decode(whole, 1000) is not last.decode(whole, 1000)
+    for refused in (b"", args(names="[1]"), args(names='["' + "x" * 1000 + '"]')):
+        for _ in range(2):
+            with pytest.raises(RequestError):
+                last.decode(refused, 1000)
+
+
 def test_an_empty_list_of_names_is_a_request():
     assert wire.decode_filter(args(names="[]")).nodes == []
 

@@ -30,6 +30,7 @@ from extender.server.observability.metrics import Metrics
 from extender.server.observability.tracing import Tracing
 from extender.server.recording.recorder import Recorder
 from extender.server.settings import LiveSettings, Settings
+from extender.wire import LastNames
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +88,7 @@ class ServerContext:
         default_factory=lambda: ThrottledLoggers(logging.getLogger("extender.server.scheduler.failure_policy"))
     )
     catch_up: CatchUp = field(default_factory=CatchUp)
+    last_names: LastNames = field(default_factory=LastNames)
 
     @property
     def settings(self) -> Settings:

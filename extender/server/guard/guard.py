@@ -10,8 +10,13 @@ that breaks one raises GuardError.
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import islice
 from operator import ge
+from typing import Annotated
+
+from msgspec import Meta, ValidationError, convert
+from msgspec.json import Encoder
 
 from extender.core.engine import Candidate, FilterDecision
 from extender.core.eviction_history import NO_HISTORY, EvictionHistory
@@ -26,8 +31,11 @@ from extender.k8s.objects import Pod
 from extender.k8s.priority import SYSTEM_CRITICAL_PRIORITY
 from extender.server.guard.pdb_recount import importance, recount_budgets
 
-VALID_SCORES = frozenset(range(11))
-"""Valid scores: 0 to extenderv1.MaxExtenderPriority."""
+_Scores = Sequence[Annotated[int, Meta(ge=0, le=10)]]
+"""Type of valid scores: 0 to extenderv1.MaxExtenderPriority."""
+
+_ENCODER = Encoder()
+"""JSON tells an integer from `true` and `2.0`, and is the fastest look at many of them."""
 
 _TERMINAL_PHASES = ("Succeeded", "Failed")
 """Phases of pods that kube-scheduler does not keep in its node infos."""
@@ -207,7 +215,10 @@ def rules() -> tuple[tuple[str, Callable[[GuardCase], bool]], ...]:
 def guard_filter(nodes: Sequence[str], decision: FilterDecision) -> None:
     """Raise GuardError unless each sent node, and no other, is in exactly one of the three sets, in the sent order."""
     accepted, failed, unresolvable = decision.accepted, decision.failed, decision.unresolvable
-    if (
+    if not failed and not unresolvable:
+        if _ENCODER.encode(accepted) != _every_index(len(nodes)):
+            raise GuardError(_filter_error(nodes, decision))
+    elif (
         set(map(type, accepted)) - {int}
         or not failed.keys().isdisjoint(unresolvable.keys())
         or accepted != _not_rejected(nodes, failed, unresolvable)
@@ -215,11 +226,15 @@ def guard_filter(nodes: Sequence[str], decision: FilterDecision) -> None:
         raise GuardError(_filter_error(nodes, decision))
 
 
+@lru_cache(maxsize=2)
+def _every_index(count: int) -> bytes:
+    """Return the JSON of the indices of `count` nodes."""
+    return _ENCODER.encode(list(range(count)))
+
+
 def _not_rejected(nodes: Sequence[str], *rejected: Mapping[str, str]) -> tuple[int, ...] | None:
     """Return the indices of the nodes in none of the disjoint maps of rejected nodes; None if one was not sent."""
     rejected_count = sum(map(len, rejected))
-    if rejected_count == 0:
-        return tuple(range(len(nodes)))
     sent_nodes = set(nodes)
     if not all(names.keys() <= sent_nodes for names in rejected):
         return None
@@ -248,5 +263,7 @@ def guard_scores(nodes: Sequence[str], scores: Sequence[int]) -> None:
     """Raise GuardError unless every sent node has one integer score from 0 to 10."""
     if len(scores) != len(nodes):
         raise GuardError("the prioritize answer does not have one score per sent node")
-    if set(map(type, scores)) - {int} or set(scores) - VALID_SCORES:
-        raise GuardError("the prioritize answer has a score that is not an integer from 0 to 10")
+    try:
+        convert(scores, _Scores)
+    except ValidationError:
+        raise GuardError("the prioritize answer has a score that is not an integer from 0 to 10") from None

@@ -8,6 +8,8 @@ import logging
 import time
 from dataclasses import replace
 
+from msgspec import structs
+
 from extender.cluster.apiserver import binding
 from extender.cluster.apiserver.binding import BindResult
 from extender.core.eviction_history import EvictionHistory
@@ -53,7 +55,7 @@ async def bind(server_context: ServerContext, binder: Binder, body: bytes, deadl
         call_result = CallResult(answer, mode, error=result.error)
         call = Call(call_id, "bind", call_result, now, request, body, milliseconds, result)
         journal.write(server_context, call)
-    return replace(answer, id=call_id, summary=CallSummary(request.pod_namespace, request.pod_name, mode, 1))
+    return structs.replace(answer, id=call_id, summary=CallSummary(request.pod_namespace, request.pod_name, mode, 1))
 
 
 async def _bind_in_thread(binder: Binder, request: ExtenderBindingArgs, deadline: Deadline) -> BindResult:

@@ -1,7 +1,7 @@
 """The journal of a call, with four sinks: recording, decision log (/decisions), log line and audit log.
 
-A sink is a generator. Up to its `yield` the cluster cache is in the state of the decision: there it takes what the
-effects of the decision change. After it `call.result` is final: there it writes its entry, before the answer is sent.
+A sink is called while the cluster cache is in the state of the decision: it takes what the effects of the decision
+change. What it returns is called once `call.result` is final, before the answer is sent: it writes the entry.
 
 Rule: a failing sink is logged and never costs the answer.
 """
@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from msgspec import Raw
@@ -31,6 +32,7 @@ from extender.k8s.time import format_time
 from extender.server.context import ServerContext
 from extender.server.observability import audit
 from extender.server.observability.audit import AuditLine, AuditPod, BindLine, PreemptLine
+from extender.server.observability.audit_log import AuditLog
 from extender.server.observability.cache_status import cache_summary
 from extender.server.observability.decision_log import KeptDecision
 from extender.server.recording.lines import CallLine
@@ -60,33 +62,44 @@ class Call:
     """/bind: the result of the binding."""
 
 
-@contextmanager
-def entry(server_context: ServerContext, call: Call) -> Iterator[None]:
-    """Write the journal's entry of a call; the `with` block applies the effects of its decision."""
-    entries = {name: sink(server_context, call) for name, sink in SINKS.items()}
-    _advance(call, entries)
-    yield
-    _advance(call, entries)
+_FAILED = "%s: failed to store the %s"
+
+Write = Callable[[], None]
+"""Writes a sink's entry of a call."""
+
+
+def begin(server_context: ServerContext, call: Call) -> list[tuple[str, Write]]:
+    """Begin the journal's entry of a call, before the effects of its decision; `end` writes it."""
+    writes = []
+    for name, sink in SINKS.items():
+        try:
+            write = sink(server_context, call)
+        except Exception:
+            log.exception(_FAILED, call.id, name)
+        else:
+            if write is not None:
+                writes.append((name, write))
+    return writes
+
+
+def end(call: Call, writes: list[tuple[str, Write]]) -> None:
+    """Write the journal's entry of a call, whose result is final."""
+    for name, write in writes:
+        try:
+            write()
+        except Exception:
+            log.exception(_FAILED, call.id, name)
 
 
 def write(server_context: ServerContext, call: Call) -> None:
     """Write the journal's entry of a call that decided nothing: a binding, or a call that failed before it was read."""
-    with entry(server_context, call):
-        pass
-
-
-def _advance(call: Call, entries: dict[str, Iterator[None]]) -> None:
-    for name, started in entries.items():
-        try:
-            next(started, None)
-        except Exception:
-            log.exception("%s: failed to store the %s", call.id, name)
+    end(call, begin(server_context, call))
 
 
 # --- sinks ----------------------------------------------------------------------------------------------------------
 
 
-def _record(server_context: ServerContext, call: Call) -> Iterator[None]:
+def _record(server_context: ServerContext, call: Call) -> None:
     recorder, answer = server_context.recorder, call.result.answer
     if recorder is None or not recorder.is_on or call.verb == "bind" or call.request is None:
         return
@@ -94,25 +107,20 @@ def _record(server_context: ServerContext, call: Call) -> Iterator[None]:
     time, body = format_time(call.history.now, 6), Raw(answer.body)
     line = CallLine(call.id, time, call.verb, answer.status, call.history, Raw(call.body), body, problem)
     recorder.record(line, call.history.now, server_context.settings)
-    yield
 
 
-def _keep(server_context: ServerContext, call: Call) -> Iterator[None]:
-    request = call.request
-    if (
-        not server_context.decisions.is_enabled
-        or call.verb == "bind"
-        or not isinstance(request, FilterRequest | PreemptRequest)
-    ):
-        return
+def _keep(server_context: ServerContext, call: Call) -> Write | None:
+    request, verb, decisions = call.request, call.verb, server_context.decisions
+    if not decisions.is_enabled or verb == "bind" or not isinstance(request, FilterRequest | PreemptRequest):
+        return None
     cache = call.result.answer.cache_status or cache_summary(server_context.cache, server_context.source)
     record = _decision_record(request, call.result.decision)
     pod = RecordedPod.of(request.pod) if record is None else record.request.pod
-    yield
-    server_context.decisions.keep(
-        KeptDecision(
+
+    def keep() -> None:
+        kept = KeptDecision(
             id=call.id,
-            verb=call.verb,
+            verb=verb,
             now=call.history.now,
             milliseconds=call.milliseconds,
             pod=pod,
@@ -123,7 +131,9 @@ def _keep(server_context: ServerContext, call: Call) -> Iterator[None]:
             error=call.result.error,
             scheduler=server_context.settings.scheduler,
         )
-    )
+        decisions.keep(kept)
+
+    return keep
 
 
 PASSED_THROUGH = {
@@ -134,8 +144,13 @@ PASSED_THROUGH = {
 """Verb -> what was answered in mode Observe, in words."""
 
 
-def _log_line(_: ServerContext, call: Call) -> Iterator[None]:
-    yield
+def _log_line(_: ServerContext, call: Call) -> Write | None:
+    """Return the function that logs a preemption, and other calls at level DEBUG."""
+    is_logged = isinstance(call.request, PreemptRequest) or log.isEnabledFor(logging.DEBUG)
+    return partial(_log, call) if is_logged else None
+
+
+def _log(call: Call) -> None:
     request, decision = call.request, call.result.decision
     fields = {"verb": call.verb, "mode": call.result.mode, "answer": call.result.answer.kind}
     extra, not_enforced = {"fields": fields}, ""
@@ -154,22 +169,32 @@ def _log_line(_: ServerContext, call: Call) -> Iterator[None]:
         log.debug("prioritize %r: %d nodes%s", request.pod.key, len(request.nodes), not_enforced, extra=extra)
 
 
-def _audit(server_context: ServerContext, call: Call) -> Iterator[None]:
+def _audit(server_context: ServerContext, call: Call) -> Write | None:
     audit_log = server_context.audit
     if audit_log is None or not audit_log.is_on or call.verb not in ("preempt", "bind"):
-        return
-    try:
+        return None
+    with _counting_lost(audit_log):
         decision = call.result.decision
         cache = audit.cache_state(server_context.cache, server_context.source)
         decided = audit.decision_fields(decision) if isinstance(decision, PreemptDecision) else {}
+
+    def write_line() -> None:
+        with _counting_lost(audit_log):
+            audit_log.write(audit.encode_line(_audit_line(server_context, call, cache, decided)))
+
+    return write_line
+
+
+@contextmanager
+def _counting_lost(audit_log: AuditLog) -> Iterator[None]:
+    try:
         yield
-        audit_log.write(audit.encode_line(_audit_line(server_context, call, cache, decided)))
     except Exception:
         audit_log.count_lost()
         raise
 
 
-SINKS: dict[str, Callable[[ServerContext, Call], Iterator[None]]] = {
+SINKS: dict[str, Callable[[ServerContext, Call], Write | None]] = {
     "recording": _record,
     "decision": _keep,
     "log line": _log_line,

@@ -3,8 +3,9 @@
 Rule: plain values; `server.scheduler.verbs` makes them, `server.scheduler.routes` turns them into HTTP responses.
 """
 
-from dataclasses import dataclass
 from typing import Literal
+
+import msgspec
 
 from extender.core.engine import FilterDecision, PreemptDecision, PrioritizeDecision
 from extender.core.explain.schema import VerbName
@@ -19,8 +20,7 @@ AnswerKind = Literal["decided", "noVictims", "asSent", "error"]
 kube-scheduler (every node, no scores, its own candidates); an error."""
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True):
     """The response body and status, and the values of the response headers."""
 
     body: bytes
@@ -39,8 +39,7 @@ class Answer:
     """Summary of the call; None: the request could not be parsed."""
 
 
-@dataclass(frozen=True, slots=True)
-class CallSummary:
+class CallSummary(msgspec.Struct, frozen=True):
     """A call in one line, for traces."""
 
     namespace: str
@@ -54,8 +53,7 @@ class CallSummary:
     """spec.schedulerName of the pod; a binding does not name it."""
 
 
-@dataclass(frozen=True, slots=True)
-class CallResult:
+class CallResult(msgspec.Struct, frozen=True):
     """The outcome of a request, before its effects are applied."""
 
     answer: Answer

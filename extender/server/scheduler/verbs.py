@@ -17,6 +17,8 @@ from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any, ClassVar, Generic, TypeVar
 
+from msgspec import structs
+
 from extender.core import engine
 from extender.core.engine import FilterDecision, PreemptDecision, PrioritizeDecision
 from extender.core.eviction_history import EvictionHistory
@@ -131,16 +133,17 @@ def _finish(
     history = server_context.history() if context is None else context.context.history
     call_id = server_context.decisions.next_id(verb.name)
     call = Call(call_id, verb.name, result, history, request, body, milliseconds)
-    with journal.entry(server_context, call):
-        if result.mode == "answered":
-            try:
-                verb.apply_effects(server_context, request, result.decision)
-                server_context.metrics.count_answer(verb.name, verb.results[0 if kept else 1])
-            except Exception as error:  # the assume cache would miss the eviction: better to answer with a failure
-                call.result, kept = _failed(verb.name, server_context, request, error), 0
+    writes = journal.begin(server_context, call)
+    if result.mode == "answered":
+        try:
+            verb.apply_effects(server_context, request, result.decision)
+            server_context.metrics.count_answer(verb.name, verb.results[0 if kept else 1])
+        except Exception as error:  # the assume cache would miss the eviction: better to answer with a failure
+            call.result, kept = _failed(verb.name, server_context, request, error), 0
+    journal.end(call, writes)
     pod, result = request.pod.metadata, call.result
     summary = CallSummary(pod.namespace, pod.name, result.mode, sent, kept, request.pod.spec.scheduler_name)
-    return replace(result.answer, id=call_id, summary=summary)
+    return structs.replace(result.answer, id=call_id, summary=summary)
 
 
 def _decide(
@@ -168,7 +171,7 @@ def _decide(
     except Exception as error:
         return _failed(verb.name, server_context, request, error)
     cache_status = cache_summary(server_context.cache, server_context.source)
-    given = replace(given, not_evaluated=decision.not_evaluated, cache_status=cache_status)
+    given = structs.replace(given, not_evaluated=decision.not_evaluated, cache_status=cache_status)
     if not settings.is_observing:
         return CallResult(given, "answered", decision)
     metrics.count_observed_answer(verb.name, "same" if difference is None else "differs")
@@ -348,7 +351,7 @@ class Preempt(Verb[PreemptRequest, PreemptDecision]):
 
     def encode(self, _: PreemptRequest, decision: PreemptDecision) -> Answer:
         if not decision.kept:
-            return replace(NO_VICTIMS, veto_reason=decision.no_candidate_reason)
+            return structs.replace(NO_VICTIMS, veto_reason=decision.no_candidate_reason)
         return Answer(encode_preempt(decision.kept), "decided")
 
     def kept(self, decision: PreemptDecision) -> int:
@@ -374,9 +377,12 @@ VERBS: dict[str, Verb[Any, Any]] = {"filter": Filter(), "prioritize": Prioritize
 
 
 def _decode_nodes(server_context: ServerContext, body: bytes) -> FilterRequest:
-    request = decode_filter(body, server_context.max_node_names_body_bytes)
-    if not request.has_whole_nodes and len(body) > server_context.max_node_names_body_bytes:
-        raise too_large(server_context.max_node_names_body_bytes)
+    most = server_context.max_node_names_body_bytes
+    if len(body) <= most:
+        return server_context.last_names.decode(body, most)
+    request = decode_filter(body, most)
+    if not request.has_whole_nodes:
+        raise too_large(most)
     return request
 
 
