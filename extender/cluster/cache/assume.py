@@ -190,7 +190,7 @@ class AssumeCache:
         key, snapshot = key_of("Pod", pod), self._snapshot()
         if self._unknown.get(pod.metadata.uid, key) != key:  # a preemptor was sent with the UID of this pod
             self._undo(pod.metadata.uid)
-        assumption = self._assumptions.get(key) if self._assumptions else None
+        assumption = self._assumptions.get(key)
         if assumption is None:
             snapshot.put("Pod", pod)
             return

@@ -28,7 +28,7 @@ class RecentDeletions:
 
     def note(self, before: Pod | None, after: Pod | None) -> None:
         """Take a change of one pod, as the API server sent it or as an approved eviction; None: not there."""
-        if before is not None and holds_room(before) and (after is None or not holds_room(after)):
+        if (after is None or not holds_room(after)) and before is not None and holds_room(before):
             self._deleted.pop(before.metadata.uid, None)
             self._deleted[before.metadata.uid] = self._clock(), before.spec.node_name
             if len(self._deleted) > MAX_RECENT_DELETIONS:

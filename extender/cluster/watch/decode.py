@@ -54,11 +54,13 @@ class WatchedPod(Object, frozen=True):
 _POD_SPEC_DECODER = msgspec.json.Decoder(PodSpec)
 
 
-def _event_decoder(kind: type[Object]) -> msgspec.json.Decoder[Any]:
-    """Return a decoder of watch events whose object is of type `kind` plus the object's `kind` field."""
-    sent: type[msgspec.Struct] = WatchedPod
-    if kind is not Pod:
-        sent = msgspec.defstruct("Sent", [("kind", str, "")], bases=(kind,), frozen=True, gc=False)
+def _with_kind(kind: type[Object]) -> type[msgspec.Struct]:
+    """Return the type `kind` plus the object's `kind` field."""
+    return msgspec.defstruct("Sent", [("kind", str, "")], bases=(kind,), frozen=True, gc=kind is Pod)
+
+
+def _event_decoder(sent: type[msgspec.Struct]) -> msgspec.json.Decoder[Any]:
+    """Return a decoder of watch events whose object is of type `sent`."""
     return msgspec.json.Decoder(msgspec.defstruct("Event", [("type", str), ("object", sent)], gc=False))
 
 
@@ -72,7 +74,9 @@ class Decoder:
         self._type = KINDS[kind].type
         self._accepted_kinds = ("", kind_without_group(kind))
         self._decoder = msgspec.json.Decoder(self._type)
-        self._events = _event_decoder(self._type)
+        sent = _with_kind(self._type)
+        self._items = msgspec.json.Decoder(sent)
+        self._events = _event_decoder(WatchedPod if self._type is Pod else sent)
         self._labels = InternPool()
         self._parts = InternPool()
         self._groups = InternPool()
@@ -90,6 +94,16 @@ class Decoder:
         except RecursionError as error:
             raise ValueError("nested too deeply") from error
 
+    def decode_item(self, raw: Raw) -> Object | None:
+        """Return an item of a list in one pass; None if it is of another kind or cannot be decoded.
+
+        The caller decodes an item that gives None part by part, to find out why.
+        """
+        try:
+            return self._checked(self._items.decode(raw))
+        except (ValueError, RecursionError):
+            return None
+
     def decode_event(self, line: bytes, get_cached: Callable[[Key], Object | None]) -> tuple[str, Object] | None:
         """Return (event type, object) of a watch line; None if the object is of another kind or cannot be decoded.
 
@@ -99,16 +113,17 @@ class Decoder:
         """
         try:
             event = self._events.decode(line)
-            found = event.object
-            if found.kind not in self._accepted_kinds:
-                return None
-            if isinstance(found, WatchedPod):
-                cached = get_cached((found.metadata.namespace, found.metadata.name))
-                return event.type, self._pod_from_event(cached, found)
-            plain = self._type(*[getattr(found, field) for field in self._type.__struct_fields__])
-            return event.type, self._prepare(plain)
+            sent = event.object
+            found = self._pod_from_event(sent, get_cached) if type(sent) is WatchedPod else self._checked(sent)
+            return None if found is None else (event.type, found)
         except (ValueError, RecursionError):
             return None
+
+    def _checked(self, sent: Any) -> Object | None:
+        """Return the object of a decoded item or event; None if it is of another kind."""
+        if sent.kind not in self._accepted_kinds:
+            return None
+        return self._prepare(self._type(*[getattr(sent, field) for field in self._type.__struct_fields__]))
 
     def _prepare(self, found: Any) -> Object:
         found = self._strip(found)
@@ -124,8 +139,11 @@ class Decoder:
         changed: Object = replace(found, metadata=self._intern_metadata(found.metadata, self._kind in KEPT_GENERATIONS))
         return changed
 
-    def _pod_from_event(self, cached: Any, sent: WatchedPod) -> Object:
-        """Return the pod of an event, given the cached pod of its name or None."""
+    def _pod_from_event(self, sent: WatchedPod, get_cached: Callable[[Key], Any]) -> Object | None:
+        """Return the pod of an event; None if the event is about another kind."""
+        if sent.kind not in self._accepted_kinds:
+            return None
+        cached = get_cached((sent.metadata.namespace, sent.metadata.name))
         if cached is None or cached.metadata.uid != sent.metadata.uid:
             return self._prepare(Pod(sent.metadata, _POD_SPEC_DECODER.decode(sent.spec), sent.status))
         spec = cached.spec if _has_same_spec(cached, sent) else _POD_SPEC_DECODER.decode(sent.spec)

@@ -65,6 +65,11 @@ class DeltaQueue:
 
     # --- for the reflectors' threads ---
 
+    @property
+    def has_synced(self) -> bool:
+        """Whether the cache holds objects: before that, nothing that is read is known."""
+        return self._cache.version > 0
+
     def get_for_list(self, kind: str, key: Key) -> Object | None:
         """Return the cached object for an item of a list, so that an unchanged item is not decoded again.
 
@@ -72,7 +77,7 @@ class DeltaQueue:
         the interpreter lock. A sleeping thread releases it at once; a running one only after the switch interval.
         """
         self._reads += 1  # incremented by several threads without a lock: an approximate count is enough
-        if self._reads % OBJECTS_PER_PAUSE == 0 and self._cache.version:
+        if self._reads % OBJECTS_PER_PAUSE == 0 and self.has_synced:
             time.sleep(PAUSE_SECONDS)
         return self._cache.api_object(kind, key)
 

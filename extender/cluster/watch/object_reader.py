@@ -51,6 +51,17 @@ class ObjectReader:
             return None
         return Change(self.kind, found[1], found[0] == "DELETED")
 
+    def read_item(self, raw: Raw) -> Object | None:
+        """Return an item of a list; None if it is skipped.
+
+        Once the cache has synced, most items are cached at the same resourceVersion: then metadata alone is decoded.
+        """
+        found = None if self.store.has_synced else self.decoder.decode_item(raw)
+        if found is not None:
+            return found
+        meta = self.read_metadata(raw)
+        return None if meta is None else self.read_listed(meta, raw)
+
     def read_metadata(self, raw: Raw) -> PartialObjectMetadata | None:
         """Return kind and metadata; None, counted as skipped, if the JSON is not an object."""
         try:

@@ -171,11 +171,8 @@ class Reflector:
         for page in list_watch.list_pages(fetch, self.resource.kind, self.settings.page_size):
             self.state.last_contact = self.clock()
             version = page.metadata.resource_version
-            for raw in page.items or ():
-                meta = self._reader.read_metadata(raw)
-                found = self._reader.read_listed(meta, raw) if meta is not None else None
-                if found is not None:
-                    objects.append(found)
+            found = map(self._reader.read_item, page.items or ())
+            objects += [one for one in found if one is not None]
         self._store_list(objects, version)
 
     def _store_list(self, objects: list[Object], version: str) -> None:

@@ -45,6 +45,10 @@ class RecordingStore:
         """The resourceVersion of every event, in order."""
         self._changed = threading.Condition()
 
+    @property
+    def has_synced(self) -> bool:
+        return bool(self.objects)
+
     def get_for_list(self, kind: str, key: Key) -> Any:
         return self.objects.get(key)
 
