@@ -10,6 +10,7 @@ Rule: one decision reads one snapshot and nothing else; the same snapshot and re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import compress
 
 import numpy as np
@@ -28,8 +29,9 @@ from extender.core.framework.filter import (
     scheduling_context,
 )
 from extender.core.framework.plugins import PLUGIN_INDEXES
+from extender.core.framework.scheduling_signature import kept_verdicts
 from extender.core.framework.score import Scores, score
-from extender.core.framework.status import Code
+from extender.core.framework.status import SUCCESS, Code
 from extender.core.preemption.candidates import apply_policies, find_candidates, preemption_would_help
 from extender.core.preemption.criteria import best_candidates, ranking_keys
 from extender.core.preemption.drop_reasons import drop_reasons
@@ -48,7 +50,7 @@ from extender.core.preemption.sent_candidates import (
     resolve_candidates,
 )
 from extender.core.profile import UNCONFIGURED, KubeScheduler, Profile
-from extender.core.snapshot.arrays import BoolArray, mask_of
+from extender.core.snapshot.arrays import BoolArray, IntArray, mask_of
 from extender.core.snapshot.resource_claims import ResourceClaimParts
 from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import PluginFailed
@@ -75,7 +77,7 @@ class DecisionContext:
     rows: NodeRows
     """Node rows of the request; for `/preempt` those of the sent candidates that could be resolved."""
     filter_run: FilterRun | None = None
-    """Result of the filters; None: they did not run, because the pod must not preempt."""
+    """Result of the filters; None: they did not run, because the pod must not preempt or is known to fit on all."""
     statuses: Statuses | None = None
     """`/filter`: filter status of each requested node."""
     preemption_helps: BoolArray | None = None
@@ -206,10 +208,15 @@ def filter(
 
     kube-scheduler offers nodes that passed its own filters: there, the room of terminating pods counts as free.
     """
-    rows = node_rows(snapshot, nodes)
-    filter_run = last_filter_run(scheduling_context(snapshot, pod, profile, history))
+    rows, context = node_rows(snapshot, nodes), scheduling_context(snapshot, pod, profile, history)
+    verdicts = kept_verdicts(context)
+    if verdicts is not None and verdicts.fits[rows].all():
+        accepted, statuses, helps = _fits_everywhere(len(rows))
+        decision_context = DecisionContext(context, rows, None, statuses, helps)
+        return FilterDecision(accepted, {}, {}, verdicts.not_evaluated_on(rows), decision_context)
+    filter_run = last_filter_run(context)
     _raise_error(filter_run.error(rows))
-    plugins, _ = not_evaluated_on(filter_run.context, rows)
+    plugins, _ = not_evaluated_on(context, rows)
     beside_terminating = fits_without_terminating_pods(filter_run, rows)[rows]
     fits = (filter_run.codes[rows] == Code.SUCCESS) | beside_terminating
     helps = _preemption_helps(filter_run, rows) & ~fits
@@ -223,10 +230,18 @@ def filter(
         return dict(zip(compress(nodes, selected.tolist()), map(messages.__getitem__, which), strict=True))
 
     accepted = tuple(np.flatnonzero(fits).tolist())
-    decision_context = DecisionContext(filter_run.context, rows, filter_run, statuses, helps)
+    decision_context = DecisionContext(context, rows, filter_run, statuses, helps)
     return FilterDecision(
         accepted, messages_by_node(helps), messages_by_node(~fits & ~helps), plugins, decision_context
     )
+
+
+@lru_cache(maxsize=16)
+def _fits_everywhere(size: int) -> tuple[tuple[int, ...], Statuses, BoolArray]:
+    """Return the positions, the statuses and whether preemption helps, of so many nodes on which the pod fits."""
+    indices, helps = np.zeros(size, np.int64), np.zeros(size, np.bool_)
+    indices.flags.writeable = helps.flags.writeable = False
+    return tuple(range(size)), Statuses((SUCCESS,), indices), helps
 
 
 def _preemption_helps(filter_run: FilterRun, rows: NodeRows) -> BoolArray:
@@ -261,30 +276,37 @@ def prioritize(
     If the pod fits on all nodes, the score is the weighted plugin total as a share of the best possible total. If some
     nodes need preemption, nodes that fit score 6-10, preemption candidates 1-5 by their rank, and all others 0.
     """
-    rows = node_rows(snapshot, nodes)
-    filter_run = last_filter_run(scheduling_context(snapshot, pod, profile, history))
-    _raise_error(filter_run.error(rows))
-    not_evaluated, _ = not_evaluated_on(filter_run.context, rows)
+    rows, context = node_rows(snapshot, nodes), scheduling_context(snapshot, pod, profile, history)
+    verdicts = kept_verdicts(context)
+    filter_run, known_scores = None, dict[str, IntArray | None]()
+    if verdicts is not None and verdicts.fits[rows].all():
+        fits, known_scores, not_evaluated = verdicts.fits, verdicts.scores(context), verdicts.not_evaluated_on(rows)
+    else:
+        filter_run = last_filter_run(context)
+        _raise_error(filter_run.error(rows))
+        not_evaluated, _ = not_evaluated_on(context, rows)
+        fits = (filter_run.codes == Code.SUCCESS) | fits_without_terminating_pods(filter_run, rows)
     plugins = tuple(dict.fromkeys((*not_evaluated, *profile.not_evaluated_scores)))
-    fits = (filter_run.codes == Code.SUCCESS) | fits_without_terminating_pods(filter_run, rows)
     fitting = np.flatnonzero(mask_of(rows, len(fits)) & fits)
     result = np.zeros(len(fits), np.int64)
-    scores = score(filter_run.context, fitting)
+    scores = score(context, fitting, known_scores)
     _raise_error(scores.error)
     floor = 0 if fits[rows].all() else _MIN_FITTING_SCORE
     if len(fitting):
         # score = floor + total / highest possible total * (10 - floor), rounded down
         result[fitting] = floor + scores.total * (MAX_EXTENDER_SCORE - floor) // max(scores.highest, 1)
-    tried, run = _rows_preemption_may_help(filter_run, rows), None
-    tried = tried[~fits[tried]]
-    if len(tried):
-        run = find_candidates(filter_run.context, filter_run.checks, tried)
+    run = None
+    if filter_run is not None:
+        tried = _rows_preemption_may_help(filter_run, rows)
+        tried = tried[~fits[tried]]
+        run = find_candidates(context, filter_run.checks, tried) if len(tried) else None
+    if run is not None:
         places = np.flatnonzero(run.candidate)
         if len(places):
             # `floor - 1` for the best candidate, the others evenly down to 1; equal ranks score the same
             ranks = ranking_keys(run, places).ranks
             result[run.rows[places]] = floor - 1 - ranks * (floor - 1) // len(places)
-    decision_context = DecisionContext(filter_run.context, rows, filter_run, scores=scores, dry_run=run)
+    decision_context = DecisionContext(context, rows, filter_run, scores=scores, dry_run=run)
     return PrioritizeDecision(tuple(result[rows].tolist()), plugins, decision_context)
 
 

@@ -5,12 +5,14 @@ Mirrors the framework runtime's RunPreScorePlugins and RunScorePlugins (v1.36).
 Rule: total score of a node = sum over the plugins of (normalized score * weight).
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 
 from extender.core.framework.constraint import NodeRows, SchedulingContext
-from extender.core.framework.plugins import SCORES
+from extender.core.framework.plugins import NORMALIZE_SCORE, SCORES
 from extender.core.framework.plugins.cycle_state import (
     NOT_FOUND,
     SCORES_READING_PREFILTER,
@@ -42,10 +44,12 @@ class Scores:
         return sum(self.plugins.values(), np.zeros(len(self.rows), np.int64))
 
 
-def score(context: SchedulingContext, rows: NodeRows) -> Scores:
+def score(
+    context: SchedulingContext, rows: NodeRows, known: Mapping[str, IntArray | None] = MappingProxyType({})
+) -> Scores:
     """Score the feasible nodes `rows`. All of them must be given: some plugins score relative to the best one.
 
-    Plugins without permission to read their objects are skipped.
+    Plugins without permission to read their objects are skipped. `known`: plugin -> what its SCORES are on all nodes.
     """
     if not len(rows):
         return Scores(rows, {}, 0)
@@ -56,10 +60,15 @@ def score(context: SchedulingContext, rows: NodeRows) -> Scores:
     for name, weight in context.profile.score_weights:
         if name in skipped or name not in SCORES:
             continue
-        normalized = SCORES[name](context, rows)
-        if normalized is None and name in PRESCORE_PLUGINS and name not in context.profile.prescore_plugins:
-            normalized = np.zeros(len(rows), np.int64)  # only PreScore skips a plugin
-        if normalized is not None:
+        column = known.get(name)
+        if name not in known:
+            scores = SCORES[name](context, rows)
+        else:
+            scores = None if column is None else column[rows]
+        if scores is None and name in PRESCORE_PLUGINS and name not in context.profile.prescore_plugins:
+            scores = np.zeros(len(rows), np.int64)  # only PreScore skips a plugin
+        if scores is not None:
+            normalized = NORMALIZE_SCORE[name](scores) if name in NORMALIZE_SCORE else scores
             plugins[name] = normalized * weight
             highest += weight * MAX_NODE_SCORE
     return Scores(rows, plugins, highest)

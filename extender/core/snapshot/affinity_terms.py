@@ -292,6 +292,8 @@ class TermOwnerIndex(Index):
         self._by_key: dict[tuple[str, bytes], _TermOwners] = {}
         self._by_anchor: dict[str | None, dict[tuple[str, ...], dict[_TermOwners, None]]] = {}
         """Namespace of the pods that the terms can match (None: any) -> label anchor -> the same entries."""
+        self.version = 0
+        """Incremented when a pod that has terms comes or goes."""
         self._with_namespace_selector = 0
         self._nominees: dict[str, tuple[Affinity | None, ExistingTerms]] = {}
 
@@ -299,6 +301,7 @@ class TermOwnerIndex(Index):
         key = _owners_key(pod)
         if key is None:
             return
+        self.version += 1
         owners = self._by_key.get(key)
         if owners is None:
             assert pod.spec.affinity is not None
@@ -313,6 +316,7 @@ class TermOwnerIndex(Index):
         key = _owners_key(pod)
         if key is None:
             return
+        self.version += 1
         owners = self._by_key[key]
         owners.remove(row)
         if owners.members:

@@ -29,6 +29,7 @@ from extender.core.framework.plugins import (
     volume_zone,
 )
 from extender.core.framework.plugins.attached_volumes import AttachedVolumeIndex
+from extender.core.framework.plugins.normalize import normalize
 from extender.core.framework.status import PreFilterResult
 from extender.core.snapshot.affinity_terms import TermOwnerIndex
 from extender.core.snapshot.arrays import BoolArray, IntArray
@@ -79,8 +80,25 @@ SCORES: dict[str, Callable[[SchedulingContext, NodeRows], IntArray | None]] = {
     node_resources.BALANCED_ALLOCATION_NAME: node_resources.balanced_score,
     image_locality.NAME: image_locality.score,
 }
-"""Score plugins: each returns [row] 0 to 100, or None where kube-scheduler skips the plugin for this pod or does not
-score it."""
+"""Score plugins: each returns [row] 0 to 100, any number where NORMALIZE_SCORE has the plugin, or None where
+kube-scheduler skips the plugin for this pod or does not score it."""
+
+NORMALIZE_SCORE: dict[str, Callable[[IntArray], IntArray]] = {
+    taint_toleration.NAME: taint_toleration.normalize_score,
+    node_affinity.NAME: normalize,
+    inter_pod_affinity.NAME: inter_pod_affinity.normalize_score,
+    dynamic_resources.NAME: normalize,
+}
+"""Score plugins whose scores are relative to those of the other feasible nodes (ScoreExtensions) -> [row]: 0 to 100."""
+
+SCORES_OF_PODS_ON_NODE: dict[str, Callable[[SchedulingContext], node_resources.Scorer | None]] = {
+    node_resources.FIT_NAME: node_resources.fit_scorer,
+    node_resources.BALANCED_ALLOCATION_NAME: node_resources.balanced_scorer,
+}
+"""Score plugins that read the pods which run on a node, and no others; None where SCORES has None."""
+
+SCORES_WITHOUT_PODS = frozenset({taint_toleration.NAME, node_affinity.NAME, image_locality.NAME})
+"""Score plugins that read no other pods."""
 
 PLUGIN_INDEXES: tuple[type[Index], ...] = (
     ServiceIndex,

@@ -39,7 +39,6 @@ from extender.core.devices.node_allocations import (
     allocate_on_nodes,
 )
 from extender.core.framework.constraint import NodeRows, SchedulingContext, StaticCheck
-from extender.core.framework.plugins.normalize import normalize
 from extender.core.framework.status import Code, PreFilterResult, Status, filter_error
 from extender.core.profile import DYNAMIC_RESOURCES
 from extender.core.snapshot.arrays import BoolArray, IntArray
@@ -419,7 +418,7 @@ def _parses(claim: ResourceClaim) -> bool:
 
 
 def score(context: SchedulingContext, rows: NodeRows) -> IntArray | None:
-    """Return [row]: 0-100, more for earlier alternatives of prioritized lists; None if the pod's claims have none."""
+    """Return [row]: more for earlier alternatives of prioritized lists; None if the pod's claims have none."""
     features = context.features
     is_scored = features.prioritized_lists_are_scored and features.dra_prioritized_list
     if not is_scored or NAME not in context.profile.filter_plugins:  # Filter finds what Score reads
@@ -436,7 +435,7 @@ def score(context: SchedulingContext, rows: NodeRows) -> IntArray | None:
             for outcome in one.nodes.outcomes
         ]
         scores[one.rows] = np.array(values, np.int64)[one.nodes.outcome[one.rows]]
-    return normalize(scores[rows])
+    return scores[rows]
 
 
 def _has_alternatives(claim: ResourceClaim) -> bool:

@@ -373,9 +373,9 @@ def _running_preferences(snapshot: Snapshot, query: tuple[_TargetKey, int]) -> d
 
 
 def score(context: SchedulingContext, rows: NodeRows) -> IntArray | None:
-    """Return [row]: 0-100 by the weights of the matching preferred terms; None (Skip) if no term matches a pod.
+    """Return [row]: sum of the weights of the matching preferred terms; None (Skip) if no term matches a pod.
 
-    The score counts the incoming pod's terms that existing pods match, and existing pods' terms that it matches.
+    It counts the incoming pod's terms that existing pods match, and existing pods' terms that it matches.
     """
     snapshot, profile, namespace = context.snapshot, context.profile, context.pod.metadata.namespace
     attracts, repels = _sides(context.pod)
@@ -393,10 +393,10 @@ def score(context: SchedulingContext, rows: NodeRows) -> IntArray | None:
     for weight, column in (*own, *((1, column) for column in existing)):
         total += weight * column.matches
         has_matches |= bool(len(column.by_pod.pods))
-    return _normalized(total[rows]) if has_matches else None
+    return total[rows] if has_matches else None
 
 
-def _normalized(scores: IntArray) -> IntArray:
+def normalize_score(scores: IntArray) -> IntArray:
     """Return [row]: 0-100, scaled between the lowest and the highest raw score."""
     # score = 100 * (raw - min) / (max - min), truncated; 0 everywhere if max = min. Raw scores may be negative.
     lowest, highest = int(scores.min()), int(scores.max())

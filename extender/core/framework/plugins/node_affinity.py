@@ -6,7 +6,6 @@ Mirrors pkg/scheduler/framework/plugins/nodeaffinity (v1.36).
 import numpy as np
 
 from extender.core.framework.constraint import NodeRows, SchedulingContext, StaticCheck
-from extender.core.framework.plugins.normalize import normalize
 from extender.core.framework.status import PreFilterResult
 from extender.core.snapshot.arrays import IntArray
 from extender.core.snapshot.selector_index import nodes_in_term, nodes_matching
@@ -63,8 +62,7 @@ def filter(context: SchedulingContext) -> tuple[StaticCheck, ...]:
 
 
 def score(context: SchedulingContext, rows: NodeRows) -> IntArray | None:
-    """Return [row]: 0-100 by the weights of the matching preferred terms; None (Skip) without preferred terms."""
-    # raw = sum of the weights of the matching preferred terms; score = 100 * raw / max(raw)
+    """Return [row]: sum of the weights of the matching preferred terms; None (Skip) without preferred terms."""
     affinity = context.pod.spec.affinity
     own = (affinity.node_affinity.preferred if affinity and affinity.node_affinity else None) or None
     added = (context.profile.added_affinity.preferred if context.profile.added_affinity else None) or None
@@ -77,4 +75,4 @@ def score(context: SchedulingContext, rows: NodeRows) -> IntArray | None:
     scores = np.zeros(len(context.snapshot.nodes), np.int64)
     for weight, term in preferred:
         scores += weight * nodes_in_term(context.snapshot, term)
-    return normalize(scores[rows])
+    return scores[rows]

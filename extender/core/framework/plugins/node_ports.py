@@ -39,13 +39,12 @@ class HostPort(NamedTuple):
 
 def host_ports(pod: Pod, features: Features) -> frozenset[HostPort]:
     """Return the host ports of containers and sidecars; the default address is any, the default protocol TCP."""
-    inits = (pod.spec.init_containers or ()) if features.host_ports_of_sidecars else ()
-    sidecars = (container for container in inits if container.restart_policy == "Always")
+    containers = [*(pod.spec.containers or ())]
+    if features.host_ports_of_sidecars:
+        containers += [one for one in pod.spec.init_containers or () if one.restart_policy == "Always"]
+    ports = [port for container in containers for port in container.ports or () if port.host_port > 0]
     return frozenset(
-        HostPort(port.host_ip or ANY_ADDRESS, port.protocol or "TCP", port.host_port)
-        for container in chain(pod.spec.containers or (), sidecars)
-        for port in container.ports or ()
-        if port.host_port > 0
+        [HostPort(port.host_ip or ANY_ADDRESS, port.protocol or "TCP", port.host_port) for port in ports]
     )
 
 
@@ -134,8 +133,11 @@ class HostPortIndex(KeyIndex):
         return host_ports(pod, self._features)
 
     def pod_added(self, row: int, pod: Pod) -> None:
+        ports = self.keys_of(pod)
+        if not ports:
+            return
         super().pod_added(row, pod)
-        for port in self.keys_of(pod):
+        for port in ports:
             self.addresses.setdefault(port.number, set()).add(port.ip)
 
     def pod_removed(self, row: int, pod: Pod) -> None:

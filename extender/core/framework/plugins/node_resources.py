@@ -7,11 +7,10 @@ requested_to_capacity_ratio.go, balanced_allocation.go.
 Rule: a node fits if requested <= allocatable - used, for every requested resource.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 
 from extender.core.devices.classes import delegated_to_dra
 from extender.core.framework.constraint import (
@@ -61,6 +60,8 @@ class ResourceConstraint(ColumnwiseConstraint):
     """[column]: resource name."""
     unresolvable: BoolArray
     """[node]: True if the pod requests more of some resource than the empty node has; no eviction helps there."""
+    amounts: tuple[int, ...]
+    """[column]: what the incoming pod requests."""
     absent: tuple[str, ...] = ()
     """Further requested resources that no node has; one column stands for all of them."""
 
@@ -69,6 +70,12 @@ class ResourceConstraint(ColumnwiseConstraint):
             self.unresolvable, np.uint8(Code.UNSCHEDULABLE_AND_UNRESOLVABLE), np.uint8(Code.UNSCHEDULABLE)
         )
         return np.where(self.fits(headroom), np.uint8(Code.SUCCESS), rejected)
+
+    @property
+    def base_requests(self) -> "BaseRequests | None":
+        """Return the requests of a pod that requests none but BASE_RESOURCES."""
+        has_base_only = not self.absent and self.names == BASE_RESOURCES[: len(self.names)]
+        return BaseRequests(self.amounts, self.nominated_demand) if has_base_only else None
 
     def reason_keys(self, headroom: IntArray, rows: NodeRows) -> IntArray:
         """Return [row]: the set of insufficient resources, as a bit mask if there are few enough columns."""
@@ -96,6 +103,23 @@ class ResourceConstraint(ColumnwiseConstraint):
         return self.headroom + freed
 
 
+@dataclass(frozen=True, slots=True)
+class BaseRequests:
+    """What a pod and the nominated pods request of BASE_RESOURCES, as in ResourceConstraint."""
+
+    amounts: tuple[int, ...]
+    nominated_demand: IntArray | None
+
+    def fits_on(self, snapshot: Snapshot, rows: NodeRows) -> BoolArray:
+        """Return [row]: whether the pod fits with the pods that run there now."""
+        base = len(self.amounts)
+        headroom = _headroom(self.amounts, snapshot.allocatable[:base, rows], snapshot.used[:base, rows])
+        if self.nominated_demand is not None:
+            headroom -= np.maximum(self.nominated_demand[:, rows], 0)  # it has to fit with them and without them
+        fits: BoolArray = np.logical_and.reduce(headroom >= 0, axis=0)
+        return fits
+
+
 def filter(context: SchedulingContext) -> tuple[ResourceConstraint, ...]:
     """Return one constraint; never none, because every node limits its number of pods.
 
@@ -112,10 +136,9 @@ def filter(context: SchedulingContext) -> tuple[ResourceConstraint, ...]:
         use = np.vstack((use, *(snapshot.scalar_used(name) for name in extended)))
     names = BASE_RESOURCES[:base] + extended
     demand = RankedDemand(context.layout, (*range(base), *(snapshot.scalar_demand(name) for name in extended)))
-    amounts = [clamped(requests.get(name, 0)) for name in names]
-    requested = np.array(amounts, np.int64)[:, np.newaxis]
-    headroom = np.where(requested > 0, capacity - requested, _UNLIMITED) - use
-    exceeds = requested > capacity
+    amounts = tuple([clamped(requests.get(name, 0)) for name in names])
+    headroom = _headroom(amounts, capacity, use)
+    exceeds = np.array(amounts, np.int64)[:, np.newaxis] > capacity
     # A negative capacity rejects only pods that request the resource. Quirk: "Too many pods" is never unresolvable.
     for column, amount in enumerate(amounts):
         if not amount or column == _PODS_COLUMN:
@@ -129,7 +152,13 @@ def filter(context: SchedulingContext) -> tuple[ResourceConstraint, ...]:
     if not context.features.fit_above_allocatable_is_unresolvable:
         exceeds[:] = False
     unresolvable = np.logical_or.reduce(exceeds)
-    return (ResourceConstraint(FIT_NAME, headroom, demand, nominated, names, unresolvable, absent),)
+    return (ResourceConstraint(FIT_NAME, headroom, demand, nominated, names, unresolvable, amounts, absent),)
+
+
+def _headroom(amounts: Sequence[int], capacity: IntArray, use: IntArray) -> IntArray:
+    """Return [column, node]: what the pod leaves of the capacity; unlimited where it requests nothing."""
+    requested = np.array(amounts, np.int64)[:, np.newaxis]
+    return np.where(requested > 0, capacity - requested, _UNLIMITED) - use
 
 
 def _without_absent(snapshot: Snapshot, extended: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -160,122 +189,145 @@ def _extended_capacity(snapshot: Snapshot, resource: str) -> IntArray:
 # --- scores -----------------------------------------------------------------------------------------------------
 
 
+Scorer = Callable[[Snapshot, NodeRows], IntArray]
+"""(snapshot, node rows) -> [row]: scores of the pod that the scorer was made for, with the pods that run there now."""
+
+
 @dataclass(frozen=True, slots=True)
-class _Usage:
-    """Use of one resource on each node; nodes without the resource (capacity 0) do not score it."""
+class _ScoredResources:
+    """The scored resources, and what the incoming pod requests of them; those of extended ones that it requests."""
 
-    weight: int
-    capacity: IntArray
-    """[row]: allocatable amount."""
-    before: IntArray
-    """[row]: amount requested by the running pods."""
-    after: IntArray
-    """[row]: `before` plus the incoming pod's request."""
+    names: tuple[str, ...]
+    weights: IntArray
+    """[resource, 1]"""
+    requested: IntArray
+    """[resource, 1]"""
+    counts_defaults: bool
+    """True if pods count with a default where they request no cpu or memory."""
+
+    @classmethod
+    def of(
+        cls, resources: Sequence[tuple[str, int]], requests: Sequence[int], *, counts_defaults: bool
+    ) -> "_ScoredResources":
+        """Return those of `resources` (name, weight) of which the pod makes `requests` that are scored."""
+        kept = [  # upstream finds no capacity under the name PODS
+            (name, weight, clamped(request))
+            for (name, weight), request in zip(resources, requests, strict=True)
+            if (request != 0 or not is_scalar(name)) and name != PODS
+        ]
+        numbers = np.array([one[1:] for one in kept], np.int64).reshape(len(kept), 2)
+        return cls(tuple([name for name, _, _ in kept]), numbers[:, :1], numbers[:, 1:], counts_defaults)
+
+    def capacity(self, snapshot: Snapshot, rows: NodeRows) -> IntArray:
+        """Return [resource, row]: allocatable amounts; nodes with the amount 0 do not score the resource."""
+        return self._columns([*snapshot.allocatable], snapshot.scalar_allocatable, rows)
+
+    def used(self, snapshot: Snapshot, rows: NodeRows) -> IntArray:
+        """Return [resource, row]: amounts that the running pods request."""
+        base = [*snapshot.used]
+        if self.counts_defaults:
+            base[:2] = snapshot.pod_table.non_zero_requested
+        return self._columns(base, snapshot.scalar_used, rows)
+
+    def _columns(self, base: Sequence[IntArray], scalar: Callable[[str], IntArray], rows: NodeRows) -> IntArray:
+        columns = [base[_BASE_COLUMN[name]] if name in _BASE_COLUMN else scalar(name) for name in self.names]
+        return np.array([column[rows] for column in columns], np.int64).reshape(len(columns), len(rows))
 
 
-def _usages(
-    context: SchedulingContext, rows: NodeRows, resources: tuple[tuple[str, int], ...], *, balanced: bool
-) -> list[_Usage]:
-    """Return the usage of every scored resource; extended resources that the pod does not request are left out.
+_BASE_COLUMN = {name: column for column, name in enumerate(BASE_RESOURCES)}
 
-    Quirk: the fit score reads non-zero requests and ignores pod-level requests and resizes (see docs/parity.md);
-    balanced allocation does the opposite.
-    """
-    snapshot, usages = context.snapshot, []
-    request_of = balanced_scoring_request if balanced else fit_scoring_request
-    for name, weight in resources:
-        requested = request_of(context.pod, name, context.features)
-        if (requested == 0 and is_scalar(name)) or name == PODS:  # upstream finds no capacity under this name
-            continue
-        if name in ("cpu", "memory", "ephemeral-storage"):
-            column = BASE_RESOURCES.index(name)
-            # With defaults for pods without a request of cpu or memory.
-            used = snapshot.used if balanced or name == "ephemeral-storage" else snapshot.pod_table.non_zero_requested
-            capacity, before = snapshot.allocatable[column], used[column]
-        else:
-            capacity, before = snapshot.scalar_allocatable(name), snapshot.scalar_used(name)
-        usages.append(_Usage(weight, capacity[rows], before[rows], before[rows] + clamped(requested)))
-    return usages
+
+def fit_scorer(context: SchedulingContext) -> Scorer:
+    """Return the scorer by the profile's scoring strategy (NodeResourcesFitArgs.scoringStrategy): 0-100."""
+    # score = sum(weight_r * score_r) / sum(weight_r), over the resources r that the node has (capacity > 0).
+    # RequestedToCapacityRatio also leaves out resources with score_r = 0, and rounds half up instead of truncating.
+    # Quirk: this score reads non-zero requests and ignores pod-level requests and resizes (see docs/parity.md); that of
+    # balanced allocation does the opposite.
+    strategy = context.profile.fit_strategy
+    requests = [fit_scoring_request(context.pod, name, context.features) for name, _ in strategy.resources]
+    resources = _ScoredResources.of(strategy.resources, requests, counts_defaults=True)
+
+    def scores(snapshot: Snapshot, rows: NodeRows) -> IntArray:
+        capacity = resources.capacity(snapshot, rows)
+        of_resource = _resource_scores(strategy, capacity, resources.used(snapshot, rows) + resources.requested)
+        counted = capacity > 0
+        if strategy.type == "RequestedToCapacityRatio":
+            counted &= of_resource > 0
+        weights = counted * resources.weights
+        total: IntArray = (weights * of_resource).sum(axis=0)
+        divisor: IntArray = np.maximum(weights.sum(axis=0), 1)
+        if strategy.type == "RequestedToCapacityRatio":
+            return np.floor(total / divisor + 0.5).astype(np.int64)
+        return total // divisor
+
+    return scores
+
+
+def _resource_scores(strategy: ScoringStrategy, capacity: IntArray, requested: IntArray) -> IntArray:
+    """Return [resource, row]: 0-100; `requested`: with the incoming pod's request."""
+    capacity = np.maximum(capacity, 1)
+    if strategy.type == "LeastAllocated":
+        # score = (capacity - requested) * 100 / capacity; 0 if requested > capacity
+        left: IntArray = np.maximum(capacity - requested, 0)
+        return left * MAX_NODE_SCORE // capacity
+    if strategy.type == "MostAllocated":
+        # score = min(requested, capacity) * 100 / capacity
+        taken: IntArray = np.minimum(requested, capacity)
+        return taken * MAX_NODE_SCORE // capacity
+    # RequestedToCapacityRatio: score = shape(utilization), utilization = requested * 100 / capacity, at most 100
+    return interpolate(strategy.shape, np.where(requested > capacity, 100, requested * 100 // capacity))
 
 
 def fit_score(context: SchedulingContext, rows: NodeRows) -> IntArray:
-    """Return [row]: 0-100 by the profile's scoring strategy (NodeResourcesFitArgs.scoringStrategy)."""
-    # score = sum(weight_r * score_r) / sum(weight_r), over the resources r that the node has (capacity > 0).
-    # RequestedToCapacityRatio also leaves out resources with score_r = 0, and rounds half up instead of truncating.
-    strategy = context.profile.fit_strategy
-    total, weights = np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)
-    for usage in _usages(context, rows, strategy.resources, balanced=False):
-        scores = _resource_score(strategy, usage)
-        counted = usage.capacity > 0
-        if strategy.type == "RequestedToCapacityRatio":
-            counted &= scores > 0
-        total += np.where(counted, scores * usage.weight, 0)
-        weights += np.where(counted, usage.weight, 0)
-    divisor = np.maximum(weights, 1)
-    if strategy.type == "RequestedToCapacityRatio":
-        return np.floor(total / divisor + 0.5).astype(np.int64)
-    return total // divisor
+    """Return [row]: 0-100, see `fit_scorer`."""
+    return fit_scorer(context)(context.snapshot, rows)
 
 
-def _resource_score(strategy: ScoringStrategy, usage: _Usage) -> IntArray:
-    """Return [row]: 0-100 for one resource; `requested` in the formulas includes the incoming pod."""
-    capacity = np.maximum(usage.capacity, 1)
-    is_over = usage.after > capacity
-    if strategy.type == "LeastAllocated":
-        # score = (capacity - requested) * 100 / capacity; 0 if requested > capacity
-        return np.where(is_over, 0, (capacity - usage.after) * MAX_NODE_SCORE // capacity)
-    if strategy.type == "MostAllocated":
-        # score = min(requested, capacity) * 100 / capacity
-        return np.minimum(usage.after, capacity) * MAX_NODE_SCORE // capacity
-    # RequestedToCapacityRatio: score = shape(utilization), utilization = requested * 100 / capacity, at most 100
-    return interpolate(strategy.shape, np.where(is_over, 100, usage.after * 100 // capacity))
+def balanced_scorer(context: SchedulingContext) -> Scorer | None:
+    """Return the scorer: 50-100, 75 if the pod does not change the balance; None (Skip) if it requests no resource."""
+    names, features = context.profile.balanced_resources, context.features
+    requests = [balanced_scoring_request(context.pod, name, features) for name in names]
+    if features.balanced_allocation_skips_best_effort and not any(requests):
+        return None
+    resources = _ScoredResources.of([(name, 1) for name in names], requests, counts_defaults=False)
+
+    def scores(snapshot: Snapshot, rows: NodeRows) -> IntArray:
+        if not resources.names:  # a best-effort pod up to v1.32, and extended resources only: nothing is out of balance
+            return np.full(len(rows), MAX_NODE_SCORE, np.int64)
+        capacity, before = resources.capacity(snapshot, rows), resources.used(snapshot, rows)
+        after = _balance(before + resources.requested, capacity)
+        if not features.balanced_allocation_scores_change:
+            return after
+        # score = 50 + (50 + balance(with the pod) - balance(without it)) / 2
+        half = MAX_NODE_SCORE // 2
+        return half + (half + after - _balance(before, capacity)) // 2
+
+    return scores
 
 
 def balanced_score(context: SchedulingContext, rows: NodeRows) -> IntArray | None:
-    """Return [row]: 50-100, 75 if the pod does not change the balance; None (Skip) if it requests no such resource."""
-    names, features = context.profile.balanced_resources, context.features
-    requested = (balanced_scoring_request(context.pod, name, features) for name in names)
-    if features.balanced_allocation_skips_best_effort and not any(requested):
-        return None
-    usages = _usages(context, rows, tuple((name, 1) for name in names), balanced=True)
-    if not usages:  # a best-effort pod up to v1.32, and extended resources only: no resource is out of balance
-        return np.full(len(rows), MAX_NODE_SCORE, np.int64)
-    counted = [usage.capacity > 0 for usage in usages]
-    after = _balance([usage.after for usage in usages], usages, counted)
-    if not features.balanced_allocation_scores_change:
-        return after
-    # score = 50 + (50 + balance(with the pod) - balance(without it)) / 2
-    before = _balance([usage.before for usage in usages], usages, counted)
-    half = MAX_NODE_SCORE // 2
-    return half + (half + after - before) // 2
+    """Return [row]: 50-100, see `balanced_scorer`."""
+    scorer = balanced_scorer(context)
+    return None if scorer is None else scorer(context.snapshot, rows)
 
 
-def _balance(used: list[IntArray], usages: list[_Usage], counted: list[BoolArray]) -> IntArray:
-    """Return [row]: 0-100; 100 where all counted resources are used to the same fraction.
+def _balance(used: IntArray, capacity: IntArray) -> IntArray:
+    """Return [row]: 0-100; 100 where all resources that the node has (capacity > 0) are used to the same fraction.
 
-    `counted`: per resource, [row]: True if the node has it.
+    `used`, `capacity`: [resource, row].
     """
     # fraction_r = min(used_r / capacity_r, 1), for the n resources that the node has
     # std        = sqrt(sum((fraction_r - mean)^2) / n) if n > 2;  |fraction_1 - fraction_2| / 2 if n = 2;  0 if n < 2
     # balance    = (1 - std) * 100, truncated
-    size = counted[0].shape
-    fractions: list[npt.NDArray[np.float64]] = [
-        np.where(has, np.minimum(use / np.maximum(usage.capacity, 1), 1.0), 0.0)
-        for use, usage, has in zip(used, usages, counted, strict=True)
-    ]
-    count = sum((has.astype(np.int64) for has in counted), np.zeros(size, np.int64))
-    mean = sum(fractions, np.zeros(size)) / np.maximum(count, 1)
-    squares = sum(
-        (np.where(has, (f - mean) * (f - mean), 0.0) for f, has in zip(fractions, counted, strict=True)), np.zeros(size)
-    )
-    std = np.where(count > 2, np.sqrt(squares / np.maximum(count, 1)), 0.0)
-    std = np.where(count == 2, _std_of_two(fractions, counted), std)
+    has = capacity > 0
+    fractions = np.minimum(used / np.maximum(capacity, 1), 1.0)
+    count = has.sum(axis=0)
+    highest = np.where(has, fractions, -np.inf).max(axis=0)
+    lowest = np.where(has, fractions, np.inf).min(axis=0)
+    std = np.where(count == 2, (highest - lowest) / 2, 0.0)
+    if len(has) > 2:
+        # Sums are made resource by resource, as upstream makes them: floating-point numbers depend on the order.
+        mean = sum(np.where(has, fractions, 0.0), np.zeros(len(count))) / np.maximum(count, 1)
+        squares = sum(np.where(has, (fractions - mean) ** 2, 0.0), np.zeros(len(count)))
+        std = np.where(count > 2, np.sqrt(squares / np.maximum(count, 1)), std)
     return ((1.0 - std) * MAX_NODE_SCORE).astype(np.int64)
-
-
-def _std_of_two(fractions: list[npt.NDArray[np.float64]], counted: list[BoolArray]) -> npt.NDArray[np.float64]:
-    """Return [row]: |fraction_1 - fraction_2| / 2; meaningful only where exactly two resources count."""
-    highest = np.max([np.where(has, f, -np.inf) for f, has in zip(fractions, counted, strict=True)], axis=0)
-    lowest = np.min([np.where(has, f, np.inf) for f, has in zip(fractions, counted, strict=True)], axis=0)
-    with np.errstate(invalid="ignore"):
-        return np.asarray(np.abs((highest - lowest) / 2))

@@ -37,8 +37,7 @@ def _reason_until_1_33(taint: Taint) -> str:
 
 
 def score(context: SchedulingContext, rows: NodeRows) -> IntArray:
-    """Return [row]: 0-100 by the number of untolerated PreferNoSchedule taints, 100 for none."""
-    # raw = number of PreferNoSchedule taints that no toleration tolerates; score = 100 - 100 * raw / max(raw)
+    """Return [row]: number of PreferNoSchedule taints that no toleration tolerates."""
     soft_tolerations = [t for t in context.pod.spec.tolerations or () if t.effect in ("", "PreferNoSchedule")]
     compares = context.features.taint_toleration_comparison_operators
 
@@ -49,4 +48,9 @@ def score(context: SchedulingContext, rows: NodeRows) -> IntArray:
             for taint in taints
         )
 
-    return normalize(context.snapshot.taints.map_int(count_untolerated)[rows], reverse=True)
+    return context.snapshot.taints.map_int(count_untolerated)[rows]
+
+
+def normalize_score(scores: IntArray) -> IntArray:
+    """Return [row]: 0-100, 100 without untolerated taints."""
+    return normalize(scores, reverse=True)  # score = 100 - 100 * raw / max(raw)

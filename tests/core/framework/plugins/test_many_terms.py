@@ -134,9 +134,8 @@ def test_H2_many_preferred_terms_of_a_running_pod_count_as_often_as_they_are(kin
     hostile = pod("hostile", affinity={kind: {PREFERRED: weighted}})
     here = snapshot(nodes(hostile))
     context = scheduling_context(here, typed(incoming()), Profile())
-    scores = inter_pod_affinity.score(context, np.arange(4))
-    assert scores is not None
-    assert scores.tolist() == ([100, 0, 0, 0] if kind == "podAffinity" else [0, 100, 100, 100])
+    scores = score(context, np.arange(4)).plugins["InterPodAffinity"]
+    assert scores.tolist() == ([200, 0, 0, 0] if kind == "podAffinity" else [0, 200, 200, 200])
     (column,) = inter_pod_affinity._running_preferences(here, (("default", (("app", "incoming"),)), 1)).values()
     assert column.matches.tolist()[0] == 2 * COUNT * (1 if kind == "podAffinity" else -1)
 

@@ -1,0 +1,200 @@
+"""Keep where pods of one scheduling signature fit and how nodes score for them; follow the nodes whose pods change.
+
+Pods of one template have the same signature: everything that plugins read of them. Their verdicts differ on the nodes
+only whose pods changed in between, and only these are looked at again. Counterpart of opportunistic batching (SignPod
+and PodSignature of the framework, v1.36), which kube-scheduler leaves off where it has an extender.
+
+Rule: kept is what follows from a node, the amounts of its pods and the signature; all else is found by a filter run.
+"""
+
+from operator import attrgetter
+
+import msgspec
+import numpy as np
+
+from extender.core.framework.constraint import NodeRows, SchedulingContext, StaticCheck
+from extender.core.framework.filter import FilterRun, filters_not_evaluated, last_filter_run
+from extender.core.framework.plugins import SCORES, SCORES_OF_PODS_ON_NODE, SCORES_WITHOUT_PODS
+from extender.core.framework.plugins.image_locality import NAME as IMAGE_LOCALITY
+from extender.core.framework.plugins.inter_pod_affinity import NAME as INTER_POD_AFFINITY
+from extender.core.framework.plugins.node_resources import BaseRequests, ResourceConstraint
+from extender.core.framework.status import Code
+from extender.core.snapshot.affinity_terms import TargetPod, TermOwnerIndex
+from extender.core.snapshot.arrays import IntArray
+from extender.core.snapshot.derived import MAX_KEY_BYTES, derived
+from extender.core.snapshot.snapshot import Snapshot
+from extender.k8s.objects import Pod, PodSpec, PodStatus, Volume
+
+_MAX_SIGNATURES = 64
+_MAX_KEPT_BYTES = 8 << 20
+"""Bytes of the columns of all signatures, with _BYTES_PER_NODE each."""
+
+_BYTES_PER_NODE = 50
+"""Memory of the columns of one signature per node: two of bool and mostly four to six of scores."""
+
+_ENCODER = msgspec.msgpack.Encoder()
+_SPEC = attrgetter(*(name for name in PodSpec.__struct_fields__ if name != "volumes"))
+_SOURCES = attrgetter(*(name for name in Volume.__struct_fields__ if name not in ("name", "image")))
+_NO_SOURCES = _SOURCES(Volume())
+_HELD = attrgetter(
+    "container_statuses",
+    "init_container_statuses",
+    "resources",
+    "allocated_resources",
+    "resource_claim_statuses",
+    "extended_resource_claim_status",
+)
+_HOLDS_NOTHING = _HELD(PodStatus())
+
+
+def sign_pod(pod: Pod) -> bytes | None:
+    """Return the pod's signature; None for a pod whose verdicts depend on its claims, disks or pod affinity.
+
+    Names of volumes are not part of it: that of a service account's token is another one for each pod.
+    """
+    metadata, spec, affinity = pod.metadata, pod.spec, pod.spec.affinity
+    if affinity is not None and (affinity.pod_affinity is not None or affinity.pod_anti_affinity is not None):
+        return None
+    if spec.resource_claims or _HELD(pod.status) != _HOLDS_NOTHING:
+        return None
+    images = []
+    for volume in spec.volumes or ():
+        if _SOURCES(volume) != _NO_SOURCES:
+            return None
+        if volume.image is not None:
+            images.append(volume.image)
+    parts = metadata.namespace, metadata.labels, metadata.owner_references, images, _SPEC(spec)
+    signature = _ENCODER.encode(parts)
+    return signature if len(signature) <= MAX_KEY_BYTES else None
+
+
+class NodeVerdicts:
+    """Verdicts of all nodes on the pods of one signature."""
+
+    def __init__(self, run: FilterRun, requests: BaseRequests | None) -> None:
+        context = run.context
+        self.profile, self.nominees, self.fits = context.profile, context.nominees, run.codes == Code.SUCCESS
+        """`fits`: [node]: whether the pods fit."""
+        rejected = [check.rejected for check in run.checks if isinstance(check, StaticCheck)]
+        self._accepted = ~np.logical_or.reduce(rejected, axis=0) if rejected else np.ones(len(run.codes), np.bool_)
+        """[node]: whether the pods fit wherever there is room."""
+        self._requests = requests
+        self._not_evaluated = {name: nodes for name, nodes in filters_not_evaluated(context).items() if nodes.any()}
+        self._version = self._scored_version = context.snapshot.node_versions.latest
+        self._target = TargetPod(context.pod.metadata.namespace, context.pod.metadata.labels or {}, ())
+        self._has_terms, self._terms_version = _has_terms(context.snapshot, self._target)
+        self._scores: dict[str, IntArray | None] = {}
+        self._scorers = {name: scorer(context) for name, scorer in SCORES_OF_PODS_ON_NODE.items()}
+        self._images: object = None
+
+    @classmethod
+    def of(cls, run: FilterRun) -> "NodeVerdicts | None":
+        """Return the verdicts of a run, or None if they depend on more than the amounts of each node's own pods."""
+        requests: BaseRequests | None = None
+        for check in run.checks:
+            if isinstance(check, ResourceConstraint) and check.base_requests is not None:
+                requests = check.base_requests
+            elif not isinstance(check, StaticCheck):
+                return None
+        return cls(run, requests)
+
+    def follow(self, context: SchedulingContext) -> bool:
+        """Look again at the nodes whose pods changed; return False if that does not do."""
+        snapshot = context.snapshot
+        if self.nominees != context.nominees:
+            return False
+        if self._terms_version != snapshot.index(TermOwnerIndex).version:
+            had_terms = self._has_terms
+            self._has_terms, self._terms_version = _has_terms(snapshot, self._target)
+            if had_terms or self._has_terms:
+                return False
+        versions = snapshot.node_versions
+        if self._version != versions.latest:
+            rows = versions.changed_since(self._version, len(self.fits))
+            if self._requests is not None:
+                self.fits[rows] = self._accepted[rows] & self._requests.fits_on(snapshot, rows)
+            self._version = versions.latest
+        return True
+
+    def not_evaluated_on(self, rows: NodeRows) -> tuple[str, ...]:
+        """Return the plugins that only kube-scheduler evaluates on some of `rows`."""
+        return tuple([name for name, nodes in self._not_evaluated.items() if nodes[rows].any()])
+
+    def scores(self, context: SchedulingContext) -> dict[str, IntArray | None]:
+        """Return plugin -> its SCORES on all nodes, after `follow`; they change in place before the next decision."""
+        snapshot = context.snapshot
+        images = _images(snapshot)
+        if not self._scores:
+            self._score_all(context)
+        else:
+            if self._scored_version != self._version:
+                rows = snapshot.node_versions.changed_since(self._scored_version, len(self.fits))
+                for name, scorer in self._scorers.items():
+                    column = self._scores.get(name)
+                    if scorer is not None and column is not None:
+                        column[rows] = scorer(snapshot, rows)
+            if self._images is not images and IMAGE_LOCALITY in self._scores:
+                self._scores[IMAGE_LOCALITY] = SCORES[IMAGE_LOCALITY](context, np.arange(len(self.fits)))
+        self._scored_version, self._images = self._version, images
+        return self._scores
+
+    def _score_all(self, context: SchedulingContext) -> None:
+        every = np.arange(len(self.fits))
+        for name, _ in self.profile.score_weights:
+            scores = SCORES[name](context, every) if name in SCORES else None
+            # None is for good: it says that the pod has nothing that the plugin looks at.
+            if scores is None or name in _KEPT_SCORES:
+                self._scores[name] = scores
+
+
+_KEPT_SCORES = {*SCORES_WITHOUT_PODS, *SCORES_OF_PODS_ON_NODE, INTER_POD_AFFINITY}
+"""Plugins whose scores are kept; those of terms of other pods are, too, until such pods come or go."""
+
+
+def _has_terms(snapshot: Snapshot, target: TargetPod) -> tuple[bool, int]:
+    """Return whether running pods have pod affinity terms that can match the pod, and the version of all terms."""
+    index = snapshot.index(TermOwnerIndex)
+    return any(True for _ in index.owners_for(target)), index.version
+
+
+def kept_verdicts(context: SchedulingContext) -> NodeVerdicts | None:
+    """Return where the pods of the incoming pod's signature fit now, or None if that is to be found by a filter run."""
+    snapshot = context.snapshot
+    signature = sign_pod(context.pod)
+    # Without namespaces, InterPodAffinity is evaluated while no running pod has a namespaceSelector.
+    if signature is None or "namespaces" in snapshot.unreadable_tables:
+        return None
+    kept, key = _kept(snapshot), (id(context.profile), snapshot.unreadable_tables, signature)
+    verdicts = kept.pop(key, None)
+    if verdicts is None or not verdicts.follow(context):
+        verdicts = NodeVerdicts.of(last_filter_run(context))
+        if verdicts is None:
+            return None
+        while len(kept) >= min(_MAX_SIGNATURES, 1 + _MAX_KEPT_BYTES // (_BYTES_PER_NODE * len(verdicts.fits) + 1)):
+            del kept[next(iter(kept))]
+    kept[key] = verdicts
+    return verdicts
+
+
+@derived(
+    "nodes",
+    "node_label_keys",
+    "taints",
+    "allocatable",
+    "namespaces",
+    "services",
+    "replication_controllers",
+    "replica_sets",
+    "stateful_sets",
+    "device_classes",
+)
+def _kept(_snapshot: Snapshot) -> dict[tuple[int, frozenset[str], bytes], NodeVerdicts]:
+    """Return the place for the verdicts, the one used last at the end: id of the profile, kinds that may not be read,
+    signature -> verdicts."""
+    return {}
+
+
+@derived("images")
+def _images(_snapshot: Snapshot) -> object:
+    """Return a value that is another one once the images of a node have changed."""
+    return object()
