@@ -23,6 +23,10 @@ Importance = Callable[[IntArray], Sequence[IntArray]]
 """Function from pod rows to sort keys, the first key first; the most important pod has the smallest keys."""
 
 
+_SPARE_RANKS = 4
+"""One spare rank per so many ranks: one pod more on the fullest node must not copy all nodes."""
+
+
 class NodeLayout:
     """Arrays of [k, node], where k is the rank; they have as many ranks as the fullest node has pods."""
 
@@ -33,24 +37,32 @@ class NodeLayout:
         self._allocate(1, 0)
 
     def _allocate(self, depth: int, size: int) -> None:
-        self.pod: npt.NDArray[np.int32] = np.full((depth, size), -1, np.int32)
-        """[k, node]: pod row, -1 where the node has fewer pods."""
-        self.priority: IntArray = np.full((depth, size), NEVER, np.int64)
-        """[k, node]: priority; NEVER where the node has fewer pods, which is not lower than any preemptor's."""
-        self.demand: IntArray = np.zeros((depth, len(BASE_RESOURCES), size), np.int64)
-        """[k, resource, node]: requests of BASE_RESOURCES."""
+        ranks = depth + depth // _SPARE_RANKS
+        self._pod, self._priority = np.full((ranks, size), -1, np.int32), np.full((ranks, size), NEVER, np.int64)
+        self._demand: IntArray = np.zeros((ranks, len(BASE_RESOURCES), size), np.int64)
         self.used: IntArray = np.zeros((len(BASE_RESOURCES), size), np.int64)
         """[resource, node]: sum of the requests (NodeInfo.Requested)."""
+        self._show(depth)
+
+    def _show(self, depth: int) -> None:
+        self.pod: npt.NDArray[np.int32] = self._pod[:depth]
+        """[k, node]: pod row, -1 where the node has fewer pods."""
+        self.priority: IntArray = self._priority[:depth]
+        """[k, node]: priority; NEVER where the node has fewer pods, which is not lower than any preemptor's."""
+        self.demand: IntArray = self._demand[:depth]
+        """[k, resource, node]: requests of BASE_RESOURCES."""
 
     def resize(self, depth: int, size: int, pods: int) -> None:
         """Resize to `size` nodes, at least `depth` ranks and `pods` pod rows; new nodes are empty."""
         if len(self.rank) < pods:
             self.rank = np.concatenate((self.rank, np.zeros(pods - len(self.rank), np.int32)))
         held = self.pod.shape
-        if held[0] >= depth and held[1] == size:
+        depth = max(depth, held[0])
+        if depth <= len(self._pod) and held[1] == size:
+            self._show(depth)
             return
         old = self._arrays()
-        self._allocate(max(depth, held[0]), size)
+        self._allocate(depth, size)
         kept = min(size, held[1])
         for after, before in zip(self._arrays(), old, strict=True):
             after[: len(before), ..., :kept] = before[..., :kept]
