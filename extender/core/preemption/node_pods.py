@@ -10,6 +10,7 @@ Rule: the list of a node is never changed; a new one is made after a pod of the 
 counts against other budgets.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import filterfalse
 
@@ -47,6 +48,10 @@ class NodePods(Index):
 
     def pod_added(self, row: int, pod: Pod) -> None:
         self._forget(int(self.snapshot.pod_node[row]))
+
+    def pods_added(self, rows: Sequence[int], pods: Sequence[Pod]) -> None:
+        for node in set(self.snapshot.pod_node[rows].tolist()):
+            self._forget(node)
 
     def pod_removed(self, row: int, pod: Pod) -> None:
         self._forget(int(self.snapshot.pod_node[row]))

@@ -172,6 +172,12 @@ class NodeVersions:
         self.latest += 1
         self._versions[node] = self.latest
 
+    def changed_together(self, nodes: IntArray) -> None:
+        """Give these nodes the next version, the same one for all."""
+        self._versions = grown(self._versions, int(nodes.max(initial=0)), 0)
+        self.latest += 1
+        self._versions[nodes] = self.latest
+
     def changed_since(self, version: int, size: int) -> IntArray:
         """Return the rows below `size` of the nodes that changed after `latest` was `version`."""
         return np.flatnonzero(self._versions[:size] > version)

@@ -209,14 +209,17 @@ class LabelGroups(Index):
         self.by_namespace: dict[str, dict[LabelsKey, LabelGroup]] = {}
         self.of_pod: dict[int, LabelGroup] = {}
         """Pod row -> its group."""
+        self._by_identity: dict[tuple[str, int], LabelGroup] = {}
+        """(namespace, `id()` of the group's labels) -> group: pods of one template share their labels."""
 
     def pod_added(self, row: int, pod: Pod) -> None:
         namespace, labels = pod.metadata.namespace, pod.metadata.labels or {}
-        here = self.by_namespace.setdefault(namespace, {})
-        key = labels_key(labels)
-        group = here.get(key)
+        group = self._by_identity.get((namespace, id(labels)))
         if group is None:
-            group = here[key] = LabelGroup(namespace, labels, key)
+            here, key = self.by_namespace.setdefault(namespace, {}), labels_key(labels)
+            group = here.get(key)
+            if group is None:
+                group = here[key] = self._by_identity[namespace, id(labels)] = LabelGroup(namespace, labels, key)
         group.add(row)
         self.of_pod[row] = group
 
@@ -225,7 +228,7 @@ class LabelGroups(Index):
         group.remove(row)
         if not group.members:
             here = self.by_namespace[group.namespace]
-            del here[group.key]
+            del here[group.key], self._by_identity[group.namespace, id(group.labels)]
             if not here:
                 del self.by_namespace[group.namespace]
 

@@ -171,8 +171,8 @@ class Snapshot(NodeTable):
         """
         nodes = sorted(islice(self._touched, max_nodes))
         self.layout.lay_out(nodes, len(self.nodes), self.pod_table)
-        for node in nodes:
-            self.node_versions.changed(node)
+        if nodes:
+            self.node_versions.changed_together(np.array(nodes, np.int64))
         self._touched.difference_update(nodes)
         if self._touched:
             return False

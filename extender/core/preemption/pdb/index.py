@@ -7,7 +7,7 @@ Rule: updated pod by pod and budget by budget; no decision evaluates a selector.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import cast
 
@@ -171,6 +171,14 @@ class BudgetIndex(Index):
         self.node_versions.changed(int(self.snapshot.pod_node[row]))
         self._count_pod(row, pod, self._rows_selecting(self._groups.of_pod[row]))
 
+    def pods_added(self, rows: Sequence[int], pods: Sequence[Pod]) -> None:
+        self._has_pods = True
+        self.node_versions.changed_together(self.snapshot.pod_node[rows])
+        for row, pod in zip(rows, pods, strict=True):
+            selected_by = self._rows_selecting(self._groups.of_pod[row])
+            if selected_by:
+                self._count_pod(row, pod, selected_by)
+
     def pod_changed(self, row: int, before: Pod, after: Pod, parts: frozenset[PodPart]) -> None:
         """Recount the pod, except after a change of labels that leaves its budgets as they are."""
         if parts.isdisjoint(_RELEVANT_PARTS):
@@ -244,7 +252,7 @@ class BudgetIndex(Index):
         if budgets != before:
             self._changed_pods.add(row)
             node = int(self.snapshot.pod_node[row])
-            left, joined = difference(before, budgets)
+            left, joined = difference(before, budgets) if before else (before, budgets)
             self._leave(row, node, left)
             self._join(row, node, joined)
 
