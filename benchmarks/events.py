@@ -12,6 +12,9 @@ from benchmarks.generate import Plan
 from extender.cluster.cache.cache import Change, ClusterCache
 from extender.cluster.watch.decode import Decoder
 
+BATCH = 10
+"""Lines that one read of a watch may bring."""
+
 
 class Changing:
     """Generator of watch lines: some of the cluster's pods as the API server has them, and their changes."""
@@ -46,11 +49,11 @@ class Changing:
         return msgspec.json.encode({"type": "MODIFIED", "object": pod})
 
 
-def take(cache: ClusterCache, decoder: Decoder, lines: Sequence[bytes]) -> None:
+def take(cache: ClusterCache, decoder: Decoder, lines: Sequence[bytes], batch: int = BATCH) -> None:
     """Decode and apply watch lines as the reflector and the source do, in batches as large as one read may bring."""
     held = partial(cache.api_object, "Pod")
-    for start in range(0, len(lines), 10):
-        for line in lines[start : start + 10]:
+    for start in range(0, len(lines), batch):
+        for line in lines[start : start + batch]:
             found = decoder.decode_event(line, held)
             assert found is not None, "unreadable watch line"
             cache.apply(Change("Pod", found[1]))

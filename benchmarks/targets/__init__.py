@@ -7,7 +7,7 @@ how far it is from the least that the work could take.
 from collections.abc import Callable, Iterator
 
 from benchmarks.measure import Row
-from benchmarks.targets import calls, changes, decisions, devices, following, memory, nodes, start, sync
+from benchmarks.targets import bulk, calls, changes, decisions, devices, following, memory, nodes, start, sync
 from benchmarks.world import World
 
 GROUP = "targets"
@@ -15,6 +15,7 @@ GROUP = "targets"
 PARTS: dict[str, Callable[[World], Iterator[Row]]] = {
     "decisions": decisions.rows,
     "changes": changes.rows,
+    "bulk": bulk.rows,
     "devices": devices.rows,
     "calls": calls.rows,
     "following": following.rows,

@@ -4,15 +4,26 @@ import itertools
 from collections.abc import Sequence
 from functools import partial
 
+import msgspec
+
+from benchmarks import generate
+from benchmarks.arrivals import arriving_body, bound
 from benchmarks.measure import Run, Work
 from benchmarks.requests import filter_bodies, full_nodes_body, new_preempt_bodies, preempt_body
 from benchmarks.works import Maker
 from benchmarks.world import World
+from extender.cluster.cache.cache import Change
 from extender.config import Configuration
+from extender.k8s.objects import Pod
 from extender.server.context import ServerContext
 from extender.server.observability.decision_log import DecisionLog
 from extender.server.scheduler.verbs import VERBS, answer
 from extender.server.settings import LiveSettings
+
+MOST_BOUND = 10_000
+"""Most pods that are bound by one work."""
+COPRIME = 7919
+"""Step from the row of a bound pod's node to the next, so that no node is full before the others."""
 
 _NUMBERS = itertools.count(1)
 """Counter for the whole process, since sent candidates are cached for the whole process."""
@@ -32,6 +43,24 @@ def of_names_twice(world: World, count: int) -> Work:
         second()
 
     return Work(run)
+
+
+def of_names_after_binding(world: World, count: int) -> Work:
+    """Send the pods of a template to both verbs, one after another, each after the one before was bound to a node."""
+    server_context, ready, numbers = logging_context(world), [b""], itertools.count(next(_NUMBERS) * MOST_BOUND)
+
+    def prepare() -> None:
+        number = next(numbers)
+        node = generate.node_name(number * COPRIME % world.plan.nodes)
+        world.cache.apply(Change("Pod", msgspec.convert(bound(world.plan, number, node), Pod)))
+        world.cache.snapshot()
+        ready[:] = [arriving_body(world.plan, number + 1, count)]
+
+    def run() -> None:
+        call(server_context, "filter", ready[0])
+        call(server_context, "prioritize", ready[0])
+
+    return Work(run, prepare)
 
 
 def of_candidates(world: World, count: int) -> Work:
@@ -83,6 +112,9 @@ WORKS: dict[str, Maker] = {
     "/filter, 500 names, it fits everywhere": partial(of_names, verb="filter", fits=True, count=500),
     "/prioritize, 500 names, it fits everywhere": partial(of_names, verb="prioritize", fits=True, count=500),
     "/filter and /prioritize, 500 names, it fits everywhere": partial(of_names_twice, count=500),
+    "/filter and /prioritize, 500 names, after a pod of the template was bound": partial(
+        of_names_after_binding, count=500
+    ),
     "/preempt, 500 candidates": partial(of_candidates, count=500),
     "/preempt, 500 candidates, never sent before": partial(of_new_candidates, count=500),
     "/preempt, all candidates": partial(of_candidates, count=0),

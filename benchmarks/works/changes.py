@@ -1,24 +1,51 @@
 """Cost of a change: from the watch event to a snapshot that is ready for decisions."""
 
+import gc
 from functools import partial
 
 from msgspec.structs import replace
 
-from benchmarks.events import Changing, take
+from benchmarks.events import BATCH, Changing, take
 from benchmarks.measure import Run, Work
 from benchmarks.works import Maker, needing
 from benchmarks.works.decisions import filter_all, preempting
 from benchmarks.world import World
 from extender.cluster.cache.cache import Change, ClusterCache
 from extender.cluster.watch.decode import Decoder
-from extender.k8s.kinds import key_of
+from extender.k8s.kinds import ClusterObjects, key_of
 from extender.k8s.objects import Pod
 
 LINES = 2000
+LARGE_BATCH = 1000
+NODES_MADE = 500
+"""Number of nodes of the snapshot that is made from all objects, so that two revisions can be compared in seconds."""
 
 
-def event(world: World) -> Work:
-    """Decode and apply one pod event; half of the events matter to decisions."""
+def making_a_snapshot(objects: ClusterObjects) -> Work:
+    """Build the cluster cache from all objects at once; the reported time is that of one pod."""
+    made: list[ClusterCache] = []
+
+    def run() -> None:
+        gc.disable()  # as the service does while it syncs
+        try:
+            made.append(ClusterCache())
+            made[0].replace(objects)
+        finally:
+            gc.enable()
+
+    return Work(run, prepare=made.clear, parts=len(objects.pods))
+
+
+def making_some(world: World) -> Work:
+    """Build it from the first nodes with their pods, and everything else."""
+    nodes = world.objects.nodes[:NODES_MADE]
+    names = {node.metadata.name for node in nodes}
+    pods = tuple(pod for pod in world.objects.pods if pod.spec.node_name in names)
+    return making_a_snapshot(replace(world.objects, nodes=nodes, pods=pods))
+
+
+def event(world: World, batch: int = BATCH) -> Work:
+    """Decode and apply one pod event of a batch; half of the events matter to decisions."""
     cache, decoder, changing = ClusterCache(), Decoder("Pod"), Changing(world.plan)
     cache.replace(world.objects)
     take(cache, decoder, changing.all())
@@ -27,7 +54,7 @@ def event(world: World) -> Work:
     def prepare() -> None:
         lines[:] = changing.events(LINES)
 
-    return Work(lambda: take(cache, decoder, lines), prepare, parts=LINES)
+    return Work(lambda: take(cache, decoder, lines, batch), prepare, parts=LINES)
 
 
 def dirty(world: World, count: int) -> Work:
@@ -82,7 +109,9 @@ def _changing(world: World, count: int) -> Run:
 
 
 WORKS: dict[str, Maker] = {
+    f"making a snapshot of {NODES_MADE} nodes, for each pod": making_some,
     "one event, decoded and applied": event,
+    f"one event of {LARGE_BATCH:,} at once, decoded and applied": partial(event, batch=LARGE_BATCH),
     **{
         f"snapshot after {count:,} dirty nodes": needing(count, partial(dirty, count=count))
         for count in (1, 10, 100, 1000)
