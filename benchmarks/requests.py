@@ -2,13 +2,15 @@
 
 import random
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import islice
+from operator import attrgetter
 
 from benchmarks import generate
 from benchmarks.bodies import names_body, nodes_body, victims_body
 from benchmarks.generate import JSON
 from benchmarks.world import World
+from extender.core.engine import Candidate
+from extender.k8s.objects import Pod
 
 REPLICAS = 8
 """Number of replicas of one template that are sent in turn."""
@@ -36,15 +38,26 @@ def preempt_body(world: World, count: int = 0) -> bytes:
 
 
 def new_preempt_bodies(world: World, count: int, how_many: int, first: int = 1) -> list[bytes]:
-    """Return bodies that differ in NumPDBViolations, starting with `first` more than the candidates have.
+    """Return the bodies number `first`, `first` + 1, and so on, each with its own sample of candidates and victims.
 
-    So no candidate is sent twice.
+    The number is added to NumPDBViolations: no candidate is sent twice, and it hardly helps a service to keep what it
+    read. Nodes are sorted as in Go's maps, victims by importance.
     """
-    candidates, pod = world.candidates[: count or None], generate.incoming(world.plan)
-    return [
-        victims_body(pod, [replace(one, num_pdb_violations=one.num_pdb_violations + number) for one in candidates])
-        for number in range(first, first + how_many)
-    ]
+    pod, bodies = generate.incoming(world.plan), []
+    for number in range(first, first + how_many):
+        chance = random.Random(number)
+        chosen = chance.sample(world.candidates, count or len(world.candidates))
+        changed = [_changed(one, world.evictable[one.node], number, chance) for one in chosen]
+        bodies.append(victims_body(pod, sorted(changed, key=attrgetter("node"))))
+    return bodies
+
+
+def _changed(candidate: Candidate, evictable: list[Pod], violations: int, chance: random.Random) -> Candidate:
+    """Return the candidate with one victim more or less, and with so many violations more."""
+    toggled = chance.choice(evictable).metadata.uid
+    uids = {victim.metadata.uid for victim in candidate.victims} ^ {toggled} or {toggled}
+    victims = tuple(pod for pod in evictable if pod.metadata.uid in uids)
+    return Candidate(candidate.node, victims, candidate.num_pdb_violations + violations)
 
 
 def full_nodes_body(world: World, fits: bool, replica: int = 0) -> bytes:

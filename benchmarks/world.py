@@ -90,6 +90,12 @@ class World:
             for place in self.places.tolist()
         )
 
+    @cached_property
+    def evictable(self) -> dict[str, list[Pod]]:
+        """Candidate node -> its pods of lower priority than `pod`, most important first."""
+        on_nodes = {one.node: self.snapshot.pods_on(one.node) for one in self.candidates}
+        return {node: [pod for pod in pods if pod.priority < self.pod.priority] for node, pods in on_nodes.items()}
+
     @property
     def node_names(self) -> list[str]:
         return list(self.snapshot.node_names)

@@ -19,11 +19,13 @@ from dataclasses import dataclass
 from typing import Annotated, TypeVar, cast
 
 import msgspec
+import numpy as np
 from msgspec import Meta, Raw, field
 from msgspec.json import Decoder, Encoder
 
 from extender.core.engine import Candidate, FilterDecision
-from extender.core.preemption.sent_candidates import SentCandidate
+from extender.core.preemption.sent_candidates import UID_BYTES, SentCandidate, SentCandidates, UIDArray
+from extender.core.snapshot.arrays import IntArray
 from extender.errors import RequestError, RequestTooLarge
 from extender.k8s import quantity
 from extender.k8s.cost.limits import MAX_NAME_CHARACTERS, MAX_POD_BYTES, MAX_QUALIFIED_NAME_CHARACTERS
@@ -120,6 +122,13 @@ class NameOnlyArgs(msgspec.Struct):
     node_names: Raw = field(default_factory=lambda: _NULL, name="NodeNames")
 
 
+class RawVictims(msgspec.Struct, gc=False):
+    """MetaVictims, of which the pods stay as they were sent."""
+
+    pods: Raw = field(name="Pods")
+    num_pdb_violations: Int64 = field(name="NumPDBViolations")
+
+
 class NodesOnlyArgs(msgspec.Struct):
     """ExtenderArgs, of which only the whole Nodes are read."""
 
@@ -203,7 +212,7 @@ class PreemptRequest:
     """The preemptor and the candidates that kube-scheduler sent."""
 
     pod: Pod
-    sent: dict[str, SentCandidate]
+    sent: SentCandidates
     """Node -> candidate, in the order in which they were sent."""
     terminating: frozenset[str] = frozenset()
     """UIDs of victims that terminate in kube-scheduler's cache too; only whole pods tell."""
@@ -218,6 +227,7 @@ _POD_DECODER = Decoder(Pod)
 _RAW_DECODER = Decoder(Raw)
 _NAME_ONLY_ITEMS_DECODER = Decoder(list[NameOnlyNode])
 _RAW_ITEMS_DECODER = Decoder(list[Raw])
+_RAW_VICTIMS_DECODER = Decoder(dict[str, RawVictims])
 _PREEMPTION_ARGS_DECODER = Decoder(ExtenderPreemptionArgs)
 _BINDING_ARGS_DECODER = Decoder(ExtenderBindingArgs)
 
@@ -292,6 +302,12 @@ def _decode_as_sent(body: bytes) -> tuple[NameOnlyArgs, memoryview] | None:
 
 def decode_preempt(body: bytes) -> PreemptRequest:
     """Decode an ExtenderPreemptionArgs body. Raises RequestError if it is not one."""
+    as_sent = _decode_victims_as_sent(body)
+    if as_sent is not None:
+        incoming = _decode_pod(as_sent[0])
+        if len(as_sent[1]) > MAX_CANDIDATES:
+            raise RequestTooLarge(f"more than {MAX_CANDIDATES} nodes")
+        return PreemptRequest(incoming, as_sent[1])
     args = _decode(body, _PREEMPTION_ARGS_DECODER, _PREEMPTION_KEYS, ("victims", "meta_victims"))
     incoming = _decode_pod(args.pod)
     if len(args.victims or args.meta_victims or ()) > MAX_CANDIDATES:
@@ -311,7 +327,58 @@ def decode_preempt(body: bytes) -> PreemptRequest:
     else:
         raise RequestError("neither NodeNameToVictims nor NodeNameToMetaVictims is there (or both are null)")
     pods = (pod.metadata for victims in (args.victims or {}).values() for pod in victims.pods or ())
-    return PreemptRequest(incoming, sent, frozenset(pod.uid for pod in pods if pod.deletion_timestamp is not None))
+    terminating = frozenset(pod.uid for pod in pods if pod.deletion_timestamp is not None)
+    return PreemptRequest(incoming, SentCandidates.of(sent), terminating)
+
+
+_BEFORE_META_VICTIMS = b',"NodeNameToVictims":null,"NodeNameToMetaVictims":'
+"""The bytes that kube-scheduler writes between the pod and the victims by UID."""
+
+_META_POD = np.dtype([("before", "u1"), ("key", "<u8"), ("uid", f"S{UID_BYTES}"), ("end", "<u2")])
+"""A MetaPod in a list: `[` or `,`, then `{"UID":"`, the UID, and `"}`."""
+
+_KEY, _END = int.from_bytes(b'{"UID":"', "little"), int.from_bytes(b'"}', "little")
+
+
+def _decode_victims_as_sent(body: bytes) -> tuple[Raw, SentCandidates] | None:
+    """Decode a body in the layout in which kube-scheduler writes victims by UID; None for any other layout."""
+    at = body.find(_BEFORE_META_VICTIMS)
+    if at < 0 or not (body.startswith(_BEFORE_POD) and body.endswith(b"}")):
+        return None
+    try:
+        _check_text(body)
+        pod = _RAW_DECODER.decode(memoryview(body)[len(_BEFORE_POD) : at])
+        victims = _RAW_VICTIMS_DECODER.decode(memoryview(body)[at + len(_BEFORE_META_VICTIMS) : -1])
+    except (ValueError, RecursionError):  # another layout or invalid: the caller decodes the whole body and finds out
+        return None
+    found = _read_uids(b"".join([one.pods for one in victims.values()]), len(victims))
+    if found is None:
+        return None
+    sizes, uids = found
+    return pod, SentCandidates(list(victims), [one.num_pdb_violations for one in victims.values()], sizes, uids)
+
+
+def _read_uids(text: bytes, lists: int) -> tuple[IntArray, UIDArray] | None:
+    """Return [list], how many UIDs it has, and all UIDs; None if the lists, one after the other, are not of _META_POD.
+
+    The bytes are valid JSON: what stands in each place where a UID is expected, without quotes, is one.
+    """
+    ends = np.flatnonzero(np.frombuffer(text, np.uint8) == ord("]"))
+    sizes, rest = np.divmod(np.diff(ends, prepend=-1) - 1, _META_POD.itemsize)
+    count = int(sizes.sum())
+    if not count or len(ends) != lists or rest.any() or 0 in sizes or len(text) != count * _META_POD.itemsize + lists:
+        return None
+    starts = np.arange(count) * _META_POD.itemsize + np.repeat(np.arange(lists), sizes)
+    pods = np.ndarray(len(text) - _META_POD.itemsize + 1, f"V{_META_POD.itemsize}", text, strides=(1,))[starts]
+    pods = pods.view(_META_POD)
+    before = np.full(count, ord(","))
+    before[np.cumsum(sizes) - sizes] = ord("[")
+    uids = np.ascontiguousarray(pods["uid"])
+    characters = uids.view(np.uint8)
+    is_plain = (characters > ord('"')).all() and (characters != ord("\\")).all()
+    if not is_plain or (pods["before"] != before).any() or (pods["key"] != _KEY).any() or (pods["end"] != _END).any():
+        return None
+    return sizes, uids
 
 
 def decode_bind(body: bytes) -> ExtenderBindingArgs:

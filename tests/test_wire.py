@@ -118,6 +118,48 @@ def test_a_node_may_be_sent_without_victims(pods):
     assert request.sent == {"n": SentCandidate((), 0)}
 
 
+UIDS = [f"{number:08d}-0000-4000-8000-00000000000{number}" for number in range(10)]
+ODD_UIDS = ["u", "", "\u00fc" * 18, '"' * 18, "\\" * 18, "]" * 36, 'a"},{"UID":"' + "b" * 24, "x" * 35, "x" * 37]
+SENT = st.dictionaries(st.sampled_from(["n1", "n2", 'n"3', "n]4"]), st.lists(st.sampled_from(UIDS), max_size=3))
+TOKENS = st.sampled_from(["[", "]", "{", "}", '"', ",", " ", "5", "null", "\\", '{"UID":"', '"},', "[]", "\n", "x"])
+
+
+def victims_by_uid(victims):
+    return {
+        name: {"Pods": [{"UID": uid} for uid in uids], "NumPDBViolations": len(uids)} for name, uids in victims.items()
+    }
+
+
+def outcome(decode, body):
+    try:
+        return decode(body)
+    except (RequestError, RequestTooLarge) as error:
+        return str(error)
+
+
+def test_in_the_layout_of_kube_scheduler_the_uids_of_all_victims_are_read_at_once():
+    victims = {"n1": UIDS[:3], "n2": UIDS[3:4]}
+    request = wire.decode_preempt(preemption(json.dumps(victims_by_uid(victims), separators=(",", ":"))))
+    assert request.sent.uids.dtype == "S36"
+    assert request.sent == {"n1": SentCandidate(tuple(UIDS[:3]), 3), "n2": SentCandidate((UIDS[3],), 1)}
+
+
+@given(SENT, st.lists(st.tuples(st.integers(0, 400), st.integers(0, 50), TOKENS), max_size=2), st.data())
+def test_victims_mean_the_same_in_any_layout(victims, changes, data):
+    if data.draw(st.booleans()) and victims:
+        victims[data.draw(st.sampled_from(sorted(victims)))] = [data.draw(st.sampled_from(ODD_UIDS)), UIDS[0]]
+    meta = json.dumps(victims_by_uid(victims), separators=(",", ":"), ensure_ascii=data.draw(st.booleans()))
+    for at, removed, added in changes:
+        meta = meta[:at] + added + meta[at + removed :]
+    found, expected = (
+        outcome(wire.decode_preempt, body) for body in (preemption(meta), preemption(meta).replace(b"{", b"{ ", 1))
+    )
+    if isinstance(expected, str):
+        assert isinstance(found, str)
+    else:
+        assert found == expected
+
+
 # --- spelling -----------------------------------------------------------------------------------------------------
 
 

@@ -9,15 +9,19 @@ Rule: a candidate that names what is not known here is dropped: it cannot be jud
 """
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import chain, compress, repeat
+from functools import cached_property
+from itertools import accumulate, chain, compress, repeat
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from extender.core.framework.constraint import NodeRows
-from extender.core.snapshot.arrays import BoolArray, mask_of
-from extender.core.snapshot.snapshot import Snapshot
+from extender.core.snapshot.arrays import BoolArray, IntArray, grown, mask_of
+from extender.core.snapshot.snapshot import Index, Snapshot
+from extender.k8s.objects import Pod
 
 
 class DropCode(enum.Enum):
@@ -63,6 +67,13 @@ class Dropped:
         return f"{self.details or self.code.value}{protected}"
 
 
+UID_BYTES = 36
+"""Length of a UID as the API server makes them: a UUID as text."""
+
+UIDArray = npt.NDArray[np.bytes_] | npt.NDArray[Any]
+"""UIDs as bytes, UID_BYTES each, or, where some UID is of another length, as objects of type str."""
+
+
 @dataclass(frozen=True, slots=True)
 class SentCandidate:
     """The pods that kube-scheduler would evict from one node."""
@@ -70,6 +81,79 @@ class SentCandidate:
     victims: tuple[str, ...]
     """Pod UIDs."""
     num_pdb_violations: int = 0
+
+
+class SentCandidates(Mapping[str, SentCandidate]):
+    """Node -> candidate, as kube-scheduler sent them; a SentCandidate is made when it is read, for most never are."""
+
+    def __init__(self, nodes: list[str], num_pdb_violations: list[int], sizes: IntArray, uids: UIDArray) -> None:
+        """`sizes`: [node], number of victims; `uids`: those of the victims of all nodes, one after the other."""
+        self.nodes, self.num_pdb_violations, self.sizes, self.uids = nodes, num_pdb_violations, sizes, uids
+
+    @classmethod
+    def of(cls, sent: Mapping[str, SentCandidate]) -> "SentCandidates":
+        """Return the same candidates in this form."""
+        if isinstance(sent, SentCandidates):
+            return sent
+        victims = [candidate.victims for candidate in sent.values()]
+        sizes = np.fromiter(map(len, victims), np.int64, len(victims))
+        violations = [candidate.num_pdb_violations for candidate in sent.values()]
+        return cls(list(sent), violations, sizes, np.array([*chain.from_iterable(victims)], np.object_))
+
+    @cached_property
+    def _place_of(self) -> dict[str, tuple[int, int]]:
+        """Node -> its place and that of its first victim."""
+        starts = accumulate(self.sizes.tolist(), initial=0)
+        return dict(zip(self.nodes, enumerate(starts), strict=False))
+
+    def __getitem__(self, node: str) -> SentCandidate:
+        place, start = self._place_of[node]
+        victims = self.uids[start : start + int(self.sizes[place])]
+        return SentCandidate(tuple(_texts(victims)), self.num_pdb_violations[place])
+
+    def __contains__(self, node: object) -> bool:
+        return node in self._place_of
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.nodes)
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+
+def _texts(uids: UIDArray) -> list[str]:
+    return [uid.decode() for uid in uids.tolist()] if uids.dtype.kind == "S" else uids.tolist()
+
+
+class PodUIDs(Index):
+    """The UIDs of the running pods in arrays."""
+
+    pod_parts = frozenset()
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        super().__init__(snapshot)
+        self._uids, self._ends = np.zeros(64, f"S{UID_BYTES}"), np.zeros(64, np.uint64)
+        self._unread: set[int] = set()
+        """Pod rows whose UIDs are not in the arrays yet."""
+
+    def pod_added(self, row: int, pod: Pod) -> None:
+        self._unread.add(row)
+
+    def read(self) -> tuple[npt.NDArray[np.bytes_], npt.NDArray[np.uint64]]:
+        """Return [pod]: its UID, empty if of another length than UID_BYTES; and `uid_ends` of these."""
+        if self._unread:
+            pods, rows = self.snapshot.pods, list(self._unread)
+            uids = (pods[row].metadata.uid.encode("utf-8", "surrogatepass") for row in rows)
+            self._uids, self._ends = grown(self._uids, len(pods), 0), grown(self._ends, len(pods), 0)
+            self._uids[rows] = [uid if len(uid) == UID_BYTES else b"" for uid in uids]
+            self._ends[rows] = uid_ends(self._uids[rows])
+            self._unread.clear()
+        return self._uids, self._ends
+
+
+def uid_ends(uids: npt.NDArray[np.bytes_]) -> npt.NDArray[np.uint64]:
+    """Return the last eight bytes of each UID as a number."""
+    return uids.view(np.uint8).reshape(-1, UID_BYTES)[:, -8:].copy().view(np.uint64)[:, 0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,19 +179,15 @@ def resolve_candidates(
 
     `recent_deletions`: UID -> node of pods that are known to be deleted; as victims they are left out.
     """
-    names, uids = list(sent), [candidate.victims for candidate in sent.values()]
+    candidates = SentCandidates.of(sent)
+    names, place_of = candidates.nodes, np.repeat(np.arange(len(sent)), candidates.sizes)
     rows = np.fromiter(map(snapshot.node_row.get, names, repeat(-1)), np.int64, len(names))
-    # The mapping of one node is small: a lookup is faster than in one of all pods, and proves the node as well.
-    pods_on = [*snapshot.pod_table.on_node, {}]  # the last one is what the row -1 of an unknown node picks
-    found = (map(pods_on[row].get, victims, repeat(-1)) for row, victims in zip(rows.tolist(), uids, strict=True))
-    sizes = np.fromiter(map(len, uids), np.int64, len(uids))
-    pods = np.fromiter(chain.from_iterable(found), np.int64, int(sizes.sum()))
-    place_of = np.repeat(np.arange(len(names)), sizes)
+    pods = _pods_of_victims(snapshot, candidates, rows, place_of)
     missing, deleted = np.flatnonzero(pods < 0), set[str]()
     if len(missing) and recent_deletions:
-        named = tuple(chain.from_iterable(uids))
-        is_deleted = [recent_deletions.get(named[nth]) == names[place_of[nth]] for nth in missing.tolist()]
-        deleted = {names[place_of[nth]] for nth in compress(missing.tolist(), is_deleted)}
+        named = zip(_texts(candidates.uids[missing]), place_of[missing].tolist(), strict=True)
+        is_deleted = [recent_deletions.get(uid) == names[place] for uid, place in named]
+        deleted = {names[place] for place in place_of[missing[is_deleted]].tolist()}
         missing = missing[~np.array(is_deleted)]
     unknown = mask_of(place_of[missing], len(names))
     resolved = (rows >= 0) & ~unknown
@@ -116,3 +196,39 @@ def resolve_candidates(
     victims = mask_of(pods[pods >= 0], len(snapshot.pod_node))
     nodes = list(compress(names, resolved.tolist()))
     return ResolvedCandidates(nodes, rows[resolved], dropped, victims, frozenset(deleted.intersection(nodes)))
+
+
+def _pods_of_victims(snapshot: Snapshot, sent: SentCandidates, rows: NodeRows, place_of: IntArray) -> IntArray:
+    """Return [victim]: its pod row, -1 if no such pod runs on its node; `place_of`: [victim], place of its node."""
+    found = np.full(len(sent.uids), -1)
+    if sent.uids.dtype.kind == "S":
+        _find_in_order(snapshot, sent, rows, found)
+    others = np.flatnonzero(found < 0)
+    if len(others):
+        # The mapping of one node is small: a lookup is faster than in one of all pods, and proves the node as well.
+        pods_on = [*snapshot.pod_table.on_node, {}]  # the last one is what the row -1 of an unknown node picks
+        wanted = zip(rows[place_of[others]].tolist(), _texts(sent.uids[others]), strict=True)
+        found[others] = [pods_on[row].get(uid, -1) for row, uid in wanted]
+    return found
+
+
+def _find_in_order(snapshot: Snapshot, sent: SentCandidates, rows: NodeRows, found: IntArray) -> None:
+    """Find the victims that were sent in the order of their ranks, as kube-scheduler does; write `found` [victim].
+
+    All nodes at once: step k compares the pod of rank k with the first victim of the node that is not found yet. Equal
+    ends of UIDs are enough for that; the whole UIDs are compared at last.
+    """
+    known, (uids, ends) = np.flatnonzero(rows >= 0), snapshot.index(PodUIDs).read()
+    pods, until = snapshot.layout.pod.take(rows[known], axis=1), np.cumsum(sent.sizes)[known]
+    first = until - sent.sizes[known]
+    wanted, at, is_next = np.append(uid_ends(sent.uids), 0), first.copy(), np.empty(pods.shape, np.bool_)
+    for of_rank, hit in zip(ends.take(pods), is_next, strict=True):
+        np.equal(of_rank, wanted.take(at), out=hit)
+        hit &= at < until
+        at += hit
+    counts = at - first
+    victims = np.repeat(first - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
+    found[victims] = pods.T[is_next.T]
+    differs = uids[found].view(np.uint32) != sent.uids.view(np.uint32)
+    if differs.any():
+        found[differs.reshape(-1, UID_BYTES // 4).any(axis=1)] = -1

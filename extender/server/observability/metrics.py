@@ -9,7 +9,6 @@ Rule: every label has few values, all known in advance, and each series starts a
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import product
-from operator import attrgetter
 from typing import NamedTuple
 
 from prometheus_client import (
@@ -242,7 +241,7 @@ class Metrics:
         violations = best.num_pdb_violations if best is not None else 0
         self._counters["victims",].inc(len(best.victims) if best is not None else 0)
         self._counters["violations",].inc(violations)
-        fewest = min(map(attrgetter("num_pdb_violations"), request.sent.values()), default=0)
+        fewest = min(request.sent.num_pdb_violations, default=0)
         self._counters["violations_avoided",].inc(max(0, fewest - violations))
 
     def add_plugins(self, plugins: Iterable[str]) -> None:
@@ -261,9 +260,9 @@ class Metrics:
 
     def count_unknown_candidates(self, dropped: Iterable[Dropped]) -> None:
         """Count the dropped candidates whose node or victim is not in the cluster cache."""
-        for one in dropped:
-            if one.code in UNKNOWN_LABELS:
-                self._counters["unknown_candidates", UNKNOWN_LABELS[one.code]].inc()
+        codes = [one.code for one in dropped]
+        for code, label in UNKNOWN_LABELS.items():
+            self._counters["unknown_candidates", label].inc(codes.count(code))
 
     def count_watch_wait(self, result: str) -> None:
         """Count one wait for the watch because a decision contradicted kube-scheduler."""

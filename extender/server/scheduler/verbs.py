@@ -24,7 +24,7 @@ from extender.core.engine import FilterDecision, PreemptDecision, PrioritizeDeci
 from extender.core.eviction_history import EvictionHistory
 from extender.core.explain import schema
 from extender.core.preemption.eligibility import nominated_node
-from extender.core.preemption.sent_candidates import DropCode, Dropped
+from extender.core.preemption.sent_candidates import DropCode, Dropped, SentCandidates
 from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import GuardError, ResizeDeferred, UnknownScheduler
 from extender.server.context import ServerContext
@@ -327,7 +327,7 @@ class Preempt(Verb[PreemptRequest, PreemptDecision]):
         server_context.cache.assumed.forget_preemption(request.pod)
         snapshot, profile, current = server_context.decision_inputs(request.pod, history)
         history = history or _with_recent_deletions(current, server_context, snapshot, request)
-        sent, rejected = dict(request.sent), dict[str, str]()
+        sent, rejected = request.sent, dict[str, str]()
         for attempt in range(MAX_GUARDED_ATTEMPTS):
             decision = engine.preempt(snapshot, request.pod, sent, profile, history)
             is_first = is_first and attempt == 0
@@ -338,7 +338,6 @@ class Preempt(Verb[PreemptRequest, PreemptDecision]):
             for node, rule in result.rejected.items():
                 server_context.metrics.count_guard_rejection(rule)
                 log.error("preempt %r: guard rejected node %r: %s", request.pod.key, node, rule)
-                sent.pop(node, None)
                 rejected[node] = rule
             if result.kept or not decision.kept:
                 reasons = {
@@ -346,6 +345,7 @@ class Preempt(Verb[PreemptRequest, PreemptDecision]):
                     for node, rule in rejected.items()
                 }
                 return replace(decision, kept=result.kept, dropped=decision.dropped | reasons, rejected=rejected)
+            sent = SentCandidates.of({node: one for node, one in sent.items() if node not in rejected})
             deadline.check()
         raise GuardError("the guard rejected every candidate node; see the log")
 
@@ -390,8 +390,8 @@ def _with_recent_deletions(
     history: EvictionHistory, server_context: ServerContext, snapshot: Snapshot, request: PreemptRequest
 ) -> EvictionHistory:
     """Return the history with the deletions on the nodes of the request of which kube-scheduler may not know."""
-    nodes = {*request.sent, nominated_node(snapshot, request.pod)}
-    deletions = server_context.cache.recent_deletions.on_nodes(nodes)
+    recent, nominated = server_context.cache.recent_deletions, nominated_node(snapshot, request.pod)
+    deletions = recent.on_nodes(request.sent) | recent.on_nodes((nominated,))
     unseen = {uid: node for uid, node in deletions.items() if uid not in request.terminating}
     if not unseen:
         return history

@@ -1,9 +1,20 @@
 """Where two choices are equal, the victims that kube-scheduler named are preferred: it surely knows them."""
 
+import dataclasses
+
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from extender.core import engine
-from extender.core.preemption.sent_candidates import DropCode, SentCandidate, resolve_candidates
+from extender.core.preemption.sent_candidates import (
+    UID_BYTES,
+    DropCode,
+    SentCandidate,
+    SentCandidates,
+    resolve_candidates,
+)
 from extender.core.profile import Profile
 from tests.builders import budget, built, cluster, incoming, node, pod, typed
 
@@ -70,3 +81,71 @@ def test_a_victim_is_known_on_its_own_node_only():
     nothing = resolve_candidates(snapshot, {}, {})
     assert not nothing.nodes
     assert not nothing.victims.any()
+
+
+# --- UIDs of the usual length, which are looked up all at once ----------------------------------------------------
+
+
+def as_bytes(sent):
+    """The same candidates with UIDs in an array of bytes, as `wire` reads what kube-scheduler writes."""
+    made = SentCandidates.of(sent)
+    return SentCandidates(made.nodes, made.num_pdb_violations, made.sizes, made.uids.astype(f"S{UID_BYTES}"))
+
+
+def fields_of(resolved):
+    values = (getattr(resolved, field.name) for field in dataclasses.fields(resolved))
+    return [value.tolist() if isinstance(value, np.ndarray) else value for value in values]
+
+
+def long_name(number):
+    """A pod name with whose prefix `uid-` a UID has the usual length; some differ only at the beginning."""
+    return f"{number % 3}{number // 3:02d}" + "x" * (UID_BYTES - 4 - 11) + f"{number // 6:08d}"
+
+
+PODS = [long_name(number) for number in range(24)]
+UNKNOWN = "y" * UID_BYTES
+
+
+@st.composite
+def clusters_and_candidates(draw):
+    """Pods on four nodes, one without; candidates with victims in any order, absent, elsewhere, named twice."""
+    names, pods = iter(draw(st.permutations(PODS))), {"n4": [pod("short")]}
+    for number in range(4):
+        count = draw(st.sampled_from([0, 1, 3, 6]))
+        pods[f"n{number}"] = [pod(next(names), priority=draw(st.integers(0, 2))) for _ in range(count)]
+    on_node = {name: [f"uid-{one['metadata']['name']}" for one in of_node] for name, of_node in pods.items()}
+    any_uid = st.sampled_from([*(f"uid-{name}" for name in PODS), UNKNOWN])
+    sent = {}
+    for name in draw(st.permutations([*on_node, "n5"])):
+        own = draw(st.lists(st.sampled_from(on_node[name]), unique=True)) if on_node.get(name) else []
+        victims = [*own, *draw(st.lists(any_uid, max_size=draw(st.sampled_from([0, 0, 2]))))]
+        sent[name] = SentCandidate(tuple(uid for uid in victims if len(uid) == UID_BYTES), len(victims))
+    recent = draw(st.dictionaries(any_uid, st.sampled_from([*on_node]), max_size=2))
+    return {node(name): of_node for name, of_node in pods.items()}, sent, recent
+
+
+@given(clusters_and_candidates())
+def test_victims_are_the_same_whether_they_are_looked_up_one_by_one_or_at_once(made):
+    nodes, sent, recent = made
+    snapshot = built(cluster(nodes))
+    assert as_bytes(sent) == sent
+    assert fields_of(resolve_candidates(snapshot, as_bytes(sent), recent)) == fields_of(
+        resolve_candidates(snapshot, sent, recent)
+    )
+    # Another pod takes the place of one that leaves.
+    gone = next(pod for pod in snapshot.objects.pods.values())
+    snapshot.remove("Pod", ("default", gone.metadata.name))
+    snapshot.put("Pod", typed(pod(long_name(99), nodeName="n4")))
+    snapshot.refresh_layout()
+    sent["n4"] = SentCandidate((f"uid-{long_name(99)}",), 1)
+    resolved = resolve_candidates(snapshot, as_bytes(sent), recent)
+    assert fields_of(resolved) == fields_of(resolve_candidates(snapshot, sent, recent))
+    assert "n4" in resolved.nodes
+
+
+def test_a_candidate_is_read_from_the_arrays_when_it_is_asked_for():
+    sent = {"n1": SentCandidate(("a" * UID_BYTES, "b" * UID_BYTES), 2), "n2": SentCandidate((), 0)}
+    kept = as_bytes(sent)
+    assert dict(kept) == sent
+    assert kept.get("n3") is None
+    assert SentCandidates.of(kept) is kept
