@@ -7,7 +7,19 @@ how far it is from the least that the work could take.
 from collections.abc import Callable, Iterator
 
 from benchmarks.measure import Row
-from benchmarks.targets import bulk, calls, changes, decisions, devices, following, memory, nodes, start, sync
+from benchmarks.targets import (
+    bulk,
+    calls,
+    changes,
+    decisions,
+    devices,
+    following,
+    memory,
+    nodes,
+    simulation,
+    start,
+    sync,
+)
 from benchmarks.world import World
 
 GROUP = "targets"
@@ -17,6 +29,7 @@ PARTS: dict[str, Callable[[World], Iterator[Row]]] = {
     "changes": changes.rows,
     "bulk": bulk.rows,
     "devices": devices.rows,
+    "simulation": simulation.rows,
     "calls": calls.rows,
     "following": following.rows,
     "nodes": nodes.rows,

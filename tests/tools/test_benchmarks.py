@@ -21,7 +21,7 @@ from benchmarks.performance import SCHEMA
 from benchmarks.plot import plot
 from benchmarks.printing import cells, title
 from benchmarks.requests import new_preempt_bodies
-from benchmarks.targets import PARTS, decisions, following
+from benchmarks.targets import PARTS, decisions, following, simulation
 from benchmarks.works import TooFewNodes
 from benchmarks.works.changes import dirty
 from benchmarks.works.decisions import preempting
@@ -158,6 +158,7 @@ def test_the_targets_are_rows_with_a_limit_and_a_baseline(world, part, monkeypat
     for constant in [name for name in vars(module) if name.startswith(("ROUNDS", "REQUESTS"))]:
         monkeypatch.setattr(module, constant, 2)
     monkeypatch.setattr(following, "SECONDS_OF_PHASE", 0.2)
+    monkeypatch.setattr(simulation, "PODS", 3)
     rows = list(PARTS[part](world))
     assert any(row.met is not None for row in rows)
     assert all(row.against for row in rows if row.bounds and row.unit == "ms")
