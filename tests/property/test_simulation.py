@@ -4,6 +4,7 @@ What follows from every step is looked at on a snapshot that is built anew, neve
 """
 
 import copy
+import random
 from collections import Counter
 
 from hypothesis import given
@@ -20,6 +21,8 @@ from tests.builders import built, typed
 from tests.profiles import SEEDS, examples
 from tests.property.generate import Draw, case
 from tests.property.policies import question
+from tests.property.test_changes import metadata
+from tests.property.test_scheduling_signatures import variants
 
 SOME = examples(6, 50, 10_000)
 FEW = examples(5, 30, 5_000)
@@ -115,9 +118,15 @@ def test_no_pod_is_bound_where_there_is_no_room_for_what_it_requests(seed):
 @FEW
 @given(SEEDS)
 def test_every_cycle_is_what_it_would_be_on_the_same_cluster_built_anew(seed):
+    """Also where a pod before was of the same template, so that its verdicts are kept."""
     cluster, profile, history = world(seed)
     here = built(cluster)
-    pods = [admit_pod(here, pod) for pod in arrivals(seed)]
+    templates = [one for pod in arrivals(seed)[:2] for one in variants(pod, random.Random(seed))]
+    pods = [
+        admit_pod(here, metadata(template, name=f"replica-{turn}-{number}", uid=f"uid-{turn}-{number}"))
+        for turn in range(3)
+        for number, template in enumerate(templates)
+    ]
     for pod in pods:
         here.put("Pod", pod)
     here.refresh_layout()

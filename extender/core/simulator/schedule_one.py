@@ -27,6 +27,7 @@ from extender.core.framework.filter import (
     run_filter_plugins,
     scheduling_context,
 )
+from extender.core.framework.scheduling_signature import NodeVerdicts, kept_verdicts
 from extender.core.framework.score import score
 from extender.core.framework.status import Code
 from extender.core.preemption.candidates import find_candidates
@@ -130,16 +131,17 @@ def schedule_one(
     if not snapshot.nodes:
         return Cycle(pod, "Unschedulable", NO_NODES)
     context = scheduling_context(snapshot, pod, profile, history)
+    verdicts = kept_verdicts(context)
+    if verdicts is not None and verdicts.fits.any():
+        fitting = np.flatnonzero(verdicts.fits)
+        return _select_host(context, fitting, verdicts, verdicts.not_evaluated_on(fitting), draw)
     filter_run = last_filter_run(context)
     plugins = tuple(name for name, mask in filters_not_evaluated(context).items() if mask.any())
-    fitting = filter_run.rows(Code.SUCCESS)
-    nominated = snapshot.node_row.get(pod.status.nominated_node_name)
-    if nominated is not None and nominated in fitting:  # it is filtered first (evaluateNominatedNode)
-        fitting = fitting[fitting == nominated]
-    elif (error := filter_run.error()) is not None:
+    fitting, error = filter_run.rows(Code.SUCCESS), filter_run.error()
+    if error is not None and _nominated_row(context) not in fitting:
         return Cycle(pod, "Unschedulable", error, not_evaluated=plugins)
     if len(fitting):
-        return _select_host(context, fitting, plugins, draw)
+        return _select_host(context, fitting, None, plugins, draw)
     failed = _post_filter(filter_run, draw)
     message = fit_error_message(filter_run, failed.post_filter or POST_FILTER_SUCCESS)
     return replace(
@@ -176,13 +178,25 @@ def _hint(pod: Pod, skipped: str | None) -> str | None:
 # --- scheduled ------------------------------------------------------------------------------------------------------
 
 
+def _nominated_row(context: SchedulingContext) -> int:
+    """Return the row of the pod's nominated node, which is filtered first (evaluateNominatedNode); -1 without one."""
+    return context.snapshot.node_row.get(context.pod.status.nominated_node_name, -1)
+
+
 def _select_host(
-    context: SchedulingContext, fitting: NodeRows, not_evaluated: tuple[str, ...], draw: Draw | None
+    context: SchedulingContext,
+    fitting: NodeRows,
+    verdicts: NodeVerdicts | None,
+    not_evaluated: tuple[str, ...],
+    draw: Draw | None,
 ) -> Cycle:
     """Select the node with the highest total (selectHost), and reserve the pod's claims there."""
-    names, pod, row, found = context.snapshot.node_names, context.pod, int(fitting[0]), None
+    names, pod, nominated, found = context.snapshot.node_names, context.pod, _nominated_row(context), None
+    if nominated >= 0 and nominated in fitting:
+        fitting = fitting[fitting == nominated]
+    row = int(fitting[0])
     if len(fitting) > 1:  # a single feasible node is not scored
-        scores = score(context, fitting)
+        scores = score(context, fitting, {} if verdicts is None else verdicts.scores(context))
         if scores.error is not None:
             return Cycle(pod, "Unschedulable", scores.error, not_evaluated=not_evaluated)
         total = scores.total
