@@ -1,7 +1,7 @@
 """`python -m benchmarks.compare REV`: compare this working tree with another revision, work by work.
 
 The present benchmarks measure both, in two processes on one core that take turns (A B A B …). A row is slower if the
-median of the pairs' ratios is more than 1.1 and the middle halves of both sides do not overlap.
+median of the pairs' ratios is more than 1.05 and the middle halves of both sides do not overlap.
 
 The exit code is 0 if nothing is slower, 1 if a work is slower, and 2 if the two could not be compared: the command line
 is wrong, a work failed on one side (whatever the others say), or there was no work to compare.
@@ -34,7 +34,7 @@ from benchmarks.printing import aligned, number
 from benchmarks.service import end
 from benchmarks.works import MODULES
 
-SLOWER = 1.1
+SLOWER = 1.05
 TURNS = 9
 SECONDS_OF_A_TURN = 0.2
 MOST_RUNS = 40
@@ -150,7 +150,7 @@ def conclude(rows: Sequence[Compared]) -> NoReturn:
     if all(row.instead for row in rows):
         problems.append("both sides have no work in common")
     elif not slower:
-        print("nothing is slower by more than 10 % beyond noise")
+        print("nothing is slower by more than 5 % beyond noise")
     for name in slower:
         print(f"slower: {name}")
     for problem in problems:
