@@ -31,8 +31,8 @@ class Variant(StrEnum):
 
     NONE = "no extender"
     PREEMPT = "preempt only"
-    FILTER_AND_PREEMPT = "filter and preempt"
     ALL = "all verbs"
+    FILTER_AND_PREEMPT = "filter and preempt"
 
 
 VERBS = ("filter", "prioritize", "preempt")
@@ -64,12 +64,13 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     load_average: float
     """Load average of the last minute before the turn."""
     burst: Figures
-    preemptions: Figures
+    preemptions: Figures | None
+    """None: no preemptors."""
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """How many pods a turn schedules."""
+    """How many pods a turn schedules; preemptors may be 0."""
 
     burst: int
     preemptors: int
@@ -96,11 +97,12 @@ class Bench:
             scheduler = self._plane.start_scheduler(self._configuration(variant, url), verbosity=1)
             burst = self._burst(scheduler, bindings)
             self._population.clear_arrivals()
-            preemptions = self._preemptions(scheduler, bindings)
+            preemptions = self._preemptions(scheduler, bindings) if self._load.preemptors else None
             scheduler.stop()
-        self._population.clear_arrivals()
-        victims = self._population.fill() / (WARM_UP + self._load.preemptors)
-        preemptions = msgspec.structs.replace(preemptions, victims=victims)
+        if preemptions is not None:
+            self._population.clear_arrivals()
+            victims = self._population.fill() / (WARM_UP + self._load.preemptors)
+            preemptions = msgspec.structs.replace(preemptions, victims=victims)
         return Turn(variant=variant, load_average=load_average, burst=burst, preemptions=preemptions)
 
     def recorded_calls(self) -> dict[str, list[float]]:

@@ -1,10 +1,11 @@
 """The benchmark with a real control plane: its cluster is full, and its report says what was measured."""
 
+import msgspec
 import pytest
 
 from benchmarks.cluster.__main__ import main
 from benchmarks.cluster.population import NODE_MILLICORES, Size, residents
-from benchmarks.cluster.report import Report, report, slowdowns
+from benchmarks.cluster.report import Report, report, slowdowns, verdict
 from benchmarks.cluster.turns import Figures, Turn, Variant
 from extender.k8s.quantity import milli_value, parse
 
@@ -36,6 +37,22 @@ def test_the_report_has_a_line_for_each_variant_and_verb():
     assert ["filter", "60", "2.00", "3", "2.00", "3.00"] in [one.split() for one in lines]
     assert ["prioritize", "0", "0"] in [one.split() for one in lines]
     assert "load average before the turns: 1.5 .. 1.5" in lines
+
+
+def test_slowdowns_are_held_against_their_limits():
+    rates = {Variant.NONE: 300.0, Variant.PREEMPT: 265.0, Variant.ALL: 75.0}
+    lines = verdict([turn(*one) for one in rates.items()]).splitlines()
+    assert lines == [
+        "met with noise (≤ 1.15): slowdown of the burst with preempt only ≤ 1.1 (found 1.13)",
+        "NOT MET: slowdown of the burst with all verbs ≤ 1.5 (found 4.00)",
+    ]
+
+
+def test_a_report_without_preemptors_has_no_tables_about_them():
+    turns = [msgspec.structs.replace(turn(variant, 300.0), preemptions=None) for variant in Variant]
+    text = report(Report({"cores": 2}, turns, {"filter": [], "prioritize": [], "preempt": []}))
+    assert "burst" in text
+    assert "preemptor" not in text.lower()
 
 
 def test_the_nodes_are_full_for_a_preemptor_and_two_pods_make_room():
