@@ -54,10 +54,15 @@ class DeltaQueue:
         self._clock = clock
         self._items: deque[tuple[float, int, Replaced | Deltas]] = deque()
         """(clock time, number of objects, item)"""
-        self._waiting = 0
+        self._put, self._taken = 0, 0
+        """Numbers of objects that were queued and that were applied: threads write the first, the loop the other."""
         self._lists: Counter[str] = Counter()
-        """Kind -> queued lists."""
+        self._lists_taken: Counter[str] = Counter()
+        """Kind -> lists that were queued and that were applied."""
         self._condition = threading.Condition()
+        """Held by threads only, unless one of them waits for room: the loop must not wait for a thread."""
+        self._is_full = False
+        """True while a thread waits for room."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._not_empty = asyncio.Event()
         self._closed = False
@@ -83,18 +88,23 @@ class DeltaQueue:
 
     def get_for_event(self, kind: str, key: Key) -> Object | None:
         """Return the cached object for an event; None while a list, which the event follows, is queued."""
-        return self._cache.api_object(kind, key) if self._lists[kind] == 0 else None
+        return self._cache.api_object(kind, key) if self._lists[kind] == self._lists_taken[kind] else None
 
     def put(self, item: Replaced | Deltas) -> None:
         """Queue the item; block while the queue is full."""
         weight = len(item.objects) if isinstance(item, Replaced) else len(item.changes)
         with self._condition:
-            self._condition.wait_for(lambda: self._waiting < MAX_QUEUED_OBJECTS or self._closed)
-            self._waiting += weight
-            self._items.append((self._clock(), weight, item))
+            self._condition.wait_for(self._has_room)
+            self._put += weight
             self._lists[item.kind] += isinstance(item, Replaced)
+            self._items.append((self._clock(), weight, item))
             if self._loop is not None and not self._closed:
                 self._loop.call_soon_threadsafe(self._not_empty.set)
+
+    def _has_room(self) -> bool:
+        """Return whether there is room; before that, if there was none, announce that a thread waits for it."""
+        self._is_full = self._is_full or self._put - self._taken >= MAX_QUEUED_OBJECTS
+        return self._put - self._taken < MAX_QUEUED_OBJECTS or self._closed
 
     # --- for the event loop ---
 
@@ -117,11 +127,13 @@ class DeltaQueue:
 
     def done(self) -> None:
         """Remove the item that `get` returned: it has been applied."""
-        with self._condition:
-            _, weight, item = self._items.popleft()
-            self._lists[item.kind] -= isinstance(item, Replaced)
-            self._waiting -= weight
-            self._condition.notify_all()
+        _, weight, item = self._items.popleft()
+        self._lists_taken[item.kind] += isinstance(item, Replaced)
+        self._taken += weight
+        if self._is_full:
+            with self._condition:
+                self._is_full = False
+                self._condition.notify_all()
 
     @property
     def oldest(self) -> float | None:
