@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 import msgspec
+import numpy as np
 from msgspec.structs import replace
 
 from benchmarks import generate
@@ -19,8 +20,12 @@ from benchmarks.works import Maker
 from benchmarks.world import World
 from extender.core import engine
 from extender.core.eviction_history import NO_HISTORY
+from extender.core.framework.filter import run_filter_plugins, scheduling_context
+from extender.core.framework.scheduling_signature import kept_verdicts
+from extender.core.framework.score import score
 from extender.core.framework.status import Code
 from extender.core.preemption.candidates import find_candidates
+from extender.core.preemption.criteria import best_candidates
 from extender.core.profile import UNCONFIGURED, UPSTREAM
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.objects import Pod
@@ -57,10 +62,10 @@ def deciding(world: World, count: int, fits: bool) -> Work:
     """Decide on the same pods with the engine, each in the cluster that the pod before left; only that is timed."""
     snapshot = engine.prepare(world.snapshot)
     typed = [msgspec.convert(pod, Pod) for pod in pods(world, count, fits)]
-    spent = [0.0]
+    decided, spent = score_and_run if fits else preempt, [0.0]
 
     def decide() -> Iterator[bytes]:
-        yield repr(sum(decided_seconds(snapshot, pod) for pod in typed)).encode()
+        yield repr(sum(decided(snapshot, pod) for pod in typed)).encode()
 
     def run() -> None:
         spent[0] += float(in_child(decide))
@@ -68,21 +73,27 @@ def deciding(world: World, count: int, fits: bool) -> Work:
     return Work(run, clock=lambda: spent[0], parts=count)
 
 
-def decided_seconds(snapshot: Snapshot, pod: Pod) -> float:
-    """Return the CPU seconds of one pod's filter and score, or filter and dry run; then let the pod run on a node."""
+def score_and_run(snapshot: Snapshot, pod: Pod) -> float:
+    """Return the CPU seconds in which a pod is filtered and the nodes that take it are scored; then let it run."""
     start = time.thread_time()
-    filtered = engine.filter(snapshot, pod, snapshot.node_names, UPSTREAM)
-    if not filtered.accepted:
-        found = None if filtered.decision_context is None else filtered.decision_context.filter_run
-        assert found is not None
-        find_candidates(found.context, found.checks, found.rows(Code.UNSCHEDULABLE))
-        return time.thread_time() - start
-    scores = engine.prioritize(snapshot, pod, snapshot.node_names, UPSTREAM).scores
+    context = scheduling_context(snapshot, pod, UPSTREAM)
+    verdicts = kept_verdicts(context)
+    assert verdicts is not None
+    fitting = np.flatnonzero(verdicts.fits)
+    total = score(context, fitting, verdicts.scores(context)).total
     taken = time.thread_time() - start
-    best = snapshot.node_names[scores.index(max(scores))]
+    best = snapshot.node_names[fitting[total.argmax()]]
     snapshot.put("Pod", replace(pod, spec=replace(pod.spec, node_name=best)))
     snapshot.refresh_layout()
     return taken
+
+
+def preempt(snapshot: Snapshot, pod: Pod) -> float:
+    """Return the CPU seconds of a pod's filter and dry run on all nodes, and of the choice of a node."""
+    start = time.thread_time()
+    run = run_filter_plugins(scheduling_context(snapshot, pod, UPSTREAM))
+    best_candidates(find_candidates(run.context, run.checks, run.rows(Code.UNSCHEDULABLE)), 1)
+    return time.thread_time() - start
 
 
 def empty(world: World) -> Work:
