@@ -74,7 +74,7 @@ bench: $(VENV)/.dev-stamp ## Measure the targets and the growth of cost (others:
 
 FIGURES ?= build/figures.json
 
-bench-full: $(VENV)/.dev-stamp ## Measure everything and write docs/performance.md (one hour on an idle machine)
+bench-full: $(VENV)/.dev-stamp ## Measure everything and write docs/performance.md (40 min on an idle machine)
 	$(BIN)/python -m benchmarks --full --json $(FIGURES) $(ARGS)
 	$(BIN)/python -m benchmarks.performance $(FIGURES)
 
@@ -86,7 +86,7 @@ REV ?= HEAD
 bench-compare: $(VENV)/.dev-stamp ## Compare the speed with REV=HEAD (options: ARGS="--only filter")
 	$(BIN)/python -m benchmarks.compare $(REV) $(ARGS)
 
-bench-cluster: $(VENV)/.dev-stamp ## Measure a real kube-scheduler with and without the extender (KUBE_BIN=build/kube; 10 min)
+bench-cluster: $(VENV)/.dev-stamp ## Measure a real kube-scheduler with and without the extender (KUBE_BIN=build/kube; 15 min)
 	KUBE_BIN=$(KUBE_BIN) $(BIN)/python -m benchmarks.cluster $(ARGS)
 
 mutants: $(VENV)/.dev-stamp ## Mutation score of the guard (a sample: ARGS='"*7"')

@@ -19,7 +19,7 @@ from benchmarks.printing import number, ratio, title
 
 PAGE = ROOT / "docs" / "performance.md"
 PLOT = ROOT / "docs" / "images" / "growth.svg"
-SCHEMA = 1
+SCHEMA = 2
 """Format version of the JSON; incremented for incompatible changes."""
 
 Figures = Mapping[str, Any]
@@ -42,7 +42,8 @@ TARGETS = """\
 Each work runs in turns with a baseline: the least that such work could take. A ratio is *work / baseline*, or
 *baseline / work* where it says `x faster`. Decisions and changes are CPU time of one thread, pinned to a core; calls,
 the first sync and the start are wall time with the service on another core. *After a pod changed* means that values
-cached for the cluster's pods had to be recomputed, as in a live cluster before nearly every decision.
+cached for the cluster's pods had to be recomputed, as in a live cluster before nearly every decision. The spread is
+that from the fastest run to the slowest, with the upper quartile divided by the lower one in brackets.
 """
 
 NOT_MET = """\
@@ -86,11 +87,12 @@ METHOD = """\
   (`benchmarks/calibration.py`).
 - **Whole calls** go over one kept-alive connection, one after another, each for the next replica of the pod and with
   the names in another order. `/preempt` always sends the same preemptor: victims approved for another one would change
-  its decision. *never sent before*: with other candidates at every call.
+  its decision. *never sent before*: with other candidates at every call. *each pod bound before the next*: a watch
+  tells the service that the pod before runs on the node with its highest score.
 - **Memory** is that of the service's process as Linux reports it: VmRSS, and VmHWM for the peak.
-- **Growth** is measured in one process per size, on objects decoded from JSON as the service decodes them. Exponents
-  are computed from the ratio to the calibration loop, measured in turns, since the machine may have been slower for one
-  of the sizes.
+- **Growth** is measured in one process per size, on objects decoded from JSON as the service decodes them; those of
+  50,000 nodes are copies of decoded ones. Exponents are computed from the ratio to the calibration loop, measured in
+  turns, since the machine may have been slower for one of the sizes.
 """
 
 
@@ -190,6 +192,7 @@ def other(row: Figures) -> Sequence[str]:
 
 def times(row: Figures) -> Sequence[str]:
     spread = f"{number(row['min'])} .. {number(row['max'])}" if row["runs"] > 1 else ""
+    spread += f" ({row['quartiles']:.2f})" if row["quartiles"] is not None else ""
     return amount(row), spread, "" if row["p99"] is None else number(row["p99"])
 
 

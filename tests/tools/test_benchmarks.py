@@ -102,6 +102,11 @@ def test_the_99th_percentile_is_what_one_in_a_hundred_exceeds():
     assert row.to_dict()["p99"] == 1
 
 
+def test_a_row_whose_quartiles_are_far_apart_is_noisy():
+    assert "1.20" in cells(Row("group", "name", [1.0, 1.0, 1.2, 1.2]).to_dict())
+    assert "1.30 noisy" in cells(Row("group", "name", [1.0, 1.0, 1.3, 1.3]).to_dict())
+
+
 def test_memory_is_in_megabytes_with_its_own_bound():
     row = Row("group", "name", [400_000_001], unit="MB", bounds=[Bound("max", 400)])
     assert row.met is False
@@ -263,7 +268,7 @@ def test_figures_of_different_revisions_are_refused():
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [(None, "No such file"), ("{", "Expecting"), ("[]", "schema 1"), ('{"schema": 0}', "schema 1")],
+    [(None, "No such file"), ("{", "Expecting"), ("[]", f"schema {SCHEMA}"), ('{"schema": 0}', f"schema {SCHEMA}")],
     ids=["not there", "no JSON", "a list", "another schema"],
 )
 def test_a_file_that_holds_no_figures_is_refused_by_name(tmp_path, text, message):
