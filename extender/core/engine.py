@@ -46,6 +46,7 @@ from extender.core.preemption.sent_candidates import (
     PASSED_ON_WITHOUT_VICTIMS,
     DropCode,
     Dropped,
+    PodUIDs,
     SentCandidate,
     resolve_candidates,
 )
@@ -185,6 +186,7 @@ def prepare(snapshot: Snapshot, scheduler: KubeScheduler = UNCONFIGURED) -> Snap
     potential = potential_victims(context)
     if profile.preemption.disruption_budgets == "Strict":
         potential_victims(context, reverse_of=potential)
+    snapshot.index(PodUIDs).read()
     snapshot.index(NodePods, profile.preemption).on(context.layout, np.arange(len(snapshot.nodes)))
     _ = snapshot.allocatable, snapshot.taints, snapshot.name_order
     return snapshot
@@ -210,7 +212,7 @@ def filter(
     """
     rows, context = node_rows(snapshot, nodes), scheduling_context(snapshot, pod, profile, history)
     verdicts = kept_verdicts(context)
-    if verdicts is not None and verdicts.fits[rows].all():
+    if verdicts is not None and verdicts.fits[rows].all():  # as usual: kube-scheduler has filtered these nodes
         accepted, statuses, helps = _fits_everywhere(len(rows))
         decision_context = DecisionContext(context, rows, None, statuses, helps)
         return FilterDecision(accepted, {}, {}, verdicts.not_evaluated_on(rows), decision_context)
@@ -278,29 +280,28 @@ def prioritize(
     """
     rows, context = node_rows(snapshot, nodes), scheduling_context(snapshot, pod, profile, history)
     verdicts = kept_verdicts(context)
-    filter_run, known_scores = None, dict[str, IntArray | None]()
     if verdicts is not None and verdicts.fits[rows].all():
-        fits, known_scores, not_evaluated = verdicts.fits, verdicts.scores(context), verdicts.not_evaluated_on(rows)
-    else:
-        filter_run = last_filter_run(context)
-        _raise_error(filter_run.error(rows))
-        not_evaluated, _ = not_evaluated_on(context, rows)
-        fits = (filter_run.codes == Code.SUCCESS) | fits_without_terminating_pods(filter_run, rows)
+        scores = score(context, rows, verdicts.scores(context))
+        _raise_error(scores.error)
+        plugins = (*verdicts.not_evaluated_on(rows), *profile.not_evaluated_scores)
+        decision_context = DecisionContext(context, rows, scores=scores)
+        return PrioritizeDecision(tuple(_shares(scores, 0).tolist()), tuple(dict.fromkeys(plugins)), decision_context)
+    filter_run = last_filter_run(context)
+    _raise_error(filter_run.error(rows))
+    not_evaluated, _ = not_evaluated_on(context, rows)
     plugins = tuple(dict.fromkeys((*not_evaluated, *profile.not_evaluated_scores)))
+    fits = (filter_run.codes == Code.SUCCESS) | fits_without_terminating_pods(filter_run, rows)
     fitting = np.flatnonzero(mask_of(rows, len(fits)) & fits)
     result = np.zeros(len(fits), np.int64)
-    scores = score(context, fitting, known_scores)
+    scores = score(context, fitting)
     _raise_error(scores.error)
     floor = 0 if fits[rows].all() else _MIN_FITTING_SCORE
     if len(fitting):
-        # score = floor + total / highest possible total * (10 - floor), rounded down
-        result[fitting] = floor + scores.total * (MAX_EXTENDER_SCORE - floor) // max(scores.highest, 1)
-    run = None
-    if filter_run is not None:
-        tried = _rows_preemption_may_help(filter_run, rows)
-        tried = tried[~fits[tried]]
-        run = find_candidates(context, filter_run.checks, tried) if len(tried) else None
-    if run is not None:
+        result[fitting] = _shares(scores, floor)
+    tried, run = _rows_preemption_may_help(filter_run, rows), None
+    tried = tried[~fits[tried]]
+    if len(tried):
+        run = find_candidates(context, filter_run.checks, tried)
         places = np.flatnonzero(run.candidate)
         if len(places):
             # `floor - 1` for the best candidate, the others evenly down to 1; equal ranks score the same
@@ -308,6 +309,12 @@ def prioritize(
             result[run.rows[places]] = floor - 1 - ranks * (floor - 1) // len(places)
     decision_context = DecisionContext(context, rows, filter_run, scores=scores, dry_run=run)
     return PrioritizeDecision(tuple(result[rows].tolist()), plugins, decision_context)
+
+
+def _shares(scores: Scores, floor: int) -> IntArray:
+    """Return [row]: the total as a share of the highest possible one, from `floor` to 10, rounded down."""
+    # score = floor + total / highest possible total * (10 - floor)
+    return floor + scores.total * (MAX_EXTENDER_SCORE - floor) // max(scores.highest, 1)
 
 
 # --- /preempt -------------------------------------------------------------------------------------------------------

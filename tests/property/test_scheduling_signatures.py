@@ -81,7 +81,9 @@ def answers(snapshot: Snapshot, pod: Pod, names: list[str], profile: Profile) ->
             found += [behind.statuses.to_list(), behind.preemption_helps.tolist()]
         if behind.scores is not None:
             by_name = [snapshot.node_names[row] for row in behind.scores.rows.tolist()]
-            columns = {name: dict(zip(by_name, column.tolist())) for name, column in behind.scores.plugins.items()}
+            columns = {
+                name: dict(zip(by_name, column.tolist(), strict=True)) for name, column in behind.scores.plugins.items()
+            }
             found += [columns, list(columns), behind.scores.highest]
     return found
 

@@ -18,6 +18,7 @@ from extender.core.framework.plugins import SCORES, SCORES_OF_PODS_ON_NODE, SCOR
 from extender.core.framework.plugins.image_locality import NAME as IMAGE_LOCALITY
 from extender.core.framework.plugins.inter_pod_affinity import NAME as INTER_POD_AFFINITY
 from extender.core.framework.plugins.node_resources import BaseRequests, ResourceConstraint
+from extender.core.framework.score import cycle_error
 from extender.core.framework.status import Code
 from extender.core.snapshot.affinity_terms import TargetPod, TermOwnerIndex
 from extender.core.snapshot.arrays import IntArray
@@ -139,6 +140,8 @@ class NodeVerdicts:
         return self._scores
 
     def _score_all(self, context: SchedulingContext) -> None:
+        if cycle_error(context) is not None:
+            return
         every = np.arange(len(self.fits))
         for name, _ in self.profile.score_weights:
             scores = SCORES[name](context, every) if name in SCORES else None

@@ -49,11 +49,12 @@ def score(
 ) -> Scores:
     """Score the feasible nodes `rows`. All of them must be given: some plugins score relative to the best one.
 
-    Plugins without permission to read their objects are skipped. `known`: plugin -> what its SCORES are on all nodes.
+    Plugins without permission to read their objects are skipped. `known`: plugin -> what its SCORES are on all nodes,
+    for a profile without `cycle_error`. A row may be given twice.
     """
     if not len(rows):
         return Scores(rows, {}, 0)
-    error = _prescore_error(context) or _score_error(context)
+    error = None if known else cycle_error(context)
     if error is not None:
         return Scores(rows, {}, 0, error)
     plugins, highest, skipped = {}, 0, plugins_missing_permissions(context, "score")
@@ -72,6 +73,11 @@ def score(
             plugins[name] = normalized * weight
             highest += weight * MAX_NODE_SCORE
     return Scores(rows, plugins, highest)
+
+
+def cycle_error(context: SchedulingContext) -> str | None:
+    """Return the error of the first plugin that reads what an extension point which is not enabled writes, or None."""
+    return _prescore_error(context) or _score_error(context)
 
 
 def _prescore_error(context: SchedulingContext) -> str | None:

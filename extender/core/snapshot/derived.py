@@ -12,8 +12,8 @@ A snapshot changes between decisions. What depends on it follows in one of two w
 Rule: a derived function reads only the aspects that it declares.
 """
 
-from collections import defaultdict
-from collections.abc import Callable, Collection, Hashable
+from collections import defaultdict, deque
+from collections.abc import Callable, Collection, Hashable, Sequence
 from functools import wraps
 from itertools import islice
 from typing import Any, Literal, TypeVar, cast
@@ -64,6 +64,9 @@ _BYTES_PER_ENCODED_BYTE = 16
 
 _SAMPLE_SIZE = 16
 """Items of a long collection that `_value_bytes` measures."""
+
+_FEW = 64
+"""Versions of nodes, and nodes of one version, that are remembered one by one."""
 
 _OBJECT_BYTES = 64
 """Memory of a small object and of the reference to it."""
@@ -165,19 +168,30 @@ class NodeVersions:
         self.latest = 0
         """Version of the node that changed last."""
         self._versions: IntArray = np.zeros(64, np.int64)
+        self._last: deque[Sequence[int]] = deque(maxlen=_FEW)
+        """Rows of the nodes that got the last versions, up to `latest`; empty after many changed together."""
 
     def changed(self, node: int) -> None:
         """Give the node the next version."""
         self._versions = grown(self._versions, node, 0)
         self.latest += 1
         self._versions[node] = self.latest
+        self._last.append((node,))
 
     def changed_together(self, nodes: IntArray) -> None:
         """Give these nodes the next version, the same one for all."""
         self._versions = grown(self._versions, int(nodes.max(initial=0)), 0)
         self.latest += 1
         self._versions[nodes] = self.latest
+        if len(nodes) > _FEW:
+            self._last.clear()
+        else:
+            self._last.append(nodes.tolist())
 
     def changed_since(self, version: int, size: int) -> IntArray:
         """Return the rows below `size` of the nodes that changed after `latest` was `version`."""
+        count = self.latest - version
+        if count <= len(self._last):  # as between two pods of kube-scheduler: without a look at all nodes
+            last = {node for nodes in islice(reversed(self._last), count) for node in nodes if node < size}
+            return np.array(sorted(last), np.int64)
         return np.flatnonzero(self._versions[:size] > version)

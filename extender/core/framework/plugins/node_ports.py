@@ -43,9 +43,7 @@ def host_ports(pod: Pod, features: Features) -> frozenset[HostPort]:
     if features.host_ports_of_sidecars:
         containers += [one for one in pod.spec.init_containers or () if one.restart_policy == "Always"]
     ports = [port for container in containers for port in container.ports or () if port.host_port > 0]
-    return frozenset(
-        [HostPort(port.host_ip or ANY_ADDRESS, port.protocol or "TCP", port.host_port) for port in ports]
-    )
+    return frozenset([HostPort(port.host_ip or ANY_ADDRESS, port.protocol or "TCP", port.host_port) for port in ports])
 
 
 class WantedPorts:
@@ -132,13 +130,9 @@ class HostPortIndex(KeyIndex):
     def keys_of(self, pod: Pod) -> frozenset[HostPort]:
         return host_ports(pod, self._features)
 
-    def pod_added(self, row: int, pod: Pod) -> None:
-        ports = self.keys_of(pod)
-        if not ports:
-            return
-        super().pod_added(row, pod)
-        for port in ports:
-            self.addresses.setdefault(port.number, set()).add(port.ip)
+    def _key_added(self, key: HostPort, row: int) -> None:
+        super()._key_added(key, row)
+        self.addresses.setdefault(key.number, set()).add(key.ip)
 
     def pod_removed(self, row: int, pod: Pod) -> None:
         super().pod_removed(row, pod)

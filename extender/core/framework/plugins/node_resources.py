@@ -28,6 +28,7 @@ from extender.core.snapshot.node_layout import RankedDemand
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.objects import Pod
 from extender.k8s.requests import (
+    EPHEMERAL_STORAGE,
     PODS,
     balanced_scoring_request,
     fit_scoring_request,
@@ -193,6 +194,9 @@ Scorer = Callable[[Snapshot, NodeRows], IntArray]
 """(snapshot, node rows) -> [row]: scores of the pod that the scorer was made for, with the pods that run there now."""
 
 
+_BASE_COLUMN = {name: column for column, name in enumerate(BASE_RESOURCES)}
+
+
 @dataclass(frozen=True, slots=True)
 class _ScoredResources:
     """The scored resources, and what the incoming pod requests of them; those of extended ones that it requests."""
@@ -202,13 +206,11 @@ class _ScoredResources:
     """[resource, 1]"""
     requested: IntArray
     """[resource, 1]"""
-    counts_defaults: bool
-    """True if pods count with a default where they request no cpu or memory."""
+    base: IntArray | None
+    """[resource, 1]: index in BASE_RESOURCES; None if one of them is an extended resource."""
 
     @classmethod
-    def of(
-        cls, resources: Sequence[tuple[str, int]], requests: Sequence[int], *, counts_defaults: bool
-    ) -> "_ScoredResources":
+    def of(cls, resources: Sequence[tuple[str, int]], requests: Sequence[int]) -> "_ScoredResources":
         """Return those of `resources` (name, weight) of which the pod makes `requests` that are scored."""
         kept = [  # upstream finds no capacity under the name PODS
             (name, weight, clamped(request))
@@ -216,25 +218,31 @@ class _ScoredResources:
             if (request != 0 or not is_scalar(name)) and name != PODS
         ]
         numbers = np.array([one[1:] for one in kept], np.int64).reshape(len(kept), 2)
-        return cls(tuple([name for name, _, _ in kept]), numbers[:, :1], numbers[:, 1:], counts_defaults)
+        names = tuple([name for name, _, _ in kept])
+        is_base = bool(names) and _BASE_COLUMN.keys() >= set(names)
+        base = np.array([_BASE_COLUMN[name] for name in names])[:, np.newaxis] if is_base else None
+        return cls(names, numbers[:, :1], numbers[:, 1:], base)
 
     def capacity(self, snapshot: Snapshot, rows: NodeRows) -> IntArray:
         """Return [resource, row]: allocatable amounts; nodes with the amount 0 do not score the resource."""
-        return self._columns([*snapshot.allocatable], snapshot.scalar_allocatable, rows)
+        return self._columns(snapshot.allocatable, snapshot.scalar_allocatable, rows)
 
     def used(self, snapshot: Snapshot, rows: NodeRows) -> IntArray:
         """Return [resource, row]: amounts that the running pods request."""
-        base = [*snapshot.used]
-        if self.counts_defaults:
-            base[:2] = snapshot.pod_table.non_zero_requested
-        return self._columns(base, snapshot.scalar_used, rows)
+        return self._columns(snapshot.used, snapshot.scalar_used, rows)
 
-    def _columns(self, base: Sequence[IntArray], scalar: Callable[[str], IntArray], rows: NodeRows) -> IntArray:
+    def used_with_defaults(self, snapshot: Snapshot, rows: NodeRows) -> IntArray:
+        """Return [resource, row]: as `used`, with a default for containers that request no cpu or memory."""
+        used = snapshot.pod_table.non_zero_requested
+        if EPHEMERAL_STORAGE in self.names:
+            used = np.concatenate((used, snapshot.used[len(used) :]))
+        return self._columns(used, snapshot.scalar_used, rows)
+
+    def _columns(self, base: IntArray, scalar: Callable[[str], IntArray], rows: NodeRows) -> IntArray:
+        if self.base is not None:
+            return base[self.base, rows]
         columns = [base[_BASE_COLUMN[name]] if name in _BASE_COLUMN else scalar(name) for name in self.names]
         return np.array([column[rows] for column in columns], np.int64).reshape(len(columns), len(rows))
-
-
-_BASE_COLUMN = {name: column for column, name in enumerate(BASE_RESOURCES)}
 
 
 def fit_scorer(context: SchedulingContext) -> Scorer:
@@ -245,11 +253,13 @@ def fit_scorer(context: SchedulingContext) -> Scorer:
     # balanced allocation does the opposite.
     strategy = context.profile.fit_strategy
     requests = [fit_scoring_request(context.pod, name, context.features) for name, _ in strategy.resources]
-    resources = _ScoredResources.of(strategy.resources, requests, counts_defaults=True)
+    resources = _ScoredResources.of(strategy.resources, requests)
 
     def scores(snapshot: Snapshot, rows: NodeRows) -> IntArray:
         capacity = resources.capacity(snapshot, rows)
-        of_resource = _resource_scores(strategy, capacity, resources.used(snapshot, rows) + resources.requested)
+        of_resource = _resource_scores(
+            strategy, capacity, resources.used_with_defaults(snapshot, rows) + resources.requested
+        )
         counted = capacity > 0
         if strategy.type == "RequestedToCapacityRatio":
             counted &= of_resource > 0
@@ -289,7 +299,7 @@ def balanced_scorer(context: SchedulingContext) -> Scorer | None:
     requests = [balanced_scoring_request(context.pod, name, features) for name in names]
     if features.balanced_allocation_skips_best_effort and not any(requests):
         return None
-    resources = _ScoredResources.of([(name, 1) for name in names], requests, counts_defaults=False)
+    resources = _ScoredResources.of([(name, 1) for name in names], requests)
 
     def scores(snapshot: Snapshot, rows: NodeRows) -> IntArray:
         if not resources.names:  # a best-effort pod up to v1.32, and extended resources only: nothing is out of balance

@@ -350,7 +350,7 @@ def _raw_score(
     # outweighed by a key with few domains; maxSkew - 1 evens out constraints that tolerate a larger skew.
     labels = context.snapshot.label(constraint.topology_key)
     if constraint.topology_key == HOSTNAME:
-        matches, domains = _match_counts(context, constraint)[scored], len(scored)
+        matches, domains = _match_counts(context, constraint)[scored], len(set(scored.tolist()))
     else:
         match_counts, _ = _sums_per_domain(labels, counting, _match_counts(context, constraint))
         codes, empty, absent = labels.codes[scored], labels.code_of.get(""), labels.code_of.get(None)

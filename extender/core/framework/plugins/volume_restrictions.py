@@ -53,7 +53,8 @@ def _disks(volume: Volume) -> Iterator[_Disk]:
 
 def _disks_of(pod: Pod) -> list[_Disk]:
     """Return every disk that the pod mounts inline."""
-    return [disk for volume in pod.spec.volumes or () for disk in _disks(volume)]
+    volumes = pod.spec.volumes
+    return [disk for volume in volumes for disk in _disks(volume)] if volumes else []
 
 
 class DiskMountIndex(KeyIndex):
