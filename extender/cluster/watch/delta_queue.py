@@ -123,10 +123,18 @@ class DeltaQueue:
             self._not_empty.clear()
             if not self._items:
                 await self._not_empty.wait()
+        return self.first
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    @property
+    def first(self) -> Replaced | Deltas:
+        """The item that was queued first; the queue must not be empty."""
         return self._items[0][2]
 
     def done(self) -> None:
-        """Remove the item that `get` returned: it has been applied."""
+        """Remove the first item: it has been applied."""
         _, weight, item = self._items.popleft()
         self._lists_taken[item.kind] += isinstance(item, Replaced)
         self._taken += weight

@@ -243,16 +243,17 @@ class KubernetesSource:
     async def _apply_all(self) -> None:
         await self._version.read_first()
         while True:
-            item = await self.queue.get()
+            await self.queue.get()
             async with self._changing:
                 try:
-                    await self._in_turns(self._apply(item))
+                    await self._in_turns(self._apply_queued())
                 except Exception:  # a bug must not end the sync; the cache may be inconsistent now
+                    item = await self.queue.get()
                     log.exception("applying changes of %s failed, relisting", item.kind)
                     await self._in_turns(self.cache.rebuild(self._skip) if self.cache.version else iter(()))
                     await self.sleep(RELIST_DELAY_SECONDS)
                     self.reflectors[item.kind].request_relist("applying changes failed")
-            self.queue.done()
+                    self.queue.done()
 
     async def _in_turns(self, steps: Iterator[None]) -> None:
         turn = TURN_SECONDS if self.cache.version else INITIAL_TURN_SECONDS
@@ -267,6 +268,14 @@ class KubernetesSource:
         async with self._changing:
             await self._in_turns(self.cache.adopt(scheduler, activate, self._skip))
 
+    def _apply_queued(self) -> Iterator[None]:
+        """Apply what is queued now, in steps; the item that fails stays the first in the queue."""
+        for _ in range(len(self.queue)):
+            yield from self._apply(self.queue.first)
+            self.queue.done()
+        while self.cache.version and not self.cache.mutable_snapshot().refresh_layout(NODES_PER_SETTLE):
+            yield
+
     def _apply(self, item: Replaced | Deltas) -> Iterator[None]:
         """Apply a list or events in steps."""
         if isinstance(item, Replaced):
@@ -280,8 +289,6 @@ class KubernetesSource:
             yield from self._apply_changes(item.changes)
         if item.kind == "Pod" and (isinstance(item, Replaced) or any(map(_is_of_kube_scheduler, item.changes))):
             yield from self._look_for_version()
-        while not self.cache.mutable_snapshot().refresh_layout(NODES_PER_SETTLE):
-            yield
 
     def _look_for_version(self) -> Iterator[None]:
         return self._version.look_at(tuple(self.cache.mutable_snapshot().objects.pods.values()))

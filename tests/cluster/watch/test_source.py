@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import inspect
+import itertools
 import random
 import threading
 from collections.abc import Iterator
@@ -176,6 +177,24 @@ async def test_changes_that_wait_too_long_are_a_problem(api):
         assert rig.source.problem() == "the cache is stale: changes have been queued for 31s"
         await rig.until(lambda: rig.source.problem() is None)
         assert "a" in rig.names()
+
+
+async def test_a_backlog_of_single_events_is_applied_in_turns_too(api, monkeypatch):
+    """Each event is an item of its own: all of them together, and not each one, have a turn's time."""
+    backlog = 40
+    async with following(api.url) as rig:
+        await rig.read()
+        readings = itertools.count()
+        monkeypatch.setattr(source_module.time, "perf_counter", lambda: next(readings) * source_module.TURN_SECONDS / 4)
+        for number in range(backlog):
+            rig.source.queue.put(Deltas("Pod", [change(f"pod-{number}", 100 + number)]))
+        turns = 0
+        while rig.source.queue.oldest is not None:
+            await asyncio.sleep(0)
+            turns += 1
+        monkeypatch.undo()
+        assert turns > backlog / 5
+        assert len(rig.names()) == backlog
 
 
 # --- C3: whatever comes, and in whatever order ----------------------------------------------------------------------
