@@ -10,7 +10,6 @@ Rule: `lay_out` writes the nodes that it is given; all others stay as they are.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -74,22 +73,16 @@ class NodeLayout:
         """Sort the pods of each of the `nodes` by importance and write them; `size`: number of all nodes."""
         if not nodes and self.pod.shape[1] == size:
             return
-        lists = [of.on_node[node].values() for node in nodes]
-        self.resize(max(map(len, lists), default=1), size, len(of.node))
-        counts = np.fromiter(map(len, lists), np.int64, len(lists))
-        pods = np.fromiter(chain.from_iterable(lists), np.int64, int(counts.sum()))
-        columns = np.array(nodes, np.int64)
-        own = np.repeat(np.arange(len(columns)), counts)
-        by_importance = np.lexsort((of.order[pods], *reversed(self._importance(pods)), own))
-        pods = pods[by_importance]
-        ranks = np.arange(len(pods)) - np.repeat(np.cumsum(counts) - counts, counts)
-        self.pod[:, columns], self.priority[:, columns], self.demand[:, :, columns] = -1, NEVER, 0
-        at = columns[own]
-        self.pod[ranks, at] = pods
-        self.rank[pods] = ranks
-        self.priority[ranks, at] = of.priority[pods]
-        self.demand[ranks, :, at] = of.demand[pods]
-        self.used[:, columns] = self.demand[:, :, columns].sum(axis=0)
+        self.resize(max((len(of.on_node[node]) for node in nodes), default=1), size, len(of.node))
+        for node in nodes:
+            pods = np.fromiter(of.on_node[node].values(), np.int64)
+            pods = pods[np.lexsort((of.order[pods], *reversed(self._importance(pods))))]
+            count, demand = len(pods), of.demand[pods]
+            self.rank[pods] = np.arange(count)
+            self.pod[:count, node], self.pod[count:, node] = pods, -1
+            self.priority[:count, node], self.priority[count:, node] = of.priority[pods], NEVER
+            self.demand[:count, :, node], self.demand[count:, :, node] = demand, 0
+            self.used[:, node] = demand.sum(axis=0)
 
 
 @dataclass(frozen=True, slots=True)
