@@ -74,7 +74,7 @@ def _volume_bindings(
     found = (storage(snapshot).claim(pod, use.name) for use in claim_uses(pod))
     unbound = {key_of("PersistentVolumeClaim", one): one for one in found if one is not None and not is_bound(one)}
     free = [one for one in unbound.values() if SELECTED_NODE not in (one.metadata.annotations or {})]
-    for claim, volumes in match_volumes(snapshot, free):
+    for claim, volumes in match_volumes(snapshot, free) if free else ():
         row = int(volumes[node])
         yield claim, None if row == NO_VOLUME_ROW else storage(snapshot).by_number[row]
 
