@@ -135,9 +135,7 @@ class Snapshot(NodeTable):
         resources_of = self.pod_table.resources_of_many()
         for start in range(0, len(objects), step := PODS_PER_STEP if kind == "Pod" else OBJECTS_PER_STEP):
             some = objects[start : start + step]
-            if kind == "Pod" and self._are_new(cast(Sequence[Pod], some)):
-                self._put_new_pods(cast(Sequence[Pod], some), resources_of, on_skipped)
-            else:
+            if kind != "Pod" or not self._put_new_pods(cast(Sequence[Pod], some), resources_of, on_skipped):
                 for one in some:
                     self._put_or_skip(kind, one, on_skipped)
             yield
@@ -212,22 +210,20 @@ class Snapshot(NodeTable):
         table[key] = pod
         self._admit(key, pod, order)
 
-    def _are_new(self, pods: Sequence[Pod]) -> bool:
-        """Return whether the names and UIDs of the pods differ from each other and from those that are there."""
-        keys, uids = {key_of("Pod", pod) for pod in pods}, set(map(identity, pods))
-        return (
-            len(keys) == len(uids) == len(pods)
-            and self.objects.pods.keys().isdisjoint(keys)
-            and self.pod_table.row_of.keys().isdisjoint(uids)
-        )
-
     def _put_new_pods(
         self, pods: Sequence[Pod], resources_of: Callable[[Pod], PodResources], on_skipped: OnSkipped | None
-    ) -> None:
-        """Add pods of which `_are_new` is true."""
+    ) -> bool:
+        """Add pods whose names and UIDs differ from each other and from those that are there; return False if not."""
+        keys, table = [key_of("Pod", pod) for pod in pods], self.objects.pods
+        uids = set(map(identity, pods))
+        if not len(set(keys)) == len(uids) == len(pods):
+            return False
+        if not (table.keys().isdisjoint(keys) and self.pod_table.row_of.keys().isdisjoint(uids)):
+            return False
+        added: list[tuple[Key, Pod]] = []
         running: list[Pod] = []
         nodes, orders, resources, starts = list[int](), list[int](), list[PodResources](), list[int]()
-        for pod in pods:
+        for key, pod in zip(keys, pods, strict=True):
             try:
                 amounts, started = resources_of(pod), start_time(pod)
             except ValueError as error:
@@ -235,30 +231,31 @@ class Snapshot(NodeTable):
                     raise
                 on_skipped("Pod", error)
                 continue
-            key = pod.metadata.namespace, pod.metadata.name
-            self.objects.pods[key] = pod
+            order = self._next_order + len(added)
+            added.append((key, pod))
             node = self.node_row.get(pod.spec.node_name)
             if node is None or is_finished(pod):
-                self._without_row.add(key, pod, self._next_order)
+                self._without_row.add(key, pod, order)
             else:
                 running.append(pod)
                 nodes.append(node)
-                orders.append(self._next_order)
+                orders.append(order)
                 resources.append(amounts)
                 starts.append(started)
-            self._next_order += 1
-            if self.departed:
-                self.departed.pop(id(pod), None)
+        table.update(added)
+        self._next_order += len(added)
+        self._versions["any"] += 1
+        if running:
+            self._versions["pods"] += 1
+            self._touched.update(nodes)
+            rows = self.pod_table.add_all(running, nodes, orders, resources, starts)
+            for index in self._following["pods"]:
+                index.pods_added(rows, running)
+        for key, pod in added if self.departed or self.observer else ():
+            self.departed.pop(id(pod), None)
             if self.observer is not None:
                 self.observer("Pod", key, pod)
-        self._versions["any"] += 1
-        if not running:
-            return
-        self._versions["pods"] += 1
-        self._touched.update(nodes)
-        rows = self.pod_table.add_all(running, nodes, orders, resources, starts)
-        for index in self._following["pods"]:
-            index.pods_added(rows, running)
+        return True
 
     def _update_in_place(self, key: Key, before: Pod, pod: Pod) -> bool:
         """Update a pod that stays on its node, or stays without one; return False, changing nothing, if it moves."""

@@ -41,7 +41,7 @@ def claim_uses(pod: Pod) -> Iterator[ClaimUse]:
 
 def named_claims(pod: Pod) -> list[str]:
     """Return the names of the claims that the pod refers to, ephemeral volumes left out."""
-    return [use.name for use in claim_uses(pod) if not use.is_ephemeral]
+    return [use.name for use in claim_uses(pod) if not use.is_ephemeral] if pod.spec.volumes else []
 
 
 def is_for_pod(claim: PersistentVolumeClaim, pod: Pod) -> bool:

@@ -198,6 +198,8 @@ class BudgetIndex(Index):
 
     def _not_disrupted(self, pod: Pod, budgets: frozenset[int]) -> frozenset[int]:
         """Return those of the budgets for which the API server has not counted the pod's eviction already."""
+        if not self._disrupted:
+            return budgets
         disrupted = self._disrupted.get((pod.metadata.namespace, pod.metadata.name))
         return budgets - disrupted if disrupted else budgets
 
