@@ -43,10 +43,10 @@ def new_preempt_bodies(world: World, count: int, how_many: int, first: int = 1) 
     The number is added to NumPDBViolations: no candidate is sent twice, and it hardly helps a service to keep what it
     read. Nodes are sorted as in Go's maps, victims by importance.
     """
-    pod, bodies = generate.incoming(world.plan), []
+    pod, every, bodies = generate.incoming(world.plan), world.candidates, list[bytes]()
     for number in range(first, first + how_many):
         chance = random.Random(number)
-        chosen = chance.sample(world.candidates, count or len(world.candidates))
+        chosen = chance.sample(every, min(count or len(every), len(every)))
         changed = [_changed(one, world.evictable[one.node], number, chance) for one in chosen]
         bodies.append(victims_body(pod, sorted(changed, key=attrgetter("node"))))
     return bodies

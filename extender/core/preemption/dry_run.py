@@ -218,7 +218,7 @@ def _select_victims_on_nodes(
     """Remove the potential victims, filter, and reprieve in `order`; mirrors SelectVictimsOnNode, for all `rows`."""
     pods, removed = select_columns(context.layout.pod, rows), potential.evictable
     if scheduler_victims is not None:
-        scheduler_victims = scheduler_victims[pods] & (pods >= 0)
+        scheduler_victims = scheduler_victims.take(pods) & (pods >= 0)
     kept_out = [mask[pods] & (pods >= 0) for mask in (gone, absent) if mask is not None]
     if kept_out:
         never_back = np.logical_or.reduce(kept_out)

@@ -59,16 +59,22 @@ def _terminating_pods_in_the_way(
     Those are the pods that kube-scheduler did not choose and that began to terminate shortly ago, or were approved for
     eviction, on sent nodes where the pod does not fit, or only with more victims than kube-scheduler chose.
     """
-    named, pod_table = run.scheduler_victims, run.snapshot.pod_table
+    named, snapshot = run.scheduler_victims, run.snapshot
     if named is None:
         return None
+    size, place_of = len(snapshot.pod_node), np.full(len(snapshot.nodes), -1)
+    place_of[run.rows] = np.arange(len(run.rows))
+    pods = np.flatnonzero(snapshot.pod_table.terminating[:size] & (snapshot.pod_node >= 0))
+    places = place_of[snapshot.pod_node[pods]]
+    pods, places = pods[places >= 0], places[places >= 0]
+    if not len(pods):
+        return None
     differs = ~run.makes_room | (count_per_node(run.victims) > count_per_node(named))
-    differs &= mask_of(sent.rows, len(run.snapshot.nodes))[run.rows] & named.any(axis=0)
-    unnamed = pod_table.terminating[run.pods] & (run.pods >= 0) & ~named & differs
-    rows = np.unique(run.pods[unnamed])
-    pods = ((row, run.snapshot.pods[row]) for row in rows.tolist())
-    absent = [row for row, pod in pods if pod.metadata.uid in recent_deletions or is_assumed_terminating(pod)]
-    return mask_of(np.array(absent, np.int64), len(run.snapshot.pod_node)) if absent else None
+    differs &= mask_of(sent.rows, len(snapshot.nodes))[run.rows] & named.any(axis=0)
+    unnamed = pods[differs[places] & ~named[run.context.layout.rank[pods], places]].tolist()
+    in_the_way = ((row, snapshot.pods[row]) for row in unnamed)
+    absent = [row for row, pod in in_the_way if pod.metadata.uid in recent_deletions or is_assumed_terminating(pod)]
+    return mask_of(np.array(absent, np.int64), size) if absent else None
 
 
 def no_eviction_needed(

@@ -44,18 +44,18 @@ def reprieve(emptied: FilterResults, evictable: EvictablePods, order: Sequence[B
     """
     fits_emptied: BoolArray = emptied.codes == Code.SUCCESS
     followed = list(_followed_columns(emptied, fits_emptied, evictable))
-    reprieved = np.zeros_like(evictable.mask)
+    victims = evictable.mask & fits_emptied
     for group in order:
+        reprieved = group.copy()
         for k in np.flatnonzero(group.any(axis=1)).tolist():
             # All columns are checked before any is changed: a pod that one plugin rejects takes nothing of the others.
-            fits = group[k].copy()
+            fits = reprieved[k]
             for columns in followed:
                 columns.reject(k, fits)
-            amounts = fits.astype(np.int64)
             for columns in followed:
-                columns.put_back(k, amounts)
-            reprieved[k] |= fits
-    return evictable.mask & fits_emptied & ~reprieved
+                columns.put_back(k, fits)
+        victims &= ~reprieved
+    return victims
 
 
 class _FollowedColumns:
@@ -72,9 +72,9 @@ class _FollowedColumns:
         np.less_equal(self._demand[k], self._headroom, out=self._enough)
         fits[self._nodes] &= np.logical_and.reduce(self._enough, axis=0)
 
-    def put_back(self, k: int, amounts: IntArray) -> None:
-        """Subtract the demand of the pods of rank `k` times `amounts` [node], which is 1 (put back) or 0."""
-        np.multiply(self._demand[k], amounts[self._nodes], out=self._taken)
+    def put_back(self, k: int, fits: BoolArray) -> None:
+        """Subtract the demand of the pods of rank `k` where it is put back, as `fits` [node] says."""
+        np.multiply(self._demand[k], fits[self._nodes], out=self._taken)
         np.subtract(self._headroom, self._taken, out=self._headroom)
 
 

@@ -228,7 +228,7 @@ def _find_in_order(snapshot: Snapshot, sent: SentCandidates, rows: NodeRows, fou
         at += hit
     counts = at - first
     victims = np.repeat(first - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
-    found[victims] = pods.T[is_next.T]
-    differs = uids[found].view(np.uint32) != sent.uids.view(np.uint32)
+    found[victims] = pods.T.ravel()[np.flatnonzero(is_next.T)]
+    differs = uids.take(found).view(np.uint32) != sent.uids.view(np.uint32)
     if differs.any():
         found[differs.reshape(-1, UID_BYTES // 4).any(axis=1)] = -1
