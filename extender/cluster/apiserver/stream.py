@@ -10,6 +10,7 @@ import contextlib
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, Self
 
 import msgspec
@@ -81,8 +82,8 @@ class Stream:
 
     def lines(self) -> Iterator[list[bytes]]:
         """Yield complete lines as they arrive, one batch per read; ApiUnreachable if the response is truncated."""
-        rest = b""
-        while data := self._read(MAX_READ_BYTES):
+        rest, read_next = b"", self._reader()
+        while data := self._read(read_next):
             *lines, rest = (rest + data).split(b"\n")
             whole = [line for line in lines if line.strip()]
             if whole:
@@ -92,7 +93,7 @@ class Stream:
 
     def read(self) -> bytes:
         """Return the whole body; ApiUnreachable if it is truncated or the stream was closed."""
-        body = self._read()
+        body = self._read(self._opened.read)
         if self._closed.is_set():
             raise ApiUnreachable("the request was cancelled")
         return body
@@ -110,13 +111,26 @@ class Stream:
             if self._closed.is_set():
                 _shut_down(sock)
 
-    def _read(self, at_most: int | None = None) -> bytes:
-        """Return what has arrived, or the whole body; empty after `close`, even if the socket still has data."""
+    @property
+    def _opened(self) -> BaseHTTPResponse:
         assert self._response is not None, "a stream is read inside its with block"
+        return self._response
+
+    def _reader(self) -> Callable[[], bytes]:
+        """Return a function that waits for the next part of the body; it returns no bytes at the end.
+
+        Go's server sends each event of a watch as a chunk; reading by chunks takes half the time of `read1`.
+        """
+        if self._opened.chunked:
+            return partial(next, self._opened.stream(MAX_READ_BYTES, decode_content=True), b"")
+        return partial(self._opened.read1, MAX_READ_BYTES)
+
+    def _read(self, read: Callable[[], bytes]) -> bytes:
+        """Return what `read` returns; nothing after `close`, even if the socket still has data."""
         if self._closed.is_set():
             return b""
         try:
-            data = self._response.read() if at_most is None else self._response.read1(at_most)
+            data = read()
         except (HTTPError, OSError, ValueError) as error:
             if self._closed.is_set():
                 return b""

@@ -98,7 +98,8 @@ class DeltaQueue:
             self._put += weight
             self._lists[item.kind] += isinstance(item, Replaced)
             self._items.append((self._clock(), weight, item))
-            if self._loop is not None and not self._closed:
+            # Set, it has not been cleared since: the loop will see the item before it waits.
+            if self._loop is not None and not self._closed and not self._not_empty.is_set():
                 self._loop.call_soon_threadsafe(self._not_empty.set)
 
     def _has_room(self) -> bool:
