@@ -216,7 +216,7 @@ def filter(
         accepted, statuses, helps = _fits_everywhere(len(rows))
         decision_context = DecisionContext(context, rows, None, statuses, helps)
         return FilterDecision(accepted, {}, {}, verdicts.not_evaluated_on(rows), decision_context)
-    filter_run = last_filter_run(context)
+    filter_run = last_filter_run(context) if verdicts is None else verdicts.filter_run(context)
     _raise_error(filter_run.error(rows))
     plugins, _ = not_evaluated_on(context, rows)
     beside_terminating = fits_without_terminating_pods(filter_run, rows)[rows]
@@ -286,7 +286,7 @@ def prioritize(
         plugins = (*verdicts.not_evaluated_on(rows), *profile.not_evaluated_scores)
         decision_context = DecisionContext(context, rows, scores=scores)
         return PrioritizeDecision(tuple(_shares(scores, 0).tolist()), tuple(dict.fromkeys(plugins)), decision_context)
-    filter_run = last_filter_run(context)
+    filter_run = last_filter_run(context) if verdicts is None else verdicts.filter_run(context)
     _raise_error(filter_run.error(rows))
     not_evaluated, _ = not_evaluated_on(context, rows)
     plugins = tuple(dict.fromkeys((*not_evaluated, *profile.not_evaluated_scores)))

@@ -9,7 +9,7 @@ Rule: all nodes are evaluated in one pass; plugins are evaluated in the profile'
 
 import weakref
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -91,6 +91,8 @@ class FilterResults:
     """[node]: Code of each node."""
     rejected_by: IntArray
     """[node]: 2 * index of the first check that rejects, + 1 in the pass without nominated pods; -1: none."""
+    _of_all: list[Statuses] = field(default_factory=list, repr=False, compare=False, kw_only=True)
+    """Place for the statuses of all nodes."""
 
     def rows(self, code: Code) -> NodeRows:
         """Return the nodes that have this code."""
@@ -114,6 +116,13 @@ class FilterResults:
 
     def statuses(self, rows: NodeRows) -> Statuses:
         """Return the statuses of the nodes, building each distinct one once."""
+        if len(rows) < len(self.codes):
+            return self._statuses(rows)
+        if not self._of_all:
+            self._of_all.append(self._statuses(np.arange(len(self.codes))))
+        return Statuses(self._of_all[0].distinct, self._of_all[0].indices[rows])
+
+    def _statuses(self, rows: NodeRows) -> Statuses:
         if not len(rows):
             return Statuses((), rows)
         # Two nodes share a status if their keys are equal: (rejected_by, reason key, code) as one number.
@@ -255,11 +264,15 @@ def last_filter_run(context: SchedulingContext) -> FilterRun:
     last, timed_out = _last_filter_run(context.snapshot), dynamic_resources.timed_out_claims(context)
     known = last[0][1] if last and last[0][0] == timed_out else None
     if known is None or known.context.profile is not context.profile or known.context.pod != context.pod:
-        # The snapshot keeps this run: with a reference to the snapshot it would keep itself alive.
-        kept = replace(context, snapshot=weakref.proxy(context.snapshot), history=NO_HISTORY)
-        known = replace(run_filter_plugins(context), context=kept)
+        known = to_keep(run_filter_plugins(context))
         last[:] = [(timed_out, known)]
     return replace(known, context=context)
+
+
+def to_keep(run: FilterRun) -> FilterRun:
+    """Return the run as its snapshot keeps it: with a reference to the snapshot it would keep the snapshot alive."""
+    context = run.context
+    return replace(run, context=replace(context, snapshot=weakref.proxy(context.snapshot), history=NO_HISTORY))
 
 
 @derived("any")

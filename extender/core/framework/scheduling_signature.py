@@ -7,13 +7,20 @@ and PodSignature of the framework, v1.36), which kube-scheduler leaves off where
 Rule: kept is what follows from a node, the amounts of its pods and the signature; all else is found by a filter run.
 """
 
+from dataclasses import fields, replace
 from operator import attrgetter
 
 import msgspec
 import numpy as np
 
 from extender.core.framework.constraint import NodeRows, SchedulingContext, StaticCheck
-from extender.core.framework.filter import FilterRun, filters_not_evaluated, last_filter_run
+from extender.core.framework.filter import (
+    FilterRun,
+    evaluate_constraints,
+    filters_not_evaluated,
+    last_filter_run,
+    to_keep,
+)
 from extender.core.framework.plugins import SCORES, SCORES_OF_PODS_ON_NODE, SCORES_WITHOUT_PODS
 from extender.core.framework.plugins.image_locality import NAME as IMAGE_LOCALITY
 from extender.core.framework.plugins.inter_pod_affinity import NAME as INTER_POD_AFFINITY
@@ -27,11 +34,11 @@ from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.objects import Pod, PodSpec, PodStatus, Volume
 
 _MAX_SIGNATURES = 64
-_MAX_KEPT_BYTES = 8 << 20
+_MAX_KEPT_BYTES = 16 << 20
 """Bytes of the columns of all signatures, with _BYTES_PER_NODE each."""
 
-_BYTES_PER_NODE = 50
-"""Memory of the columns of one signature per node: two of bool and mostly four to six of scores."""
+_BYTES_PER_NODE = 100
+"""Memory of the columns of one signature per node: those of its filter run and mostly four to six of scores."""
 
 _ENCODER = msgspec.msgpack.Encoder()
 _SPEC = attrgetter(*(name for name in PodSpec.__struct_fields__ if name != "volumes"))
@@ -81,7 +88,8 @@ class NodeVerdicts:
         """[node]: whether the pods fit wherever there is room."""
         self._requests = requests
         self._not_evaluated = {name: nodes for name, nodes in filters_not_evaluated(context).items() if nodes.any()}
-        self._version = self._scored_version = context.snapshot.node_versions.latest
+        self._run = to_keep(run)
+        self._version = self._run_version = self._scored_version = context.snapshot.node_versions.latest
         self._target = TargetPod(context.pod.metadata.namespace, context.pod.metadata.labels or {}, ())
         self._has_terms, self._terms_version = _has_terms(context.snapshot, self._target)
         self._scores: dict[str, IntArray | None] = {}
@@ -116,6 +124,19 @@ class NodeVerdicts:
                 self.fits[rows] = self._accepted[rows] & self._requests.fits_on(snapshot, rows)
             self._version = versions.latest
         return True
+
+    def filter_run(self, context: SchedulingContext) -> FilterRun:
+        """Return what `run_filter_plugins` returns, after `follow`."""
+        if self._run_version != self._version:
+            checks = [
+                check.with_current_pods(context.snapshot) if isinstance(check, ResourceConstraint) else check
+                for check in self._run.checks
+            ]
+            now = evaluate_constraints(checks, len(self.fits))
+            results = {field.name: getattr(now, field.name) for field in fields(now)}
+            self._run = replace(self._run, **results)
+            self._run_version = self._version
+        return replace(self._run, context=context)
 
     def not_evaluated_on(self, rows: NodeRows) -> tuple[str, ...]:
         """Return the plugins that only kube-scheduler evaluates on some of `rows`."""
@@ -177,6 +198,12 @@ def kept_verdicts(context: SchedulingContext) -> NodeVerdicts | None:
             del kept[next(iter(kept))]
     kept[key] = verdicts
     return verdicts
+
+
+def current_filter_run(context: SchedulingContext) -> FilterRun:
+    """Return what `run_filter_plugins` returns, from what is kept of the pod's signature or of the pod itself."""
+    verdicts = kept_verdicts(context)
+    return last_filter_run(context) if verdicts is None else verdicts.filter_run(context)
 
 
 @derived(

@@ -37,7 +37,9 @@ from extender.core.preemption.ranking import RankingKeys
 from extender.core.preemption.rate_limits import has_victim_limits, victim_limit_vetoes
 from extender.core.profile import UPSTREAM
 from extender.core.snapshot.arrays import BoolArray, IntArray, mask_of, select_columns
+from extender.core.snapshot.derived import derived
 from extender.core.snapshot.importance import PodCosts
+from extender.core.snapshot.snapshot import Snapshot
 from extender.core.snapshot.workloads import NO_GROUP, PodGroupIndex
 from extender.k8s.workloads import workload_of
 
@@ -58,8 +60,18 @@ def preemption_would_help(context: SchedulingContext, checks: Sequence[Check], r
     """
     if context.profile.preemption.disruption_budgets == "Strict" or has_victim_limits(context):
         return find_candidates(context, checks, rows).candidate
-    helped: BoolArray = fits_without_potential_victims(context, checks)[rows]
+    last = _last_helped(context.snapshot)
+    # Protections depend on the time, too.
+    if not last or last[0][0] is not checks or context.profile.preemption.may_change_victims:
+        last[:] = [(checks, fits_without_potential_victims(context, checks))]
+    helped: BoolArray = last[0][1][rows]
     return helped
+
+
+@derived("any")
+def _last_helped(_snapshot: Snapshot) -> list[tuple[Sequence[Check], BoolArray]]:
+    """Return the place for the checks of the pod that was asked for last, and [node]: whether it would fit."""
+    return []
 
 
 def apply_policies(run: DryRun, scheduler_decides: BoolArray | None = None) -> DryRun:

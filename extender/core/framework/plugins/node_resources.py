@@ -9,6 +9,7 @@ Rule: a node fits if requested <= allocatable - used, for every requested resour
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 
@@ -34,7 +35,6 @@ from extender.k8s.requests import (
     fit_scoring_request,
     incoming_requests,
     is_scalar,
-    running_usage,
 )
 
 FIT_NAME = "NodeResourcesFit"
@@ -77,6 +77,12 @@ class ResourceConstraint(ColumnwiseConstraint):
         """Return the requests of a pod that requests none but BASE_RESOURCES."""
         has_base_only = not self.absent and self.names == BASE_RESOURCES[: len(self.names)]
         return BaseRequests(self.amounts, self.nominated_demand) if has_base_only else None
+
+    def with_current_pods(self, snapshot: Snapshot) -> Self:
+        """Return the constraint for the pods that run now, if there are `base_requests` and nodes did not change."""
+        base = len(self.names)
+        headroom = _headroom(self.amounts, snapshot.allocatable[:base], snapshot.used[:base])
+        return replace(self, headroom=headroom)
 
     def reason_keys(self, headroom: IntArray, rows: NodeRows) -> IntArray:
         """Return [row]: the set of insufficient resources, as a bit mask if there are few enough columns."""
@@ -146,8 +152,9 @@ def filter(context: SchedulingContext) -> tuple[ResourceConstraint, ...]:
             exceeds[column] = False
 
     def demand_of(pod: Pod, _node: int) -> list[int]:
-        usage = running_usage(pod, context.features).requests | {"pods": 1}
-        return [clamped(usage.get(name, 0)) for name in names]
+        held = snapshot.pod_table.resources_of(pod)
+        usage = dict(zip(BASE_RESOURCES, held.demand, strict=True)) | dict(held.scalar_resources)
+        return [usage.get(name, 0) for name in names]
 
     nominated = context.nominated_demand(len(names), demand_of)
     if not context.features.fit_above_allocatable_is_unresolvable:
