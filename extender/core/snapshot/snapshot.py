@@ -199,7 +199,8 @@ class Snapshot(NodeTable):
         table, same = self.objects.pods, before is not None and identity(before) == identity(pod)
         if before is not None and same and self._update_in_place(key, before, pod):
             return
-        if not same and identity(pod) in self.pod_table.row_of:
+        has_row = same and key not in self._without_row.orders
+        if not has_row and identity(pod) in self.pod_table.row_of:
             raise ValueError(f"has the same UID as pod {self.pod_table.pods[self.pod_table.row_of[identity(pod)]].key}")
         self.pod_table.validate(pod)
         order = self._withdraw(key, before) if before is not None else 0
