@@ -90,7 +90,9 @@ def serve(app: SchedulerApp, config: Configuration, listening: socket.socket | N
         decision_thread = DecisionThread()
         admin_app = create_admin_app(server_context, config, decision_thread)
         admin = Listener("admin", admin_app, admin_socket, keep_alive, ADMIN_BACKLOG, tls_files("admin"))
-        scheduler = Listener("scheduler", app, listening, keep_alive, SCHEDULER_BACKLOG, tls_files("server"))
+        scheduler = Listener(
+            "scheduler", app, listening, keep_alive, SCHEDULER_BACKLOG, tls_files("server"), app.at_once
+        )
         # The objects of the cluster cache live long: freeze them, so that no garbage collection walks them.
         gc.collect()
         gc.freeze()

@@ -4,23 +4,31 @@ import asyncio
 import contextlib
 import json
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 from starlette.types import ASGIApp
 
 from extender.server.http.listener import Listener
+from extender.server.http.protocol import Begin
 from extender.server.http.tls import TLSFiles
+from extender.server.scheduler.routes import SchedulerApp
 
 LIMIT = 10.0
 """Seconds that nothing here takes."""
 
 
 @contextlib.asynccontextmanager
-async def served(app: ASGIApp, tls: TLSFiles | None = None, keep_alive: float = 120.0) -> AsyncIterator[Listener]:
-    """The application behind a listener."""
+async def served(
+    app: ASGIApp,
+    tls: TLSFiles | None = None,
+    keep_alive: float = 120.0,
+    at_once: Mapping[bytes, Begin] | None = None,
+) -> AsyncIterator[Listener]:
+    """The application behind a listener; the scheduler's with what it answers at once."""
     listening = socket.create_server(("127.0.0.1", 0))
-    listener = Listener("scheduler", app, listening, keep_alive, 128, tls)
+    at_once = app.at_once if isinstance(app, SchedulerApp) else at_once
+    listener = Listener("scheduler", app, listening, keep_alive, 128, tls, at_once)
     await listener.open()
     try:
         yield listener

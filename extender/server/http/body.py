@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from starlette.requests import Request
+from starlette.types import Scope
 
 from extender.errors import BodyTooSlow, Overloaded, RequestTooLarge, UnsupportedBody
 from extender.server.http.caller import CALLER_KEY, Caller
@@ -121,10 +122,10 @@ async def read_body(
 
     `body`: one of `bodies.track`; raises Overloaded if it is refused. None: without a common limit.
     """
-    check_headers(request, cap)
+    check_headers(request.scope, cap)
     bodies, body = bodies or BodiesInFlight(cap), body or Body()
     try:
-        async with asyncio.timeout_at(caller_of(request).read_at + READ_TIMEOUT_SECONDS) as body.timeout:
+        async with asyncio.timeout_at(caller_of(request.scope).read_at + READ_TIMEOUT_SECONDS) as body.timeout:
             async for chunk in request.stream():
                 if body.size + len(chunk) > cap:
                     raise too_large(cap)
@@ -141,20 +142,18 @@ async def read_body(
     return body.take()
 
 
-def caller_of(request: Request) -> Caller:
+def caller_of(scope: Scope) -> Caller:
     """Return the caller of the request; one that calls just now if the server does not say."""
-    caller: Caller | None = request.scope.get(CALLER_KEY)
+    caller: Caller | None = scope.get(CALLER_KEY)
     if caller is None:
         now = asyncio.get_running_loop().time()
         caller = Caller(now, now)
     return caller
 
 
-def check_headers(request: Request, cap: int) -> None:
+def check_headers(scope: Scope, cap: int) -> None:
     """Raise RequestError if the headers alone show that the body is not usable."""
-    sent = {
-        name: value.decode("latin-1") for name, value in reversed(request.scope["headers"]) if name in _CHECKED_HEADERS
-    }
+    sent = {name: value.decode("latin-1") for name, value in reversed(scope["headers"]) if name in _CHECKED_HEADERS}
     encoding = sent.get(b"content-encoding", "").strip().lower()
     if encoding not in ("", "identity"):
         raise UnsupportedBody("compressed bodies are not supported: leave Content-Encoding out")

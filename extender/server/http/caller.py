@@ -13,7 +13,8 @@ import socket
 import struct
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+
+import msgspec
 
 CALLER_KEY = "extender.caller"
 """ASGI scope key of the Caller; set by `LimitedProtocol`."""
@@ -27,8 +28,7 @@ _TICK_SECONDS = 0.01
 """Coarsest resolution of tcpi_last_data_recv, in timer ticks of the kernel: 4 ms, or 10 ms with CONFIG_HZ=100."""
 
 
-@dataclass(frozen=True, slots=True)
-class Caller:
+class Caller(msgspec.Struct, frozen=True):
     """The caller of one request; times are by the event loop's clock (`time.monotonic`)."""
 
     arrived_at: float

@@ -8,7 +8,8 @@ Rule: checked between steps; no step is interrupted, and a discarded decision ha
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+
+import msgspec
 
 from extender.errors import CallerGone, DeadlineMissed, ExtenderError
 
@@ -16,8 +17,7 @@ Clock = Callable[[], float]
 """Function that returns seconds since an arbitrary origin, as time.monotonic."""
 
 
-@dataclass(frozen=True, slots=True)
-class Deadline:
+class Deadline(msgspec.Struct, frozen=True):
     """Deadline for the decision of one call."""
 
     ends_at: float

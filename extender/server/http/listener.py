@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import logging
 import socket
+from collections.abc import Mapping
 from email.utils import formatdate
 
 import uvicorn
@@ -17,7 +18,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from extender.errors import ListenError
 from extender.server.http.acceptor import Acceptor
 from extender.server.http.errors import error_response
-from extender.server.http.protocol import LimitedProtocol, ListenerState
+from extender.server.http.protocol import Begin, LimitedProtocol, ListenerState
 from extender.server.http.tls import TLSFiles
 
 log = logging.getLogger(__name__)
@@ -33,11 +34,21 @@ class Listener:
     """Serve one socket: `open()`, then `drain()` (each response closes its connection), then `close()`."""
 
     def __init__(
-        self, name: str, app: ASGIApp, listening: socket.socket, keep_alive: float, backlog: int, tls: TLSFiles | None
+        self,
+        name: str,
+        app: ASGIApp,
+        listening: socket.socket,
+        keep_alive: float,
+        backlog: int,
+        tls: TLSFiles | None,
+        at_once: Mapping[bytes, Begin] | None = None,
     ) -> None:
-        """Take ownership of `listening`, which `close` closes; `name` is for log lines."""
+        """Take ownership of `listening`, which `close` closes; `name` is for log lines.
+
+        `at_once`: path -> what answers small requests before the application has to.
+        """
         self.name = name
-        self.state = ListenerState(tls)
+        self.state = ListenerState(tls, at_once)
         self._listening = listening
         self._listening.listen(backlog)
         self._settings = uvicorn_config(_answering_when_cancelled(app), keep_alive)

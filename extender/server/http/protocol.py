@@ -4,9 +4,12 @@ A request must arrive within 10 s from its first byte to its last, its headers w
 within 10 s. Malformed, too large or too slow requests are answered with the usual error body, and the connection is
 closed. An idle connection is closed after `keep_alive`, also before its first request.
 
+A small request that arrives in one piece, as those of kube-scheduler do, is answered at once (`Begin`): a task and
+ASGI's messages would take longer than the answer. If the answer has to wait, the application's task finishes it.
+
 uvicorn documents its settings and not its protocol. None of these limits is a setting, so this module extends
-HttpToolsProtocol and reads its attributes `cycle`, `pipeline`, `flow` and `timeout_keep_alive_task`, and asyncio's
-`max_size`; tests/server/http/test_listener.py pins them.
+HttpToolsProtocol and reads its attributes `cycle`, `pipeline`, `flow`, `scope`, `headers`, `expect_100_continue` and
+`timeout_keep_alive_task`, and asyncio's `max_size`; tests/server/http/test_listener.py pins them.
 
 Rule: an error is never written before the response to an earlier, pipelined request: the client would take the error
 for that response. A closed connection leaves no reference cycle: TLS buffers hold 256 KiB per connection, and the
@@ -15,19 +18,23 @@ garbage collector skips frozen objects (`cluster.watch.garbage`).
 
 import asyncio
 import logging
+import types
 import weakref
 from asyncio import TimerHandle
+from collections.abc import Callable, Coroutine, Generator, Mapping
 from typing import Any, NamedTuple, cast
 
 import httptools
 import uvicorn
+from starlette.types import Scope
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
 from extender.log_throttle import ThrottledLogger
-from extender.server.http.body import READ_TIMEOUT_SECONDS
+from extender.server.http.body import READ_TIMEOUT_SECONDS, UNCOUNTED_BODY_BYTES
 from extender.server.http.caller import CALLER_KEY, caller_now
 from extender.server.http.errors import error_body, error_response
+from extender.server.http.response import CLOSE, Response
 from extender.server.http.tls import TLSFiles
 
 log = logging.getLogger(__name__)
@@ -48,6 +55,15 @@ might never see the response."""
 READ_BYTES = 1 << 20
 """Read buffer per system call, instead of asyncio's 256 KiB: a request with whole nodes has up to 43 MB."""
 
+MAX_WHOLE_BYTES = UNCOUNTED_BODY_BYTES
+"""Largest body, and largest answer, of a call that is answered at once."""
+
+BEGUN_KEY = "extender.begun"
+"""ASGI scope key of an Awaitable[Response]: the answer to a request, begun by `Begin`."""
+
+Begin = Callable[[Scope, bytes], Coroutine[Any, Any, Response]]
+"""Begins to answer a complete request: its scope and its body. Never raises."""
+
 MAX_PIPELINED_REQUESTS = 16
 """Requests of one connection that wait for the answers to earlier ones; kube-scheduler sends one at a time."""
 
@@ -60,9 +76,11 @@ class ListenerState(ServerState):
 
     connections: "set[LimitedProtocol]"  # type: ignore[assignment]
 
-    def __init__(self, tls: TLSFiles | None = None) -> None:
+    def __init__(self, tls: TLSFiles | None = None, at_once: Mapping[bytes, Begin] | None = None) -> None:
+        """`at_once`: path -> what answers a POST to it, if the whole request is small; others go to the application."""
         super().__init__()
         self.tls = tls
+        self.at_once = at_once or {}
         self.is_draining = False
         """True during a shutdown: each response closes its connection."""
         self.log_bad_request = ThrottledLogger(log)
@@ -102,6 +120,8 @@ class LimitedProtocol(HttpToolsProtocol):
         super().__init__(config, server_state, app_state, _loop)
         self._listener = server_state
         self._response_transport: _LingeringTransport
+        self._is_rejected = False
+        """True if the client's certificate is not accepted: `app` says so."""
         self.is_receiving = False
         """True while a request has begun and is not complete."""
         self._has_headers = False
@@ -115,6 +135,12 @@ class LimitedProtocol(HttpToolsProtocol):
         self._max_header_bytes = 0
         """Upper bound for the header bytes of a request whose headers complete in this read."""
         self._rejected: _Rejected | None = None
+        self._begin: Begin | None = None
+        """What answers the request in progress if it is complete after this read; None: the application does."""
+        self._whole = b""
+        """The body of that request so far."""
+        self._has_answered_at_once = False
+        """True after one answer during this read; requests that were pipelined behind it take turns with others."""
         self._read_timer: TimerHandle | None = None
         self._write_timer: TimerHandle | None = None
 
@@ -130,6 +156,7 @@ class LimitedProtocol(HttpToolsProtocol):
         message = tls.rejection_message(connection) if tls is not None and connection is not None else None
         if message is not None:
             self.app = cast(Any, error_response(403, message, {"Connection": "close"}))
+            self._is_rejected = True
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
@@ -187,6 +214,7 @@ class LimitedProtocol(HttpToolsProtocol):
         if self._ignores_input:
             return
         self._unset_keepalive_if_required()
+        self._has_answered_at_once = False
         self._max_header_bytes = self._non_body_bytes + len(data)
         self._non_body_bytes = self._max_header_bytes
         try:
@@ -199,6 +227,7 @@ class LimitedProtocol(HttpToolsProtocol):
             if self._rejected is None:
                 self._listener.log_bad_request("malformed HTTP/1.1 request from %s", self.client)
             self._reject(self._rejected or _Rejected(400, "malformed HTTP/1.1 request"))
+        self._start_application()
         if self.is_receiving and self._read_timer is None and not self._ignores_input:
             self._read_timer = self.loop.call_at(self._started_at + READ_TIMEOUT_SECONDS, self._on_read_timeout)
         elif not self.is_receiving and not self._is_answering and self.timeout_keep_alive_task is None:
@@ -230,14 +259,35 @@ class LimitedProtocol(HttpToolsProtocol):
         if wants_upgrade and any(name in (b"content-length", b"transfer-encoding") for name, _ in self.headers):
             self._rejected = _Rejected(400, "a request with a body cannot ask for another protocol: leave Upgrade out")
             raise self._rejected  # the parser would treat the body as bytes of the other protocol
+        if self._response_transport.is_closing():  # the answer to an earlier request has closed it
+            self._rejected = _Rejected(503, "the connection is closed")
+            raise self._rejected
+        self._has_headers, self._wants_upgrade = True, wants_upgrade
+        self._begin, self._whole = self._answering_at_once(), b""
+        if self._begin is None:
+            self._create_cycle()
+
+    def _answering_at_once(self) -> Begin | None:
+        """Return what may answer the request if all of it arrives at once; None: only the application."""
+        length = next((value for name, value in self.headers if name == b"content-length"), b"")
+        is_small = length.isdigit() and len(length) < 9 and int(length) <= MAX_WHOLE_BYTES
+        has_turn = not (self._has_answered_at_once or self._is_answering or self.pipeline or self.flow.write_paused)
+        if not is_small or not has_turn or self.expect_100_continue or self._wants_upgrade or self._is_rejected:
+            return None
+        is_post = self.parser.get_method() == b"POST" and self.parser.get_http_version() == "1.1"
+        return self._listener.at_once.get(self.url) if is_post else None
+
+    def _create_cycle(self) -> None:
         super().on_headers_complete()
-        self._has_headers = True
         self.cycle.transport = cast(asyncio.Transport, self._response_transport)
-        if wants_upgrade or self._listener.is_draining:
+        if self._wants_upgrade or self._listener.is_draining:
             self.cycle.keep_alive = False
 
     def on_body(self, body: bytes) -> None:
         self._non_body_bytes = 0
+        if self._begin is not None:
+            self._whole += body
+            return
         buffered: bytes | bytearray = self.cycle.body
         if not buffered:  # no copy: uvicorn would copy the bytes into its bytearray and out of it again
             self.cycle.body, body = cast(bytearray, body), b""
@@ -248,7 +298,48 @@ class LimitedProtocol(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         self.is_receiving, self._non_body_bytes = False, 0
         self._cancel_read_timer()
-        super().on_message_complete()
+        if self._begin is not None:
+            self._answer_at_once(self._begin)
+        else:
+            super().on_message_complete()
+
+    def _answer_at_once(self, begin: Begin) -> None:
+        """Answer the complete request; where the answer waits for something or is large, the application sends it."""
+        scope, content = cast(dict[str, Any], self.scope), self._whole
+        self._begin, self._whole = None, b""
+        scope["method"], scope["path"] = "POST", self.url.decode("ascii")
+        answering = begin(scope, content)
+        try:
+            scope[BEGUN_KEY] = _rest(answering, answering.send(None))
+        except StopIteration as done:
+            response: Response = done.value
+            if len(response.body) <= MAX_WHOLE_BYTES:
+                self._write(response)
+                return
+            scope[BEGUN_KEY] = ready = self.loop.create_future()
+            ready.set_result(response)
+        self._create_cycle()
+        self.cycle.more_body = False
+
+    def _start_application(self) -> None:
+        """Let the application read the request in progress: it did not arrive at once."""
+        if self._begin is not None:
+            self._begin, whole, self._whole = None, self._whole, b""
+            self._create_cycle()
+            if whole:
+                self.cycle.body = cast(bytearray, whole)
+                self.cycle.message_event.set()
+
+    def _write(self, response: Response) -> None:
+        closes = CLOSE in response.headers or not self.parser.should_keep_alive() or self._listener.is_draining
+        more = self._listener.default_headers
+        if closes and CLOSE not in response.headers:
+            more = [*more, CLOSE]
+        self.transport.write(response.head(more) + response.body)
+        self._has_been_answered = self._has_answered_at_once = True
+        if closes:
+            self._ignores_input = True
+            self._response_transport.close()
 
     def on_response_complete(self) -> None:
         self._has_been_answered = True
@@ -283,6 +374,8 @@ class LimitedProtocol(HttpToolsProtocol):
         """Answer the request in progress with an error, unless an earlier request is still unanswered; then close."""
         self._ignores_input = True
         self._cancel_read_timer()
+        if self._response_transport.is_closing():
+            return
         if self._is_answering and not (self._has_headers and self.is_receiving):
             self.cycle.keep_alive = False  # an earlier request is being answered: close after its response
             return
@@ -327,6 +420,22 @@ class _LingeringTransport:
             self._protocol.close_later(linger)
         else:
             self._protocol.transport.close()
+
+
+@types.coroutine
+def _rest(coroutine: Coroutine[Any, Any, Response], waits_for: Any) -> Generator[Any, Any, Response]:
+    """Run the rest of a coroutine, which has yielded `waits_for`, in the task that awaits this."""
+    try:
+        while True:
+            try:
+                sent = yield waits_for
+            except BaseException as error:
+                waits_for = coroutine.throw(error)
+            else:
+                waits_for = coroutine.send(sent)
+    except StopIteration as done:
+        response: Response = done.value
+        return response
 
 
 def _headers_too_large() -> _Rejected:

@@ -1,28 +1,34 @@
-"""The scheduler's port as an ASGI application: POST /filter, /prioritize, /preempt and /bind.
+"""The scheduler's port: POST /filter, /prioritize, /preempt and /bind, as an ASGI application and at once (`at_once`).
 
 Rule: every request gets exactly one response, in JSON, never a redirect.
 """
 
 import asyncio
-from collections.abc import Callable
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from typing import Any
 
+from msgspec import structs
+from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from extender.errors import INTERNAL, CallerGone, Overloaded, RequestError, VerbDisabled
 from extender.server.context import ServerContext
-from extender.server.http.body import BodiesInFlight, Body, caller_of, read_body
+from extender.server.http.body import BodiesInFlight, Body, caller_of, check_headers, read_body
 from extender.server.http.deadline import Deadline
-from extender.server.http.errors import METHOD_NOT_ALLOWED, error_body, error_response
-from extender.server.http.protocol import WRITE_TIMEOUT_SECONDS
+from extender.server.http.errors import METHOD_NOT_ALLOWED, error_body
+from extender.server.http.protocol import BEGUN_KEY, WRITE_TIMEOUT_SECONDS, Begin
+from extender.server.http.response import CLOSE, Header, Response
 from extender.server.observability.audit import shorten
 from extender.server.observability.tracing import Tracing
 from extender.server.scheduler import openapi, verbs
 from extender.server.scheduler.bind import bind
 from extender.server.scheduler.result import Answer, CallVerb
+
+log = logging.getLogger(__name__)
 
 PATHS: dict[str, CallVerb] = {"/filter": "filter", "/prioritize": "prioritize", "/preempt": "preempt", "/bind": "bind"}
 
@@ -39,10 +45,18 @@ BODIES_IN_FLIGHT = 1.5
 SEND_BYTES = 256 << 10
 """Part of a large answer that is written at once: what the client has not read is in the connection's buffer twice."""
 
-RETRY_AFTER_SECONDS = "1"
+RETRY_AFTER_SECONDS = b"1"
 """Retry-After of an overload."""
 
 _MAX_HEADER_CHARACTERS = 500
+
+_DECISION_HEADER, _CACHE_HEADER, _NOT_EVALUATED_HEADER, _VETOED_HEADER = (
+    name.lower().encode()
+    for name in (openapi.DECISION_HEADER, openapi.CACHE_HEADER, openapi.NOT_EVALUATED_HEADER, openapi.VETOED_HEADER)
+)
+
+ReadBody = Callable[[int], Awaitable[bytes]]
+"""Reads the body of a request, of at most so many bytes."""
 
 
 @dataclass(slots=True)
@@ -60,22 +74,38 @@ class SchedulerApp:
         self.bodies = BodiesInFlight(int(BODIES_IN_FLIGHT * self.server_context.max_body_bytes))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        request = Request(scope, receive)
         with self.bodies.track() as body:
-            try:
-                if scope["path"] not in PATHS:
-                    response = error_response(404, NOT_FOUND)
-                elif scope["method"] != "POST":
-                    response = error_response(405, METHOD_NOT_ALLOWED, {"Allow": "POST"})
-                else:
-                    response = await _call(PATHS[scope["path"]], request, self.server_context, self.bodies, body)
-            except Exception:
-                await error_response(500, INTERNAL)(scope, receive, send)
-                raise  # uvicorn logs it
+            request = Request(scope, receive)
+            begun: Awaitable[Response] | None = scope.get(BEGUN_KEY)
+            response = await (begun or self._respond(scope, lambda cap: read_body(request, cap, self.bodies, body)))
             if len(response.body) > SEND_BYTES:
                 await _send_in_parts(response, request, send, self.bodies, body)
             else:
-                await response(scope, receive, send)
+                await response.send(send)
+
+    @property
+    def at_once(self) -> dict[bytes, Begin]:
+        """Path -> function that begins a call whose request is complete: those that seldom wait for anything."""
+        return {path.encode(): self._begin for path, name in PATHS.items() if name != "bind"}
+
+    def _begin(self, scope: Scope, content: bytes) -> Coroutine[Any, Any, Response]:
+        async def read(cap: int) -> bytes:
+            check_headers(scope, cap)
+            return content
+
+        return self._respond(scope, read)
+
+    async def _respond(self, scope: Scope, read: ReadBody) -> Response:
+        """Return the response to any request, whatever happens."""
+        try:
+            if scope["path"] not in PATHS:
+                return Response(404, error_body(NOT_FOUND))
+            if scope["method"] != "POST":
+                return Response(405, error_body(METHOD_NOT_ALLOWED), ((b"allow", b"POST"),))
+            return await _call(PATHS[scope["path"]], scope, read, self.server_context)
+        except Exception:
+            log.exception("internal error")
+            return Response(500, error_body(INTERNAL))
 
 
 async def _send_in_parts(response: Response, request: Request, send: Send, bodies: BodiesInFlight, body: Body) -> None:
@@ -83,24 +113,22 @@ async def _send_in_parts(response: Response, request: Request, send: Send, bodie
     content = memoryview(response.body)
     try:
         async with asyncio.timeout(WRITE_TIMEOUT_SECONDS) as body.timeout:
-            await send({"type": "http.response.start", "status": response.status_code, "headers": response.raw_headers})
+            await response.send_head(send)
             for start in range(0, len(content), SEND_BYTES):
                 end = start + SEND_BYTES
                 bodies.resize(body, len(content))
                 await send({"type": "http.response.body", "body": content[start:end], "more_body": end < len(content)})
     except TimeoutError:
-        caller_of(request).abort()
+        caller_of(request.scope).abort()
         await request.receive()  # until it is closed: uvicorn would log an incomplete response
 
 
-async def _call(
-    name: CallVerb, request: Request, server_context: ServerContext, bodies: BodiesInFlight, body: Body
-) -> Response:
+async def _call(name: CallVerb, scope: Scope, read: ReadBody, server_context: ServerContext) -> Response:
     """Answer one call; its duration is counted from its arrival, and every error becomes a response."""
-    metrics, caller, is_overload = server_context.metrics, caller_of(request), False
+    metrics, caller, is_overload = server_context.metrics, caller_of(scope), False
     deadline = Deadline(caller.arrived_at + server_context.timeout, server_context.clock, is_caller_gone=caller.is_gone)
     try:
-        content = await _read_body(name, request, server_context, deadline, bodies, body)
+        content = await _read_body(name, read, server_context, deadline)
         with metrics.track_in_flight() as in_flight:
             answer = await _answer(name, server_context, content, deadline, in_flight)
         closes = answer.status == 503
@@ -112,21 +140,14 @@ async def _call(
     seconds = server_context.clock() - caller.arrived_at
     metrics.observe_request(name, answer.status, seconds)
     if server_context.tracing is not None:
-        _trace(server_context.tracing, name, request, answer, seconds)
+        _trace(server_context.tracing, name, scope, answer, seconds)
     headers = _headers(answer, closes=closes)
     if is_overload:
-        headers["Retry-After"] = RETRY_AFTER_SECONDS
-    return Response(answer.body, answer.status, headers, media_type="application/json")
+        headers.append((b"retry-after", RETRY_AFTER_SECONDS))
+    return Response(answer.status, answer.body, headers)
 
 
-async def _read_body(
-    name: CallVerb,
-    request: Request,
-    server_context: ServerContext,
-    deadline: Deadline,
-    bodies: BodiesInFlight,
-    body: Body,
-) -> bytes:
+async def _read_body(name: CallVerb, read: ReadBody, server_context: ServerContext, deadline: Deadline) -> bytes:
     """Return the body; raises RequestError, Overloaded, DeadlineMissed or CallerGone."""
     cap = server_context.max_body_bytes
     if name == "bind":
@@ -134,7 +155,7 @@ async def _read_body(
             raise VerbDisabled(BIND_DISABLED)
         cap = server_context.max_node_names_body_bytes
     try:
-        return await read_body(request, cap, bodies, body)
+        return await read(cap)
     except ClientDisconnect:
         deadline.check()
         raise CallerGone("the caller closed the connection before its request was complete") from None
@@ -146,7 +167,8 @@ async def _answer(
     """Answer the call; an overload is rejected, and a late call too, before it is decoded."""
     limit = server_context.max_in_flight
     if in_flight > limit:
-        deadline = replace(deadline, rejection=Overloaded(f"more than {limit} calls in flight (server.maxInFlight)"))
+        overload = Overloaded(f"more than {limit} calls in flight (server.maxInFlight)")
+        deadline = structs.replace(deadline, rejection=overload)
     if name == "bind":
         if deadline.rejection is not None:
             raise deadline.rejection
@@ -157,35 +179,42 @@ async def _answer(
     return await verbs.answer_live(verbs.VERBS[name], server_context, content, deadline)
 
 
-def _headers(answer: Answer, *, closes: bool) -> dict[str, str]:
+def _headers(answer: Answer, *, closes: bool) -> list[Header]:
     """Return the response headers. `closes`: the connection ends with this response.
 
     The rest of a rejected body may still arrive and must not be parsed as a request. After a failure, a new connection
     may reach another replica behind the Service.
     """
-    headers = {}
+    headers = []
     if answer.id is not None:
-        headers[openapi.DECISION_HEADER] = answer.id
+        headers.append((_DECISION_HEADER, answer.id.encode()))
     if answer.cache_status is not None:
-        headers[openapi.CACHE_HEADER] = answer.cache_status
+        headers.append((_CACHE_HEADER, _printable(answer.cache_status)))
     if answer.not_evaluated:
-        headers[openapi.NOT_EVALUATED_HEADER] = _header_value(", ".join(answer.not_evaluated))
+        headers.append((_NOT_EVALUATED_HEADER, _limited(", ".join(answer.not_evaluated))))
     if answer.veto_reason:
-        headers[openapi.VETOED_HEADER] = _header_value(answer.veto_reason)
+        headers.append((_VETOED_HEADER, _limited(answer.veto_reason)))
     if closes:
-        headers["Connection"] = "close"
+        headers.append(CLOSE)
     return headers
 
 
-def _header_value(text: str) -> str:
+def _limited(text: str) -> bytes:
     """Return text with names that others chose as ASCII of limited length."""
-    printable = "".join(char if " " <= char <= "~" else "?" for char in text)
+    printable = _printable(text)
     if len(printable) > _MAX_HEADER_CHARACTERS:
-        return printable[: _MAX_HEADER_CHARACTERS - 3] + "..."
+        return printable[: _MAX_HEADER_CHARACTERS - 3] + b"..."
     return printable
 
 
-def _trace(tracing: Tracing, name: str, request: Request, answer: Answer, seconds: float) -> None:
+def _printable(text: str) -> bytes:
+    """Return the text with `?` for each character that is not printable ASCII."""
+    if not (text.isascii() and text.isprintable()):
+        text = "".join(char if " " <= char <= "~" else "?" for char in text)
+    return text.encode()
+
+
+def _trace(tracing: Tracing, name: str, scope: Scope, answer: Answer, seconds: float) -> None:
     attributes: dict[str, str | int] = {
         "http.request.method": "POST",
         "http.route": f"/{name}",
@@ -205,5 +234,5 @@ def _trace(tracing: Tracing, name: str, request: Request, answer: Answer, second
             "extender.pod.scheduler_name": shorten(summary.scheduler_name),
         }
     failed = answer.status >= 500 or (answer.summary is not None and answer.summary.mode == "failed")
-    parent = request.headers.get("traceparent")
+    parent = Headers(scope=scope).get("traceparent")
     tracing.record_span(f"POST /{name}", seconds, attributes, parent=parent, is_error=failed)

@@ -34,12 +34,15 @@ async def test_the_undocumented_attributes_of_uvicorn_and_asyncio_that_the_limit
     config = uvicorn_config(error_response(404, "unused"), keep_alive=5.0)
     config.load()
     protocol = HttpToolsProtocol(config, ListenerState(), {}, asyncio.get_running_loop())
-    for name in ("app", "cycle", "pipeline", "flow", "parser", "transport", "client", "timeout_keep_alive_task"):
+    for name in (
+        *("app", "cycle", "pipeline", "flow", "parser", "transport", "client", "timeout_keep_alive_task"),
+        *("scope", "headers", "expect_100_continue"),
+    ):
         assert name in vars(protocol), name
     for name in ("_unset_keepalive_if_required", "timeout_keep_alive_handler", "on_response_complete", "shutdown"):
         assert callable(getattr(HttpToolsProtocol, name)), name
     fields = RequestResponseCycle.__init__.__code__.co_names
-    assert {"body", "keep_alive", "message_event", "disconnected", "response_started", "transport"} <= set(fields)
+    assert {"body", "more_body", "keep_alive", "message_event", "disconnected", "response_started", "transport"} <= set(fields)
     assert "response_complete" in fields
     assert STATUS_LINE[400] == b"HTTP/1.1 400 Bad Request\r\n"
 

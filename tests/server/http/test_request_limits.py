@@ -136,6 +136,7 @@ async def test_L5_headers_of_a_request_that_follows_another_are_counted_by_thems
     async with served(app) as port, talking(port) as talk:
         await talk.say(post(filter_body()), b"GET / HTTP/1.1\r\nA: " + b"a" * (33 << 10) + b"\r\n\r\n")
         assert (await talk.answer())[0] == 200
+        assert (await talk.error())[0] == 431
         assert await talk.is_closed()
 
 
