@@ -427,7 +427,7 @@ def test_where_no_work_is_in_both_nothing_was_compared(monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["HEAD", "--only", "nothing"], "--only: no work has 'nothing' in its name; there are\n  filter, resources\n"),
+        (["HEAD", "--only", "unknown"], "--only: no work has 'unknown' in its name; there are\n  filter, resources\n"),
         (["none"], "unknown revision 'none'"),
         (["HEAD", "--nodes", "0"], "--nodes: must be 1 or more"),
         (["HEAD", "--nodes", "few"], "--nodes: invalid positive value: 'few'"),
