@@ -62,6 +62,6 @@ def test_limits_are_those_of_the_code():
     assert f"{protocol.MAX_HEADER_BYTES >> 10} KiB" in PAGE
     assert (
         f"{routes.MAX_SIMULATE_BODY_BYTES >> 20} MiB, {simulate.MAX_SIMULATED_PODS:,} pods, "
-        f"{routes.SIMULATION_TIMEOUT_SECONDS:.0f} s" in PAGE
+        f"{simulate.SIMULATION_TIMEOUT_SECONDS:.0f} s" in PAGE
     )
     assert "| a request from its first byte to its last | " + f"{body.READ_TIMEOUT_SECONDS:.0f} s" in PAGE

@@ -82,6 +82,13 @@ class ForkedWorker:
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGKILL)
 
+    def wait(self) -> bytes:
+        """Return the whole result, blocking this thread until the child ends; RuntimeError if it failed."""
+        with os.fdopen(self.result_fd, "rb") as pipe:
+            result = pipe.read()
+        self._check(os.waitpid(self.pid, 0)[1])
+        return result
+
     async def result(self, seconds: float) -> bytes:
         """Return the whole result; SimulationTimeout after `seconds`, otherwise as `chunks`."""
         try:
@@ -103,7 +110,10 @@ class ForkedWorker:
             self._kill()
             # The exit of a large process takes a while.
             _, status = await run_in_daemon_thread(os.waitpid, self.pid, 0)
-        if os.waitstatus_to_exitcode(status) != 0:  # a child that has closed the pipe is exiting: it is not killed
+        self._check(status)  # a child that has closed the pipe is exiting: it is not killed
+
+    def _check(self, status: int) -> None:
+        if os.waitstatus_to_exitcode(status) != 0:
             raise RuntimeError("the child process exited without a result")
 
     async def _read(self, deadline: float) -> AsyncGenerator[bytes]:

@@ -31,7 +31,7 @@ from extender.server.admin.cluster_dump import dump_cluster
 from extender.server.admin.decision_thread import DecisionThread
 from extender.server.admin.fork_worker import ForkedWorker
 from extender.server.admin.in_flight_limit import unless_gone
-from extender.server.admin.simulate import simulate_request
+from extender.server.admin.simulate import SIMULATION_TIMEOUT_SECONDS, simulate_request
 from extender.server.context import ServerContext
 from extender.server.http.body import read_body
 from extender.server.http.errors import error_body, error_response
@@ -48,9 +48,6 @@ MAX_SIMULATE_BODY_BYTES = 8 << 20
 
 MAX_SIMULATE_BYTES_IN_FLIGHT = (MAX_SIMULATIONS + 1) * MAX_SIMULATE_BODY_BYTES
 """Limit of all these bodies together: one arrives while the others wait."""
-
-SIMULATION_TIMEOUT_SECONDS = 60.0
-"""Time limit of one simulation."""
 
 MAX_SIMULATION_MEMORY_BYTES = 512 << 20
 """Memory that one simulation may allocate, besides the copy of the cluster cache that it shares with the service."""

@@ -28,9 +28,13 @@ from extender.k8s.devices.objects import ResourceClaim
 from extender.k8s.kinds import ClusterObjects
 from extender.k8s.objects import Pod
 from extender.k8s.validation import decode_error_message
+from extender.server.admin.fork_worker import ForkedWorker
 
 MAX_SIMULATED_PODS = 1000
 """Limit of the pods of one request, pending pods included, and of its claims."""
+
+SIMULATION_TIMEOUT_SECONDS = 60.0
+"""Time limit of one simulation, or of two that are compared."""
 
 CONFIGURED = "configured"
 """Name of the configured policies, in addition to the names of the presets."""
@@ -149,11 +153,15 @@ def run_simulations(
     request: SimulationRequest,
     observer: StepObserver | None = None,
 ) -> Simulation | Comparison:
-    """Simulate under one policy, or the same pods under two; a snapshot is changed, as by `run_simulation`."""
+    """Simulate under one policy, or the same pods under two; a snapshot is changed, as by `run_simulation`.
+
+    Two policies on a snapshot need a system that can fork, as the process does that this one is a child of.
+    """
     *others, last = policies
-    # Reading all objects of a large snapshot takes longer than scheduling a pod.
-    objects = cluster.frozen() if others and isinstance(cluster, Snapshot) else cluster
-    results = [run_simulation(objects, policy, request, observer) for policy in others]
+    if isinstance(cluster, Snapshot):
+        results = [_simulate_on_copy(cluster, policy, request) for policy in others]
+    else:
+        results = [run_simulation(cluster, policy, request, observer) for policy in others]
     results.append(run_simulation(cluster, last, request, observer))
     if len(results) == 1:
         return results[0]
@@ -164,6 +172,24 @@ def run_simulations(
         if not _is_same_outcome(one.get(pod), other.get(pod))
     ]
     return Comparison(compared=[policy.name for policy in policies], results=results, differences=differences)
+
+
+def _simulate_on_copy(snapshot: Snapshot, policy: SimulatedPolicy, request: SimulationRequest) -> Simulation:
+    """Simulate on the copy of the snapshot that a forked child has: no other copy of a large one is made so fast."""
+
+    def simulated() -> Simulation | str | None:
+        try:
+            return run_simulation(snapshot, policy, request)
+        except RequestError as error:
+            return str(error)
+        except MemoryError:
+            return None
+
+    child = ForkedWorker.start(lambda: [msgspec.json.encode(simulated())], SIMULATION_TIMEOUT_SECONDS)
+    found = msgspec.json.decode(child.wait(), type=Simulation | str | None)
+    if isinstance(found, Simulation):
+        return found
+    raise MemoryError if found is None else RequestError(found)
 
 
 def pod_outcomes(result: Simulation) -> dict[str, PodOutcome]:

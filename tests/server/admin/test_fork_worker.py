@@ -68,6 +68,23 @@ async def test_a_copy_that_fails_halfway_ends_with_an_error_not_as_if_it_were_co
     assert "ZeroDivisionError" in capfd.readouterr().err
 
 
+async def test_a_copy_waits_for_a_copy_of_its_own():
+    def work():
+        return [b"4", ForkedWorker.start(lambda: [b"2"], SECONDS).wait()]
+
+    assert await ForkedWorker.start(work, SECONDS).result(SECONDS) == b"42"
+
+
+def test_whoever_waits_for_a_copy_that_fails_gets_an_error(capfd):
+    def work():
+        yield b"4"
+        raise ZeroDivisionError
+
+    with pytest.raises(RuntimeError, match="exited without a result"):
+        ForkedWorker.start(work, SECONDS).wait()
+    assert "ZeroDivisionError" in capfd.readouterr().err
+
+
 async def test_changes_of_the_child_do_not_reach_the_parent():
     held = ["before"]
 

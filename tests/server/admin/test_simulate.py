@@ -12,7 +12,7 @@ from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import ClusterFileError, RequestError
 from extender.k8s.kinds import ClusterObjects
 from extender.k8s.time import MINUTE
-from extender.server.admin import simulate
+from extender.server.admin import fork_worker, simulate
 from extender.server.admin.simulate import MAX_SIMULATED_PODS
 from tests.builders import JSON, budget, cluster, incoming, node, pod, typed
 from tests.device_builders import claim, device_class, devices, request, resource_slice, using_claims
@@ -42,7 +42,19 @@ def refusal(body, **objects):
 # --- answers ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("options", [{}, {"compare": ["upstream", "strict"]}])
+ONE_OR_TWO = pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        pytest.param(
+            {"compare": ["upstream", "strict"]},
+            marks=pytest.mark.skipif(not fork_worker.IS_FORK_SUPPORTED, reason="the first runs in a forked child"),
+        ),
+    ],
+)
+
+
+@ONE_OR_TWO
 def test_a_snapshot_gives_the_answer_of_its_objects(options):
     """The child process simulates on its own copy of the snapshot, without reading all objects of a large cluster."""
     objects = load_cluster(cluster(WORLD, budgets=BUDGETS, waiting=[incoming("waiting")]))
@@ -50,6 +62,13 @@ def test_a_snapshot_gives_the_answer_of_its_objects(options):
     history = EvictionHistory(0)
     expected = simulate.simulate_request(objects, KubeScheduler(), body, history)
     assert simulate.simulate_request(Snapshot.build(objects), KubeScheduler(), body, history) == expected
+
+
+@ONE_OR_TWO
+def test_a_snapshot_gives_the_error_of_its_objects(options):
+    body = json.dumps({"pods": [incoming("new"), incoming("new")]} | options).encode()
+    with pytest.raises(RequestError, match="duplicate pod 'default/new'"):
+        simulate.simulate_request(Snapshot.build(load_cluster(cluster(WORLD))), KubeScheduler(), body)
 
 
 def test_the_result_is_plain_values():
