@@ -123,6 +123,8 @@ class Decoder:
         """Return the object of a decoded item or event; None if it is of another kind."""
         if sent.kind not in self._accepted_kinds:
             return None
+        if isinstance(sent, Pod):
+            return self._prepare(sent)  # makes a new object of its parts
         return self._prepare(self._type(*[getattr(sent, field) for field in self._type.__struct_fields__]))
 
     def _prepare(self, found: Any) -> Object:
