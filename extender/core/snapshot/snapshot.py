@@ -174,6 +174,7 @@ class Snapshot(NodeTable):
         self._touched.difference_update(nodes)
         if self._touched:
             return False
+        self._touched.clear()  # an emptied set keeps its size, and looking through it takes as long as before
         for index in self._following["settled"]:
             index.settled()
         return True

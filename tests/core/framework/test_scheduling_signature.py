@@ -1,7 +1,8 @@
-"""Verdicts are kept for pods of the same template, follow the nodes whose pods change, and go where that does not do."""
+"""Verdicts are kept for pods of one template, follow the nodes whose pods change, and go where that does not do."""
 
 import gc
 import weakref
+from typing import Any
 
 import numpy as np
 import pytest
@@ -32,7 +33,7 @@ def verdicts(snapshot, asked, profile=PROFILE):
     context = scheduling_context(snapshot, asked, profile)
     kept, run = kept_verdicts(context), run_filter_plugins(context)
     every = np.arange(len(run.codes))
-    assert current_filter_run(context).statuses(every).to_list() == [run.status(row) for row in every]
+    assert current_filter_run(context).statuses(every).to_list() == [run.status(row) for row in every.tolist()]
     if kept is not None:
         assert kept.fits.tolist() == (run.codes == 0).tolist()
         rows = np.flatnonzero(kept.fits)
@@ -69,7 +70,7 @@ def test_replicas_share_verdicts_which_follow_the_pods_that_are_bound():
 
 
 def test_many_nodes_that_change_together_are_followed():
-    nodes = {node(f"n{number}", cpu="1"): [] for number in range(200)}
+    nodes: dict[Any, list[Any]] = {node(f"n{number}", cpu="1"): [] for number in range(200)}
     snapshot = built(cluster(nodes))
     first = verdicts(snapshot, replica())
     for number in range(0, 200, 2):
