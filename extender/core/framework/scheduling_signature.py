@@ -24,14 +24,15 @@ from extender.core.framework.filter import (
 from extender.core.framework.plugins import SCORES, SCORES_OF_PODS_ON_NODE, SCORES_WITHOUT_PODS
 from extender.core.framework.plugins.image_locality import NAME as IMAGE_LOCALITY
 from extender.core.framework.plugins.inter_pod_affinity import NAME as INTER_POD_AFFINITY
-from extender.core.framework.plugins.node_resources import BaseRequests, ResourceConstraint
+from extender.core.framework.plugins.node_resources import BaseRequests, ResourceConstraint, Scorer
 from extender.core.framework.score import cycle_error
 from extender.core.framework.status import Code
 from extender.core.snapshot.affinity_terms import TargetPod, TermOwnerIndex
-from extender.core.snapshot.arrays import IntArray
+from extender.core.snapshot.arrays import BASE_RESOURCES, IntArray
 from extender.core.snapshot.derived import MAX_KEY_BYTES, derived
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.objects import Pod, PodSpec, PodStatus, Volume
+from extender.k8s.requests import incoming_requests
 
 _MAX_SIGNATURES = 64
 _MAX_KEPT_BYTES = 16 << 20
@@ -40,6 +41,7 @@ _MAX_KEPT_BYTES = 16 << 20
 _BYTES_PER_NODE = 100
 """Memory of the columns of one signature per node: those of its filter run and mostly four to six of scores."""
 
+_BASE_RESOURCES = frozenset(BASE_RESOURCES)
 _ENCODER = msgspec.msgpack.Encoder()
 _SPEC = attrgetter(*(name for name in PodSpec.__struct_fields__ if name != "volumes"))
 _SOURCES = attrgetter(*(name for name in Volume.__struct_fields__ if name not in ("name", "image")))
@@ -93,13 +95,15 @@ class NodeVerdicts:
         self._target = TargetPod(context.pod.metadata.namespace, context.pod.metadata.labels or {}, ())
         self._has_terms, self._terms_version = _has_terms(context.snapshot, self._target)
         self._scores: dict[str, IntArray | None] = {}
-        self._scorers = {name: scorer(context) for name, scorer in SCORES_OF_PODS_ON_NODE.items()}
+        self._scorers: dict[str, Scorer | None] = {}
         self._images: object = None
 
     @classmethod
     def of(cls, run: FilterRun) -> "NodeVerdicts | None":
         """Return the verdicts of a run, or None if they depend on more than the amounts of each node's own pods."""
         requests: BaseRequests | None = None
+        if not incoming_requests(run.context.pod, run.context.features).keys() <= _BASE_RESOURCES:
+            return None  # devices may provide the others, even those that NodeResourcesFit does not look at
         for check in run.checks:
             if isinstance(check, ResourceConstraint) and check.base_requests is not None:
                 requests = check.base_requests
@@ -161,8 +165,9 @@ class NodeVerdicts:
         return self._scores
 
     def _score_all(self, context: SchedulingContext) -> None:
-        if cycle_error(context) is not None:
+        if cycle_error(context) is not None or not len(self.fits):
             return
+        self._scorers = {name: scorer(context) for name, scorer in SCORES_OF_PODS_ON_NODE.items()}
         every = np.arange(len(self.fits))
         for name, _ in self.profile.score_weights:
             scores = SCORES[name](context, every) if name in SCORES else None

@@ -217,6 +217,20 @@ def test_verdicts_that_depend_on_more_than_amounts_are_not_kept(fields):
     assert verdicts(snapshot, replica(2, **fields)) is None
 
 
+@pytest.mark.parametrize("ignored", [frozenset(), frozenset({"example.com/gpu"})])
+def test_verdicts_on_resources_that_devices_may_provide_are_not_kept(ignored):
+    profile, device_class = Profile(ignored_resources=ignored), {"metadata": {"name": "gpu"}, "kind": "DeviceClass"}
+    snapshot = small(others=[device_class | {"spec": {"extendedResourceName": "example.com/gpu"}}])
+    assert verdicts(snapshot, replica(requests={"example.com/gpu": "1"}), profile) is None
+    assert verdicts(snapshot, replica(), profile) is not None
+
+
+def test_a_cluster_without_nodes_has_verdicts_on_none():
+    snapshot = built(cluster({}))
+    assert engine.filter(snapshot, replica(), [], PROFILE).accepted == ()
+    assert engine.prioritize(snapshot, replica(), [], PROFILE).scores == ()
+
+
 def shown(context):
     """Return all that an explanation reads of a decision."""
     if context.scores is not None:
