@@ -33,7 +33,7 @@ from benchmarks.generate import NODES, SEED, Plan
 from benchmarks.machine import machine, revision
 from benchmarks.measure import Row, positive, start_over
 from benchmarks.performance import SCHEMA
-from benchmarks.printing import number, one_line, table, title
+from benchmarks.printing import QUIET, number, one_line, table, title
 from benchmarks.storm import report as storm
 from benchmarks.world import World
 
@@ -139,13 +139,17 @@ def cluster(world: World) -> dict[str, Any]:
 def verdict(rows: Sequence[Row], nodes: int) -> str:
     """Return one line per limit: whether it was met, and by which figure."""
     lines = [
-        f"{'met' if row.met else 'NOT MET'}: {row.group}, {title(row.to_dict())}: {limits(row)}"
+        f"{'met' if row.met else 'NOT MET'}: {row.group}, {title(row.to_dict())}: {limits(row)}{noise(row)}"
         for row in rows
         if row.met is not None
     ]
     if lines and nodes != NODES and not OWN_CLUSTER.issuperset(row.group for row in rows):
         lines.append(f"(the limits are meant for {NODES:,} nodes)")
     return "\n".join(lines)
+
+
+def noise(row: Row) -> str:
+    return f"; noisy, p75/p25 {row.quartiles:.2f}" if row.quartiles is not None and row.quartiles >= QUIET else ""
 
 
 def limits(row: Row) -> str:

@@ -47,7 +47,7 @@ def rows(world: World) -> Iterator[Row]:
         contextlib.closing(Client(service.port)) as client,
         contextlib.closing(Client(bare.port)) as plain,
     ):
-        beside = Beside(client, plain, service.process)
+        beside = Beside(client, plain, service.process, bare.process)
         yield from of_names(world, beside)
         yield from of_candidates(world, beside)
         yield from of_full_nodes(world, beside)
@@ -90,22 +90,27 @@ class Beside:
 
     client: Client
     plain: Client
-    process: int
-    """Process ID of the service."""
+    service: int
+    bare: int
+    """Process IDs of both."""
 
     def row(self, name: str, paths: Sequence[str], bodies: Sequence[bytes], requests: int, *, echo: str = ECHO) -> Row:
-        """Send the bodies in turn to all paths; the note gives the service's CPU time per call."""
+        """Send the bodies in turn to all paths; the note gives the service's CPU time, also against the baseline's."""
         works = [
             Work(calls(self.client, paths, bodies), clock=time.perf_counter),
             Work(calls(self.plain, [echo] * len(paths), bodies), clock=time.perf_counter),
         ]
         warm_up = min(WARM_UP, requests)
-        before = process.worked(self.process)
+        before = self._worked()
         own, others = in_turns(works, requests, warm_up)
-        after = process.worked(self.process)
-        worked = None if before is None or after is None else 1000 * (after - before) / (requests + warm_up)
-        note = "" if worked is None else f"{number(worked)} ms of CPU in the service"
+        service, bare = (after - start for after, start in zip(self._worked(), before, strict=True))
+        note = f"{number(1000 * service / (requests + warm_up))} ms of CPU in the service" if service else ""
+        note += f", {number(service / bare)} x the baseline's" if bare else ""
         return Row(GROUP, name, own, AGAINST[echo], others, note=note)
+
+    def _worked(self) -> tuple[float, float]:
+        """Return the CPU seconds of the service and of the baseline so far; 0 where they are not available."""
+        return process.worked(self.service) or 0.0, process.worked(self.bare) or 0.0
 
 
 @contextlib.contextmanager
