@@ -8,7 +8,7 @@ Rule: one decision reads one snapshot and nothing else; the same snapshot and re
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import compress
@@ -25,11 +25,10 @@ from extender.core.framework.filter import (
     last_filter_run,
     node_rows,
     not_evaluated_on,
-    run_filter_plugins,
     scheduling_context,
 )
 from extender.core.framework.plugins import PLUGIN_INDEXES
-from extender.core.framework.scheduling_signature import kept_verdicts
+from extender.core.framework.scheduling_signature import current_filter_run, kept_verdicts
 from extender.core.framework.score import Scores, score
 from extender.core.framework.status import SUCCESS, Code
 from extender.core.preemption.candidates import apply_policies, find_candidates, preemption_would_help
@@ -53,7 +52,7 @@ from extender.core.preemption.sent_candidates import (
 from extender.core.profile import UNCONFIGURED, KubeScheduler, Profile
 from extender.core.snapshot.arrays import BoolArray, IntArray, mask_of
 from extender.core.snapshot.resource_claims import ResourceClaimParts
-from extender.core.snapshot.snapshot import Snapshot
+from extender.core.snapshot.snapshot import OBJECTS_PER_STEP, Snapshot
 from extender.errors import PluginFailed
 from extender.k8s.objects import ObjectMeta, Pod
 
@@ -174,10 +173,18 @@ def prepare(snapshot: Snapshot, scheduler: KubeScheduler = UNCONFIGURED) -> Snap
 
     They depend on the preemption policy only, which all profiles share.
     """
+    for _ in prepare_in_steps(snapshot, scheduler):
+        pass
+    return snapshot
+
+
+def prepare_in_steps(snapshot: Snapshot, scheduler: KubeScheduler) -> Iterator[None]:
+    """Do what `prepare` does, and yield in between."""
     if snapshot.features != scheduler.features:
         raise ValueError("the snapshot was built for another version of kube-scheduler")
     for index in PLUGIN_INDEXES:
         snapshot.index(index)
+        yield
     if snapshot.objects.resource_claims:  # where pods use no devices, no slice is read
         snapshot.index(DeviceIndex)
         snapshot.index(ResourceClaimParts).frozen()
@@ -186,10 +193,14 @@ def prepare(snapshot: Snapshot, scheduler: KubeScheduler = UNCONFIGURED) -> Snap
     potential = potential_victims(context)
     if profile.preemption.disruption_budgets == "Strict":
         potential_victims(context, reverse_of=potential)
+    yield
     snapshot.index(PodUIDs).read()
-    snapshot.index(NodePods, profile.preemption).on(context.layout, np.arange(len(snapshot.nodes)))
+    yield
+    rows, node_pods = np.arange(len(snapshot.nodes)), snapshot.index(NodePods, profile.preemption)
+    for start in range(0, len(rows), OBJECTS_PER_STEP):
+        node_pods.on(context.layout, rows[start : start + OBJECTS_PER_STEP])
+        yield
     _ = snapshot.allocatable, snapshot.taints, snapshot.name_order
-    return snapshot
 
 
 def _raise_error(error: str | None) -> None:
@@ -344,7 +355,7 @@ def preempt(
     refusal = preemption_refusal(context) if refusal is None else refusal
     if refusal is not None:
         return _vetoed(Dropped(DropCode.REFUSED, refusal), sent, plugins, DecisionContext(context, resolved.rows))
-    filter_run = run_filter_plugins(context)
+    filter_run = current_filter_run(context)
     _raise_error(filter_run.error(resolved.rows))
     # Preemption may help where a filter says so, and, on a sent node, where a plugin that is not modelled decides.
     codes = filter_run.codes

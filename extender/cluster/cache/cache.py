@@ -20,7 +20,7 @@ import msgspec
 
 from extender.cluster.cache.assume import AssumeCache
 from extender.cluster.cache.recent_deletions import RecentDeletions
-from extender.core.engine import prepare
+from extender.core.engine import prepare, prepare_in_steps
 from extender.core.profile import UNCONFIGURED, KubeScheduler
 from extender.core.snapshot.snapshot import OBJECTS_PER_STEP, Departed, OnSkipped, Snapshot
 from extender.errors import NotReady
@@ -209,7 +209,7 @@ class ClusterCache:
             yield from snapshot.put_all(kind, objects.get(kind, ()), on_skipped)
         while not snapshot.refresh_layout(max_nodes=OBJECTS_PER_STEP):
             yield
-        prepare(snapshot, scheduler)
+        yield from prepare_in_steps(snapshot, scheduler)
         if self._snapshot is None and self._scheduler is not wanted:  # changed meanwhile by `prepare_for`
             yield from self.build(objects, unread, on_skipped, activate=activate)
             return

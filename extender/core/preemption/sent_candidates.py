@@ -9,7 +9,7 @@ Rule: a candidate that names what is not known here is dropped: it cannot be jud
 """
 
 import enum
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, chain, compress, repeat
@@ -139,6 +139,10 @@ class PodUIDs(Index):
     def pod_added(self, row: int, pod: Pod) -> None:
         self._unread.add(row)
 
+    def pods_added(self, rows: Sequence[int], pods: Sequence[Pod]) -> None:
+        self._unread.update(rows)
+        self.read()
+
     def read(self) -> tuple[npt.NDArray[np.bytes_], npt.NDArray[np.uint64]]:
         """Return [pod]: its UID, empty if of another length than UID_BYTES; and `uid_ends` of these."""
         if self._unread:
@@ -180,7 +184,7 @@ def resolve_candidates(
     `recent_deletions`: UID -> node of pods that are known to be deleted; as victims they are left out.
     """
     candidates = SentCandidates.of(sent)
-    names, place_of = candidates.nodes, np.repeat(np.arange(len(sent)), candidates.sizes)
+    names, place_of = candidates.nodes, np.repeat(np.arange(len(candidates.sizes)), candidates.sizes)
     rows = np.fromiter(map(snapshot.node_row.get, names, repeat(-1)), np.int64, len(names))
     pods = _pods_of_victims(snapshot, candidates, rows, place_of)
     missing, deleted = np.flatnonzero(pods < 0), set[str]()

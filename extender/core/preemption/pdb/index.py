@@ -178,6 +178,7 @@ class BudgetIndex(Index):
             selected_by = self._rows_selecting(self._groups.of_pod[row])
             if selected_by:
                 self._count_pod(row, pod, selected_by)
+        self._settle_uses()
 
     def pod_changed(self, row: int, before: Pod, after: Pod, parts: frozenset[PodPart]) -> None:
         """Recount the pod, except after a change of labels that leaves its budgets as they are."""
