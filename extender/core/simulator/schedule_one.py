@@ -135,7 +135,7 @@ def schedule_one(
     if verdicts is not None and verdicts.fits.any():
         fitting = np.flatnonzero(verdicts.fits)
         return _select_host(context, fitting, verdicts, verdicts.not_evaluated_on(fitting), draw)
-    filter_run = last_filter_run(context)
+    filter_run = last_filter_run(context) if verdicts is None else verdicts.filter_run(context)
     plugins = tuple(name for name, mask in filters_not_evaluated(context).items() if mask.any())
     fitting, error = filter_run.rows(Code.SUCCESS), filter_run.error()
     if error is not None and _nominated_row(context) not in fitting:
