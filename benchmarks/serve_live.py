@@ -2,10 +2,9 @@
 
 import argparse
 import socket
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
-
-from kubernetes.client import Configuration as ClientConfiguration
 
 from extender.cluster.apiserver.client import ApiServer
 from extender.cluster.apiserver.credentials import Credentials
@@ -36,6 +35,8 @@ PROFILES: Sequence[Mapping[str, Any]] = (
 
 def main() -> None:
     """Serve until SIGTERM."""
+    # The client imports it where it finds it, with grammars that take a second and 20 MB; only the tests install it.
+    sys.modules["kubernetes_validate"] = None  # type: ignore[assignment]
     parser = argparse.ArgumentParser(prog="python -m benchmarks.serve_live", description=__doc__)
     parser.add_argument("--fd", type=int, required=True, help="file descriptor of a listening socket")
     parser.add_argument("--admin-port", type=int, required=True)
@@ -53,6 +54,8 @@ def main() -> None:
 
 def api_at(url: str, ca_file: str | None = None) -> ApiServer:
     """Return a client without credentials."""
+    from kubernetes.client import Configuration as ClientConfiguration  # imported late: see `main`
+
     configuration = ClientConfiguration(host=url)
     configuration.ssl_ca_cert = ca_file
     return ApiServer(lambda: Credentials(configuration, "the benchmark", None))
