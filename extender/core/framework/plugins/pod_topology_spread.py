@@ -19,7 +19,7 @@ import numpy.typing as npt
 from extender.core.framework.constraint import CodeArray, ColumnwiseConstraint, NodeRows, SchedulingContext
 from extender.core.framework.plugins.normalize import MAX_NODE_SCORE
 from extender.core.framework.status import Code, PreFilterResult
-from extender.core.snapshot.arrays import MAX_AMOUNT, NEVER, BoolArray, IntArray, LabelColumn, PodAmounts
+from extender.core.snapshot.arrays import MAX_AMOUNT, NEVER, BoolArray, IntArray, LabelColumn, PodAmounts, mask_of
 from extender.core.snapshot.default_selector import default_selector
 from extender.core.snapshot.node_layout import RankedDemand
 from extender.core.snapshot.selector_index import MatchingPods, nodes_matching, pods_matching
@@ -350,7 +350,8 @@ def _raw_score(
     # outweighed by a key with few domains; maxSkew - 1 evens out constraints that tolerate a larger skew.
     labels = context.snapshot.label(constraint.topology_key)
     if constraint.topology_key == HOSTNAME:
-        matches, domains = _match_counts(context, constraint)[scored], len(set(scored.tolist()))
+        matches = _match_counts(context, constraint)[scored]
+        domains = int(np.count_nonzero(mask_of(scored, len(counting))))
     else:
         match_counts, _ = _sums_per_domain(labels, counting, _match_counts(context, constraint))
         codes, empty, absent = labels.codes[scored], labels.code_of.get(""), labels.code_of.get(None)
