@@ -185,7 +185,7 @@ async def test_a_backlog_of_single_events_is_applied_in_turns_too(api, monkeypat
     async with following(api.url) as rig:
         await rig.read()
         readings = itertools.count()
-        monkeypatch.setattr(source_module.time, "perf_counter", lambda: next(readings) * source_module.TURN_SECONDS / 4)
+        monkeypatch.setattr("time.perf_counter", lambda: next(readings) * source_module.TURN_SECONDS / 4)
         for number in range(backlog):
             rig.source.queue.put(Deltas("Pod", [change(f"pod-{number}", 100 + number)]))
         turns = 0
