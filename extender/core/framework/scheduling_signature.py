@@ -30,6 +30,7 @@ from extender.core.framework.status import Code
 from extender.core.snapshot.affinity_terms import TargetPod, TermOwnerIndex
 from extender.core.snapshot.arrays import BASE_RESOURCES, IntArray
 from extender.core.snapshot.derived import MAX_KEY_BYTES, derived
+from extender.core.snapshot.pod_table import NO_POD
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.objects import Pod, PodSpec, PodStatus, Volume
 from extender.k8s.requests import incoming_requests
@@ -90,7 +91,9 @@ class NodeVerdicts:
         """[node]: whether the pods fit wherever there is room."""
         self._requests = requests
         self._not_evaluated = {name: nodes for name, nodes in filters_not_evaluated(context).items() if nodes.any()}
-        self._run = to_keep(run)
+        kept = to_keep(run)
+        # Without the pod, which may be large in what is not part of its signature.
+        self._run = replace(kept, context=replace(kept.context, pod=NO_POD))
         self._version = self._run_version = self._scored_version = context.snapshot.node_versions.latest
         self._target = TargetPod(context.pod.metadata.namespace, context.pod.metadata.labels or {}, ())
         self._has_terms, self._terms_version = _has_terms(context.snapshot, self._target)

@@ -155,6 +155,25 @@ def test_a_nominated_pod_takes_room_from_pods_that_are_less_important():
     assert verdicts(snapshot, replica(priority=5000)).fits.tolist() == [False, True, True]
 
 
+def test_a_nominated_pod_of_a_negative_request_counts_as_in_a_filter_run():
+    snapshot = small()
+    nominee = incoming("nominee", cpu="-1", priority=3000, status={"nominatedNodeName": "n1"})
+    snapshot.put("Pod", typed(nominee))
+    first = verdicts(snapshot, replica(cpu=None))
+    bind(snapshot, "other", "n1", cpu="100m")
+    assert verdicts(snapshot, replica(cpu=None)) is first
+
+
+def test_no_pod_is_kept_with_the_verdicts_on_it():
+    snapshot, annotated = small(), replica(metadata={"annotations": {"note": "x" * 100_000}})
+    kept, pod_is_there = verdicts(snapshot, annotated), weakref.ref(annotated)
+    verdicts(snapshot, replica(cpu="10m"))  # the pod that was filtered last is kept, too
+    del annotated
+    gc.collect()
+    assert kept is not None
+    assert pod_is_there() is None
+
+
 def test_other_images_change_their_scores_only():
     snapshot = small()
     first = verdicts(snapshot, replica())

@@ -121,9 +121,9 @@ class BaseRequests:
         """Return [row]: whether the pod fits with the pods that run there now."""
         base = len(self.amounts)
         headroom = _headroom(self.amounts, snapshot.allocatable[:base, rows], snapshot.used[:base, rows])
-        if self.nominated_demand is not None:
-            headroom -= np.maximum(self.nominated_demand[:, rows], 0)  # it has to fit with them and without them
         fits: BoolArray = np.logical_and.reduce(headroom >= 0, axis=0)
+        if self.nominated_demand is not None:  # it has to fit with them and without them
+            fits &= np.logical_and.reduce(headroom - self.nominated_demand[:, rows] >= 0, axis=0)
         return fits
 
 
