@@ -143,13 +143,14 @@ class PodTable:
         orders: Sequence[int],
         resources: Sequence[PodResources],
         starts: Sequence[int],
-    ) -> range:
+    ) -> list[int]:
         """Add pods to nodes as `add` does, together, and return their rows; none of them may be in the table.
 
         `resources`, `starts`: see `resources_of` and `start_time`.
         """
-        rows = range(len(self.pods), len(self.pods) + len(pods))
-        self.reserve(rows.stop)
+        first, end = len(self.pods), len(self.pods) + len(pods)
+        rows = list(range(first, end))  # all that keep a row share one number
+        self.reserve(end)
         self.pods += pods
         names = [identity(pod) for pod in pods]
         self.row_of.update(zip(names, rows, strict=True))
@@ -157,7 +158,7 @@ class PodTable:
             self.on_node[node][name] = row
         priorities = [pod.spec.priority or 0 for pod in pods]
         self.priorities.update(priorities)
-        added = slice(rows.start, rows.stop)
+        added = slice(first, end)
         self.node[added], self.order[added], self.priority[added] = nodes, orders, priorities
         self.start[added] = starts
         self.terminating[added] = [pod.metadata.deletion_timestamp is not None for pod in pods]
