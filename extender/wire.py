@@ -174,7 +174,7 @@ class FilterRequest:
     list_metadata: Raw
     """`metadata` of the NodeList that was sent."""
     items: memoryview | Raw | None = None
-    """The bytes of the list of whole Nodes, if its place in the body is known, or of the list of names."""
+    """The bytes of the list of whole Nodes, if its place in the body is known, or of a compact list of names."""
 
     @property
     def has_whole_nodes(self) -> bool:
@@ -258,7 +258,9 @@ def decode_filter(body: bytes, max_names_bytes: int | None = None) -> FilterRequ
     if args.nodes is None and args.node_names == _NULL:
         raise RequestError("neither Nodes nor NodeNames is there (or both are null): one of them must be a list")
     if args.nodes is None:
-        return FilterRequest(pod, _decode_names(args.node_names, max_names_bytes), None, _EMPTY, args.node_names)
+        names, sent = _decode_names(args.node_names, max_names_bytes), bytes(args.node_names)
+        # An answer is compact, as recordings are.
+        return FilterRequest(pod, names, None, _EMPTY, None if _WHITESPACE.search(sent) else Raw(sent))
     if args.node_names != _NULL:
         raise RequestError("both Nodes and NodeNames are there: one of them must be null")
     names = [node.metadata.name for node in args.nodes.items or ()]
@@ -278,6 +280,7 @@ def _decode_names(raw: Raw, max_bytes: int | None) -> list[str]:
 
 
 _NODES_OR_NAMES = ("nodes", "node_names")
+_WHITESPACE = re.compile(rb"\s")
 _BEFORE_POD, _BEFORE_ITEMS, _AFTER_ITEMS = b'{"Pod":', b',"Nodes":{"metadata":{},"items":', b'},"NodeNames":null}'
 """The bytes that kube-scheduler writes around the pod and the whole Nodes."""
 

@@ -66,13 +66,15 @@ def test_whole_nodes_are_not_kept_beside_the_body_before_an_answer_is_to_hold_th
 
 
 def test_an_answer_that_accepts_all_names_repeats_the_bytes_of_the_request():
-    names = '[ "b", "\\u0061" ,"b"]'
+    names = '["b","\\u0061","b"]'
     request = wire.decode_filter(args(names=names))
     assert request.nodes == ["b", "a", "b"]
     every, some = (wire.encode_filter(request, FilterDecision(places, {}, {}, ())) for places in ((0, 1, 2), (0, 1)))
     assert f'"NodeNames":{names},'.encode() in every
     assert json.loads(every)["NodeNames"] == ["b", "a", "b"]
     assert json.loads(some)["NodeNames"] == ["b", "a"]
+    spaced = wire.decode_filter(args(names='[ "b", "a"]'))
+    assert b'"NodeNames":["b","a"],' in wire.encode_filter(spaced, FilterDecision((0, 1), {}, {}, ()))
 
 
 def test_the_last_request_with_names_is_not_decoded_again():

@@ -315,9 +315,11 @@ class LimitedProtocol(HttpToolsProtocol):
             response: Response = done.value
             if len(response.body) <= MAX_WHOLE_BYTES:
                 self._write(response)
+                response.keep()
                 return
+            response.keep()
             scope[BEGUN_KEY] = ready = self.loop.create_future()
-            ready.set_result(response)
+            ready.set_result(response._replace(keep=lambda: None))
         self._create_cycle()
         self.cycle.more_body = False
 

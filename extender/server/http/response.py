@@ -4,7 +4,7 @@ Rule: whoever has the connection writes it: an ASGI application sends it (`send`
 and the body at once.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from starlette.types import Send
@@ -23,6 +23,8 @@ class Response(NamedTuple):
     body: bytes
     headers: Sequence[Header] = ()
     """Headers besides Content-Type and Content-Length, in printable ASCII."""
+    keep: Callable[[], None] = lambda: None
+    """Writes what the client need not wait for; to be called once, in the turn of the event loop that has the response."""
 
     @property
     def raw_headers(self) -> list[Header]:

@@ -1,7 +1,8 @@
 """The journal of a call, with four sinks: recording, decision log (/decisions), log line and audit log.
 
 A sink is called while the cluster cache is in the state of the decision: it takes what the effects of the decision
-change. What it returns is called once `call.result` is final, before the answer is sent: it writes the entry.
+change. What it returns is called once `call.result` is final: it writes the entry, of a preemption before the answer is
+sent, of a decision without effects afterwards.
 
 Rule: a failing sink is logged and never costs the answer.
 """
@@ -92,7 +93,7 @@ def end(call: Call, writes: list[tuple[str, Write]]) -> None:
 
 
 def write(server_context: ServerContext, call: Call) -> None:
-    """Write the journal's entry of a call that decided nothing: a binding, or a call that failed before it was read."""
+    """Write the journal's entry of a call whose result has no effects that are yet to be applied."""
     end(call, begin(server_context, call))
 
 

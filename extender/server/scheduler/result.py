@@ -3,6 +3,7 @@
 Rule: plain values; `server.scheduler.verbs` makes them, `server.scheduler.routes` turns them into HTTP responses.
 """
 
+from collections.abc import Callable
 from typing import Literal
 
 import msgspec
@@ -37,6 +38,8 @@ class Answer(msgspec.Struct, frozen=True):
     """ID of the call in /decisions, recordings and audit lines; None: the request could not be parsed."""
     summary: "CallSummary | None" = None
     """Summary of the call; None: the request could not be parsed."""
+    keep: Callable[[], None] = lambda: None
+    """Writes what kube-scheduler need not wait for; to be called once, before the cluster cache changes."""
 
 
 class CallSummary(msgspec.Struct, frozen=True):

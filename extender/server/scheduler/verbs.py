@@ -15,6 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar, Generic, TypeVar
 
 from msgspec import structs
@@ -78,13 +79,17 @@ def answer(
     """
     request, started = verb.decode(server_context, body), time.perf_counter()
     decide = _decider(verb, server_context, request, history, deadline)
-    return _finish(
-        verb, server_context, body, request, _decide(verb, server_context, request, decide, deadline), started
-    )
+    result = _decide(verb, server_context, request, decide, deadline)
+    given = _finish(verb, server_context, body, request, result, started)
+    given.keep()
+    return given
 
 
 async def answer_live(verb: "Verb[Any, Any]", server_context: ServerContext, body: bytes, deadline: Deadline) -> Answer:
-    """Run one call as `answer` does; where its decision contradicts kube-scheduler, wait for the watch (`CatchUp`)."""
+    """Run one call as `answer` does; where its decision contradicts kube-scheduler, wait for the watch (`CatchUp`).
+
+    The caller calls `keep` of the answer.
+    """
     request, started = verb.decode(server_context, body), time.perf_counter()
     decide = _decider(verb, server_context, request, None, deadline)
     settings, source = server_context.settings, server_context.source
@@ -124,7 +129,7 @@ async def _decided(
 def _finish(
     verb: "Verb[Any, Any]", server_context: ServerContext, body: bytes, request: Any, result: CallResult, started: float
 ) -> Answer:
-    """Write the journal's entry of a call, apply the effects of its decision, and return its answer."""
+    """Apply the effects of a decision and return its answer; the journal's entry is written, or by `keep` of it."""
     milliseconds = (time.perf_counter() - started) * 1000
     sent = len(request.sent if isinstance(request, PreemptRequest) else request.nodes)
     kept, context = 0, None
@@ -133,17 +138,20 @@ def _finish(
     history = server_context.history() if context is None else context.context.history
     call_id = server_context.decisions.next_id(verb.name)
     call = Call(call_id, verb.name, result, history, request, body, milliseconds)
-    writes = journal.begin(server_context, call)
+    # Nobody waits for the entry of a decision without effects; one that evicts pods is on record before its answer.
+    writes = journal.begin(server_context, call) if isinstance(request, PreemptRequest) else None
     if result.mode == "answered":
         try:
             verb.apply_effects(server_context, request, result.decision)
             server_context.metrics.count_answer(verb.name, verb.results[0 if kept else 1])
         except Exception as error:  # the assume cache would miss the eviction: better to answer with a failure
             call.result, kept = _failed(verb.name, server_context, request, error), 0
-    journal.end(call, writes)
+    if writes is not None:
+        journal.end(call, writes)
     pod, result = request.pod.metadata, call.result
     summary = CallSummary(pod.namespace, pod.name, result.mode, sent, kept, request.pod.spec.scheduler_name)
-    return structs.replace(result.answer, id=call_id, summary=summary)
+    given = structs.replace(result.answer, id=call_id, summary=summary)
+    return given if writes is not None else structs.replace(given, keep=partial(journal.write, server_context, call))
 
 
 def _decide(
