@@ -17,23 +17,37 @@ class HostPriority(msgspec.Struct, rename="pascal"):
 _SCORES = msgspec.json.Decoder(list[HostPriority])
 
 
-def arriving(plan: Plan, number: int) -> JSON:
-    """Return the pod of this number, which fits everywhere; only name and UID differ from the others."""
+def replica_set(plan: Plan) -> JSON:
+    """Return the ReplicaSet of the arriving pods that are owned by one."""
+    metadata = generate.undemanding(plan)["metadata"]
+    return {
+        "metadata": {"name": "arriving", "namespace": metadata["namespace"]},
+        "spec": {"selector": {"matchLabels": metadata["labels"]}},
+    }
+
+
+def arriving(plan: Plan, number: int, owned: bool = False) -> JSON:
+    """Return the pod of this number, which fits everywhere; only name and UID differ from the others.
+
+    `owned`: by the ReplicaSet.
+    """
     pod = generate.undemanding(plan)
     own = {"name": f"{pod['metadata']['name']}-{number}", "uid": f"{pod['metadata']['uid'][:-6]}{number:06}"}
-    return pod | {"metadata": pod["metadata"] | own}
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "arriving", "controller": True}
+    owners = {"ownerReferences": [owner]} if owned else {}
+    return pod | {"metadata": pod["metadata"] | own | owners}
 
 
-def bound(plan: Plan, number: int, node: str) -> JSON:
-    pod = arriving(plan, number)
+def bound(plan: Plan, number: int, node: str, owned: bool = False) -> JSON:
+    pod = arriving(plan, number, owned)
     return pod | {"spec": pod["spec"] | {"nodeName": node}}
 
 
-def arriving_body(plan: Plan, number: int, count: int) -> bytes:
+def arriving_body(plan: Plan, number: int, count: int, owned: bool = False) -> bytes:
     """Body for the pod of this number, with the `count` nodes behind those of the pod before (nextStartNodeIndex)."""
     first = number * count
     names = [generate.node_name(row % plan.nodes) for row in range(first, first + min(count, plan.nodes))]
-    return names_body(arriving(plan, number), names)
+    return names_body(arriving(plan, number, owned), names)
 
 
 def best(answer: bytes) -> str:

@@ -7,13 +7,14 @@ from functools import partial
 import msgspec
 
 from benchmarks import generate
-from benchmarks.arrivals import arriving_body, bound
+from benchmarks.arrivals import arriving_body, bound, replica_set
 from benchmarks.measure import Run, Work
 from benchmarks.requests import filter_bodies, full_nodes_body, new_preempt_bodies, preempt_body
 from benchmarks.works import Maker
 from benchmarks.world import World
 from extender.cluster.cache.cache import Change
 from extender.config import Configuration
+from extender.k8s.controllers import ReplicaSet
 from extender.k8s.objects import Pod
 from extender.server.context import ServerContext
 from extender.server.observability.decision_log import DecisionLog
@@ -24,6 +25,8 @@ MOST_BOUND = 10_000
 """Most pods that are bound by one work."""
 COPRIME = 7919
 """Step from the row of a bound pod's node to the next, so that no node is full before the others."""
+
+BOTH = ("filter", "prioritize")
 
 _NUMBERS = itertools.count(1)
 """Counter for the whole process, since sent candidates are cached for the whole process."""
@@ -45,20 +48,28 @@ def of_names_twice(world: World, count: int) -> Work:
     return Work(run)
 
 
-def of_names_after_binding(world: World, count: int) -> Work:
-    """Send the pods of a template to both verbs, one after another, each after the one before was bound to a node."""
+def of_names_after_binding(world: World, count: int, owned: bool = False, verbs: Sequence[str] = BOTH) -> Work:
+    """Send the pods of a template to `verbs`, one after another, each after the one before was bound to a node.
+
+    `owned`: by a ReplicaSet, whose selector the default constraints of PodTopologySpread take.
+    """
     server_context, ready, numbers = logging_context(world), [b""], itertools.count(next(_NUMBERS) * MOST_BOUND)
+    if owned:
+        world.cache.apply(Change("ReplicaSet", msgspec.convert(replica_set(world.plan), ReplicaSet)))
 
     def prepare() -> None:
         number = next(numbers)
         node = generate.node_name(number * COPRIME % world.plan.nodes)
-        world.cache.apply(Change("Pod", msgspec.convert(bound(world.plan, number, node), Pod)))
+        world.cache.apply(Change("Pod", msgspec.convert(bound(world.plan, number, node, owned), Pod)))
         world.cache.snapshot()
-        ready[:] = [arriving_body(world.plan, number + 1, count)]
+        ready[:] = [arriving_body(world.plan, number + 1, count, owned)]
+        for verb in BOTH:
+            if verb not in verbs:
+                call(server_context, verb, ready[0])
 
     def run() -> None:
-        call(server_context, "filter", ready[0])
-        call(server_context, "prioritize", ready[0])
+        for verb in verbs:
+            call(server_context, verb, ready[0])
 
     return Work(run, prepare)
 
@@ -114,6 +125,9 @@ WORKS: dict[str, Maker] = {
     "/filter and /prioritize, 500 names, it fits everywhere": partial(of_names_twice, count=500),
     "/filter and /prioritize, 500 names, after a pod of the template was bound": partial(
         of_names_after_binding, count=500
+    ),
+    "/prioritize, 500 names, after a pod of the ReplicaSet was bound": partial(
+        of_names_after_binding, count=500, owned=True, verbs=("prioritize",)
     ),
     "/preempt, 500 candidates": partial(of_candidates, count=500),
     "/preempt, 500 candidates, never sent before": partial(of_new_candidates, count=500),
