@@ -138,7 +138,7 @@ def _finish(
     history = server_context.history() if context is None else context.context.history
     call_id = server_context.decisions.next_id(verb.name)
     call = Call(call_id, verb.name, result, history, request, body, milliseconds)
-    # Nobody waits for the entry of a decision without effects; one that evicts pods is on record before its answer.
+    # kube-scheduler need not wait for the entry of a decision without effects; evictions are recorded before the answer.
     writes = journal.begin(server_context, call) if isinstance(request, PreemptRequest) else None
     if result.mode == "answered":
         try:
