@@ -83,6 +83,7 @@ class Decoder:
         self._claims = InternPool()
         self._specs = InternPool()
         self._statuses = InternPool()
+        self._times = InternPool()
         self._devices = DeviceInterning()
 
     def decode(self, raw: bytes | Raw) -> Object:
@@ -164,6 +165,7 @@ class Decoder:
             found,
             namespace=self._parts.text(found.namespace),
             generation=found.generation if has_generation else 0,
+            creation_timestamp=found.creation_timestamp and self._times.text(found.creation_timestamp),
             labels=self._labels.intern(found.labels),
             annotations=self._labels.intern(found.annotations),
             owner_references=self._parts.intern(found.owner_references),
@@ -235,10 +237,9 @@ class Decoder:
         if not self._statuses.has(key):
             validate(found)
         start_time(found)
-        created, started = found.metadata.creation_timestamp, found.status.start_time
         return replace(
             self._statuses.get(key, status),
-            start_time=created if created == started else started,
+            start_time=found.status.start_time and self._times.text(found.status.start_time),
             nominated_node_name=self._parts.text(found.status.nominated_node_name),
             resource_claim_statuses=found.status.resource_claim_statuses,
             extended_resource_claim_status=found.status.extended_resource_claim_status,

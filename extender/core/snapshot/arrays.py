@@ -40,10 +40,10 @@ def select_columns(array: npt.NDArray[Any], rows: IntArray) -> npt.NDArray[Any]:
 
 
 def grown(array: Array, row: int, fill: int) -> Array:
-    """Return an array that has this row: the array itself, or a copy of twice the length, the rest set to `fill`."""
+    """Return an array that has this row: itself, or a copy that is longer by a quarter, the rest set to `fill`."""
     if row < len(array):
         return array
-    longer = np.full((max(2 * len(array), row + 1), *array.shape[1:]), fill, array.dtype)
+    longer = np.full((max(len(array) + len(array) // 4, row + 1), *array.shape[1:]), fill, array.dtype)
     longer[: len(array)] = array
     return longer  # type: ignore[return-value]
 
@@ -216,15 +216,16 @@ class RowSet:
     __slots__ = ("_rows", "members")
 
     def __init__(self) -> None:
-        self.members: set[int] = set()
+        self.members: dict[int, None] = {}
+        """Its rows; a dict takes half the memory of a set, which grows four times at once."""
         self._rows: IntArray | None = None
 
     def add(self, row: int) -> None:
-        self.members.add(row)
+        self.members[row] = None
         self._rows = None
 
     def remove(self, row: int) -> None:
-        self.members.discard(row)
+        self.members.pop(row, None)
         self._rows = None
 
     @property

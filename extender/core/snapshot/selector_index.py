@@ -208,6 +208,10 @@ class LabelGroup(RowSet):
         """Meaning of empty selectors -> rows of the budgets that select it; written by `preemption.pdb.index`."""
 
 
+NO_GROUP = LabelGroup("", {}, labels_key({}))
+"""Placeholder in free rows."""
+
+
 class LabelGroups(Index):
     """Label groups of the running pods, by namespace and by pod."""
 
@@ -216,8 +220,8 @@ class LabelGroups(Index):
     def __init__(self, snapshot: Snapshot) -> None:
         super().__init__(snapshot)
         self.by_namespace: dict[str, dict[LabelsKey, LabelGroup]] = {}
-        self.of_pod: dict[int, LabelGroup] = {}
-        """Pod row -> its group."""
+        self.of_pod: list[LabelGroup] = []
+        """[pod]: its group, NO_GROUP where a row is free."""
         self._by_identity: dict[tuple[str, int], LabelGroup] = {}
         """(namespace, `id()` of the group's labels) -> group: pods of one template share their labels."""
 
@@ -230,10 +234,12 @@ class LabelGroups(Index):
             if group is None:
                 group = here[key] = self._by_identity[namespace, id(labels)] = LabelGroup(namespace, labels, key)
         group.add(row)
+        if row >= len(self.of_pod):
+            self.of_pod += [NO_GROUP] * (row + 1 - len(self.of_pod))
         self.of_pod[row] = group
 
     def pod_removed(self, row: int, _pod: Pod) -> None:
-        group = self.of_pod.pop(row)
+        group, self.of_pod[row] = self.of_pod[row], NO_GROUP
         group.remove(row)
         if not group.members:
             here = self.by_namespace[group.namespace]

@@ -148,8 +148,8 @@ class BudgetIndex(Index):
         """Budget row -> node row -> pod rows that count against it there, on nodes with more than one such pod."""
         self._single_on_node: dict[int, dict[int, int]] = defaultdict(dict)
         """Budget row -> node row -> pod row, on nodes with one such pod: the common case, cheaper than a set."""
-        self._budgets_of: dict[int, frozenset[int]] = {}
-        """Pod row -> budget rows that it counts against; absent without any."""
+        self._budgets_of: list[frozenset[int]] = []
+        """[pod]: budget rows that it counts against; the list ends with the last pod that has ever had any."""
         self._uses = RowLists()
         """[pod]: `_budgets_of`, as of the last call of `uses`."""
         self._changed_pods: set[int] = set()
@@ -206,7 +206,7 @@ class BudgetIndex(Index):
 
     def budgets_of(self, row: int) -> frozenset[int]:
         """Return the budget rows that a running pod counts against; pods of one template share the set."""
-        return self._budgets_of.get(row, _NONE)
+        return self._budgets_of[row] if row < len(self._budgets_of) else _NONE
 
     def uses(self, pods: npt.NDArray[np.integer]) -> tuple[IntArray, IntArray]:
         """Return (index in `pods`, budget row) of every budget that these pods count against, as parallel arrays."""
@@ -248,11 +248,10 @@ class BudgetIndex(Index):
     def _set_budgets(self, row: int, budgets: frozenset[int]) -> None:
         """Set the budget rows that a pod counts against."""
         before = self.budgets_of(row)
-        if budgets:
-            self._budgets_of[row] = budgets
-        else:
-            self._budgets_of.pop(row, None)
         if budgets != before:
+            if row >= len(self._budgets_of):
+                self._budgets_of += [_NONE] * (row + 1 - len(self._budgets_of))
+            self._budgets_of[row] = budgets
             self._changed_pods.add(row)
             node = int(self.snapshot.pod_node[row])
             left, joined = difference(before, budgets) if before else (before, budgets)
