@@ -138,7 +138,7 @@ def _finish(
     history = server_context.history() if context is None else context.context.history
     call_id = server_context.decisions.next_id(verb.name)
     call = Call(call_id, verb.name, result, history, request, body, milliseconds)
-    # kube-scheduler need not wait for the entry of a decision without effects; evictions are recorded before the answer.
+    # kube-scheduler does not wait for the entry of a decision without effects; evictions are recorded before it knows.
     writes = journal.begin(server_context, call) if isinstance(request, PreemptRequest) else None
     if result.mode == "answered":
         try:
