@@ -24,7 +24,7 @@ class Response(NamedTuple):
     headers: Sequence[Header] = ()
     """Headers besides Content-Type and Content-Length, in printable ASCII."""
     keep: Callable[[], None] = lambda: None
-    """Writes what the client need not wait for; to be called once, in the turn of the event loop that has the response."""
+    """Writes what the client does not wait for; to be called once, in the event loop's turn that has the response."""
 
     @property
     def raw_headers(self) -> list[Header]:
