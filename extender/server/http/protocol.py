@@ -135,6 +135,7 @@ class LimitedProtocol(HttpToolsProtocol):
         self._max_header_bytes = 0
         """Upper bound for the header bytes of a request whose headers complete in this read."""
         self._rejected: _Rejected | None = None
+        self._wants_upgrade = False
         self._begin: Begin | None = None
         """What answers the request in progress if it is complete after this read; None: the application does."""
         self._whole = b""
@@ -227,7 +228,8 @@ class LimitedProtocol(HttpToolsProtocol):
             if self._rejected is None:
                 self._listener.log_bad_request("malformed HTTP/1.1 request from %s", self.client)
             self._reject(self._rejected or _Rejected(400, "malformed HTTP/1.1 request"))
-        self._start_application()
+        if not self._ignores_input:
+            self._start_application()
         if self.is_receiving and self._read_timer is None and not self._ignores_input:
             self._read_timer = self.loop.call_at(self._started_at + READ_TIMEOUT_SECONDS, self._on_read_timeout)
         elif not self.is_receiving and not self._is_answering and self.timeout_keep_alive_task is None:

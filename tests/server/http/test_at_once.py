@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from extender.server.app import create_app
-from extender.server.http.protocol import BEGUN_KEY, MAX_WHOLE_BYTES
+from extender.server.http.protocol import BEGUN_KEY, MAX_HEADER_BYTES, MAX_WHOLE_BYTES
 from extender.server.http.response import CLOSE, Response
 from tests.server.conftest import BODIES, configuration, filled_cache, filter_body
 from tests.server.sockets import post, served, talking
@@ -138,6 +138,14 @@ async def test_nothing_is_answered_behind_an_answer_that_closes_the_connection()
         status, headers, body = await talk.answer()
         assert (status, headers["connection"], body) == (503, "close", b"1")
         assert await talk.is_closed()
+
+
+async def test_a_rejected_request_does_not_reach_the_application():
+    padding = b"A:" + b" " * MAX_HEADER_BYTES + b"a\r\nContent-Length:"
+    async with served(application, at_once={b"/filter": whole}) as listener, talking(listener) as talk:
+        await talk.say(post(b"", length=3).replace(b"Content-Length:", padding))
+        assert (await talk.error())[0] == 431
+        assert not listener.state.tasks
 
 
 async def test_a_connection_is_closed_if_the_client_or_a_shutdown_wants_it():
