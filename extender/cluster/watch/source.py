@@ -270,11 +270,13 @@ class KubernetesSource:
 
     def _apply_queued(self) -> Iterator[None]:
         """Apply what is queued now, in steps; the item that fails stays the first in the queue."""
-        for _ in range(len(self.queue)):
+        for _ in range(len(self.queue) - 1):
             yield from self._apply(self.queue.first)
             self.queue.done()
+        yield from self._apply(self.queue.first)
         while self.cache.version and not self.cache.mutable_snapshot().refresh_layout(NODES_PER_SETTLE):
             yield
+        self.queue.done()
 
     def _apply(self, item: Replaced | Deltas) -> Iterator[None]:
         """Apply a list or events in steps."""

@@ -219,6 +219,18 @@ async def test_what_cannot_be_applied_for_a_bug_costs_a_new_snapshot_and_a_list(
     assert [r.getMessage() for r in caplog.records if r.exc_info] == ["applying changes of Pod failed, relisting"]
 
 
+async def test_arrays_that_cannot_be_updated_for_a_bug_cost_a_new_snapshot_and_a_list(api):
+    def update_wrongly(max_nodes: int | None = None) -> bool:
+        raise RuntimeError("a bug")
+
+    async with following(api.url) as rig:
+        await rig.read()
+        rig.cache.mutable_snapshot().refresh_layout = update_wrongly  # type: ignore[method-assign]
+        api.put("Pod", pod("a"))
+        await rig.sleeps.end(source_module.RELIST_DELAY_SECONDS)
+        await rig.until(lambda: rig.state("Pod").relists == 1 and rig.holds(api))
+
+
 async def test_a_bug_that_cannot_be_mended_is_openly_the_end(shop, monkeypatch, caplog):
     """A restart of the service helps; a cache that no reflector updates any more never counts as current."""
 
