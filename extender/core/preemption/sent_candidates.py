@@ -225,7 +225,7 @@ def _find_in_order(snapshot: Snapshot, sent: SentCandidates, rows: NodeRows, fou
     known, (uids, ends) = np.flatnonzero(rows >= 0), snapshot.index(PodUIDs).read()
     pods, until = snapshot.layout.pod.take(rows[known], axis=1), np.cumsum(sent.sizes)[known]
     first = until - sent.sizes[known]
-    wanted, at, is_next = np.append(uid_ends(sent.uids), 0), first.copy(), np.empty(pods.shape, np.bool_)
+    wanted, at, is_next = np.append(uid_ends(sent.uids), np.uint64(0)), first.copy(), np.empty(pods.shape, np.bool_)
     for of_rank, hit in zip(ends.take(pods), is_next, strict=True):
         np.equal(of_rank, wanted.take(at), out=hit)
         hit &= at < until
