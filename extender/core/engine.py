@@ -249,7 +249,7 @@ def filter(
     )
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=4)
 def _fits_everywhere(size: int) -> tuple[tuple[int, ...], Statuses, BoolArray]:
     """Return the positions, the statuses and whether preemption helps, of so many nodes on which the pod fits."""
     indices, helps = np.zeros(size, np.int64), np.zeros(size, np.bool_)
