@@ -22,7 +22,6 @@ from extender.core.framework.filter import (
     FilterRun,
     Statuses,
     fits_without_terminating_pods,
-    last_filter_run,
     node_rows,
     not_evaluated_on,
     scheduling_context,
@@ -227,7 +226,7 @@ def filter(
         accepted, statuses, helps = _fits_everywhere(len(rows))
         decision_context = DecisionContext(context, rows, None, statuses, helps)
         return FilterDecision(accepted, {}, {}, verdicts.not_evaluated_on(rows), decision_context)
-    filter_run = last_filter_run(context) if verdicts is None else verdicts.filter_run(context)
+    filter_run = current_filter_run(context, verdicts)
     _raise_error(filter_run.error(rows))
     plugins, _ = not_evaluated_on(context, rows)
     beside_terminating = fits_without_terminating_pods(filter_run, rows)[rows]
@@ -297,7 +296,7 @@ def prioritize(
         plugins = (*verdicts.not_evaluated_on(rows), *profile.not_evaluated_scores)
         decision_context = DecisionContext(context, rows, scores=scores)
         return PrioritizeDecision(tuple(_shares(scores, 0).tolist()), tuple(dict.fromkeys(plugins)), decision_context)
-    filter_run = last_filter_run(context) if verdicts is None else verdicts.filter_run(context)
+    filter_run = current_filter_run(context, verdicts)
     _raise_error(filter_run.error(rows))
     not_evaluated, _ = not_evaluated_on(context, rows)
     plugins = tuple(dict.fromkeys((*not_evaluated, *profile.not_evaluated_scores)))
@@ -355,7 +354,7 @@ def preempt(
     refusal = preemption_refusal(context) if refusal is None else refusal
     if refusal is not None:
         return _vetoed(Dropped(DropCode.REFUSED, refusal), sent, plugins, DecisionContext(context, resolved.rows))
-    filter_run = current_filter_run(context)
+    filter_run = current_filter_run(context, kept_verdicts(context))
     _raise_error(filter_run.error(resolved.rows))
     # Preemption may help where a filter says so, and, on a sent node, where a plugin that is not modelled decides.
     codes = filter_run.codes

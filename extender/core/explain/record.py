@@ -1,7 +1,7 @@
 """Record a decision so that it can be explained later, as arrays and the objects that they refer to.
 
 The snapshot changes in place after the decision, so the inputs of an explanation are copied here, as few as possible
-because kube-scheduler is waiting; the rest is computed on demand (`core.explain.render`).
+because no other call is answered meanwhile; the rest is computed on demand (`core.explain.render`).
 
 Rule: a record refers to nothing that changes.
 """

@@ -208,9 +208,8 @@ def kept_verdicts(context: SchedulingContext) -> NodeVerdicts | None:
     return verdicts
 
 
-def current_filter_run(context: SchedulingContext) -> FilterRun:
-    """Return what `run_filter_plugins` returns, from what is kept of the pod's signature or of the pod itself."""
-    verdicts = kept_verdicts(context)
+def current_filter_run(context: SchedulingContext, verdicts: NodeVerdicts | None) -> FilterRun:
+    """Return what `run_filter_plugins` returns, from `kept_verdicts` or, without any, from the pod's own last run."""
     return last_filter_run(context) if verdicts is None else verdicts.filter_run(context)
 
 

@@ -23,11 +23,10 @@ from extender.core.framework.constraint import NodeRows, SchedulingContext
 from extender.core.framework.filter import (
     FilterRun,
     filters_not_evaluated,
-    last_filter_run,
     run_filter_plugins,
     scheduling_context,
 )
-from extender.core.framework.scheduling_signature import NodeVerdicts, kept_verdicts
+from extender.core.framework.scheduling_signature import NodeVerdicts, current_filter_run, kept_verdicts
 from extender.core.framework.score import score
 from extender.core.framework.status import Code
 from extender.core.preemption.candidates import find_candidates
@@ -135,7 +134,7 @@ def schedule_one(
     if verdicts is not None and verdicts.fits.any():
         fitting = np.flatnonzero(verdicts.fits)
         return _select_host(context, fitting, verdicts, verdicts.not_evaluated_on(fitting), draw)
-    filter_run = last_filter_run(context) if verdicts is None else verdicts.filter_run(context)
+    filter_run = current_filter_run(context, verdicts)
     plugins = tuple(name for name, mask in filters_not_evaluated(context).items() if mask.any())
     fitting, error = filter_run.rows(Code.SUCCESS), filter_run.error()
     if error is not None and _nominated_row(context) not in fitting:

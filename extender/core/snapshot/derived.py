@@ -2,8 +2,8 @@
 
 A snapshot changes between decisions. What depends on it follows in one of two ways, and in no other:
 
-- An `Index` (see `core.snapshot.snapshot`) is called back for every change, object by object. It suits sums and groups
-  of which a change moves one entry.
+- An `Index` (see `core.snapshot.snapshot`) is called back for every change, object by object, or once for many
+  new pods. It suits sums and groups of which a change moves one entry.
 - A derived value is computed again. Every aspect of the snapshot has a version, which a change of that aspect
   increments; `derived` and `derived_by` return a function's kept value while the versions of the aspects that it reads
   are the same. It suits columns over all nodes and answers to queries. Where a value has a part per node,

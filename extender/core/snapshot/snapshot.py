@@ -1,9 +1,9 @@
 """The cluster that a decision reads: nodes and running pods in rows, with numpy columns over both.
 
 Counterpart of kube-scheduler's backend/cache Snapshot; `pod_table` and `layout` hold what upstream keeps in one
-NodeInfo per node. The owner changes it object by object (`put`, `remove`) and then updates the arrays of the changed
-nodes (`refresh_layout`). What other modules keep beside it follows the changes as an `Index` or as a derived value; see
-`core.snapshot.derived` for the two ways.
+NodeInfo per node. The owner changes it object by object (`put`, `remove`), or by many together (`put_all`), and then
+updates the arrays of the changed nodes (`refresh_layout`). What other modules keep beside it follows the changes as an
+`Index` or as a derived value; see `core.snapshot.derived` for the two ways.
 
 Rule: it changes between decisions and never during one; changes and decisions belong to one thread.
 """

@@ -129,7 +129,7 @@ async def _decided(
 def _finish(
     verb: "Verb[Any, Any]", server_context: ServerContext, body: bytes, request: Any, result: CallResult, started: float
 ) -> Answer:
-    """Apply the effects of a decision and return its answer; the journal's entry is written, or by `keep` of it."""
+    """Apply the effects of a decision and return its answer; the journal's entry is written here, or by its `keep`."""
     milliseconds = (time.perf_counter() - started) * 1000
     sent = len(request.sent if isinstance(request, PreemptRequest) else request.nodes)
     kept, context = 0, None
