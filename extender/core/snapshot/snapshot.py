@@ -133,7 +133,8 @@ class Snapshot(NodeTable):
         ValueError for an object that cannot be read if `on_skipped` is None.
         """
         resources_of = self.pod_table.resources_of_many()
-        for start in range(0, len(objects), step := PODS_PER_STEP if kind == "Pod" else OBJECTS_PER_STEP):
+        step = PODS_PER_STEP if kind == "Pod" else OBJECTS_PER_STEP
+        for start in range(0, len(objects), step):
             some = objects[start : start + step]
             if kind != "Pod" or not self._put_new_pods(cast(Sequence[Pod], some), resources_of, on_skipped):
                 for one in some:
