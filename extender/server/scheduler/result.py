@@ -21,6 +21,10 @@ AnswerKind = Literal["decided", "noVictims", "asSent", "error"]
 kube-scheduler (every node, no scores, its own candidates); an error."""
 
 
+def all_is_kept() -> None:
+    """Do nothing: what is to be kept of a call is."""
+
+
 class Answer(msgspec.Struct, frozen=True):
     """The response body and status, and the values of the response headers."""
 
@@ -38,7 +42,7 @@ class Answer(msgspec.Struct, frozen=True):
     """ID of the call in /decisions, recordings and audit lines; None: the request could not be parsed."""
     summary: "CallSummary | None" = None
     """Summary of the call; None: the request could not be parsed."""
-    keep: Callable[[], None] = lambda: None
+    keep: Callable[[], None] = all_is_kept
     """Writes what kube-scheduler need not wait for; to be called once, before the cluster cache changes."""
 
 

@@ -43,7 +43,7 @@ from extender.server.scheduler.failure_policy import (
 )
 from extender.server.scheduler.journal import Call
 from extender.server.scheduler.passthrough import NO_VICTIMS
-from extender.server.scheduler.result import Answer, CallResult, CallSummary, CallVerb
+from extender.server.scheduler.result import Answer, CallResult, CallSummary, CallVerb, all_is_kept
 from extender.wire import (
     FilterRequest,
     PreemptRequest,
@@ -82,7 +82,7 @@ def answer(
     result = _decide(verb, server_context, request, decide, deadline)
     given = _finish(verb, server_context, body, request, result, started)
     given.keep()
-    return given
+    return structs.replace(given, keep=all_is_kept)
 
 
 async def answer_live(verb: "Verb[Any, Any]", server_context: ServerContext, body: bytes, deadline: Deadline) -> Answer:
