@@ -28,9 +28,9 @@ Figures = Mapping[str, Any]
 INTRODUCTION = """\
 # Performance
 
-Results of `make bench-full` on one machine, whose speed changes from hour to hour: *calibration* is the time of a fixed
-loop during each run, and kube-scheduler's own code was measured where that loop takes 1.5 ms. Measure on your own
-machine: the ratios carry over better than the milliseconds.
+Results of `make bench-full`, or of those of its groups that are named below, on one machine, whose speed changes from
+hour to hour: *calibration* is the time of a fixed loop during each run; the code of kube-scheduler was measured where
+that loop takes 1.5 ms. Measure on your own machine: the ratios carry over better than the milliseconds.
 This page is written by `make performance`; do not edit it.
 
 ## Where
