@@ -34,7 +34,7 @@ from extender.log_throttle import ThrottledLogger
 from extender.server.http.body import READ_TIMEOUT_SECONDS, UNCOUNTED_BODY_BYTES
 from extender.server.http.caller import CALLER_KEY, caller_now
 from extender.server.http.errors import error_body, error_response
-from extender.server.http.response import CLOSE, Response
+from extender.server.http.response import CLOSE, Response, nothing_to_keep
 from extender.server.http.tls import TLSFiles
 
 log = logging.getLogger(__name__)
@@ -321,7 +321,7 @@ class LimitedProtocol(HttpToolsProtocol):
                 return
             response.keep()
             scope[BEGUN_KEY] = ready = self.loop.create_future()
-            ready.set_result(response._replace(keep=lambda: None))
+            ready.set_result(response._replace(keep=nothing_to_keep))
         self._create_cycle()
         self.cycle.more_body = False
 

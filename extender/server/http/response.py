@@ -16,6 +16,10 @@ CLOSE: Header = (b"connection", b"close")
 """The connection ends with this response."""
 
 
+def nothing_to_keep() -> None:
+    """Do nothing: what was to be kept of a call is."""
+
+
 class Response(NamedTuple):
     """A response in JSON."""
 
@@ -23,7 +27,7 @@ class Response(NamedTuple):
     body: bytes
     headers: Sequence[Header] = ()
     """Headers besides Content-Type and Content-Length, in printable ASCII."""
-    keep: Callable[[], None] = lambda: None
+    keep: Callable[[], None] = nothing_to_keep
     """Writes what the client does not wait for; to be called once, in the event loop's turn that has the response."""
 
     @property

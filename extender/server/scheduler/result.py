@@ -10,6 +10,7 @@ import msgspec
 
 from extender.core.engine import FilterDecision, PreemptDecision, PrioritizeDecision
 from extender.core.explain.schema import VerbName
+from extender.server.http.response import nothing_to_keep
 from extender.server.observability.decision_log import DecisionMode
 
 CallVerb = VerbName | Literal["bind"]
@@ -19,10 +20,6 @@ Decision = FilterDecision | PreemptDecision | PrioritizeDecision
 AnswerKind = Literal["decided", "noVictims", "asSent", "error"]
 """Content of an answer: the decision; no victims (an empty map in answer to /preempt); what changes nothing for
 kube-scheduler (every node, no scores, its own candidates); an error."""
-
-
-def all_is_kept() -> None:
-    """Do nothing: what is to be kept of a call is."""
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -42,7 +39,7 @@ class Answer(msgspec.Struct, frozen=True):
     """ID of the call in /decisions, recordings and audit lines; None: the request could not be parsed."""
     summary: "CallSummary | None" = None
     """Summary of the call; None: the request could not be parsed."""
-    keep: Callable[[], None] = all_is_kept
+    keep: Callable[[], None] = nothing_to_keep
     """Writes what kube-scheduler need not wait for; to be called once, before the cluster cache changes."""
 
 

@@ -32,6 +32,7 @@ from extender.server.context import ServerContext
 from extender.server.guard.guard import guard_filter, guard_preempt, guard_scores
 from extender.server.http.body import too_large
 from extender.server.http.deadline import NO_DEADLINE, Deadline
+from extender.server.http.response import nothing_to_keep
 from extender.server.observability.cache_status import cache_summary
 from extender.server.scheduler import journal, passthrough
 from extender.server.scheduler.failure_policy import (
@@ -43,7 +44,7 @@ from extender.server.scheduler.failure_policy import (
 )
 from extender.server.scheduler.journal import Call
 from extender.server.scheduler.passthrough import NO_VICTIMS
-from extender.server.scheduler.result import Answer, CallResult, CallSummary, CallVerb, all_is_kept
+from extender.server.scheduler.result import Answer, CallResult, CallSummary, CallVerb
 from extender.wire import (
     FilterRequest,
     PreemptRequest,
@@ -82,7 +83,7 @@ def answer(
     result = _decide(verb, server_context, request, decide, deadline)
     given = _finish(verb, server_context, body, request, result, started)
     given.keep()
-    return structs.replace(given, keep=all_is_kept)
+    return structs.replace(given, keep=nothing_to_keep)
 
 
 async def answer_live(verb: "Verb[Any, Any]", server_context: ServerContext, body: bytes, deadline: Deadline) -> Answer:
