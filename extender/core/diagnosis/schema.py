@@ -1,0 +1,207 @@
+"""The JSON schema of `extender why`: what kube-scheduler would say of one pod, and of every node for it.
+
+Rule: types only; `core.diagnosis.diagnose` fills them in, and `cluster` the history.
+"""
+
+from typing import Literal
+
+import msgspec
+
+from extender.core.explain.schema import NodeReport
+from extender.core.simulator.result import ClusterSize, EvictedPod, ReservedClaim, SimulationStruct
+
+PodState = Literal["Pending", "Gated", "NotOurs", "Assigned", "Terminating", "Finished", "NotFound"]
+"""Gated: kept out of the queue by a PreEnqueue plugin; NotOurs: no profile has its schedulerName; Assigned: has a node;
+NotFound: the cluster has no such pod."""
+
+Verdict = Literal["Fits", "FitsAfterPreemption", "DoesNotFit", "Unknown"]
+"""Fits: also a pod that has its node already. Unknown: kube-scheduler does not try the pod, or a plugin that is not
+evaluated here decides."""
+
+EXIT_CODES: dict[Verdict, int] = {"Fits": 0, "DoesNotFit": 1, "FitsAfterPreemption": 3, "Unknown": 4}
+"""Exit code of `extender why`; 2 is an error, as with all commands."""
+
+
+class ReasonCount(SimulationStruct, frozen=True):
+    """A reason of kube-scheduler's message, with its nodes. A node with several reasons counts for each."""
+
+    code: str
+    """Unschedulable (evicting pods may help), UnschedulableAndUnresolvable or Error."""
+    plugin: str
+    """The plugin that rejects; empty for a reason of the framework itself."""
+    reason: str
+    nodes: int
+    examples: list[str]
+    """Names of the first ten of these nodes."""
+
+
+class NodeStatus(SimulationStruct, frozen=True):
+    """framework.Status of a node."""
+
+    code: str
+    """Success, Unschedulable, UnschedulableAndUnresolvable or Error."""
+    plugin: str
+    reasons: list[str]
+
+
+class NodeScores(SimulationStruct, frozen=True):
+    """Scores of a node on which the pod fits."""
+
+    total: int
+    plugins: dict[str, int]
+    """Plugin -> weighted score."""
+    rank: int
+    """1 for the highest total; equal totals have the same rank."""
+
+
+class NodePreemption(SimulationStruct, frozen=True):
+    """What a preemption on one node would take: victims, or the status that says why it is not a candidate."""
+
+    victims: list[str]
+    """`namespace/name`, most important first; empty: the node is not a candidate."""
+    num_pdb_violations: int = msgspec.field(name="numPDBViolations")
+    status: NodeStatus | None
+    """Null for a candidate."""
+
+
+class NodeDiagnosis(SimulationStruct, frozen=True):
+    """One node for the pod."""
+
+    name: str
+    code: str
+    """Success, Unschedulable, UnschedulableAndUnresolvable or Error."""
+    plugin: str
+    reasons: list[str]
+    scores: NodeScores | None
+    """Null where the pod does not fit."""
+    preemption: NodePreemption | None
+    """Null where evicting pods cannot help: every node but those with the code Unschedulable."""
+    not_evaluated: list[str]
+    """Plugins that kube-scheduler evaluates on this node too, and that are not evaluated here."""
+
+
+class PreemptionOutcome(SimulationStruct, frozen=True):
+    """What the preemption comes to that follows when the pod fits on no node."""
+
+    node: str | None
+    """The node that the pod would be nominated to; null: none."""
+    ties: list[str]
+    """Nodes that cost the same, this one included; kube-scheduler may choose any of them."""
+    candidates: int
+    """Number of nodes on which evicting pods would make room."""
+    victims: list[EvictedPod]
+    """Pods that would be evicted, most important first."""
+    num_pdb_violations: int = msgspec.field(name="numPDBViolations")
+    vetoed: str | None
+    """Reason why the policies allow no eviction, where kube-scheduler alone would evict pods."""
+    message: str
+    """kube-scheduler's words for a preemption without a node, as at the end of its message."""
+
+
+class Placement(SimulationStruct, frozen=True):
+    """Why an assigned pod is where it is: its node among the others, judged as if the pod had no node yet."""
+
+    node: str
+    status: NodeStatus | None
+    """Filter status of its node; null: the cluster does not have the node, or PreFilter rejects the pod everywhere."""
+    rank: int | None
+    """Rank of its node by total score, 1 for the highest; null: the pod would not fit there any more."""
+    total: int | None
+    best: list[str]
+    """Nodes with the highest total, at most ten."""
+    runners_up: list[str]
+    """The three nodes behind or ahead of it with the highest totals."""
+    is_static: bool
+    """True for a static pod's mirror: the kubelet of its node runs it, and kube-scheduler never placed it."""
+
+
+class SchedulerEvent(SimulationStruct, frozen=True):
+    """An Event about the pod, as kube-scheduler wrote it."""
+
+    message: str
+    count: int
+    last_seen: str | None
+    """RFC 3339."""
+    reporter: str
+    """Component that wrote it, such as default-scheduler."""
+
+
+class PreemptedBy(SimulationStruct, frozen=True):
+    """Which pod took the place of an evicted one."""
+
+    message: str
+    """Message of the Event or condition that says so."""
+    time: str | None
+    node: str | None
+    """Node that the evicted pod ran on."""
+    preemptor_uid: str | None = msgspec.field(name="preemptorUID")
+    preemptor: str | None
+    """`namespace/name` of the preemptor; null: the cluster has no pod with this UID any more."""
+    preemptor_node: str | None
+    """Where the preemptor runs, or is nominated to, now."""
+    is_running: bool
+    """True if the preemptor has that node; False: it is nominated only."""
+
+
+class PodHistory(SimulationStruct, frozen=True):
+    """What Events and conditions say of the pod; they expire after an hour by default."""
+
+    failed_scheduling: SchedulerEvent | None
+    """The last FailedScheduling."""
+    preempted: PreemptedBy | None
+    nominated_node: str | None
+    notes: list[str]
+    """What could not be read, such as Events without permission."""
+
+
+class Diagnosis(SimulationStruct, frozen=True):
+    """What kube-scheduler would decide about one pod now, and why."""
+
+    pod: str
+    """`namespace/name`."""
+    uid: str
+    priority: int
+    scheduler_name: str
+    state: PodState
+    verdict: Verdict
+    message: str
+    """kube-scheduler's message: that of FailedScheduling, or why it does not try the pod; empty where the pod fits."""
+    why: str
+    """The verdict and its reason in one plain sentence."""
+    node: str | None
+    """The node that the pod has, or the one that it would be bound to."""
+    ties: list[str]
+    """The first ten nodes with the same total score as that one."""
+    feasible: int
+    """Number of nodes on which the pod fits."""
+    nominated_node: str | None
+    """status.nominatedNodeName."""
+    cluster: ClusterSize
+    version: str
+    """Version of kube-scheduler whose verdicts these are, such as 1.36."""
+    version_source: str
+    """Where the version was found; `default` if nothing says which one."""
+    feature_gates: dict[str, bool]
+    """Feature gates that differ from the version's defaults."""
+    policies: list[str]
+    """Keys of the preemption policies that differ from kube-scheduler's behaviour, with their values."""
+    reasons: list[ReasonCount]
+    """Why nodes were rejected, the most common reason first."""
+    preemption: PreemptionOutcome | None
+    """Null where none is tried: the pod fits, or kube-scheduler does not try it."""
+    placement: Placement | None
+    """Of an assigned pod."""
+    claims: list[ReservedClaim]
+    """Resource claims of a pod that fits, with the devices that it would get."""
+    hint: str | None
+    """What to do about a claim that does not exist yet."""
+    not_evaluated: list[str]
+    """Plugins that kube-scheduler evaluates for this pod, and that are not evaluated here."""
+    notes: list[str]
+    """What the verdict leaves out, one sentence each."""
+    nodes: list[NodeDiagnosis]
+    """All nodes by name."""
+    details: NodeReport | None
+    """One node with its pods, resources and devices, on request."""
+    history: PodHistory | None
+    """Null where none was read: a file has no Events."""
