@@ -85,7 +85,7 @@ def _preempt_sentence(record: PreemptRecord, observed: bool) -> str:
     more = len(victims) - MAX_LISTED
     listed = ", ".join(victims[:MAX_LISTED]) + (f" and {more} more" if more > 0 else "")
     sentence = (
-        f"{'would evict' if observed else 'evicts'} {listed} from {kept[0].node} for {pod.key}: {_why_best(record)}"
+        f"{'would evict' if observed else 'evicts'} {listed} from {kept[0].node} for {pod.key}: {why_best(record)}"
     )
     return sentence if len(kept) == 1 else f"{sentence}; kube-scheduler chooses among {len(kept)} nodes"
 
@@ -103,7 +103,8 @@ def _drop_reasons(dropped: Mapping[str, Dropped]) -> str:
     return "; ".join(shown + ([f"{pluralize(more, 'node')} for other reasons"] if more else []))
 
 
-def _why_best(record: PreemptRecord) -> str:
+def why_best(record: PreemptRecord) -> str:
+    """Say what makes the best candidate the best; names no pod."""
     ranking, dry_run = report_ranking(record), record.dry_run
     if ranking is None or dry_run is None or ranking.decided_by is None:
         tried = set(dry_run.names) if dry_run else set()

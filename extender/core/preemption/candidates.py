@@ -104,7 +104,7 @@ def apply_policies(run: DryRun, scheduler_decides: BoolArray | None = None) -> D
 def _policy_vetoes(run: DryRun, places: IntArray) -> Iterator[PolicyVeto]:
     """Yield the vetoes on the victims of these nodes, [place], in a fixed order: that of Strict budgets comes first."""
     if run.context.profile.preemption.disruption_budgets == "Strict":
-        yield PolicyVeto(_exceeds_budgets(run, places), _exceeded_budget_messages)
+        yield PolicyVeto("disruptionBudgets: Strict", _exceeds_budgets(run, places), _exceeded_budget_messages)
     yield from victim_limit_vetoes(run, places)
 
 
@@ -280,5 +280,5 @@ def _veto_unrequested_system_pods(run: DryRun, scheduler_victims: BoolArray) -> 
     if not any(of_system):
         return run
     nodes = mask_of(places[added.places[of_system]], len(run.rows))
-    veto = PolicyVeto(nodes, lambda _, places: [f"would evict {UNREQUESTED_SYSTEM_POD}"] * len(places))
+    veto = PolicyVeto("system pods", nodes, lambda _, places: [f"would evict {UNREQUESTED_SYSTEM_POD}"] * len(places))
     return replace(run, vetoes=(*run.vetoes, veto))

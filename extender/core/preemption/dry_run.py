@@ -49,6 +49,8 @@ REPRIEVE, LEAST_IMPORTANT_FIRST, WHOLE_POD_GROUPS, SCHEDULER_PREFERRED, SCHEDULE
 class PolicyVeto:
     """Nodes that a policy rules out although evicting their victims would make room."""
 
+    policy: str
+    """Key and value of the policy in the configuration; names no pod, budget or namespace."""
     nodes: BoolArray
     """[node]: True if the policy rejects the victims there."""
     messages: Callable[["DryRun", IntArray], list[str]]

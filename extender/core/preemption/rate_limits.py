@@ -75,6 +75,8 @@ def _wait_nanoseconds(ages: Iterable[int], window: int, limit: int, wanted: int 
 class _VictimLimit:
     """A limit on the victims of one node; terminating pods do not count, for they are not evicted again."""
 
+    policy: str
+    """Key and value of the limit in the configuration."""
     always_allowed: int
     """Victim count up to which the limit is never exceeded."""
     exceeds: Callable[[VictimRows], BoolArray] | None
@@ -95,7 +97,7 @@ def victim_limit_vetoes(run: DryRun, places: IntArray) -> Iterator[PolicyVeto]:
         if limit.exceeds is not None:
             suspects = np.flatnonzero(nodes)
             nodes[suspects] = limit.exceeds(run.victim_rows(places[suspects], evicted[:, suspects]))
-        yield PolicyVeto(nodes, _messages_per_place(limit.message))
+        yield PolicyVeto(limit.policy, nodes, _messages_per_place(limit.message))
 
 
 def _messages_per_place(message: Callable[[Sequence[Pod]], str]) -> Callable[[DryRun, IntArray], list[str]]:
@@ -123,7 +125,7 @@ def _per_preemption(limit: int) -> _VictimLimit:
     def message(victims: Sequence[Pod]) -> str:
         return f"{len(_not_terminating(victims))} victims exceed the limit of {limit} per preemption"
 
-    return _VictimLimit(limit, None, message)
+    return _VictimLimit(f"limits.maxVictims: {limit}", limit, None, message)
 
 
 def _per_minute(history: EvictionHistory, limit: int) -> _VictimLimit:
@@ -136,7 +138,7 @@ def _per_minute(history: EvictionHistory, limit: int) -> _VictimLimit:
         when = f"not {history.until(wait)}" if wanted <= limit else "never"
         return f"{wanted} victims exceed what remains of the eviction rate limit ({limit} per minute): {when}"
 
-    return _VictimLimit(remaining, None, message)
+    return _VictimLimit(f"limits.evictionsPerMinute: {limit}", remaining, None, message)
 
 
 def _per_namespace(context: SchedulingContext, limit: int) -> _VictimLimit:
@@ -159,7 +161,8 @@ def _per_namespace(context: SchedulingContext, limit: int) -> _VictimLimit:
         )
         return "; ".join(filter(None, messages))
 
-    return _VictimLimit(int(remaining.min()), exceeds, message)
+    policy = f"limits.evictionsPerMinutePerNamespace: {limit}"
+    return _VictimLimit(policy, int(remaining.min()), exceeds, message)
 
 
 def _namespace_limit_message(
