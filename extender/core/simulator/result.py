@@ -16,6 +16,10 @@ ClaimAllocation = Literal["new", "existing", "created"]
 """new: allocated for the pod; existing: allocated before; created: with the claim itself, for extended resources that
 a DeviceClass backs."""
 
+NodeState = Literal["added", "removed", "drained", "cordoned"]
+
+EvictionCause = Literal["Preempted", "Drained", "NodeRemoved"]
+
 NodeAmounts = dict[str, int]
 """Resource -> amount on one node, in the scheduler's units."""
 
@@ -144,8 +148,12 @@ class NodeUsage(SimulationStruct, frozen=True):
 
     name: str
     before: NodeAmounts
+    """Zero for a node that was added."""
     after: NodeAmounts
+    """Zero for a node that was removed."""
     allocatable: NodeAmounts
+    state: NodeState | None = None
+    """What the scenario did to the node; null: only its pods changed."""
 
 
 class SimulationSummary(SimulationStruct, frozen=True):
@@ -158,7 +166,113 @@ class SimulationSummary(SimulationStruct, frozen=True):
     evicted: int
     pdb_violations: int
     nodes: list[NodeUsage]
-    """Nodes on which pods were bound or evicted."""
+    """Nodes on which pods were bound or evicted, and those that the scenario changed."""
+
+
+# --- scenarios ------------------------------------------------------------------------------------------------------
+
+
+class BlockedEviction(SimulationStruct, frozen=True):
+    """A pod that a drain could not evict."""
+
+    pod: str
+    budgets: list[str]
+    """Disruption budgets that select the pod."""
+    message: str
+    """Message of the eviction API."""
+
+
+class DrainedNode(SimulationStruct, frozen=True):
+    """Pods of a drained node, by namespace and name."""
+
+    node: str
+    evicted: list[str]
+    """In the order of their eviction."""
+    ignored: list[str]
+    """DaemonSet pods and mirror pods, which stay."""
+    blocked: list[BlockedEviction]
+    """Pods that disruption budgets still protect at the end."""
+    lost: list[str]
+    """Evicted pods without a controller: they do not come back."""
+
+
+class RemovedNode(SimulationStruct, frozen=True):
+    """Pods of a removed node: all are deleted, whatever their disruption budgets."""
+
+    node: str
+    deleted: list[str]
+    lost: list[str]
+    """Deleted pods that do not come back: those without a controller, DaemonSet pods and mirror pods."""
+
+
+class Replacement(SimulationStruct, frozen=True):
+    """A pod that its controller created for an evicted one."""
+
+    pod: str
+    of: str
+    """The evicted pod; pods of a StatefulSet keep its name."""
+    cause: EvictionCause
+    old_node: str
+    outcome: CycleOutcome
+    """Outcome of the last attempt to schedule it."""
+    node: str | None
+    message: str
+
+
+class WorkloadPods(SimulationStruct, frozen=True):
+    """Pods that a workload of the request needs."""
+
+    workload: str
+    """Such as `Deployment default/web`."""
+    existing: int
+    """Number of its replicas that the cluster has already."""
+    created: list[str]
+    waiting: list[str]
+    """Pods of a StatefulSet with podManagementPolicy OrderedReady that wait for one with a lower ordinal."""
+
+
+class NodePods(SimulationStruct, frozen=True):
+    """Number of pods on a node."""
+
+    node: str
+    pods: int
+
+
+class UntilFull(SimulationStruct, frozen=True):
+    """How many copies of a pod fit, without preemption."""
+
+    pod: str
+    fits: int
+    limit_reached: bool
+    """True: the simulation stopped at its limit, and more may fit."""
+    nodes: list[NodePods]
+    """Copies by node, sorted by name."""
+    next: CycleReport | None
+    """The attempt to schedule one more, whose victims are not evicted; null if the limit was reached."""
+
+
+class Gang(SimulationStruct, frozen=True):
+    """All pods of the request, or none."""
+
+    scheduled: bool
+    pods: int
+    message: str
+    """Why none is scheduled."""
+
+
+class ScenarioReport(SimulationStruct, frozen=True):
+    """What the scenario of the request did."""
+
+    added: list[str]
+    cordoned: list[str]
+    removed: list[RemovedNode]
+    drained: list[DrainedNode]
+    workloads: list[WorkloadPods]
+    until_full: UntilFull | None
+    gang: Gang | None
+
+
+# --- the whole result -----------------------------------------------------------------------------------------------
 
 
 class Simulation(SimulationStruct, frozen=True):
@@ -180,4 +294,9 @@ class Simulation(SimulationStruct, frozen=True):
     cycles: list[CycleReport]
     pending: list[PendingPod]
     evicted: list[EvictedPod]
+    """Pods that preemption evicted."""
     summary: SimulationSummary
+    replacements: list[Replacement] = []
+    """Pods that controllers created for evicted ones, in the order of their creation."""
+    scenario: ScenarioReport | None = None
+    """Null unless the request changes nodes, has workloads, or asks for `untilFull` or `gang`."""
