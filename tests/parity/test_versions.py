@@ -5,6 +5,7 @@ from collections import Counter
 import pytest
 
 from tests.parity.cycles import cycle_differences, is_told
+from tests.parity.diagnoses import diagnosis_differences
 from tests.parity.parity import PAGE
 from tests.parity.versions import (
     MINORS,
@@ -15,6 +16,7 @@ from tests.parity.versions import (
     judged,
     minors_of,
     names_of,
+    normal_of,
     row,
     verdicts,
 )
@@ -36,6 +38,7 @@ def test_every_minor_s_own_verdicts_and_cycles_are_given(category):
         else:
             exempt[minor] += one.excuse is not None
             differing = [] if one.excuse else [*one.differences, *(cycle_differences(one) if is_told(one) else ())]
+            differing += diagnosis_differences(one, normal_of(minor))
         if differing:
             wrong[f"1.{minor} {scenario['id']}"] = differing[:3]
     assert wrong == {}

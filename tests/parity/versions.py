@@ -28,7 +28,7 @@ from extender.errors import ConfigError
 from extender.k8s.kinds import ClusterObjects
 from extender.k8s.version.features import Features
 from tests.parity.agreement import CATEGORIES, CORPUS, JSON, WIDE_CATEGORIES, lines_of
-from tests.parity.parity import PAGE, Evaluated
+from tests.parity.parity import PAGE, Evaluated, Normal
 
 MINORS = tuple(range(29, 36))
 VERSIONED = tuple(one for one in (*CATEGORIES, *WIDE_CATEGORIES) if one != "wide/framework")
@@ -84,6 +84,11 @@ def without_zero_scores(verdict: JSON) -> JSON:
     return verdict | {"scores": scores}
 
 
+def normal_of(minor: int) -> Normal:
+    """What is applied to a verdict of the minor before it is compared."""
+    return without_zero_scores if minor == 29 else dict
+
+
 # --- what the engine says ---------------------------------------------------------------------------------------------
 
 
@@ -130,7 +135,7 @@ def evaluated(scenario: JSON, minor: int, snapshots: Snapshots | None = None) ->
     shown = scenario | {"cluster": cluster_of(scenario, minor)}
     scheduler = scheduler_of(scenario, minor)
     snapshot = (snapshots or Snapshots(scenario)).of(minor, scheduler.features)
-    return Evaluated.of(shown, scheduler, without_zero_scores if minor == 29 else dict, snapshot)
+    return Evaluated.of(shown, scheduler, normal_of(minor), snapshot)
 
 
 def judged(category: str, minors: Sequence[int], every: int = 1) -> Iterator[tuple[int, JSON, Evaluated | None]]:

@@ -8,7 +8,7 @@ from typing import Literal
 import msgspec
 
 from extender.core.explain.schema import NodeReport
-from extender.core.simulator.result import ClusterSize, EvictedPod, ReservedClaim, SimulationStruct
+from extender.core.simulator.result import ClusterSize, EvictedPod, ReservedClaim
 
 PodState = Literal["Pending", "Gated", "NotOurs", "Assigned", "Terminating", "Finished", "NotFound"]
 """Gated: kept out of the queue by a PreEnqueue plugin; NotOurs: no profile has its schedulerName; Assigned: has a node;
@@ -22,7 +22,11 @@ EXIT_CODES: dict[Verdict, int] = {"Fits": 0, "DoesNotFit": 1, "FitsAfterPreempti
 """Exit code of `extender why`; 2 is an error, as with all commands."""
 
 
-class ReasonCount(SimulationStruct, frozen=True):
+class DiagnosisStruct(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
+    """Base class of the schema: keys in camelCase."""
+
+
+class ReasonCount(DiagnosisStruct, frozen=True, kw_only=True):
     """A reason of kube-scheduler's message, with its nodes. A node with several reasons counts for each."""
 
     code: str
@@ -35,7 +39,7 @@ class ReasonCount(SimulationStruct, frozen=True):
     """Names of the first ten of these nodes."""
 
 
-class NodeStatus(SimulationStruct, frozen=True):
+class NodeStatus(DiagnosisStruct, frozen=True, kw_only=True):
     """framework.Status of a node."""
 
     code: str
@@ -44,7 +48,7 @@ class NodeStatus(SimulationStruct, frozen=True):
     reasons: list[str]
 
 
-class NodeScores(SimulationStruct, frozen=True):
+class NodeScores(DiagnosisStruct, frozen=True, kw_only=True):
     """Scores of a node on which the pod fits."""
 
     total: int
@@ -54,7 +58,7 @@ class NodeScores(SimulationStruct, frozen=True):
     """1 for the highest total; equal totals have the same rank."""
 
 
-class NodePreemption(SimulationStruct, frozen=True):
+class NodePreemption(DiagnosisStruct, frozen=True, kw_only=True):
     """What a preemption on one node would take: victims, or the status that says why it is not a candidate."""
 
     victims: list[str]
@@ -64,7 +68,7 @@ class NodePreemption(SimulationStruct, frozen=True):
     """Null for a candidate."""
 
 
-class NodeDiagnosis(SimulationStruct, frozen=True):
+class NodeDiagnosis(DiagnosisStruct, frozen=True, kw_only=True):
     """One node for the pod."""
 
     name: str
@@ -80,7 +84,7 @@ class NodeDiagnosis(SimulationStruct, frozen=True):
     """Plugins that kube-scheduler evaluates on this node too, and that are not evaluated here."""
 
 
-class PreemptionOutcome(SimulationStruct, frozen=True):
+class PreemptionOutcome(DiagnosisStruct, frozen=True, kw_only=True):
     """What the preemption comes to that follows when the pod fits on no node."""
 
     node: str | None
@@ -98,24 +102,21 @@ class PreemptionOutcome(SimulationStruct, frozen=True):
     """kube-scheduler's words for a preemption without a node, as at the end of its message."""
 
 
-class Placement(SimulationStruct, frozen=True):
-    """Why an assigned pod is where it is: its node among the others, judged as if the pod had no node yet."""
+class Placement(DiagnosisStruct, frozen=True, kw_only=True):
+    """Why an assigned pod is where it is: its node among the others, judged as if the pod had none yet."""
 
     node: str
-    status: NodeStatus | None
-    """Filter status of its node; null: the cluster does not have the node, or PreFilter rejects the pod everywhere."""
-    rank: int | None
-    """Rank of its node by total score, 1 for the highest; null: the pod would not fit there any more."""
-    total: int | None
-    best: list[str]
-    """Nodes with the highest total, at most ten."""
-    runners_up: list[str]
-    """The three nodes behind or ahead of it with the highest totals."""
+    status: NodeStatus | None = None
+    """Filter status of its node; null: the cluster does not have the node, or it was not judged."""
+    scores: NodeScores | None = None
+    """Scores of its node; null: the pod would not fit there any more."""
+    runners_up: list[str] = []
+    """The three other nodes with the highest totals, best first."""
     is_static: bool
     """True for a static pod's mirror: the kubelet of its node runs it, and kube-scheduler never placed it."""
 
 
-class SchedulerEvent(SimulationStruct, frozen=True):
+class SchedulerEvent(DiagnosisStruct, frozen=True, kw_only=True):
     """An Event about the pod, as kube-scheduler wrote it."""
 
     message: str
@@ -126,7 +127,7 @@ class SchedulerEvent(SimulationStruct, frozen=True):
     """Component that wrote it, such as default-scheduler."""
 
 
-class PreemptedBy(SimulationStruct, frozen=True):
+class PreemptedBy(DiagnosisStruct, frozen=True, kw_only=True):
     """Which pod took the place of an evicted one."""
 
     message: str
@@ -143,7 +144,7 @@ class PreemptedBy(SimulationStruct, frozen=True):
     """True if the preemptor has that node; False: it is nominated only."""
 
 
-class PodHistory(SimulationStruct, frozen=True):
+class PodHistory(DiagnosisStruct, frozen=True, kw_only=True):
     """What Events and conditions say of the pod; they expire after an hour by default."""
 
     failed_scheduling: SchedulerEvent | None
@@ -154,27 +155,29 @@ class PodHistory(SimulationStruct, frozen=True):
     """What could not be read, such as Events without permission."""
 
 
-class Diagnosis(SimulationStruct, frozen=True):
+class Diagnosis(DiagnosisStruct, frozen=True, kw_only=True):
     """What kube-scheduler would decide about one pod now, and why."""
 
     pod: str
     """`namespace/name`."""
-    uid: str
-    priority: int
-    scheduler_name: str
+    uid: str = ""
+    priority: int = 0
+    scheduler_name: str = ""
+    requests: dict[str, int] = {}
+    """What the pod requests, in the scheduler's units."""
     state: PodState
-    verdict: Verdict
-    message: str
+    verdict: Verdict = "Unknown"
+    message: str = ""
     """kube-scheduler's message: that of FailedScheduling, or why it does not try the pod; empty where the pod fits."""
     why: str
     """The verdict and its reason in one plain sentence."""
-    node: str | None
+    node: str | None = None
     """The node that the pod has, or the one that it would be bound to."""
-    ties: list[str]
+    ties: list[str] = []
     """The first ten nodes with the same total score as that one."""
-    feasible: int
+    feasible: int = 0
     """Number of nodes on which the pod fits."""
-    nominated_node: str | None
+    nominated_node: str | None = None
     """status.nominatedNodeName."""
     cluster: ClusterSize
     version: str
@@ -183,25 +186,25 @@ class Diagnosis(SimulationStruct, frozen=True):
     """Where the version was found; `default` if nothing says which one."""
     feature_gates: dict[str, bool]
     """Feature gates that differ from the version's defaults."""
-    policies: list[str]
+    policies: list[str] = []
     """Keys of the preemption policies that differ from kube-scheduler's behaviour, with their values."""
-    reasons: list[ReasonCount]
-    """Why nodes were rejected, the most common reason first."""
-    preemption: PreemptionOutcome | None
+    reasons: list[ReasonCount] = []
+    """Why nodes are rejected, the most common reason first."""
+    preemption: PreemptionOutcome | None = None
     """Null where none is tried: the pod fits, or kube-scheduler does not try it."""
-    placement: Placement | None
+    placement: Placement | None = None
     """Of an assigned pod."""
-    claims: list[ReservedClaim]
+    claims: list[ReservedClaim] = []
     """Resource claims of a pod that fits, with the devices that it would get."""
-    hint: str | None
+    hint: str | None = None
     """What to do about a claim that does not exist yet."""
-    not_evaluated: list[str]
+    not_evaluated: list[str] = []
     """Plugins that kube-scheduler evaluates for this pod, and that are not evaluated here."""
     notes: list[str]
     """What the verdict leaves out, one sentence each."""
-    nodes: list[NodeDiagnosis]
+    nodes: list[NodeDiagnosis] = []
     """All nodes by name."""
-    details: NodeReport | None
+    details: NodeReport | None = None
     """One node with its pods, resources and devices, on request."""
-    history: PodHistory | None
+    history: PodHistory | None = None
     """Null where none was read: a file has no Events."""

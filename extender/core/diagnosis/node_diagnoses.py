@@ -1,0 +1,91 @@
+"""Turn an evaluation into what is said of every node, and count the reasons.
+
+Rule: nothing is decided here.
+"""
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+
+from extender.core.diagnosis.schema import NodeDiagnosis, NodePreemption, NodeScores, NodeStatus, ReasonCount
+from extender.core.evaluation import Evaluation
+from extender.core.framework.filter import filters_not_evaluated
+from extender.core.framework.status import Status
+
+MAX_EXAMPLES = 10
+"""Names of nodes that a reason lists."""
+
+
+def node_diagnoses(evaluation: Evaluation) -> list[NodeDiagnosis]:
+    """Return every node, by name."""
+    return sorted(_nodes(evaluation), key=lambda one: one.name)
+
+
+def _nodes(evaluation: Evaluation) -> Iterator[NodeDiagnosis]:
+    run, names = evaluation.filter_run, evaluation.context.snapshot.node_names
+    statuses = run.statuses(np.arange(len(names)))
+    distinct = list(map(_status, statuses.distinct))
+    scores, preemptions = _scores(evaluation), dict(_preemptions(evaluation))
+    masks = [(name, mask.tolist()) for name, mask in filters_not_evaluated(evaluation.context).items()]
+    for row, (name, index) in enumerate(zip(names, statuses.indices.tolist(), strict=True)):
+        status = distinct[index]
+        yield NodeDiagnosis(
+            name=name,
+            code=status.code,
+            plugin=status.plugin,
+            reasons=status.reasons,
+            scores=scores.get(row),
+            preemption=preemptions.get(row),
+            not_evaluated=[plugin for plugin, mask in masks if mask[row]],
+        )
+
+
+def _status(status: Status) -> NodeStatus:
+    return NodeStatus(code=status.code.text, plugin=status.plugin, reasons=list(status.reasons))
+
+
+def _scores(evaluation: Evaluation) -> dict[int, NodeScores]:
+    """Return row -> scores, without an entry for all where a score plugin fails."""
+    scores = evaluation.scores
+    if scores.error is not None:
+        return {}
+    totals = scores.total
+    ranks = 1 + np.searchsorted(np.sort(-totals), -totals)
+    plugins = [(plugin, values.tolist()) for plugin, values in scores.plugins.items()]
+    return {
+        row: NodeScores(total=total, plugins={plugin: values[place] for plugin, values in plugins}, rank=rank)
+        for place, (row, total, rank) in enumerate(
+            zip(scores.rows.tolist(), totals.tolist(), ranks.tolist(), strict=True)
+        )
+    }
+
+
+def _preemptions(evaluation: Evaluation) -> Iterator[tuple[int, NodePreemption]]:
+    """Yield (row, what a preemption there would take) of every node on which it is tried."""
+    run, candidate = evaluation.dry_run, evaluation.dry_run.candidate.tolist()
+    others = np.flatnonzero(~evaluation.dry_run.candidate)
+    why_not = dict(zip(others.tolist(), run.statuses(others), strict=True))
+    for place, row in enumerate(run.rows.tolist()):
+        victims = [pod.key for pod in run.victims_on(place)] if candidate[place] else []
+        yield (
+            row,
+            NodePreemption(
+                victims=victims,
+                num_pdb_violations=int(run.violations[place]) if candidate[place] else 0,
+                status=None if candidate[place] else _status(why_not[place]),
+            ),
+        )
+
+
+def reason_counts(nodes: Iterable[NodeDiagnosis]) -> list[ReasonCount]:
+    """Count the nodes per reason, as FitError does."""
+    names: dict[tuple[str, str, str], list[str]] = {}
+    for one in nodes:
+        if one.code != "Success":
+            for reason in one.reasons:
+                names.setdefault((one.code, one.plugin, reason), []).append(one.name)
+    counts = [
+        ReasonCount(code=code, plugin=plugin, reason=reason, nodes=len(of), examples=of[:MAX_EXAMPLES])
+        for (code, plugin, reason), of in names.items()
+    ]
+    return sorted(counts, key=lambda one: (-one.nodes, one.reason, one.code))

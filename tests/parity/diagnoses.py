@@ -1,0 +1,95 @@
+"""What `extender why` says of a scenario against kube-scheduler's verdicts: codes, reasons, scores, victims, messages."""
+
+from dataclasses import replace
+from typing import Any
+
+from extender.core.diagnosis.diagnose import diagnose
+from extender.core.diagnosis.schema import Diagnosis, NodeDiagnosis
+from tests.parity.agreement import JSON, compare, errors_of_nodes
+from tests.parity.cycles import error_of, filter_message, is_told, ties_of
+from tests.parity.exemptions import exempt_nodes
+from tests.parity.parity import NOW, Evaluated, Normal
+
+COMPARED = ("feasible", "filter", "scores", "candidates", "nonCandidates")
+
+
+def diagnosis_of(one: Evaluated) -> Diagnosis:
+    profile = replace(one.profile, scheduler_name=one.pod.spec.scheduler_name)
+    return diagnose(one.snapshot, one.pod, replace(one.scheduler, profiles=(profile,)), NOW)
+
+
+def diagnosis_differences(one: Evaluated, normal: Normal = dict) -> list[object]:
+    """Between what is said of the pod and its nodes, and kube-scheduler's verdicts.
+
+    `normal` is applied to both before they are compared.
+    """
+    found, expected = diagnosis_of(one), one.scenario["expected"]
+    if "prefilter" in expected:  # upstream has no status per node then
+        rejection = expected["prefilter"]
+        wrong: list[object] = [
+            node
+            for node in found.nodes
+            if [node.code, sorted(node.reasons)] != [rejection["code"], rejection["reasons"]]
+        ]
+    else:
+        scenario = one.scenario | {"expected": normal(expected)}
+        wrong = [*compare(scenario, normal(verdicts_of(one, found)), COMPARED)]
+    return wrong + (outcome_differences(one, found) if is_told(one) else [])
+
+
+def verdicts_of(one: Evaluated, found: Diagnosis) -> JSON:
+    """The diagnosis in the shape of the corpus."""
+    uids = {pod.key: pod.metadata.uid for pod in one.snapshot.objects.pods.values()}
+
+    def candidate(node: NodeDiagnosis) -> JSON:
+        assert node.preemption is not None
+        victims = [uids[victim] for victim in node.preemption.victims]
+        return {"victims": victims, "numPDBViolations": node.preemption.num_pdb_violations}
+
+    tried = [(node, node.preemption) for node in found.nodes if node.preemption is not None]
+    return {
+        "feasible": found.feasible,
+        "filter": {node.name: _plain(node) for node in found.nodes},
+        "scores": {
+            node.name: {"plugins": node.scores.plugins, "total": node.scores.total}
+            for node in found.nodes
+            if node.scores is not None and node.scores.plugins
+        },
+        "candidates": {node.name: candidate(node) for node, tries in tried if tries.status is None},
+        "nonCandidates": {node.name: _plain(tries.status) for node, tries in tried if tries.status is not None},
+    }
+
+
+def _plain(status: Any) -> JSON:
+    return {"code": status.code, "plugin": status.plugin, "reasons": sorted(status.reasons)}
+
+
+def outcome_differences(one: Evaluated, found: Diagnosis) -> list[object]:
+    """Between the verdict, the message and the victims, and what follows from kube-scheduler's verdicts."""
+    scenario, expected = one.scenario, one.scenario["expected"]
+    nominated = scenario["pod"].get("status", {}).get("nominatedNodeName")
+    post_filter, got = expected.get("postFilter"), (found.state, found.verdict, found.message)
+    if "preEnqueue" in expected:
+        return _unless(("Gated", "Unknown", expected["preEnqueue"]["reasons"][0]), got)
+    if error := error_of(expected, nominated):
+        return [] if found.message in {error, *errors_of_nodes(expected)} else [error, got]
+    if expected["feasible"]:
+        ties = ties_of(expected, nominated)
+        return _unless(("Pending", "Fits", "", ties[0]), (*got, found.node))
+    if post_filter is None:
+        return _unless(("Pending", "DoesNotFit", filter_message(scenario)), got)
+    assert found.preemption is not None
+    wrong = _unless(sorted(found.preemption.message.split(", ")), sorted(", ".join(post_filter["reasons"]).split(", ")))
+    # Where the nominated node is filtered first, its plugin is named as one that left the other nodes out.
+    if not ("prefilterNodes" in expected and nominated):
+        wrong += _unless(" ".join(filter(None, (filter_message(scenario), found.preemption.message))), found.message)
+    if post_filter["nominatedNode"] and not exempt_nodes(scenario):
+        victims = [victim.uid for victim in found.preemption.victims]
+        candidate = expected["candidates"][expected["selected"]]
+        wrong += _unless(("FitsAfterPreemption", expected["selected"]), (found.verdict, found.preemption.node))
+        wrong += _unless((candidate["victims"], expected["selectedTies"]), (victims, found.preemption.ties))
+    return wrong
+
+
+def _unless(expected: object, got: object) -> list[object]:
+    return [] if got == expected else [expected, got]
