@@ -13,7 +13,8 @@ Rule: a derived function reads only the aspects that it declares.
 """
 
 from collections import defaultdict, deque
-from collections.abc import Callable, Collection, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import wraps
 from itertools import islice
 from typing import Any, Literal, TypeVar, cast
@@ -83,6 +84,22 @@ class Versioned:
         """Function -> key -> (versions of the aspects that it read, value, bytes), the oldest value first."""
         self._kept_bytes = 0
         """Sum of the bytes in `_derived_by`, at most MAX_KEPT_BYTES."""
+
+    @contextmanager
+    def _derived_values_kept(self) -> Iterator[None]:
+        """Have the versions and values at the end that were there before, for changes that are taken back inside.
+
+        What was computed inside the `with` block is forgotten: its versions will belong to other changes.
+        """
+        versions, derived, derived_by, size = dict(self._versions), self._derived, self._derived_by, self._kept_bytes
+        self._derived = dict(derived)
+        self._derived_by = defaultdict(dict, {function: dict(values) for function, values in derived_by.items()})
+        try:
+            yield
+        finally:
+            self._versions.clear()
+            self._versions.update(versions)
+            self._derived, self._derived_by, self._kept_bytes = derived, derived_by, size
 
     def _keep(self, kept: dict[Any, tuple[tuple[int, ...], Any, int]], key: Any, entry: tuple[Any, Any, int]) -> None:
         """Keep a value, and drop all others where it does not fit beside them."""

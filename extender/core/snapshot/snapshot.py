@@ -10,7 +10,8 @@ Rule: it changes between decisions and never during one; changes and decisions b
 
 import weakref
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from typing import Any, ClassVar, Final, TypeVar, cast, get_args
 from weakref import WeakValueDictionary
@@ -122,7 +123,7 @@ class Snapshot(NodeTable):
         else:
             table = self.objects.of(kind)
             before, table[key] = table.get(key), one
-            if before is None or not _differs_in_version_only(before, one):
+            if before is None or not differs_in_version_only(before, one):
                 self._object_changed(KINDS[kind].field, before, one)
         if self.observer is not None:
             self.observer(kind, key, one)
@@ -179,6 +180,32 @@ class Snapshot(NodeTable):
         for index in self._following["settled"]:
             index.settled()
         return True
+
+    @contextmanager
+    def with_nodes(self, nodes: Collection[Node]) -> Iterator[None]:
+        """Have these nodes in the cluster inside the `with` block, in place of those of the same names.
+
+        Pods that are bound to one of them run there meanwhile. The observer hears of nothing, and afterwards decisions
+        find what they kept. ValueError if a node cannot be read.
+        """
+        cached = {node.metadata.name: self.objects.nodes.get(("", node.metadata.name)) for node in nodes}
+        order, observer = self._next_order, self.observer
+        self.observer = None
+        with self._derived_values_kept():
+            try:
+                self._versions["any"] += 1  # what is kept of the last call stays as it is
+                for node in nodes:
+                    self.put("Node", _without_identity(node))
+                self.refresh_layout()
+                yield
+            finally:
+                for name, before in reversed(cached.items()):  # so that no other node changes its row
+                    if before is not None:
+                        self.put("Node", before)
+                    elif name in self.node_row:
+                        self.remove("Node", ("", name))
+                self.refresh_layout()
+                self._next_order, self.observer = order, observer
 
     def retire(self) -> None:
         """Tell the indexes that another snapshot has taken the place of this one."""
@@ -466,7 +493,14 @@ def _free_some(container: dict[Any, Any] | list[Any] | set[Any]) -> None:
         container.popitem() if isinstance(container, dict) else container.pop()
 
 
-def _differs_in_version_only(before: Object, after: Object) -> bool:
+def _without_identity(node: Node) -> Node:
+    """Return the node without UID and resourceVersion: a watch's thread must not take it for the API server's."""
+    own = node.metadata
+    metadata = msgspec.structs.replace(own, uid="", resource_version="") if own.uid or own.resource_version else own
+    return msgspec.structs.replace(node, metadata=metadata)
+
+
+def differs_in_version_only(before: Object, after: Object) -> bool:
     """Compare two states of an object in all that decisions read; most updates change only its resourceVersion."""
     fields = [field for field in before.__struct_fields__ if field != "metadata"]
     a, b = before.metadata, after.metadata
