@@ -36,14 +36,14 @@ Object = dict[str, Any]
 
 KUSTOMIZED: Mapping[str, tuple[str, ...]] = {
     "second-scheduler": (),
-    "second-scheduler, everything": ("careful", "bind", "pod-groups", "network-policy", "../../monitoring"),
+    "second-scheduler, everything": ("careful", "bind", "events", "pod-groups", "network-policy", "../../monitoring"),
     "service": (),
     "service, everything": (
-        "strict", "bind", "pod-groups", "cert-manager", "network-policy-scheduler", "monitoring-tls",
+        "strict", "bind", "events", "pod-groups", "cert-manager", "network-policy-scheduler", "monitoring-tls",
         "scheduler-config",
     ),
     "control-plane": (),
-    "control-plane, everything": ("careful", "bind", "pod-groups", "scheduler-config-host"),
+    "control-plane, everything": ("careful", "bind", "events", "pod-groups", "scheduler-config-host"),
 }  # fmt: skip
 """Name, which begins with its overlay -> components."""
 
@@ -54,6 +54,7 @@ CHARTED: Mapping[str, Object] = {
             "mode": "Enforce",
             "server": {"httpTimeout": "10s"},
             "bind": {"enabled": True},
+            "events": {"enabled": True},
             "preemption": {"preset": "careful", "ranking": ["PDBViolations", "PodGroups", "HighestPriority"]},
         },
         "scheduler": {
@@ -73,7 +74,7 @@ CHARTED: Mapping[str, Object] = {
     "helm Service": {"variant": "Service"},
     "helm Service, everything": {
         "variant": "Service",
-        "config": {"bind": {"enabled": True}},
+        "config": {"bind": {"enabled": True}, "events": {"enabled": False}},
         "tls": {"certManager": True, "allowedNames": ["system:kube-scheduler", "other"]},
         "networkPolicy": {"enabled": True, "schedulerCIDRs": ["10.0.0.0/28", "10.0.1.0/28"]},
         "monitoring": {"podMonitor": True, "rules": True, "dashboard": True},
@@ -88,7 +89,7 @@ CHARTED: Mapping[str, Object] = {
     "helm ControlPlane": {"variant": "ControlPlane"},
     "helm ControlPlane, everything": {
         "variant": "ControlPlane",
-        "config": {"bind": {"enabled": True}},
+        "config": {"bind": {"enabled": True}, "events": {"enabled": True}},
         "networkPolicy": {"enabled": True},
         "fullnameOverride": "other",
         "schedulerConfig": {"hostPath": "/etc/kubernetes/scheduler"},

@@ -57,6 +57,7 @@ def to_be_followed(resources):
 READING = to_be_followed(RESOURCES)
 READING_GROUPS = to_be_followed(POD_GROUP_RESOURCES)
 BINDING = {("", "pods/binding", "create"), ("", "pods", "get")}
+EVENTS = {("events.k8s.io", "events", "create"), ("events.k8s.io", "events", "patch")}
 
 
 def wanted(name):
@@ -64,11 +65,12 @@ def wanted(name):
     if name in CHARTED:
         config = CHARTED[name].get("config", {})
         groups = "PodGroups" in config.get("preemption", {}).get("ranking", ())
-        binds = config.get("bind", {}).get("enabled", False)
+        binds, writes_events = (config.get(one, {}).get("enabled", False) for one in ("bind", "events"))
     else:
         components = KUSTOMIZED.get(name, ())
-        groups, binds = "pod-groups" in components, "bind" in components
-    return READING | (READING_GROUPS if groups else set()) | (BINDING if binds else set())
+        groups, binds, writes_events = (one in components for one in ("pod-groups", "bind", "events"))
+    more = (READING_GROUPS if groups else set()) | (BINDING if binds else set()) | (EVENTS if writes_events else set())
+    return READING | more
 
 
 # --- who may do what ------------------------------------------------------------------------------------------------
@@ -82,7 +84,7 @@ def test_the_extender_may_do_what_it_is_wanted_for_and_nothing_else(name):
 @everywhere
 def test_nothing_may_be_changed_or_deleted_and_no_secret_read(name):
     everything = allowed(*of_kind(rendered(name), "ClusterRole"))
-    assert {verb for _, resource, verb in everything if resource != "pods/binding"} <= {"get", "list", "watch"}
+    assert {verb for _, resource, verb in everything - BINDING - EVENTS} <= {"get", "list", "watch"}
     assert not {resource for _, resource, _ in everything} & {"secrets", "configmaps", "pods/eviction", "pods/exec"}
     assert not any("*" in part for one in everything for part in one)
 
@@ -196,7 +198,11 @@ def test_the_second_scheduler_may_hold_its_own_lease_and_no_other(name):
 
 @pytest.mark.parametrize(
     ("component", "when"),
-    [("bind", "bind.enabled: true"), ("pod-groups", "Needed only if decisions read PodGroups")],
+    [
+        ("bind", "bind.enabled: true"),
+        ("events", "events.enabled: true"),
+        ("pod-groups", "Needed only if decisions read PodGroups"),
+    ],
 )
 def test_a_component_that_allows_more_says_when_it_is_wanted(component, when):
     assert when in (COMPONENTS / component / "rbac.yaml").read_text(encoding="utf-8").partition("apiVersion")[0]
