@@ -273,8 +273,8 @@ class PreemptionSection(Section):
     onFailure Veto."""
     disruption_budgets: Literal["BestEffort", "Strict"] = "BestEffort"
     """Strict: never evict a pod if that violates a PodDisruptionBudget; if no candidate is left, the answer is a veto.
-    A veto is costly: kube-scheduler does not retry the pod before a relevant event or about 5 minutes. BestEffort:
-    minimize violations, as kube-scheduler does."""
+    A veto is costly: kube-scheduler retries the pod only after a relevant event or 5 minutes (its
+    --pod-max-in-unschedulable-pods-duration). BestEffort: minimize violations, as kube-scheduler does."""
     budget_accounting: Literal["Reported", "Live"] = "Reported"
     """Source of the disruptions that a budget allows. Reported: its status.disruptionsAllowed, as kube-scheduler. Live:
     at most what the cached pods allow, counted as the eviction API does. Requires keepCandidates: 1."""
@@ -299,14 +299,13 @@ class PreemptionSection(Section):
     described under disruptionBudgets."""
     min_pending_duration: Duration = 0.0
     """Time that a pod must have been pending before it may preempt; until then the answer is a veto, and the next
-    attempt may come only about 5 minutes later."""
+    attempt may come 5 minutes later (kube-scheduler's --pod-max-in-unschedulable-pods-duration)."""
     limits: LimitsSection = LimitsSection()
     """Limits on evictions; a preemption that exceeds one is vetoed, which is costly as described under
     disruptionBudgets."""
     on_failure: Literal["Error", "Veto"] = "Error"
     """Answer of /preempt without a decision. Error: 503, and the scheduler's `ignorable` applies. Veto: evict no pods;
-    the pod is not retried before a relevant event or about 5 minutes. Default: Veto with disruptionBudgets: Strict,
-    else Error."""
+    the pod is retried as after any veto. Default: Veto with disruptionBudgets: Strict, else Error."""
 
     @model_validator(mode="before")
     @classmethod

@@ -24,7 +24,7 @@ with the logs (fixture `plane`: plane.directory).
 ControlPlane (lab/plane.py): `api`, `url`, `kubelet` (`deletion_seconds`: how long deleted pods stay; bound pods become
 Running by themselves; annotation kubelet.START_TIME sets a start time), `etcd`, `api_server`,
 `controller_manager` (Process: start, stop, kill, pause, resume, log, pid, environment), `restart_api_server()`,
-`compact()`, `start_scheduler(config, version="1.36" | "1.33" | "1.30", api_url=…, kubeconfig=…)`,
+`compact()`, `start_scheduler(config, version="1.36" | "1.33" | "1.30", api_url=…, kubeconfig=…, flags=[…])`,
 `kubeconfig(user, api_url)` (token for admin and system:kube-scheduler, else a client certificate),
 `service_account_kubeconfig(namespace, name)` with a token file, `write_token(…)`, `audit_events()`,
 `delayed_api((least, most))` -> DelayedApi: `url` for Service(api_url=…) or start_scheduler(api_url=…), and

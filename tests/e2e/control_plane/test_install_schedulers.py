@@ -22,6 +22,7 @@ from tests.e2e.deploy.manifests import (
     NO_HELM,
     OVERLAYS,
     STATIC,
+    containers,
     extender_of,
     of_kind,
     pod_of,
@@ -57,7 +58,7 @@ def _leave_no_pods(cluster):
 
 
 @contextlib.contextmanager
-def kube_scheduler(plane, config, identity, version="1.36"):
+def kube_scheduler(plane, config, identity, version="1.36", flags=()):
     """Run a kube-scheduler with a configuration file, or a text as the whole of it, as the user of a kubeconfig."""
     port = free_port()
     name = f"kube-scheduler-{version}-{port}"
@@ -67,6 +68,7 @@ def kube_scheduler(plane, config, identity, version="1.36"):
     argv = [
         binaries.binary(binaries.SCHEDULERS[version]), f"--config={file}", f"--authentication-kubeconfig={identity}",
         f"--authorization-kubeconfig={identity}", "--bind-address=127.0.0.1", f"--secure-port={port}", "--v=2",
+        *flags,
     ]  # fmt: skip
     process = Process(name, argv, plane.directory, lambda: healthy(f"https://127.0.0.1:{port}/healthz"))
     plane.add(process)
@@ -152,6 +154,9 @@ def test_the_second_scheduler_schedules_with_its_own_accounts_and_nothing_is_for
         name=f"second-{account}-{free_port()}",
     )
     api.apply(objects)  # Service applies the role of the other variants
+    (container,) = [one for one in containers(pod_of(objects)) if one["name"] == "kube-scheduler"]
+    flags = [word for word in container["command"] if "unschedulable-pods" in word]
+    assert flags
     users = [f"system:serviceaccount:kube-system:{one}" for one in ("extender", account)]
     with service, CallRecorder(service.url) as recorder:
         config = yaml.safe_load(files["kube-scheduler.yaml"].replace(ADDRESS, address(recorder.url)))
@@ -159,7 +164,7 @@ def test_the_second_scheduler_schedules_with_its_own_accounts_and_nothing_is_for
         text = yaml.safe_dump(config | {"clientConnection": {"kubeconfig": str(own)}})
         profile = config["profiles"][0]
         api.create(pod("of-another", cpu="1m"))
-        with kube_scheduler(cluster, text, own) as scheduler:
+        with kube_scheduler(cluster, text, own, flags=flags) as scheduler:
             assert len(one_round(cluster, "second", schedulerName=profile["schedulerName"])) == 1
             lease = api.get("Lease", config["leaderElection"]["resourceName"], "kube-system")
             assert lease["spec"]["holderIdentity"]

@@ -163,6 +163,22 @@ def test_a_second_schedulers_version_and_gates_are_those_of_its_container(name, 
     assert scheduler.features == Features.of(scheduler.minor, told)
 
 
+def kube_scheduler_flags(objects):
+    (container,) = [one for one in containers(pod_of(objects)) if one["name"] == "kube-scheduler"]
+    return [word for word in container["command"] if "unschedulable-pods" in word]
+
+
+@pytest.mark.parametrize("name", ["second-scheduler", pytest.param("helm SecondScheduler", marks=needs_helm)])
+def test_a_second_scheduler_soon_retries_what_was_vetoed(name):
+    assert kube_scheduler_flags(rendered(name)) == ["--pod-max-in-unschedulable-pods-duration=30s"]
+
+
+@needs_helm
+@pytest.mark.parametrize(("value", "words"), [("2m", ["--pod-max-in-unschedulable-pods-duration=2m"]), ("", [])])
+def test_the_chart_sets_how_soon_pods_are_retried(value, words):
+    assert kube_scheduler_flags(chart({"scheduler": {"podMaxInUnschedulablePodsDuration": value}})) == words
+
+
 @pytest.mark.parametrize("name", [one for one in ALL if one not in WITH_A_FILE])
 def test_without_a_file_nothing_of_it_is_mounted(name):
     assert scheduler_file(name) == {}
@@ -441,6 +457,7 @@ def test_a_service_is_for_one_scheduler_and_one_pod(name):
         ({"tls": {"allowedNames": []}}, r"\btls[./]allowedNames\b"),
         ({"config": {"scheduler": {"config": "/a"}}}, r"\bconfig[./]scheduler\b"),
         ({"scheduler": {"image": "a/kube-scheduler:latest"}}, "set config.scheduler.version"),
+        ({"scheduler": {"podMaxInUnschedulablePodsDuration": "30 s"}}, r"scheduler[./]podMaxInUnschedulable"),
         ({"schedulerConfig": {"configMap": "a"}}, "SecondScheduler has a file of its own"),
         ({"variant": "Service", "schedulerConfig": {"hostPath": "/a"}}, "is for ControlPlane"),
     ],

@@ -181,6 +181,9 @@ capabilities:
   command:
   - kube-scheduler
   - --config=/etc/kubernetes/kube-scheduler.yaml
+  {{- with .Values.scheduler.podMaxInUnschedulablePodsDuration }}
+  - --pod-max-in-unschedulable-pods-duration={{ . }}
+  {{- end }}
   {{- range $name, $value := .Values.scheduler.featureGates }}
   - --feature-gates={{ $name }}={{ $value }}
   {{- end }}

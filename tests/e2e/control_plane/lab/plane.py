@@ -7,6 +7,7 @@ import contextlib
 import os
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -101,10 +102,12 @@ class ControlPlane:
         api_url: str | None = None,
         kubeconfig: Path | None = None,
         verbosity: int = 3,
+        flags: Sequence[str] = (),
     ) -> Process:
         """Start a kube-scheduler with a KubeSchedulerConfiguration and wait until it is ready.
 
-        `api_url`: the address of a DelayedApi; `kubeconfig`: another identity than system:kube-scheduler.
+        `api_url`: the address of a DelayedApi; `kubeconfig`: another identity than system:kube-scheduler; `flags`:
+        further arguments.
         """
         port = free_port()
         name = f"kube-scheduler-{port}"
@@ -123,7 +126,7 @@ class ControlPlane:
         argv = [
             binaries.binary(binaries.SCHEDULERS[version]), f"--config={file}", f"--authentication-kubeconfig={own}",
             f"--authorization-kubeconfig={own}", "--bind-address=127.0.0.1", f"--secure-port={port}",
-            f"--v={verbosity}",
+            f"--v={verbosity}", *flags,
         ]  # fmt: skip
         readyz = "readyz" if version == "1.36" else "healthz"
         process = Process(name, argv, self.directory, lambda: _answers(f"https://127.0.0.1:{port}/{readyz}"))
