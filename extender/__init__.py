@@ -4,6 +4,7 @@
     cluster = extender.load_cluster("cluster.yaml")
     extender.evaluate(cluster, pod, version="1.33", scheduler_config="scheduler-config.yaml").to_dict()
     extender.simulate(cluster, [pod]).summary
+    extender.why(cluster, "shop/cart-9").why
 
     for result in extender.replay("recording"):
         assert not result.differences
@@ -18,6 +19,7 @@ from extender.version import __version__
 if TYPE_CHECKING:
     from extender.api import (
         ClusterObjects,
+        Diagnosis,
         Evaluation,
         EvictionHistory,
         KubeScheduler,
@@ -29,10 +31,12 @@ if TYPE_CHECKING:
         load_scheduler,
         replay,
         simulate,
+        why,
     )
 
 __all__ = [
     "ClusterObjects",
+    "Diagnosis",
     "Evaluation",
     "EvictionHistory",
     "KubeScheduler",
@@ -45,6 +49,7 @@ __all__ = [
     "load_scheduler",
     "replay",
     "simulate",
+    "why",
 ]
 
 

@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from extender.cluster.files.manifests import load_cluster
+from extender.core.diagnosis.diagnose import diagnose, not_found
+from extender.core.diagnosis.schema import Diagnosis
 from extender.core.evaluation import Evaluation
 from extender.core.evaluation import evaluate as _evaluate
 from extender.core.eviction_history import EvictionHistory
 from extender.core.profile import UNCONFIGURED, UPSTREAM, KubeScheduler
+from extender.core.simulator.arrivals import add_arrivals
 from extender.core.simulator.result import Simulation
 from extender.core.simulator.schedule_one import seeded_draw
 from extender.core.simulator.simulator import simulate as _simulate
@@ -28,6 +31,7 @@ if TYPE_CHECKING:  # importing the server costs time, which reading a cluster do
 
 __all__ = [
     "ClusterObjects",
+    "Diagnosis",
     "Evaluation",
     "EvictionHistory",
     "KubeScheduler",
@@ -39,6 +43,7 @@ __all__ = [
     "load_scheduler",
     "replay",
     "simulate",
+    "why",
 ]
 
 SchedulerConfig = Mapping[str, Any] | str | os.PathLike[str]
@@ -126,6 +131,37 @@ def simulate(
         draw=None if seed is None else seeded_draw(seed),
         seed=seed,
     )
+
+
+def why(
+    cluster: ClusterObjects | Mapping[str, Any] | Snapshot,
+    pod: str | Pod | Mapping[str, Any],
+    *,
+    node: str | None = None,
+    version: str | None = None,
+    feature_gates: Mapping[str, bool] | None = None,
+    scheduler_config: SchedulerConfig | None = None,
+    scheduler: KubeScheduler | None = None,
+    history: EvictionHistory | None = None,
+) -> Diagnosis:
+    """Explain why a pod is pending, or why it is where it is.
+
+    `pod` is `namespace/name` of a pod of the cluster, or one that does not exist yet. `node`: show this one in full.
+    The other arguments are those of `simulate`, which also skips a pod that no profile schedules; `cluster` itself does
+    not change. Raises RequestError for a pod that cannot be admitted, and for a node that does not exist.
+    """
+    ours, now = _chosen_scheduler(scheduler, scheduler_config, version, feature_gates), time.time_ns()
+    if isinstance(pod, str):
+        snapshot, (namespace, _, name) = _snapshot(cluster, ours.features), pod.rpartition("/")
+        key = (namespace or "default", name)
+        found = snapshot.objects.pods.get(key)
+        if found is None:
+            return not_found(snapshot, *key, ours)
+    else:
+        objects = cluster.frozen() if isinstance(cluster, Snapshot) else load_cluster(cluster)
+        snapshot = Snapshot.build(objects, ours.features)
+        found = add_arrivals(snapshot, [_convert_pod(pod)])[0]
+    return diagnose(snapshot, found, ours, history or EvictionHistory(now), node)
 
 
 def replay(path: str | os.PathLike[str], config: str | os.PathLike[str] | None = None) -> "Iterator[ReplayResult]":

@@ -4,6 +4,7 @@ Rule: an ExtenderError or OSError of a command becomes one message on stderr and
 """
 
 import sys
+from collections.abc import Sequence
 from typing import Annotated, NoReturn
 
 import typer
@@ -15,6 +16,7 @@ from extender.cli.openapi import openapi
 from extender.cli.replay import replay
 from extender.cli.serve import serve
 from extender.cli.simulate import simulate
+from extender.cli.why import why
 from extender.errors import ExtenderError, printable
 from extender.version import __version__
 
@@ -23,6 +25,8 @@ app = new_group(
 
     \b
     Examples:
+      # Why a pod is pending
+      extender why shop/cart-9
       # Serve the example cluster that ships with the package
       extender serve
       # Why a pod was evicted, or where it fits
@@ -37,17 +41,22 @@ app = new_group(
     """,
     name="extender",
 )
-for command in (serve, explain, simulate, replay):
+for command in (serve, why, explain, simulate, replay):
     app.command(cls=PlainTextCommand)(command)
 app.add_typer(cluster.app, name="cluster")
 app.add_typer(config.app, name="config")
 app.command(cls=PlainTextCommand)(openapi)
 
 
-def main() -> NoReturn:
+def kubectl_why() -> NoReturn:
+    """Run `extender why` as a kubectl plugin: `kubectl extender-why`."""
+    main(["why", *sys.argv[1:]], "kubectl extender-why")
+
+
+def main(arguments: Sequence[str] | None = None, name: str | None = None) -> NoReturn:
     """Run the command line; console entry point."""
     try:
-        app()
+        app(arguments, prog_name=name)
     except (ExtenderError, OSError) as error:
         from extender.cli import logs
 

@@ -49,7 +49,7 @@ def list_decisions(source: DecisionSource, query: DecisionListOptions, output: O
         typer.echo(msgspec.json.format(body, indent=2).decode())
     else:
         parts = report.render_list(found, output.invocation, output.console.width, query.limit)
-        _print_parts(parts, output.console)
+        print_parts(parts, output.console)
 
 
 def explain_subject(source: DecisionSource, subject: str, query: DecisionListOptions, output: Output) -> None:
@@ -74,7 +74,7 @@ def explain_subject(source: DecisionSource, subject: str, query: DecisionListOpt
     else:
         parts = report.render(decision, subject, output.invocation, show_all=output.show_all)
     hint = [report.other_decisions_hint(subject, others, output.invocation)] if others else []
-    _print_parts([*parts, *hint], output.console)
+    print_parts([*parts, *hint], output.console)
 
 
 # --- finding the decision ---------------------------------------------------------------------------------------------
@@ -179,6 +179,7 @@ def _decode(body: bytes, kind: type[ReportT]) -> ReportT:
 
 
 def new_console(no_color: bool) -> Console:
+    """Return the console of a report: as wide as the terminal, and never wrapping for a file or a pipe."""
     settings: dict[str, Any] = {"highlight": False, "markup": False, "emoji": False}
     if no_color or os.environ.get("NO_COLOR"):
         settings["color_system"] = None
@@ -186,7 +187,8 @@ def new_console(no_color: bool) -> Console:
     return console if console.is_terminal else Console(**settings, width=_UNLIMITED_COLUMNS)
 
 
-def _print_parts(parts: Iterable[RenderableType], console: Console) -> None:
+def print_parts(parts: Iterable[RenderableType], console: Console) -> None:
+    """Print the parts of a report, without blanks at the ends of lines."""
     with console.capture() as printed:
         for part in parts:
             console.print(part)

@@ -20,7 +20,13 @@ from extender.cli.tables import (
     section_heading,
     text,
 )
-from extender.core.explain.schema import DecisionReport, DeviceRequestReport, NodeReport, RunningPodReport
+from extender.core.explain.schema import (
+    DecisionReport,
+    DeviceRequestReport,
+    NodeReport,
+    ResourceAmounts,
+    RunningPodReport,
+)
 from extender.core.explain.text import pluralize
 
 _ROLES = {
@@ -43,15 +49,15 @@ def render(
     yield Text()
     yield report.facts_grid(decision, invocation)
     yield from _render_filter_status(decision, node)
-    yield from _render_claims(node, show_all=show_all)
+    yield from render_claims(node, show_all=show_all)
     if decision.verb == "prioritize":
         yield from _render_scores(decision, node)
     if node.rank is not None:
         yield from _render_rank(decision, node)
     if node.allocatable:
-        yield from _render_resources(decision, node)
+        yield from render_resources(decision.incoming.requests, node)
     if node.pods:
-        yield from _render_pods(node)
+        yield from render_pods(node)
     if node.budgets:
         yield from section_heading("disruption budgets")
         yield report.budgets_table((node.name, one) for one in node.budgets)
@@ -136,7 +142,7 @@ def _render_filter_status(decision: DecisionReport, node: NodeReport) -> Iterato
             yield indented(text(f"not run: {', '.join(after)}", "dim"))
 
 
-def _render_claims(node: NodeReport, *, show_all: bool) -> Iterator[RenderableType]:
+def render_claims(node: NodeReport, *, show_all: bool) -> Iterator[RenderableType]:
     """Render the pod's resource claims: a line each, and one per request; with `show_all` every device."""
     if not node.claims:
         return
@@ -181,9 +187,9 @@ def _render_rank(decision: DecisionReport, node: NodeReport) -> Iterator[Rendera
         yield indented(text(report.ranking_note(decision), "dim"))
 
 
-def _render_resources(decision: DecisionReport, node: NodeReport) -> Iterator[RenderableType]:
+def render_resources(requests: ResourceAmounts, node: NodeReport) -> Iterator[RenderableType]:
     """Render allocatable, used, freed and available amounts per resource, and what the pod needs."""
-    wanted = {**decision.incoming.requests, "pods": 1}
+    wanted = {**requests, "pods": 1}
     yield from section_heading("resources")
     rows = []
     for name, allocatable in node.allocatable.items():
@@ -198,7 +204,7 @@ def _render_resources(decision: DecisionReport, node: NodeReport) -> Iterator[Re
         yield indented(text(f"{pod.key}, priority {pod.priority}, is nominated to this node and {requests}"))
 
 
-def _render_pods(node: NodeReport) -> Iterator[RenderableType]:
+def render_pods(node: NodeReport) -> Iterator[RenderableType]:
     """Render the pods of the node, most important first, with their place in the reprieve order."""
     yield from section_heading(f"pods on {node.name}, most important first")
     counted = (f"{count} {_ROLES[role][0]}" for role, count in node.counts.items())

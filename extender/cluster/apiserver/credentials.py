@@ -70,6 +70,8 @@ class Credentials:
     """The kubeconfig files."""
     signature: Signature = ()
     """The signature of `files` before they were read."""
+    namespace: str = "default"
+    """Namespace of the kubeconfig's context, or of the pod."""
 
     @property
     def connection(self) -> tuple[object, ...]:
@@ -131,7 +133,18 @@ def _in_cluster_credentials(token_file: Path) -> Credentials:
     except (ConfigException, OSError, ValueError) as error:
         raise CredentialsError(f"the pod's service account: {error}") from None
     _check_certificate_files(configuration, "the pod's service account")
-    return Credentials(configuration, "the pod's service account", f"Bearer {read_token(token_file)}", token_file)
+    authorization = f"Bearer {read_token(token_file)}"
+    namespace = _namespace_beside(token_file)
+    return Credentials(configuration, "the pod's service account", authorization, token_file, namespace=namespace)
+
+
+def _namespace_beside(token_file: Path) -> str:
+    """Return the namespace of the service account; older clusters may mount the token without it."""
+    try:
+        text = read_regular_file(token_file.parent / "namespace", MAX_TOKEN_BYTES).decode("utf-8")
+    except (OSError, ValueError):
+        return "default"
+    return text.strip() or "default"
 
 
 # --- a kubeconfig ---------------------------------------------------------------------------------------------------
@@ -193,7 +206,8 @@ def _from_kubeconfig(files: list[Path], context: str | None) -> Credentials:
     configuration.refresh_api_key_hook = None  # ApiServer decides when to refresh, with a monotonic clock
     _configure_proxy(configuration, cluster)
     authorization = configuration.api_key.get("BearerToken")
-    return Credentials(configuration, place, authorization, token_file, lifetime, tuple(files), before)
+    namespace = chosen.text("namespace") or "default"
+    return Credentials(configuration, place, authorization, token_file, lifetime, tuple(files), before, namespace)
 
 
 def _merge(files: list[Path]) -> tuple[Any, str]:

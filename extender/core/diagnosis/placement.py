@@ -6,7 +6,6 @@ Rule: nothing is judged here.
 from collections.abc import Sequence
 
 from extender.core.diagnosis.schema import NodeDiagnosis, NodeStatus, Placement
-from extender.core.explain.text import pluralize
 from extender.k8s.annotations import MIRROR
 from extender.k8s.objects import Pod
 
@@ -51,8 +50,10 @@ def placement_sentence(pod: Pod, placement: Placement, nodes: Sequence[NodeDiagn
 
 def _rank(placement: Placement, nodes: Sequence[NodeDiagnosis]) -> str:
     feasible, own = sum(one.code == "Success" for one in nodes), placement.scores
+    if len(nodes) == 1:
+        return "the only node of the cluster"
     if feasible == 1:
-        return f"the only one of {pluralize(len(nodes), 'node')} on which it fits"
+        return f"the only one of {len(nodes)} nodes on which it fits"
     if own is None:  # a score plugin fails
         return f"one of {feasible} nodes on which it fits"
     best = next(one for one in nodes if one.name == placement.runners_up[0])

@@ -137,7 +137,9 @@ class PreemptedBy(DiagnosisStruct, frozen=True, kw_only=True):
     """Node that the evicted pod ran on."""
     preemptor_uid: str | None = msgspec.field(name="preemptorUID")
     preemptor: str | None
-    """`namespace/name` of the preemptor; null: the cluster has no pod with this UID any more."""
+    """`namespace/name` of the preemptor, also of one that is gone if the Event names it; null: not known."""
+    preemptor_exists: bool
+    """False: the cluster has no pod with this UID (any more), or none is known."""
     preemptor_node: str | None
     """Where the preemptor runs, or is nominated to, now."""
     is_running: bool

@@ -47,6 +47,16 @@ def test_a_pod_uses_its_service_account(in_a_pod):
     server.close()
 
 
+def test_the_namespace_is_the_pod_s_or_the_context_s_or_default(in_a_pod, tmp_path):
+    assert credentials.load().namespace == "default"
+    (tmp_path / "namespace").write_text("shop\n")
+    assert credentials.load().namespace == "shop"
+    context = {"name": "main", "context": {"cluster": "main", "user": "main", "namespace": "batch"}}
+    given = {"token": "good"}, {"server": "https://127.0.0.1:1"}
+    assert credentials.load(kubeconfig(tmp_path / "plain", *given)).namespace == "default"
+    assert credentials.load(kubeconfig(tmp_path / "named", *given, contexts=[context])).namespace == "batch"
+
+
 def test_C10_a_service_account_token_is_read_again(in_a_pod, tls_api):
     server = ApiServer.connect()
     server.get(PODS)

@@ -1,0 +1,222 @@
+"""`extender why`: what kube-scheduler makes of one pod, read from a live cluster or a file.
+
+Rule: a live cluster is only read.
+"""
+
+import json
+import time
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from extender.cli import options
+from extender.errors import ClusterFileError
+
+if TYPE_CHECKING:  # the engine, pydantic and rich load slowly: not before they are needed
+    from extender.cli.why_source import PodCluster, Read, Subject
+    from extender.config import Configuration
+    from extender.core.diagnosis.schema import Diagnosis
+
+Output = Literal["text", "wide", "json", "yaml"]
+
+WAIT_INTERVAL_SECONDS = 2.0
+"""Pause of --wait between two reads of the cluster."""
+
+
+def why(
+    pod: Annotated[str | None, typer.Argument(metavar="[NAMESPACE/]POD", help="A pod of the cluster.")] = None,
+    namespace: Annotated[
+        str | None,
+        typer.Option("--namespace", "-n", metavar="NAME", help="Namespace of the pod; default: that of the context."),
+    ] = None,
+    file: Annotated[
+        str | None,
+        typer.Option(
+            "--pod",
+            metavar="FILE",
+            help="Manifest of a pod that does not exist yet, with its ResourceClaims; - is standard input.",
+        ),
+    ] = None,
+    node: Annotated[
+        str | None, typer.Option("--node", metavar="NAME", help="Show one node in full: resources, pods, devices.")
+    ] = None,
+    show_all: Annotated[bool, typer.Option("--all", help="Show every node, with its scores and victims.")] = False,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Read the cluster again until the pod fits or has its node.")
+    ] = False,
+    wait_timeout: Annotated[
+        float, typer.Option("--wait-timeout", metavar="SECONDS", min=0, help="Time limit of --wait.")
+    ] = 300,
+    cluster: options.ClusterOption = None,
+    example: Annotated[
+        bool, typer.Option("--example", help="Use the example cluster that ships with the package.")
+    ] = False,
+    kubeconfig: options.KubeconfigOption = None,
+    context: options.ContextOption = None,
+    config: options.ConfigOption = None,
+    scheduler_config: options.SchedulerConfigOption = None,
+    scheduler_version: options.SchedulerVersionOption = None,
+    output: Annotated[Output, typer.Option("--output", "-o", help="Output format.")] = "text",
+    no_color: options.NoColorOption = False,
+    timeout: options.ReadTimeoutOption = 60,
+) -> None:
+    """Explain why a pod is pending, or why it is where it is.
+
+    Says what kube-scheduler would say, why in one sentence, and how many nodes reject the pod for which reason; on
+    request every node with its scores, or one node in full. Reads a live cluster once, with permission to list; nothing
+    is changed, and no service has to run. Also a kubectl plugin: kubectl extender-why.
+
+    \b
+    Examples:
+      # Why a pod is pending
+      extender why shop/cart-9
+      # What stands against one node
+      extender why shop/cart-9 --node worker-a1
+      # Whether a pod that does not exist yet would fit
+      extender why --pod pod.yaml
+      # Wait until a pod fits, in a script
+      extender why shop/cart-9 --wait --wait-timeout 600
+
+    The exit code is 0 if the pod fits or has its node, 1 if it does not fit, 3 if it fits after a preemption, 4 if
+    kube-scheduler does not try it, a plugin that is not evaluated here decides or the pod does not exist, and 2 if the
+    cluster cannot be read.
+
+    See docs/why.md.
+    """
+    from extender.core.diagnosis.schema import EXIT_CODES
+
+    if (pod is None) == (file is None):
+        raise typer.BadParameter("specify a pod, or a manifest with --pod FILE")
+    if cluster is not None and example:
+        raise typer.BadParameter("--cluster cannot be combined with --example")
+    is_live = cluster is None and not example
+    if not is_live and (wait or kubeconfig is not None or context is not None):
+        raise typer.BadParameter("--wait, --kubeconfig and --context need a live cluster")
+    if file is not None and namespace is not None:
+        raise typer.BadParameter("the manifest says its namespace", param_hint="--namespace")
+    given = options.cluster_options(cluster, is_live, kubeconfig, context)
+    settings = options.read_configuration(
+        config, given | options.scheduler_options(scheduler_config, scheduler_version)
+    )
+    read = _reader(settings, _subject_of(pod, namespace, file), timeout, no_color)
+    found = _diagnose(read(), node)
+    if wait:
+        found = _wait(read, found, node, wait_timeout)
+    _print(found, output, one_node=node, show_all=show_all, no_color=no_color)
+    raise typer.Exit(EXIT_CODES[found.verdict])
+
+
+# --- input ------------------------------------------------------------------------------------------------------------
+
+
+def _subject_of(pod: str | None, namespace: str | None, file: str | None) -> "Subject":
+    """Return the pod that is asked for; its namespace is empty where the context says which."""
+    from extender.cli.why_source import Subject
+
+    if pod is None:
+        return _read_manifest(file or "-")
+    before, slash, name = pod.rpartition("/")
+    if slash and namespace not in (None, before):
+        raise typer.BadParameter(f"namespace {namespace} contradicts {pod}", param_hint="--namespace")
+    if not name or "/" in before or (slash and not before):
+        raise typer.BadParameter(f"{pod}: not a name, or a namespace and a name: NAMESPACE/POD")
+    return Subject(namespace=before or namespace or "", name=name)
+
+
+def _read_manifest(file: str) -> "Subject":
+    """Read a pod and its resource claims; ExtenderError if the file holds anything else, or not exactly one pod."""
+    from extender.cli.manifest_file import readable_path
+    from extender.cli.why_source import Subject
+    from extender.cluster.files.manifests import read_cluster
+    from extender.k8s.kinds import KINDS
+
+    with readable_path(file) as path:
+        report = read_cluster(path)
+    objects, fields = report.objects, ("pods", "resource_claims")
+    others = [kind for kind, one in KINDS.items() if one.field not in fields and getattr(objects, one.field)]
+    for kind in (*others, *report.skipped_kinds):
+        raise ClusterFileError(f"{path.name}: holds a {kind}: only one Pod is read, with its ResourceClaims")
+    if len(objects.pods) != 1:
+        raise ClusterFileError(f"{path.name}: holds {len(objects.pods)} pods: specify a file with one")
+    pod = objects.pods[0]
+    return Subject(pod.metadata.namespace, pod.metadata.name, pod, objects.resource_claims)
+
+
+def _reader(settings: "Configuration", subject: "Subject", timeout: float, no_color: bool) -> "Read":
+    """Return what reads the cluster: a live one again with every call, on the same connection."""
+    from extender.cli.why_source import read_file, read_live
+    from extender.cluster.files.manifests import example_cluster, load_cluster
+    from extender.config.scheduler import load_kube_scheduler
+
+    load_kube_scheduler(settings)  # a mistake is reported before a cluster is read
+    api = options.connect_api_server(settings)
+    if api is not None:
+        return lambda: read_live(api, settings, subject, timeout=timeout, no_color=no_color)
+    path = settings.cluster.path
+    return lambda: read_file(example_cluster() if path is None else load_cluster(path), settings, subject)
+
+
+def _diagnose(cluster: "PodCluster", node: str | None) -> "Diagnosis":
+    from msgspec.structs import replace
+
+    from extender.cli import logs
+    from extender.core.diagnosis.diagnose import diagnose, not_found
+    from extender.core.eviction_history import EvictionHistory
+    from extender.errors import printable
+
+    for warning in cluster.warnings:
+        logs.echo(f"extender: {printable(warning)}")
+    if cluster.pod is None:
+        found = not_found(cluster.snapshot, cluster.namespace, cluster.name, cluster.scheduler)
+    else:
+        found = diagnose(cluster.snapshot, cluster.pod, cluster.scheduler, EvictionHistory(time.time_ns()), node)
+    with_history: Diagnosis = replace(found, history=cluster.history)
+    return with_history
+
+
+# --- --wait -----------------------------------------------------------------------------------------------------------
+
+_FINAL_STATES = ("NotFound", "Finished", "Terminating")
+"""States after which the pod never fits."""
+
+
+def _wait(read: "Read", found: "Diagnosis", node: str | None, limit: float) -> "Diagnosis":
+    """Read the cluster again until the pod fits, or never will, or the time is over; say each change on stderr."""
+    from extender.cli import logs
+    from extender.errors import printable
+
+    deadline = time.monotonic() + limit
+    while found.verdict != "Fits" and found.state not in _FINAL_STATES:
+        left = deadline - time.monotonic()
+        if left <= 0:
+            logs.echo(f"extender: {found.pod} does not fit after {limit:g} s")
+            break
+        time.sleep(min(left, WAIT_INTERVAL_SECONDS))
+        before, found = found, _diagnose(read(), node)
+        if found.why != before.why:
+            logs.echo(f"extender: {printable(found.why)}")
+    return found
+
+
+# --- output -----------------------------------------------------------------------------------------------------------
+
+
+def _print(found: "Diagnosis", output: Output, *, one_node: str | None, show_all: bool, no_color: bool) -> None:
+    """Print the diagnosis; JSON and YAML list the nodes that the text would show."""
+    import msgspec
+
+    if output in ("text", "wide"):
+        from extender.cli import explanation, why_text
+
+        parts = why_text.render(found, one_node=one_node, show_all=show_all, is_wide=output == "wide")
+        explanation.print_parts(parts, explanation.new_console(no_color))
+        return
+    shown = msgspec.to_builtins(found)
+    shown["nodes"] = [node for node in shown["nodes"] if show_all or node["name"] == one_node]
+    if output == "yaml":
+        import yaml
+
+        typer.echo(yaml.safe_dump(shown, sort_keys=False), nl=False)
+    else:
+        # Everything but ASCII is escaped, so that no name can steer the terminal.
+        typer.echo(json.dumps(shown, indent=2).replace("\x7f", "\\u007f"))

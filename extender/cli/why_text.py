@@ -1,0 +1,232 @@
+"""Render the diagnosis of a pod: a sentence, facts, the reasons with their nodes, a preemption, and nodes one by one.
+
+Rule: names and messages are printed through `tables.text`, so that no input can control the terminal.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from extender.cli import node_report
+from extender.cli.tables import (
+    AdaptiveTable,
+    CellRow,
+    format_amount,
+    format_timestamp,
+    indented,
+    join_names,
+    section_heading,
+    text,
+)
+from extender.core.diagnosis.schema import Diagnosis, NodeDiagnosis, PodHistory, PreemptionOutcome
+from extender.core.explain.text import pluralize
+
+MAX_EXAMPLES = 3
+"""Nodes that the table of reasons names, unless it is wide."""
+
+MAX_COMPARED_NODES = 4
+"""Rows of the table of scores without --all."""
+
+_STYLES = {"Fits": "bold green", "FitsAfterPreemption": "bold yellow", "DoesNotFit": "bold red", "Unknown": "bold"}
+_CODE_STYLES = {"Success": "green", "Unschedulable": "yellow"}
+
+
+def render(
+    found: Diagnosis, *, one_node: str | None = None, show_all: bool = False, is_wide: bool = False
+) -> Iterator[RenderableType]:
+    """Render the diagnosis; `one_node`: that node in full instead of all together."""
+    yield text(found.why, _STYLES[found.verdict])
+    yield Text()
+    yield _facts(found)
+    node = next((one for one in found.nodes if one.name == one_node), None)
+    if node is not None:
+        yield from _render_node(found, node, show_all=show_all)
+        return
+    if found.history is not None:
+        yield from _render_history(found, found.history)
+    if found.reasons:
+        yield from section_heading(f"reasons, of {pluralize(len(found.nodes), 'node')}")
+        yield _reasons_table(found, is_wide=is_wide)
+    if found.preemption is not None:
+        yield from _render_preemption(found.preemption)
+    if show_all and found.nodes:
+        yield from section_heading("nodes")
+        yield _nodes_table(found)
+    elif found.feasible:
+        yield from _render_scores(found)
+    if found.nodes and not show_all:
+        yield Text()
+        yield Text("--node NAME shows one node in full, --all every node", style="dim")
+
+
+def _facts(found: Diagnosis) -> RenderableType:
+    """Return a grid of the pod, kube-scheduler's message, the version and what was left out."""
+    requested = [f"{format_amount(name, value)} {name}" for name, value in found.requests.items() if value]
+    pod = f"{found.pod}, priority {found.priority}" + (f", requests {', '.join(requested)}" if requested else "")
+    nominated = f"{found.nominated_node} (status.nominatedNodeName)" if found.nominated_node else ""
+    left_out = ", ".join(found.not_evaluated)
+    rows = {
+        "pod": pod if found.state != "NotFound" else "",
+        "message": found.message,
+        "nominated": nominated,
+        "scheduler": f"kube-scheduler {found.version}, {found.version_source}",
+        "cluster": f"{pluralize(found.cluster.nodes, 'node')}, {pluralize(found.cluster.pods, 'pod')}",
+        "policies": "; ".join(found.policies),
+        "hint": found.hint or "",
+        "not evaluated": f"{left_out}: kube-scheduler may decide otherwise" if left_out else "",
+    }
+    grid = Table.grid(padding=(0, 2))
+    for name, value in (*rows.items(), *(("note", note) for note in found.notes)):
+        if value:
+            grid.add_row(Text(name, style="dim"), text(value))
+    return indented(grid)
+
+
+# --- what the cluster says ------------------------------------------------------------------------------------------
+
+
+def _render_history(found: Diagnosis, history: PodHistory) -> Iterator[RenderableType]:
+    lines = list(_history_lines(found, history))
+    if lines:
+        yield from section_heading("events and conditions")
+        for line in lines:
+            yield indented(text(line))
+
+
+def _history_lines(found: Diagnosis, history: PodHistory) -> Iterator[str]:
+    event, by = history.failed_scheduling, history.preempted
+    if by is not None:
+        when = f" at {format_timestamp(by.time)}" if by.time else ""
+        yield f"preempted{when}{f' on {by.node}' if by.node else ''}: {by.message}"
+        if by.preemptor is not None:
+            where = f"is on {by.preemptor_node}" if by.is_running else f"is nominated to {by.preemptor_node}"
+            yield f"{by.preemptor} took its place" + (f" and {where}" if by.preemptor_node else "")
+        else:
+            yield "the pod that took its place does not exist any more"
+    if event is not None:
+        when = format_timestamp(event.last_seen) if event.last_seen else "an unknown time"
+        same = "says the same" if event.message == found.message else f"said: {event.message}"
+        yield f"the last FailedScheduling, of {event.reporter} at {when}, {same}"
+    yield from history.notes
+
+
+# --- all nodes together ---------------------------------------------------------------------------------------------
+
+
+def _reasons_table(found: Diagnosis, *, is_wide: bool) -> RenderableType:
+    rows = []
+    for one in found.reasons:
+        examples = one.examples if is_wide else one.examples[:MAX_EXAMPLES]
+        more = f", … {one.nodes - len(examples)} more" if one.nodes > len(examples) else ""
+        cells = [text(one.nodes), text(one.plugin), text(one.reason), text(one.code, _CODE_STYLES.get(one.code, "red"))]
+        rows.append((*cells, text(", ".join(examples) + more)))
+    return AdaptiveTable(("NODES", "PLUGIN", "REASON", "CODE", "EXAMPLES"), rows, lead=3)
+
+
+def _render_preemption(found: PreemptionOutcome) -> Iterator[RenderableType]:
+    """Render which pods would be evicted, or what stands against it."""
+    if found.node is None and not found.vetoed:
+        if found.message:
+            yield from section_heading("preemption")
+            yield indented(text(found.message))
+        return
+    yield from section_heading("preemption")
+    if found.vetoed is not None:
+        yield indented(
+            text(f"{pluralize(found.candidates, 'candidate')} within the policies: {found.vetoed}", "yellow")
+        )
+    if found.node is None:
+        return
+    others = [name for name in found.ties if name != found.node]
+    tied = f", which costs the same as on {join_names(others, MAX_EXAMPLES)}" if others else ""
+    broken = f"; {found.num_pdb_violations} of them violate disruption budgets" if found.num_pdb_violations else ""
+    count = pluralize(found.candidates, "candidate")
+    yield indented(text(f"{count}; would evict {pluralize(len(found.victims), 'pod')} from {found.node}{tied}{broken}"))
+    rows = [
+        (text(one.pod, "red"), text(one.priority), text(", ".join(one.budgets)), text(_terminating(one.terminating)))
+        for one in found.victims
+    ]
+    yield AdaptiveTable(("VICTIM", "PRIORITY", "BUDGETS", "NOTES"), rows)
+
+
+def _terminating(is_terminating: bool) -> str:
+    return "terminating already" if is_terminating else ""
+
+
+def _nodes_table(found: Diagnosis) -> RenderableType:
+    """Return a row per node: status, total and weighted scores, and the victims of a preemption there."""
+    plugins = list(dict.fromkeys(name for one in found.nodes if one.scores for name in one.scores.plugins))
+    rows = []
+    for one in found.nodes:
+        status = [text(one.name), text(one.code, _CODE_STYLES.get(one.code, "red")), text(one.plugin)]
+        scores = ["", *("" for _ in plugins)]
+        if one.scores is not None:
+            scores = [str(one.scores.total), *(str(one.scores.plugins.get(name, "")) for name in plugins)]
+        rows.append((*status, text("; ".join(one.reasons)), *map(text, scores), text(_victims(one))))
+    return AdaptiveTable(("NODE", "CODE", "PLUGIN", "REASONS", "TOTAL", *plugins, "EVICTING"), rows, lead=2)
+
+
+def _victims(node: NodeDiagnosis) -> str:
+    """Return the pods whose eviction would make room, or why no eviction would."""
+    tried = node.preemption
+    if tried is None:
+        return ""
+    return join_names(tried.victims, MAX_EXAMPLES) if tried.status is None else "; ".join(tried.status.reasons)
+
+
+def _render_scores(found: Diagnosis) -> Iterator[RenderableType]:
+    """Render the nodes with the highest totals, and the one that the pod has or would get."""
+    scored = sorted((one for one in found.nodes if one.scores is not None), key=lambda one: (_rank(one), one.name))
+    shown = scored[:MAX_COMPARED_NODES]
+    own = next((one for one in scored if one.name == found.node), None)
+    if own is not None and own not in shown:
+        shown.append(own)
+    if shown:
+        yield from section_heading(f"scores, of {pluralize(len(scored), 'node')} on which the pod fits")
+        yield _scores_table(found, shown)
+
+
+def _scores_table(found: Diagnosis, nodes: Sequence[NodeDiagnosis]) -> RenderableType:
+    plugins = list(dict.fromkeys(name for one in nodes if one.scores for name in one.scores.plugins))
+    rows: list[CellRow] = []
+    for one in nodes:
+        assert one.scores is not None
+        name = text(one.name, "bold green" if one.name == found.node else "")
+        values = (one.scores.total, *(one.scores.plugins.get(plugin, "") for plugin in plugins))
+        rows.append((text(one.scores.rank), name, *map(text, values)))
+    return AdaptiveTable(("#", "NODE", "TOTAL", *plugins), rows, lead=2)
+
+
+def _rank(node: NodeDiagnosis) -> int:
+    return 0 if node.scores is None else node.scores.rank
+
+
+# --- one node -------------------------------------------------------------------------------------------------------
+
+
+def _render_node(found: Diagnosis, node: NodeDiagnosis, *, show_all: bool) -> Iterator[RenderableType]:
+    yield from section_heading(f"node {node.name}")
+    if node.code == "Success":
+        yield indented(text("the pod fits", "green"))
+    else:
+        helps = {"Unschedulable": "evicting pods may help"}.get(node.code, "evicting pods would not help")
+        yield indented(text(f"{node.plugin or 'framework'}: {'; '.join(node.reasons)} ({node.code}: {helps})", "red"))
+    if node.not_evaluated:
+        names = ", ".join(node.not_evaluated)
+        yield indented(text(f"not evaluated here, kube-scheduler decides: {names}", "yellow"))
+    if node.preemption is not None:
+        why = _victims(node)
+        evicting = f"evicting {why} would make room" if node.preemption.status is None else f"no preemption: {why}"
+        yield indented(text(evicting))
+    if node.scores is not None:
+        best = [one for one in found.nodes if one.scores is not None and one.scores.rank == 1 and one is not node]
+        yield from section_heading(f"scores, number {node.scores.rank} of {found.feasible}")
+        yield _scores_table(found, [*best[:1], node])
+    if found.details is not None:
+        yield from node_report.render_claims(found.details, show_all=show_all)
+        if found.details.allocatable:
+            yield from node_report.render_resources(found.requests, found.details)
+        if found.details.pods:
+            yield from node_report.render_pods(found.details)
