@@ -19,6 +19,7 @@ from extender.config.serving import (
     AdminSection,
     AuditSection,
     DebugSection,
+    EventsSection,
     LogSection,
     RecordingSection,
     ServerSection,
@@ -137,13 +138,17 @@ class Configuration(Section):
     """Log on standard error."""
     audit: AuditSection = AuditSection()
     """Audit log: one JSON line per /preempt and /bind, written before the response."""
+    events: EventsSection = EventsSection()
+    """Events about preemptions, which `kubectl describe pod` shows."""
     tracing: TracingSection = TracingSection()
     """OpenTelemetry spans."""
 
     @model_validator(mode="after")
-    def _bind_is_possible(self) -> "Configuration":
+    def _sections_fit(self) -> "Configuration":
         if self.bind.enabled and self.cluster.source != "kubernetes":
             raise ValueError("bind.enabled needs cluster.source: kubernetes")
+        if self.events.enabled and self.cluster.source != "kubernetes":
+            raise ValueError("events.enabled needs cluster.source: kubernetes")
         if self.bind.enabled and self.bind.timeout > self.server.deadline:
             raise ValueError("bind.timeout must not exceed 80 % of server.httpTimeout, the deadline of every call")
         return self

@@ -143,6 +143,15 @@ class AuditSection(Section):
     """File to append to; unset: standard output."""
 
 
+class EventsSection(Section):
+    enabled: StrictBool = False
+    """Write Events about preemptions, on the preemptor and on each victim; requires cluster.source: kubernetes and the
+    permission to create and patch events of events.k8s.io."""
+    names_across_namespaces: StrictBool = False
+    """Name pods and budgets of other namespaces too; by default those who read the Events of a namespace learn of them
+    no more than how many there are, and of a preemptor in another namespace its priority."""
+
+
 class TracingSection(Section):
     endpoint: NonEmptyText | None = None
     """OTLP/HTTP endpoint, such as http://localhost:4318/v1/traces; requires the extra `otel`, which the image does not

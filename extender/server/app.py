@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 from extender.cluster.apiserver import binding
 from extender.cluster.cache.cache import ClusterCache
@@ -17,6 +18,7 @@ from extender.core.profile import KubeScheduler
 from extender.daemon_thread import run_in_daemon_thread
 from extender.server.admin.collectors import EventLoopCollector, register_collectors
 from extender.server.context import Binder, ServerContext
+from extender.server.events.recorder import EventApi, EventRecorder
 from extender.server.observability import tracing
 from extender.server.observability.audit_log import AuditLog
 from extender.server.observability.cache_status import NO_SOURCE, ClusterSource, NoSource
@@ -29,16 +31,20 @@ MAX_CONCURRENT_BINDINGS = 16
 """Threads for POST /bind. kube-scheduler binds in parallel: pods must not queue behind one slow API server call."""
 
 
+class WritingApi(binding.BindingApi, EventApi, Protocol):
+    """The requests that change something at the API server; ApiServer implements them."""
+
+
 def create_app(
     cache: ClusterCache,
     config: Configuration,
     source: ClusterSource = NO_SOURCE,
-    api: binding.BindingApi | None = None,
+    api: WritingApi | None = None,
     file: ConfigFile | None = None,
 ) -> SchedulerApp:
     """Return the scheduler's application; its lifespan runs `source` and reloads `file`, which `config` was read from.
 
-    `api`: binds pods where `bind.enabled` is set.
+    `api`: binds pods where `bind.enabled` is set, and writes Events where `events.enabled` is.
     """
     threads = ThreadPoolExecutor(MAX_CONCURRENT_BINDINGS, "bind")
     server_context = ServerContext(
@@ -57,6 +63,11 @@ def create_app(
         ),
         recorder=Recorder(cache, config.recording),
         audit=AuditLog(Path(config.audit.path) if config.audit.path else None) if config.audit.enabled else None,
+        events=(
+            EventRecorder(api, names_across_namespaces=config.events.names_across_namespaces)
+            if config.events.enabled and api is not None
+            else None
+        ),
         tracing=tracing.start_tracing(config.tracing.endpoint),
     )
     cache.prepare_for(server_context.settings.scheduler)
@@ -91,6 +102,8 @@ async def _run_tasks(app: SchedulerApp, waits: EventLoopCollector, *, records: b
         server_context.recorder.start()
     if server_context.audit is not None:
         server_context.audit.start()
+    if server_context.events is not None:
+        server_context.events.start()
     source = asyncio.create_task(server_context.source.run(), name="follow-cluster")
     source.add_done_callback(lambda _: app.stop() if server_context.source.fatal else None)
     live_settings = asyncio.create_task(server_context.live_settings.run(), name="follow-configuration")
@@ -107,7 +120,7 @@ async def _stop(server_context: ServerContext, *tasks: asyncio.Task[None]) -> No
     """End the tasks and the threads that write, all side by side: the process has `EXIT_LIMIT_SECONDS` in all."""
     for task in tasks:
         task.cancel()
-    writers = (server_context.recorder, server_context.audit, server_context.tracing)
+    writers = (server_context.recorder, server_context.audit, server_context.events, server_context.tracing)
     stops = [run_in_daemon_thread(one.stop) for one in writers if one is not None]
     for result in await asyncio.gather(*tasks, *stops, return_exceptions=True):
         if isinstance(result, Exception):  # the end of a cancelled task is none

@@ -21,6 +21,7 @@ from extender.k8s.cost.limits import MAX_NAME_CHARACTERS
 from extender.k8s.objects import Pod
 from extender.log_throttle import ThrottledLoggers
 from extender.server.catch_up import CatchUp
+from extender.server.events.recorder import EventRecorder
 from extender.server.http.deadline import Clock
 from extender.server.http.tls import TLSFiles
 from extender.server.observability.audit_log import AuditLog
@@ -81,6 +82,8 @@ class ServerContext:
     recorder: Recorder | None = None
     audit: AuditLog | None = None
     """Audit log; None: disabled."""
+    events: EventRecorder | None = None
+    """Events about preemptions; None: disabled."""
     tracing: Tracing | None = None
     """Tracing; None: disabled."""
     lifecycle: Lifecycle = field(default_factory=Lifecycle)

@@ -26,6 +26,7 @@ from extender.config import Configuration
 from extender.server.admin.admin_thread import AdminThread
 from extender.server.admin.app import create_admin_app
 from extender.server.admin.decision_thread import DecisionThread
+from extender.server.events import recorder as event_recorder
 from extender.server.http.listener import CANCELLED_CALLS_TIMEOUT_SECONDS, Listener, bind
 from extender.server.http.tls import TLSFiles
 from extender.server.observability import audit_log, tracing
@@ -60,6 +61,7 @@ EXIT_LIMIT_SECONDS = (
         source.JOIN_SECONDS,
         recorder.STOP_TIMEOUT_SECONDS,
         audit_log.STOP_TIMEOUT_SECONDS,
+        event_recorder.STOP_TIMEOUT_SECONDS,
         tracing.STOP_TIMEOUT_SECONDS,
     )
     + ADMIN_SHUTDOWN_TIMEOUT_SECONDS

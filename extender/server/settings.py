@@ -31,7 +31,18 @@ Adopt = Callable[[KubeScheduler, Callable[[], None]], Awaitable[None]]
 ADOPT_RETRY_SECONDS = 60.0
 """Seconds after which the cluster cache is prepared again, if a bug ended the preparation for changed settings."""
 
-RESTART_ONLY_SECTIONS = ("cluster", "bind", "server", "admin", "debug", "recording", "log", "audit", "tracing")
+RESTART_ONLY_SECTIONS = (
+    "cluster",
+    "bind",
+    "server",
+    "admin",
+    "debug",
+    "recording",
+    "log",
+    "audit",
+    "events",
+    "tracing",
+)
 """Sections whose changes take effect only after a restart."""
 
 

@@ -8,7 +8,7 @@ from tests.fakes.kinds import Target, resource_of
 from tests.fakes.requests import Request
 from tests.fakes.statuses import Refused
 
-VERBS = ("list", "watch", "get", "bind")
+VERBS = ("list", "watch", "get", "bind", "create", "patch")
 
 
 class Access:

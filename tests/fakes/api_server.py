@@ -1,5 +1,5 @@
-"""A scripted Kubernetes API server on a real loopback socket: lists in pages, watches, bindings, and everything that
-can go wrong with them.
+"""A scripted Kubernetes API server on a real loopback socket: lists in pages, watches, bindings, Events, and
+everything that can go wrong with them.
 
     with FakeAPI() as api:
         api.put("Pod", pod("a"))
@@ -157,7 +157,7 @@ class FakeAPI(State):
         self.access.tokens = tokens
 
     def forbid(self, kind: str, *verbs: str) -> None:
-        """Answers 403 to these verbs (list, watch, get, bind; none named: all)."""
+        """Answers 403 to these verbs (list, watch, get, bind, create, patch; none named: all)."""
         with self.changed:
             self.access.forbid(kind, *verbs)
 

@@ -1,4 +1,4 @@
-"""POST pods/NAME/binding: the one write that the fake API server takes over HTTP.
+"""POST pods/NAME/binding: a write that the fake API server takes over HTTP.
 
 Rule: what is refused is refused as the registry of pods does (pkg/registry/core/pod/storage, BindingREST).
 """

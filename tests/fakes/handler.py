@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from tests.fakes import binding, statuses
+from tests.fakes import binding, events, statuses
 from tests.fakes.faults import Action, Answer, CutBody, CutEvent, Drop, ErrorEvent, Hang
 from tests.fakes.http_server import Connection, Reply
 from tests.fakes.kinds import Target
@@ -82,12 +82,12 @@ class Handler:
 
     def _work(self, request: Request, target: Target) -> Reply | Watch:
         for selector in ("labelSelector", "fieldSelector"):
-            if request.params.get(selector):
-                raise Refused(statuses.failure(400, f"the fake API server knows no {selector}"))
+            if request.params.get(selector) and request.verb != "list":
+                raise Refused(statuses.failure(400, f"the fake API server knows no {selector} of a {request.verb}"))
         match request.verb:
             case "list":
                 _check_accept(request, as_list=True)
-                return Reply(200, self._state.pages.answer(target.resource, request.params, request.partial))
+                return Reply(200, self._state.pages.answer(target, request.params, request.partial))
             case "watch":
                 _check_accept(request, as_list=False)
                 return self._watch(request, target.resource.kind)
@@ -96,6 +96,13 @@ class Handler:
             case "bind":
                 self._state.put("Pod", binding.bound(self._state.storage, target, request.body))
                 return Reply(201, msgspec.json.encode(statuses.success(201)))
+            case "create" if target.resource.kind == events.KIND:
+                stored = self._state.put(events.KIND, events.created(self._state.storage, target, request.body))
+                return Reply(201, msgspec.json.encode(stored))
+            case "patch" if target.resource.kind == events.KIND:
+                content_type = request.headers.get("content-type", "")
+                event = events.patched(self._state.storage, target, request.body, content_type)
+                return Reply(200, msgspec.json.encode(self._state.put(events.KIND, event)))
         raise Refused(statuses.failure(405, "the server does not allow this method on the requested resource"))
 
     def _get(self, request: Request, target: Target) -> Reply:

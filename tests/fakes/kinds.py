@@ -32,6 +32,8 @@ RESOURCES = {
     for resource in (
         Resource("Node", "nodes"),
         Resource("Pod", "pods", namespaced=True),
+        Resource("Event", "events", namespaced=True),
+        Resource("Event.events.k8s.io", "events", "events.k8s.io", namespaced=True),
         Resource("Namespace", "namespaces"),
         Resource("Service", "services", namespaced=True),
         Resource("ReplicationController", "replicationcontrollers", namespaced=True),
@@ -63,7 +65,7 @@ _BY_PATH = {(resource.api_version, resource.plural): resource for resource in RE
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a path names: a whole kind (no `name`), an object, or a subresource of one."""
+    """What a path names: a whole kind, or that of a namespace (no `name`), an object, or a subresource of one."""
 
     resource: Resource
     namespace: str = ""
@@ -79,7 +81,7 @@ def resource_of(kind: str) -> Resource:
 
 
 def target_of(path: str) -> Target | None:
-    """What `path` names, or None. Lists of a single namespace are not served."""
+    """What `path` names, or None."""
     match [unquote(part) for part in path.strip("/").split("/")]:
         case ["api", version, *rest]:
             return _target(version, rest)
@@ -94,8 +96,8 @@ def _target(api_version: str, rest: list[str]) -> Target | None:
             return Target(_BY_PATH[api_version, plural])
         case [plural, name] if (api_version, plural) in _BY_PATH and not _BY_PATH[api_version, plural].namespaced:
             return Target(_BY_PATH[api_version, plural], name=name)
-        case ["namespaces", namespace, plural, name, *subresource]:
+        case ["namespaces", namespace, plural, *rest]:
             resource = _BY_PATH.get((api_version, plural))
             if resource is not None and resource.namespaced:
-                return Target(resource, namespace, name, "/".join(subresource))
+                return Target(resource, namespace, "".join(rest[:1]), "/".join(rest[1:]))
     return None

@@ -1,4 +1,4 @@
-"""Lists: whole, or in pages that all show the same moment.
+"""Lists: whole, or in pages that all show the same moment; of all namespaces or one, and of what selectors match.
 
 Rule: a continued list shows the objects and the resourceVersion of its first page, whatever happened since.
 """
@@ -7,13 +7,13 @@ import base64
 import binascii
 from collections import OrderedDict
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
 from extender.k8s.kinds import kind_without_group
 from tests.fakes import statuses
-from tests.fakes.kinds import Resource
+from tests.fakes.kinds import Resource, Target
 from tests.fakes.statuses import Refused
 from tests.fakes.storage import Storage, Stored, metadata_of
 
@@ -24,6 +24,8 @@ class _Moment(NamedTuple):
     kind: str
     revision: int
     items: list[Stored]
+    has_selector: bool
+    """Whether a selector has chosen the items: then nobody knows how many more there are."""
 
 
 class _Token(msgspec.Struct):
@@ -57,11 +59,14 @@ class Pages:
             if before is None or moment.revision < before:
                 del self._moments[number]
 
-    def answer(self, resource: Resource, params: Mapping[str, str], partial: bool) -> bytes:
+    def answer(self, target: Target, params: Mapping[str, str], partial: bool) -> bytes:
         """The list that is asked for; Refused with the Status if there is none."""
+        resource = target.resource
         if params.get("continue"):
             return self._continued(resource, params, partial)
-        moment = _Moment(resource.kind, *self._first(resource.kind, params))
+        revision, items = self._first(resource.kind, params)
+        has_selector = bool(params.get("fieldSelector") or params.get("labelSelector"))
+        moment = _Moment(resource.kind, revision, _selected(items, target.namespace, params), has_selector)
         # As the real server's watch cache: a list at resourceVersion=0 is not paged.
         limit = 0 if params.get("resourceVersion") == "0" else _number(params, "limit")
         if not limit or limit >= len(moment.items):
@@ -100,6 +105,39 @@ class Pages:
         return _page(resource, moment, token, _number(params, "limit") or len(moment.items), partial)
 
 
+def _selected(items: list[Stored], namespace: str, params: Mapping[str, str]) -> list[Stored]:
+    """The objects of a namespace, if one is named, with the fields and labels that selectors of equality ask for."""
+    fields, labels = _requirements(params.get("fieldSelector", "")), _requirements(params.get("labelSelector", ""))
+    if namespace:
+        items = [item for item in items if item.key.startswith(f"{namespace}/")]
+    if not fields and not labels:
+        return items
+    return [item for item in items if _matches(msgspec.json.decode(item.body), fields, labels)]
+
+
+def _requirements(selector: str) -> list[tuple[list[str], bool, str]]:
+    """(path, whether the value must be equal, value) of a selector such as `a.b=c,d!=e`; 400 for any other."""
+    found = []
+    for one in filter(None, selector.split(",")):
+        name, sign, value = one.partition("!=") if "!=" in one else one.partition("=")
+        if not sign:
+            raise Refused(statuses.failure(400, f"the fake API server knows no selector {one!r}"))
+        found.append((name.split("."), sign == "=", value.removeprefix("=")))
+    return found
+
+
+def _matches(obj: dict[str, Any], fields: list[tuple[list[str], bool, str]], labels: list[Any]) -> bool:
+    carried = obj["metadata"].get("labels") or {}
+    has_labels = all((carried.get(".".join(path)) == value) == is_equal for path, is_equal, value in labels)
+    return has_labels and all((_field(obj, path) == value) == is_equal for path, is_equal, value in fields)
+
+
+def _field(obj: Any, path: list[str]) -> str:
+    for name in path:
+        obj = obj.get(name) or {}
+    return obj or ""
+
+
 def _page(resource: Resource, moment: _Moment, token: _Token, limit: int, partial: bool) -> bytes:
     end = token.start + limit
     following = _Token(token.moment, end, token.page + 1) if end < len(moment.items) else None
@@ -112,7 +150,8 @@ def _encoded(
     metadata: dict[str, str | int] = {"resourceVersion": str(moment.revision)}
     if following is not None:
         metadata["continue"] = base64.urlsafe_b64encode(msgspec.json.encode(following)).decode()
-        metadata["remainingItemCount"] = len(moment.items) - following.start
+        if not moment.has_selector:
+            metadata["remainingItemCount"] = len(moment.items) - following.start
     kind = "PartialObjectMetadataList" if partial else f"{kind_without_group(resource.kind)}List"
     api_version = "meta.k8s.io/v1" if partial else resource.api_version
     head = msgspec.json.encode({"kind": kind, "apiVersion": api_version, "metadata": metadata})

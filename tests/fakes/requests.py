@@ -14,7 +14,7 @@ from tests.fakes.listing import page_of
 
 @dataclass(slots=True)
 class Request:
-    """`verb` is list, watch, get or bind, or the HTTP method; `kind` is empty where the path is unknown."""
+    """`verb` is list, watch, get, bind or create, or the HTTP method; `kind` is empty where the path is unknown."""
 
     verb: str
     kind: str
@@ -52,6 +52,8 @@ def _verb(call: Call, target: Target | None) -> str:
             return "get"
         case "POST", Target(subresource="binding"):
             return "bind"
+        case "POST", Target(name=""):
+            return "create"
     return call.method.lower()
 
 

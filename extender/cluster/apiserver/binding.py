@@ -77,18 +77,18 @@ def bind(
 # --- names ----------------------------------------------------------------------------------------------------------
 
 _LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
-_DNS_LABEL = re.compile(_LABEL)
-_DNS_NAME = re.compile(rf"{_LABEL}(\.{_LABEL})*")
+DNS_LABEL = re.compile(_LABEL)
+DNS_NAME = re.compile(rf"{_LABEL}(\.{_LABEL})*")
 _PLAIN = re.compile(r"[!-~]+")
 
 
 def _validate_names(request: ExtenderBindingArgs) -> str:
     """Return an error for the first invalid name, or "". Checked because a name like `..` would change the URL path."""
     names = (
-        ("PodNamespace", request.pod_namespace, _DNS_LABEL, 63),
-        ("PodName", request.pod_name, _DNS_NAME, 253),
+        ("PodNamespace", request.pod_namespace, DNS_LABEL, 63),
+        ("PodName", request.pod_name, DNS_NAME, 253),
         ("PodUID", request.pod_uid, _PLAIN, 253),
-        ("Node", request.node, _DNS_NAME, 253),
+        ("Node", request.node, DNS_NAME, 253),
     )
     for key, name, pattern, max_length in names:
         if len(name) > max_length or not pattern.fullmatch(name):

@@ -42,6 +42,7 @@ from extender.version import __version__
 log = logging.getLogger(__name__)
 
 JSON_CONTENT_TYPE = "application/json"
+MERGE_PATCH_CONTENT_TYPE = "application/merge-patch+json"
 
 USER_AGENT = f"kube-scheduler-extender/{__version__}"
 
@@ -101,6 +102,11 @@ class ApiServer:
         """Source of the credentials, for log lines."""
         return self._session.credentials.place
 
+    @property
+    def namespace(self) -> str:
+        """Namespace of the kubeconfig's context, or of the pod."""
+        return self._session.credentials.namespace
+
     def get(
         self,
         path: str,
@@ -115,8 +121,15 @@ class ApiServer:
 
     def post(self, path: str, body: bytes, timeout: Timeout = (10, 30)) -> bytes:
         """Send a JSON body; return the body of a 2xx response. ApiUnreachable: the request may have taken effect."""
-        headers = {"Accept": JSON_CONTENT_TYPE, "Content-Type": JSON_CONTENT_TYPE}
-        send = partial(_send, "POST", path, headers, timeout, body)
+        return self._write("POST", path, JSON_CONTENT_TYPE, body, timeout)
+
+    def patch(self, path: str, body: bytes, timeout: Timeout = (10, 30)) -> bytes:
+        """Send a JSON merge patch; otherwise as `post`."""
+        return self._write("PATCH", path, MERGE_PATCH_CONTENT_TYPE, body, timeout)
+
+    def _write(self, method: str, path: str, content_type: str, body: bytes, timeout: Timeout) -> bytes:
+        headers = {"Accept": JSON_CONTENT_TYPE, "Content-Type": content_type}
+        send = partial(_send, method, path, headers, timeout, body)
         with Stream(lambda: self._authenticated(send)) as stream:
             return stream.read()
 

@@ -24,6 +24,9 @@ from extender.errors import ExtenderError
 MAX_ERROR_BODY_BYTES = 65536
 """Bytes of an error response that are read."""
 
+NAMESPACE_TERMINATING = "NamespaceTerminating"
+"""Cause of a 403 that is about no permission: nothing can be created in a namespace that is terminating."""
+
 MAX_READ_BYTES = 1 << 20
 """Bytes of a response per read, which bounds a batch of lines."""
 
@@ -33,13 +36,22 @@ class ApiError(ExtenderError):
 
     status = 503
 
-    def __init__(self, code: int, reason: str, message: str, retry_after: float | None = None) -> None:
+    def __init__(
+        self,
+        code: int,
+        reason: str,
+        message: str,
+        retry_after: float | None = None,
+        causes: tuple[str, ...] = (),
+    ) -> None:
         super().__init__(f"{code} {reason}: {message}" if message else f"{code} {reason}")
         self.code = code
         self.reason = reason
         self.message = message
         self.retry_after = retry_after
         """Seconds of the Retry-After; None if the server sent none."""
+        self.causes = causes
+        """Reasons of the causes in the details of the Status, such as NAMESPACE_TERMINATING."""
 
 
 class ApiUnreachable(ExtenderError):
@@ -206,8 +218,13 @@ def _shut_down(sock: Any) -> None:
 # --- errors ---------------------------------------------------------------------------------------------------------
 
 
+class StatusCause(msgspec.Struct):
+    reason: str | None = None
+
+
 class StatusDetails(msgspec.Struct, rename="camel"):
     retry_after_seconds: float | None = None
+    causes: list[StatusCause] | None = None
 
 
 class ApiStatus(msgspec.Struct):
@@ -222,9 +239,9 @@ class ApiStatus(msgspec.Struct):
         """Return the exception for this Status; a missing code counts as 500."""
         if retry_after is None and self.details is not None:
             retry_after = self.details.retry_after_seconds or None
-        return ApiError(
-            self.code or 500, printable(self.reason or "Unknown"), printable(self.message or ""), retry_after
-        )
+        causes = () if self.details is None else tuple(one.reason or "" for one in self.details.causes or ())
+        reason, message = printable(self.reason or "Unknown"), printable(self.message or "")
+        return ApiError(self.code or 500, reason, message, retry_after, causes)
 
 
 def api_error_from(response: BaseHTTPResponse) -> ApiError:

@@ -47,6 +47,8 @@ class StateCollector(Collector):
             yield from recording_metrics(server.recorder.status())
         if server.audit is not None:
             yield _counter("audit_dropped", "Number of audit lines lost; the log says why.", server.audit.dropped)
+        if server.events is not None:
+            yield event_metrics(server.events.counts)
 
 
 class LogCollector(Collector):
@@ -170,6 +172,20 @@ def recording_metrics(status: Mapping[str, Any]) -> Iterator[Metric]:
         "Number of calls that were not recorded although recording was enabled; the log says why.",
         status["dropped"],
     )
+
+
+def event_metrics(counts: Mapping[str, int]) -> Metric:
+    """Return the metric of the Events by their result."""
+    family = CounterMetricFamily(
+        "extender_events",
+        "Number of Events about preemptions, by result: written (created), counted in one that there is already "
+        "(repeated), or lost because a rate was exceeded (rateLimited), the queue was full (queueFull: one for each "
+        "preemption) or the API server did not take it (failed).",
+        labels=("result",),
+    )
+    for result, count in counts.items():
+        family.add_metric((result,), count)
+    return family
 
 
 # --- the process ----------------------------------------------------------------------------------------------------

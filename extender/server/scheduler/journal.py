@@ -1,4 +1,4 @@
-"""The journal of a call, with four sinks: recording, decision log (/decisions), log line and audit log.
+"""The journal of a call, with five sinks: recording, decision log (/decisions), log line, audit log and Events.
 
 A sink is called while the cluster cache is in the state of the decision: it takes what the effects of the decision
 change. What it returns is called once `call.result` is final: it writes the entry, of a preemption before the answer is
@@ -21,6 +21,7 @@ from extender.core.engine import FilterDecision, PreemptDecision, PrioritizeDeci
 from extender.core.eviction_history import EvictionHistory
 from extender.core.explain.record import (
     DecisionRecord,
+    PreemptRecord,
     RecordedPod,
     record_filter,
     record_preempt,
@@ -31,6 +32,7 @@ from extender.core.profile import Profile
 from extender.k8s.objects import Pod
 from extender.k8s.time import format_time
 from extender.server.context import ServerContext
+from extender.server.events.notices import AnsweredPreemption, is_worth_events, rejecting_policies
 from extender.server.observability import audit
 from extender.server.observability.audit import AuditLine, AuditPod, BindLine, PreemptLine
 from extender.server.observability.audit_log import AuditLog
@@ -61,6 +63,14 @@ class Call:
     """Duration from the parsed request to the decision, or to the last response of the API server."""
     binding: BindResult | None = None
     """/bind: the result of the binding."""
+    record: DecisionRecord | None = None
+    """Record of the decision, once a sink has asked for it."""
+
+    def decision_record(self) -> DecisionRecord | None:
+        """Return the record of the decision, which the sinks share; only while the cache is in its state."""
+        if self.record is None and isinstance(self.request, FilterRequest | PreemptRequest):
+            self.record = _decision_record(self.request, self.result.decision)
+        return self.record
 
 
 _FAILED = "%s: failed to store the %s"
@@ -115,7 +125,7 @@ def _keep(server_context: ServerContext, call: Call) -> Write | None:
     if not decisions.is_enabled or verb == "bind" or not isinstance(request, FilterRequest | PreemptRequest):
         return None
     cache = call.result.answer.cache_status or cache_summary(server_context.cache, server_context.source)
-    record = _decision_record(request, call.result.decision)
+    record = call.decision_record()
     pod = RecordedPod.of(request.pod) if record is None else record.request.pod
 
     def keep() -> None:
@@ -195,11 +205,30 @@ def _counting_lost(audit_log: AuditLog) -> Iterator[None]:
         raise
 
 
+def _events(server_context: ServerContext, call: Call) -> Write | None:
+    """Return the function that queues the Events of a preemption; None if there is nothing to say to any pod."""
+    recorder, decision = server_context.events, call.result.decision
+    if recorder is None or not recorder.is_on or call.result.mode != "answered":
+        return None
+    if not isinstance(decision, PreemptDecision) or not is_worth_events(decision):
+        return None
+    record = call.decision_record()
+    assert isinstance(record, PreemptRecord)
+    preemption = AnsweredPreemption(record, rejecting_policies(decision))
+
+    def queue() -> None:
+        if call.result.mode == "answered":  # else its effects failed, and so did the call
+            recorder.record(preemption)
+
+    return queue
+
+
 SINKS: dict[str, Callable[[ServerContext, Call], Write | None]] = {
     "recording": _record,
     "decision": _keep,
     "log line": _log_line,
     "audit line": _audit,
+    "Events": _events,
 }
 """What a sink stores -> the sink."""
 

@@ -12,12 +12,11 @@ from typing import Any
 from urllib.parse import unquote
 
 from extender import wire
-from extender.cluster.apiserver.binding import BindingApi
 from extender.cluster.cache.cache import ClusterCache
 from extender.config import Configuration
 from extender.errors import RequestError
 from extender.server.admin.app import create_admin_app
-from extender.server.app import create_app
+from extender.server.app import WritingApi, create_app
 from tests.property.fuzz.corpus import cluster, corpus
 from tests.property.fuzz.mutate import MARKER
 
@@ -41,7 +40,7 @@ class Answer:
 class Served:
     """The service with the recorded cluster; `api`: where pods are bound. A busy machine makes it miss no deadline."""
 
-    def __init__(self, api: BindingApi | None = None, **sections: Any) -> None:
+    def __init__(self, api: WritingApi | None = None, **sections: Any) -> None:
         config = Configuration.model_validate({"server": {"httpTimeout": "1h"}, **sections})
         self.cache = ClusterCache()
         self.cache.replace(cluster())

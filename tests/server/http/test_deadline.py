@@ -430,6 +430,9 @@ class Asked:
         self.timeouts.append(sum(timeout))
         raise ApiError(403, "Forbidden", "no")
 
+    def patch(self, path, body, *, timeout):
+        raise NotImplementedError
+
 
 async def test_E11_the_api_server_is_given_no_more_than_what_is_left(monkeypatch):
     forget_preemption = Asked()

@@ -1,0 +1,124 @@
+"""What the Events about an answered preemption say, and to whom.
+
+Everybody who may read the Events of a namespace reads what is said about its pods. So pods of other namespaces, and
+what is called after them, are counted but not named unless `events.namesAcrossNamespaces` allows it.
+
+Rule: nothing is said of a decision that was not answered, and nothing that the record of the decision does not hold.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from extender.core.engine import Candidate, PreemptDecision
+from extender.core.explain.record import PreemptRecord
+from extender.core.explain.summary import why_best
+from extender.core.explain.text import pluralize
+from extender.core.preemption.sent_candidates import DropCode
+from extender.k8s.objects import Pod
+from extender.server.events.event import Notice
+
+MAX_LISTED_PODS = 3
+"""Victims that an Event names."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnsweredPreemption:
+    """An answer to /preempt of which Events are written."""
+
+    record: PreemptRecord
+    rejecting: Mapping[str, int]
+    """Policy -> number of nodes whose victims it rejects."""
+
+    @property
+    def size(self) -> int:
+        """Approximate memory in bytes."""
+        return self.record.size
+
+
+def rejecting_policies(decision: PreemptDecision) -> dict[str, int]:
+    """Return policy -> number of nodes whose victims it rejects; before the snapshot of the decision changes."""
+    context = decision.decision_context
+    run = None if context is None else context.dry_run
+    if run is None:
+        return {}
+    counts = {veto.policy: int(np.count_nonzero(veto.nodes & run.makes_room)) for veto in run.vetoes}
+    return {policy: count for policy, count in counts.items() if count}
+
+
+def is_worth_events(decision: PreemptDecision) -> bool:
+    """Return whether pods are evicted, or a policy of ours is why none is."""
+    if decision.kept:
+        return bool(decision.kept[0].victims)
+    return any(
+        dropped.code in (DropCode.REFUSED, DropCode.POLICY) or dropped.protected
+        for dropped in decision.dropped.values()
+    )
+
+
+def notices(preemption: AnsweredPreemption, *, names_across_namespaces: bool) -> Iterator[Notice]:
+    """Yield what is said about the preemptor, then about each pod that is evicted for it."""
+    record, kept = preemption.record, preemption.record.decision.kept
+    preemptor = record.request.pod.identity
+    if not kept:
+        note = f"No pod is evicted: {_veto_reason(preemption, names_across_namespaces)}"
+        yield Notice(pod=preemptor, type="Warning", reason="PreemptionVetoed", note=note)
+        return
+    victims = _evicted(kept[0])
+    listed = _listed(victims, preemptor, names_across_namespaces)
+    why = why_best(record)
+    if len(kept) > 1:  # kube-scheduler chooses the node itself: which pods it evicts is not known
+        note = f"Preemption candidates: {kept[0].node} is the {why}; kube-scheduler chooses among {len(kept)} nodes"
+        yield Notice(pod=preemptor, type="Normal", reason="PreemptionNominated", note=note)
+        return
+    note = f"Preempting on node {kept[0].node}, {why}; evicting {listed}"
+    yield Notice(pod=preemptor, type="Normal", reason="PreemptionNominated", note=note)
+    for victim in victims:
+        yield _victim_notice(victim, preemptor, kept[0].node, names_across_namespaces)
+
+
+def _victim_notice(victim: Pod, preemptor: Pod, node: str, names_across_namespaces: bool) -> Notice:
+    is_named = names_across_namespaces or victim.metadata.namespace == preemptor.metadata.namespace
+    who = f"pod {preemptor.key}" if is_named else "a pod of another namespace"
+    return Notice(
+        pod=victim,
+        type="Normal",
+        reason="PreemptionVictim",
+        note=f"Chosen for eviction from node {node}: {who} of priority {preemptor.priority} takes the room, "
+        f"this pod has priority {victim.priority}",
+        related=preemptor if is_named else None,
+    )
+
+
+def _evicted(candidate: Candidate) -> list[Pod]:
+    """Return the victims that are not terminating already."""
+    return [pod for pod in candidate.victims if pod.metadata.deletion_timestamp is None]
+
+
+def _listed(victims: list[Pod], preemptor: Pod, names_across_namespaces: bool) -> str:
+    own = preemptor.metadata.namespace
+    named = [pod.key for pod in victims if names_across_namespaces or pod.metadata.namespace == own]
+    listed, others = named[:MAX_LISTED_PODS], len(victims) - len(named)
+    more = len(named) - len(listed)
+    parts = [", ".join(listed)] if listed else []
+    parts += [f"{more} more"] if more else []
+    parts += [f"{pluralize(others, 'pod')} of other namespaces"] if others else []
+    return " and ".join(parts) or "no pod that is not terminating already"
+
+
+def _veto_reason(preemption: AnsweredPreemption, names_across_namespaces: bool) -> str:
+    """Return why no pod is evicted, and until when where that is one time for all nodes.
+
+    The reasons of single nodes name pods and budgets: where these may be those of other namespaces, only the policies
+    are named.
+    """
+    decision = preemption.record.decision
+    if decision.vetoed is not None or names_across_namespaces:
+        return decision.no_candidate_reason
+    reasons = [
+        f"{policy} rejects the victims on {pluralize(count, 'node')}" for policy, count in preemption.rejecting.items()
+    ]
+    protected = sum(bool(dropped.protected) for dropped in decision.dropped.values())
+    reasons += [f"pods that policies protect are in the way on {pluralize(protected, 'node')}"] if protected else []
+    return "; ".join(reasons) or "a policy rejects the victims"
