@@ -31,7 +31,7 @@ Verdict = Literal["create", "patch", "count", "limit"]
 
 
 @dataclass(slots=True)
-class Series:
+class Repetitions:
     """An Event and its repetitions."""
 
     name: str = ""
@@ -88,9 +88,9 @@ class EventCorrelator:
         self._clock = clock
         self._all = TokenBucket(EVENTS_PER_SECOND, EVENT_BURST, clock())
         self._objects: _RecentlyUsed[str, TokenBucket] = _RecentlyUsed()
-        self._series: _RecentlyUsed[Hashable, Series] = _RecentlyUsed()
+        self._series: _RecentlyUsed[Hashable, Repetitions] = _RecentlyUsed()
 
-    def correlate(self, uid: str, key: Hashable) -> tuple[Verdict, Series]:
+    def correlate(self, uid: str, key: Hashable) -> tuple[Verdict, Repetitions]:
         """Return what to do with a notice about the pod `uid`, and its series; `key`: what its repetitions share."""
         now, series = self._clock(), self._series.get(key)
         if series is not None and now - series.seen_at < SERIES_SECONDS:
@@ -101,8 +101,8 @@ class EventCorrelator:
             series.written_at = now
             return "patch", series
         if not self._bucket(uid, now).take(now) or not self._all.take(now):
-            return "limit", Series()
-        series = Series(seen_at=now, written_at=now)
+            return "limit", Repetitions()
+        series = Repetitions(seen_at=now, written_at=now)
         self._series.put(key, series)
         return "create", series
 

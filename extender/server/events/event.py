@@ -37,7 +37,7 @@ class EventStruct(msgspec.Struct, rename="camel", frozen=True, kw_only=True, omi
     """Base of the types of the API."""
 
 
-class ObjectReference(EventStruct, frozen=True, kw_only=True):
+class PodReference(EventStruct, frozen=True, kw_only=True):
     api_version: str
     kind: str
     namespace: str
@@ -45,17 +45,17 @@ class ObjectReference(EventStruct, frozen=True, kw_only=True):
     uid: str
 
     @classmethod
-    def of(cls, pod: Pod) -> "ObjectReference":
+    def of(cls, pod: Pod) -> "PodReference":
         own = pod.metadata
         return cls(api_version="v1", kind="Pod", namespace=own.namespace, name=own.name, uid=own.uid)
 
 
-class EventMetadata(EventStruct, frozen=True, kw_only=True):
+class NewEventMetadata(EventStruct, frozen=True, kw_only=True):
     name: str
     namespace: str
 
 
-class EventSeries(EventStruct, frozen=True, kw_only=True):
+class SeriesCount(EventStruct, frozen=True, kw_only=True):
     count: int
     last_observed_time: str
 
@@ -63,23 +63,23 @@ class EventSeries(EventStruct, frozen=True, kw_only=True):
 class SeriesPatch(EventStruct, frozen=True, kw_only=True):
     """A merge patch: all else of an Event is immutable."""
 
-    series: EventSeries
+    series: SeriesCount
 
 
-class Event(EventStruct, frozen=True, kw_only=True):
+class NewEvent(EventStruct, frozen=True, kw_only=True):
     # not `tag`: these two have to be written although they never differ
     api_version: str
     kind: str
-    metadata: EventMetadata
+    metadata: NewEventMetadata
     event_time: str
     reporting_controller: str
     reporting_instance: str
     action: str
     reason: Reason
-    regarding: ObjectReference
+    regarding: PodReference
     note: str
     type: EventType
-    related: ObjectReference | None = None
+    related: PodReference | None = None
 
 
 class Notice(msgspec.Struct, frozen=True, kw_only=True):
@@ -109,24 +109,24 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def new_event(notice: Notice, number: int, time: int) -> Event:
+def new_event(notice: Notice, number: int, time: int) -> NewEvent:
     """Return the Event of a notice; `number`: unique for this process; `time`: nanoseconds since 1970."""
     own, suffix = notice.pod.metadata, f".{number:x}"
     name = own.name[: MAX_NAME_CHARACTERS - len(suffix)].rstrip("-.")
     instance = re.sub(r"[^!-~]", "-", f"{REPORTING_CONTROLLER}-{socket.gethostname()}")
-    return Event(
+    return NewEvent(
         api_version="events.k8s.io/v1",
         kind="Event",
-        metadata=EventMetadata(name=name + suffix, namespace=own.namespace),
+        metadata=NewEventMetadata(name=name + suffix, namespace=own.namespace),
         event_time=format_time(time, 6),
         reporting_controller=REPORTING_CONTROLLER,
         reporting_instance=instance[:MAX_REPORTING_INSTANCE_CHARACTERS],
         action=ACTION,
         reason=notice.reason,
-        regarding=ObjectReference.of(notice.pod),
+        regarding=PodReference.of(notice.pod),
         note=cut_note(notice.note),
         type=notice.type,
-        related=None if notice.related is None else ObjectReference.of(notice.related),
+        related=None if notice.related is None else PodReference.of(notice.related),
     )
 
 

@@ -1,4 +1,4 @@
-"""What the Events about an answered preemption say, and to whom.
+"""What the Events about an answered preemption say, and to which pods.
 
 Everybody who may read the Events of a namespace reads what is said about its pods. So pods of other namespaces, and
 what is called after them, are counted but not named unless `events.namesAcrossNamespaces` allows it.

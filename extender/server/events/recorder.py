@@ -17,8 +17,8 @@ from extender.cluster.apiserver.client import Timeout
 from extender.cluster.apiserver.stream import NAMESPACE_TERMINATING, ApiError, ApiUnreachable
 from extender.k8s.time import format_time
 from extender.log_throttle import ThrottledLoggers
-from extender.server.events.correlator import EventCorrelator, Series
-from extender.server.events.event import EventSeries, Notice, SeriesPatch, new_event
+from extender.server.events.correlator import EventCorrelator, Repetitions
+from extender.server.events.event import Notice, SeriesCount, SeriesPatch, new_event
 from extender.server.events.notices import AnsweredPreemption, notices
 from extender.server.observability.writer_thread import WriterThread
 
@@ -135,16 +135,16 @@ class EventRecorder:
         self._log_error(error)
         return "failed"
 
-    def _create(self, notice: Notice, series: Series) -> ApiError | None:
+    def _create(self, notice: Notice, series: Repetitions) -> ApiError | None:
         now = self._now()
         self._last_number = max(now, self._last_number + 1)
         event = new_event(notice, self._last_number, now)
         series.name, series.count = event.metadata.name, 1
         return self._send(self._api.post, _path(notice), msgspec.json.encode(event))
 
-    def _patch(self, notice: Notice, series: Series) -> ApiError | None:
+    def _patch(self, notice: Notice, series: Repetitions) -> ApiError | None:
         """Write the count of the series to its Event."""
-        last = EventSeries(count=series.count, last_observed_time=format_time(self._now(), 6))
+        last = SeriesCount(count=series.count, last_observed_time=format_time(self._now(), 6))
         path = f"{_path(notice)}/{quote(series.name, safe='')}"
         return self._send(self._api.patch, path, msgspec.json.encode(SeriesPatch(series=last)))
 
