@@ -345,7 +345,7 @@ def record_filter(decision: FilterDecision) -> FilterRecord:
     assert decision_context.preemption_helps is not None
     return FilterRecord(
         request=_recorded_request(decision_context),
-        node_names=decision_context.context.snapshot.frozen_node_names,
+        node_names=_node_names(decision_context),
         rows=decision_context.rows.copy(),
         not_evaluated=decision.not_evaluated,
         statuses=decision_context.statuses,
@@ -360,7 +360,7 @@ def record_prioritize(decision: PrioritizeDecision) -> PrioritizeRecord:
     assert scores is not None
     return PrioritizeRecord(
         request=_recorded_request(decision_context),
-        node_names=decision_context.context.snapshot.frozen_node_names,
+        node_names=_node_names(decision_context),
         rows=decision_context.rows.copy(),
         not_evaluated=decision.not_evaluated,
         scores=decision.scores,
@@ -385,6 +385,10 @@ def record_preempt(decision: PreemptDecision, sent_nodes: Iterable[str]) -> Pree
     return PreemptRecord(request, kept, names, dry_run, not_tried, unknown)
 
 
+def _node_names(decision_context: DecisionContext) -> tuple[str, ...]:
+    return decision_context.node_names or decision_context.context.snapshot.frozen_node_names
+
+
 def _context_of(decision_context: DecisionContext | None) -> DecisionContext:
     if decision_context is None:
         raise ValueError("the decision has no DecisionContext any more")
@@ -403,7 +407,9 @@ def _recorded_request(decision_context: DecisionContext, nominees: tuple[Pod, ..
         enabled = ()  # a rejection at PreFilter: no filter ran
     filters = tuple(name for name in enabled if name in FILTERS and name not in unable)
     reduced = replace(context, pod=pod.identity, snapshot=_snapshot_for_reasons(context.snapshot), nominees=nominees)
-    return RecordedRequest(pod, reduced, filters, record_devices(context))
+    # The devices are those of the nodes of the snapshot, by row.
+    devices = record_devices(context) if decision_context.node_names is None else None
+    return RecordedRequest(pod, reduced, filters, devices)
 
 
 @derived("namespaces", "priority_classes")
