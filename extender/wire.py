@@ -28,8 +28,13 @@ from extender.core.preemption.sent_candidates import UID_BYTES, SentCandidate, S
 from extender.core.snapshot.arrays import IntArray
 from extender.errors import RequestError, RequestTooLarge
 from extender.k8s import quantity
-from extender.k8s.cost.limits import MAX_NAME_CHARACTERS, MAX_POD_BYTES, MAX_QUALIFIED_NAME_CHARACTERS
-from extender.k8s.objects import Int64, Pod, ResourceList
+from extender.k8s.cost.limits import (
+    MAX_NAME_CHARACTERS,
+    MAX_NODE_BYTES,
+    MAX_POD_BYTES,
+    MAX_QUALIFIED_NAME_CHARACTERS,
+)
+from extender.k8s.objects import Int64, Node, Pod, ResourceList
 from extender.k8s.time import parse_time
 
 T = TypeVar("T")
@@ -224,6 +229,7 @@ _NODES_ONLY_ARGS_DECODER = Decoder(NodesOnlyArgs)
 _NAMES_DECODER = Decoder(list[str] | None)
 _NAME_ONLY_ARGS_DECODER = Decoder(NameOnlyArgs)
 _POD_DECODER = Decoder(Pod)
+_NODE_DECODER = Decoder(Node)
 _RAW_DECODER = Decoder(Raw)
 _NAME_ONLY_ITEMS_DECODER = Decoder(list[NameOnlyNode])
 _RAW_ITEMS_DECODER = Decoder(list[Raw])
@@ -517,20 +523,25 @@ def _check_pod(pod: Pod) -> None:
             limit = f"at most {MAX_NAME_CHARACTERS} are accepted"
             raise RequestError(f"Pod.metadata.{key}: {len(name)} characters, {limit}")
     for path, amounts in _resource_lists(pod):
-        for name, amount in (amounts or {}).items():
-            if len(name) > MAX_QUALIFIED_NAME_CHARACTERS:
-                limit = f"at most {MAX_QUALIFIED_NAME_CHARACTERS} are accepted"
-                raise RequestError(f"Pod.{path}: the name of a resource has {len(name)} characters, {limit}")
-            try:
-                quantity.parse(amount)
-            except ValueError:
-                resource = name if _RESOURCE_NAME.fullmatch(name) else "…"
-                raise RequestError(f"Pod.{path}[{resource}]: not a quantity (such as 500m, 2 or 1Gi)") from None
+        _check_amounts(f"Pod.{path}", amounts)
     try:
         if metadata.creation_timestamp:
             parse_time(metadata.creation_timestamp)
     except ValueError:
         raise RequestError("Pod.metadata.creationTimestamp: not a time such as 2026-01-31T08:00:00Z") from None
+
+
+def _check_amounts(path: str, amounts: ResourceList | None) -> None:
+    """Raise RequestError with the path of a resource's name or quantity that Kubernetes would not accept."""
+    for name, amount in (amounts or {}).items():
+        if len(name) > MAX_QUALIFIED_NAME_CHARACTERS:
+            limit = f"at most {MAX_QUALIFIED_NAME_CHARACTERS} are accepted"
+            raise RequestError(f"{path}: the name of a resource has {len(name)} characters, {limit}")
+        try:
+            quantity.parse(amount)
+        except ValueError:
+            resource = name if _RESOURCE_NAME.fullmatch(name) else "…"
+            raise RequestError(f"{path}[{resource}]: not a quantity (such as 500m, 2 or 1Gi)") from None
 
 
 def _resource_lists(pod: Pod) -> Iterator[tuple[str, ResourceList | None]]:
@@ -554,6 +565,25 @@ def _resource_lists(pod: Pod) -> Iterator[tuple[str, ResourceList | None]]:
             yield f"{owner}.resources.limits", resources.limits
 
 
+# --- whole nodes ----------------------------------------------------------------------------------------------------
+
+
+def decode_node(raw: Raw, position: int) -> Node:
+    """Decode and check the whole Node in this position of a request. Raises RequestError."""
+    path, size = f"Nodes.items[{position}]", memoryview(raw).nbytes
+    if size > MAX_NODE_BYTES:
+        raise RequestTooLarge(f"{path}: {size} bytes, at most {MAX_NODE_BYTES} are accepted")
+    try:
+        node = _NODE_DECODER.decode(raw)
+    except (ValueError, RecursionError) as error:
+        raise _request_error(error, raw, of=path) from None
+    if len(node.metadata.name) > MAX_NAME_CHARACTERS:
+        limit = f"at most {MAX_NAME_CHARACTERS} are accepted"
+        raise RequestError(f"{path}.metadata.name: {len(node.metadata.name)} characters, {limit}")
+    _check_amounts(f"{path}.status.allocatable", node.status.allocatable)
+    return node
+
+
 # --- encoding -------------------------------------------------------------------------------------------------------
 
 
@@ -565,6 +595,11 @@ def encode_filter(request: FilterRequest, decision: FilterDecision) -> bytes:
     else:
         names = _accepted(request, decision.accepted, lambda: request.nodes)
     return _ENCODER.encode(ExtenderFilterResult(nodes, names, decision.failed, decision.unresolvable))
+
+
+def encode_filter_error(error: str) -> bytes:
+    """Encode an ExtenderFilterResult without nodes, for that reason, cut to MAX_ERROR_BYTES."""
+    return _ENCODER.encode(ExtenderFilterResult(None, None, {}, {}, _cut(error)))
 
 
 def encode_prioritize(nodes: Sequence[str], scores: Sequence[int]) -> bytes:
@@ -590,14 +625,17 @@ def _encode_victims(victims: Mapping[str, tuple[Sequence[str], int]]) -> bytes:
     return _ENCODER.encode(ExtenderPreemptionResult(meta))
 
 
-MAX_BIND_ERROR_BYTES = 1 << 10
-"""Bytes of UTF-8 to which a bind error is cut."""
+MAX_ERROR_BYTES = 1 << 10
+"""Bytes of UTF-8 to which the error of an answer is cut."""
 
 
 def encode_bind(error: str = "") -> bytes:
-    """Encode ExtenderBindingResult: "" for a bound pod, else the error, cut to MAX_BIND_ERROR_BYTES."""
-    text = error.encode("utf-8", "replace")[:MAX_BIND_ERROR_BYTES].decode("utf-8", "ignore")
-    return _ENCODER.encode(ExtenderBindingResult(text))
+    """Encode ExtenderBindingResult: "" for a bound pod, else the error, cut to MAX_ERROR_BYTES."""
+    return _ENCODER.encode(ExtenderBindingResult(_cut(error)))
+
+
+def _cut(error: str) -> str:
+    return error.encode("utf-8", "replace")[:MAX_ERROR_BYTES].decode("utf-8", "ignore")
 
 
 def _accepted(request: FilterRequest, positions: Sequence[int], sent: Callable[[], list[T]]) -> list[T]:

@@ -188,6 +188,6 @@ def test_any_text_is_answered_and_a_long_one_is_cut(error):
     text = json.loads(wire.encode_bind(error))["Error"]
     assert error.encode("utf-8", "replace").decode().startswith(text)
     size = len(text.encode())
-    assert size <= wire.MAX_BIND_ERROR_BYTES
+    assert size <= wire.MAX_ERROR_BYTES
     assert bool(text) == bool(error)
-    assert size > wire.MAX_BIND_ERROR_BYTES - 4 or text == error.encode("utf-8", "replace").decode()
+    assert size > wire.MAX_ERROR_BYTES - 4 or text == error.encode("utf-8", "replace").decode()

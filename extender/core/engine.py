@@ -85,6 +85,8 @@ class DecisionContext:
     """`/prioritize`: plugin scores of the requested nodes on which the pod fits."""
     dry_run: DryRun | None = None
     """Preemption dry run on the nodes where it was tried."""
+    node_names: tuple[str, ...] | None = None
+    """Names of all nodes, where some were in the snapshot for this decision only; None: those of the snapshot."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -164,8 +164,11 @@ class Calls:
         return {"Pod": pod, "Nodes": {"metadata": {}, "items": [self.whole(n) for n in names]}, "NodeNames": None}
 
     def whole(self, name: str) -> JSON:
-        secret = {"metadata": {"name": name, "annotations": {"secret": "s"}}, "status": {"nodeInfo": {"secret": "s"}}}
-        return secret if self.rarely(2) else {"metadata": {"name": name}, "spec": "not what it should be"}
+        """Of a known node only the name is read; an unknown one counts as it is sent."""
+        status = {"nodeInfo": {"secret": "s"}, "allocatable": {"cpu": "4", "memory": "8Gi", "pods": "9"}}
+        secret = {"metadata": {"name": name, "annotations": {"secret": "s"}}, "status": status}
+        is_readable = name == "unknown" or self.rarely(2)
+        return secret if is_readable else {"metadata": {"name": name}, "spec": "not what it should be"}
 
     def preemption(self, pod: JSON) -> JSON:
         sent = {}

@@ -123,7 +123,7 @@ class Snapshot(NodeTable):
         else:
             table = self.objects.of(kind)
             before, table[key] = table.get(key), one
-            if before is None or not differs_in_version_only(before, one):
+            if before is None or not _differs_in_version_only(before, one):
                 self._object_changed(KINDS[kind].field, before, one)
         if self.observer is not None:
             self.observer(kind, key, one)
@@ -500,7 +500,7 @@ def _without_identity(node: Node) -> Node:
     return msgspec.structs.replace(node, metadata=metadata)
 
 
-def differs_in_version_only(before: Object, after: Object) -> bool:
+def _differs_in_version_only(before: Object, after: Object) -> bool:
     """Compare two states of an object in all that decisions read; most updates change only its resourceVersion."""
     fields = [field for field in before.__struct_fields__ if field != "metadata"]
     a, b = before.metadata, after.metadata

@@ -17,6 +17,9 @@ MAX_POD_BYTES: Final = 3 << 20
 """JSON bytes of an incoming pod: what an API server reads of a write request (MaxRequestBodyBytes, apiserver
 pkg/server/config.go, v1.36: twice the 1.5 MiB that etcd stores, since JSON is longer than protobuf)."""
 
+MAX_NODE_BYTES: Final = MAX_POD_BYTES
+"""JSON bytes of a Node in a request that the cluster cache does not hold: the same limit of an API server."""
+
 MAX_NAME_CHARACTERS: Final = 253
 """Characters of an object's name, and of the prefix of a qualified name (DNS1123SubdomainMaxLength, apimachinery)."""
 

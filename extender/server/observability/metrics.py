@@ -151,6 +151,13 @@ COUNTERS = {
         ("verb", "outcome"),
         list(product(VERBS, ("same", "differs", "failed"))),
     ),
+    "filter_dryruns": Series(
+        "Number of calls of /filter-dryrun by result: the pod fits on at least one node (fits) or on none (nowhere); "
+        "every node is accepted as /filter would (passthrough); the answer is an error (failed); the request was "
+        "malformed or too large (refused). No other metric counts them.",
+        ("result",),
+        list(product(("fits", "nowhere", "passthrough", "failed", "refused"))),
+    ),
     "victims": Series("Number of preemption victims on the best node of answers to /preempt."),
     "violations": Series("Number of PodDisruptionBudget violations on the best node of answers to /preempt."),
     "violations_avoided": Series(
@@ -271,6 +278,10 @@ class Metrics:
     def count_bind(self, outcome: str) -> None:
         """Count one request to bind."""
         self._counters["binds", outcome].inc()
+
+    def count_dry_run(self, result: str) -> None:
+        """Count one call of /filter-dryrun."""
+        self._counters["filter_dryruns", result].inc()
 
     def count_observed_answer(self, verb: str, outcome: str) -> None:
         """Count one call in mode Observe."""

@@ -1,4 +1,6 @@
-"""The scheduler's port: POST /filter, /prioritize, /preempt and /bind, as an ASGI application and at once (`at_once`).
+"""The scheduler's port as an ASGI application: POST /filter, /prioritize, /preempt, /bind and /filter-dryrun.
+
+Calls of kube-scheduler that arrive in one piece are begun at once (`at_once`).
 
 Rule: every request gets exactly one response, in JSON, never a redirect.
 """
@@ -26,15 +28,19 @@ from extender.server.observability.audit import shorten
 from extender.server.observability.tracing import Tracing
 from extender.server.scheduler import openapi, verbs
 from extender.server.scheduler.bind import bind
+from extender.server.scheduler.filter_dryrun import DryRunResult, DryRuns
 from extender.server.scheduler.result import Answer, CallVerb
 
 log = logging.getLogger(__name__)
 
 PATHS: dict[str, CallVerb] = {"/filter": "filter", "/prioritize": "prioritize", "/preempt": "preempt", "/bind": "bind"}
 
+DRYRUN_PATH = "/filter-dryrun"
+"""Path of an autoscaler; kube-scheduler calls PATHS."""
+
 NOT_FOUND = (
-    "no such path: this listener serves POST /filter, /prioritize, /preempt and /bind; health, metrics and debug pages "
-    "are on the admin listener (admin.port)"
+    "no such path: this listener serves POST /filter, /prioritize, /preempt, /bind and /filter-dryrun; health, metrics "
+    "and debug pages are on the admin listener (admin.port)"
 )
 
 BIND_DISABLED = "binding is disabled: set bind.enabled: true, or remove bindVerb from the scheduler's configuration"
@@ -69,8 +75,10 @@ class SchedulerApp:
     stop: Callable[[], None] = lambda: None
     """Stops the process that serves the application; `server.run` sets it."""
     bodies: BodiesInFlight = field(init=False)
+    dry_runs: DryRuns = field(init=False)
 
     def __post_init__(self) -> None:
+        self.dry_runs = DryRuns(self.server_context)
         self.bodies = BodiesInFlight(int(BODIES_IN_FLIGHT * self.server_context.max_body_bytes))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -99,10 +107,12 @@ class SchedulerApp:
     async def _respond(self, scope: Scope, read: ReadBody) -> Response:
         """Return the response to any request, whatever happens."""
         try:
-            if scope["path"] not in PATHS:
+            if scope["path"] not in PATHS and scope["path"] != DRYRUN_PATH:
                 return Response(404, error_body(NOT_FOUND))
             if scope["method"] != "POST":
                 return Response(405, error_body(METHOD_NOT_ALLOWED), ((b"allow", b"POST"),))
+            if scope["path"] == DRYRUN_PATH:
+                return await _dry_run(self.dry_runs, scope, read)
             return await _call(PATHS[scope["path"]], scope, read, self.server_context)
         except Exception:
             log.exception("internal error")
@@ -122,6 +132,24 @@ async def _send_in_parts(response: Response, request: Request, send: Send, bodie
     except TimeoutError:
         caller_of(request.scope).abort()
         await request.receive()  # until it is closed: uvicorn would log an incomplete response
+
+
+async def _dry_run(dry_runs: DryRuns, scope: Scope, read: ReadBody) -> Response:
+    """Answer one dry run; every error that is not the client's is in the body of the answer."""
+    server_context, caller = dry_runs.server_context, caller_of(scope)
+    ends_at = caller.arrived_at + server_context.timeout
+    deadline = Deadline(ends_at, server_context.clock, is_caller_gone=caller.is_gone)
+    result: DryRunResult = "failed"
+    try:
+        answer, result = await dry_runs.answer(await _read_body("filter", read, server_context, deadline), deadline)
+        closes = False
+    except RequestError as error:
+        answer, result = Answer(error_body(str(error)), "error", error.status), "refused"
+        closes = error.status != 400
+    except Exception as error:
+        answer, closes = dry_runs.failed(error), True
+    server_context.metrics.count_dry_run(result)
+    return Response(answer.status, answer.body, _headers(answer, closes=closes))
 
 
 async def _call(name: CallVerb, scope: Scope, read: ReadBody, server_context: ServerContext) -> Response:

@@ -27,7 +27,7 @@ from extender.core.explain import schema
 from extender.core.preemption.eligibility import nominated_node
 from extender.core.preemption.sent_candidates import DropCode, Dropped, SentCandidates
 from extender.core.snapshot.snapshot import Snapshot
-from extender.errors import GuardError, ResizeDeferred, UnknownScheduler
+from extender.errors import GuardError, RequestError, ResizeDeferred, UnknownScheduler
 from extender.server.context import ServerContext
 from extender.server.guard.guard import guard_filter, guard_preempt, guard_scores
 from extender.server.http.body import too_large
@@ -45,6 +45,7 @@ from extender.server.scheduler.failure_policy import (
 from extender.server.scheduler.journal import Call
 from extender.server.scheduler.passthrough import NO_VICTIMS
 from extender.server.scheduler.result import Answer, CallResult, CallSummary, CallVerb
+from extender.server.scheduler.sent_nodes import decide_as_sent
 from extender.wire import (
     FilterRequest,
     PreemptRequest,
@@ -177,6 +178,8 @@ def _decide(
         difference = passthrough.DIFFERENCES[verb.name](request, decision) if settings.is_observing else None
         given = passthrough.ANSWERS[verb.name](request) if settings.is_observing else verb.encode(request, decision)
         deadline.check()
+    except RequestError:  # a whole node that is unknown and cannot be read
+        raise
     except Exception as error:
         return _failed(verb.name, server_context, request, error)
     cache_status = cache_summary(server_context.cache, server_context.source)
@@ -235,7 +238,7 @@ class Verb(ABC, Generic[RequestT, DecisionT]):
         *,
         is_first: bool,
     ) -> DecisionT:
-        """Make a decision that the guard accepts; raises ExtenderError if that fails.
+        """Make a decision that the guard accepts; raises ExtenderError if that fails, RequestError for a bad node.
 
         `history`, None: the current; `is_first`: False if the call was decided before, and counted.
         """
@@ -272,7 +275,9 @@ class Filter(Verb[FilterRequest, FilterDecision]):
     ) -> FilterDecision:
         server_context.cache.assumed.forget_preemption(request.pod)
         snapshot, profile, history = server_context.decision_inputs(request.pod, history)
-        decision = engine.filter(snapshot, request.pod, request.nodes, profile, history)
+        decision = decide_as_sent(
+            snapshot, request, lambda: engine.filter(snapshot, request.pod, request.nodes, profile, history)
+        )
         record_not_evaluated("filter", server_context, request.pod, decision.not_evaluated, is_first=is_first)
         guard_filter(request.nodes, decision)
         return decision
@@ -303,7 +308,9 @@ class Prioritize(Verb[FilterRequest, PrioritizeDecision]):
         is_first: bool,
     ) -> PrioritizeDecision:
         snapshot, profile, history = server_context.decision_inputs(request.pod, history)
-        decision = engine.prioritize(snapshot, request.pod, request.nodes, profile, history)
+        decision = decide_as_sent(
+            snapshot, request, lambda: engine.prioritize(snapshot, request.pod, request.nodes, profile, history)
+        )
         record_not_evaluated("prioritize", server_context, request.pod, decision.not_evaluated, is_first=is_first)
         guard_scores(request.nodes, decision.scores)
         return decision

@@ -147,6 +147,9 @@ def assert_has_shape(path: str, answer: Answer) -> None:
             assert (decoded["Nodes"] is None) != (decoded["NodeNames"] is None)
             assert decoded["Error"] == ""
             assert not set(decoded["FailedNodes"]) & set(decoded["FailedAndUnresolvableNodes"])
+        case "/filter-dryrun":
+            assert list(decoded) == ["Nodes", "NodeNames", "FailedNodes", "FailedAndUnresolvableNodes", "Error"]
+            assert (decoded["Error"] == "") == ((decoded["Nodes"] is None) != (decoded["NodeNames"] is None))
         case "/prioritize":
             assert len({score["Host"] for score in decoded}) == len(decoded)
             for score in decoded:

@@ -1,0 +1,102 @@
+"""POST /filter-dryrun: where the pod would fit if the nodes of the request were in the cluster as they were sent.
+
+Cluster Autoscaler asks with template nodes: nodes that a group would add. The answer is that of /filter, and what
+/filter answers by itself (a pod that is not ours, kill switch, mode Observe) is answered here, too.
+
+Rule: nothing is assumed, recorded or kept, no call of kube-scheduler waits for more than one of these decisions, and
+only extender_filter_dryruns_total counts them.
+"""
+
+import asyncio
+import logging
+from dataclasses import dataclass, field
+from typing import Literal
+
+from extender.core import engine
+from extender.core.engine import FilterDecision
+from extender.errors import ExtenderError, Overloaded, RequestError, ResizeDeferred, UnknownScheduler
+from extender.server.context import ServerContext
+from extender.server.guard.guard import guard_filter
+from extender.server.http.body import too_large
+from extender.server.http.deadline import Deadline
+from extender.server.observability.cache_status import cache_summary
+from extender.server.scheduler.failure_policy import error_message
+from extender.server.scheduler.passthrough import accept_every_node
+from extender.server.scheduler.result import Answer
+from extender.server.scheduler.sent_nodes import SentNodes, decode_in_steps
+from extender.wire import FilterRequest, decode_filter, encode_filter, encode_filter_error
+
+log = logging.getLogger(__name__)
+
+MAX_WAITING = 32
+"""Dry runs in flight; Cluster Autoscaler asks with up to 16 threads."""
+
+DryRunResult = Literal["fits", "nowhere", "passthrough", "failed", "refused"]
+
+
+@dataclass(slots=True)
+class DryRuns:
+    """The dry runs of one listener, decided one after another."""
+
+    server_context: ServerContext
+    _waiting: int = 0
+    _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def answer(self, body: bytes, deadline: Deadline) -> tuple[Answer, DryRunResult]:
+        """Return the answer to a request and what it says. Raises RequestError."""
+        self._waiting += 1
+        try:
+            if self._waiting > MAX_WAITING:
+                raise Overloaded(f"more than {MAX_WAITING} dry runs in flight")
+            deadline.check()
+            return await self._answer(decode(self.server_context, body), deadline)
+        except RequestError:
+            raise
+        except Exception as error:
+            return self.failed(error), "failed"
+        finally:
+            self._waiting -= 1
+
+    def failed(self, error: Exception) -> Answer:
+        """Log the error, and return the answer that names it."""
+        if isinstance(error, ExtenderError):
+            self.server_context.log_failure(("filter-dryrun", type(error)), "%s failed: %s", "filter-dryrun", error)
+        else:
+            log.error("filter-dryrun failed", exc_info=error)
+        return Answer(encode_filter_error(error_message(error)), "error")
+
+    async def _answer(self, request: FilterRequest, deadline: Deadline) -> tuple[Answer, DryRunResult]:
+        settings = self.server_context.settings
+        if settings.kill_switch is not None or settings.is_observing:
+            return accept_every_node(request), "passthrough"
+        sent = SentNodes()
+        async with self._turn:
+            await asyncio.sleep(0)  # calls of kube-scheduler come in between
+            for _ in decode_in_steps(request, sent):
+                await asyncio.sleep(0)
+            deadline.check()
+            try:
+                answer, decision = self._decide(request, sent)
+            except (UnknownScheduler, ResizeDeferred):
+                return accept_every_node(request), "passthrough"
+            deadline.check()
+        return answer, "fits" if decision.accepted else "nowhere"
+
+    def _decide(self, request: FilterRequest, sent: SentNodes) -> tuple[Answer, FilterDecision]:
+        context = self.server_context
+        snapshot, profile, history = context.decision_inputs(request.pod, None)
+        with snapshot.with_nodes(sent.that_differ(snapshot)):
+            decision = engine.filter(snapshot, request.pod, request.nodes, profile, history)
+        guard_filter(request.nodes, decision)
+        status = cache_summary(context.cache, context.source)
+        body = encode_filter(request, decision)
+        return Answer(body, "decided", not_evaluated=decision.not_evaluated, cache_status=status), decision
+
+
+def decode(server_context: ServerContext, body: bytes) -> FilterRequest:
+    """Decode a body as /filter does, without its memory of the last request."""
+    most = server_context.max_node_names_body_bytes
+    request = decode_filter(body, most)
+    if len(body) > most and not request.has_whole_nodes:
+        raise too_large(most)
+    return request

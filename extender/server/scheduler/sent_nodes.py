@@ -1,0 +1,84 @@
+"""Whole nodes of a request that the cluster cache does not hold: they count as they were sent, in one decision only.
+
+/filter and /prioritize need the nodes that are unknown by name: kube-scheduler may have seen a node first. A dry run
+needs those that are sent in another state, too: an autoscaler asks about nodes that it would change or add.
+
+Rule: a node that cannot be read, or too many of them, is a RequestError; nothing that was sent stays.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from msgspec import Raw
+
+from extender.core.engine import FilterDecision, PrioritizeDecision
+from extender.core.snapshot.snapshot import Snapshot
+from extender.errors import RequestError, RequestTooLarge
+from extender.k8s.objects import Node
+from extender.wire import FilterRequest, decode_node
+
+DecisionT = TypeVar("DecisionT", FilterDecision, PrioritizeDecision)
+
+MAX_SENT_NODES = 1000
+"""Nodes of a request that the cluster cache lacks or holds in another state: what Cluster Autoscaler adds to a group at
+most in one turn (its --max-nodes-per-scaleup). They cost a call some 50 ms."""
+
+NODES_PER_STEP = 50
+"""Whole nodes that are decoded in one step, which takes about 3 ms."""
+
+
+def decide_as_sent(snapshot: Snapshot, request: FilterRequest, decide: Callable[[], DecisionT]) -> DecisionT:
+    """Decide with the whole nodes of the request that the snapshot does not know; names alone may be unknown."""
+    unknown = [place for place, name in enumerate(request.nodes) if name not in snapshot.node_row]
+    if not unknown or not request.has_whole_nodes:
+        return decide()
+    raw_nodes, sent = request.raw_nodes(), SentNodes()
+    for place in unknown:
+        sent.add(place, raw_nodes[place])
+    with snapshot.with_nodes(sent.that_differ(snapshot)):
+        decision = decide()
+        context = decision.decision_context
+        if context is not None:
+            context = replace(context, node_names=snapshot.frozen_node_names)
+        return replace(decision, decision_context=context)
+
+
+class SentNodes:
+    """The whole nodes of one request by name."""
+
+    def __init__(self) -> None:
+        self._by_name: dict[str, tuple[int, Node]] = {}
+
+    def add(self, place: int, raw: Raw) -> None:
+        """Decode the node in this place of the request; the same node may be there twice."""
+        node = decode_node(raw, place)
+        first, other = self._by_name.setdefault(node.metadata.name, (place, node))
+        if node != other:
+            raise RequestError(f"Nodes.items[{place}] has the name of Nodes.items[{first}] and differs from it")
+
+    def that_differ(self, snapshot: Snapshot) -> Sequence[Node]:
+        """Return the nodes that the snapshot lacks, or has in another state."""
+        found = [node for _, node in self._by_name.values() if _differs(snapshot, node)]
+        if len(found) > MAX_SENT_NODES:
+            raise RequestTooLarge(
+                f"Nodes.items: {len(found)} nodes that the cluster cache lacks or holds in another state, "
+                f"at most {MAX_SENT_NODES} are accepted"
+            )
+        return found
+
+
+def decode_in_steps(request: FilterRequest, sent: SentNodes) -> Iterator[None]:
+    """Decode all whole nodes of the request, and yield in between."""
+    for place, raw in enumerate(request.raw_nodes(), 1):
+        sent.add(place - 1, raw)
+        if place % NODES_PER_STEP == 0:
+            yield
+
+
+def _differs(snapshot: Snapshot, node: Node) -> bool:
+    """Return whether decisions would find another node than the cached one: they read no other metadata of it."""
+    cached = snapshot.objects.nodes.get(("", node.metadata.name))
+    if cached is None:
+        return True
+    return (cached.metadata.labels, cached.spec, cached.status) != (node.metadata.labels, node.spec, node.status)
