@@ -38,6 +38,9 @@ TOLERATION_SECONDS = (
 """PriorityClass annotation of that plugin, with its two prefixes: seconds for which a pod is protected after its
 start."""
 
+DEFAULT_STORAGE_CLASS = "storageclass.kubernetes.io/is-default-class"
+"""StorageClass annotation: `true` makes it the class of claims that name none."""
+
 POD_ANNOTATIONS = frozenset(
     {MIRROR, DELETION_COST, EVICTION_COST, DO_NOT_DISRUPT, SAFE_TO_EVICT, PREFER_NO_EVICTION, EVICT}
 )

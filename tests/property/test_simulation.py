@@ -12,7 +12,8 @@ from hypothesis import given
 from extender.core.profile import KubeScheduler, PreemptionPolicy, Profile
 from extender.core.simulator.arrivals import admit_pod
 from extender.core.simulator.schedule_one import schedule_one, seeded_draw
-from extender.core.simulator.simulator import Scheduler, simulate
+from extender.core.simulator.scheduler import Scheduler
+from extender.core.simulator.simulator import simulate
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.requests import incoming_requests
 from extender.k8s.storage.volumes import NO_PROVISIONER, SELECTED_NODE, claim_class, is_bound
@@ -57,13 +58,15 @@ def test_every_run_ends_and_every_pod_has_its_lot(seed):
     before = built(world(seed)[0])
     here, result = simulated(seed)
     tried = {one.pod for one in result.cycles}
-    placed = Counter(one.pod for one in result.cycles if one.outcome == "Scheduled")
+    placed = Counter(one.uid for one in result.cycles if one.outcome == "Scheduled")
     assert not placed or max(placed.values()) == 1
     last = {one.pod: one.outcome for one in result.cycles}
     counted = result.summary
     assert counted.pending == sum(outcome == "Unschedulable" for outcome in last.values())
     assert "Nominated" not in last.values()
-    assert counted.scheduled + counted.pending + counted.skipped == len(tried - {one.pod for one in result.evicted})
+    assert counted.scheduled + counted.pending + counted.skipped == len(
+        tried & {pod.key for pod in here.objects.pods.values()}
+    )
     nominated = sum(bool(pod.status.nominated_node_name) for pod in (*before.nominees, *arrivals(seed)))
     nominated += sum(one.outcome == "Nominated" for one in result.cycles)
     changes = len(placed) + len(result.evicted) + nominated

@@ -18,7 +18,7 @@ from extender.core.snapshot.snapshot import Snapshot
 from extender.core.snapshot.volume_index import storage
 from extender.k8s.devices.objects import ResourceClaimStatus
 from extender.k8s.kinds import Key, key_of
-from extender.k8s.objects import Pod
+from extender.k8s.objects import Condition, Pod
 from extender.k8s.storage.objects import ObjectReference, PersistentVolume, PersistentVolumeClaim, PhaseStatus
 from extender.k8s.storage.volumes import BIND_COMPLETED, SELECTED_NODE, claim_uses, is_bound
 
@@ -114,9 +114,9 @@ def evict(snapshot: Snapshot, victims: Sequence[Pod], empty_selector: str) -> No
         if victim.metadata.deletion_timestamp is not None:
             continue  # it was counted when it was deleted
         for name in budgets_counting(snapshot, victim, empty_selector):
-            namespace, _, own = name.partition("/")
-            if victim.is_ready or not budgets[namespace, own].status.current_healthy:
-                used[namespace, own] += 1
+            key = _budget_key(name)
+            if victim.is_ready or not budgets[key].status.current_healthy:
+                used[key] += 1
     for key, count in used.items():
         status = budgets[key].status
         allowed, healthy = max(0, status.disruptions_allowed - count), max(0, status.current_healthy - count)
@@ -126,6 +126,33 @@ def evict(snapshot: Snapshot, victims: Sequence[Pod], empty_selector: str) -> No
         snapshot.remove("Pod", key_of("Pod", victim))
         _release_claims(snapshot, victim)
     snapshot.refresh_layout()
+
+
+def make_ready(snapshot: Snapshot, pod: Pod, empty_selector: str) -> None:
+    """Set the condition Ready of a bound replacement, and count it in the disruption budgets that select it.
+
+    A budget's status follows as the disruption controller computes it; where that has not run, which a status without
+    any number of pods shows, the pod gives back what the eviction of its predecessor used up.
+    """
+    others = [one for one in pod.status.conditions or () if one.type != "Ready"]
+    conditions = [*others, Condition("Ready", "True")]
+    snapshot.put("Pod", replace(pod, status=replace(pod.status, phase="Running", conditions=conditions)))
+    for name in budgets_counting(snapshot, pod, empty_selector):
+        budget = snapshot.objects.budgets[_budget_key(name)]
+        status = budget.status
+        if status.current_healthy or status.desired_healthy or status.expected_pods:
+            healthy = status.current_healthy + 1
+            allowed = max(0, healthy - status.desired_healthy)
+        else:
+            healthy, allowed = 0, status.disruptions_allowed + 1
+        status = replace(status, current_healthy=healthy, disruptions_allowed=allowed)
+        snapshot.put("PodDisruptionBudget", replace(budget, status=status))
+    snapshot.refresh_layout()
+
+
+def _budget_key(name: str) -> Key:
+    namespace, _, own = name.partition("/")
+    return namespace, own
 
 
 # --- resource claims --------------------------------------------------------------------------------------------------

@@ -1,206 +1,54 @@
-"""Simulate scheduling cycles one after another, each on the cluster state that the previous one left.
+"""Simulate what happens to pods in a cluster: nodes change, pods arrive, and the scheduler tries them.
 
-Pods that have not been tried come first, by priority and then by age. A pod that was not scheduled is requeued only
-after an event that may help it, behind all pods that were tried less often (kube-scheduler's back-off). Evicted pods
-disappear at once and are not recreated. The clock stands still.
+    nodes are added, cordoned, removed  ->  pending pods and replacements are tried
+    nodes are drained one by one        ->  replacements are tried, which frees disruption budgets; again until all
+                                            pods are evicted or blocked for good
+    pods and workloads arrive           ->  they are tried, all or none of them as a gang
+    until full                          ->  copies of one pod are bound until one does not fit
 
-The simulation terminates: a pod is requeued only after a pod was bound, evicted or lost its nomination. There are at
-most as many bindings and evictions as pods, and a pod wins a nomination only by evicting others.
-
-Rule: the snapshot belongs to the caller and is changed; between two cycles it is in the state that the next one reads.
+Rule: the snapshot belongs to the caller and is changed.
 """
 
-import heapq
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import count
 
-from extender.core.eviction_history import NO_HISTORY, Attempt, Eviction, EvictionHistory
-from extender.core.profile import DYNAMIC_RESOURCES, UPSTREAM, KubeScheduler
-from extender.core.simulator import effects
-from extender.core.simulator.arrivals import add_arrivals, add_claims, pending_pods
-from extender.core.simulator.reserve import claim_keys
+from msgspec.structs import replace
+
+from extender.core.eviction_history import NO_HISTORY, EvictionHistory
+from extender.core.profile import UPSTREAM, KubeScheduler
+from extender.core.simulator import drain, effects
+from extender.core.simulator.arrivals import add_arrivals, add_claims, admit_pod, pending_pods
+from extender.core.simulator.controllers import Controllers
+from extender.core.simulator.drain import Drain, EvictionAPI
 from extender.core.simulator.result import (
     ClusterSize,
     CycleReport,
-    EvictedPod,
+    Gang,
     NodeAmounts,
+    NodePods,
+    NodeState,
     NodeUsage,
     PendingPod,
+    RemovedNode,
+    Replacement,
+    ScenarioReport,
     Simulation,
     SimulationSummary,
+    UntilFull,
+    WorkloadPods,
 )
-from extender.core.simulator.schedule_one import Cycle, Draw, schedule_one
+from extender.core.simulator.scenario import MAX_UNTIL_FULL_PODS, Scenario
+from extender.core.simulator.schedule_one import Draw, schedule_one
+from extender.core.simulator.scheduler import Scheduler, Step
+from extender.core.simulator.workloads import PlannedPod, WorkloadPlan, further_pods, plan
 from extender.core.snapshot.arrays import BASE_RESOURCES
 from extender.core.snapshot.snapshot import Snapshot
+from extender.errors import RequestError
 from extender.k8s.devices.objects import ResourceClaim
-from extender.k8s.kinds import Key, key_of
-from extender.k8s.objects import Pod
-from extender.k8s.workloads import workload_of
+from extender.k8s.kinds import KINDS, Key, key_of
+from extender.k8s.objects import Object, Pod
 
-REQUEUED_BY_POD_ADD = frozenset({"InterPodAffinity", "PodTopologySpread"})
-"""Plugins that requeue a pod when another one was bound (EventsToRegister: AssignedPodAdd)."""
-
-MAX_BACKOFF_ATTEMPTS = 5
-"""Number of attempts after which the back-off stops growing: 1 s, 2 s, 4 s, 8 s, then 10 s."""
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """A cycle before its effects: `cycle.dry_run` and `cycle.decision` are valid only until the next step."""
-
-    cycle: Cycle
-    report: CycleReport
-
-
-class SchedulingQueue:
-    """The active queue and the unschedulable pods (backend/queue, v1.36, with a clock that stands still)."""
-
-    def __init__(self) -> None:
-        self._active: list[tuple[int, int, int, Key]] = []
-        self._unschedulable: dict[Key, tuple[Pod, frozenset[str]]] = {}
-        self._attempts: dict[Key, int] = {}
-        self._arrivals = 0
-
-    def add(self, pod: Pod) -> None:
-        """Queue the pod behind those with fewer attempts, then higher priority, then earlier arrival."""
-        key = key_of("Pod", pod)
-        tried = min(self._attempts.setdefault(key, 0), MAX_BACKOFF_ATTEMPTS)
-        self._arrivals += 1
-        heapq.heappush(self._active, (tried, -pod.priority, self._arrivals, key))
-
-    def pop(self) -> tuple[Key, int] | None:
-        """Return the next pod and the number of its attempt; None: the active queue is empty."""
-        if not self._active:
-            return None
-        key = heapq.heappop(self._active)[-1]
-        self._attempts[key] += 1
-        return key, self._attempts[key]
-
-    def add_unschedulable(self, pod: Pod, plugins: frozenset[str]) -> None:
-        """Hold back a pod that was not scheduled, with the plugins that rejected it, until an event requeues it."""
-        self._unschedulable[key_of("Pod", pod)] = pod, plugins
-
-    def move_to_active(self, is_helped: Callable[[Pod, frozenset[str]], bool]) -> None:
-        """Requeue the unschedulable pods that an event may help (MoveAllToActiveOrBackoffQueue)."""
-        for key, (pod, plugins) in list(self._unschedulable.items()):
-            if is_helped(pod, plugins):
-                del self._unschedulable[key]
-                self.add(pod)
-
-
-class Scheduler:
-    """Run scheduling cycles until the active queue is empty; each iteration yields one `Step` before its effects."""
-
-    def __init__(
-        self,
-        snapshot: Snapshot,
-        scheduler: KubeScheduler,
-        history: EvictionHistory = NO_HISTORY,
-        draw: Draw | None = None,
-    ) -> None:
-        self.snapshot = snapshot
-        self.scheduler = scheduler
-        self.history = history
-        self._draw = draw
-        self._queue = SchedulingQueue()
-        self._arrived: dict[Key, Pod] = {}
-
-    def add(self, pods: Sequence[Pod]) -> None:
-        """Queue the pods, by priority and then in the given order.
-
-        They are in the snapshot already, except for those that the cycle will skip.
-        """
-        for pod in sorted(pods, key=lambda pod: -pod.priority):
-            self._arrived[key_of("Pod", pod)] = pod
-            self._queue.add(pod)
-
-    def __iter__(self) -> Iterator[Step]:
-        while (turn := self._queue.pop()) is not None:
-            key, attempt = turn
-            pod = self.snapshot.objects.pods.get(key, self._arrived[key])
-            cycle = schedule_one(self.snapshot, pod, self.scheduler, self.history, self._draw)
-            yield Step(cycle, self._report(cycle, attempt))
-            if cycle.outcome != "Skipped":
-                self._apply(cycle)
-
-    def _report(self, cycle: Cycle, attempt: int) -> CycleReport:
-        empty_selector = self.scheduler.preemption.empty_selector
-        victims = [
-            EvictedPod(
-                pod=victim.key,
-                uid=victim.metadata.uid,
-                priority=victim.priority,
-                node=cycle.node or "",
-                budgets=effects.budgets_counting(self.snapshot, victim, empty_selector),
-                preemptor=cycle.pod.key,
-                terminating=victim.metadata.deletion_timestamp is not None,
-            )
-            for victim in cycle.victims
-        ]
-        return CycleReport(
-            pod=cycle.pod.key,
-            uid=cycle.pod.metadata.uid,
-            priority=cycle.pod.priority,
-            attempt=attempt,
-            outcome=cycle.outcome,
-            node=cycle.node if cycle.outcome == "Scheduled" else None,
-            feasible=cycle.feasible,
-            score=cycle.score,
-            message=cycle.message,
-            post_filter=cycle.post_filter,
-            nominated_node=cycle.nominated_node or None,
-            victims=victims,
-            num_pdb_violations=cycle.num_pdb_violations,
-            vetoed=cycle.vetoed,
-            claims=cycle.reservation.reports(),
-            deallocated=None if cycle.deallocated is None else "/".join(cycle.deallocated),
-            hint=cycle.hint,
-            not_evaluated=list(cycle.not_evaluated),
-        )
-
-    def _apply(self, cycle: Cycle) -> None:
-        """Bind the pod, or evict the victims and nominate it; requeue the unschedulable pods that this may help."""
-        if cycle.outcome == "Scheduled":
-            assert cycle.node is not None
-            effects.bind(self.snapshot, cycle.pod, cycle.node, cycle.reservation)
-            self._queue.move_to_active(lambda _, plugins: bool(plugins & REQUEUED_BY_POD_ADD))
-            self._claims_changed(frozenset(key_of("ResourceClaim", one) for one in cycle.reservation.claims))
-        else:
-            self._queue.add_unschedulable(cycle.pod, cycle.unschedulable_plugins)
-            if cycle.victims:
-                self._evict(cycle)
-            if cycle.deallocated is not None:
-                effects.deallocate(self.snapshot, cycle.pod, cycle.deallocated)
-                self._queue.move_to_active(lambda _, plugins: DYNAMIC_RESOURCES in plugins)
-            effects.nominate(self.snapshot, cycle.pod, cycle.nominated_node)
-            if cycle.victims:
-                self._queue.move_to_active(lambda _pod, _by: True)
-        # Pods that had to yield to a nomination that the pod has lost (hasNominatedNodeNameChanged).
-        before, now = cycle.pod.status.nominated_node_name, cycle.nominated_node or cycle.node
-        if before and before != now:
-            highest, key = cycle.pod.priority, cycle.pod.key
-            self._queue.move_to_active(lambda pod, _by: pod.priority <= highest and pod.key != key)
-
-    def _claims_changed(self, keys: frozenset[Key]) -> None:
-        """Requeue the pods that wait for one of the claims (isSchedulableAfterClaimChange)."""
-        if keys:
-            self._queue.move_to_active(lambda pod, by: DYNAMIC_RESOURCES in by and not keys.isdisjoint(claim_keys(pod)))
-
-    def _evict(self, cycle: Cycle) -> None:
-        """Evict the victims, clear nominations of lower priority, and add the evictions that rate limits read."""
-        profile = self.scheduler.profile_of(cycle.pod)
-        assert cycle.node is not None
-        assert profile is not None
-        effects.clear_nominations(self.snapshot, cycle.pod, cycle.node, profile.scheduler_names)
-        effects.evict(self.snapshot, cycle.victims, self.scheduler.preemption.empty_selector)
-        evicted = [workload_of(one) for one in cycle.victims if one.metadata.deletion_timestamp is None]
-        if evicted:
-            evictions = (*(Eviction(0, workload) for workload in evicted), *self.history.evictions)
-            attempts = (Attempt(0, cycle.pod.metadata.uid), *self.history.attempts)
-            self.history = replace(self.history, evictions=evictions, attempts=attempts)
-
-
-# --- the whole simulation -------------------------------------------------------------------------------------------
+NO_SCENARIO = Scenario()
 
 
 def simulate(
@@ -210,36 +58,325 @@ def simulate(
     *,
     include_pending: bool = False,
     claims: Iterable[ResourceClaim] = (),
+    scenario: Scenario = NO_SCENARIO,
     history: EvictionHistory = NO_HISTORY,
     draw: Draw | None = None,
     name: str = "",
     seed: int | None = None,
     on_step: Callable[[Step], object] | None = None,
 ) -> Simulation:
-    """Simulate the arrival of `pods`, and with `include_pending` new attempts for the pending pods of the snapshot.
+    """Simulate the scenario, the arrival of `pods`, and with `include_pending` new attempts for the pending pods.
 
     The snapshot is modified; it was built for `scheduler.features`. `claims` arrive with the pods. `draw` chooses among
     equal nodes, as in `schedule_one`; `name` and `seed` only label the result. `on_step` is called with every step
-    before its effects. Raises RequestError for a pod or a claim that is not admitted.
+    before its effects, but not for the copies of `until_full`. Raises RequestError for a pod, a claim or a workload
+    that is not admitted, and for a scenario that names what does not exist.
     """
     cluster = ClusterSize(nodes=len(snapshot.nodes), pods=len(snapshot.objects.pods))
+    given = list(pods)
+    scenario.check(snapshot, len(given))
     add_claims(snapshot, claims)
-    arrived = add_arrivals(snapshot, list(pods))
-    own = {pod.key for pod in arrived}
-    before = [pod for pod in pending_pods(snapshot) if pod.key not in own] if include_pending else []
-    runs = Scheduler(snapshot, scheduler, history, draw)
-    runs.add([*before, *arrived])
-    cycles: list[CycleReport] = []
-    requests_before: dict[str, NodeAmounts] = {}
-    for step in runs:
-        if on_step is not None:
-            on_step(step)
-        cycles.append(step.report)
-        changed = step.cycle.node
-        if changed is not None and changed not in requests_before:
-            requests_before[changed] = _requests_on(snapshot, changed)
-    nodes = [_node_usage(snapshot, node, requests_before[node]) for node in sorted(requests_before)]
-    return _result(cluster, scheduler, name, seed, cycles, nodes)
+    run = _Run(snapshot, scheduler, history, draw, scenario, on_step)
+    own = {(pod.metadata.namespace or "default", pod.metadata.name) for pod in given}
+    before = [pod for pod in pending_pods(snapshot) if key_of("Pod", pod) not in own] if include_pending else []
+    if scenario.changes_nodes:
+        run.change_nodes(before)
+        before = []
+    if scenario.until_full:
+        run.schedule(before)
+        run.fill(given)
+    elif scenario.gang:
+        run.schedule(before)
+        run.arrive_as_gang(given)
+    else:
+        run.arrive(before, given)
+    return run.result(cluster, name, seed)
+
+
+class _Run:
+    """A simulation under way."""
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        scheduler: KubeScheduler,
+        history: EvictionHistory,
+        draw: Draw | None,
+        scenario: Scenario,
+        on_step: Callable[[Step], object] | None,
+    ) -> None:
+        self.snapshot = snapshot
+        self.scenario = scenario
+        self.controllers = Controllers(snapshot, recreate=scenario.replace_evicted)
+        self.scheduler = Scheduler(snapshot, scheduler, history, draw, self.controllers)
+        self.cycles: list[CycleReport] = []
+        self._on_step = on_step
+        self._usage: dict[str, NodeUsage] = {}
+        """Node -> its usage before the first change, as `before` and `after`."""
+        self._added: list[str] = []
+        self._removed: list[RemovedNode] = []
+        self._drains: list[Drain] = []
+        self._plans: list[WorkloadPlan] = []
+        self._until_full: UntilFull | None = None
+        self._gang: Gang | None = None
+
+    # --- scheduling ---
+
+    def schedule(self, pods: Sequence[Pod] = ()) -> None:
+        """Queue the pods, and run scheduling cycles until the queue is empty."""
+        self.scheduler.add(pods)
+        for step in self.scheduler:
+            if self._on_step is not None:
+                self._on_step(step)
+            self.cycles.append(step.report)
+            if step.cycle.node is not None:
+                self._touch(step.cycle.node)
+
+    def _touch(self, node: str, state: NodeState | None = None) -> None:
+        """Note the requests on a node before it changes."""
+        if node not in self._usage:
+            self._usage[node] = _node_usage(self.snapshot, node, state)
+
+    # --- nodes ---
+
+    def change_nodes(self, pending: Sequence[Pod]) -> None:
+        """Add, cordon, remove and drain nodes; the pending pods are tried once nodes were added and removed."""
+        snapshot, scenario = self.snapshot, self.scenario
+        self._added = drain.add_nodes(snapshot, scenario.add_nodes)
+        states: dict[NodeState, Sequence[str]] = {
+            "added": self._added,
+            "cordoned": scenario.cordon,
+            "removed": scenario.remove_nodes,
+            "drained": scenario.drain,
+        }
+        for state, names in states.items():
+            for node in names:
+                self._touch(node, state)
+        drain.cordon(snapshot, [*scenario.cordon, *scenario.drain])
+        self._removed, created = drain.remove_nodes(snapshot, scenario.remove_nodes, self.controllers)
+        self.schedule([*pending, *created])
+        self._drains = [Drain.of(snapshot, node) for node in scenario.drain]
+        api = EvictionAPI(snapshot)
+        while sum(self._drain(one, api) for one in self._drains):
+            pass  # what was blocked may go once other nodes were drained
+
+    def _drain(self, one: Drain, api: EvictionAPI) -> bool:
+        """Evict until nothing moves, while replacements are scheduled; return whether any pod was evicted."""
+        has_evicted = False
+        while (created := one.evict(self.snapshot, api, self.controllers)) is not None:
+            has_evicted = True
+            self.scheduler.cluster_changed()
+            self.scheduler.recreate(created)
+            self.schedule()
+        return has_evicted
+
+    # --- arrivals ---
+
+    def arrive(self, before: Sequence[Pod], given: Sequence[Pod]) -> list[Pod]:
+        """Create the pods and those of the workloads, and schedule them with the pods `before`; return the new ones."""
+        created, first = add_arrivals(self.snapshot, given), list[Pod]()
+        for workload in self.scenario.workloads:
+            planned = plan(self.snapshot, workload, self.controllers.names)
+            self._plans.append(planned)
+            own = [self._admit(one) for one in planned.pods]
+            created += own
+            if planned.is_ordered:
+                first += self.controllers.create_in_order(own)
+            else:
+                for pod in own:
+                    self.snapshot.put("Pod", pod)
+                first += own
+        self.schedule([*before, *created[: len(given)], *first])
+        return created
+
+    def _admit(self, planned: PlannedPod) -> Pod:
+        """Return the pod of a workload as it is stored; its volume claims are created."""
+        key = key_of("Pod", planned.pod)
+        if key in self.snapshot.objects.pods:
+            raise RequestError(f"pod {planned.pod.key!r} of a workload already exists, and belongs to another one")
+        for claim in planned.claims:
+            self.snapshot.put("PersistentVolumeClaim", claim)
+        return admit_pod(self.snapshot, planned.pod)
+
+    def arrive_as_gang(self, given: Sequence[Pod]) -> None:
+        """Bind all pods that arrive, or take everything back that happened for them."""
+        before, cycles = _tables(self.snapshot), len(self.cycles)
+        history, recreated = self.scheduler.history, len(self.controllers.recreated)
+        created = self.arrive((), given)
+        failed = [pod.key for pod in created if not self._is_bound(key_of("Pod", pod))]
+        if not failed:
+            self._gang = Gang(scheduled=True, pods=len(created), message="")
+            return
+        _restore(self.snapshot, before)
+        self.scheduler.history = history
+        self.controllers.forget(recreated)
+        self.controllers.waiting.clear()
+        last = {one.pod: one for one in self.cycles[cycles:]}
+        message = f"{len(failed)} of {len(created)} pods do not fit: {_why(failed, last)}"
+        self._gang = Gang(scheduled=False, pods=len(created), message=message)
+        own = (last[pod.key] for pod in created if pod.key in last)
+        self.cycles[cycles:] = [_taken_back(one, message) for one in own]
+
+    def _is_bound(self, key: Key) -> bool:
+        pod = self.snapshot.objects.pods.get(key)
+        return pod is not None and pod.spec.node_name != ""
+
+    # --- until full ---
+
+    def fill(self, given: Sequence[Pod]) -> None:
+        """Bind copies of the pod, or pods of the workload, until one does not fit; victims are not evicted."""
+        scheduler, bound, following = self.scheduler, dict[str, int](), None
+        for number, pod in enumerate(self._copies(given)):
+            if number == MAX_UNTIL_FULL_PODS:
+                break
+            self.snapshot.put("Pod", pod)
+            cycle = schedule_one(self.snapshot, pod, scheduler.scheduler, scheduler.history, scheduler.draw)
+            if cycle.outcome != "Scheduled" or cycle.node is None:
+                following = scheduler.report(cycle, 1)
+                self.snapshot.remove("Pod", key_of("Pod", pod))
+                break
+            self._touch(cycle.node)
+            effects.bind(self.snapshot, pod, cycle.node, cycle.reservation)
+            bound[cycle.node] = bound.get(cycle.node, 0) + 1
+        self._until_full = UntilFull(
+            pod=given[0].key if given else str(self.scenario.workloads[0]),
+            fits=sum(bound.values()),
+            limit_reached=following is None,
+            nodes=[NodePods(node=node, pods=pods) for node, pods in sorted(bound.items())],
+            next=following,
+        )
+
+    def _copies(self, given: Sequence[Pod]) -> Iterator[Pod]:
+        for workload in self.scenario.workloads:
+            yield from map(self._admit, further_pods(self.snapshot, workload, self.controllers.names))
+        for template in given:
+            namespace, name = template.metadata.namespace or "default", template.metadata.name
+            for number in count(1):
+                copy = f"{name}-{number}"
+                if (namespace, copy) not in self.snapshot.objects.pods:
+                    metadata = replace(template.metadata, name=copy, namespace=namespace, uid=f"{namespace}/{copy}")
+                    spec = replace(template.spec, node_name="")
+                    yield admit_pod(self.snapshot, replace(template, metadata=metadata, spec=spec))
+
+    # --- the result ---
+
+    def result(self, cluster: ClusterSize, name: str, seed: int | None) -> Simulation:
+        """Return what happened."""
+        scheduler, cycles = self.scheduler.scheduler, self.cycles
+        last = {one.pod: one for one in cycles}
+        evicted = [victim for one in cycles for victim in one.victims]
+        pending = [_pending(one) for one in last.values() if one.outcome in ("Unschedulable", "Nominated")]
+        bound = (self._is_bound(_key(one.pod)) for one in last.values() if one.outcome == "Scheduled")
+        summary = SimulationSummary(
+            scheduled=sum(bound),
+            pending=len(pending),
+            skipped=sum(one.outcome == "Skipped" for one in last.values()),
+            evicted=len(evicted),
+            pdb_violations=sum(one.num_pdb_violations for one in cycles),
+            nodes=[_usage_now(self.snapshot, self._usage[node]) for node in sorted(self._usage)],
+        )
+        return Simulation(
+            cluster=cluster,
+            policies=name,
+            version=scheduler.version,
+            version_source=scheduler.version_source,
+            feature_gates=scheduler.changed_gates,
+            notes=[*left_out(scheduler), *map(_given_up, dict.fromkeys(self.controllers.given_up))],
+            seed=seed,
+            cycles=cycles,
+            pending=pending,
+            evicted=evicted,
+            summary=summary,
+            replacements=self._replacements(),
+            scenario=self._report(),
+        )
+
+    def _replacements(self) -> list[Replacement]:
+        """Return every recreated pod with its last attempt while it was the pod of its name."""
+        attempts = {one.uid: one for one in self.cycles}
+        return [
+            Replacement(
+                pod=attempts[one.uid].pod,
+                of=one.of,
+                cause=one.cause,
+                old_node=one.old_node,
+                outcome=attempts[one.uid].outcome,
+                node=attempts[one.uid].node,
+                message=attempts[one.uid].message,
+            )
+            for one in self.controllers.recreated
+        ]
+
+    def _report(self) -> ScenarioReport | None:
+        if self.scenario.is_empty:
+            return None
+        return ScenarioReport(
+            added=self._added,
+            cordoned=list(self.scenario.cordon),
+            removed=self._removed,
+            drained=[one.report() for one in self._drains],
+            workloads=[self._workload_pods(one) for one in self._plans],
+            until_full=self._until_full,
+            gang=self._gang,
+        )
+
+    def _workload_pods(self, planned: WorkloadPlan) -> WorkloadPods:
+        waiting = {pod.key for pods in self.controllers.waiting.values() for pod in pods}
+        keys = [one.pod.key for one in planned.pods]
+        return WorkloadPods(
+            workload=str(planned.workload),
+            existing=planned.existing,
+            created=[key for key in keys if key not in waiting],
+            waiting=[key for key in keys if key in waiting],
+        )
+
+
+# --- taking back ----------------------------------------------------------------------------------------------------
+
+
+def _tables(snapshot: Snapshot) -> dict[str, dict[Key, Object]]:
+    """Return all objects, kind by kind."""
+    return {kind: dict(snapshot.objects.of(kind)) for kind in KINDS}
+
+
+def _restore(snapshot: Snapshot, tables: Mapping[str, Mapping[Key, Object]]) -> None:
+    """Put the snapshot's objects back to what they were."""
+    for kind, before in tables.items():
+        now = snapshot.objects.of(kind)
+        for key in [key for key, one in now.items() if before.get(key) is not one]:
+            snapshot.remove(kind, key)
+    for kind, before in tables.items():
+        now = snapshot.objects.of(kind)
+        for one in [one for key, one in before.items() if key not in now]:
+            snapshot.put(kind, one)
+    snapshot.refresh_layout()
+
+
+def _why(failed: Sequence[str], last: Mapping[str, CycleReport]) -> str:
+    """Return the message of the first pod of a gang that was tried and does not fit."""
+    tried = next((last[pod] for pod in failed if pod in last), None)
+    return failed[0] if tried is None else f"{tried.pod}: {tried.message}"
+
+
+def _taken_back(one: CycleReport, message: str) -> CycleReport:
+    """Return the last attempt of a pod of a gang that was not scheduled: nothing was bound or evicted."""
+    if one.outcome == "Skipped":
+        return one
+    fits = one.outcome == "Scheduled"
+    return replace(
+        one,
+        outcome="Unschedulable",
+        node=None,
+        message=f"fits, but its gang does not: {message}" if fits else one.message,
+        nominated_node=None,
+        victims=[],
+        num_pdb_violations=0,
+        claims=[],
+        deallocated=None,
+    )
+
+
+# --- parts of the result ----------------------------------------------------------------------------------------------
 
 
 def left_out(scheduler: KubeScheduler) -> list[str]:
@@ -259,50 +396,24 @@ def left_out(scheduler: KubeScheduler) -> list[str]:
     return notes
 
 
-def _result(
-    cluster: ClusterSize,
-    scheduler: KubeScheduler,
-    name: str,
-    seed: int | None,
-    cycles: list[CycleReport],
-    nodes: list[NodeUsage],
-) -> Simulation:
-    last = {one.pod: one for one in cycles}.values()
-    evicted = [victim for one in cycles for victim in one.victims]
-    evicted_keys = {victim.pod for victim in evicted}
-    pending = [
-        PendingPod(
-            pod=one.pod,
-            uid=one.uid,
-            priority=one.priority,
-            attempts=one.attempt,
-            message=one.message,
-            nominated_node=one.nominated_node,
-            vetoed=one.vetoed,
-        )
-        for one in last
-        if one.outcome in ("Unschedulable", "Nominated")
-    ]
-    summary = SimulationSummary(
-        scheduled=sum(one.outcome == "Scheduled" and one.pod not in evicted_keys for one in last),
-        pending=len(pending),
-        skipped=sum(one.outcome == "Skipped" for one in last),
-        evicted=len(evicted),
-        pdb_violations=sum(one.num_pdb_violations for one in cycles),
-        nodes=nodes,
-    )
-    return Simulation(
-        cluster=cluster,
-        policies=name,
-        version=scheduler.version,
-        version_source=scheduler.version_source,
-        feature_gates=scheduler.changed_gates,
-        notes=left_out(scheduler),
-        seed=seed,
-        cycles=cycles,
-        pending=pending,
-        evicted=evicted,
-        summary=summary,
+def _given_up(pod: str) -> str:
+    return f"pod {pod} was evicted again and again: it is not recreated any more"
+
+
+def _key(pod: str) -> Key:
+    namespace, _, name = pod.partition("/")
+    return namespace, name
+
+
+def _pending(one: CycleReport) -> PendingPod:
+    return PendingPod(
+        pod=one.pod,
+        uid=one.uid,
+        priority=one.priority,
+        attempts=one.attempt,
+        message=one.message,
+        nominated_node=one.nominated_node,
+        vetoed=one.vetoed,
     )
 
 
@@ -316,15 +427,29 @@ def _requests_on(snapshot: Snapshot, node: str) -> NodeAmounts:
     return amounts
 
 
-def _node_usage(snapshot: Snapshot, node: str, before: NodeAmounts) -> NodeUsage:
-    row, after = snapshot.node_row[node], _requests_on(snapshot, node)
+def _allocatable(snapshot: Snapshot, node: str, resources: Iterable[str]) -> NodeAmounts:
+    row = snapshot.node_row[node]
     base = dict(zip(BASE_RESOURCES, snapshot.allocatable[:, row].tolist(), strict=True))
-    resources = dict.fromkeys((*before, *after))
+    return {one: base[one] if one in base else int(snapshot.scalar_allocatable(one)[row]) for one in resources}
+
+
+def _node_usage(snapshot: Snapshot, node: str, state: NodeState | None) -> NodeUsage:
+    """Return what the pods of a node request now."""
+    amounts = _requests_on(snapshot, node)
     return NodeUsage(
-        name=node,
-        before={one: before.get(one, 0) for one in resources},
+        name=node, before=amounts, after=amounts, allocatable=_allocatable(snapshot, node, amounts), state=state
+    )
+
+
+def _usage_now(snapshot: Snapshot, usage: NodeUsage) -> NodeUsage:
+    """Return the usage with the requests of now as `after`."""
+    if usage.name not in snapshot.node_row:
+        return replace(usage, after=dict.fromkeys(usage.before, 0))
+    after = _requests_on(snapshot, usage.name)
+    resources = dict.fromkeys((*usage.before, *after))
+    return replace(
+        usage,
+        before={one: usage.before.get(one, 0) for one in resources},
         after={one: after.get(one, 0) for one in resources},
-        allocatable={
-            one: base[one] if one in base else int(snapshot.scalar_allocatable(one)[row]) for one in resources
-        },
+        allocatable=_allocatable(snapshot, usage.name, resources),
     )

@@ -9,7 +9,7 @@ Rule: objects passed in never change: a simulation runs on a snapshot of its own
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -20,18 +20,27 @@ from extender.config.values import suggestion
 from extender.core.eviction_history import NO_HISTORY, EvictionHistory
 from extender.core.profile import KubeScheduler
 from extender.core.simulator.result import CycleReport, Simulation, SimulationStruct
+from extender.core.simulator.scenario import AddedNodes, Scenario
 from extender.core.simulator.schedule_one import seeded_draw
-from extender.core.simulator.simulator import Step, simulate
+from extender.core.simulator.scheduler import Step
+from extender.core.simulator.simulator import NO_SCENARIO, simulate
+from extender.core.simulator.workloads import API_VERSIONS, WORKLOAD_KINDS, WorkloadManifest, parse_workload
 from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import ClusterFileError, ConfigError, RequestError
 from extender.k8s.devices.objects import ResourceClaim
 from extender.k8s.kinds import ClusterObjects
-from extender.k8s.objects import Pod
+from extender.k8s.objects import Node, Pod
 from extender.k8s.validation import decode_error_message
 from extender.server.admin.fork_worker import ForkedWorker
 
 MAX_SIMULATED_PODS = 1000
-"""Limit of the pods of one request, pending pods included, and of its claims."""
+"""Limit of the pods of one request, pending pods and replicas of workloads included, and of its claims."""
+
+MAX_ADDED_NODES = 1000
+"""Limit of the nodes that one request adds."""
+
+MAX_DISPLACED_PODS = 10_000
+"""Limit of the pods on the nodes that one request removes and drains."""
 
 SIMULATION_TIMEOUT_SECONDS = 60.0
 """Time limit of one simulation, or of two that are compared."""
@@ -90,6 +99,7 @@ class SimulationRequest:
     history: EvictionHistory = NO_HISTORY
     claims: Sequence[ResourceClaim] = ()
     """Resource claims that the pods name and the cluster lacks."""
+    scenario: Scenario = NO_SCENARIO
 
 
 class PodOutcome(SimulationStruct, frozen=True):
@@ -139,6 +149,7 @@ def run_simulation(
         request.pods,
         include_pending=request.pending,
         claims=request.claims,
+        scenario=request.scenario,
         history=request.history,
         draw=None if request.seed is None else seeded_draw(request.seed),
         name=policy.name,
@@ -228,6 +239,8 @@ def _parse_pod(given: Any, place: str) -> Pod:
     if not isinstance(given, dict):
         raise RequestError(f"{place}: expected an object with metadata and spec")
     kind = given.get("kind") or "Pod"
+    if isinstance(kind, str) and kind in WORKLOAD_KINDS:
+        raise RequestError(f"{place}: {kind!r} is not a Pod: give it in `workloads`")
     if kind != "Pod":
         raise RequestError(not_a_pod_message(place, str(kind)[:80]))
     try:
@@ -244,7 +257,7 @@ def not_a_pod_message(place: str, kind: str) -> str:
             f"{place}: a simulation creates no claim from a ResourceClaimTemplate: give a ResourceClaim with its spec, "
             "and name it as resourceClaimName in the pod"
         )
-    return f"{place}: {kind!r} is not a Pod: only Pods can be scheduled; for a workload, give one of its Pods"
+    return f"{place}: {kind!r} is not a Pod, {', '.join([*API_VERSIONS][:-1])} or {[*API_VERSIONS][-1]}"
 
 
 def parse_claims(given: Sequence[Any]) -> list[ResourceClaim]:
@@ -262,11 +275,50 @@ def _parse_claim(given: Any, place: str) -> ResourceClaim:
     return claim
 
 
+# --- workloads and nodes --------------------------------------------------------------------------------------------
+
+
+def parse_workloads(given: Sequence[Any]) -> list[WorkloadManifest]:
+    """Parse Deployments, ReplicaSets, StatefulSets and Jobs from JSON values; RequestError names the invalid one."""
+    return [_parse_workload(one, f"workload {number} of the request") for number, one in enumerate(given, 1)]
+
+
+def _parse_workload(given: Any, place: str) -> WorkloadManifest:
+    try:
+        return parse_workload(given)
+    except RequestError as error:
+        raise RequestError(f"{place}: {error}") from error
+
+
+def parse_nodes(given: Sequence[Any]) -> list[Node]:
+    """Parse nodes from JSON values; `kind` is optional. RequestError names the invalid node and field."""
+    return [_parse_node(one, f"added node {number} of the request") for number, one in enumerate(given, 1)]
+
+
+def _parse_node(given: Any, place: str) -> Node:
+    if not isinstance(given, dict) or given.get("kind", "Node") != "Node":
+        raise RequestError(f"{place}: expected a Node with metadata and status.allocatable")
+    try:
+        (node,) = load_cluster({**given, "kind": "Node", "apiVersion": "v1"}).nodes
+    except ClusterFileError as error:
+        raise RequestError(str(error).replace("cluster: ", f"{place}: ", 1)) from error
+    return node
+
+
 # --- POST /simulate -------------------------------------------------------------------------------------------------
 
 
+class AddNodes(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
+    """Nodes to add, all like one."""
+
+    node: Any
+    """A Node."""
+    count: Annotated[int, msgspec.Meta(ge=1)] = 1
+    """Number of nodes; several are named after the node, with a number."""
+
+
 class SimulateBody(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
-    """The body of POST /simulate. At least one of `pod`, `pods` and `pending` is required."""
+    """The body of POST /simulate. At least a pod, a workload, `pending` or a change of nodes is required."""
 
     pod: Any = None
     """One Pod."""
@@ -276,6 +328,21 @@ class SimulateBody(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     """ResourceClaims that the pods name and the cluster lacks."""
     pending: bool = False
     """Schedule the pending pods of the cluster too."""
+    workloads: list[Any] = []
+    """Deployments, ReplicaSets, StatefulSets and Jobs, whose missing replicas are created."""
+    add_nodes: list[AddNodes] = []
+    cordon: list[str] = []
+    """Names of nodes to make unschedulable."""
+    remove_nodes: list[str] = []
+    """Names of nodes that are lost with their pods."""
+    drain: list[str] = []
+    """Names of nodes to cordon and drain, within disruption budgets."""
+    until_full: bool = False
+    """Count how many copies of the one pod, or pods of the one workload, fit without preemption."""
+    gang: bool = False
+    """Schedule all pods that arrive, or none."""
+    replace_evicted: bool = True
+    """Evicted pods come back through their controllers."""
     preset: str | None = None
     """Name of a preset; the configured policies if omitted."""
     preemption: dict[str, Any] | None = None
@@ -293,25 +360,62 @@ def simulate_request(
 
     `cluster`: see `run_simulation`. `base`: the kube-scheduler and the policies in effect. `history`: the time and the
     recent evictions; by default now, without evictions.
-    Raises RequestError for an invalid body, or for more than MAX_SIMULATED_PODS pods.
+    Raises RequestError for an invalid body, or for one that exceeds a limit.
     """
     parsed = _decode(body)
     given = ([] if parsed.pod is None else [parsed.pod]) + parsed.pods
-    if not given and not parsed.pending:
-        raise RequestError("nothing to schedule: give `pod`, `pods` or `pending: true`")
+    scenario = _scenario(parsed)
+    if not (given or parsed.pending or scenario.workloads or scenario.changes_nodes):
+        raise RequestError("nothing to schedule: give `pod`, `pods`, `workloads`, `pending: true` or a change of nodes")
     request = SimulationRequest(
         parse_pods(given),
         parsed.pending,
         parsed.seed,
         history or EvictionHistory(time.time_ns()),
         parse_claims(parsed.claims),
+        scenario,
     )
-    pods = cluster.pods_without_row() if isinstance(cluster, Snapshot) else cluster.pods
-    count = len(request.pods) + (sum(not pod.spec.node_name for pod in pods) if request.pending else 0)
-    for number, what in ((count, "pods"), (len(request.claims), "claims")):
-        if number > MAX_SIMULATED_PODS:
-            raise RequestError(f"{number} {what} exceed the limit of {MAX_SIMULATED_PODS} per request")
+    _check_limits(cluster, request)
     return run_simulations(cluster, _policies(base, parsed), request)
+
+
+def _check_limits(cluster: ClusterObjects | Snapshot, request: SimulationRequest) -> None:
+    """Raise RequestError if a request is larger than one process may have to carry."""
+    scenario = request.scenario
+    waiting = cluster.pods_without_row() if isinstance(cluster, Snapshot) else cluster.pods
+    pods = len(request.pods) + (sum(not pod.spec.node_name for pod in waiting) if request.pending else 0)
+    pods += 0 if scenario.until_full else scenario.replicas
+    for number, what, limit in (
+        (pods, "pods", MAX_SIMULATED_PODS),
+        (len(request.claims), "claims", MAX_SIMULATED_PODS),
+        (scenario.added, "added nodes", MAX_ADDED_NODES),
+        (_displaced_pods(cluster, scenario), "pods on removed and drained nodes", MAX_DISPLACED_PODS),
+    ):
+        if number > limit:
+            raise RequestError(f"{number} {what} exceed the limit of {limit} per request")
+
+
+def _displaced_pods(cluster: ClusterObjects | Snapshot, scenario: Scenario) -> int:
+    """Return the number of pods on the nodes that the scenario removes or drains."""
+    nodes = {*scenario.remove_nodes, *scenario.drain}
+    if isinstance(cluster, Snapshot):
+        rows = (cluster.node_row[name] for name in nodes if name in cluster.node_row)
+        return sum(len(cluster.pod_table.on_node[row]) for row in rows)
+    return sum(pod.spec.node_name in nodes for pod in cluster.pods) if nodes else 0
+
+
+def _scenario(parsed: SimulateBody) -> Scenario:
+    nodes = parse_nodes([one.node for one in parsed.add_nodes])
+    return Scenario(
+        add_nodes=[AddedNodes(node, one.count) for node, one in zip(nodes, parsed.add_nodes, strict=True)],
+        cordon=parsed.cordon,
+        remove_nodes=parsed.remove_nodes,
+        drain=parsed.drain,
+        workloads=parse_workloads(parsed.workloads),
+        until_full=parsed.until_full,
+        gang=parsed.gang,
+        replace_evicted=parsed.replace_evicted,
+    )
 
 
 def _decode(body: bytes) -> SimulateBody:

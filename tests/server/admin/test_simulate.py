@@ -180,7 +180,11 @@ def test_the_configured_policies_may_be_one_of_them():
 @pytest.mark.parametrize(
     ("body", "problem"),
     [
-        pytest.param({}, "nothing to schedule: give `pod`, `pods` or `pending: true`", id="nothing"),
+        pytest.param(
+            {},
+            "nothing to schedule: give `pod`, `pods`, `workloads`, `pending: true` or a change of nodes",
+            id="nothing",
+        ),
         pytest.param([], "invalid body: expected object, got array", id="a list"),
         pytest.param({"pendin": True}, "invalid body: object contains unknown field pendin", id="a typo"),
         pytest.param({"pending": 1}, "invalid body: expected bool, got int at $.pending", id="not a boolean"),
@@ -191,8 +195,7 @@ def test_the_configured_policies_may_be_one_of_them():
         pytest.param({"pod": {"spec": {}}}, "pod 1 of the request: ", id="a pod without metadata"),
         pytest.param(
             {"pods": [{"metadata": {"name": "a"}}, {"kind": "Job", "metadata": {"name": "b"}}]},
-            "pod 2 of the request: 'Job' is not a Pod: "
-            "only Pods can be scheduled; for a workload, give one of its Pods",
+            "pod 2 of the request: 'Job' is not a Pod: give it in `workloads`",
             id="a workload",
         ),
         pytest.param(
