@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from extender.cluster.watch.device_interning import DeviceInterning
 from extender.cluster.watch.interning import InternPool
+from extender.cluster.watch.list_watch import ListMeta
 from extender.core.snapshot.pod_table import start_time
 from extender.k8s import annotations
 from extender.k8s.devices.objects import EXTENDED_RESOURCE_CLAIM, ResourceClaim, ResourceSlice
@@ -64,6 +65,20 @@ def _event_decoder(sent: type[msgspec.Struct]) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(msgspec.defstruct("Event", [("type", str), ("object", sent)], gc=False))
 
 
+class DecodedPage(msgspec.Struct):
+    """A page of a list with its items decoded, see `Decoder.decode_page`."""
+
+    metadata: ListMeta
+    kind: str = ""
+    items: list[Any] | None = None
+
+
+def _page_decoder(sent: type[msgspec.Struct]) -> msgspec.json.Decoder[Any]:
+    """Return a decoder of pages whose items are of type `sent`."""
+    items: Any = list[sent] | None  # type: ignore[valid-type]
+    return msgspec.json.Decoder(msgspec.defstruct("Page", [("items", items, None)], bases=(DecodedPage,)))
+
+
 class Decoder:
     """Decode the objects of one kind. Not thread-safe: every reflector has its own."""
 
@@ -73,9 +88,11 @@ class Decoder:
         self._extra_annotations = extra_annotations
         self._type = KINDS[kind].type
         self._accepted_kinds = ("", kind_without_group(kind))
+        self._accepted_lists = ("", f"{kind_without_group(kind)}List")
         self._decoder = msgspec.json.Decoder(self._type)
         sent = _with_kind(self._type)
         self._items = msgspec.json.Decoder(sent)
+        self._pages = _page_decoder(sent)
         self._events = _event_decoder(WatchedPod if self._type is Pod else sent)
         self._labels = InternPool()
         self._parts = InternPool()
@@ -104,6 +121,25 @@ class Decoder:
             return self._checked(self._items.decode(raw))
         except (ValueError, RecursionError):
             return None
+
+    def decode_page(self, body: bytes) -> DecodedPage | None:
+        """Return a page of a list in one pass, without a look at each item: that is left to `prepare_item`.
+
+        None if it is a list of another kind or has an item that cannot be decoded: the caller then decodes the items
+        one by one, to find out which.
+        """
+        try:
+            page: DecodedPage = self._pages.decode(body)
+        except (ValueError, RecursionError):
+            return None
+        return page if page.kind in self._accepted_lists else None
+
+    def prepare_item(self, sent: Any) -> Object:
+        """Return the object of an item of `decode_page`; ValueError if decisions could not read it."""
+        found = self._checked(sent)
+        if found is None:
+            raise ValueError(f"it is a {sent.kind[:100]!r}")
+        return found
 
     def decode_event(self, line: bytes, get_cached: Callable[[Key], Object | None]) -> tuple[str, Object] | None:
         """Return (event type, object) of a watch line; None if the object is of another kind or cannot be decoded.

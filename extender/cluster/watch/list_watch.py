@@ -131,6 +131,8 @@ def decode_metadata(raw: bytes | Raw) -> PartialObjectMetadata:
 class ListMeta(msgspec.Struct, rename="camel"):
     resource_version: str = ""
     continue_token: str = field(default="", name="continue")
+    remaining_item_count: int | None = None
+    """Objects behind this page; None on the last page, of a list with selectors, and if the server does not say."""
 
 
 class ListPage(msgspec.Struct):
@@ -144,17 +146,23 @@ class ListPage(msgspec.Struct):
 _PAGE_DECODER = msgspec.json.Decoder(ListPage)
 
 
+def decode_page(body: bytes, kind: str) -> ListPage:
+    """Return a page of a list; ApiUnreachable for a response of another kind."""
+    listed = f"{kind_without_group(kind)}List"
+    try:
+        page = _PAGE_DECODER.decode(body)
+    except ValueError as error:
+        raise ApiUnreachable(f"the response is not a list: {error}") from error
+    if page.kind not in ("", listed, "PartialObjectMetadataList"):
+        raise ApiUnreachable(f"the response is a {page.kind[:100]!r}, not a {listed}")
+    return page
+
+
 def list_pages(fetch: Callable[[QueryParams], bytes], kind: str, size: int) -> Iterator[ListPage]:
     """Yield the pages of one list, all at the same resourceVersion; ApiUnreachable for a response of another kind."""
-    listed = f"{kind_without_group(kind)}List"
     params = {"limit": str(size)}
     while True:
-        try:
-            page = _PAGE_DECODER.decode(fetch(params))
-        except ValueError as error:
-            raise ApiUnreachable(f"the response is not a list: {error}") from error
-        if page.kind not in ("", listed, "PartialObjectMetadataList"):
-            raise ApiUnreachable(f"the response is a {page.kind[:100]!r}, not a {listed}")
+        page = decode_page(fetch(params), kind)
         yield page
         if not page.metadata.continue_token:
             return

@@ -25,7 +25,7 @@ def delegated_to_dra(snapshot: Snapshot, resource: str) -> BoolArray | None:
     resource may be backed by one.
     """
     if not snapshot.features.dra_extended_resource or not (
-        is_extended(resource)
+        (is_extended(resource) or resource.startswith(CLASS_PREFIX))
         if "device_classes" in snapshot.unreadable_tables
         else resource in classes_by_resource(snapshot)
     ):

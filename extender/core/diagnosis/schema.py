@@ -39,7 +39,7 @@ class ReasonCount(DiagnosisStruct, frozen=True, kw_only=True):
     """Names of the first ten of these nodes."""
 
 
-class NodeStatus(DiagnosisStruct, frozen=True, kw_only=True):
+class PluginStatus(DiagnosisStruct, frozen=True, kw_only=True):
     """framework.Status of a node."""
 
     code: str
@@ -64,7 +64,7 @@ class NodePreemption(DiagnosisStruct, frozen=True, kw_only=True):
     victims: list[str]
     """`namespace/name`, most important first; empty: the node is not a candidate."""
     num_pdb_violations: int = msgspec.field(name="numPDBViolations")
-    status: NodeStatus | None
+    status: PluginStatus | None
     """Null for a candidate."""
 
 
@@ -106,7 +106,7 @@ class Placement(DiagnosisStruct, frozen=True, kw_only=True):
     """Why an assigned pod is where it is: its node among the others, judged as if the pod had none yet."""
 
     node: str
-    status: NodeStatus | None = None
+    status: PluginStatus | None = None
     """Filter status of its node; null: the cluster does not have the node, or it was not judged."""
     scores: NodeScores | None = None
     """Scores of its node; null: the pod would not fit there any more."""
@@ -195,7 +195,7 @@ class Diagnosis(DiagnosisStruct, frozen=True, kw_only=True):
     preemption: PreemptionOutcome | None = None
     """Null where none is tried: the pod fits, or kube-scheduler does not try it."""
     placement: Placement | None = None
-    """Of an assigned pod."""
+    """Why an assigned pod is where it is; null for any other."""
     claims: list[ReservedClaim] = []
     """Resource claims of a pod that fits, with the devices that it would get."""
     hint: str | None = None

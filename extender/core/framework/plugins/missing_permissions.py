@@ -83,6 +83,22 @@ def plugins_missing_permissions(context: SchedulingContext, point: ExtensionPoin
     )
 
 
+def tables_read_for(context: SchedulingContext) -> frozenset[str]:
+    """Return the tables besides nodes and pods that any plugin, enabled or not, reads for this pod.
+
+    The snapshot of the context has no objects yet, and all tables are unreadable: what depends on other objects, such
+    as the terms of running pods, counts as read.
+    """
+    return frozenset[str]().union(
+        *(
+            tables | _tables_of_gates(context, name)
+            for name, (tables, applies_to) in REQUIRED_TABLES.items()
+            if applies_to(context, "filter") or applies_to(context, "score")
+        ),
+        {"namespaces"},  # terms of running pods may have a namespaceSelector
+    )
+
+
 def _tables_of_gates(context: SchedulingContext, plugin: str) -> frozenset[str]:
     """Return the tables that the plugin reads with a feature gate only."""
     if plugin == dynamic_resources.NAME:

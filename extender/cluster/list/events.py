@@ -1,0 +1,203 @@
+"""What Events and conditions say of one pod: the last FailedScheduling, and by which pod it was preempted.
+
+kube-scheduler writes Events of events.k8s.io; core/v1 shows the same objects, and those of older writers. They expire
+after an hour by default, and anyone who may create Events in the namespace may write such messages.
+
+Mirrors the messages of pkg/scheduler/framework/preemption, v1.29 to v1.36: `Preempted by pod UID on node NAME`, and
+`Preempted by podgroup UID on node NAME` from v1.36 on.
+
+Rule: an Event counts for the pod whose UID it names, not for another one of the same name.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+
+import msgspec
+from msgspec import field
+
+from extender.cluster.apiserver.stream import ApiError, ApiUnreachable
+from extender.cluster.list.lister import Lister
+from extender.cluster.list.requests import ListRequest, field_is
+from extender.cluster.watch.list_watch import Resource, list_pages
+from extender.core.diagnosis.schema import PodHistory, PreemptedBy, SchedulerEvent
+from extender.k8s.objects import Pod
+
+MAX_EVENTS = 5_000
+"""Events of one pod name that are read; a pod's own are a few dozen."""
+
+PAGE_SIZE = 500
+
+FindPod = Callable[[str], Pod | None]
+"""Returns the pod with a UID; None if the cluster has none."""
+
+
+class ObjectReference(msgspec.Struct):
+    kind: str = ""
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+
+
+class EventSource(msgspec.Struct):
+    component: str = ""
+
+
+class EventSeries(msgspec.Struct, rename="camel"):
+    count: int = 0
+    last_observed_time: str | None = None
+
+
+class EventMetadata(msgspec.Struct, rename="camel"):
+    creation_timestamp: str | None = None
+
+
+class Event(msgspec.Struct, rename="camel"):
+    """core/v1 Event, with the fields that are read."""
+
+    metadata: EventMetadata = field(default_factory=EventMetadata)
+    involved_object: ObjectReference = field(default_factory=ObjectReference)
+    related: ObjectReference | None = None
+    reason: str | None = None
+    message: str | None = None
+    count: int | None = None
+    last_timestamp: str | None = None
+    event_time: str | None = None
+    series: EventSeries | None = None
+    source: EventSource | None = None
+    reporting_component: str | None = None
+
+    @property
+    def last_seen(self) -> str:
+        """RFC 3339 in UTC, as the API server writes all times, so that texts compare as times do to the second."""
+        series = self.series.last_observed_time if self.series else None
+        return series or self.last_timestamp or self.event_time or self.metadata.creation_timestamp or ""
+
+    @property
+    def times(self) -> int:
+        return (self.series.count if self.series else 0) or self.count or 1
+
+    @property
+    def reporter(self) -> str:
+        return self.reporting_component or (self.source.component if self.source else "")
+
+
+class PodCondition(msgspec.Struct, rename="camel"):
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+    last_transition_time: str | None = None
+
+
+class _PodStatus(msgspec.Struct):
+    conditions: list[PodCondition] | None = None
+
+
+class _PodWithConditions(msgspec.Struct):
+    status: _PodStatus = field(default_factory=_PodStatus)
+
+
+_EVENT_DECODER = msgspec.json.Decoder(Event)
+_CONDITIONS_DECODER = msgspec.json.Decoder(_PodWithConditions)
+
+
+def read_events(lister: Lister, namespace: str, name: str) -> tuple[list[Event], list[str]]:
+    """Return the Events about pods of this name, and notes about what could not be read; Events are optional."""
+    selector = f"{field_is('involvedObject.kind', 'Pod')},{field_is('involvedObject.name', name)}"
+    request = ListRequest(Resource("Event", "/api/v1/events", core=False), namespace, selector)
+    path, found = request.path_in(request.resource.path), list[Event]()
+    try:
+        for page in list_pages(lambda params: lister.fetch(path, request.params | {**params}), "Event", PAGE_SIZE):
+            for raw in page.items or ():
+                found.append(_EVENT_DECODER.decode(raw))
+            if len(found) >= MAX_EVENTS:
+                return found, [f"the pod has more than {MAX_EVENTS:,} Events: only some of them were read"]
+    except (ApiError, ApiUnreachable, ValueError) as error:
+        is_forbidden = isinstance(error, ApiError) and error.code == 403
+        return found, ["no permission to list Events" if is_forbidden else f"Events could not be read: {error}"]
+    return found, []
+
+
+def conditions_of(pod: bytes | msgspec.Raw) -> list[PodCondition]:
+    """Return the conditions of a pod's JSON; the messages are read of this one pod only."""
+    try:
+        return _CONDITIONS_DECODER.decode(pod).status.conditions or []
+    except ValueError:
+        return []
+
+
+def pod_history(
+    pod: Pod | None,
+    conditions: Sequence[PodCondition],
+    events: Sequence[Event],
+    notes: Sequence[str],
+    find_pod: FindPod,
+) -> PodHistory:
+    """Return what Events and conditions say of a pod, or of the last one of its name if there is none now."""
+    ordered = sorted(events, key=lambda event: event.last_seen)
+    uid = pod.metadata.uid if pod else ordered[-1].involved_object.uid if ordered else ""
+    own = [event for event in ordered if event.involved_object.uid == uid]
+    failed = next((event for event in reversed(own) if event.reason == "FailedScheduling"), None)
+    preempted = _preempted_by_event(own, find_pod) or _preempted_by_condition(pod, conditions)
+    earlier = _preempted_by_event([event for event in ordered if event.involved_object.uid != uid], find_pod)
+    return PodHistory(
+        failed_scheduling=None if failed is None else _scheduler_event(failed),
+        preempted=preempted,
+        nominated_node=(pod.status.nominated_node_name or None) if pod else None,
+        notes=[*notes, *([_about_earlier(earlier)] if earlier is not None else [])],
+    )
+
+
+def _scheduler_event(event: Event) -> SchedulerEvent:
+    return SchedulerEvent(
+        message=event.message or "", count=event.times, last_seen=event.last_seen or None, reporter=event.reporter
+    )
+
+
+_PREEMPTED = re.compile(r"Preempted by (?P<type>pod|podgroup) (?P<uid>\S+) on node (?P<node>\S+)")
+
+
+def _preempted_by_event(events: Sequence[Event], find_pod: FindPod) -> PreemptedBy | None:
+    """Return what the last Event with reason Preempted says."""
+    event = next((event for event in reversed(events) if event.reason == "Preempted"), None)
+    if event is None:
+        return None
+    message = event.message or ""
+    found, related = _PREEMPTED.search(message), event.related
+    is_group = found is not None and found["type"] == "podgroup"
+    uid = found["uid"] if found else related.uid if related else None
+    by = find_pod(uid) if uid and not is_group else None
+    name = by.key if by else f"{related.namespace}/{related.name}" if related and related.name else None
+    return PreemptedBy(
+        message=message,
+        time=event.last_seen or None,
+        node=found["node"] if found else None,
+        preemptor_uid=uid,
+        preemptor=name,
+        preemptor_exists=by is not None,
+        preemptor_node=(by.spec.node_name or by.status.nominated_node_name or None) if by else None,
+        is_running=bool(by and by.spec.node_name),
+    )
+
+
+def _preempted_by_condition(pod: Pod | None, conditions: Sequence[PodCondition]) -> PreemptedBy | None:
+    """Return what the condition DisruptionTarget of a pod that is still there says; it names no preemptor."""
+    for one in conditions:
+        if (one.type, one.status, one.reason) == ("DisruptionTarget", "True", "PreemptionByScheduler"):
+            node = (pod.spec.node_name or None) if pod else None
+            return PreemptedBy(
+                message=one.message,
+                time=one.last_transition_time,
+                node=node,
+                preemptor_uid=None,
+                preemptor=None,
+                preemptor_exists=False,
+                preemptor_node=None,
+                is_running=False,
+            )
+    return None
+
+
+def _about_earlier(preempted: PreemptedBy) -> str:
+    by = f" ({preempted.preemptor})" if preempted.preemptor else ""
+    return f"an earlier pod of this name was evicted: {preempted.message}{by}"

@@ -1,0 +1,244 @@
+"""Read of a live cluster what a decision about one pod needs, once: by lists, without a watch.
+
+First the pod, its Events and the version of kube-scheduler, in a few small requests; then the kinds that the pod needs
+(`requests`), each in a thread of its own. A kind that may not be listed is named in the warnings, and the plugins that
+read it are not evaluated, as with the watch (`core.framework.plugins.missing_permissions`).
+
+Rule: everything that the decision reads, or an error that says what is missing.
+"""
+
+import contextlib
+import gc
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_EXCEPTION, Future, wait
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar, cast
+
+import msgspec
+
+from extender.cluster.apiserver.client import ApiServer
+from extender.cluster.apiserver.stream import ApiError, ApiUnreachable
+from extender.cluster.list.events import Event, PodCondition, conditions_of, pod_history, read_events
+from extender.cluster.list.lister import Listed, Lister, OnProgress, start_thread
+from extender.cluster.list.requests import ListRequest, late_requests_for, pods_of, requests_for
+from extender.cluster.watch.decode import Decoder
+from extender.cluster.watch.list_watch import decode_page
+from extender.core.diagnosis.schema import PodHistory
+from extender.core.profile import KubeScheduler
+from extender.errors import ClusterLost, printable
+from extender.k8s.kinds import KINDS, ClusterObjects, kind_without_group
+from extender.k8s.objects import Pod
+from extender.k8s.version import found as version_found
+from extender.k8s.version.minor import FoundVersion
+
+LoadScheduler = Callable[[FoundVersion | None], KubeScheduler]
+"""Returns the kube-scheduler whose decisions are asked for, given the version that was found in the cluster."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterForPod:
+    """What was read for one pod."""
+
+    objects: ClusterObjects
+    """Of the kinds that the pod needs; no objects at all if there is no such pod, and no Event of its preemption."""
+    pod: Pod | None
+    """The pod as the cluster has it; None: there is no such pod. A manifest is returned as it was given."""
+    scheduler: KubeScheduler
+    found: FoundVersion | None
+    history: PodHistory | None
+    """None for a manifest, which has none."""
+    warnings: tuple[str, ...]
+
+
+def read_for_pod(
+    api: ApiServer,
+    subject: tuple[str, str] | Pod,
+    load_scheduler: LoadScheduler,
+    *,
+    timeout: float,
+    on_progress: OnProgress | None = None,
+) -> ClusterForPod:
+    """Read the cluster for a pod, named by (namespace, name), or for the pod of a manifest.
+
+    Raises ClusterLost if a kind that every decision needs cannot be read, or not within `timeout` seconds.
+    """
+    with _without_garbage_collection():
+        return _Reading(api, load_scheduler, time.monotonic() + timeout, timeout, on_progress).read(subject)
+
+
+@contextlib.contextmanager
+def _without_garbage_collection() -> Iterator[None]:
+    """Keep the cycle collector from visiting a million new objects again and again, and from visiting them later."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+        gc.freeze()
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+@dataclass(frozen=True, slots=True)
+class _Subject:
+    """The pod in question, and what says something of it beside its spec."""
+
+    namespace: str
+    pod: Pod | None
+    conditions: Sequence[PodCondition] = ()
+    events: Sequence[Event] = ()
+    notes: Sequence[str] = ()
+
+    @property
+    def was_preempted(self) -> bool:
+        return any(event.reason == "Preempted" for event in self.events)
+
+
+@dataclass(eq=False)
+class _Reading:
+    """One read of one cluster."""
+
+    api: ApiServer
+    load_scheduler: LoadScheduler
+    deadline: float
+    timeout: float
+    on_progress: OnProgress | None
+
+    def read(self, subject: tuple[str, str] | Pod) -> ClusterForPod:
+        lister = Lister(self.api, self.deadline)
+        of_pods = start_thread(partial(_scheduler_pods, lister))
+        of_api_server = start_thread(partial(_api_server_version, lister))
+        about = self._subject(lister, subject)
+        found = version_found.chosen_version(self._result(of_pods), self._result(of_api_server))
+        scheduler = self.load_scheduler(found)
+        if about.pod is None and not about.was_preempted:
+            history = pod_history(None, (), about.events, about.notes, lambda _: None)
+            return ClusterForPod(ClusterObjects(), None, scheduler, found, history, ())
+        return self._cluster(about, scheduler, found, is_manifest=isinstance(subject, Pod))
+
+    def _subject(self, lister: Lister, subject: tuple[str, str] | Pod) -> _Subject:
+        if isinstance(subject, Pod):
+            return _Subject(subject.metadata.namespace, subject)
+        namespace, name = subject
+        reading = start_thread(partial(_read_pod, lister, namespace, name))
+        events, notes = self._result(start_thread(partial(read_events, lister, namespace, name)))
+        pod, conditions = self._result(reading)
+        return _Subject(namespace, pod, conditions, events, notes)
+
+    def _cluster(
+        self, about: _Subject, scheduler: KubeScheduler, found: FoundVersion | None, *, is_manifest: bool
+    ) -> ClusterForPod:
+        annotations = {"Pod": scheduler.preemption.annotations}
+        lister = Lister(self.api, self.deadline, annotations, self.on_progress)
+        wanted = requests_for(about.pod, scheduler)
+        listed = self._read_all(lister, wanted)
+        pods = cast(list[Pod], next(one.objects for one in listed if one.request.kind == "Pod"))
+        listed += self._read_all(lister, late_requests_for(pods, scheduler, wanted))
+        pod, history = about.pod, None
+        if not is_manifest:
+            pod = _as_listed(about.pod, pods)
+            by_uid = {one.metadata.uid: one for one in pods}
+            history = pod_history(pod, about.conditions, about.events, about.notes, by_uid.get)
+        return ClusterForPod(_objects_of(listed), pod, scheduler, found, history, tuple(_warnings(listed)))
+
+    def _read_all(self, lister: Lister, wanted: Iterable[ListRequest]) -> list[Listed]:
+        """Read all lists at once; the first error ends all of them."""
+        reading = {start_thread(partial(lister.read, one)): one for one in wanted}
+        left = max(0.0, self.deadline - time.monotonic())
+        done, pending = wait(reading, left, return_when=FIRST_EXCEPTION)
+        for one in done:
+            error = one.exception()
+            if error is not None:
+                raise _lost(error, reading[one]) from error
+        if pending:
+            raise self._timed_out(sorted(reading[one].resource.plural for one in pending))
+        return [one.result() for one in reading]
+
+    def _result(self, reading: "Future[T]") -> T:
+        """Return the result of a small request."""
+        try:
+            return reading.result(max(0.0, self.deadline - time.monotonic()))
+        except TimeoutError:
+            raise self._timed_out(["pods"]) from None
+
+    def _timed_out(self, plurals: Sequence[str]) -> ClusterLost:
+        return ClusterLost(f"timed out after {self.timeout:g}s reading {', '.join(plurals)} from {self.api.host}")
+
+
+# --- small requests ---------------------------------------------------------------------------------------------------
+
+
+def _read_pod(lister: Lister, namespace: str, name: str) -> tuple[Pod | None, list[PodCondition]]:
+    """Return the pod and its conditions; ClusterLost if it may not be read or decisions could not read it."""
+    request = pods_of(namespace, name=name)
+    try:
+        page = decode_page(lister.fetch(request.path_in(request.resource.path), request.params), "Pod")
+    except (ApiError, ApiUnreachable) as error:
+        raise _lost(error, request) from error
+    items = page.items or []
+    if not items:
+        return None, []
+    try:
+        return cast(Pod, Decoder("Pod").decode(items[0])), conditions_of(items[0])
+    except ValueError as error:
+        raise ClusterLost(f"pod {namespace}/{name} cannot be read: {error}") from error
+
+
+def _scheduler_pods(lister: Lister) -> FoundVersion | None:
+    """Return the version of kube-scheduler's pods; None if there are none, or none may be read."""
+    labels = f"component={version_found.COMPONENT}"
+    try:
+        listed = lister.read(pods_of(version_found.NAMESPACE, label_selector=labels))
+    except (ApiError, ApiUnreachable):  # a decision needs a list of all pods, and says why that cannot be read
+        return None
+    return version_found.version_of_pods(cast(list[Pod], listed.objects))
+
+
+def _api_server_version(lister: Lister) -> FoundVersion | None:
+    try:
+        return version_found.version_of_api_server(lister.fetch("/version"))
+    except (ApiError, ApiUnreachable, ValueError):
+        return None
+
+
+# --- results ----------------------------------------------------------------------------------------------------------
+
+
+def _lost(error: BaseException, request: ListRequest) -> BaseException:
+    """Return the error to raise for a list that failed."""
+    plural = request.resource.plural
+    if isinstance(error, ApiError) and error.code == 403:
+        return ClusterLost(f"no permission to list {plural}, which is required: {error}")
+    if isinstance(error, (ApiError, ApiUnreachable)):
+        return ClusterLost(f"cannot list {plural}: {error}")
+    return error
+
+
+def _as_listed(pod: Pod | None, pods: Iterable[Pod]) -> Pod | None:
+    """Return the pod's later state, with the annotations that the policy reads; the earlier one if it is gone."""
+    if pod is None:
+        return None
+    return next((one for one in pods if one.metadata.uid == pod.metadata.uid), pod)
+
+
+def _objects_of(listed: Iterable[Listed]) -> ClusterObjects:
+    fields: dict[str, tuple[object, ...]] = {}
+    forbidden = []
+    for one in listed:
+        fields[KINDS[one.request.kind].field] = tuple(one.objects)
+        if one.is_forbidden:
+            forbidden.append(KINDS[one.request.kind].field)
+    return msgspec.structs.replace(ClusterObjects(), **fields, unreadable_tables=tuple(sorted(forbidden)))
+
+
+def _warnings(listed: Iterable[Listed]) -> Iterator[str]:
+    for one in listed:
+        kind = kind_without_group(one.request.kind)
+        if one.is_forbidden:
+            yield f"no permission to list {one.request.kind}: plugins that read them are not evaluated"
+        if one.skipped:
+            yield f"{one.skipped} objects of kind {kind} skipped, such as {printable(one.skip_reason)}"

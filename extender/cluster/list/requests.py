@@ -1,0 +1,143 @@
+"""Which lists a decision about one pod needs: those whose objects can change a verdict, a score or a victim.
+
+Node, Pod, PodDisruptionBudget, Namespace
+    always: terms of running pods may select namespaces
+Service, and the pod's controller if it is a ReplicationController, ReplicaSet or StatefulSet
+    for default topology spread constraints, where the pod has none of its own; of its namespace
+PersistentVolumeClaim, PersistentVolume, StorageClass, CSINode, CSIDriver, VolumeAttachment
+    the pod has claims, or inline volumes of a plugin that has migrated to CSI; of all namespaces, because the volumes
+    of other pods count towards the limits of a node
+CSIStorageCapacity
+    the pod has claims
+ResourceClaim, ResourceSlice, DeviceClass, DeviceTaintRule
+    the pod has resource claims, or extended resources that a DeviceClass may back; also if a nominated pod has
+    resource claims, since it counts only once its claims exist
+ResourceClaimTemplate
+    the pod has resource claims; of its namespace, for explanations
+PriorityClass
+    a manifest names one and has no priority, or the policy reads preemption tolerations
+PodGroup
+    the policy counts pod groups
+
+A policy that asks where victims would fit next needs every kind: their volumes and claims are not the preemptor's.
+
+Rule: plugins say what they read (`missing_permissions.REQUIRED_TABLES`); here it only becomes requests.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from urllib.parse import quote
+
+from extender.cluster.watch.list_watch import CORE_KINDS, POD_GROUP_RESOURCES, RESOURCES, Resource
+from extender.core.framework.filter import scheduling_context
+from extender.core.framework.plugins.dynamic_resources import tables as device_tables
+from extender.core.framework.plugins.missing_permissions import tables_read_for
+from extender.core.profile import KubeScheduler, PreemptionPolicy
+from extender.core.snapshot.snapshot import Snapshot
+from extender.k8s.kinds import KINDS
+from extender.k8s.objects import Pod
+
+_CONTROLLERS = {
+    ("v1", "ReplicationController"): "ReplicationController",
+    ("apps/v1", "ReplicaSet"): "ReplicaSet",
+    ("apps/v1", "StatefulSet"): "StatefulSet",
+}
+"""(apiVersion, kind) of a pod's controller -> kind whose selector spreads the pod by default."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListRequest:
+    """The objects of a kind that are to be read: all, or those of a namespace, or with a name or label."""
+
+    resource: Resource
+    namespace: str = ""
+    field_selector: str = ""
+    label_selector: str = ""
+
+    @property
+    def kind(self) -> str:
+        return self.resource.kind
+
+    @property
+    def params(self) -> dict[str, str]:
+        """Query parameters of the selectors."""
+        named = {"fieldSelector": self.field_selector, "labelSelector": self.label_selector}
+        return {name: value for name, value in named.items() if value}
+
+    def path_in(self, path: str) -> str:
+        """Return the path of this request for a path that lists all namespaces."""
+        if not self.namespace:
+            return path
+        root, _, plural = path.rpartition("/")
+        return f"{root}/namespaces/{quote(self.namespace, safe='')}/{plural}"
+
+
+_BY_FIELD: Mapping[str, Resource] = {
+    KINDS[resource.kind].field: resource for resource in (*RESOURCES, *POD_GROUP_RESOURCES)
+}
+
+
+def pods_of(namespace: str, *, name: str = "", label_selector: str = "") -> ListRequest:
+    """Return the request for one pod, or for the pods with a label."""
+    return ListRequest(_BY_FIELD["pods"], namespace, field_is("metadata.name", name) if name else "", label_selector)
+
+
+def field_is(field: str, value: str) -> str:
+    """Return a field selector; the value is escaped as fields.EscapeValue does (apimachinery)."""
+    escaped = re.sub(r"([,=\\])", r"\\\1", value)
+    return f"{field}={escaped}"
+
+
+def requests_for(pod: Pod | None, scheduler: KubeScheduler) -> tuple[ListRequest, ...]:
+    """Return the lists that a decision about the pod needs; for a pod that is gone, those that show its preemptor."""
+    if pod is None:
+        return tuple(ListRequest(_BY_FIELD[field]) for field in ("pods", "nodes"))
+    if _judges_other_pods(scheduler.preemption):
+        kinds = (*RESOURCES, *POD_GROUP_RESOURCES) if scheduler.preemption.reads_pod_groups else RESOURCES
+        return tuple(map(ListRequest, kinds))
+    core = tuple(ListRequest(_BY_FIELD[KINDS[kind].field]) for kind in CORE_KINDS)
+    return *core, *_optional_requests(pod, sorted(_optional_fields(pod, scheduler)))
+
+
+def late_requests_for(pods: Iterable[Pod], scheduler: KubeScheduler, had: Iterable[ListRequest]) -> list[ListRequest]:
+    """Return the lists that the pods of the cluster turn out to need: nominated pods count if their claims exist."""
+    waits = any(pod.spec.resource_claims and pod.status.nominated_node_name and not pod.spec.node_name for pod in pods)
+    known = {one.kind for one in had}
+    fields = sorted(device_tables(scheduler.features)) if waits else []
+    return [ListRequest(_BY_FIELD[field]) for field in fields if _BY_FIELD[field].kind not in known]
+
+
+def _optional_fields(pod: Pod, scheduler: KubeScheduler) -> set[str]:
+    """Return the fields of ObjectTables besides those of CORE_KINDS."""
+    profile, policy = scheduler.profile_of(pod), scheduler.preemption
+    if profile is None:  # this kube-scheduler does not try the pod
+        return set()
+    blank = Snapshot(scheduler.features)
+    blank.unreadable_tables = frozenset(_BY_FIELD)
+    fields = set(tables_read_for(scheduling_context(blank, pod, profile)))
+    if pod.spec.resource_claims:
+        fields.add("resource_claim_templates")
+    if policy.preemption_toleration or (pod.spec.priority is None and pod.spec.priority_class_name):
+        fields.add("priority_classes")
+    if policy.reads_pod_groups:
+        fields |= {KINDS[one.kind].field for one in POD_GROUP_RESOURCES}
+    return fields
+
+
+def _judges_other_pods(policy: PreemptionPolicy) -> bool:
+    return "Stranded" in policy.ranking
+
+
+def _optional_requests(pod: Pod, fields: Iterable[str]) -> Iterator[ListRequest]:
+    namespace, owner = pod.metadata.namespace, pod.metadata.controller
+    controller = _CONTROLLERS.get((owner.api_version, owner.kind)) if owner else None
+    for field in fields:
+        resource = _BY_FIELD[field]
+        if resource.kind in _CONTROLLERS.values():
+            if owner is not None and resource.kind == controller:
+                yield ListRequest(resource, namespace, field_is("metadata.name", owner.name))
+        elif field in ("services", "resource_claim_templates"):
+            yield ListRequest(resource, namespace)
+        else:
+            yield ListRequest(resource)
