@@ -48,7 +48,7 @@ class StateCollector(Collector):
         if server.audit is not None:
             yield _counter("audit_dropped", "Number of audit lines lost; the log says why.", server.audit.dropped)
         if server.events is not None:
-            yield event_metrics(server.events.counts)
+            yield event_metrics(server.events.totals())
 
 
 class LogCollector(Collector):
@@ -174,17 +174,16 @@ def recording_metrics(status: Mapping[str, Any]) -> Iterator[Metric]:
     )
 
 
-def event_metrics(counts: Mapping[str, int]) -> Metric:
+def event_metrics(totals: Mapping[str, int]) -> Metric:
     """Return the metric of the Events by their result."""
     family = CounterMetricFamily(
         "extender_events",
-        "Number of Events about preemptions, by result: written (created), counted in one that there is already "
-        "(repeated), or lost because a rate was exceeded (rateLimited), the queue was full (queueFull: one for each "
-        "preemption) or the API server did not take it (failed).",
+        "Number of Events about preemptions: written, or counted by the one that is there already (written); lost to "
+        "a rate or a full queue (dropped); not taken by the API server (failed: the log says why).",
         labels=("result",),
     )
-    for result, count in counts.items():
-        family.add_metric((result,), count)
+    for result, total in totals.items():
+        family.add_metric((result,), total)
     return family
 
 

@@ -42,8 +42,15 @@ MAX_RETRY_SECONDS = 10.0
 NO_RESPONSE = 0
 """The code of an error where the API server sent no complete response."""
 
-RESULTS = ("created", "repeated", "rateLimited", "queueFull", "failed")
-"""Label values of extender_events_total: a repetition is counted in the Event that there is already."""
+LABELS = {
+    "created": "written",
+    "repeated": "written",
+    "rateLimited": "dropped",
+    "queueFull": "dropped",
+    "failed": "failed",
+}
+"""Result of a notice, or of a preemption for which the queue is full -> label value of extender_events_total; one that
+is repeated is counted by the Event that there is already."""
 
 PERMISSION = "the permission to create and patch events of events.k8s.io (events.enabled, components/events)"
 
@@ -68,8 +75,8 @@ class EventRecorder:
         now: Callable[[], int] = time.time_ns,
     ) -> None:
         """`now`: nanoseconds since 1970, which also make the names of Events."""
-        self.counts = dict.fromkeys(RESULTS, 0)
-        """Result -> number of Events."""
+        self.counts = dict.fromkeys(LABELS, 0)
+        """Result -> how often; each has one thread that counts it."""
         self._api, self._now = api, now
         self._names_across_namespaces = names_across_namespaces
         self._correlator = EventCorrelator(clock)
@@ -81,6 +88,13 @@ class EventRecorder:
     @property
     def is_on(self) -> bool:
         return self._thread is not None
+
+    def totals(self) -> dict[str, int]:
+        """Return label value of extender_events_total -> its value."""
+        totals = dict.fromkeys(LABELS.values(), 0)
+        for result, label in LABELS.items():
+            totals[label] += self.counts[result]
+        return totals
 
     def start(self) -> None:
         """Start the thread."""
@@ -114,7 +128,7 @@ class EventRecorder:
                 log.exception("failed to write the Events of a preemption")
 
     def _write(self, notice: Notice) -> str:
-        """Write the Event of a notice, or count it; return the result, one of RESULTS."""
+        """Write the Event of a notice, or count it; return the result, one of LABELS."""
         if not notice.is_valid:
             return "failed"
         verdict, series = self._correlator.correlate(notice.pod.metadata.uid, notice.key)

@@ -1,4 +1,4 @@
-"""Every metric that /metrics can show: all kinds watched, TLS on both listeners, audit, recording, a memory limit."""
+"""Every metric that /metrics can show: all kinds watched, TLS on both listeners, audit, Events, recording, a limit."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -38,9 +38,23 @@ class Live(NoSource):
         return [ReflectorStatus(kind, self.phase, "7", self.age, None, 1, 2, 3, 4, 5) for kind in self.kinds]
 
 
+class UnusedApi:
+    """An API server that is asked for nothing."""
+
+    def get(self, path: str, *, timeout: Any) -> bytes:
+        raise NotImplementedError
+
+    def post(self, path: str, body: bytes, *, timeout: Any) -> bytes:
+        raise NotImplementedError
+
+    def patch(self, path: str, body: bytes, *, timeout: Any) -> bytes:
+        raise NotImplementedError
+
+
 def everything(source: Live | None = None) -> Metrics:
     """Return the metrics of an application that has just started."""
-    server_context = create_app(ClusterCache(), Configuration(), source or Live()).server_context
+    config = Configuration.model_validate({"cluster": {"source": "kubernetes"}, "events": {"enabled": True}})
+    server_context = create_app(ClusterCache(), config, source or Live(), UnusedApi()).server_context
     certificates: dict[str, Any] = {"server": Certificate(), "admin": Certificate()}
     server_context.lifecycle.certificates.update(certificates)
     metrics = Metrics()

@@ -49,12 +49,13 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         "extender_certificate_expiry_timestamp_seconds",
         "extender_certificate_files_valid",
     ),
-    "Recording and audit": (
+    "Recording, audit and Events": (
         "extender_recording",
         "extender_recording_calls_total",
         "extender_recording_dropped_total",
         "extender_recording_bytes",
         "extender_audit_dropped_total",
+        "extender_events_total",
     ),
     "The process": (
         "extender_build_info",
@@ -78,6 +79,7 @@ CONDITIONAL = {
     "extender_certificate": "with TLS",
     "extender_refused_clients": "with TLS",
     "extender_audit": "with `audit.enabled`",
+    "extender_events": "with `events.enabled`",
     "extender_memory": "where the container has a limit",
 }
 """Prefix of the name of a metric that is not always exposed -> when it is."""
@@ -86,8 +88,8 @@ HEAD = """\
 # Metrics
 
 `GET /metrics` on the admin listener (8889) answers in the Prometheus text format: at most {count} series, with all
-kinds watched, TLS on both listeners and the audit log enabled. Every counter starts at 0, and every label value is
-listed below. Metrics add about 5 µs to a call; a scrape takes about 2 ms.
+kinds watched, TLS on both listeners, and the audit log and Events enabled. Every counter starts at 0, and every label
+value is listed below. Metrics add about 5 µs to a call; a scrape takes about 2 ms.
 
 [runbook.md](runbook.md) says what to do when an alert fires; the alert rules and a Grafana dashboard are in
 [deploy/monitoring](../deploy/monitoring).

@@ -28,19 +28,16 @@ def test_the_preemptor_learns_where_and_why_and_the_victim_for_whom():
     nodes = occupied("n1", namespace="shop") | {
         node("n2"): [pod("low-n2", "3", priority=20, namespace="shop")],
     }
+    of_preemptor = (
+        "Preempting on node n1, best of 2 candidates by the highest priority among its victims, 10 against 20; "
+        "evicting shop/low-n1"
+    )
+    of_victim = (
+        "Chosen for eviction from node n1: pod shop/urgent of priority 1000 takes the room, this pod has priority 10"
+    )
     assert said(answered(nodes, URGENT)) == [
-        (
-            "PreemptionNominated",
-            "shop/urgent",
-            "Preempting on node n1, best of 2 candidates by the highest priority among its victims, 10 against 20; "
-            "evicting shop/low-n1",
-        ),
-        (
-            "PreemptionVictim",
-            "shop/low-n1",
-            "Chosen for eviction from node n1: pod shop/urgent of priority 1000 takes the room, this pod has priority "
-            "10",
-        ),
+        ("PreemptionNominated", "shop/urgent", of_preemptor),
+        ("PreemptionVictim", "shop/low-n1", of_victim),
     ]
 
 
@@ -151,7 +148,7 @@ def test_where_no_policy_is_the_reason_kube_schedulers_own_event_says_it_all():
 
 
 def test_a_limit_that_is_not_reached_says_nothing():
-    history = EvictionHistory(NOW, evictions=(Eviction(90 * SECOND, ("shop", "", "", "old")),))
+    history = EvictionHistory(NOW, evictions=(Eviction(90 * SECOND, ("shop", "Deployment", "old")),))
     policy = PreemptionPolicy(limits=Limits(evictions_per_minute=2))
     reasons = [reason for reason, _, _ in said(answered(occupied(), URGENT, policy, history=history))]
     assert reasons == ["PreemptionNominated", "PreemptionVictim"]

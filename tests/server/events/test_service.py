@@ -1,6 +1,7 @@
 """Events of the whole service: what a call of kube-scheduler leaves at the API server, and when nothing is left."""
 
 import contextlib
+import time
 
 import pytest
 from pydantic import ValidationError
@@ -9,13 +10,12 @@ from extender.server.app import create_app
 from tests.cluster.watch.reflector_rig import server_at
 from tests.fakes.api_server import FakeAPI, Fault, Hang
 from tests.fakes.events import KIND
-from tests.server.conftest import client_for, configuration, filled_cache, preempt_body
+from tests.server.conftest import client_for, configuration, filled_cache, pod, preempt_body
 
 pytestmark = pytest.mark.anyio
 
 LIVE = {"cluster": {"source": "kubernetes"}}
 EVENTS = {"events": {"enabled": True}}
-STRICT = {"preemption": {"limits": {"maxVictims": 1, "evictionsPerMinute": 1}}}
 
 
 @pytest.fixture
@@ -107,12 +107,26 @@ async def test_calls_are_answered_while_the_api_server_hangs(api):
         api.faults.clear()
 
 
-async def test_the_metrics_count_by_result(api):
-    async with served(api, **EVENTS) as client:
+async def wait_for_metrics(client, **counts):
+    """Wait until the Events are counted so."""
+    expected = [f'extender_events_total{{result="{name}"}} {count}.0' for name, count in counts.items()]
+    found: list[str] = []
+    ends_at = time.monotonic() + 10
+    while found != expected and time.monotonic() < ends_at:
         lines = (await client.get("/metrics")).text.splitlines()
-    found = [line for line in lines if line.startswith("extender_events_total")]
-    names = ("created", "repeated", "rateLimited", "queueFull", "failed")
-    assert found == [f'extender_events_total{{result="{name}"}} 0.0' for name in names]
+        found = [line for line in lines if line.startswith("extender_events")]
+    assert found == expected
+
+
+async def test_the_metrics_count_what_was_written_and_what_was_lost(api, monkeypatch):
+    monkeypatch.setattr("extender.server.events.correlator.OBJECT_BURST", 1)
+    async with served(api, **EVENTS) as client:
+        await wait_for_metrics(client, written=0, dropped=0, failed=0)
+        await preempt(client)
+        await wait_for_metrics(client, written=2, dropped=0, failed=0)
+        api.forbid(KIND, "create")
+        await client.post("/preempt", content=preempt_body(pod("other", cpu="4", priority=100)))
+        await wait_for_metrics(client, written=2, dropped=1, failed=1)  # a second Event of the victim is one too many
 
 
 def test_events_need_a_live_cluster():
