@@ -6,17 +6,14 @@ Rule: a live cluster is read once and never written to.
 import json
 import os
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
 from extender.cli import options
-from extender.errors import ClusterFileError
 
 if TYPE_CHECKING:  # the engine, pydantic and rich load slowly: not before they are needed
     from rich.text import Text
@@ -24,7 +21,7 @@ if TYPE_CHECKING:  # the engine, pydantic and rich load slowly: not before they 
     from extender.config import Configuration
     from extender.core.profile import KubeScheduler
     from extender.core.simulator.result import Simulation
-    from extender.core.simulator.simulator import Step
+    from extender.core.simulator.scheduler import Step
     from extender.k8s.kinds import ClusterObjects
     from extender.server.admin.simulate import Comparison, SimulationRequest, StepObserver
 
@@ -40,10 +37,43 @@ def simulate(
         typer.Option(
             "--pod",
             metavar="FILE",
-            help="Manifest of pods to schedule, with their ResourceClaims; - is standard input. Repeatable.",
+            help="Manifest of pods, Deployments, StatefulSets, ReplicaSets or Jobs to schedule, with their "
+            "ResourceClaims; - is standard input. Repeatable.",
         ),
     ] = None,
     pending: Annotated[bool, typer.Option("--pending", help="Schedule the pending pods of the cluster.")] = False,
+    drain: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--drain",
+            metavar="NODE",
+            help="Drain the node first, as kubectl drain does: disruption budgets are honored. Repeatable.",
+        ),
+    ] = None,
+    remove_node: Annotated[
+        list[str] | None,
+        typer.Option("--remove-node", metavar="NODE", help="Remove the node and its pods first. Repeatable."),
+    ] = None,
+    cordon: Annotated[
+        list[str] | None,
+        typer.Option("--cordon", metavar="NODE", help="Mark the node unschedulable first. Repeatable."),
+    ] = None,
+    add_node: Annotated[
+        list[str] | None,
+        typer.Option("--add-node", metavar="FILE", help="Manifest of nodes to add first; - is standard input."),
+    ] = None,
+    count: Annotated[
+        int | None,
+        typer.Option("--count", metavar="NUMBER", min=1, help="Add so many copies of each node of --add-node."),
+    ] = None,
+    until_full: Annotated[
+        bool,
+        typer.Option("--until-full", help="Show how many more of the pod fit, and what stops the next one."),
+    ] = False,
+    gang: Annotated[bool, typer.Option("--gang", help="Schedule all pods of --pod, or none of them.")] = False,
+    no_replacements: Annotated[
+        bool, typer.Option("--no-replacements", help="Let no controller replace evicted pods.")
+    ] = False,
     cluster: options.ClusterOption = None,
     from_server: Annotated[
         bool, typer.Option("--from-server", help="Read a live cluster once, without changing it.")
@@ -86,18 +116,18 @@ def simulate(
     """Simulate scheduling and preemption for pods.
 
     Runs kube-scheduler's scheduling cycles on a copy of the cluster; the cluster itself is not changed. Each pod is
-    filtered, scored and bound, or other pods are evicted for it by your policies and it is retried. Manifests are JSON
-    or YAML with one or more pods. Without --cluster, the configured cluster is used, or else the example that ships
-    with the package.
+    filtered, scored and bound, or other pods are evicted for it by your policies and it is retried; their controllers
+    replace evicted pods. Nodes can be drained, removed, cordoned and added first. Manifests are JSON or YAML. Without
+    --cluster, the configured cluster is used, or else the example that ships with the package.
 
     \b
     Examples:
-      # Schedule the pending pods of the cluster
-      extender simulate --pending
-      # Schedule a pod that does not exist yet, on a live cluster
-      extender simulate --from-server --pod pod.yaml
-      # Compare two policies
-      extender simulate --pod pod.yaml --compare upstream strict
+      # Schedule the pending pods of a live cluster, and compare two policies
+      extender simulate --from-server --pending --compare upstream strict
+      # How many more pods fit
+      extender simulate --pod pod.yaml --until-full
+      # Where the pods of a node would go, and which budgets block them
+      extender simulate --from-server --drain worker-a1
       # What an upgrade of kube-scheduler would change for the pending pods
       extender simulate --from-server --pending --compare-versions 1.33 1.36
 
@@ -106,11 +136,15 @@ def simulate(
 
     See docs/simulate.md, docs/scheduler.md and docs/policies.md.
     """
+    from extender.cli.arrivals import read_arrivals, read_nodes
     from extender.core.eviction_history import EvictionHistory
+    from extender.core.simulator.scenario import AddedNodes, Scenario
     from extender.server.admin import simulate as what_if
 
-    if not pod and not pending:
-        raise typer.BadParameter("nothing to schedule: specify --pod FILE or --pending")
+    if not (pod or pending or drain or remove_node or cordon or add_node):
+        raise typer.BadParameter("nothing to schedule: specify --pod FILE, --pending or a change of nodes")
+    if count is not None and not add_node:
+        raise typer.BadParameter("--count needs --add-node FILE")
     _check_exclusive({"--preset": preset, "--compare": compare})
     _check_exclusive({"--scheduler-version": scheduler_version, "--compare-versions": compare_versions})
     _check_exclusive({"--compare": compare, "--compare-versions": compare_versions})
@@ -122,12 +156,22 @@ def simulate(
         options.read_configuration(config, overrides | options.scheduler_options(scheduler_config, version, option))
         for version in compare_versions or (scheduler_version,)
     ]
-    given = [_read_pods(file) for file in pod or ()]
-    pods, claims = ([one for objects in given for one in getattr(objects, field)] for field in _READ_FIELDS)
+    arrivals = read_arrivals(pod or ())
+    scenario = Scenario(
+        drain=tuple(drain or ()),
+        remove_nodes=tuple(remove_node or ()),
+        cordon=tuple(cordon or ()),
+        add_nodes=tuple(AddedNodes(node, count or 1) for node in read_nodes(add_node or ())),
+        workloads=arrivals.workloads,
+        until_full=until_full,
+        gang=gang,
+        replace_evicted=not no_replacements,
+    )
     objects, schedulers = _read_cluster(settings, timeout)
     names = compare or (preset or what_if.CONFIGURED,)
     policies = [what_if.preset_policy(scheduler, name) for scheduler in schedulers for name in names]
-    question = what_if.SimulationRequest(pods, pending, seed, EvictionHistory(time.time_ns()), claims)
+    history = EvictionHistory(time.time_ns())
+    question = what_if.SimulationRequest(arrivals.pods, pending, seed, history, arrivals.claims, scenario)
     with _progress(objects, question, len(policies), no_color) as watch:
         if compare_versions is None:
             _print_result(what_if.run_simulations(objects, policies, question, watch), output, no_color)
@@ -179,42 +223,6 @@ def _print(found: T, render: "Callable[[T], Iterator[Text]]", output: str, no_co
 
 
 # --- input ------------------------------------------------------------------------------------------------------------
-
-
-_READ_FIELDS = ("pods", "resource_claims")
-"""Fields of ClusterObjects that a file of pods may fill."""
-
-
-def _read_pods(file: str) -> "ClusterObjects":
-    """Read the pods of a file and their resource claims; ExtenderError if it holds anything else, or no pods."""
-    from extender.cluster.files.manifests import read_cluster
-    from extender.k8s.kinds import KINDS
-    from extender.server.admin.simulate import not_a_pod_message
-
-    with _readable_path(file) as path:
-        report = read_cluster(path)
-    others = (
-        kind for kind, one in KINDS.items() if one.field not in _READ_FIELDS and getattr(report.objects, one.field)
-    )
-    for kind in (*others, *report.skipped_kinds):
-        raise ClusterFileError(not_a_pod_message(path.name, kind))
-    if not report.objects.pods:
-        raise ClusterFileError(f"{path.name}: contains no pods")
-    return report.objects
-
-
-@contextmanager
-def _readable_path(file: str) -> Iterator[Path]:
-    """Yield a path to read; standard input is copied to a temporary file."""
-    from extender.cluster.files.manifests import MAX_BYTES
-
-    if file != "-":
-        yield Path(file)
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "stdin.yaml")
-        path.write_bytes(sys.stdin.buffer.read(MAX_BYTES + 1))  # one more, which is refused as a file of that size
-        yield path
 
 
 def _read_cluster(settings: "Sequence[Configuration]", timeout: float) -> "tuple[ClusterObjects, list[KubeScheduler]]":

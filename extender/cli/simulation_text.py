@@ -3,10 +3,12 @@
 Rule: every name and message is printed as plain text with unprintable characters escaped.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from rich.text import Text
 
+from extender.cli.scenario_text import scenario_blocks
+from extender.cli.text_tables import TextRow, format_table, separated, summary_table
 from extender.core.explain.text import pluralize
 from extender.core.simulator.comparison import Change, VersionComparison, VersionOutcome, value_of
 from extender.core.simulator.result import CycleReport, NodeUsage, ReservedClaim, Simulation
@@ -19,20 +21,13 @@ MAX_EVENT_MESSAGE_CHARS = 1024
 MAX_LISTED_DEVICES = 8
 """Devices of a claim that a line names."""
 
-MAX_SUMMARY_ROWS = 20
-"""Rows of each table of the summary."""
-
-TextRow = Sequence[str]
-
-_STYLES = {"Warning": "yellow", "Preempted": "red", "Scheduled": "green", "≠": "bold yellow"}
-
 
 def render(result: Simulation) -> Iterator[Text]:
-    """Render the events of one simulation, then its summary."""
+    """Render the events of one simulation, what its scenario did, then its summary."""
     events = [row for cycle in result.cycles for row in _cycle_events(cycle)]
-    yield from format_table(("NAMESPACE", "TYPE", "REASON", "OBJECT", "MESSAGE"), events)
-    yield Text()
-    yield from _render_summary(result)
+    table = format_table(("NAMESPACE", "TYPE", "REASON", "OBJECT", "MESSAGE"), events)
+    has_events = bool(events) or result.scenario is None
+    yield from separated([table if has_events else [], *scenario_blocks(result), *_summary_blocks(result)])
 
 
 # --- events -----------------------------------------------------------------------------------------------------------
@@ -83,35 +78,36 @@ def _describe_claim(claim: ReservedClaim) -> str:
 # --- summary ----------------------------------------------------------------------------------------------------------
 
 
-def _render_summary(result: Simulation) -> Iterator[Text]:
-    """Render counts, evicted pods, pending pods, and the nodes whose usage changed."""
+def _summary_blocks(result: Simulation) -> Iterator[list[Text]]:
+    """Yield counts, evicted pods, pending pods, and the nodes whose usage changed."""
     found = result.summary
-    yield Text(
+    counts = Text(
         f"{pluralize(found.scheduled, 'pod')} scheduled, {found.pending} pending, {found.skipped} skipped, "
         f"{found.evicted} evicted, {pluralize(found.pdb_violations, 'PDB violation')} "
         f"(policies: {printable(result.policies)}; "
         f"kube-scheduler {result.version}, {printable(result.version_source)})",
         style="bold",
     )
-    for note in result.notes:
-        yield Text(f"note: {printable(note)}", style="dim")
-    if result.evicted:
-        yield Text()
-        victims = (
-            (one.pod, str(one.priority), one.node, one.preemptor, ", ".join(one.budgets) or "<none>")
-            for one in result.evicted
-        )
-        yield from format_table(("EVICTED", "PRIORITY", "NODE", "PREEMPTOR", "BUDGETS"), victims, MAX_SUMMARY_ROWS)
-    if result.pending:
-        yield Text()
-        rows = ((one.pod, str(one.priority), one.nominated_node or "<none>", one.message) for one in result.pending)
-        yield from format_table(("PENDING", "PRIORITY", "NOMINATED NODE", "MESSAGE"), rows, MAX_SUMMARY_ROWS)
-    if found.nodes:
-        yield Text()
-        usages = (
-            (node.name, *(_usage_change(node, name) for name in ("cpu", "memory", "pods"))) for node in found.nodes
-        )
-        yield from format_table(("NODE", "CPU", "MEMORY", "PODS"), usages, MAX_SUMMARY_ROWS)
+    yield [counts, *(Text(f"note: {printable(note)}", style="dim") for note in result.notes)]
+    victims = (
+        (one.pod, str(one.priority), one.node, one.preemptor, ", ".join(one.budgets) or "<none>")
+        for one in result.evicted
+    )
+    yield summary_table(("EVICTED", "PRIORITY", "NODE", "PREEMPTOR", "BUDGETS"), victims)
+    pending = ((one.pod, str(one.priority), one.nominated_node or "<none>", one.message) for one in result.pending)
+    yield summary_table(("PENDING", "PRIORITY", "NOMINATED NODE", "MESSAGE"), pending)
+    yield _usage_table(found.nodes)
+
+
+def _usage_table(nodes: Sequence[NodeUsage]) -> list[Text]:
+    """Render the usage of nodes before and after, and what the scenario did to them if it changed any."""
+    usages = [[_usage_change(node, name) for name in ("cpu", "memory", "pods")] for node in nodes]
+    if any(node.state for node in nodes):
+        rows = [(node.name, node.state or "", *usage) for node, usage in zip(nodes, usages, strict=True)]
+        return summary_table(("NODE", "STATE", "CPU", "MEMORY", "PODS"), rows)
+    return summary_table(
+        ("NODE", "CPU", "MEMORY", "PODS"), ((node.name, *usage) for node, usage in zip(nodes, usages, strict=True))
+    )
 
 
 def _usage_change(node: NodeUsage, resource: str) -> str:
@@ -145,10 +141,23 @@ def render_comparison(comparison: Comparison) -> Iterator[Text]:
 
 def _render_counts(compared: Sequence[str], results: Sequence[Simulation]) -> list[Text]:
     counts = []
-    for name in ("scheduled", "pending", "skipped", "evicted", "pdb_violations"):
-        values = [str(getattr(result.summary, name)) for result in results]
-        counts.append(("≠" if values[0] != values[1] else "=", name.replace("pdb_", "PDB "), *values))
+    rows = [_counts(result) for result in results]
+    for name in dict.fromkeys(name for row in rows for name in row):
+        values = [str(row.get(name, "<none>")) for row in rows]
+        counts.append(("≠" if values[0] != values[1] else "=", name, *values))
     return format_table(("", "", *compared), counts)
+
+
+def _counts(result: Simulation) -> dict[str, int]:
+    """Return the numbers by which two simulations are compared; those of a scenario only if it has them."""
+    found, scenario = result.summary, result.scenario
+    counts = {name: getattr(found, name) for name in ("scheduled", "pending", "skipped", "evicted")}
+    counts["PDB violations"] = found.pdb_violations
+    if scenario is not None and scenario.drained:
+        counts["blocked by drains"] = sum(len(one.blocked) for one in scenario.drained)
+    if scenario is not None and scenario.until_full is not None:
+        counts["fit until full"] = scenario.until_full.fits
+    return counts
 
 
 def _describe_outcome(outcome: PodOutcome | None) -> str:
@@ -201,24 +210,3 @@ def _describe(outcome: VersionOutcome | None, change: Change) -> str:
     if isinstance(value, list):
         return ", ".join(map(str, value)) or "<none>"
     return "<none>" if value in (None, "") else str(value)
-
-
-# --- tables -----------------------------------------------------------------------------------------------------------
-
-
-def format_table(head: TextRow, rows: Iterable[TextRow], limit: int | None = None) -> list[Text]:
-    """Pad every column but the last to its widest cell; nothing is wrapped."""
-    shown = [tuple(map(printable, row)) for row in rows]
-    left, shown = (shown[limit:], shown[:limit]) if limit is not None else ([], shown)
-    widths = [max(len(cell) for cell in column) for column in zip(head, *shown, strict=True)]
-    lines = [_format_line(head, widths, "dim")] + [_format_line(row, widths) for row in shown]
-    return lines + ([Text(f"… and {len(left)} more; -o json shows all", style="dim")] if left else [])
-
-
-def _format_line(row: TextRow, widths: Sequence[int], style: str = "") -> Text:
-    line = Text(style=style)
-    for place, (cell, width) in enumerate(zip(row, widths, strict=True)):
-        is_last = place == len(row) - 1
-        line.append(cell if is_last else cell.ljust(width + 3), style=_STYLES.get(cell, ""))
-    line.rstrip()
-    return line

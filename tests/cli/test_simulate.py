@@ -397,13 +397,13 @@ def test_the_configuration_s_policies_and_cluster_are_taken(world, arriving, tmp
         pytest.param("", "pod.yaml: the file is empty", id="nothing"),
         pytest.param("kind: List\nitems: []", "pod.yaml: contains no pods", id="no pod"),
         pytest.param(
-            "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}",
-            "pod.yaml: 'Deployment' is not a Pod: only Pods can be scheduled; for a workload, give one of its Pods",
-            id="a Deployment",
+            "apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {name: web}",
+            "pod.yaml: 'DaemonSet' is not a Pod, Deployment, ReplicaSet, StatefulSet or Job",
+            id="a DaemonSet",
         ),
         pytest.param(
             "kind: Pod\nmetadata: {name: a}\n---\nkind: Node\nmetadata: {name: n}",
-            "pod.yaml: 'Node' is not a Pod: only Pods can be scheduled; for a workload, give one of its Pods",
+            "pod.yaml: 'Node' is not a Pod, Deployment, ReplicaSet, StatefulSet or Job",
             id="a node beside a pod",
         ),
         pytest.param(
@@ -430,8 +430,8 @@ def test_a_pod_file_is_refused_with(world, arriving, monkeypatch, capsys, text, 
 
 
 def test_what_is_wrong_with_stdin_is_said_of_stdin(monkeypatch, capsys, world):
-    result = run("--cluster", world, "--pod", "-", stdin="kind: Job")
-    assert "stdin.yaml: 'Job' is not a Pod" in str(result.exception)
+    result = run("--cluster", world, "--pod", "-", stdin="kind: Node\nmetadata: {name: n}")
+    assert "stdin.yaml: 'Node' is not a Pod" in str(result.exception)
 
 
 def test_files_that_are_not_there_and_presets_that_nobody_knows_are_named(monkeypatch, capsys, world, arriving):

@@ -13,7 +13,7 @@ import contextlib
 import os
 import re
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
@@ -75,6 +75,8 @@ class LoadReport:
     objects: ClusterObjects
     skipped_kinds: Mapping[str, int] = field(default_factory=dict)
     """Kind -> number of skipped objects, which no decision reads."""
+    kept: Sequence[Mapping[str, Any]] = ()
+    """Objects of the kinds that were asked for as they are."""
 
 
 def load_cluster(source: ManifestSource) -> ClusterObjects:
@@ -82,16 +84,19 @@ def load_cluster(source: ManifestSource) -> ClusterObjects:
     return read_cluster(source).objects
 
 
-def read_cluster(source: ManifestSource) -> LoadReport:
-    """Return the objects and the counts of skipped kinds; ClusterFileError if any of the input is wrong."""
+def read_cluster(source: ManifestSource, keep: Collection[str] = ()) -> LoadReport:
+    """Return the objects and the counts of skipped kinds; ClusterFileError if any of the input is wrong.
+
+    `keep`: kinds whose objects are returned as they are, whether or not decisions read some of their fields.
+    """
     if isinstance(source, ClusterObjects):
         return LoadReport(source)
     if isinstance(source, Mapping):
         with _short_messages():
-            collector = _Collector()
+            collector = _Collector(keep)
             collector.add(source, "cluster")
             return collector.report()
-    return parse_files(read_files(Path(source)))
+    return parse_files(read_files(Path(source)), keep)
 
 
 def read_files(path: Path) -> dict[Path, bytes]:
@@ -107,9 +112,9 @@ def read_files(path: Path) -> dict[Path, bytes]:
     return contents
 
 
-def parse_files(contents: dict[Path, bytes]) -> LoadReport:
-    """Return the objects of files that were read, and the counts of skipped kinds; empties `contents` as it goes."""
-    collector = _Collector()
+def parse_files(contents: dict[Path, bytes], keep: Collection[str] = ()) -> LoadReport:
+    """Return the objects of files that were read, as `read_cluster` does; empties `contents` as it goes."""
+    collector = _Collector(keep)
     with _short_messages():
         for file in tuple(contents):
             for number, document in enumerate(_documents(file, contents.pop(file)), start=1):
@@ -285,7 +290,9 @@ for _kind, _of_kind in KINDS.items():
 class _Collector:
     """Collect objects from documents; reject duplicates."""
 
-    def __init__(self) -> None:
+    def __init__(self, keep: Collection[str]) -> None:
+        self._keep = keep
+        self._kept: list[Mapping[str, Any]] = []
         self._found: dict[str, list[Object]] = {kind.field: [] for kind in KINDS.values()}
         self._defined_in: dict[tuple[str, str, str], str] = {}
         self._pod_by_uid: dict[str, str] = {}
@@ -295,7 +302,8 @@ class _Collector:
 
     def report(self) -> LoadReport:
         found: dict[str, Any] = {field: tuple(objects) for field, objects in self._found.items()}
-        return LoadReport(ClusterObjects(**found, unreadable_tables=tuple(sorted(self._unread))), dict(self._skipped))
+        objects = ClusterObjects(**found, unreadable_tables=tuple(sorted(self._unread)))
+        return LoadReport(objects, dict(self._skipped), self._kept)
 
     def add(
         self, document: Any, file: str, default: _TypeMeta | None = None, place: str = "the document", lists: int = 0
@@ -325,6 +333,9 @@ class _Collector:
         if self._objects > MAX_OBJECTS:
             raise ClusterFileError(f"{file}: more than {MAX_OBJECTS:,} objects")
         version = head.api_version or (default.api_version if default else "")
+        if name in self._keep:
+            self._kept.append({**_read(document, dict[str, Any], f"{file}: {place}"), "kind": name})
+            return
         try:
             kind = _kind_of(name, version)
         except ValueError as error:

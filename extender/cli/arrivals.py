@@ -1,0 +1,75 @@
+"""Read the manifests that `extender simulate` is given: pods, workloads and claims that arrive, and nodes to add."""
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
+
+from extender.cli.manifest_file import readable_path
+from extender.errors import ClusterFileError, RequestError
+
+if TYPE_CHECKING:
+    from extender.cluster.files.manifests import LoadReport
+    from extender.core.simulator.workloads import WorkloadManifest
+    from extender.k8s.devices.objects import ResourceClaim
+    from extender.k8s.objects import Node, Pod
+
+
+@dataclass(frozen=True, slots=True)
+class Arrivals:
+    """Objects that arrive in a simulation."""
+
+    pods: "tuple[Pod, ...]"
+    claims: "tuple[ResourceClaim, ...]"
+    workloads: "tuple[WorkloadManifest, ...]"
+
+
+def read_arrivals(files: Sequence[str]) -> Arrivals:
+    """Read pods and workloads, and the pods' resource claims; ExtenderError if a file holds anything else, or none."""
+    found = [_read_arrivals(file) for file in files]
+    pods, claims, workloads = (
+        tuple(one for arrivals in found for one in getattr(arrivals, field.name)) for field in fields(Arrivals)
+    )
+    return Arrivals(pods, claims, workloads)
+
+
+def _read_arrivals(file: str) -> Arrivals:
+    from extender.core.simulator.workloads import API_VERSIONS, parse_workload
+    from extender.server.admin.simulate import not_a_pod_message
+
+    name, report = _read(file, API_VERSIONS)
+    for kind in _other_kinds(report, ("pods", "resource_claims")):
+        raise ClusterFileError(not_a_pod_message(name, kind))
+    found = report.objects
+    if not found.pods and not report.kept:
+        raise ClusterFileError(f"{name}: contains no pods")
+    try:
+        workloads = tuple(map(parse_workload, report.kept))
+    except RequestError as error:
+        raise ClusterFileError(f"{name}: {error}") from error
+    return Arrivals(found.pods, found.resource_claims, workloads)
+
+
+def read_nodes(files: Sequence[str]) -> "Iterator[Node]":
+    """Yield the nodes of the files; ClusterFileError if one holds anything else, or none."""
+    for file in files:
+        name, report = _read(file)
+        for kind in _other_kinds(report, ("nodes",)):
+            raise ClusterFileError(f"{name}: {kind!r} is not a Node")
+        if not report.objects.nodes:
+            raise ClusterFileError(f"{name}: contains no nodes")
+        yield from report.objects.nodes
+
+
+def _read(file: str, keep: Collection[str] = ()) -> "tuple[str, LoadReport]":
+    from extender.cluster.files.manifests import read_cluster
+
+    with readable_path(file) as path:
+        return path.name, read_cluster(path, keep)
+
+
+def _other_kinds(report: "LoadReport", fields: tuple[str, ...]) -> Iterator[str]:
+    """Yield the kinds of objects that are in none of the fields of ClusterObjects."""
+    from extender.k8s.kinds import KINDS
+
+    yield from (kind for kind, one in KINDS.items() if one.field not in fields and getattr(report.objects, one.field))
+    yield from report.skipped_kinds

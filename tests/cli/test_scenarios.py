@@ -1,0 +1,185 @@
+"""`extender simulate` with scenarios: other nodes, workloads, until full, all or nothing, pods that come back."""
+
+import json
+import re
+
+import pytest
+import yaml
+
+from tests.builders import budget, cluster, incoming, node, pod
+from tests.cli.test_simulate import POLICIES, failure, lines, run
+
+REPLICA_SET = {"kind": "ReplicaSet", "apiVersion": "apps/v1", "name": "web-1", "uid": "web-1", "controller": True}
+READY = {"conditions": [{"type": "Ready", "status": "True"}]}
+
+
+def replica(name):
+    metadata = {"ownerReferences": [REPLICA_SET]}
+    return pod(name, labels={"app": "web", "pod-template-hash": "1"}, metadata=metadata, status=READY)
+
+
+def deployment(replicas=2, **fields):
+    template = {"metadata": {"labels": {"app": "api"}}, "spec": incoming("api")["spec"]}
+    spec = {"replicas": replicas, "selector": {"matchLabels": {"app": "api"}}, "template": template}
+    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "api"}, "spec": spec} | fields
+
+
+@pytest.fixture
+def world(tmp_path):
+    """Two nodes of two cores; the second has one that is free, and one of its pods may not be evicted."""
+    nodes = {node("n1", cpu="2"): [replica("web-1-a"), pod("alone")], node("n2", cpu="2"): [pod("kept", status=READY)]}
+    path = tmp_path / "cluster.json"
+    path.write_text(json.dumps(cluster(nodes, budgets=[budget("keep", app="kept")])))
+    return path
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Writes a file of manifests, and returns its path."""
+
+    def written(*objects, name="objects.yaml"):
+        (tmp_path / name).write_text(yaml.safe_dump_all(objects))
+        return tmp_path / name
+
+    return written
+
+
+def table(shown, head):
+    """Cells of the rows of the table whose header begins like that."""
+    (start,) = [place for place, line in enumerate(shown) if line.startswith(head)]
+    rows = shown[start + 1 : shown.index("", start)] if "" in shown[start:] else shown[start + 1 :]
+    return [re.split(r"   +", row) for row in rows]
+
+
+# --- nodes ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_drain_says_which_pods_come_back_where_and_which_are_lost(world):
+    shown = lines("--cluster", world, "--drain", "n1")
+    assert table(shown, "NODE   STATE     EVICTED") == [["n1", "drained", "2", "0", "0", "1"]]
+    assert table(shown, "LOST") == [["default/alone", "n1"]]
+    assert table(shown, "REPLACEMENT") == [["default/web-1-bbbbb", "default/web-1-a", "drained", "n1", "n2"]]
+    assert table(shown, "NODE   STATE     CPU") == [
+        ["n1", "drained", "2 -> 0 of 2", "0Mi -> 0Mi of 8192Mi", "2 -> 0 of 110"],
+        ["n2", "1 -> 2 of 2", "0Mi -> 0Mi of 8192Mi", "1 -> 2 of 110"],
+    ]
+    assert f"1 pod scheduled, 0 pending, 0 skipped, 0 evicted, 0 PDB violations {POLICIES}" in shown
+
+
+def test_a_pod_that_a_drain_cannot_evict_is_listed_with_its_budgets(world):
+    shown = lines("--cluster", world, "--drain", "n2")
+    assert shown[0].startswith("NODE   STATE"), "a table of events without events"
+    ((blocked, where, budgets, message),) = table(shown, "BLOCKED")
+    assert (blocked, where, budgets) == ("default/kept", "n2", "default/keep")
+    assert message.startswith("The disruption budget keep ")
+
+
+def test_a_removed_node_loses_its_pods_whatever_their_budgets(world):
+    shown = lines("--cluster", world, "--remove-node", "n1", "--remove-node", "n2")
+    assert [row[:3] for row in table(shown, "NODE   STATE     EVICTED")] == [
+        ["n1", "removed", "2"],
+        ["n2", "removed", "1"],
+    ]
+    assert table(shown, "REPLACEMENT") == [["default/web-1-bbbbb", "default/web-1-a", "node removed", "n1", "<none>"]]
+
+
+def test_nobody_replaces_evicted_pods_if_asked_to(world):
+    shown = lines("--cluster", world, "--drain", "n1", "--no-replacements")
+    assert not any(line.startswith("REPLACEMENT") for line in shown)
+
+
+def test_nodes_are_added_and_cordoned_before_pods_arrive(world, write):
+    added, arriving = write(node("n", cpu="1").raw, name="node.yaml"), write(incoming("a"), incoming("b"))
+    options = ["--cordon", "n2", "--add-node", added, "--count", "2", "--pod", arriving]
+    shown = lines("--cluster", world, *options)
+    assert "2 nodes added: n-1, n-2" in shown
+    assert "1 node cordoned: n2" in shown
+    assert [line.rpartition(" ")[2] for line in shown if "Scheduled" in line] == ["n-1", "n-2"]
+
+
+# --- pods -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_deployment_is_scheduled_as_its_replicas(world, write):
+    shown = lines("--cluster", world, "--pod", write(deployment(2)))
+    assert table(shown, "WORKLOAD") == [["Deployment default/api", "0", "2", "0"]]
+    assert "2 pods scheduled, 0 pending, 0 skipped, 1 evicted" in "".join(shown)
+
+
+def test_workloads_are_read_from_lists_beside_pods(world, write):
+    item = {key: value for key, value in deployment(1).items() if key in ("metadata", "spec")}
+    objects = {"apiVersion": "apps/v1", "kind": "DeploymentList", "items": [item]}
+    shown = lines("--cluster", world, "--pod", write(objects, incoming("a")))
+    assert "2 pods scheduled" in "".join(shown)
+
+
+def test_until_full_says_how_many_fit_and_what_stops_the_next_one(world, write):
+    shown = lines("--cluster", world, "--pod", write(incoming("a", cpu="500m")), "--until-full")
+    assert shown[:4] == [
+        "2 more of default/a fit; the next one: 0/2 nodes are available: 2 Insufficient cpu.",
+        "",
+        "FITS ON   PODS",
+        "n2        2",
+    ]
+
+
+def test_a_gang_is_scheduled_as_a_whole_or_not_at_all(world, write):
+    whole = lines("--cluster", world, "--pod", write(incoming("a")), "--gang")
+    assert "gang: 1 of 1 pod scheduled" in whole
+    part = lines("--cluster", world, "--pod", write(deployment(4)), "--gang", "--preset", "strict")
+    assert [line for line in part if line.startswith("gang: 0 of 4 pods scheduled: ")]
+
+
+def test_a_comparison_has_the_counts_of_the_scenario(world, write):
+    shown = lines("--cluster", world, "--drain", "n2", "--compare", "upstream", "strict")
+    assert "=   blocked by drains   1          1" in shown
+    arriving = write(incoming("a", cpu="500m"))
+    shown = lines("--cluster", world, "--pod", arriving, "--until-full", "--compare", "upstream", "strict")
+    assert "=   fit until full   2          2" in shown
+
+
+def test_nothing_in_a_name_steers_the_terminal(tmp_path):
+    path, hostile = tmp_path / "cluster.json", "n\x1b[31m[bold]\u202e\x07"
+    nodes = {node(hostile, cpu="2"): [replica("r\x1b[31m"), pod("b\x07", status=READY)], node("other"): []}
+    path.write_text(json.dumps(cluster(nodes, budgets=[budget("k\x1b", app="b\x07")])))
+    for options in (["--drain", hostile], ["--remove-node", hostile], ["--cordon", hostile]):
+        shown = run("--cluster", path, *options).stdout
+        assert "[31m[bold]" in shown
+        assert not {"\x1b", "\x07", "\u202e"} & set(shown)
+
+
+# --- what is wrong ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        pytest.param(["--drain", "n9"], "drain: no node 'n9' in the cluster", id="an unknown node"),
+        pytest.param(["--drain", "n1", "--cordon", "n1"], "drain: node 'n1' is named in cordon too", id="twice"),
+        pytest.param(["--pending", "--until-full"], "untilFull: give exactly one pod or one workload", id="no pod"),
+        pytest.param(["--add-node", "/none.yaml"], "none.yaml: No such file or directory", id="no file"),
+    ],
+)
+def test_a_scenario_is_refused_with(world, monkeypatch, capsys, options, problem):
+    assert problem in failure(monkeypatch, capsys, "--cluster", world, *options)
+
+
+@pytest.mark.parametrize(
+    ("option", "text", "problem"),
+    [
+        ("--add-node", "kind: Pod\nmetadata: {name: a}", "objects.yaml: 'Pod' is not a Node"),
+        ("--add-node", "kind: List\nitems: []", "objects.yaml: contains no nodes"),
+        ("--pod", "apiVersion: batch.volcano.sh/v1\nkind: Job", "objects.yaml: Job is not one of apps/v1 Deployment"),
+        ("--pod", "kind: Deployment\nspec: 3", "objects.yaml: Deployment: expected `object`, got `int` at $.spec"),
+    ],
+)
+def test_a_file_is_refused_with(world, tmp_path, monkeypatch, capsys, option, text, problem):
+    (tmp_path / "objects.yaml").write_text(text)
+    error = failure(monkeypatch, capsys, "--cluster", world, option, tmp_path / "objects.yaml")
+    assert error.startswith(f"extender: {problem.split(' got ')[0].split('expected')[0].strip()}")
+
+
+def test_a_count_needs_a_node_to_add():
+    result = run("--pending", "--count", "2")
+    assert result.exit_code == 2
+    assert "--count needs --add-node FILE" in result.output
