@@ -4,7 +4,7 @@ Rule: a live cluster is only read.
 """
 
 import json
-import time
+from time import monotonic, sleep, time_ns
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -24,7 +24,9 @@ WAIT_INTERVAL_SECONDS = 2.0
 
 
 def why(
-    pod: Annotated[str | None, typer.Argument(metavar="[NAMESPACE/]POD", help="A pod of the cluster.")] = None,
+    pod: Annotated[
+        str | None, typer.Argument(metavar="NAMESPACE/POD", help="A pod of the cluster; its namespace may be left out.")
+    ] = None,
     namespace: Annotated[
         str | None,
         typer.Option("--namespace", "-n", metavar="NAME", help="Namespace of the pod; default: that of the context."),
@@ -157,10 +159,8 @@ def _reader(settings: "Configuration", subject: "Subject", timeout: float, no_co
 
 
 def _diagnose(cluster: "PodCluster", node: str | None) -> "Diagnosis":
-    from msgspec.structs import replace
-
     from extender.cli import logs
-    from extender.core.diagnosis.diagnose import diagnose, not_found
+    from extender.core.diagnosis.diagnose import diagnose, not_found, with_history
     from extender.core.eviction_history import EvictionHistory
     from extender.errors import printable
 
@@ -169,9 +169,8 @@ def _diagnose(cluster: "PodCluster", node: str | None) -> "Diagnosis":
     if cluster.pod is None:
         found = not_found(cluster.snapshot, cluster.namespace, cluster.name, cluster.scheduler)
     else:
-        found = diagnose(cluster.snapshot, cluster.pod, cluster.scheduler, EvictionHistory(time.time_ns()), node)
-    with_history: Diagnosis = replace(found, history=cluster.history)
-    return with_history
+        found = diagnose(cluster.snapshot, cluster.pod, cluster.scheduler, EvictionHistory(time_ns()), node)
+    return with_history(found, cluster.history)
 
 
 # --- --wait -----------------------------------------------------------------------------------------------------------
@@ -185,13 +184,13 @@ def _wait(read: "Read", found: "Diagnosis", node: str | None, limit: float) -> "
     from extender.cli import logs
     from extender.errors import printable
 
-    deadline = time.monotonic() + limit
+    deadline = monotonic() + limit
     while found.verdict != "Fits" and found.state not in _FINAL_STATES:
-        left = deadline - time.monotonic()
+        left = deadline - monotonic()
         if left <= 0:
             logs.echo(f"extender: {found.pod} does not fit after {limit:g} s")
             break
-        time.sleep(min(left, WAIT_INTERVAL_SECONDS))
+        sleep(min(left, WAIT_INTERVAL_SECONDS))
         before, found = found, _diagnose(read(), node)
         if found.why != before.why:
             logs.echo(f"extender: {printable(found.why)}")

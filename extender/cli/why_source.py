@@ -82,8 +82,7 @@ def read_live(
         )
     snapshot = _snapshot(found.objects, found.scheduler)
     pod = _arrived(snapshot, subject) or found.pod
-    history = None if subject.manifest is not None else found.history
-    return PodCluster(namespace, subject.name, snapshot, pod, found.scheduler, history, found.warnings)
+    return PodCluster(namespace, subject.name, snapshot, pod, found.scheduler, found.history, found.warnings)
 
 
 def _snapshot(objects: ClusterObjects, scheduler: KubeScheduler) -> Snapshot:

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from extender.cli import node_report
+from extender.cli.simulation_text import MAX_EVENT_MESSAGE_CHARS
 from extender.cli.tables import (
     AdaptiveTable,
     CellRow,
@@ -20,7 +21,8 @@ from extender.cli.tables import (
     section_heading,
     text,
 )
-from extender.core.diagnosis.schema import Diagnosis, NodeDiagnosis, PodHistory, PreemptionOutcome
+from extender.core.diagnosis.schema import Diagnosis, NodeDiagnosis, NodePreemption, PodHistory, PreemptionOutcome
+from extender.core.diagnosis.sentences import evicted_sentence
 from extender.core.explain.text import pluralize
 
 MAX_EXAMPLES = 3
@@ -99,17 +101,20 @@ def _history_lines(found: Diagnosis, history: PodHistory) -> Iterator[str]:
     event, by = history.failed_scheduling, history.preempted
     if by is not None:
         when = f" at {format_timestamp(by.time)}" if by.time else ""
-        yield f"preempted{when}{f' on {by.node}' if by.node else ''}: {by.message}"
-        if by.preemptor is not None:
-            where = f"is on {by.preemptor_node}" if by.is_running else f"is nominated to {by.preemptor_node}"
-            yield f"{by.preemptor} took its place" + (f" and {where}" if by.preemptor_node else "")
-        else:
-            yield "the pod that took its place does not exist any more"
+        yield f"preempted{when}: {by.message}"
+        if found.state not in ("NotFound", "Terminating"):
+            yield evicted_sentence(found.pod, by)
     if event is not None:
         when = format_timestamp(event.last_seen) if event.last_seen else "an unknown time"
-        same = "says the same" if event.message == found.message else f"said: {event.message}"
+        same = "says the same" if _is_same(event.message, found.message) else f"said: {event.message}"
         yield f"the last FailedScheduling, of {event.reporter} at {when}, {same}"
     yield from history.notes
+
+
+def _is_same(event: str, message: str) -> bool:
+    """Return whether an Event has the message, which kube-scheduler cuts where it is too long for one."""
+    is_long = len(message) > MAX_EVENT_MESSAGE_CHARS
+    return event == (f"{message[: MAX_EVENT_MESSAGE_CHARS - 4]} ..." if is_long else message)
 
 
 # --- all nodes together ---------------------------------------------------------------------------------------------
@@ -156,24 +161,25 @@ def _terminating(is_terminating: bool) -> str:
 
 
 def _nodes_table(found: Diagnosis) -> RenderableType:
-    """Return a row per node: status, total and weighted scores, and the victims of a preemption there."""
+    """Return a row per node: status, total and weighted scores, and what a preemption there would take."""
     plugins = list(dict.fromkeys(name for one in found.nodes if one.scores for name in one.scores.plugins))
+    columns = ("TOTAL", *plugins) if plugins else ()
     rows = []
     for one in found.nodes:
-        status = [text(one.name), text(one.code, _CODE_STYLES.get(one.code, "red")), text(one.plugin)]
-        scores = ["", *("" for _ in plugins)]
-        if one.scores is not None:
-            scores = [str(one.scores.total), *(str(one.scores.plugins.get(name, "")) for name in plugins)]
-        rows.append((*status, text("; ".join(one.reasons)), *map(text, scores), text(_victims(one))))
-    return AdaptiveTable(("NODE", "CODE", "PLUGIN", "REASONS", "TOTAL", *plugins, "EVICTING"), rows, lead=2)
+        status = (text(one.name), text(one.code, _CODE_STYLES.get(one.code, "red")), text(one.plugin))
+        own = {} if one.scores is None else {"TOTAL": one.scores.total, **one.scores.plugins}
+        scores = [text(own.get(name, "")) for name in columns]
+        rows.append((*status, text("; ".join(one.reasons)), *scores, text(_preemption_cell(one.preemption))))
+    return AdaptiveTable(("NODE", "CODE", "PLUGIN", "REASONS", *columns, "PREEMPTION"), rows, lead=2)
 
 
-def _victims(node: NodeDiagnosis) -> str:
+def _preemption_cell(tried: NodePreemption | None) -> str:
     """Return the pods whose eviction would make room, or why no eviction would."""
-    tried = node.preemption
     if tried is None:
         return ""
-    return join_names(tried.victims, MAX_EXAMPLES) if tried.status is None else "; ".join(tried.status.reasons)
+    if tried.status is None:
+        return f"evicts {join_names(tried.victims, MAX_EXAMPLES)}"
+    return f"no: {'; '.join(tried.status.reasons)}"
 
 
 def _render_scores(found: Diagnosis) -> Iterator[RenderableType]:
@@ -217,9 +223,7 @@ def _render_node(found: Diagnosis, node: NodeDiagnosis, *, show_all: bool) -> It
         names = ", ".join(node.not_evaluated)
         yield indented(text(f"not evaluated here, kube-scheduler decides: {names}", "yellow"))
     if node.preemption is not None:
-        why = _victims(node)
-        evicting = f"evicting {why} would make room" if node.preemption.status is None else f"no preemption: {why}"
-        yield indented(text(evicting))
+        yield indented(text(f"preemption: {_preemption_cell(node.preemption)}"))
     if node.scores is not None:
         best = [one for one in found.nodes if one.scores is not None and one.scores.rank == 1 and one is not node]
         yield from section_heading(f"scores, number {node.scores.rank} of {found.feasible}")

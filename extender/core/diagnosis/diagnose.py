@@ -17,11 +17,12 @@ from extender.core.diagnosis.placement import is_static, placement_of, placement
 from extender.core.diagnosis.schema import (
     Diagnosis,
     Placement,
+    PodHistory,
     PodState,
     PreemptionOutcome,
     Verdict,
 )
-from extender.core.diagnosis.sentences import fits_sentence, not_tried_sentence, rejected_sentence
+from extender.core.diagnosis.sentences import evicted_sentence, fits_sentence, not_tried_sentence, rejected_sentence
 from extender.core.diagnosis.unplaced import unplaced
 from extender.core.evaluation import Evaluation, evaluate
 from extender.core.eviction_history import NO_HISTORY, EvictionHistory
@@ -78,6 +79,15 @@ def not_found(snapshot: Snapshot, namespace: str, name: str, scheduler: KubeSche
     why = not_tried_sentence("NotFound", pod.key, "")
     found: Diagnosis = replace(_about(snapshot, pod, scheduler), state="NotFound", scheduler_name="", why=why)
     return found
+
+
+def with_history(found: Diagnosis, history: PodHistory | None) -> Diagnosis:
+    """Return the diagnosis with what Events and conditions say; an evicted pod is said to be one."""
+    by = None if history is None else history.preempted
+    is_gone = found.state in ("NotFound", "Terminating")
+    why = evicted_sentence(found.pod, by) if by is not None and is_gone else found.why
+    known: Diagnosis = replace(found, history=history, why=why)
+    return known
 
 
 def _state_of_skipped(pod: Pod, scheduler: KubeScheduler) -> PodState:

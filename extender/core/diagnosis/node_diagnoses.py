@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from extender.core.diagnosis.schema import NodeDiagnosis, NodePreemption, NodeScores, NodeStatus, ReasonCount
+from extender.core.diagnosis.schema import NodeDiagnosis, NodePreemption, NodeScores, PluginStatus, ReasonCount
 from extender.core.evaluation import Evaluation
 from extender.core.framework.filter import filters_not_evaluated
 from extender.core.framework.status import Status
@@ -40,8 +40,8 @@ def _nodes(evaluation: Evaluation) -> Iterator[NodeDiagnosis]:
         )
 
 
-def _status(status: Status) -> NodeStatus:
-    return NodeStatus(code=status.code.text, plugin=status.plugin, reasons=list(status.reasons))
+def _status(status: Status) -> PluginStatus:
+    return PluginStatus(code=status.code.text, plugin=status.plugin, reasons=list(status.reasons))
 
 
 def _scores(evaluation: Evaluation) -> dict[int, NodeScores]:

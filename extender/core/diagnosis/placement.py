@@ -5,7 +5,7 @@ Rule: nothing is judged here.
 
 from collections.abc import Sequence
 
-from extender.core.diagnosis.schema import NodeDiagnosis, NodeStatus, Placement
+from extender.core.diagnosis.schema import NodeDiagnosis, Placement, PluginStatus
 from extender.k8s.annotations import MIRROR
 from extender.k8s.objects import Pod
 
@@ -26,7 +26,7 @@ def placement_of(pod: Pod, nodes: Sequence[NodeDiagnosis]) -> Placement:
     others.sort(key=lambda one: (-_total(one), one.name))
     return Placement(
         node=pod.spec.node_name,
-        status=None if own is None else NodeStatus(code=own.code, plugin=own.plugin, reasons=own.reasons),
+        status=None if own is None else PluginStatus(code=own.code, plugin=own.plugin, reasons=own.reasons),
         scores=None if own is None else own.scores,
         runners_up=[one.name for one in others[:MAX_RUNNERS_UP]],
         is_static=is_static(pod),

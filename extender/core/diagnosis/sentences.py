@@ -6,7 +6,7 @@ Rule: words only; kube-scheduler's own message stands beside the sentence.
 from collections import Counter
 from collections.abc import Iterable
 
-from extender.core.diagnosis.schema import NodeDiagnosis, PodState, PreemptionOutcome
+from extender.core.diagnosis.schema import NodeDiagnosis, PodState, PreemptedBy, PreemptionOutcome
 from extender.core.explain.text import pluralize
 from extender.core.preemption.eligibility import PREEMPTION_POLICY_NEVER, TERMINATING_POD_ON_NOMINATED_NODE
 from extender.core.simulator.schedule_one import Cycle
@@ -112,3 +112,16 @@ _NOT_TRIED: dict[PodState, str] = {
 def not_tried_sentence(state: PodState, pod: str, message: str) -> str:
     """Return the sentence about a pod that kube-scheduler does not try."""
     return _NOT_TRIED[state].format(pod=pod, message=message)
+
+
+def evicted_sentence(pod: str, by: PreemptedBy) -> str:
+    """Return the sentence about a pod that was evicted: which pod took its place, and where that one is now."""
+    where = f" on {by.node}" if by.node else ""
+    if by.preemptor is None:
+        return f"{pod} was preempted{where}: {by.message}"
+    if not by.preemptor_exists:
+        return f"{pod} was preempted{where} by {by.preemptor}, which does not exist any more"
+    now = "is waiting"
+    if by.preemptor_node:
+        now = f"is {'on' if by.is_running else 'nominated to'} {by.preemptor_node}"
+    return f"{pod} was preempted{where} by {by.preemptor}, which {now}"

@@ -1,13 +1,16 @@
 """One pod diagnosed: verdicts, sentences, reasons, preemption; pods that are not tried; a pod that has its node."""
 
 import pytest
+from msgspec.structs import replace
 
-from extender.core.diagnosis.diagnose import diagnose, not_found
+from extender.core.diagnosis.diagnose import diagnose, not_found, with_history
+from extender.core.diagnosis.schema import PodHistory, PreemptedBy
 from extender.core.profile import KubeScheduler, PreemptionPolicy, Profile
 from extender.errors import RequestError
-from tests.builders import budget, built, cluster, incoming, node, pod, snapshot, typed
+from tests.builders import JSON, NodeObject, budget, built, cluster, incoming, node, pod, snapshot, typed
 from tests.device_builders import claim, device_class, devices, request, resource_slice, using_claims
 
+Nodes = dict[NodeObject, list[JSON]]
 SCHEDULER = KubeScheduler((Profile(),))
 GPU_TAINT = {"key": "gpu", "effect": "NoSchedule"}
 FULL = {node("n1", cpu="1"): [pod("a")], node("n2", cpu="1"): [pod("b", priority=500)]}
@@ -45,7 +48,8 @@ def test_a_pod_that_fits_gets_the_node_with_the_highest_score():
         pytest.param({node("n1"): []}, "default/incoming fits on 1 of 1 node: n1", id="a single node"),
         pytest.param(
             {node("n1"): [], node("n2"): []},
-            "default/incoming fits on 2 of 2 nodes; kube-scheduler would bind it to n1, one of 2 with the highest score",
+            "default/incoming fits on 2 of 2 nodes; kube-scheduler would bind it to n1, one of 2 with the highest "
+            "score",
             id="equal nodes",
         ),
     ],
@@ -55,7 +59,7 @@ def test_the_sentence_says_how_the_node_is_chosen(nodes, why):
 
 
 def test_reasons_are_counted_with_their_nodes_the_most_common_first():
-    nodes = {node(f"n{number}", cpu="500m", memory="1Mi"): [] for number in (1, 2)}
+    nodes: Nodes = {node(f"n{number}", cpu="500m", memory="1Mi"): [] for number in (1, 2)}
     nodes |= {node("n3", cpu="500m"): [], node("t", taints=[GPU_TAINT]): [], node("u", unschedulable=True): []}
     found = said(nodes, incoming(memory="1Gi"))
     assert [(one.nodes, one.plugin, one.reason, one.examples) for one in found.reasons] == [
@@ -65,8 +69,8 @@ def test_reasons_are_counted_with_their_nodes_the_most_common_first():
         (1, "NodeUnschedulable", "node(s) were unschedulable", ["u"]),
     ]
     assert found.why == (
-        "default/incoming fits on none of 5 nodes: 2 with too little cpu and memory, 1 cordoned, 1 with a taint that it "
-        "does not tolerate, 1 with too little cpu; no eviction would make room"
+        "default/incoming fits on none of 5 nodes: 2 with too little cpu and memory, 1 cordoned, 1 with a taint that "
+        "it does not tolerate, 1 with too little cpu; no eviction would make room"
     )
     assert found.verdict == "DoesNotFit"
 
@@ -89,7 +93,9 @@ def test_a_preemption_is_told_with_its_victims_and_what_else_stands_for_choice()
 @pytest.mark.parametrize(
     ("waiting", "clause"),
     [
-        pytest.param(incoming(preemptionPolicy="Never"), "it may not evict others (preemptionPolicy: Never)", id="never"),
+        pytest.param(
+            incoming(preemptionPolicy="Never"), "it may not evict others (preemptionPolicy: Never)", id="never"
+        ),
         pytest.param(incoming(priority=0), "no eviction would make room", id="not of higher priority"),
     ],
 )
@@ -179,6 +185,50 @@ def test_a_pod_that_does_not_exist():
         "shop/x",
         "the cluster has no pod shop/x",
     )
+
+
+EVICTED = PreemptedBy(
+    message="Preempted by pod uid-b on node n1",
+    time=None,
+    node="n1",
+    preemptor_uid="uid-b",
+    preemptor="shop/b",
+    preemptor_exists=True,
+    preemptor_node="n1",
+    is_running=True,
+)
+
+
+@pytest.mark.parametrize(
+    ("by", "why"),
+    [
+        pytest.param({}, "shop/x was preempted on n1 by shop/b, which is on n1", id="running"),
+        pytest.param(
+            {"is_running": False}, "shop/x was preempted on n1 by shop/b, which is nominated to n1", id="nominated"
+        ),
+        pytest.param(
+            {"is_running": False, "preemptor_node": None},
+            "shop/x was preempted on n1 by shop/b, which is waiting",
+            id="without a node",
+        ),
+        pytest.param(
+            {"preemptor_exists": False},
+            "shop/x was preempted on n1 by shop/b, which does not exist any more",
+            id="gone",
+        ),
+        pytest.param(
+            {"preemptor": None},
+            "shop/x was preempted on n1: Preempted by pod uid-b on node n1",
+            id="unknown",
+        ),
+    ],
+)
+def test_of_an_evicted_pod_the_sentence_says_which_one_took_its_place(by, why):
+    found = not_found(snapshot({node("n1"): []}), "shop", "x", SCHEDULER)
+    history = PodHistory(failed_scheduling=None, preempted=replace(EVICTED, **by), nominated_node=None, notes=[])
+    assert with_history(found, history).why == why
+    running = said_of("a", {node("n1"): [pod("a")]})
+    assert with_history(running, history).why == running.why
 
 
 # --- a pod that has its node ----------------------------------------------------------------------------------------
