@@ -18,12 +18,14 @@ from extender.core.eviction_history import EvictionHistory
 from extender.core.profile import UNCONFIGURED, UPSTREAM, KubeScheduler
 from extender.core.simulator.arrivals import add_arrivals
 from extender.core.simulator.result import Simulation
+from extender.core.simulator.scenario import AddedNodes, Scenario
 from extender.core.simulator.schedule_one import seeded_draw
 from extender.core.simulator.simulator import simulate as _simulate
+from extender.core.simulator.workloads import parse_workload
 from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import ConfigError, UnknownScheduler
 from extender.k8s.kinds import ClusterObjects
-from extender.k8s.objects import Pod
+from extender.k8s.objects import Node, Pod
 from extender.k8s.version.features import Features
 
 if TYPE_CHECKING:  # importing the server costs time, which reading a cluster does not need
@@ -106,6 +108,14 @@ def simulate(
     pods: Iterable[Pod | Mapping[str, Any]] = (),
     *,
     pending: bool = False,
+    workloads: Iterable[Mapping[str, Any]] = (),
+    add_nodes: Iterable[tuple[Mapping[str, Any], int]] = (),
+    cordon: Iterable[str] = (),
+    remove_nodes: Iterable[str] = (),
+    drain: Iterable[str] = (),
+    until_full: bool = False,
+    gang: bool = False,
+    replace_evicted: bool = True,
     version: str | None = None,
     feature_gates: Mapping[str, bool] | None = None,
     scheduler_config: SchedulerConfig | None = None,
@@ -117,9 +127,25 @@ def simulate(
 
     Runs whole scheduling cycles as kube-scheduler does; `cluster` itself does not change. A pod that no profile
     schedules is skipped, also where no configuration is given: then only `default-scheduler` is. `seed` chooses among
-    equal nodes at random, otherwise the first by name is chosen; the other arguments are those of `evaluate`. Raises
-    RequestError for a pod that cannot be admitted, for example because its PriorityClass does not exist.
+    equal nodes at random, otherwise the first by name is chosen; the other arguments are those of `evaluate`.
+    First nodes are added (`add_nodes`: pairs of a Node and how many of them), cordoned, removed with their pods, and
+    drained within disruption budgets; then the pods arrive, and the missing replicas of `workloads` (manifests of
+    Deployments, ReplicaSets, StatefulSets and Jobs). `gang` schedules all that arrive or nothing; `until_full` counts
+    how many copies of the one pod, or pods of the one workload, fit. Evicted pods come back through their controllers,
+    unless `replace_evicted` is False. The result says what became of all that in `scenario` and `replacements`.
+    Raises RequestError for a pod that cannot be admitted, for example because its PriorityClass does not exist, and for
+    a scenario that names a node which does not exist.
     """
+    scenario = Scenario(
+        add_nodes=[AddedNodes(_convert_node(node), count) for node, count in add_nodes],
+        cordon=list(cordon),
+        remove_nodes=list(remove_nodes),
+        drain=list(drain),
+        workloads=[parse_workload(one) for one in workloads],
+        until_full=until_full,
+        gang=gang,
+        replace_evicted=replace_evicted,
+    )
     ours = _chosen_scheduler(scheduler, scheduler_config, version, feature_gates)
     objects = cluster.frozen() if isinstance(cluster, Snapshot) else load_cluster(cluster)
     return _simulate(
@@ -127,6 +153,7 @@ def simulate(
         ours,
         [_convert_pod(pod) for pod in pods],
         include_pending=pending,
+        scenario=scenario,
         history=history or EvictionHistory(time.time_ns()),
         draw=None if seed is None else seeded_draw(seed),
         seed=seed,
@@ -247,3 +274,8 @@ def _scheduler_of_file(
 
 def _convert_pod(pod: Pod | Mapping[str, Any]) -> Pod:
     return pod if isinstance(pod, Pod) else msgspec.convert(pod, Pod)
+
+
+def _convert_node(node: Mapping[str, Any]) -> Node:
+    (converted,) = load_cluster({"apiVersion": "v1", **node, "kind": "Node"}).nodes
+    return converted

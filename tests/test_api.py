@@ -141,3 +141,18 @@ def test_evaluate_and_simulate_take_the_same_description_of_kube_scheduler():
     for function in (extender.evaluate, extender.simulate):
         parameters = inspect.signature(function).parameters
         assert {name for name, one in parameters.items() if one.kind is one.KEYWORD_ONLY} >= shared
+
+
+def test_a_scenario_is_simulated():
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "u", "controller": True}
+    here = cluster({node("n1", cpu="1"): [pod("web-abcde", metadata={"ownerReferences": [owner]})]})
+    new = node("new", cpu="2").raw
+    result = extender.simulate(here, add_nodes=[(new, 1)], drain=["n1"])
+    assert [(one.pod, one.node) for one in result.replacements] == [("default/web-bbbbb", "new")]
+    assert extender.simulate(here, add_nodes=[(new, 1)], drain=["n1"], replace_evicted=False).replacements == []
+    job = {"kind": "Job", "metadata": {"name": "x"}, "spec": {"template": {"spec": incoming()["spec"]}}}
+    filled = extender.simulate(here, workloads=[job], remove_nodes=["n1"], add_nodes=[(new, 2)], until_full=True)
+    assert filled.scenario is not None
+    assert filled.scenario.until_full is not None
+    assert filled.scenario.until_full.fits == 3
+    assert extender.simulate(here, [incoming("a", cpu="9")], gang=True, cordon=["n1"]).summary.scheduled == 0

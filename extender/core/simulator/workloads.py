@@ -137,7 +137,8 @@ class WorkloadPlan:
 def parse_workload(given: Any) -> WorkloadManifest:
     """Parse a manifest from JSON values; RequestError with the field that is wrong, but without its place."""
     kind = given.get("kind") if isinstance(given, Mapping) else None
-    if not isinstance(kind, str) or API_VERSIONS.get(kind) != given.get("apiVersion", API_VERSIONS.get(kind)):
+    version = API_VERSIONS.get(kind) if isinstance(kind, str) else None
+    if version is None or given.get("apiVersion", version) != version:
         name = str(kind)[:80] if kind is not None else "an object without kind"
         raise RequestError(f"{name} is not one of {', '.join(f'{v} {k}' for k, v in API_VERSIONS.items())}")
     try:
