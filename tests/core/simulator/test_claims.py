@@ -207,3 +207,64 @@ def test_a_cluster_file_of_other_kinds_is_left_alone():
     snapshot = built(cluster({node("n1"): []}, others=[thing("Namespace", "default")]))
     (cycle,) = run(snapshot, incoming("a")).cycles
     assert (cycle.claims, cycle.deallocated) == ([], None)
+
+
+# --- evicted pods come back with claims of their own ------------------------------------------------------------------
+
+OWNER: JSON = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "weak", "uid": "uid-set", "controller": True}
+
+
+def test_a_pod_that_comes_back_gets_a_claim_like_the_one_of_the_evicted_pod():
+    made = claim(
+        "weak-abcde-gpu",
+        request(),
+        allocated=[("n1", "gpu-0")],
+        node="n1",
+        reserved_for=["weak-abcde"],
+        owner="weak-abcde",
+    )
+    weak = pod(
+        "weak-abcde",
+        cpu="3",
+        metadata={"ownerReferences": [OWNER]},
+        resourceClaims=[{"name": "gpu", "resourceClaimTemplateName": "t"}],
+        status={"resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": "weak-abcde-gpu"}]},
+    )
+    snapshot = here(made, nodes={node("n1"): [weak], node("n2"): []}, count=1)
+    result = run(snapshot, incoming("strong", cpu="3", nodeSelector={"kubernetes.io/hostname": "n1"}))
+    (back,) = [one for one in result.cycles if one.pod == "default/weak-bbbbb"]
+    assert (back.outcome, back.node, [one.allocation for one in back.claims]) == ("Scheduled", "n2", ["new"])
+    (name,) = [name for _, name in snapshot.objects.resource_claims]
+    assert back.claims[0].claim == f"default/{name}"
+    owner = snapshot.objects.resource_claims["default", name].metadata.controller
+    assert owner is not None
+    assert owner.name == "weak-bbbbb"
+
+
+@pytest.mark.parametrize("kind", ["ReplicaSet", "StatefulSet"])
+def test_a_pod_that_comes_back_gets_new_claims_for_its_ephemeral_volumes(kind):
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "weak-0", "uid": "uid-weak-0", "controller": True}
+    scratch = thing(
+        "PersistentVolumeClaim",
+        "weak-0-scratch",
+        namespace="default",
+        metadata={"ownerReferences": [owner], "annotations": {"pv.kubernetes.io/bind-completed": "yes"}},
+        spec={"volumeName": "v", "storageClassName": "later", "resources": {"requests": {"storage": "1Gi"}}},
+        status={"phase": "Bound"},
+    )
+    later = thing("StorageClass", "later", provisioner="disk", volumeBindingMode="WaitForFirstConsumer")
+    volume = thing("PersistentVolume", "v", spec={"storageClassName": "later", "capacity": {"storage": "1Gi"}})
+    weak = pod(
+        "weak-0",
+        cpu="3",
+        metadata={"ownerReferences": [OWNER | {"kind": kind}]},
+        volumes=[{"name": "scratch", "ephemeral": {}}],
+    )
+    snapshot = built(cluster({node("n1"): [weak], node("n2"): []}, others=[later, volume, scratch]))
+    result = run(snapshot, incoming("strong", cpu="3", nodeSelector={"kubernetes.io/hostname": "n1"}))
+    (back,) = result.replacements
+    assert (back.outcome, back.node) == ("Scheduled", "n2")
+    name = back.pod.removeprefix("default/")
+    stored = snapshot.objects.claims["default", f"{name}-scratch"]
+    assert (stored.spec.volume_name, stored.spec.storage_class_name) == ("", "later")
+    assert stored.metadata.annotations == {"volume.kubernetes.io/selected-node": "n2"}

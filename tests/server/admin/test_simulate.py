@@ -174,6 +174,100 @@ def test_the_configured_policies_may_be_one_of_them():
     assert result["differences"] == []
 
 
+# --- scenarios ----------------------------------------------------------------------------------------------------
+
+OWNER: JSON = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "u", "controller": True}
+OWNED = {node("n1", cpu="1"): [pod("web-abcde", metadata={"ownerReferences": [OWNER]})], node("n2", cpu="2"): []}
+TEMPLATE = {"metadata": {"labels": {"app": "x"}}, "spec": pod("x")["spec"]}
+DEPLOYMENT: JSON = {
+    "apiVersion": "apps/v1",
+    "kind": "Deployment",
+    "metadata": {"name": "x"},
+    "spec": {"replicas": 2, "selector": {"matchLabels": {"app": "x"}}, "template": TEMPLATE},
+}
+
+
+def test_a_scenario_is_in_the_answer():
+    added = {"node": {"metadata": {"name": "new"}, "status": {"allocatable": {"cpu": "1", "pods": "9"}}}, "count": 2}
+    body = {"drain": ["n1"], "cordon": ["n2"], "addNodes": [added], "workloads": [DEPLOYMENT]}
+    result = asked(body, OWNED)
+    scenario = result["scenario"]
+    assert (scenario["added"], scenario["cordoned"], scenario["removed"]) == (["new-1", "new-2"], ["n2"], [])
+    assert scenario["drained"] == [
+        {"node": "n1", "evicted": ["default/web-abcde"], "ignored": [], "blocked": [], "lost": []}
+    ]
+    (workload,) = scenario["workloads"]
+    assert (workload["workload"], workload["existing"], len(workload["created"])) == ("Deployment default/x", 0, 2)
+    assert (scenario["untilFull"], scenario["gang"]) == (None, None)
+    assert result["replacements"] == [
+        {
+            "pod": "default/web-bbbbb",
+            "of": "default/web-abcde",
+            "cause": "Drained",
+            "oldNode": "n1",
+            "outcome": "Scheduled",
+            "node": "new-1",
+            "message": "",
+        }
+    ]
+    assert {one["name"]: one["state"] for one in result["summary"]["nodes"]} == {
+        "n1": "drained",
+        "n2": "cordoned",
+        "new-1": "added",
+        "new-2": "added",
+    }
+    assert asked(body | {"replaceEvicted": False}, OWNED)["replacements"] == []
+
+
+def test_until_full_and_gang_are_in_the_answer():
+    full = asked({"pod": incoming("new"), "untilFull": True, "removeNodes": ["n2"]}, OWNED)["scenario"]["untilFull"]
+    assert (full["fits"], full["nodes"], full["next"]["pod"], full["limitReached"]) == (0, [], "default/new-1", False)
+    gang = asked({"pods": [incoming("a"), incoming("b", cpu="9")], "gang": True}, OWNED)["scenario"]["gang"]
+    assert (gang["scheduled"], gang["pods"]) == (False, 2)
+    assert asked({"pod": incoming("new")})["scenario"] is None
+
+
+@ONE_OR_TWO
+def test_a_snapshot_gives_the_scenario_of_its_objects(options):
+    objects = load_cluster(cluster(OWNED))
+    body = json.dumps({"drain": ["n1"], "workloads": [DEPLOYMENT]} | options).encode()
+    expected = simulate.simulate_request(objects, KubeScheduler(), body, EvictionHistory(0))
+    assert simulate.simulate_request(Snapshot.build(objects), KubeScheduler(), body, EvictionHistory(0)) == expected
+
+
+@pytest.mark.parametrize(
+    ("body", "problem"),
+    [
+        ({"drain": "n1"}, "invalid body: expected array, got str at $.drain"),
+        ({"drain": [1]}, "invalid body: expected str, got int at $.drain[0]"),
+        ({"drain": ["nx"]}, "drain: no node 'nx' in the cluster"),
+        ({"addNodes": [{"node": 7}]}, "added node 1 of the request: expected a Node with metadata and status"),
+        ({"addNodes": [{"node": {"metadata": {"name": "x"}}}]}, "addNodes: node 'x': status.allocatable is missing"),
+        ({"addNodes": [{"node": {}, "count": 0}]}, "invalid body: expected int >= 1 at $.addNodes[0].count"),
+        ({"addNodes": [{"node": {"metadata": {"name": "x"}}, "count": 1001}]}, "1001 added nodes exceed the limit of"),
+        ({"workloads": [DEPLOYMENT, 7]}, "workload 2 of the request: an object without kind is not one of"),
+        (
+            {"workloads": [DEPLOYMENT | {"spec": DEPLOYMENT["spec"] | {"replicas": 2**31 - 1}}]},
+            "2147483647 pods exceed the limit of 1000 per request",
+        ),
+        ({"pending": True, "untilFull": True}, "untilFull: give exactly one pod or one workload"),
+    ],
+)
+def test_a_scenario_is_refused_that_is(body, problem):
+    assert refusal(body).startswith(problem)
+
+
+def test_the_pods_of_drained_and_removed_nodes_are_limited(monkeypatch):
+    monkeypatch.setattr(simulate, "MAX_DISPLACED_PODS", 1)
+    body = {"drain": ["n1"], "removeNodes": ["n2"]}
+    problem = "2 pods on removed and drained nodes exceed the limit of 1 per request"
+    assert refusal(body) == problem
+    with pytest.raises(RequestError, match=problem):
+        simulate.simulate_request(
+            Snapshot.build(load_cluster(cluster(WORLD))), KubeScheduler(), json.dumps(body).encode()
+        )
+
+
 # --- questions that are none --------------------------------------------------------------------------------------
 
 
