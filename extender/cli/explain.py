@@ -1,6 +1,6 @@
 """`extender explain`: why a pod was evicted, where it fits, and why not on a certain node.
 
-Rule: exit code 1 means that no such decision exists, 2 that it could not be read.
+Rule: exit code 1 means that no such decision exists, 2 that it could not be read; --follow waits instead.
 """
 
 import os
@@ -41,6 +41,9 @@ def explain(
     ] = None,
     list_all: Annotated[
         bool, typer.Option("--list", "-l", help="List all decisions about the pod instead of explaining the latest.")
+    ] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="List decisions oldest first, one per line, and wait for new ones.")
     ] = False,
     verb: Annotated[VerbName | None, typer.Option("--verb", help="Show only decisions of this verb.")] = None,
     since: Annotated[
@@ -103,6 +106,8 @@ def explain(
       extender explain shop/cart-9
       # Why a node was not chosen
       extender explain shop/cart-9 --node worker-a1
+      # Wait for new decisions about a pod
+      extender explain shop/cart-9 --follow
       # Read a recording, print JSON
       extender explain preempt-17 --recording recording -o json
 
@@ -115,6 +120,8 @@ def explain(
     for option, value in given.items():
         if recording is None and value is not None:
             raise typer.BadParameter("requires --recording: a running service has decided already", param_hint=option)
+    if follow:
+        _check_can_follow(subject, recording)
     tls = TLSClientConfig(ca_file, cert, key, tls_server_name)
     console, invocation = explanation.new_console(no_color), _invocation(url, tls, recording, given)
     shown = explanation.Output(invocation, console, show_all, is_json=output == "json")
@@ -124,10 +131,23 @@ def explain(
         if recording is None
         else _open_recording(recording, scheduler_config, scheduler_version)
     ) as source:
-        if subject is None or list_all:
+        if follow:
+            from extender.cli import following
+
+            following.follow(source, query, shown)
+        elif subject is None or list_all:
             explanation.list_decisions(source, query, shown)
         else:
             explanation.explain_subject(source, subject, query, shown)
+
+
+def _check_can_follow(subject: str | None, recording: Path | None) -> None:
+    from extender.cli.explanation import DECISION_ID
+
+    if recording is not None:
+        raise typer.BadParameter("requires a running service: a recording is complete", param_hint="--follow")
+    if subject is not None and DECISION_ID.fullmatch(subject):
+        raise typer.BadParameter(f"requires a pod: {subject} is one decision", param_hint="--follow")
 
 
 def _open_source(url: str, timeout: float, tls: TLSClientConfig) -> "DecisionSource":

@@ -24,7 +24,8 @@ _UNLIMITED_COLUMNS = 10_000
 _MAX_SUGGESTED_NODES = 10
 """Node names listed when --node names one that is not part of the decision."""
 
-_DECISION_ID = re.compile(r"(filter|prioritize|preempt)-\d+")
+DECISION_ID = re.compile(r"(filter|prioritize|preempt)-\d+")
+"""What is taken for the ID of a decision rather than for a pod."""
 
 ReportT = TypeVar("ReportT")
 
@@ -87,7 +88,7 @@ def _find_decision(
 
     Exits with code 1 if none matches.
     """
-    if _DECISION_ID.fullmatch(subject):
+    if DECISION_ID.fullmatch(subject):
         found = source.get_decision(subject, pods=False)
         if found is not None:
             return _decode(found, DecisionReport), 0

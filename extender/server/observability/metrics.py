@@ -152,11 +152,10 @@ COUNTERS = {
         list(product(VERBS, ("same", "differs", "failed"))),
     ),
     "filter_dryruns": Series(
-        "Number of calls of /filter-dryrun by result: the pod fits on at least one node (fits) or on none (nowhere); "
-        "every node is accepted as /filter would (passthrough); the answer is an error (failed); the request was "
-        "malformed or too large (refused). No other metric counts them.",
+        "Number of calls of /filter-dryrun by result: answered, or failed with an error or a refused request. No other "
+        "metric counts them.",
         ("result",),
-        list(product(("fits", "nowhere", "passthrough", "failed", "refused"))),
+        list(product(("answered", "failed"))),
     ),
     "victims": Series("Number of preemption victims on the best node of answers to /preempt."),
     "violations": Series("Number of PodDisruptionBudget violations on the best node of answers to /preempt."),
@@ -280,7 +279,7 @@ class Metrics:
         self._counters["binds", outcome].inc()
 
     def count_dry_run(self, result: str) -> None:
-        """Count one call of /filter-dryrun."""
+        """Count one call of /filter-dryrun; `result`: answered or failed."""
         self._counters["filter_dryruns", result].inc()
 
     def count_observed_answer(self, verb: str, outcome: str) -> None:

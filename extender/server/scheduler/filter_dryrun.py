@@ -10,10 +10,8 @@ only extender_filter_dryruns_total counts them.
 import asyncio
 import logging
 from dataclasses import dataclass, field
-from typing import Literal
 
 from extender.core import engine
-from extender.core.engine import FilterDecision
 from extender.errors import ExtenderError, Overloaded, RequestError, ResizeDeferred, UnknownScheduler
 from extender.server.context import ServerContext
 from extender.server.guard.guard import guard_filter
@@ -31,8 +29,6 @@ log = logging.getLogger(__name__)
 MAX_WAITING = 32
 """Dry runs in flight; Cluster Autoscaler asks with up to 16 threads."""
 
-DryRunResult = Literal["fits", "nowhere", "passthrough", "failed", "refused"]
-
 
 @dataclass(slots=True)
 class DryRuns:
@@ -42,8 +38,8 @@ class DryRuns:
     _waiting: int = 0
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
-    async def answer(self, body: bytes, deadline: Deadline) -> tuple[Answer, DryRunResult]:
-        """Return the answer to a request and what it says. Raises RequestError."""
+    async def answer(self, body: bytes, deadline: Deadline) -> Answer:
+        """Return the answer to a request; of a failure, the error. Raises RequestError."""
         self._waiting += 1
         try:
             if self._waiting > MAX_WAITING:
@@ -53,7 +49,7 @@ class DryRuns:
         except RequestError:
             raise
         except Exception as error:
-            return self.failed(error), "failed"
+            return self.failed(error)
         finally:
             self._waiting -= 1
 
@@ -65,10 +61,10 @@ class DryRuns:
             log.error("filter-dryrun failed", exc_info=error)
         return Answer(encode_filter_error(error_message(error)), "error")
 
-    async def _answer(self, request: FilterRequest, deadline: Deadline) -> tuple[Answer, DryRunResult]:
+    async def _answer(self, request: FilterRequest, deadline: Deadline) -> Answer:
         settings = self.server_context.settings
         if settings.kill_switch is not None or settings.is_observing:
-            return accept_every_node(request), "passthrough"
+            return accept_every_node(request)
         sent = SentNodes()
         async with self._turn:
             await asyncio.sleep(0)  # calls of kube-scheduler come in between
@@ -76,13 +72,13 @@ class DryRuns:
                 await asyncio.sleep(0)
             deadline.check()
             try:
-                answer, decision = self._decide(request, sent)
+                answer = self._decide(request, sent)
             except (UnknownScheduler, ResizeDeferred):
-                return accept_every_node(request), "passthrough"
+                return accept_every_node(request)
             deadline.check()
-        return answer, "fits" if decision.accepted else "nowhere"
+        return answer
 
-    def _decide(self, request: FilterRequest, sent: SentNodes) -> tuple[Answer, FilterDecision]:
+    def _decide(self, request: FilterRequest, sent: SentNodes) -> Answer:
         context = self.server_context
         snapshot, profile, history = context.decision_inputs(request.pod, None)
         with snapshot.with_nodes(sent.that_differ(snapshot)):
@@ -90,7 +86,7 @@ class DryRuns:
         guard_filter(request.nodes, decision)
         status = cache_summary(context.cache, context.source)
         body = encode_filter(request, decision)
-        return Answer(body, "decided", not_evaluated=decision.not_evaluated, cache_status=status), decision
+        return Answer(body, "decided", not_evaluated=decision.not_evaluated, cache_status=status)
 
 
 def decode(server_context: ServerContext, body: bytes) -> FilterRequest:

@@ -28,7 +28,7 @@ from extender.server.observability.audit import shorten
 from extender.server.observability.tracing import Tracing
 from extender.server.scheduler import openapi, verbs
 from extender.server.scheduler.bind import bind
-from extender.server.scheduler.filter_dryrun import DryRunResult, DryRuns
+from extender.server.scheduler.filter_dryrun import DryRuns
 from extender.server.scheduler.result import Answer, CallVerb
 
 log = logging.getLogger(__name__)
@@ -139,16 +139,14 @@ async def _dry_run(dry_runs: DryRuns, scope: Scope, read: ReadBody) -> Response:
     server_context, caller = dry_runs.server_context, caller_of(scope)
     ends_at = caller.arrived_at + server_context.timeout
     deadline = Deadline(ends_at, server_context.clock, is_caller_gone=caller.is_gone)
-    result: DryRunResult = "failed"
     try:
-        answer, result = await dry_runs.answer(await _read_body("filter", read, server_context, deadline), deadline)
+        answer = await dry_runs.answer(await _read_body("filter", read, server_context, deadline), deadline)
         closes = False
     except RequestError as error:
-        answer, result = Answer(error_body(str(error)), "error", error.status), "refused"
-        closes = error.status != 400
+        answer, closes = Answer(error_body(str(error)), "error", error.status), error.status != 400
     except Exception as error:
         answer, closes = dry_runs.failed(error), True
-    server_context.metrics.count_dry_run(result)
+    server_context.metrics.count_dry_run("failed" if answer.kind == "error" else "answered")
     return Response(answer.status, answer.body, _headers(answer, closes=closes))
 
 

@@ -176,7 +176,7 @@ async def test_nothing_changes_and_only_one_counter_counts():
         assert dry_error(await client.post("/filter-dryrun", content=filter_body(["worker-9"])))
         after = (await admin.get("/metrics")).text
         assert counters(after) == counters(before)
-        for result, count in (("fits", 2), ("nowhere", 1), ("refused", 1), ("failed", 1), ("passthrough", 0)):
+        for result, count in (("answered", 3), ("failed", 2)):
             assert f'extender_filter_dryruns_total{{result="{result}"}} {count}.0' in after
         assert cache.snapshot() is snapshot
         assert state == (cache.version, snapshot.frozen(), dict(snapshot._versions), context.last_names)
@@ -328,16 +328,16 @@ async def test_a_bug_is_an_error_in_the_body_and_leaves_no_node(monkeypatch, cap
 
 async def test_a_deadline_that_has_passed_is_an_error_in_the_body():
     dry_runs = DryRuns(create_app(filled_cache(), configuration()).server_context)
-    answer, result = await dry_runs.answer(body_of(template()), Deadline(0.0))
-    assert (result, "deadline exceeded" in json.loads(answer.body)["Error"]) == ("failed", True)
+    answer = await dry_runs.answer(body_of(template()), Deadline(0.0))
+    assert "deadline exceeded" in json.loads(answer.body)["Error"]
 
 
 async def test_many_dry_runs_are_decided_in_turn_and_more_are_not_kept_waiting():
     dry_runs = DryRuns(create_app(filled_cache(), configuration()).server_context)
     running = [dry_runs.answer(body_of(template()), Deadline(float("inf"))) for _ in range(MAX_WAITING + 2)]
-    results = [result for _, result in await asyncio.gather(*running)]
-    assert results == ["fits"] * MAX_WAITING + ["failed"] * 2
-    assert (await dry_runs.answer(body_of(template()), Deadline(float("inf"))))[1] == "fits"
+    kinds = [answer.kind for answer in await asyncio.gather(*running)]
+    assert kinds == ["decided"] * MAX_WAITING + ["error"] * 2
+    assert (await dry_runs.answer(body_of(template()), Deadline(float("inf")))).kind == "decided"
 
 
 async def test_a_call_of_kube_scheduler_comes_between_two_dry_runs():
