@@ -130,7 +130,7 @@ class Lister:
 
     def fetch(self, path: str, params: QueryParams | None = None) -> bytes:
         """Return the body of a response; what may succeed soon is tried again until the deadline."""
-        waits = backoff(0.5, 5.0, random)
+        waits = backoff(0.2, 5.0, random)
         for attempt in range(MAX_ATTEMPTS):
             left = self.deadline - self.clock()
             if left <= 0:

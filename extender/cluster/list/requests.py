@@ -4,10 +4,10 @@ Node, Pod, PodDisruptionBudget, Namespace
     always: terms of running pods may select namespaces
 Service, and the pod's controller if it is a ReplicationController, ReplicaSet or StatefulSet
     for default topology spread constraints, where the pod has none of its own; of its namespace
-PersistentVolumeClaim, PersistentVolume, StorageClass, CSINode, CSIDriver, VolumeAttachment
+PersistentVolumeClaim, PersistentVolume, StorageClass, CSINode, VolumeAttachment
     the pod has claims, or inline volumes of a plugin that has migrated to CSI; of all namespaces, because the volumes
     of other pods count towards the limits of a node
-CSIStorageCapacity
+CSIDriver, CSIStorageCapacity
     the pod has claims
 ResourceClaim, ResourceSlice, DeviceClass, DeviceTaintRule
     the pod has resource claims, or extended resources that a DeviceClass may back; also if a nominated pod has

@@ -1,0 +1,212 @@
+"""A live cluster read once for one pod: what is asked for, what comes of it, and what may go wrong."""
+
+import gc
+
+import pytest
+
+from extender.cluster.list import lister
+from extender.cluster.list.read import read_for_pod
+from extender.config.scheduler import kube_scheduler_of
+from extender.core.profile import UNCONFIGURED, KubeScheduler, PreemptionPolicy, Profile, Protection
+from extender.errors import ClusterLost
+from extender.k8s.version.found import COMPONENT
+from tests.builders import budget, incoming, namespace, node, placed, pod, thing, typed
+from tests.cluster.list.rig import connected, lists, put, read
+from tests.device_builders import claim, device_class, using_claims
+from tests.fakes.api_server import Answer, CutBody, FakeAPI, Fault, Hang
+
+NO_SPREADING = KubeScheduler((Profile(default_spread_constraints=()),))
+
+
+@pytest.fixture
+def shop(api):
+    """Two nodes, a pod that runs, one that waits, and an object of each kind that nobody asks for."""
+    put(api, [node("n1").raw, node("n2").raw, placed(pod("a"), "n1"), incoming(), budget(), namespace("default")])
+    put(api, [thing("Service", "s", namespace="default"), thing("StorageClass", "fast")])
+    return api
+
+
+# --- what is read -----------------------------------------------------------------------------------------------------
+
+
+def test_the_pod_comes_first_and_then_the_kinds_that_it_needs(shop):
+    found = read(shop, scheduler=NO_SPREADING)
+    assert lists(shop) == [
+        "/api/v1/namespaces",
+        "/api/v1/namespaces/default/events involvedObject.kind=Pod,involvedObject.name=incoming",
+        "/api/v1/namespaces/default/pods metadata.name=incoming",
+        f"/api/v1/namespaces/kube-system/pods component={COMPONENT}",
+        "/api/v1/nodes",
+        "/api/v1/pods",
+        "/apis/policy/v1/poddisruptionbudgets",
+        "/version",
+    ]
+    assert {one.verb for one in shop.requests} == {"list", "get"}
+    assert [one.metadata.name for one in found.objects.nodes] == ["n1", "n2"]
+    assert [one.key for one in found.objects.pods] == ["default/a", "default/incoming"]
+    assert (len(found.objects.budgets), found.objects.services, found.objects.unreadable_tables) == (1, (), ())
+    assert found.pod is found.objects.pods[1]
+    assert (found.warnings, found.scheduler, found.found) == ((), NO_SPREADING, None)
+
+
+def test_no_list_of_all_pods_is_asked_for_where_there_is_no_such_pod(shop):
+    found = read(shop, ("default", "nobody"))
+    assert (found.pod, found.objects.nodes, found.history and found.history.preempted) == (None, (), None)
+    assert "/api/v1/pods" not in lists(shop)
+
+
+def test_names_reach_the_server_as_they_are(shop):
+    found = read(shop, ("../kube-system", "a,b=c"))
+    assert found.pod is None
+    assert r"metadata.name=a\,b\=c" in " ".join(lists(shop))
+    assert not any(one.path.startswith("/api/v1/namespaces/../") for one in shop.requests)
+
+
+def test_a_manifest_needs_no_pod_of_its_name(shop):
+    given = typed(incoming("new"))
+    found = read(shop, given)
+    assert found.pod is given
+    assert found.history is None
+    assert not any("metadata.name" in one or "events" in one for one in lists(shop))
+    assert "/api/v1/namespaces/default/services" in lists(shop)
+
+
+def test_claims_of_a_nominated_pod_are_read_once_it_is_known(shop):
+    put(shop, [device_class(), claim("its"), incoming("n", status={"nominatedNodeName": "n1"}, **using_claims("its"))])
+    found = read(shop)
+    assert [one.metadata.name for one in found.objects.resource_claims] == ["its"]
+    assert [one.metadata.name for one in found.objects.device_classes] == ["gpu"]
+
+
+def test_annotations_are_kept_that_the_policy_reads(shop):
+    shop.put("Pod", incoming(metadata={"annotations": {"keep": "1", "other": "2"}}))
+    protection = Protection("mine", annotations=(("keep", None),))
+    found = read(shop, scheduler=UNCONFIGURED.with_preemption(PreemptionPolicy(protections=(protection,)), 1))
+    assert found.pod is not None
+    assert found.pod.metadata.annotations == {"keep": "1"}
+
+
+def test_the_version_is_that_of_kube_schedulers_pods_beside_the_api_server(shop):
+    shop.version = "v1.34.1"
+    image = {"containers": [{"name": COMPONENT, "image": "registry.example/kube-scheduler:v1.33.4"}]}
+    labels = {"component": COMPONENT}
+    seen = []
+    shop.put("Pod", placed(pod(COMPONENT, namespace="kube-system", labels=labels, **image), "n1"))
+
+    def load(found):
+        seen.append(found)
+        return kube_scheduler_of({}, version=f"1.{found.minor}")
+
+    found = read_for_pod(connected(shop.url), ("default", "incoming"), load, timeout=20)
+    assert (found.scheduler.version, seen) == ("1.33", [found.found])
+
+
+def test_progress_counts_the_objects_of_each_kind(shop, monkeypatch):
+    monkeypatch.setattr(lister, "PAGE_SIZE", 3)
+    for number in range(6):
+        shop.put("Pod", incoming(f"p{number}"))
+    seen: list[tuple[str, int, int | None]] = []
+    read(shop, on_progress=lambda *one: seen.append(one))
+    assert [one for one in seen if one[0] == "Pod"] == [("Pod", 3, 8), ("Pod", 6, 8), ("Pod", 8, 8)]
+    assert {one[0] for one in seen} == {"Pod", "Node", "PodDisruptionBudget", "Namespace", "Service"}
+
+
+def test_the_cycle_collector_is_as_before(shop):
+    assert gc.isenabled()
+    with FakeAPI() as empty, pytest.raises(ClusterLost):
+        empty.forbid("Pod")
+        read(empty)
+    read(shop)
+    assert gc.isenabled()
+    gc.unfreeze()
+
+
+# --- what may not be read ---------------------------------------------------------------------------------------------
+
+
+def test_an_optional_kind_that_is_forbidden_is_named_and_its_plugins_are_not_evaluated(shop):
+    shop.forbid("Service", "list")
+    found = read(shop)
+    assert found.objects.unreadable_tables == ("services",)
+    assert found.warnings == ("no permission to list Service: plugins that read them are not evaluated",)
+
+
+@pytest.mark.parametrize("kind", ["Node", "Pod", "PodDisruptionBudget"])
+def test_a_kind_that_every_decision_reads_must_be_allowed(shop, kind):
+    shop.forbid(kind, "list")
+    plural = {"Node": "nodes", "Pod": "pods", "PodDisruptionBudget": "poddisruptionbudgets"}[kind]
+    with pytest.raises(ClusterLost, match=rf"no permission to list {plural}, which is required: 403 Forbidden: "):
+        read(shop)
+
+
+def test_a_kind_that_the_server_does_not_have_has_no_objects(shop):
+    for kind in ("ResourceClaim", "ResourceSlice", "DeviceClass", "DeviceTaintRule"):
+        shop.remove_resource(kind)
+    shop.put("Pod", incoming(requests={"example.com/gpu": "1"}))
+    found = read(shop)
+    assert (found.objects.unreadable_tables, found.objects.resource_slices, found.warnings) == ((), (), ())
+    assert {"/apis/resource.k8s.io/v1/resourceslices", "/apis/resource.k8s.io/v1beta2/resourceslices"} <= set(
+        lists(shop)
+    )
+
+
+def test_an_object_that_cannot_be_read_is_counted_and_costs_no_other(shop):
+    shop.put("Pod", pod("broken", cpu="a lot"))
+    shop.put("Pod", pod("worse", priority="high"))
+    found = read(shop)
+    assert [one.metadata.name for one in found.objects.pods] == ["a", "incoming"]
+    (warning,) = found.warnings
+    assert warning.startswith("2 objects of kind Pod skipped, such as default/broken: ")
+
+
+def test_a_pod_that_cannot_be_read_is_an_error(shop):
+    shop.put("Pod", incoming(cpu="a lot"))
+    with pytest.raises(ClusterLost, match="pod default/incoming cannot be read: "):
+        read(shop)
+
+
+# --- what goes wrong --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("action", [Answer(429, retry_after=0), Answer(503), CutBody(40)])
+def test_what_may_pass_is_tried_again(shop, action):
+    shop.faults.add(Fault("list", "Node", action, times=2))
+    assert len(read(shop).objects.nodes) == 2
+
+
+@pytest.mark.parametrize(
+    ("action", "message"),
+    [
+        (Answer(500, "broken"), "cannot list nodes: 500 InternalError: broken"),
+        (Answer(401), "cannot list nodes: 401 Unauthorized"),
+        (Answer(200, body=b"<html>"), "cannot list nodes: the response is not a list: "),
+        (Answer(200, body=b'{"kind":"PodList","metadata":{}}'), "the response is a 'PodList', not a NodeList"),
+    ],
+)
+def test_what_does_not_pass_is_an_error_that_names_the_kind(shop, action, message):
+    shop.faults.add(Fault("list", "Node", action, times=None))
+    with pytest.raises(ClusterLost, match=message):
+        read(shop)
+
+
+def test_a_list_whose_continue_token_has_expired_is_read_whole(shop, monkeypatch):
+    monkeypatch.setattr(lister, "PAGE_SIZE", 1)
+    shop.faults.add(Fault("list", "Pod", Answer(410), page=2))
+    assert len(read(shop).objects.pods) == 2
+    assert [one.params.get("limit") for one in shop.requests if one.path == "/api/v1/pods"][-1] is None
+
+
+def test_a_server_that_cannot_be_reached_is_an_error(api):
+    url = api.url
+    api.stop()
+    with pytest.raises(ClusterLost, match="cannot list pods: 127.0.0.1:[0-9]+: .*refused"):
+        read_for_pod(connected(url), ("default", "incoming"), lambda _: UNCONFIGURED, timeout=20)
+
+
+@pytest.mark.parametrize("kind", ["Event", "PodDisruptionBudget"])
+def test_a_server_that_does_not_answer_in_time_is_an_error_that_names_what_is_missing(shop, kind):
+    hang = Hang()
+    shop.faults.add(Fault("list", kind, hang, times=None))
+    with pytest.raises(ClusterLost, match=r"timed out after 0\.2s reading [a-z, ]+ from http://127\.0\.0\.1"):
+        read(shop, timeout=0.2)
+    hang.release()
