@@ -1,4 +1,4 @@
-// The requests on a node by pod role, before and after the preemption: stacked bars, and a table of the amounts.
+// The requests on a node, before and after: by pod role in stacked bars with a table of the amounts, or all together.
 
 import { el, svg, visuallyHidden } from "./dom.js";
 import { amount, resourcesOf, ROLES } from "./words.js";
@@ -68,4 +68,24 @@ function amountsTable(resources, present, parts, allocatable, before, after, aft
       present.map((part) => line(`part part-${part}`, ROLES[part][0], ROLES[part][1], parts[part].pods, shown.map((resource) => amount(resource, parts[part].amounts[resource] ?? 0)))),
       line("room", "free before", "", "", shown.map((resource) => amount(resource, free(before, resource)))),
       line("room", `free ${afterwards}`, "", "", shown.map((resource) => amount(resource, free(after, resource)))))));
+}
+
+const THIN_HEIGHT = 12;
+
+/** Draw two thin bars per resource: the requests of all pods before and after a simulation. A node may be added or removed. */
+export function usageBars({ before, after, allocatable, state }) {
+  const lines = { before: state === "added" ? "not in the cluster" : before, after: state === "removed" ? "not in the cluster" : after };
+  return resourcesOf(allocatable).filter((resource) => allocatable[resource]).map((resource) =>
+    el("div", { class: "bar-of", "data-resource": resource }, el("span", { class: "bar-name" }, resource),
+      Object.entries(lines).map(([when, used]) => typeof used === "string"
+        ? el("div", { class: "bar-line" }, el("span", { class: "bar-when" }, when), el("span", { class: "muted" }, used))
+        : usageBar(resource, when, used[resource] ?? 0, allocatable[resource]))));
+}
+
+function usageBar(resource, when, used, room) {
+  const text = `${amount(resource, used)} of ${amount(resource, room)}`;
+  return el("div", { class: "bar-line" }, el("span", { class: "bar-when" }, when),
+    svg("svg", { class: "bar thin", width: "100%", height: THIN_HEIGHT, role: "img", "aria-label": `${resource} ${when}: ${text}` },
+      svg("rect", { width: "100%", height: THIN_HEIGHT, class: "room" }), svg("rect", { width: `${Math.min(100, (100 * used) / room)}%`, height: THIN_HEIGHT, class: `part part-used-${when}` })),
+    el("span", { class: used > room ? "bar-sum bad" : "bar-sum" }, text));
 }

@@ -1,8 +1,10 @@
 // The response of POST /simulate: the outcome of every pod, the evicted pods, and the nodes that change.
 
-import { el, name, scrolling, svg, table } from "./dom.js";
+import { usageBars } from "./bars.js";
+import { el, name, scrolling, table } from "./dom.js";
+import { scenarioResult } from "./scenario-result.js";
 import { slices } from "./slices.js";
-import { amount, count, resourcesOf } from "./words.js";
+import { count } from "./words.js";
 
 /** Return the result of one simulation, or of two side by side below a table of their differences. */
 export function simulationResult(answer) {
@@ -39,8 +41,9 @@ function simulation(result, level) {
   return [
     el("p", { class: "sum" }, [`${summary.scheduled ?? 0} scheduled`, `${summary.pending ?? 0} pending`, summary.skipped ? `${summary.skipped} skipped` : null,
       `${summary.evicted ?? 0} evicted`, summary.pdbViolations ? `${count(summary.pdbViolations, "PDB violation")}` : "no PDB violations"].filter(Boolean).join(" · ")),
-    heading("Scheduling cycles"), list, more.line,
-    evicted.length ? [heading("Evicted"), victims(evicted)] : null,
+    scenarioResult(result, heading),
+    cycles.length ? [heading("Scheduling cycles"), list, more.line] : null,
+    evicted.length ? [heading("Evicted by preemption"), victims(evicted)] : null,
     summary.nodes?.length ? [heading("Nodes that change"), nodes(summary.nodes)] : null,
   ];
 }
@@ -89,19 +92,5 @@ function nodes(changed) {
   return [list, slices(list, changed, changedNode, "nodes").line];
 }
 
-function changedNode(node) {
-  const resources = resourcesOf(node.allocatable).filter((one) => node.allocatable[one]);
-  return el("section", { class: "changed-node", "data-node": node.name }, el("p", { class: "node-name" }, name(node.name)),
-    resources.map((resource) => el("div", { class: "bar-of", "data-resource": resource }, el("span", { class: "bar-name" }, resource),
-      usage(resource, "before", node), usage(resource, "after", node))));
-}
-
-function usage(resource, when, node) {
-  const used = node[when][resource] ?? 0;
-  const room = node.allocatable[resource];
-  const text = `${amount(resource, used)} of ${amount(resource, room)}`;
-  return el("div", { class: "bar-line" }, el("span", { class: "bar-when" }, when),
-    svg("svg", { class: "bar thin", width: "100%", height: 12, role: "img", "aria-label": `${resource} ${when}: ${text}` },
-      svg("rect", { width: "100%", height: 12, class: "room" }), svg("rect", { width: `${Math.min(100, (100 * used) / room)}%`, height: 12, class: `part part-used-${when}` })),
-    el("span", { class: "bar-sum" }, text));
-}
+const changedNode = (node) => el("section", { class: "changed-node", "data-node": node.name },
+  el("p", { class: "node-name" }, name(node.name), node.state ? el("span", { class: "tag aside" }, node.state) : null), usageBars(node));

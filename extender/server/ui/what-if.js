@@ -1,19 +1,19 @@
-// The form of a what-if simulation (POST /simulate): which pods would be scheduled, and which would be evicted. It
-// changes nothing in the cluster.
+// The form of a what-if simulation (POST /simulate): which pods would be scheduled, which would be evicted, and what
+// would follow from other nodes. It changes nothing in the cluster.
 
 import * as api from "./api.js";
 import { alert, announce, byId, el, replace } from "./dom.js";
 import { simulationResult } from "./simulation-result.js";
 import { toDecision } from "./route.js";
+import { bodyKey, scenarioForm } from "./scenario-form.js";
 import { known } from "./status.js";
 
 const CONFIGURED = "configured"; // the service's name of the policies in effect
 const LOOKS_LIKE_YAML = /^\s*(---|#|apiVersion:|kind:|metadata:|spec:)/;
 const HOW_TO_GET_JSON = "kubectl get pod NAME -o json prints a pod as JSON; kubectl create -f FILE --dry-run=client -o json does so with a file.";
 
-/** Parse the pasted text into pods and their resource claims; throw an Error with a message for the operator. */
-export function objectsOf(text) {
-  if (!text.trim()) throw new Error("Paste a pod as JSON, or include the pending pods.");
+/** Parse pasted JSON into a list of objects; throw an Error with a message for the operator. `noun`: what they are. */
+function objectsOf(text, noun) {
   let given;
   try {
     given = JSON.parse(text);
@@ -21,15 +21,20 @@ export function objectsOf(text) {
     if (LOOKS_LIKE_YAML.test(text)) throw new Error(`This looks like YAML, which is not supported here: paste JSON. ${HOW_TO_GET_JSON}`);
     throw new Error(`This is not JSON: ${error.message}. ${HOW_TO_GET_JSON}`);
   }
-  if (given?.kind === "List" || given?.kind === "PodList") given = given.items ?? [];
+  if (given?.kind === "List" || given?.kind === `${noun[0].toUpperCase()}${noun.slice(1)}List`) given = given.items ?? [];
   const objects = Array.isArray(given) ? given : [given];
   for (const one of objects) {
-    if (one === null || typeof one !== "object" || Array.isArray(one)) throw new Error("A pod is an object with metadata and spec.");
+    if (one === null || typeof one !== "object" || Array.isArray(one)) throw new Error(`A ${noun} is an object with metadata and spec.`);
   }
-  const claims = objects.filter((one) => one.kind === "ResourceClaim");
-  const pods = objects.filter((one) => one.kind !== "ResourceClaim");
-  if (!pods.length) throw new Error("The list contains no pods.");
-  return claims.length ? { pods, claims } : { pods };
+  if (!objects.length) throw new Error(`The list contains no ${noun}s.`);
+  return objects;
+}
+
+/** Return the keys of the body of POST /simulate that pasted pods, workloads and resource claims set. */
+function podsOf(text) {
+  const body = Object.groupBy(objectsOf(text, "pod"), bodyKey);
+  if (!body.pods && !body.workloads) throw new Error("The list contains no pods.");
+  return { ...body };
 }
 
 export function createWhatIf() {
@@ -45,12 +50,13 @@ export function createWhatIf() {
     const preset = el("select", { name: "preset" }, el("option", { value: CONFIGURED }, "in effect"));
     const other = el("select", { name: "compare" }, el("option", { value: "" }, "nothing"), el("option", { value: CONFIGURED }, "in effect"));
     const pending = el("input", { type: "checkbox", name: "pending" });
+    const scenario = scenarioForm((pasted) => objectsOf(pasted, "node"));
     const button = el("button", { type: "submit", class: "main" }, "Simulate");
     const note = el("p", { id: "pod-note", class: "muted" });
-    form = el("form", { id: "what-if-form", novalidate: true, onsubmit: (event) => (event.preventDefault(), submit({ text, preset, other, pending, button, error, result })) },
+    form = el("form", { id: "what-if-form", novalidate: true, onsubmit: (event) => (event.preventDefault(), submit({ text, preset, other, pending, scenario, button, error, result })) },
       el("label", { class: "block" }, "Pod, as JSON", text),
-      el("p", { id: "pod-help", class: "muted" }, "One pod, an array or a List, with the ResourceClaims that the pods name and the cluster lacks. ", HOW_TO_GET_JSON, " YAML is not supported here."),
-      note,
+      el("p", { id: "pod-help", class: "muted" }, "One pod, an array or a List, also of Deployments, StatefulSets, ReplicaSets and Jobs, with the ResourceClaims that the pods name and the cluster lacks. ", HOW_TO_GET_JSON, " YAML is not supported here."),
+      note, scenario.fields,
       el("div", { class: "filters" },
         el("label", {}, "Policies ", preset), el("label", {}, "Compare with ", other),
         el("label", { class: "check" }, pending, " include the pending pods of the cluster"), button),
@@ -74,19 +80,29 @@ export function createWhatIf() {
     }
   }
 
-  async function submit({ text, preset, other, pending, button, error, result }) {
+  /** Return what is to be simulated; throw an Error, with the field at fault as `field` if it is not the pod's. */
+  function bodyOf(text, pending, scenario) {
+    const body = scenario.body();
+    if (pending.checked) body.pending = true;
+    if (text.value.trim()) return { ...body, ...podsOf(text.value) };
+    if (!pending.checked && !scenario.changesNodes()) throw new Error("Paste a pod as JSON, include the pending pods, or change the nodes.");
+    return body;
+  }
+
+  async function submit({ text, preset, other, pending, scenario, button, error, result }) {
     replace(error);
-    text.removeAttribute("aria-invalid");
-    const body = {};
+    form.querySelectorAll("[aria-invalid]").forEach((field) => field.removeAttribute("aria-invalid"));
+    let body;
     try {
-      if (text.value.trim() || !pending.checked) Object.assign(body, objectsOf(text.value));
+      body = bodyOf(text, pending, scenario);
     } catch (wrong) {
-      text.setAttribute("aria-invalid", "true");
+      const field = wrong.field ?? text;
+      scenario.fields.open ||= scenario.fields.contains(field);
+      field.setAttribute("aria-invalid", "true");
       replace(error, alert(wrong.message));
-      text.focus();
+      field.focus();
       return;
     }
-    if (pending.checked) body.pending = true;
     if (other.value) body.compare = [preset.value, other.value];
     else body.preset = preset.value;
     const own = (current = {});

@@ -14,6 +14,7 @@ const CRITERIA = {
   Workloads: ["Workloads", "fewest"],
   PodGroups: ["Broken pod groups", "fewest"],
   UnusedCapacity: ["Unused capacity", "least"],
+  Stranded: ["Stranded victims", "fewest"],
   named: ["kube-scheduler’s choice", "its victims are the ones that kube-scheduler selected"],
   name: ["Name", "first"],
 };

@@ -1,5 +1,7 @@
 """Malicious names are shown as text, with invisible characters escaped."""
 
+import json
+
 import pytest
 from playwright.sync_api import expect
 
@@ -90,6 +92,21 @@ def test_names_are_text_in_the_result_and_in_the_error_of_a_simulation(tabs):
     page.get_by_label("Pod, as JSON").fill('{"kind": "<img src=x onerror=alert(3)>"}')
     page.get_by_role("button", name="Simulate").click()
     expect(page.locator("#result .alert")).to_contain_text("<img src=x onerror=alert(3)>")
+    nothing_ran(page)
+
+
+def test_names_are_text_in_the_result_of_a_drain(tabs):
+    """The names are sent by the test: the form would take the words of a name for several."""
+    drained = [name for name, _ in NAMES.values()]
+    page = tabs.open("#/what-if")
+    page.route("**/simulate", lambda route: route.continue_(post_data=json.dumps({"drain": drained})))
+    page.locator("#scenario summary").click()
+    page.get_by_label("Drain").fill(LONG)
+    page.get_by_role("button", name="Simulate").click()
+    for _, shown in NAMES.values():
+        expect(page.get_by_role("region", name="Nodes drained or removed")).to_contain_text(shown)
+        expect(page.get_by_role("region", name="Pods that do not come back")).to_contain_text(f"default/{shown}")
+        expect(page.locator(".changed")).to_contain_text(shown)
     nothing_ran(page)
 
 

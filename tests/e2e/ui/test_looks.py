@@ -136,6 +136,19 @@ def test_a_simulation_result_does_not_scroll_sideways_on_a_narrow_screen(tabs):
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
 
 
+def test_the_result_of_a_drain_is_legible_and_as_wide_as_the_screen(tabs):
+    page = opened(tabs, "simulation")
+    page.locator("#scenario summary").click()
+    page.get_by_label("Drain").fill("worker-b1 worker-c2")
+    page.get_by_role("button", name="Simulate").click()
+    expect(page.get_by_role("region", name="Replacements")).to_be_visible()
+    for scheme, width in itertools.product(("light", "dark"), (1600, 360)):
+        page.emulate_media(color_scheme=scheme)
+        page.set_viewport_size({"width": width, "height": 740})
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert [pair for pair in page.evaluate(COLOURS) if contrast(*pair[:2]) < 4.5] == []
+
+
 # --- structure --------------------------------------------------------------------------------------------------------
 
 
@@ -189,6 +202,19 @@ def test_the_keyboard_leads_from_the_list_to_the_pods_of_a_node(tabs):
     tab_to(page, page.locator("#others summary").first)
     page.keyboard.press("Enter")
     expect(page.locator("#others .names").first).to_be_visible()
+
+
+def test_a_node_is_drained_with_the_keyboard(tabs):
+    page = opened(tabs, "simulation")
+    page.get_by_label("Pod, as JSON").fill("")
+    tab_to(page, page.locator("#scenario summary"))
+    page.keyboard.press("Enter")
+    tab_to(page, page.get_by_label("Drain"))
+    page.keyboard.type("worker-b1")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name="Result")).to_be_focused()
+    tab_to(page, page.get_by_role("region", name="Nodes drained or removed"))
+    tab_to(page, page.get_by_role("region", name="Replacements"))
 
 
 def test_the_first_key_skips_to_the_content(tabs):

@@ -101,7 +101,7 @@ def test_the_pod_of_a_decision_is_filled_in(tabs):
 @pytest.mark.parametrize(
     ("pasted", "error"),
     [
-        ("", "Paste a pod as JSON, or include the pending pods."),
+        ("", "Paste a pod as JSON, include the pending pods, or change the nodes."),
         ("apiVersion: v1\nkind: Pod\n", "This looks like YAML, which is not supported here"),
         ("{oops", "This is not JSON"),
         ("3", "A pod is an object with metadata and spec."),
@@ -121,9 +121,9 @@ def test_a_text_that_is_not_a_pod_shows_an_error_at_the_form(tabs, pasted, error
 def test_the_error_of_the_service_is_shown(tabs):
     tabs.refused.add(400)
     page = tabs.open("#/what-if")
-    fill(page, {"kind": "Deployment", "metadata": {"name": "d"}})
+    fill(page, {"kind": "DaemonSet", "metadata": {"name": "d"}})
     simulate(page)
-    expect(page.locator("#result")).to_contain_text("'Deployment' is not a Pod")
+    expect(page.locator("#result")).to_contain_text("'DaemonSet' is not a Pod")
     expect(page.get_by_role("button", name="Simulate")).to_be_enabled()
 
 
@@ -134,3 +134,120 @@ def test_typed_text_survives_a_visit_to_another_view(tabs):
     expect(page.locator("#list")).to_be_attached()
     page.go_back()
     expect(page.get_by_label("Pod, as JSON")).to_have_value(json.dumps(requests.pod("kept")))
+
+
+# --- scenarios --------------------------------------------------------------------------------------------------------
+
+
+NODE = {
+    "metadata": {"name": "worker-d"},
+    "status": {"allocatable": {"cpu": "8", "memory": "32Gi", "pods": "110"}},
+}
+
+
+def opened(tabs):
+    page = tabs.open("#/what-if")
+    page.locator("#scenario summary").click()
+    return page
+
+
+def section(page, title):
+    """Rows of the table of the result with that title."""
+    return page.get_by_role("region", name=title).locator("tbody tr")
+
+
+def test_a_drain_shows_what_stays_blocked_what_comes_back_and_the_nodes_before_and_after(tabs):
+    answer = tabs.served.simulate({"drain": ["worker-b1"]})
+    (drained,) = answer["scenario"]["drained"]
+    page = opened(tabs)
+    page.get_by_label("Drain").fill("worker-b1")
+    simulate(page)
+    counts = [len(drained[key]) for key in ("evicted", "ignored", "blocked", "lost")]
+    expect(section(page, "Nodes drained or removed")).to_have_text([f"worker-b1drained{''.join(map(str, counts))}"])
+    blocked = section(page, "Evictions that stay blocked")
+    expect(blocked).to_have_count(len(drained["blocked"]))
+    expect(blocked.first).to_contain_text(drained["blocked"][0]["pod"])
+    expect(blocked.first).to_contain_text("shop/checkout")
+    replaced = section(page, "Replacements")
+    expect(replaced.locator("th")).to_have_text([one["pod"] for one in answer["replacements"]])
+    changed = page.locator(".changed-node[data-node=worker-b1]")
+    expect(changed.locator(".tag")).to_have_text("drained")
+    for when in ("before", "after"):
+        (node,) = [one for one in answer["summary"]["nodes"] if one["name"] == "worker-b1"]
+        text = f"cpu {when}: {node[when]['cpu'] / 1000:g} of {node['allocatable']['cpu'] / 1000:g}"
+        expect(changed.get_by_role("img", name=text)).to_be_visible()
+
+
+def test_nodes_that_are_added_and_removed_have_one_bar(tabs):
+    page = opened(tabs)
+    page.get_by_label("Remove").fill("worker-a1, worker-a2")
+    page.get_by_label("Nodes to add").fill(json.dumps(NODE))
+    page.get_by_label("Number of each").fill("2")
+    simulate(page)
+    expect(page.locator(".scenario")).to_contain_text("worker-d-1, worker-d-2")
+    for node, when in (("worker-d-1", "after"), ("worker-a1", "before")):
+        images = page.locator(f".changed-node[data-node={node}]").get_by_role("img")
+        expect(images.first).to_be_visible()
+        labels = images.evaluate_all("all => all.map(one => one.getAttribute('aria-label'))")
+        assert [label for label in labels if f" {when}: " not in label] == []
+    expect(page.locator(".changed-node[data-node=worker-a1]")).to_contain_text("not in the cluster")
+
+
+def test_until_full_shows_how_many_fit_and_what_stops_the_next_one(tabs):
+    own = requests.pod("small", cpu="500m", memory="1Gi")
+    found = tabs.served.simulate({"pods": [own], "untilFull": True})["scenario"]["untilFull"]
+    page = opened(tabs)
+    fill(page, own)
+    page.get_by_label("as many of this pod as fit").check()
+    simulate(page)
+    facts = page.locator(".scenario")
+    expect(facts).to_contain_text(f"{found['fits']} more of shop/small fit; the next one: {found['next']['message']}")
+    expect(section(page, "Where they fit")).to_have_text([f"{one['node']}{one['pods']}" for one in found["nodes"]])
+
+
+def test_a_workload_is_scheduled_as_a_whole_or_not_at_all(tabs):
+    template = {"metadata": {"labels": {"app": "new"}}, "spec": {**requests.pod()["spec"], "priority": 0}}
+    spec = {"replicas": 9, "selector": {"matchLabels": {"app": "new"}}, "template": template}
+    page = opened(tabs)
+    fill(page, {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "new"}, "spec": spec})
+    page.get_by_label("all pods or none").check()
+    simulate(page)
+    expect(page.locator(".scenario")).to_contain_text("none of 9 pods is scheduled")
+    expect(section(page, "Workloads")).to_have_text(["Deployment default/new090"])
+
+
+def test_evicted_pods_need_not_come_back(tabs):
+    page = opened(tabs)
+    page.get_by_label("Drain").fill("worker-b1")
+    page.get_by_label("evicted pods come back").uncheck()
+    simulate(page)
+    expect(section(page, "Nodes drained or removed")).to_have_count(1)
+    expect(page.get_by_role("region", name="Replacements")).to_have_count(0)
+
+
+@pytest.mark.parametrize(
+    ("label", "typed", "error"),
+    [
+        ("Nodes to add, as JSON", "kind: Node", "This looks like YAML, which is not supported here"),
+        ("Nodes to add, as JSON", "[3]", "A node is an object with metadata and spec."),
+        ("Nodes to add, as JSON", '{"kind": "NodeList", "items": []}', "The list contains no nodes."),
+        ("Number of each", "", "The number of nodes is a whole number, at least 1."),
+    ],
+)
+def test_a_field_of_the_scenario_that_is_wrong_is_opened_and_focused(tabs, label, typed, error):
+    page = opened(tabs)
+    page.get_by_label("Nodes to add, as JSON").fill(json.dumps(NODE))
+    page.get_by_label(label).fill(typed)
+    page.locator("#scenario summary").click()
+    simulate(page)
+    expect(page.locator("#form-error")).to_contain_text(error)
+    expect(page.get_by_label(label)).to_be_focused()
+    expect(page.get_by_label(label)).to_have_attribute("aria-invalid", "true")
+
+
+def test_a_node_that_does_not_exist_is_named(tabs):
+    tabs.refused.add(400)
+    page = opened(tabs)
+    page.get_by_label("Drain").fill("worker-z9")
+    simulate(page)
+    expect(page.locator("#result")).to_contain_text("drain: no node 'worker-z9' in the cluster")
