@@ -203,6 +203,7 @@ def _wait(read: "Read", found: "Diagnosis", node: str | None, limit: float) -> "
 def _print(found: "Diagnosis", output: Output, *, one_node: str | None, show_all: bool, no_color: bool) -> None:
     """Print the diagnosis; JSON and YAML list the nodes that the text would show."""
     import msgspec
+    from msgspec.structs import replace
 
     if output in ("text", "wide"):
         from extender.cli import explanation, why_text
@@ -210,8 +211,8 @@ def _print(found: "Diagnosis", output: Output, *, one_node: str | None, show_all
         parts = why_text.render(found, one_node=one_node, show_all=show_all, is_wide=output == "wide")
         explanation.print_parts(parts, explanation.new_console(no_color))
         return
-    shown = msgspec.to_builtins(found)
-    shown["nodes"] = [node for node in shown["nodes"] if show_all or node["name"] == one_node]
+    nodes = [node for node in found.nodes if show_all or node.name == one_node]
+    shown = msgspec.to_builtins(replace(found, nodes=nodes))
     if output == "yaml":
         import yaml
 

@@ -15,6 +15,9 @@ from extender.k8s.objects import Pod
 MAX_LISTED = 3
 """Pods or nodes that a sentence names."""
 
+MAX_PHRASES = 6
+"""Reasons that a sentence lists."""
+
 _INSUFFICIENT = "Insufficient "
 
 _PHRASES = {
@@ -56,7 +59,9 @@ def reason_phrases(nodes: Iterable[NodeDiagnosis]) -> str:
     """Render `5 with too little cpu, 1 cordoned`, the most common reason first."""
     counts = Counter(phrase_of(one.code, one.plugin, tuple(one.reasons)) for one in nodes if one.code != "Success")
     ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    return ", ".join(f"{count} {phrase}" for phrase, count in ordered)
+    more = sum(count for _, count in ordered[MAX_PHRASES:])
+    listed = [f"{count} {phrase}" for phrase, count in ordered[:MAX_PHRASES]]
+    return ", ".join(listed + ([f"{more} for other reasons"] if more else []))
 
 
 def fits_sentence(cycle: Cycle, total: int) -> str:
