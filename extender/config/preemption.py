@@ -291,7 +291,7 @@ class PreemptionSection(Section):
     ranking: _Ranking = list(DEFAULT_RANKING)
     """Criteria that rank candidates, first one first: PDBViolations, HighestPriority, PrioritySum,
     VictimCount, LatestStartTime, and also PodDeletionCost, QoSClass, EvictionCost, GracePeriod, Workloads, PodGroups,
-    UnusedCapacity."""
+    UnusedCapacity, Stranded."""
     eviction_cost_annotation: AnnotationName = annotations.EVICTION_COST
     """Pod annotation that EvictionCost reads."""
     protections: ProtectionsSection = ProtectionsSection()

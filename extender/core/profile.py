@@ -90,7 +90,7 @@ EXTRA_IMPORTANCE = ("PodDeletionCost", "QoSClass", "EvictionCost", "GracePeriod"
 DEFAULT_RANKING = ("PDBViolations", "HighestPriority", "PrioritySum", "VictimCount", "LatestStartTime")
 """Criteria of kube-scheduler for the better of two candidates (preemption.pickOneNodeForPreemption)."""
 
-EXTRA_RANKING = (*EXTRA_IMPORTANCE, "Workloads", "PodGroups", "UnusedCapacity")
+EXTRA_RANKING = (*EXTRA_IMPORTANCE, "Workloads", "PodGroups", "UnusedCapacity", "Stranded")
 """Further ranking criteria that operators may configure."""
 
 

@@ -41,7 +41,7 @@ EXAMPLE = {
 
 POD = (
     "name", "node", "cpu", "priority", "namespace", "labels", "annotations", "owner", "class", "started", "created",
-    "ready", "qos", "grace",
+    "ready", "qos", "grace", "nodeSelector",
 )  # fmt: skip
 """Keys of a pod, in the order of the page's table."""
 
@@ -106,6 +106,8 @@ def pod_of(short: Mapping[str, Any], *, is_pending: bool = False) -> JSON:
     if "qos" in short:
         status["qosClass"] = short["qos"]
     spec: JSON = {"priorityClassName": short["class"]} if "class" in short else {}
+    if "nodeSelector" in short:
+        spec["nodeSelector"] = short["nodeSelector"]
     if "grace" in short:
         spec["terminationGracePeriodSeconds"] = short["grace"]
     made = pod(

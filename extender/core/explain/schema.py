@@ -186,7 +186,7 @@ class NodeReport(ReportStruct, frozen=True, kw_only=True):
     rank: int | None = None
     """Rank among the candidates, 1 for the best."""
     keys: list[list[int]] = []
-    """Per ranking criterion the keys that are compared, smaller is better."""
+    """Per ranking criterion the keys that are compared, smaller is better; 2^63 - 1: not compared."""
     shown: list[str] = []
     """Per ranking criterion the keys as readable text."""
     loses_by: str | None = None

@@ -29,6 +29,7 @@ CRITERION_PHRASES = {
     "Workloads": "the number of workloads that lose a pod",
     "PodGroups": "broken pod groups",
     "UnusedCapacity": "the capacity that is freed and left unused",
+    "Stranded": "the number of victims that fit nowhere else afterwards",
 }
 """Ranking criterion -> its phrase after `best of N candidates by`."""
 

@@ -218,7 +218,7 @@ def run_filter_plugins(context: SchedulingContext) -> FilterRun:
             left_out = np.fromiter((name not in left for name in names), np.bool_, len(names))
             checks.append(StaticCheck("", left_out, left_out_by_prefilter(restricting, context.features).reasons))
         enabled = (name for name in context.profile.filter_plugins if name not in skipped)
-        checks += [check for name in enabled for check in _checks(context, name)]
+        checks += [check for name in enabled for check in filter_checks(context, name)]
     results = evaluate_constraints(checks, len(names))
     return FilterRun(
         checks, results.headrooms, results.codes, results.rejected_by, context, left, restricting, rejection
@@ -243,7 +243,7 @@ def _run_prefilter_plugins(
     return left, frozenset(restricting), None
 
 
-def _checks(context: SchedulingContext, name: str) -> Sequence[Check]:
+def filter_checks(context: SchedulingContext, name: str) -> Sequence[Check]:
     """Return the checks of a filter plugin; it may fail on all nodes because its PreFilter is not enabled."""
     if name in WITHOUT_PREFILTER and name not in context.profile.prefilter_plugins:
         if is_switched_off(name, context.features):

@@ -17,6 +17,7 @@ from extender.core.framework.constraint import Check, CodeArray, EvictablePods, 
 from extender.core.framework.filter import FilterResults, evaluate_constraints
 from extender.core.framework.status import NO_VICTIMS_FOUND, Code, Status
 from extender.core.preemption.potential_victims import PotentialVictims, potential_victims
+from extender.core.preemption.ranking import NOT_COMPARED
 from extender.core.preemption.reprieve import reprieve
 from extender.core.profile import UPSTREAM
 from extender.core.snapshot.arrays import NEVER, BoolArray, IntArray, VictimRows, count_per_node, select_columns
@@ -61,7 +62,7 @@ class PolicyVeto:
 class DryRun:
     """The victims that preemption would evict on each of some nodes; in all arrays [node] is a place in `rows`.
 
-    Never changed in place: `dataclasses.replace` computes the fields below `vetoes` again.
+    Never changed in place but for `stranded`: `dataclasses.replace` computes the fields below `vetoes` again.
     """
 
     context: SchedulingContext
@@ -94,11 +95,14 @@ class DryRun:
     """[node]: True if some policy rejects the victims."""
     candidate: BoolArray = field(init=False)
     """[node]: True if evicting the victims makes room and no policy vetoes it."""
+    stranded: IntArray = field(init=False)
+    """[node]: how many of the victims fit nowhere else afterwards; NOT_COMPARED until `stranded` has counted them."""
     violations: IntArray = field(init=False)
     """[node]: NumPDBViolations, the PDB-violating pods that were not reprieved."""
 
     def __post_init__(self) -> None:
         self.snapshot = self.context.snapshot
+        self.stranded = np.full(len(self.rows), NOT_COMPARED)
         self.makes_room = (self.emptied.codes == Code.SUCCESS) & self.victims.any(axis=0)
         self.vetoed = np.zeros(len(self.rows), np.bool_)
         for veto in self.vetoes:

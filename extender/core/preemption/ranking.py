@@ -12,7 +12,10 @@ from itertools import chain
 
 import numpy as np
 
-from extender.core.snapshot.arrays import BoolArray, IntArray
+from extender.core.snapshot.arrays import NEVER, BoolArray, IntArray
+
+NOT_COMPARED = NEVER
+"""Key of a candidate that was not looked at, because the decision did not depend on it or it cost too much."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +51,18 @@ class RankingKeys:
         return ranks
 
     def decided_by(self, one: int, other: int) -> str | None:
-        """Return the first criterion by which two candidates differ; None: they are equal."""
-        criteria = self.by_criterion.items()
-        return next((name for name, keys in criteria if any(key[one] != key[other] for key in keys)), None)
+        """Return the first criterion by which one candidate is better than the other; None: they are equal.
+
+        A criterion by which they were not compared decides only if the other one is better by all that follow.
+        """
+        not_compared = None
+        for name, keys in self.by_criterion.items():
+            differing = next(((key[one], key[other]) for key in keys if key[one] != key[other]), None)
+            if differing is not None and NOT_COMPARED in differing:
+                not_compared = name
+            elif differing is not None:
+                return name if not_compared is None or differing[0] < differing[1] else not_compared
+        return not_compared
 
     def is_better(self, other: "RankingKeys") -> BoolArray:
         """Return [candidate]: whether it is better than the same candidate with the keys of `other`."""

@@ -336,6 +336,13 @@ CRITERIA = {
         ("0.0 %", "12.5 %"),
         cpu="4",
     ),
+    # Each node has room for the other one's victim, but one of them is bound to its node.
+    "Stranded": Compared(
+        "the number of victims that fit nowhere else afterwards",
+        [pod("a")],
+        [pod("b", nodeSelector={"kubernetes.io/hostname": "worse"})],
+        ("0", "1"),
+    ),
 }
 
 
@@ -355,6 +362,17 @@ def test_each_criterion_says_what_it_compares_and_that_it_decided(criterion):
     assert [(shown.name, shown.loses_by) for shown in found.nodes] == [("z-better", None), ("worse", criterion)]
     assert tuple(shown.shown[0] for shown in found.nodes) == one.shown
     assert found.sentence.endswith(f": best of 2 candidates by {one.by}, {one.shown[0]} against {one.shown[1]}")
+
+
+def test_a_candidate_whose_stranded_victims_were_not_counted_loses_by_the_criterion_that_follows():
+    """The best one strands none, and is the best by priority, too."""
+    nodes = {node("n1", cpu="2"): [pod("a", priority=6)], node("n2", cpu="2"): [pod("b", priority=5)]}
+    policy = PreemptionPolicy(ranking=("Stranded", "HighestPriority"))
+    found = preempted(nodes, policy=policy, preemptor=incoming(cpu="2"))
+    assert [(one.name, one.loses_by, one.shown[0]) for one in found.nodes] == [
+        ("n2", None, "0"),
+        ("n1", "HighestPriority", "not compared"),
+    ]
 
 
 def test_the_criterion_that_leaves_one_decides_and_each_other_node_loses_by_the_first_that_differs():

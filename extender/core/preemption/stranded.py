@@ -1,0 +1,246 @@
+"""Count the victims that fit nowhere else afterwards: the ranking criterion Stranded (kubernetes/kubernetes#141227).
+
+A victim is stranded if its replacement, the same pod without a node, passes the filters on no node of the cluster once
+the victims of the candidate are gone and the preemptor runs there. Every replacement is judged on its own, by the
+preemptor's profile, and whoever owns the pod, if anyone. Terminating victims do not count, because they go anyway.
+Claims are taken as they are, those that are deleted with the pod included.
+
+The filters run once for the replacements of a template. On other nodes than the candidate a preemption changes nothing
+for the plugins that read one node's own pods; PLUGINS_BEYOND_THE_NODE are run again where they may say otherwise after
+the preemption.
+
+Rule: candidates are counted in the order in which they would be chosen, and no more of them than decide.
+"""
+
+from bisect import insort
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import msgspec
+import numpy as np
+from msgspec.structs import replace as changed
+
+from extender.core.framework.constraint import (
+    AfterPreemption,
+    Check,
+    Constraint,
+    EvictablePods,
+    SchedulingContext,
+    StaticCheck,
+)
+from extender.core.framework.filter import evaluate_constraints, filter_checks, run_filter_plugins, scheduling_context
+from extender.core.framework.plugins import PLUGINS_BEYOND_THE_NODE
+from extender.core.framework.plugins.missing_permissions import plugins_missing_permissions
+from extender.core.framework.plugins.node_resources import FIT_NAME, ResourceConstraint
+from extender.core.framework.status import Code
+from extender.core.preemption.dry_run import DryRun
+from extender.core.preemption.ranking import NOT_COMPARED
+from extender.core.snapshot.arrays import BASE_RESOURCES, BoolArray, IntArray
+from extender.k8s.objects import Pod, PodStatus, Volume
+
+MAX_FILTER_RUNS = 64
+"""Runs of filters over all nodes for one decision: no tenant makes it slow by pods that all differ."""
+
+_ENCODER = msgspec.msgpack.Encoder()
+_NO_SOURCE = Volume()
+
+
+def count_stranded(run: DryRun, places: IntArray, enough: int | None = None) -> IntArray:
+    """Return [candidate]: how many victims fit nowhere else afterwards; NOT_COMPARED where that was not looked at.
+
+    `places` come in the order in which the candidates would be chosen if they strand equally many. `enough`: so many of
+    them are wanted, and no candidate is looked at that is surely worse than these; None: all are.
+    """
+    counting, size = _Counting(run), len(places)
+    wanted = size if enough is None else min(enough, size)
+    if counting.count(places[:wanted]) and wanted < size and run.stranded[places[:wanted]].any():
+        least, found = _surely_stranded(run, places).tolist(), _by_count(run, places[:wanted])
+        for nth in sorted(range(size), key=lambda nth: (least[nth], nth)):
+            # All that follow strand at least as many, and of equals the first one is chosen.
+            if (least[nth], nth) > found[wanted - 1]:
+                break
+            if nth >= wanted:
+                if not counting.count(places[nth : nth + 1]):
+                    break
+                insort(found, (int(run.stranded[places[nth]]), nth))
+    counts: IntArray = run.stranded[places]
+    return counts
+
+
+def _by_count(run: DryRun, places: IntArray) -> list[tuple[int, int]]:
+    """Return (stranded victims, place in `places`) of candidates that are counted, fewest first."""
+    return sorted((stranded, nth) for nth, stranded in enumerate(run.stranded[places].tolist()))
+
+
+def _surely_stranded(run: DryRun, places: IntArray) -> IntArray:
+    """Return [candidate]: at least so many victims are stranded, because they request more than any node has left.
+
+    A pod that is being resized counts with what it holds.
+    """
+    snapshot, victims = run.snapshot, run.victim_rows(places)
+    if FIT_NAME not in run.context.profile.filter_plugins:
+        return np.zeros(len(places), np.int64)
+    free = snapshot.allocatable - snapshot.used
+    demand, most = snapshot.pod_table.demand[victims.pods], free.max(axis=1, initial=0)
+    nowhere = ((demand > most) & (demand > 0)).any(axis=1)
+    left = _left_beside_preemptor(run, places)[:, victims.places]
+    nowhere &= ((left < demand.T) & (demand.T > 0)).any(axis=0)
+    nowhere &= ~snapshot.pod_table.terminating[victims.pods]
+    return np.bincount(victims.places[nowhere], minlength=len(places))
+
+
+def _left_beside_preemptor(run: DryRun, places: IntArray) -> IntArray:
+    """Return [resource, candidate]: what the preemptor leaves of BASE_RESOURCES once the victims are gone."""
+    snapshot, rows, victims = run.snapshot, run.rows[places], run.victim_rows(places)
+    left = snapshot.allocatable[:, rows] - snapshot.used[:, rows]
+    np.add.at(left.T, victims.places, snapshot.pod_table.demand[victims.pods])
+    taken = snapshot.pod_table.resources_of(run.context.pod).demand
+    return left - np.array(taken, np.int64)[:, np.newaxis]
+
+
+@dataclass(frozen=True, slots=True)
+class _Template:
+    """Replacements that the filters cannot tell apart, and what the filters say of them as the cluster is."""
+
+    context: SchedulingContext
+    """Context of one of them; the preemptor is not among the nominated pods."""
+    local: Sequence[Check]
+    """Checks of the plugins that read the pods of one node only."""
+    fits_locally: BoolArray
+    """[node]: whether these checks pass."""
+    fits: BoolArray
+    """[node]: whether all checks pass."""
+    is_rejected: bool
+    """True if a PreFilter plugin rejects them everywhere."""
+    gets_no_worse: bool
+    """True if a preemption on another node never makes a node unfit that fits."""
+
+
+class _Counting:
+    """Counts of one decision, within MAX_FILTER_RUNS."""
+
+    def __init__(self, run: DryRun) -> None:
+        self._run = run
+        self._templates: dict[bytes, _Template] = {}
+        self._runs_left = MAX_FILTER_RUNS
+        skipped = plugins_missing_permissions(run.context, "filter")
+        self._plugins = [
+            name
+            for name in run.context.profile.filter_plugins
+            if name in PLUGINS_BEYOND_THE_NODE and name not in skipped
+        ]
+
+    def count(self, places: IntArray) -> bool:
+        """Count the candidates in `places` that are not counted yet; return False if it costs too many filter runs."""
+        for place in places[self._run.stranded[places] == NOT_COMPARED].tolist():
+            stranded = self._on(place)
+            if stranded is None:
+                return False
+            self._run.stranded[place] = stranded
+        return True
+
+    def _on(self, place: int) -> int | None:
+        """Return the number of stranded victims on one node of the dry run; None: it costs too many filter runs."""
+        snapshot, count = self._run.snapshot, 0
+        gone = self._run.victim_rows(np.array([place])).pods
+        for row in gone.tolist():
+            if not snapshot.pod_table.terminating[row]:
+                template = self._template(snapshot.pods[row])
+                if self._runs_left < 0:
+                    return None
+                count += not self._fits_somewhere(template, place, gone)
+        return count if self._runs_left >= 0 else None
+
+    def _template(self, victim: Pod) -> _Template:
+        replacement = _replacement(victim)
+        key = _template_key(replacement)
+        if key not in self._templates:
+            self._runs_left -= 1
+            self._templates[key] = self._filter(replacement)
+        return self._templates[key]
+
+    def _filter(self, replacement: Pod) -> _Template:
+        context, preemptor = self._run.context, self._run.context.pod
+        own = scheduling_context(context.snapshot, replacement, context.profile, context.history)
+        nominees = tuple(one for one in own.nominees if one.metadata.uid != preemptor.metadata.uid)
+        own = replace(own, nominees=nominees)
+        filter_run, size = run_filter_plugins(own), len(context.snapshot.nodes)
+        local = [check for check in filter_run.checks if check.plugin not in PLUGINS_BEYOND_THE_NODE]
+        beyond = [check for check in filter_run.checks if check.plugin in PLUGINS_BEYOND_THE_NODE]
+        fits = filter_run.codes == Code.SUCCESS
+        fits_locally = evaluate_constraints(local, size).codes == Code.SUCCESS if beyond else fits
+        # Without terms and constraints of its own, the replacement is rejected by running pods' anti-affinity only, and
+        # victims take theirs with them.
+        affinity, terms = replacement.spec.affinity, preemptor.spec.affinity
+        has_own = affinity is not None and bool(affinity.pod_affinity or affinity.pod_anti_affinity)
+        is_repelled = terms is not None and terms.pod_anti_affinity is not None
+        gets_no_worse = not (has_own or is_repelled or any(check.plugin != "InterPodAffinity" for check in beyond))
+        is_rejected = filter_run.prefilter_status is not None
+        return _Template(own, local, fits_locally, fits, is_rejected, gets_no_worse)
+
+    def _fits_somewhere(self, template: _Template, place: int, gone: IntArray) -> bool:
+        """Return whether a replacement of the template passes the filters on some node after the preemption."""
+        node = int(self._run.rows[place])
+        if template.is_rejected:
+            return False
+        if template.gets_no_worse and np.count_nonzero(template.fits) > template.fits[node]:
+            return True
+        fits = template.fits_locally.copy()
+        fits[node] = self._fits_beside_preemptor(template, place)
+        if not fits.any():
+            return False
+        preemptor, context = self._run.context.pod, template.context
+        # The preemption clears the nominations of less important pods to the node.
+        nominees = tuple(
+            one
+            for one in context.nominees
+            if one.priority >= preemptor.priority
+            or one.status.nominated_node_name != self._run.snapshot.node_names[node]
+        )
+        after = AfterPreemption(node, gone, preemptor)
+        own = replace(context, nominees=nominees, after=after)
+        self._runs_left -= 1
+        checks = [check for name in self._plugins for check in filter_checks(own, name)]
+        fits &= evaluate_constraints(checks, len(fits)).codes == Code.SUCCESS
+        return bool(fits.any())
+
+    def _fits_beside_preemptor(self, template: _Template, place: int) -> bool:
+        """Return whether the plugins that read one node's pods accept the replacement on the candidate's own node."""
+        run, context, node = self._run, template.context, int(self._run.rows[place])
+        left = _left_beside_preemptor(run, np.array([place]))[:, 0]
+        if any(_surely_rejects(check, node, left) for check in template.local):
+            return False
+        nominated = changed(run.context.pod.status, nominated_node_name=run.snapshot.node_names[node])
+        preemptor = changed(run.context.pod, status=nominated)
+        nominees = [one for one in context.nominees if one.priority >= preemptor.priority]
+        own = replace(context, nominees=(preemptor, *nominees))
+        self._runs_left -= 1
+        names = dict.fromkeys(check.plugin for check in template.local if isinstance(check, Constraint))
+        checks = [check.at(np.array([node])) for name in names for check in filter_checks(own, name)]
+        victims = EvictablePods(run.victims[:, [place]])
+        return bool((evaluate_constraints(checks, 1, victims).codes == Code.SUCCESS).all())
+
+
+def _surely_rejects(check: Check, node: int, left: IntArray) -> bool:
+    """Return whether the check rejects the node where `left` [resource] is left of BASE_RESOURCES."""
+    if isinstance(check, StaticCheck):
+        return bool(check.rejected[node])
+    if not isinstance(check, ResourceConstraint):
+        return False
+    base = [amount for name, amount in zip(check.names, check.amounts, strict=True) if name in BASE_RESOURCES]
+    return any(amount > 0 and amount > room for amount, room in zip(base, left.tolist(), strict=False))
+
+
+def _replacement(victim: Pod) -> Pod:
+    """Return the pod that takes the victim's place: the same one, waiting for a node."""
+    status = PodStatus(resource_claim_statuses=victim.status.resource_claim_statuses)
+    return changed(victim, spec=changed(victim.spec, node_name=""), status=status)
+
+
+def _template_key(pod: Pod) -> bytes:
+    """Return a key that is equal for pods that filters cannot tell apart."""
+    # Names of volumes without a source that filters read differ: that of a service account's token.
+    volumes = [one for one in pod.spec.volumes or () if changed(one, name="") != _NO_SOURCE]
+    own = pod.metadata
+    name = own.name if volumes or pod.spec.resource_claims else ""
+    return _ENCODER.encode((name, own.namespace, own.labels, own.owner_references, changed(pod.spec, volumes=volumes)))
