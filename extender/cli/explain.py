@@ -100,14 +100,12 @@ def explain(
 
     \b
     Examples:
-      # List the preemptions of the last 15 minutes
-      extender explain --verb preempt --since 15m
+      # List the preemptions of the last 15 minutes, and new ones as they come
+      extender explain --verb preempt --since 15m --follow
       # Why a pod was evicted, or where it fits
       extender explain shop/cart-9
       # Why a node was not chosen
       extender explain shop/cart-9 --node worker-a1
-      # Wait for new decisions about a pod
-      extender explain shop/cart-9 --follow
       # Read a recording, print JSON
       extender explain preempt-17 --recording recording -o json
 

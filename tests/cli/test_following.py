@@ -125,7 +125,7 @@ def followed(service: Service, steps: Iterator[Any], monkeypatch, *, is_json: bo
         if next(steps, Stop) is Stop:
             raise Stop
 
-    monkeypatch.setattr(following.time, "sleep", wait)
+    monkeypatch.setattr("extender.cli.following.time.sleep", wait)
     output = Output(Invocation("extender explain"), new_console(no_color=True), show_all=False, is_json=is_json)
     with pytest.raises(Stop):
         following.follow(service, DecisionListOptions(), output)

@@ -16,8 +16,8 @@ from extender.version import __version__
 
 TITLE = "kube-scheduler extender"
 DESCRIPTION = (
-    "The endpoints that kube-scheduler calls (k8s.io/kube-scheduler/extender/v1); health and metrics are on the admin "
-    "listener. "
+    "The endpoints that kube-scheduler calls (k8s.io/kube-scheduler/extender/v1), and /filter-dryrun for autoscalers; "
+    "health and metrics are on the admin listener. "
     'Keys are accepted in any case; unknown keys are ignored; every error is {"Error": "…"}. '
     "With the kill switch on, and in mode Observe, /filter accepts every node, /prioritize scores none, and /preempt "
     "returns the candidates as sent (the kill switch may also veto)."
@@ -57,6 +57,19 @@ _ARGS_EXAMPLES = {
         "value": {"Pod": _POD, "Nodes": {"metadata": {}, "items": [_NODE]}, "NodeNames": None},
     },
 }
+_TEMPLATE = {
+    "metadata": {
+        "name": "template-node-for-pool-a-0",
+        "labels": {"kubernetes.io/hostname": "template-node-for-pool-a-0", "topology.kubernetes.io/zone": "zone-a"},
+    },
+    "status": {"allocatable": {"cpu": "8", "memory": "32Gi", "pods": "110"}},
+}
+_DRYRUN_EXAMPLES = {
+    "template": {
+        "summary": "a node that a group would add",
+        "value": {"Pod": _POD, "Nodes": {"metadata": {}, "items": [_TEMPLATE]}, "NodeNames": None},
+    },
+}
 _PREEMPTION_EXAMPLES = {
     "names": {
         "summary": "nodeCacheCapable: true",
@@ -78,6 +91,13 @@ _FILTER_ANSWER = {
     "Nodes": None,
     "NodeNames": ["worker-0001"],
     "FailedNodes": {"worker-0002": "Insufficient cpu"},
+    "FailedAndUnresolvableNodes": {},
+    "Error": "",
+}
+_DRYRUN_ANSWER = {
+    "Nodes": {"metadata": {}, "items": [_TEMPLATE]},
+    "NodeNames": None,
+    "FailedNodes": {},
     "FailedAndUnresolvableNodes": {},
     "Error": "",
 }
@@ -182,6 +202,17 @@ OPERATIONS: dict[str, dict[str, Any]] = {
         {"$ref": ref("ExtenderFilterResult")},
         _FILTER_ANSWER,
         _UNAVAILABLE,
+    ),
+    "filter-dryrun": _verb(
+        "Where would the pod fit if the nodes of the request were in the cluster as they were sent?",
+        "For Cluster Autoscaler (filterVerb: filter-dryrun, nodeCacheCapable: false): whole Nodes may be templates that "
+        "are not in the cluster, or nodes of the cluster in another state. Nothing is assumed, recorded or kept. The "
+        "answer is that of /filter; every failure is 200 with an Error.",
+        ("ExtenderArgs", _DRYRUN_EXAMPLES),
+        {"$ref": ref("ExtenderFilterResult")},
+        _DRYRUN_ANSWER,
+        {},
+        headers={NOT_EVALUATED_HEADER: _HEADERS[NOT_EVALUATED_HEADER], CACHE_HEADER: _HEADERS[CACHE_HEADER]},
     ),
     "prioritize": _verb(
         "How good is each node of the request, 0 to 10?",

@@ -14,6 +14,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         "extender_request_duration_seconds",
         "extender_requests_in_flight",
         "extender_requests_in_flight_limit",
+        "extender_filter_dryruns_total",
         "extender_failures_total",
         "extender_refused_requests_total",
         "extender_refused_clients_total",

@@ -470,7 +470,7 @@ def test_the_examples_of_the_document_spell_every_key():
 
 def test_the_document_describes_the_wire():
     document = openapi.document()
-    assert sorted(document["paths"]) == ["/bind", "/filter", "/preempt", "/prioritize"]
+    assert sorted(document["paths"]) == ["/bind", "/filter", "/filter-dryrun", "/preempt", "/prioritize"]
     assert {path: next(iter(item.values()))["operationId"] for path, item in document["paths"].items()} == {
         path: path[1:] for path in document["paths"]
     }
