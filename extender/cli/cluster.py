@@ -71,6 +71,6 @@ def dump(
         return
     given = options.cluster_options(cluster, cluster is None, kubeconfig, context)
     settings = options.read_configuration(config, given)
-    cache, _ = options.read_cluster_once(settings, timeout)
-    write_dump(cache.snapshot().frozen(), out, settings.preemption.policy().annotations)
-    typer.echo(f"{out}: {options.count_objects(cache)}")
+    objects, _ = options.read_cluster_once(settings, timeout)
+    write_dump(objects, out, settings.preemption.policy().annotations)
+    typer.echo(f"{out}: {options.count_objects(objects)}")

@@ -13,6 +13,8 @@ if TYPE_CHECKING:  # pydantic and the API client load slowly: not before a comma
     from extender.cluster.apiserver.client import ApiServer
     from extender.cluster.cache.cache import ClusterCache
     from extender.config import Configuration
+    from extender.k8s.kinds import ClusterObjects, ObjectTables
+    from extender.k8s.version.minor import FoundVersion
     from extender.server.observability.cache_status import ClusterSource
 
 ConfigOption = Annotated[
@@ -124,25 +126,30 @@ def open_cluster(settings: "Configuration", cache: "ClusterCache", api: "ApiServ
     return source
 
 
-def read_cluster_once(settings: "Configuration", timeout: float) -> "tuple[ClusterCache, ClusterSource]":
-    """Return the configured cluster and its source; a live one is read within `timeout` seconds.
+def read_cluster_once(
+    settings: "Configuration", timeout: float, no_color: bool = False
+) -> "tuple[ClusterObjects, FoundVersion | None]":
+    """Return the configured cluster and the version of kube-scheduler that was found in it.
 
-    Warnings are printed.
+    A live one is read within `timeout` seconds, with permission to list; warnings and progress are printed.
     """
-    import asyncio
+    from extender.cluster.files.manifests import example_cluster, load_cluster
+    from extender.k8s.version.found import version_of_pods
 
-    from extender.cluster.cache.cache import ClusterCache
-    from extender.cluster.watch.source import KubernetesSource
+    api = connect_api_server(settings)
+    if api is None:
+        path = settings.cluster.path
+        objects = example_cluster() if path is None else load_cluster(path)
+        return objects, version_of_pods(objects.pods)
+    from extender.cli.read_progress import reading_progress
+    from extender.cluster.list.read import read_cluster
 
-    cache = ClusterCache()
-    source = open_cluster(settings, cache, connect_api_server(settings))
-    if isinstance(source, KubernetesSource):
-        asyncio.run(source.sync_once(timeout))
-    for warning in source.warnings():
+    with reading_progress(no_color) as on_progress:
+        found = read_cluster(api, settings.preemption.policy(), timeout=timeout, on_progress=on_progress)
+    for warning in found.warnings:
         typer.echo(f"extender: {warning}", err=True)
-    return cache, source
+    return found.objects, found.found
 
 
-def count_objects(cache: "ClusterCache") -> str:
-    objects = cache.snapshot().objects
+def count_objects(objects: "ClusterObjects | ObjectTables") -> str:
     return f"{len(objects.nodes)} nodes, {len(objects.pods)} pods, {len(objects.budgets)} disruption budgets"

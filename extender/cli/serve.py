@@ -179,7 +179,7 @@ def startup_banner(
     if api is not None:
         lines.append(f"cluster: {api.place}; GET {admin}/readyz reports when the cache has synced")
         return "\n".join(lines)
-    objects = options.count_objects(cache)
+    objects = options.count_objects(cache.snapshot().objects)
     if not isinstance(source, FileSource):
         lines.append(f"cluster: the example: {objects}; serve your own with --cluster FILE or --kubernetes")
         request = json.dumps(EXAMPLE_REQUEST, separators=(",", ":"))

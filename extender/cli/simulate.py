@@ -167,7 +167,7 @@ def simulate(
         gang=gang,
         replace_evicted=not no_replacements,
     )
-    objects, schedulers = _read_cluster(settings, timeout)
+    objects, schedulers = _read_cluster(settings, timeout, no_color)
     names = compare or (preset or what_if.CONFIGURED,)
     policies = [what_if.preset_policy(scheduler, name) for scheduler in schedulers for name in names]
     history = EvictionHistory(time.time_ns())
@@ -225,24 +225,18 @@ def _print(found: T, render: "Callable[[T], Iterator[Text]]", output: str, no_co
 # --- input ------------------------------------------------------------------------------------------------------------
 
 
-def _read_cluster(settings: "Sequence[Configuration]", timeout: float) -> "tuple[ClusterObjects, list[KubeScheduler]]":
+def _read_cluster(
+    settings: "Sequence[Configuration]", timeout: float, no_color: bool
+) -> "tuple[ClusterObjects, list[KubeScheduler]]":
     """Return the objects of the cluster, and the kube-scheduler of each configuration.
 
     The configurations differ in the version of kube-scheduler only; `auto` is the one that is found in the cluster.
     """
-    from extender.cluster.files.manifests import example_cluster, load_cluster
     from extender.config.scheduler import load_kube_scheduler
-    from extender.k8s.version.found import version_of_pods
 
     for one in settings:
         load_kube_scheduler(one)  # a mistake is reported before a cluster is read
-    cluster = settings[0].cluster
-    if cluster.source == "kubernetes":
-        cache, source = options.read_cluster_once(settings[0], timeout)
-        objects, found = cache.snapshot().frozen(), source.found_version
-    else:
-        objects = example_cluster() if cluster.path is None else load_cluster(cluster.path)
-        found = version_of_pods(objects.pods)
+    objects, found = options.read_cluster_once(settings[0], timeout, no_color)
     return objects, [load_kube_scheduler(one, found) for one in settings]
 
 

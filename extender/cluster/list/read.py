@@ -1,8 +1,8 @@
-"""Read of a live cluster what a decision about one pod needs, once: by lists, without a watch.
+"""Read a live cluster once: by lists, without a watch; all of it, or what a decision about one pod needs.
 
-First the pod, its Events and the version of kube-scheduler, in a few small requests; then the kinds that the pod needs
-(`requests`), each in a thread of its own. A kind that may not be listed is named in the warnings, and the plugins that
-read it are not evaluated, as with the watch (`core.framework.plugins.missing_permissions`).
+For a pod, first the pod, its Events and the version of kube-scheduler are read, in a few small requests; then the kinds
+that the pod needs (`requests`), each in a thread of its own. A kind that may not be listed is named in the warnings,
+and the plugins that read it are not evaluated, as with the watch (`core.framework.plugins.missing_permissions`).
 
 Rule: everything that the decision reads, or an error that says what is missing.
 """
@@ -22,11 +22,11 @@ from extender.cluster.apiserver.client import ApiServer
 from extender.cluster.apiserver.stream import ApiError, ApiUnreachable
 from extender.cluster.list.events import Event, PodCondition, conditions_of, pod_history, read_events
 from extender.cluster.list.lister import Listed, Lister, OnProgress, start_thread
-from extender.cluster.list.requests import ListRequest, late_requests_for, pods_of, requests_for
+from extender.cluster.list.requests import ListRequest, all_requests, late_requests_for, pods_of, requests_for
 from extender.cluster.watch.decode import Decoder
 from extender.cluster.watch.list_watch import decode_page
 from extender.core.diagnosis.schema import PodHistory
-from extender.core.profile import KubeScheduler
+from extender.core.profile import KubeScheduler, PreemptionPolicy
 from extender.errors import ClusterLost, printable
 from extender.k8s.kinds import KINDS, ClusterObjects, kind_without_group
 from extender.k8s.objects import Pod
@@ -54,6 +54,25 @@ class ClusterForPod:
     warnings: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class WholeCluster:
+    """Every kind that decisions read."""
+
+    objects: ClusterObjects
+    found: FoundVersion | None
+    """Version of kube-scheduler; None: it was not found."""
+    warnings: tuple[str, ...]
+
+
+def read_cluster(
+    api: ApiServer, policy: PreemptionPolicy, *, timeout: float, on_progress: OnProgress | None = None
+) -> WholeCluster:
+    """Read everything that decisions under the policy read. Raises ClusterLost as `read_for_pod` does."""
+    with _without_garbage_collection():
+        reading = _Reading(api, time.monotonic() + timeout, timeout, on_progress)
+        return reading.all(policy)
+
+
 def read_for_pod(
     api: ApiServer,
     subject: tuple[str, str] | Pod,
@@ -67,7 +86,7 @@ def read_for_pod(
     Raises ClusterLost if a kind that every decision needs cannot be read, or not within `timeout` seconds.
     """
     with _without_garbage_collection():
-        return _Reading(api, load_scheduler, time.monotonic() + timeout, timeout, on_progress).read(subject)
+        return _Reading(api, time.monotonic() + timeout, timeout, on_progress).for_pod(subject, load_scheduler)
 
 
 @contextlib.contextmanager
@@ -103,18 +122,25 @@ class _Reading:
     """One read of one cluster."""
 
     api: ApiServer
-    load_scheduler: LoadScheduler
     deadline: float
     timeout: float
     on_progress: OnProgress | None
 
-    def read(self, subject: tuple[str, str] | Pod) -> ClusterForPod:
+    def all(self, policy: PreemptionPolicy) -> WholeCluster:
+        of_api_server = start_thread(partial(_api_server_version, Lister(self.api, self.deadline)))
+        listed = self._read_all(self._lister(policy), all_requests(policy))
+        objects = _objects_of(listed)
+        of_pods = version_found.version_of_pods(objects.pods)
+        found = version_found.chosen_version(of_pods, self._result(of_api_server))
+        return WholeCluster(objects, found, tuple(_warnings(listed)))
+
+    def for_pod(self, subject: tuple[str, str] | Pod, load_scheduler: LoadScheduler) -> ClusterForPod:
         lister = Lister(self.api, self.deadline)
         of_pods = start_thread(partial(_scheduler_pods, lister))
         of_api_server = start_thread(partial(_api_server_version, lister))
         about = self._subject(lister, subject)
         found = version_found.chosen_version(self._result(of_pods), self._result(of_api_server))
-        scheduler = self.load_scheduler(found)
+        scheduler = load_scheduler(found)
         if about.pod is None and not about.was_preempted:
             history = pod_history(None, (), about.events, about.notes, lambda _: None)
             return ClusterForPod(ClusterObjects(), None, scheduler, found, history, ())
@@ -132,8 +158,7 @@ class _Reading:
     def _cluster(
         self, about: _Subject, scheduler: KubeScheduler, found: FoundVersion | None, *, is_manifest: bool
     ) -> ClusterForPod:
-        annotations = {"Pod": scheduler.preemption.annotations}
-        lister = Lister(self.api, self.deadline, annotations, self.on_progress)
+        lister = self._lister(scheduler.preemption)
         wanted = requests_for(about.pod, scheduler)
         listed = self._read_all(lister, wanted)
         pods = cast(list[Pod], next(one.objects for one in listed if one.request.kind == "Pod"))
@@ -144,6 +169,9 @@ class _Reading:
             by_uid = {one.metadata.uid: one for one in pods}
             history = pod_history(pod, about.conditions, about.events, about.notes, by_uid.get)
         return ClusterForPod(_objects_of(listed), pod, scheduler, found, history, tuple(_warnings(listed)))
+
+    def _lister(self, policy: PreemptionPolicy) -> Lister:
+        return Lister(self.api, self.deadline, {"Pod": policy.annotations}, self.on_progress)
 
     def _read_all(self, lister: Lister, wanted: Iterable[ListRequest]) -> list[Listed]:
         """Read all lists at once; the first error ends all of them."""

@@ -89,13 +89,17 @@ def field_is(field: str, value: str) -> str:
     return f"{field}={escaped}"
 
 
+def all_requests(policy: PreemptionPolicy) -> tuple[ListRequest, ...]:
+    """Return the lists of everything that decisions under the policy read."""
+    return tuple(map(ListRequest, (*RESOURCES, *POD_GROUP_RESOURCES) if policy.reads_pod_groups else RESOURCES))
+
+
 def requests_for(pod: Pod | None, scheduler: KubeScheduler) -> tuple[ListRequest, ...]:
     """Return the lists that a decision about the pod needs; for a pod that is gone, those that show its preemptor."""
     if pod is None:
         return tuple(ListRequest(_BY_FIELD[field]) for field in ("pods", "nodes"))
     if _judges_other_pods(scheduler.preemption):
-        kinds = (*RESOURCES, *POD_GROUP_RESOURCES) if scheduler.preemption.reads_pod_groups else RESOURCES
-        return tuple(map(ListRequest, kinds))
+        return all_requests(scheduler.preemption)
     core = tuple(ListRequest(_BY_FIELD[KINDS[kind].field]) for kind in CORE_KINDS)
     return *core, *_optional_requests(pod, sorted(_optional_fields(pod, scheduler)))
 

@@ -215,20 +215,6 @@ class KubernetesSource:
             for thread in threads:
                 await run_in_daemon_thread(thread.join, max(0.0, ends - time.monotonic()))
 
-    async def sync_once(self, limit: float) -> None:
-        """Run until the cache has synced; ClusterLost if it has not within `limit` seconds, or cannot."""
-        running, synced = asyncio.create_task(self.run()), asyncio.create_task(self._synced.wait())
-        try:
-            await asyncio.wait((running, synced), timeout=limit, return_when=asyncio.FIRST_COMPLETED)
-            if not synced.done():
-                raise ClusterLost(
-                    self.fatal or f"timed out after {limit:g}s waiting for the cache to sync: {self.problem()}"
-                )
-        finally:
-            running.cancel()
-            synced.cancel()
-            await asyncio.gather(running, synced, return_exceptions=True)
-
     async def _await_fatal(self) -> None:
         """Raise ClusterLost when a reflector gives up for good."""
         while True:

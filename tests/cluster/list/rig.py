@@ -3,21 +3,14 @@
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from extender.cluster.apiserver.client import ApiServer
-from extender.cluster.apiserver.credentials import Credentials
 from extender.cluster.list.read import ClusterForPod, read_for_pod
 from extender.core.profile import UNCONFIGURED, KubeScheduler
 from extender.k8s.objects import Pod
+from tests.cluster.watch.reflector_rig import server_at
 from tests.fakes.api_server import FakeAPI
 
 QUICKLY = 20.0
 """Seconds that no read comes near."""
-
-
-def connected(url: str) -> ApiServer:
-    from kubernetes.client import Configuration
-
-    return ApiServer(lambda: Credentials(Configuration(host=url), "the test", None))
 
 
 def read(
@@ -28,7 +21,7 @@ def read(
     timeout: float = QUICKLY,
     on_progress: Callable[[str, int, int | None], None] | None = None,
 ) -> ClusterForPod:
-    return read_for_pod(connected(api.url), subject, lambda _: scheduler, timeout=timeout, on_progress=on_progress)
+    return read_for_pod(server_at(api.url), subject, lambda _: scheduler, timeout=timeout, on_progress=on_progress)
 
 
 def put(api: FakeAPI, objects: Iterable[dict[str, Any]]) -> None:

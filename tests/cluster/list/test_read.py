@@ -5,15 +5,18 @@ import gc
 import pytest
 
 from extender.cluster.list import lister
-from extender.cluster.list.read import read_for_pod
+from extender.cluster.list.read import read_cluster, read_for_pod
+from extender.cluster.watch.list_watch import POD_GROUP_RESOURCES, RESOURCES
 from extender.config.scheduler import kube_scheduler_of
 from extender.core.profile import UNCONFIGURED, KubeScheduler, PreemptionPolicy, Profile, Protection
 from extender.errors import ClusterLost
 from extender.k8s.version.found import COMPONENT
 from tests.builders import budget, incoming, namespace, node, placed, pod, thing, typed
-from tests.cluster.list.rig import connected, lists, put, read
+from tests.cluster.list.rig import lists, put, read
+from tests.cluster.watch.reflector_rig import server_at
+from tests.cluster.watch.source_rig import following
 from tests.device_builders import claim, device_class, using_claims
-from tests.fakes.api_server import Answer, CutBody, FakeAPI, Fault, Hang
+from tests.fakes.api_server import Answer, CutBody, Fault, Hang
 
 NO_SPREADING = KubeScheduler((Profile(default_spread_constraints=()),))
 
@@ -88,16 +91,16 @@ def test_annotations_are_kept_that_the_policy_reads(shop):
 
 def test_the_version_is_that_of_kube_schedulers_pods_beside_the_api_server(shop):
     shop.version = "v1.34.1"
-    image = {"containers": [{"name": COMPONENT, "image": "registry.example/kube-scheduler:v1.33.4"}]}
-    labels = {"component": COMPONENT}
+    containers = [{"name": COMPONENT, "image": "registry.example/kube-scheduler:v1.33.4"}]
+    static = pod(COMPONENT, namespace="kube-system", labels={"component": COMPONENT}, containers=containers)
+    shop.put("Pod", placed(static, "n1"))
     seen = []
-    shop.put("Pod", placed(pod(COMPONENT, namespace="kube-system", labels=labels, **image), "n1"))
 
     def load(found):
         seen.append(found)
         return kube_scheduler_of({}, version=f"1.{found.minor}")
 
-    found = read_for_pod(connected(shop.url), ("default", "incoming"), load, timeout=20)
+    found = read_for_pod(server_at(shop.url), ("default", "incoming"), load, timeout=20)
     assert (found.scheduler.version, seen) == ("1.33", [found.found])
 
 
@@ -113,10 +116,11 @@ def test_progress_counts_the_objects_of_each_kind(shop, monkeypatch):
 
 def test_the_cycle_collector_is_as_before(shop):
     assert gc.isenabled()
-    with FakeAPI() as empty, pytest.raises(ClusterLost):
-        empty.forbid("Pod")
-        read(empty)
     read(shop)
+    assert gc.isenabled()
+    shop.forbid("Pod")
+    with pytest.raises(ClusterLost):
+        read(shop)
     assert gc.isenabled()
     gc.unfreeze()
 
@@ -152,7 +156,7 @@ def test_a_kind_that_the_server_does_not_have_has_no_objects(shop):
 
 def test_an_object_that_cannot_be_read_is_counted_and_costs_no_other(shop):
     shop.put("Pod", pod("broken", cpu="a lot"))
-    shop.put("Pod", pod("worse", priority="high"))
+    shop.put("Pod", pod("worse", nodeName=7))
     found = read(shop)
     assert [one.metadata.name for one in found.objects.pods] == ["a", "incoming"]
     (warning,) = found.warnings
@@ -199,8 +203,8 @@ def test_a_list_whose_continue_token_has_expired_is_read_whole(shop, monkeypatch
 def test_a_server_that_cannot_be_reached_is_an_error(api):
     url = api.url
     api.stop()
-    with pytest.raises(ClusterLost, match="cannot list pods: 127.0.0.1:[0-9]+: .*refused"):
-        read_for_pod(connected(url), ("default", "incoming"), lambda _: UNCONFIGURED, timeout=20)
+    with pytest.raises(ClusterLost, match=r"cannot list pods: 127\.0\.0\.1:[0-9]+: .*refused"):
+        read_for_pod(server_at(url), ("default", "incoming"), lambda _: UNCONFIGURED, timeout=20)
 
 
 @pytest.mark.parametrize("kind", ["Event", "PodDisruptionBudget"])
@@ -210,3 +214,26 @@ def test_a_server_that_does_not_answer_in_time_is_an_error_that_names_what_is_mi
     with pytest.raises(ClusterLost, match=r"timed out after 0\.2s reading [a-z, ]+ from http://127\.0\.0\.1"):
         read(shop, timeout=0.2)
     hang.release()
+
+
+# --- the whole cluster ------------------------------------------------------------------------------------------------
+
+
+def test_the_whole_cluster_is_read_with_the_kinds_of_the_policy(shop):
+    shop.version = "v1.35.2"
+    found = read_cluster(server_at(shop.url), PreemptionPolicy(), timeout=20)
+    assert (len(found.objects.nodes), len(found.objects.pods), len(found.objects.services)) == (2, 2, 1)
+    assert (found.found and found.found.minor, found.warnings) == (35, ())
+    assert {one.kind for one in shop.requests if one.kind} == {one.kind for one in RESOURCES}
+    assert not any(one.params.get("watch") for one in shop.requests)
+    read_cluster(server_at(shop.url), PreemptionPolicy(ranking=("PodGroups",)), timeout=20)
+    assert {one.kind for one in POD_GROUP_RESOURCES} <= {one.kind for one in shop.requests}
+
+
+@pytest.mark.anyio
+async def test_the_whole_cluster_equals_what_a_watch_holds(shop):
+    put(shop, [device_class(), claim("c"), thing("PriorityClass", "high", value=7)])
+    found = read_cluster(server_at(shop.url), PreemptionPolicy(), timeout=20).objects
+    async with following(shop.url) as rig:
+        await rig.until(lambda: rig.source.problem() is None)
+        assert rig.cache.snapshot().frozen() == found

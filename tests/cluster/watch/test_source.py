@@ -21,12 +21,12 @@ from extender.cluster.watch import delta_queue
 from extender.cluster.watch import source as source_module
 from extender.cluster.watch.delta_queue import Deltas
 from extender.cluster.watch.list_watch import RESOURCES, WatchSettings
-from extender.errors import ClusterLost, NotReady
+from extender.errors import NotReady
 from extender.k8s.kinds import ClusterObjects
 from extender.k8s.objects import ObjectMeta, Pod
 from tests.builders import budget, namespace, node, placed, pod, thing
 from tests.cluster.watch.reflector_rig import NO_INITIAL_EVENTS, bookmark
-from tests.cluster.watch.source_rig import QUICK, Clock, SourceRig, following, held
+from tests.cluster.watch.source_rig import QUICK, Clock, following, held
 from tests.fakes.api_server import Answer, Fault, Hang
 from tests.fakes.watches import event_line
 from tests.profiles import SEEDS, examples
@@ -104,24 +104,6 @@ async def test_a_list_that_came_again_before_the_first_sync_is_the_one_that_coun
         hang.release()
         await rig.read()
         assert rig.holds(api)
-
-
-async def test_sync_once_returns_when_the_cache_has_synced(api):
-    api.put("Pod", pod("a"))
-    rig = SourceRig(api.url)
-    await rig.source.sync_once(20.0)
-    rig.close()
-    assert rig.names() == {"a"}
-    assert rig.source.problem() is None
-
-
-async def test_sync_once_reports_what_it_waited_for(api):
-    hang = Hang()
-    api.faults.add(Fault("*", "Node", hang, times=None))
-    rig = SourceRig(api.url)
-    with pytest.raises(ClusterLost, match=r"timed out after 0.2s waiting for the cache to sync: .*waiting for nodes"):
-        await rig.source.sync_once(0.2)
-    rig.close()
 
 
 # --- following ------------------------------------------------------------------------------------------------------
