@@ -156,3 +156,27 @@ def test_a_scenario_is_simulated():
     assert filled.scenario.until_full is not None
     assert filled.scenario.until_full.fits == 3
     assert extender.simulate(here, [incoming("a", cpu="9")], gang=True, cordon=["n1"]).summary.scheduled == 0
+
+
+# --- why ------------------------------------------------------------------------------------------------------------
+
+
+def test_why_takes_a_name_or_a_manifest_and_leaves_the_cluster_as_it_is():
+    here = extender.Snapshot.build(extender.load_cluster(cluster(HALF_FULL, waiting=[incoming("x")])))
+    before = here.frozen()
+    assert extender.why(here, "x").why.startswith("default/x fits on 2 of 2 nodes; ")
+    assert extender.why(here, "default/a").why.startswith("default/a is on n1, ")
+    assert extender.why(here, incoming("new", cpu="9")).verdict == "DoesNotFit"
+    assert extender.why(here, "shop/x").state == "NotFound"
+    assert here.frozen() == before
+
+
+def test_why_is_asked_of_a_version_and_a_configuration(files):
+    here = cluster({node("n1", cpu="4"): [RESIZED]}, waiting=[incoming("x", cpu="3", priority=0)])
+    assert [extender.why(here, "x", version=one).verdict for one in ("1.32", "1.33")] == ["Fits", "DoesNotFit"]
+    found = extender.why(cluster(HALF_FULL, waiting=[incoming("x", schedulerName="packing")]), "x", node="n1")
+    assert (found.state, found.details) == ("NotOurs", None)
+    packed = extender.why(
+        cluster(HALF_FULL, waiting=[incoming("x", schedulerName="packing")]), "x", scheduler_config=files[1]
+    )
+    assert packed.node == "n1"

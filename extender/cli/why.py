@@ -89,18 +89,23 @@ def why(
 
     if (pod is None) == (file is None):
         raise typer.BadParameter("specify a pod, or a manifest with --pod FILE")
-    if cluster is not None and example:
-        raise typer.BadParameter("--cluster cannot be combined with --example")
-    is_live = cluster is None and not example
-    if not is_live and (wait or kubeconfig is not None or context is not None):
-        raise typer.BadParameter("--wait, --kubeconfig and --context need a live cluster")
+    if example and (cluster, kubeconfig, context) != (None, None, None):
+        raise typer.BadParameter("--example cannot be combined with another cluster")
+    if cluster is not None and (kubeconfig is not None or context is not None):
+        raise typer.BadParameter("--cluster cannot be combined with a live cluster")
     if file is not None and namespace is not None:
         raise typer.BadParameter("the manifest says its namespace", param_hint="--namespace")
-    given = options.cluster_options(cluster, is_live, kubeconfig, context)
+    subject = _subject_of(pod, namespace, file)
+    overrides = options.scheduler_options(scheduler_config, scheduler_version)
     settings = options.read_configuration(
-        config, given | options.scheduler_options(scheduler_config, scheduler_version)
+        config, overrides | options.cluster_options(cluster, False, kubeconfig, context)
     )
-    read = _reader(settings, _subject_of(pod, namespace, file), timeout, no_color)
+    if settings.cluster.path is None and not example:
+        live = options.cluster_options(None, True, kubeconfig, context)
+        settings = options.read_configuration(config, overrides | live)
+    if wait and (example or settings.cluster.source == "files"):
+        raise typer.BadParameter("needs a live cluster", param_hint="--wait")
+    read = _reader(settings, subject, timeout=timeout, no_color=no_color, example=example)
     found = _diagnose(read(), node)
     if wait:
         found = _wait(read, found, node, wait_timeout)
@@ -144,18 +149,20 @@ def _read_manifest(file: str) -> "Subject":
     return Subject(pod.metadata.namespace, pod.metadata.name, pod, objects.resource_claims)
 
 
-def _reader(settings: "Configuration", subject: "Subject", timeout: float, no_color: bool) -> "Read":
+def _reader(settings: "Configuration", subject: "Subject", *, timeout: float, no_color: bool, example: bool) -> "Read":
     """Return what reads the cluster: a live one again with every call, on the same connection."""
     from extender.cli.why_source import read_file, read_live
     from extender.cluster.files.manifests import example_cluster, load_cluster
     from extender.config.scheduler import load_kube_scheduler
 
     load_kube_scheduler(settings)  # a mistake is reported before a cluster is read
-    api = options.connect_api_server(settings)
-    if api is not None:
-        return lambda: read_live(api, settings, subject, timeout=timeout, no_color=no_color)
-    path = settings.cluster.path
-    return lambda: read_file(example_cluster() if path is None else load_cluster(path), settings, subject)
+    if example:
+        return lambda: read_file(example_cluster(), settings, subject)
+    api, path = options.connect_api_server(settings), settings.cluster.path
+    if api is None:
+        assert path is not None
+        return lambda: read_file(load_cluster(path), settings, subject)
+    return lambda: read_live(api, settings, subject, timeout=timeout, no_color=no_color)
 
 
 def _diagnose(cluster: "PodCluster", node: str | None) -> "Diagnosis":

@@ -406,7 +406,7 @@ def test_a_place_that_cannot_be_written_is_one_line(tmp_path, monkeypatch, capsy
 
 @pytest.mark.parametrize("error", [ConfigError("one\ntwo"), ClusterFileError("one\ntwo")])
 def test_any_error_of_ours_is_printed_line_by_line(monkeypatch, capsys, error):
-    def fail():
+    def fail(_arguments, prog_name):
         raise error
 
     monkeypatch.setattr(cli, "app", fail)

@@ -39,6 +39,7 @@ def service() -> Iterator[str]:
 HELP = (
     "explain --help",
     "simulate --help",
+    "why --help",
     "cluster dump --help",
     "replay --help",
     "serve --help",

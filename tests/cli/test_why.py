@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from extender import cli
 from extender.core.diagnosis.schema import EXIT_CODES
-from tests.builders import JSON, NodeObject, budget, cluster, incoming, node, placed, pod
+from tests.builders import JSON, STARTED, NodeObject, budget, cluster, incoming, node, placed, pod, thing
 from tests.cluster.apiserver.credentials.kubeconfigs import forget_everything, kubeconfig
 from tests.device_builders import undecided_claim, using_claims
 from tests.fakes.api_server import FakeAPI
@@ -136,6 +136,16 @@ def test_json_and_yaml_are_the_same_and_list_the_nodes_that_are_asked_for(asked)
     assert ([one["name"] for one in one["nodes"]], one["details"]["name"]) == (["n2"], "n2")
 
 
+def test_the_cluster_and_the_policies_of_a_configuration_are_used(tmp_path):
+    here, settings = tmp_path / "cluster.json", tmp_path / "extender.yaml"
+    here.write_text(json.dumps(cluster(FULL, waiting=[incoming()], budgets=[budget(app="a")])))
+    settings.write_text(yaml.safe_dump({"cluster": {"path": str(here)}, "preemption": {"preset": "strict"}}))
+    result = run("incoming", "--config", settings)
+    assert result.exit_code == 1
+    assert "your policies allow no eviction for it" in result.stdout
+    assert run("shop/cart-0", "--example", "--config", settings).exit_code == 0
+
+
 # --- the pod --------------------------------------------------------------------------------------------------------
 
 
@@ -203,9 +213,10 @@ def test_a_manifest_of_a_pod_that_runs_already_is_an_error(tmp_path, monkeypatch
     [
         pytest.param([], "specify a pod, or a manifest", id="no pod"),
         pytest.param(["a", "--pod", "x.yaml"], "specify a pod, or a manifest", id="two pods"),
-        pytest.param(["a", "--cluster", "x", "--example"], "--cluster cannot be combined", id="two clusters"),
-        pytest.param(["a", "--example", "--wait"], "need a live cluster", id="waiting for a file"),
-        pytest.param(["a", "--cluster", "x", "--context", "y"], "need a live cluster", id="a file and a context"),
+        pytest.param(["a", "--cluster", "x", "--example"], "--example cannot be combined", id="two clusters"),
+        pytest.param(["a", "--example", "--wait"], "needs a live cluster", id="waiting for the example"),
+        pytest.param(["a", "--cluster", "x", "--wait"], "needs a live cluster", id="waiting for a file"),
+        pytest.param(["a", "--cluster", "x", "--context", "y"], "--cluster cannot be", id="a file and a context"),
         pytest.param(["--pod", "x", "-n", "shop"], "the manifest says its namespace", id="a namespace for a manifest"),
         pytest.param(["shop/a", "-n", "batch"], "contradicts shop/a", id="two namespaces"),
         pytest.param(["a/b/c"], "not a name, or a namespace and a name", id="three parts"),
@@ -247,6 +258,32 @@ def test_a_live_cluster_is_only_read(live):
     assert (result.exit_code, result.exception.__class__) == (3, SystemExit)
     assert result.stdout.startswith("shop/new does not fit on n1: ")
     assert {request.method for request in api.requests} == {"GET"}
+
+
+def test_what_may_not_be_read_is_named_and_the_verdict_is_unknown(live):
+    api, access = live
+    volume = {"name": "v", "persistentVolumeClaim": {"claimName": "data"}}
+    api.put("Pod", incoming("new", cpu=None, namespace="shop", volumes=[volume]))
+    api.forbid("PersistentVolumeClaim")
+    result = run("new", *access)
+    assert result.exit_code == 4
+    assert "no permission to list PersistentVolumeClaim" in result.stderr
+    assert "VolumeBinding" in result.stdout
+
+
+def test_an_event_of_kube_scheduler_stands_beside_the_message(live):
+    api, access = live
+    api.put("Pod", incoming("new", namespace="shop", priority=0))
+    said = json.loads(run("new", *access, "-o", "json").stdout)["message"]
+    about = {"kind": "Pod", "namespace": "shop", "name": "new", "uid": "uid-new"}
+    event = thing("Event", "new.1", namespace="shop", involvedObject=about, reason="FailedScheduling", message=said)
+    api.put("Event", event | {"source": {"component": "default-scheduler"}, "lastTimestamp": STARTED, "count": 3})
+    assert (
+        "the last FailedScheduling, of default-scheduler at 2026-01-01 00:00:00, says the same"
+        in run("new", *access).stdout
+    )
+    api.put("Event", event | {"message": "0/9 nodes are available"})
+    assert "said: 0/9 nodes are available" in run("new", *access).stdout
 
 
 def test_waiting_ends_when_the_pod_has_its_node(live, monkeypatch):

@@ -41,7 +41,14 @@ from extender.k8s.objects import ObjectMeta, Pod
 from extender.k8s.requests import incoming_requests
 
 NOT_TRIED = "not tried: "
-"""Prefix of a cycle's message for a pod that kube-scheduler does not queue."""
+NOT_OURS = "not ours: "
+"""Prefixes of a cycle's message for a pod that kube-scheduler does not queue."""
+
+TRIED_AGAIN = (
+    "kube-scheduler tries a pending pod again after a change that may help it, after its back-off, and every 5 minutes"
+)
+OTHER_PROFILES = "a KubeSchedulerConfiguration that has a profile of this name says how that scheduler judges it"
+"""What may help with a pod that fits but is pending, and with one of another scheduler."""
 
 
 def diagnose(
@@ -60,12 +67,13 @@ def diagnose(
     if pod.spec.node_name and not is_finished(pod) and pod.metadata.deletion_timestamp is None:
         return _of_assigned(snapshot, pod, scheduler, history, node)
     cycle = schedule_one(snapshot, pod, scheduler, history)
-    profile, message = scheduler.profile_of(pod), cycle.message.removeprefix(NOT_TRIED)
+    profile, message = scheduler.profile_of(pod), cycle.message.removeprefix(NOT_TRIED).removeprefix(NOT_OURS)
     about = _about(snapshot, pod, scheduler)
     if cycle.outcome == "Skipped":
         state = _state_of_skipped(pod, scheduler)
         why = not_tried_sentence(state, pod.key, message)
-        about = replace(about, state=state, message=message, why=why, hint=cycle.hint)
+        hint = OTHER_PROFILES if state == "NotOurs" else cycle.hint
+        about = replace(about, state=state, message=message, why=why, hint=hint)
     if profile is None or about.state in ("Terminating", "Finished"):
         return about
     evaluation = evaluate(snapshot, pod, profile, history)
@@ -82,11 +90,12 @@ def not_found(snapshot: Snapshot, namespace: str, name: str, scheduler: KubeSche
 
 
 def with_history(found: Diagnosis, history: PodHistory | None) -> Diagnosis:
-    """Return the diagnosis with what Events and conditions say; an evicted pod is said to be one."""
+    """Return the diagnosis with what Events and conditions say of a pod of the cluster, such as that it was evicted."""
     by = None if history is None else history.preempted
     is_gone = found.state in ("NotFound", "Terminating")
     why = evicted_sentence(found.pod, by) if by is not None and is_gone else found.why
-    known: Diagnosis = replace(found, history=history, why=why)
+    waits = history is not None and found.state == "Pending" and found.verdict == "Fits"
+    known: Diagnosis = replace(found, history=history, why=why, hint=TRIED_AGAIN if waits else found.hint)
     return known
 
 

@@ -199,7 +199,7 @@ class Diagnosis(DiagnosisStruct, frozen=True, kw_only=True):
     claims: list[ReservedClaim] = []
     """Resource claims of a pod that fits, with the devices that it would get."""
     hint: str | None = None
-    """What to do about a claim that does not exist yet."""
+    """What helps: with a claim that does not exist yet, a pending pod that fits, or a pod of another scheduler."""
     not_evaluated: list[str] = []
     """Plugins that kube-scheduler evaluates for this pod, and that are not evaluated here."""
     notes: list[str]

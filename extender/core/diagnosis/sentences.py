@@ -106,7 +106,7 @@ def _preemption_clause(pod: Pod, found: PreemptionOutcome) -> str:
 
 _NOT_TRIED: dict[PodState, str] = {
     "Gated": "kube-scheduler does not try {pod} yet: {message}",
-    "NotOurs": "{pod} is another scheduler's: {message}",
+    "NotOurs": "{pod} is for another scheduler: {message}",
     "Terminating": "{pod} is being deleted: kube-scheduler does not try it any more",
     "Finished": "{pod} {message}: it needs no node any more",
     "NotFound": "the cluster has no pod {pod}",

@@ -153,7 +153,7 @@ def test_a_cluster_without_nodes():
             incoming(schedulerName="other"),
             "NotOurs",
             0,
-            'default/incoming is another scheduler\'s: not ours: no profile has schedulerName "other"',
+            'default/incoming is for another scheduler: no profile has schedulerName "other"',
             id="of another scheduler",
         ),
         pytest.param(
