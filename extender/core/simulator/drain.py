@@ -215,8 +215,8 @@ class Drain:
         created, left, has_evicted = list[Pod](), list[Pod](), False
         self.blocked.clear()
         for given in self.left:
-            pod = snapshot.objects.pods.get(key_of("Pod", given))
-            if pod is None or pod.metadata.uid != given.metadata.uid:
+            pod = _same_pod(snapshot, given)
+            if pod is None:
                 continue  # preempted meanwhile
             refusal = api.refusal(pod)
             if refusal is not None:
@@ -231,7 +231,15 @@ class Drain:
         self.left = left
         return created if has_evicted else None
 
-    def report(self) -> DrainedNode:
+    def report(self, snapshot: Snapshot) -> DrainedNode:
+        """Return what became of the pods; a blocked pod that was preempted later is blocked no longer."""
+        there = (one for pod, one in zip(self.left, self.blocked, strict=True) if _same_pod(snapshot, pod) is not None)
         return DrainedNode(
-            node=self.node, evicted=self.evicted, ignored=self.ignored, blocked=self.blocked, lost=self.lost
+            node=self.node, evicted=self.evicted, ignored=self.ignored, blocked=list(there), lost=self.lost
         )
+
+
+def _same_pod(snapshot: Snapshot, given: Pod) -> Pod | None:
+    """Return the pod as it is now; None if it was evicted, even if another one has its name."""
+    pod = snapshot.objects.pods.get(key_of("Pod", given))
+    return pod if pod is not None and pod.metadata.uid == given.metadata.uid else None

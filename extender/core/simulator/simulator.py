@@ -18,7 +18,7 @@ from extender.core.eviction_history import NO_HISTORY, EvictionHistory
 from extender.core.profile import UPSTREAM, KubeScheduler
 from extender.core.simulator import drain, effects
 from extender.core.simulator.arrivals import add_arrivals, add_claims, admit_pod, pending_pods
-from extender.core.simulator.controllers import Controllers
+from extender.core.simulator.controllers import Controllers, is_of_daemon_set
 from extender.core.simulator.drain import Drain, EvictionAPI
 from extender.core.simulator.result import (
     ClusterSize,
@@ -46,7 +46,8 @@ from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import RequestError
 from extender.k8s.devices.objects import ResourceClaim
 from extender.k8s.kinds import KINDS, Key, key_of
-from extender.k8s.objects import Object, Pod
+from extender.k8s.objects import Object, Pod, PodStatus
+from extender.k8s.workloads import workload_of
 
 NO_SCENARIO = Scenario()
 
@@ -251,12 +252,13 @@ class _Run:
             yield from map(self._admit, further_pods(self.snapshot, workload, self.controllers.names))
         for template in given:
             namespace, name = template.metadata.namespace or "default", template.metadata.name
+            spec = replace(template.spec, node_name="")
+            status = PodStatus("Pending", resource_claim_statuses=template.status.resource_claim_statuses)
             for number in count(1):
                 copy = f"{name}-{number}"
                 if (namespace, copy) not in self.snapshot.objects.pods:
-                    metadata = replace(template.metadata, name=copy, namespace=namespace, uid=f"{namespace}/{copy}")
-                    spec = replace(template.spec, node_name="")
-                    yield admit_pod(self.snapshot, replace(template, metadata=metadata, spec=spec))
+                    own = replace(template.metadata, name=copy, namespace=namespace, uid=f"{namespace}/{copy}")
+                    yield admit_pod(self.snapshot, Pod(replace(own, deletion_timestamp=None), spec, status))
 
     # --- the result ---
 
@@ -281,7 +283,7 @@ class _Run:
             version=scheduler.version,
             version_source=scheduler.version_source,
             feature_gates=scheduler.changed_gates,
-            notes=[*left_out(scheduler), *map(_given_up, dict.fromkeys(self.controllers.given_up))],
+            notes=[*left_out(scheduler), *self._notes()],
             seed=seed,
             cycles=cycles,
             pending=pending,
@@ -290,6 +292,15 @@ class _Run:
             replacements=self._replacements(),
             scenario=self._report(),
         )
+
+    def _notes(self) -> Iterator[str]:
+        """Yield what the scenario leaves out."""
+        for pod in dict.fromkeys(self.controllers.given_up):
+            yield f"pod {pod} was evicted again and again: it is not recreated any more"
+        if self._added:
+            sets = {workload_of(pod) for pod in self.snapshot.objects.pods.values() if is_of_daemon_set(pod)}
+            if sets:
+                yield f"added nodes have no pods of DaemonSets, of which the cluster has {len(sets)}: they take room there"
 
     def _replacements(self) -> list[Replacement]:
         """Return every recreated pod with its last attempt while it was the pod of its name."""
@@ -314,7 +325,7 @@ class _Run:
             added=self._added,
             cordoned=list(self.scenario.cordon),
             removed=self._removed,
-            drained=[one.report() for one in self._drains],
+            drained=[one.report(self.snapshot) for one in self._drains],
             workloads=[self._workload_pods(one) for one in self._plans],
             until_full=self._until_full,
             gang=self._gang,
@@ -394,10 +405,6 @@ def left_out(scheduler: KubeScheduler) -> list[str]:
         if profile.not_evaluated_plugins:
             notes.append(f"{name}: plugins that are not evaluated: {', '.join(profile.not_evaluated_plugins)}")
     return notes
-
-
-def _given_up(pod: str) -> str:
-    return f"pod {pod} was evicted again and again: it is not recreated any more"
 
 
 def _key(pod: str) -> Key:

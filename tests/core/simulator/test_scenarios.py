@@ -116,6 +116,14 @@ def test_a_single_added_node_keeps_a_free_name_and_gives_room_to_pending_pods():
     assert (usage.name, usage.state, usage.before["cpu"], usage.after["cpu"]) == ("big", "added", 0, 3000)
 
 
+def test_pods_of_daemon_sets_are_missing_on_added_nodes_which_is_noted():
+    here = snapshot({node("n1"): [of_daemon_set("agent-abcde", "n1"), of_daemon_set("agent-fghjk", "n1")]})
+    new = [AddedNodes(here.objects.nodes["", "n1"])]
+    (note,) = run(here, add_nodes=new).notes
+    assert note == "added nodes have no pods of DaemonSets, of which the cluster has 1: they take room there"
+    assert run(here, cordon=["n1"]).notes == []
+
+
 def test_nothing_new_runs_on_a_cordoned_node_and_what_runs_there_stays():
     here = snapshot({node("n1"): [pod("a")], node("n2"): []})
     result = run(here, incoming("new", **on("n1")), incoming("free"), cordon=["n1"])
