@@ -1,0 +1,108 @@
+"""`extender why` says what a real kube-scheduler wrote into its event, for pending pods of all kinds."""
+
+import json
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.control_plane.lab import pods_of_all_kinds as kinds
+from tests.e2e.control_plane.lab.evictions import judge
+from tests.e2e.control_plane.lab.pending_pods import create_what_they_name, not_tried_pods, pending_pods
+
+JSON = dict[str, Any]
+ROOT = Path(__file__).parents[3]
+
+PENDING = [one["metadata"]["name"] for one in pending_pods()]
+DOES_NOT_FIT, FITS_AFTER_PREEMPTION, NOT_TRIED = 1, 3, 4
+
+
+@pytest.fixture(scope="module")
+def cluster(plane):
+    """Full nodes, pods that stay pending, and a kube-scheduler without an extender that has tried each once."""
+    api = plane.api
+    plane.kubelet.deletion_seconds = 0.1
+    kinds.create_cluster(api)
+    kinds.fill_nodes(api, "fill")
+    create_what_they_name(api)
+    kinds.wait_for_budgets(api)
+    api.create(*pending_pods(), *not_tried_pods())
+    plane.start_scheduler({})
+    api.wait_until(lambda: failures(api).keys() == set(PENDING), 60, "an event of each pending pod")
+    return plane
+
+
+@pytest.fixture(scope="module")
+def answers(cluster):
+    """Name -> exit code and answer of `extender why NAME`; some processes at a time, as each takes a second."""
+    names = [*PENDING, *(one["metadata"]["name"] for one in not_tried_pods())]
+    with ThreadPoolExecutor(3) as pool:
+        return dict(zip(names, pool.map(lambda name: why(cluster, f"default/{name}", "--all"), names), strict=True))
+
+
+def why(cluster, *arguments: str, stdin: str = "") -> tuple[int, JSON]:
+    """Run the command as a user with the administrator's kubeconfig does."""
+    options = ["--kubeconfig", str(cluster.kubeconfig()), "-o", "json"]
+    argv = [sys.executable, "-m", "extender", "why", *arguments, *options]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(argv, input=stdin, capture_output=True, text=True, check=False, env=environment)
+    assert done.stdout, done.stderr
+    return done.returncode, json.loads(done.stdout)
+
+
+def failures(api) -> dict[str, str]:
+    """Return the pod of each event FailedScheduling -> its message."""
+    found = api.list("v1/Event", "default", fieldSelector="reason=FailedScheduling")
+    return {one["involvedObject"]["name"]: one["message"] for one in found}
+
+
+def test_there_are_fifty_of_them():
+    assert len(PENDING) >= 50
+
+
+@pytest.mark.parametrize("name", PENDING)
+def test_the_message_is_that_of_the_event(cluster, answers, name):
+    code, said = answers[name]
+    assert said["message"] == failures(cluster.api)[name]
+    assert (code, said["state"], said["verdict"]) == (DOES_NOT_FIT, "Pending", "DoesNotFit")
+    assert said["history"]["failedScheduling"]["message"] == said["message"]
+    assert said["notEvaluated"] == []
+    assert sum(one["code"] != "Success" for one in said["nodes"]) == len(said["nodes"]) == kinds.NODES
+
+
+def test_what_kube_scheduler_does_not_try(cluster, answers):
+    for name, state, words in (
+        ("gated", "Gated", "example.com/first"),
+        ("of-another", "NotOurs", "absent"),
+        ("without-claim", "Gated", "absent"),
+    ):
+        code, said = answers[name]
+        assert (code, said["state"], said["verdict"]) == (NOT_TRIED, state, "Unknown")
+        assert words in said["why"]
+        assert name not in failures(cluster.api)
+
+
+@pytest.mark.parametrize("number", [0, 1, 3])
+def test_a_manifest_names_the_victims_of_a_preemption(cluster, number):
+    """Before the pod exists: the node or one of equal cost, the victims and the budgets that it breaks."""
+    api = cluster.api
+    one = kinds.preemptor(
+        number, "asked", priority_class="critical"
+    )  # pending pods of a higher class would take the room
+    code, said = why(cluster, "--pod", "-", stdin=json.dumps(one))
+    assert (code, said["verdict"]) == (FITS_AFTER_PREEMPTION, "FitsAfterPreemption")
+    uid = api.create(one)["metadata"]["uid"]
+    name = one["metadata"]["name"]
+    bound = api.wait_until(lambda: api.get("Pod", name)["spec"].get("nodeName"), 30, f"{name} to be bound")
+    (done,) = [it for it in judge(cluster.audit_events()).preemptions if it.preemptor == uid]
+    preemption = said["preemption"]
+    assert done.node == bound
+    assert bound in preemption["ties"]
+    assert bound != preemption["node"] or {it["uid"] for it in preemption["victims"]} == set(done.victims)
+    assert failures(api)[name].startswith(said["message"])  # the second attempt adds that victims still terminate
+    code, placed = why(cluster, name, "-n", "default")
+    assert (code, placed["state"], placed["placement"]["node"]) == (0, "Assigned", bound)
