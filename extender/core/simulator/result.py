@@ -231,7 +231,7 @@ class WorkloadPods(SimulationStruct, frozen=True):
     """Pods of a StatefulSet with podManagementPolicy OrderedReady that wait for one with a lower ordinal."""
 
 
-class NodePods(SimulationStruct, frozen=True):
+class CopiesOnNode(SimulationStruct, frozen=True):
     """Number of pods on a node."""
 
     node: str
@@ -245,7 +245,7 @@ class UntilFull(SimulationStruct, frozen=True):
     fits: int
     limit_reached: bool
     """True: the simulation stopped at its limit, and more may fit."""
-    nodes: list[NodePods]
+    nodes: list[CopiesOnNode]
     """Copies by node, sorted by name."""
     next: CycleReport | None
     """The attempt to schedule one more, whose victims are not evicted; null if the limit was reached."""

@@ -22,10 +22,10 @@ from extender.core.simulator.controllers import Controllers, is_of_daemon_set
 from extender.core.simulator.drain import Drain, EvictionAPI
 from extender.core.simulator.result import (
     ClusterSize,
+    CopiesOnNode,
     CycleReport,
     Gang,
     NodeAmounts,
-    NodePods,
     NodeState,
     NodeUsage,
     PendingPod,
@@ -203,13 +203,14 @@ class _Run:
         """Bind all pods that arrive, or take everything back that happened for them."""
         before, cycles = _tables(self.snapshot), len(self.cycles)
         history, recreated = self.scheduler.history, len(self.controllers.recreated)
+        usage = dict(self._usage)
         created = self.arrive((), given)
         failed = [pod.key for pod in created if not self._is_bound(key_of("Pod", pod))]
         if not failed:
             self._gang = Gang(scheduled=True, pods=len(created), message="")
             return
         _restore(self.snapshot, before)
-        self.scheduler.history = history
+        self.scheduler.history, self._usage = history, usage
         self.controllers.forget(recreated)
         self.controllers.waiting.clear()
         last = {one.pod: one for one in self.cycles[cycles:]}
@@ -243,7 +244,7 @@ class _Run:
             pod=given[0].key if given else str(self.scenario.workloads[0]),
             fits=sum(bound.values()),
             limit_reached=following is None,
-            nodes=[NodePods(node=node, pods=pods) for node, pods in sorted(bound.items())],
+            nodes=[CopiesOnNode(node=node, pods=pods) for node, pods in sorted(bound.items())],
             next=following,
         )
 
@@ -300,7 +301,7 @@ class _Run:
         if self._added:
             sets = {workload_of(pod) for pod in self.snapshot.objects.pods.values() if is_of_daemon_set(pod)}
             if sets:
-                yield f"added nodes have no pods of DaemonSets, of which the cluster has {len(sets)}: they take room there"
+                yield f"added nodes have no pods of DaemonSets, of which the cluster has {len(sets)}"
 
     def _replacements(self) -> list[Replacement]:
         """Return every recreated pod with its last attempt while it was the pod of its name."""

@@ -70,7 +70,7 @@ class StatefulSetOrdinals(Value, frozen=True):
     start: Int32 = 0
 
 
-class WorkloadSpec(Value, frozen=True):
+class WorkloadManifestSpec(Value, frozen=True):
     """Fields of all four kinds; an object has those of its own."""
 
     replicas: Int32 = 1
@@ -89,7 +89,7 @@ class WorkloadManifest(Object, frozen=True, kw_only=True):
     """A workload to create or to scale."""
 
     kind: WorkloadKind
-    spec: WorkloadSpec = WorkloadSpec()
+    spec: WorkloadManifestSpec = WorkloadManifestSpec()
 
     @property
     def key(self) -> Workload:
