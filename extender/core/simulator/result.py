@@ -232,7 +232,7 @@ class WorkloadPods(SimulationStruct, frozen=True):
 
 
 class CopiesOnNode(SimulationStruct, frozen=True):
-    """Number of pods on a node."""
+    """Number of copies that fit on a node."""
 
     node: str
     pods: int
