@@ -34,7 +34,7 @@ def test_every_reason_has_a_row():
 def test_the_limits_are_those_of_the_code():
     minutes = correlator.SERIES_SECONDS / 60
     assert correlator.PATCH_INTERVAL_SECONDS == 60
-    assert f"at most once a minute; after {minutes:g} minutes without it" in PAGE
+    assert f"at most once a minute, by the next repetition; after {minutes:g} minutes without it" in PAGE
     every = 1 / correlator.OBJECT_EVENTS_PER_SECOND / 60
     assert f"{correlator.OBJECT_BURST} at once, then one in {every:g} minutes" in PAGE
     assert f"{correlator.EVENT_BURST} at once, then {correlator.EVENTS_PER_SECOND:g} per second" in PAGE
