@@ -10,7 +10,6 @@ from rich.table import Table
 from rich.text import Text
 
 from extender.cli import node_report
-from extender.cli.simulation_text import MAX_EVENT_MESSAGE_CHARS
 from extender.cli.tables import (
     AdaptiveTable,
     CellRow,
@@ -24,6 +23,7 @@ from extender.cli.tables import (
 from extender.core.diagnosis.schema import Diagnosis, NodeDiagnosis, NodePreemption, PodHistory, PreemptionOutcome
 from extender.core.diagnosis.sentences import evicted_sentence
 from extender.core.explain.text import pluralize
+from extender.core.framework.status import cut_message
 
 MAX_EXAMPLES = 3
 """Nodes that the table of reasons names, unless it is wide."""
@@ -106,28 +106,25 @@ def _history_lines(found: Diagnosis, history: PodHistory) -> Iterator[str]:
             yield evicted_sentence(found.pod, by)
     if event is not None:
         when = format_timestamp(event.last_seen) if event.last_seen else "an unknown time"
-        same = "says the same" if _is_same(event.message, found.message) else f"said: {event.message}"
+        same = "says the same" if event.message == cut_message(found.message) else f"said: {event.message}"
         yield f"the last FailedScheduling, of {event.reporter} at {when}, {same}"
     yield from history.notes
-
-
-def _is_same(event: str, message: str) -> bool:
-    """Return whether an Event has the message, which kube-scheduler cuts where it is too long for one."""
-    is_long = len(message) > MAX_EVENT_MESSAGE_CHARS
-    return event == (f"{message[: MAX_EVENT_MESSAGE_CHARS - 4]} ..." if is_long else message)
 
 
 # --- all nodes together ---------------------------------------------------------------------------------------------
 
 
 def _reasons_table(found: Diagnosis, *, is_wide: bool) -> RenderableType:
+    """Return a row per reason; its code fits a wide table only, so that the others say what it means."""
+    code = "CODE" if is_wide else "PREEMPTION"
     rows = []
     for one in found.reasons:
         examples = one.examples if is_wide else one.examples[:MAX_EXAMPLES]
         more = f", … {one.nodes - len(examples)} more" if one.nodes > len(examples) else ""
-        cells = [text(one.nodes), text(one.plugin), text(one.reason), text(one.code, _CODE_STYLES.get(one.code, "red"))]
-        rows.append((*cells, text(", ".join(examples) + more)))
-    return AdaptiveTable(("NODES", "PLUGIN", "REASON", "CODE", "EXAMPLES"), rows, lead=3)
+        meaning = one.code if is_wide else "may help" if one.code == "Unschedulable" else "not helpful"
+        cells = (text(one.nodes), text(one.plugin), text(one.reason))
+        rows.append((*cells, text(meaning, _CODE_STYLES.get(one.code, "red")), text(", ".join(examples) + more)))
+    return AdaptiveTable(("NODES", "PLUGIN", "REASON", code, "EXAMPLES"), rows, lead=3)
 
 
 def _render_preemption(found: PreemptionOutcome) -> Iterator[RenderableType]:

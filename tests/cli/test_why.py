@@ -63,8 +63,8 @@ def test_first_comes_the_sentence_then_facts_reasons_and_the_preemption(asked):
         "scheduler kube-scheduler 1.36, default",
         "cluster 2 nodes, 3 pods",
         "reasons, of 2 nodes",
-        "NODES PLUGIN REASON CODE EXAMPLES",
-        "2 NodeResourcesFit Insufficient cpu Unschedulable n1, n2",
+        "NODES PLUGIN REASON PREEMPTION EXAMPLES",
+        "2 NodeResourcesFit Insufficient cpu may help n1, n2",
         "preemption",
         "1 candidate; would evict 1 pod from n1; 1 of them violate disruption budgets",
         "VICTIM PRIORITY BUDGETS NOTES",
@@ -99,7 +99,8 @@ def test_a_wide_table_names_more_nodes(asked):
     nodes: Nodes = {node(f"n{number}", cpu="500m"): [] for number in range(9)}
     waiting = [incoming()]
     assert "n0, n1, n2, … 6 more" in asked(nodes, "incoming", waiting=waiting).stdout
-    assert "n0, n1, n2, n3, n4, n5, n6, n7, n8\n" in asked(nodes, "incoming", "-o", "wide", waiting=waiting).stdout
+    wide = asked(nodes, "incoming", "-o", "wide", waiting=waiting).stdout
+    assert "Insufficient cpu  UnschedulableAndUnresolvable  n0, n1, n2, n3, n4, n5, n6, n7, n8\n" in wide
 
 
 def test_names_cannot_control_the_terminal(asked):

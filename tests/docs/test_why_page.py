@@ -21,6 +21,7 @@ BLOCK = re.compile(r"```console\n\$ extender (.*)\n((?:.*\n)*?)```\n")
 
 def printed(command: str) -> str:
     result = CliRunner().invoke(cli.app, command.split(), env={})
+    assert isinstance(result.exception, SystemExit | None), result.exception
     assert result.exit_code in EXIT_CODES.values(), result.output
     return result.stdout
 

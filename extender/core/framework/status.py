@@ -52,17 +52,17 @@ class Status:
     def __post_init__(self) -> None:
         """Keep MAX_REASONS, each at most MAX_MESSAGE_CHARACTERS long: they may name what a tenant chose."""
         if len(self.reasons) > MAX_REASONS or any(len(reason) > MAX_MESSAGE_CHARACTERS for reason in self.reasons):
-            kept = tuple(_cut(reason) for reason in self.reasons[:MAX_REASONS])
+            kept = tuple(cut_message(reason) for reason in self.reasons[:MAX_REASONS])
             left_out = len(self.reasons) - len(kept)
             object.__setattr__(self, "reasons", (*kept, f"{left_out} more reasons") if left_out else kept)
 
     @property
     def message(self) -> str:
         """Reasons joined with ", " as Status.Message does, at most MAX_MESSAGE_CHARACTERS."""
-        return _cut(", ".join(self.reasons))
+        return cut_message(", ".join(self.reasons))
 
 
-def _cut(text: str) -> str:
+def cut_message(text: str) -> str:
     """Cut the text as kube-scheduler cuts the note of an event (truncateMessage of schedule_one.go, v1.36)."""
     if len(text) <= MAX_MESSAGE_CHARACTERS:
         return text
