@@ -7,72 +7,22 @@ from collections.abc import Iterator, Sequence
 
 from rich.text import Text
 
-from extender.cli.scenario_text import scenario_blocks
-from extender.cli.text_tables import TextRow, format_table, separated, summary_table
+from extender.cli.scenario_text import NONE, node_states, scenario_blocks
+from extender.cli.simulation_events import event_rows
+from extender.cli.text_tables import TextRow, and_more, format_table, separated, summary_table
 from extender.core.explain.text import pluralize
 from extender.core.simulator.comparison import Change, VersionComparison, VersionOutcome, value_of
-from extender.core.simulator.result import CycleReport, NodeUsage, ReservedClaim, Simulation
+from extender.core.simulator.result import NodeUsage, PendingPod, Simulation
 from extender.errors import printable
 from extender.server.admin.simulate import Comparison, PodOutcome, pod_outcomes
-
-MAX_EVENT_MESSAGE_CHARS = 1024
-"""Characters of an event's note (validation.NoteLengthLimit); kube-scheduler truncates longer ones."""
-
-MAX_LISTED_DEVICES = 8
-"""Devices of a claim that a line names."""
 
 
 def render(result: Simulation) -> Iterator[Text]:
     """Render the events of one simulation, what its scenario did, then its summary."""
-    events = [row for cycle in result.cycles for row in _cycle_events(cycle)]
+    events = event_rows(result)
     table = format_table(("NAMESPACE", "TYPE", "REASON", "OBJECT", "MESSAGE"), events)
     has_events = bool(events) or result.scenario is None
     yield from separated([table if has_events else [], *scenario_blocks(result), *_summary_blocks(result)])
-
-
-# --- events -----------------------------------------------------------------------------------------------------------
-
-
-def _cycle_events(cycle: CycleReport) -> Iterator[TextRow]:
-    """Render the events of a cycle as kube-scheduler does (schedule_one.go, preemption/executor.go, v1.36).
-
-    A line without a type adds a fact that kube-scheduler itself would not report.
-    """
-    namespace, _, name = cycle.pod.partition("/")
-    about = f"pod/{name}"
-    if cycle.outcome == "Scheduled":
-        yield namespace, "Normal", "Scheduled", about, f"Successfully assigned {cycle.pod} to {cycle.node}"
-    elif cycle.outcome == "Skipped":
-        yield namespace, "Normal", "Skipped", about, cycle.message
-    else:
-        is_long = len(cycle.message) > MAX_EVENT_MESSAGE_CHARS
-        message = f"{cycle.message[: MAX_EVENT_MESSAGE_CHARS - 4]} ..." if is_long else cycle.message
-        yield namespace, "Warning", "FailedScheduling", about, message
-    if cycle.hint is not None:
-        yield "", "", "", "", cycle.hint
-    for claim in cycle.claims:
-        yield "", "", "", "", _describe_claim(claim)
-    if cycle.deallocated is not None:
-        yield "", "", "", "", f"claim {cycle.deallocated} is deallocated: no pod uses it, and the pod does not fit"
-    if cycle.vetoed is not None:
-        yield "", "", "", "", f"preemption vetoed: {cycle.vetoed}"
-    if cycle.not_evaluated:
-        names = ", ".join(cycle.not_evaluated)
-        yield "", "", "", "", f"not evaluated here, kube-scheduler may decide otherwise: {names}"
-    for victim in cycle.victims:
-        namespace, _, name = victim.pod.partition("/")
-        note = f"Preempted by pod {cycle.uid} on node {victim.node}"
-        if not victim.terminating:  # kube-scheduler does not delete a terminating victim again
-            yield namespace, "Normal", "Preempted", f"pod/{name}", note
-
-
-def _describe_claim(claim: ReservedClaim) -> str:
-    """Render `claim default/train gets gpu.example.com/n1/gpu-0`; driver, pool and name of each device."""
-    names = [f"{one.driver}/{one.pool}/{one.device}" for one in claim.devices]
-    listed = ", ".join(names[:MAX_LISTED_DEVICES]) or "no devices"
-    more = f" and {len(names) - MAX_LISTED_DEVICES} more" if len(names) > MAX_LISTED_DEVICES else ""
-    verb = {"new": "gets", "created": "is created and gets", "existing": "keeps"}[claim.allocation]
-    return f"claim {claim.claim} {verb} {listed}{more}"
 
 
 # --- summary ----------------------------------------------------------------------------------------------------------
@@ -90,20 +40,30 @@ def _summary_blocks(result: Simulation) -> Iterator[list[Text]]:
     )
     yield [counts, *(Text(f"note: {printable(note)}", style="dim") for note in result.notes)]
     victims = (
-        (one.pod, str(one.priority), one.node, one.preemptor, ", ".join(one.budgets) or "<none>")
-        for one in result.evicted
+        (one.pod, str(one.priority), one.node, one.preemptor, ", ".join(one.budgets) or NONE) for one in result.evicted
     )
     yield summary_table(("EVICTED", "PRIORITY", "NODE", "PREEMPTOR", "BUDGETS"), victims)
-    pending = ((one.pod, str(one.priority), one.nominated_node or "<none>", one.message) for one in result.pending)
-    yield summary_table(("PENDING", "PRIORITY", "NOMINATED NODE", "MESSAGE"), pending)
-    yield _usage_table(found.nodes)
+    yield summary_table(("PENDING", "PRIORITY", "NOMINATED NODE", "MESSAGE"), _pending_rows(result.pending))
+    yield _usage_table(result)
 
 
-def _usage_table(nodes: Sequence[NodeUsage]) -> list[Text]:
+def _pending_rows(pending: Sequence[PendingPod]) -> Iterator[TextRow]:
+    """Yield a row per message, with the first of its pods."""
+    pods: dict[TextRow, list[str]] = {}
+    for one in pending:
+        namespace = one.pod.partition("/")[0]
+        row = namespace, str(one.priority), one.nominated_node or NONE, one.message
+        pods.setdefault(row, []).append(one.pod)
+    for (_, *cells), alike in pods.items():
+        yield and_more(alike[0], len(alike)), *cells
+
+
+def _usage_table(result: Simulation) -> list[Text]:
     """Render the usage of nodes before and after, and what the scenario did to them if it changed any."""
+    nodes, states = result.summary.nodes, node_states(result)
     usages = [[_usage_change(node, name) for name in ("cpu", "memory", "pods")] for node in nodes]
-    if any(node.state for node in nodes):
-        rows = [(node.name, node.state or "", *usage) for node, usage in zip(nodes, usages, strict=True)]
+    if states:
+        rows = [(node.name, states.get(node.name, ""), *usage) for node, usage in zip(nodes, usages, strict=True)]
         return summary_table(("NODE", "STATE", "CPU", "MEMORY", "PODS"), rows)
     return summary_table(
         ("NODE", "CPU", "MEMORY", "PODS"), ((node.name, *usage) for node, usage in zip(nodes, usages, strict=True))
@@ -143,7 +103,7 @@ def _render_counts(compared: Sequence[str], results: Sequence[Simulation]) -> li
     counts = []
     rows = [_counts(result) for result in results]
     for name in dict.fromkeys(name for row in rows for name in row):
-        values = [str(row.get(name, "<none>")) for row in rows]
+        values = [str(row.get(name, NONE)) for row in rows]
         counts.append(("≠" if values[0] != values[1] else "=", name, *values))
     return format_table(("", "", *compared), counts)
 
@@ -162,7 +122,7 @@ def _counts(result: Simulation) -> dict[str, int]:
 
 def _describe_outcome(outcome: PodOutcome | None) -> str:
     if outcome is None:
-        return "<none>"
+        return NONE
     where = outcome.node if outcome.outcome == "Scheduled" and outcome.node else outcome.outcome.lower()
     parts = [where]
     if outcome.evicts:
@@ -208,5 +168,5 @@ def render_versions(comparison: VersionComparison) -> Iterator[Text]:
 def _describe(outcome: VersionOutcome | None, change: Change) -> str:
     value = value_of(outcome, change)
     if isinstance(value, list):
-        return ", ".join(map(str, value)) or "<none>"
-    return "<none>" if value in (None, "") else str(value)
+        return ", ".join(map(str, value)) or NONE
+    return NONE if value in (None, "") else str(value)

@@ -3,9 +3,12 @@
 import json
 import re
 
+import msgspec
 import pytest
 import yaml
 
+import extender
+from extender.cluster.files.manifests import load_cluster
 from tests.builders import budget, cluster, incoming, node, pod
 from tests.cli.test_simulate import POLICIES, failure, lines, run
 
@@ -19,7 +22,7 @@ def replica(name):
 
 
 def deployment(replicas=2, **fields):
-    template = {"metadata": {"labels": {"app": "api"}}, "spec": incoming("api")["spec"]}
+    template = {"metadata": {"labels": {"app": "api"}}, "spec": incoming("api", preemptionPolicy="Never")["spec"]}
     spec = {"replicas": replicas, "selector": {"matchLabels": {"app": "api"}}, "template": template}
     return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "api"}, "spec": spec} | fields
 
@@ -69,6 +72,7 @@ def test_a_drain_says_which_pods_come_back_where_and_which_are_lost(world):
 def test_a_pod_that_a_drain_cannot_evict_is_listed_with_its_budgets(world):
     shown = lines("--cluster", world, "--drain", "n2")
     assert shown[0].startswith("NODE   STATE"), "a table of events without events"
+    assert [row[:2] for row in table(shown, "NODE   STATE      CPU")] == [["n2", "draining"]]
     ((blocked, where, budgets, message),) = table(shown, "BLOCKED")
     assert (blocked, where, budgets) == ("default/kept", "n2", "default/keep")
     assert message.startswith("The disruption budget keep ")
@@ -103,13 +107,30 @@ def test_nodes_are_added_and_cordoned_before_pods_arrive(world, write):
 def test_a_deployment_is_scheduled_as_its_replicas(world, write):
     shown = lines("--cluster", world, "--pod", write(deployment(2)))
     assert table(shown, "WORKLOAD") == [["Deployment default/api", "0", "2", "0"]]
-    assert "2 pods scheduled, 0 pending, 0 skipped, 1 evicted" in "".join(shown)
+    assert "1 pod scheduled, 1 pending, 0 skipped, 0 evicted" in "".join(shown)
+
+
+def test_pods_with_the_same_event_share_a_line(world, write):
+    shown = lines("--cluster", world, "--pod", write(deployment(13)))
+    failed = [line for line in shown if "FailedScheduling" in line]
+    pods = [re.split(r"   +", line)[3] for line in failed] + [row[0] for row in table(shown, "PENDING")]
+    assert [re.sub("api-[a-z0-9]+-", "api-", one) for one in pods] == [
+        "pod/api-bbbbc and 11 more",
+        "default/api-bbbbc and 11 more",
+    ]
+
+
+def test_many_pods_of_a_workload_that_are_scheduled_share_a_line(world, write):
+    added = write(node("n", cpu="32").raw, name="node.yaml")
+    shown = lines("--cluster", world, "--pod", write(deployment(13)), "--add-node", added)
+    (scheduled,) = [line for line in shown if " Scheduled " in line]
+    assert scheduled.endswith("-bbbbb and 12 more   Successfully assigned 13 pods of Deployment default/api to 2 nodes")
 
 
 def test_workloads_are_read_from_lists_beside_pods(world, write):
     item = {key: value for key, value in deployment(1).items() if key in ("metadata", "spec")}
     objects = {"apiVersion": "apps/v1", "kind": "DeploymentList", "items": [item]}
-    shown = lines("--cluster", world, "--pod", write(objects, incoming("a")))
+    shown = lines("--cluster", world, "--pod", write(objects, incoming("a", cpu=None)))
     assert "2 pods scheduled" in "".join(shown)
 
 
@@ -126,7 +147,7 @@ def test_until_full_says_how_many_fit_and_what_stops_the_next_one(world, write):
 def test_a_gang_is_scheduled_as_a_whole_or_not_at_all(world, write):
     whole = lines("--cluster", world, "--pod", write(incoming("a")), "--gang")
     assert "gang: 1 of 1 pod scheduled" in whole
-    part = lines("--cluster", world, "--pod", write(deployment(4)), "--gang", "--preset", "strict")
+    part = lines("--cluster", world, "--pod", write(deployment(4)), "--gang")
     assert [line for line in part if line.startswith("gang: 0 of 4 pods scheduled: ")]
 
 
@@ -136,6 +157,12 @@ def test_a_comparison_has_the_counts_of_the_scenario(world, write):
     arriving = write(incoming("a", cpu="500m"))
     shown = lines("--cluster", world, "--pod", arriving, "--until-full", "--compare", "upstream", "strict")
     assert "=   fit until full   2          2" in shown
+
+
+def test_json_is_what_the_python_api_says(world):
+    shown = json.loads(run("--cluster", world, "--drain", "n1", "-o", "json").stdout)
+    result = extender.simulate(load_cluster(world), drain=["n1"])
+    assert shown == msgspec.to_builtins(result) | {"policies": "configured"}
 
 
 def test_nothing_in_a_name_steers_the_terminal(tmp_path):

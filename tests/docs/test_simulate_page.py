@@ -19,10 +19,12 @@ from extender.server.admin import simulate as what_if
 PAGE = Path(__file__).parents[2] / "docs" / "simulate.md"
 BLOCK = re.compile(r"```console\n\$ extender (.*)\n((?:.*\n)*?)```\n")
 
+FILES = ("pod.yaml", "pinned.yaml", "small.yaml", "api.yaml", "node.yaml")
+
 
 def manifests(page: str) -> dict[str, str]:
     """Return the files that the examples read."""
-    return dict(zip(("pod.yaml", "small.yaml"), re.findall(r"```yaml\n((?:.*\n)*?)```", page), strict=True))
+    return dict(zip(FILES, re.findall(r"```yaml\n((?:.*\n)*?)```", page), strict=True))
 
 
 def printed(command: str) -> str:
@@ -47,7 +49,7 @@ def with_pod(folder: Path) -> str:
 def test_the_outputs_on_the_page_are_what_is_printed(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     page = with_pod(tmp_path)
-    assert len(BLOCK.findall(page)) == 4
+    assert len(BLOCK.findall(page)) == 8
     assert renewed(page) == page, "run `python -m tests.docs.test_simulate_page`"
 
 
@@ -63,6 +65,15 @@ SHAPES = (
     simulated.PendingPod,
     simulated.SimulationSummary,
     simulated.NodeUsage,
+    simulated.Replacement,
+    simulated.ScenarioReport,
+    simulated.DrainedNode,
+    simulated.BlockedEviction,
+    simulated.RemovedNode,
+    simulated.WorkloadPods,
+    simulated.UntilFull,
+    simulated.CopiesOnNode,
+    simulated.Gang,
     comparison.VersionComparison,
     comparison.VersionSummary,
     comparison.VersionDifference,
@@ -71,6 +82,7 @@ SHAPES = (
     what_if.PolicyDifference,
     what_if.PodOutcome,
     what_if.SimulateBody,
+    what_if.AddNodes,
 )
 
 

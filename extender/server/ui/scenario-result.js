@@ -10,7 +10,7 @@ export function scenarioResult({ scenario, replacements = [] }, heading) {
   const blocked = drained.flatMap((one) => one.blocked.map((pod) => ({ ...pod, node: one.node })));
   const lost = [...drained, ...removed].flatMap((one) => one.lost.map((pod) => [pod, one.node]));
   const touched = [
-    ...drained.map((one) => [one.node, "drained", one.evicted, one.ignored, one.blocked, one.lost]),
+    ...drained.map((one) => [one.node, drainState(one), one.evicted, one.ignored, one.blocked, one.lost]),
     ...removed.map((one) => [one.node, "removed", one.deleted, [], [], one.lost]),
   ];
   return [
@@ -30,6 +30,14 @@ export function scenarioResult({ scenario, replacements = [] }, heading) {
       (one) => [name(one.pod), one.of === one.pod ? "the same name" : name(one.of), CAUSES[one.cause] ?? one.cause, name(one.oldNode), one.node ? name(one.node) : el("span", { class: "bad" }, "stays pending")], "pods", heading) : null,
   ];
 }
+
+const drainState = ({ blocked }) => (blocked.length ? "draining" : "drained");
+
+/** Return what the scenario did to a node of the summary; it is still draining while evictions are blocked. */
+export const nodeState = ({ name: node, state }, scenario) => {
+  const drain = scenario?.drained.find((one) => one.node === node);
+  return drain ? drainState(drain) : state;
+};
 
 const CAUSES = { Preempted: "preempted", Drained: "drained", NodeRemoved: "node removed" };
 

@@ -163,7 +163,7 @@ def test_a_drain_shows_what_stays_blocked_what_comes_back_and_the_nodes_before_a
     page.get_by_label("Drain").fill("worker-b1")
     simulate(page)
     counts = [len(drained[key]) for key in ("evicted", "ignored", "blocked", "lost")]
-    expect(section(page, "Nodes drained or removed")).to_have_text([f"worker-b1drained{''.join(map(str, counts))}"])
+    expect(section(page, "Nodes drained or removed")).to_have_text([f"worker-b1draining{''.join(map(str, counts))}"])
     blocked = section(page, "Evictions that stay blocked")
     expect(blocked).to_have_count(len(drained["blocked"]))
     expect(blocked.first).to_contain_text(drained["blocked"][0]["pod"])
@@ -171,7 +171,7 @@ def test_a_drain_shows_what_stays_blocked_what_comes_back_and_the_nodes_before_a
     replaced = section(page, "Replacements")
     expect(replaced.locator("th")).to_have_text([one["pod"] for one in answer["replacements"]])
     changed = page.locator(".changed-node[data-node=worker-b1]")
-    expect(changed.locator(".tag")).to_have_text("drained")
+    expect(changed.locator(".tag")).to_have_text("draining")
     for when in ("before", "after"):
         (node,) = [one for one in answer["summary"]["nodes"] if one["name"] == "worker-b1"]
         text = f"cpu {when}: {node[when]['cpu'] / 1000:g} of {node['allocatable']['cpu'] / 1000:g}"
