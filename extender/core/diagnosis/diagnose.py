@@ -198,9 +198,12 @@ def _preemption_outcome(cycle: Cycle, evaluation: Evaluation, empty_selector: st
         )
         for victim in cycle.victims
     ]
+    ties = [] if cycle.node is None else evaluation.selected_ties
+    if cycle.node is not None and cycle.node not in ties:  # ranked by policies, but kube-scheduler has the last word
+        ties = [cycle.node]
     return PreemptionOutcome(
         node=cycle.node,
-        ties=evaluation.selected_ties if cycle.node is not None else [],
+        ties=ties,
         candidates=int(np.count_nonzero(run.candidate)),
         victims=victims,
         num_pdb_violations=cycle.num_pdb_violations,

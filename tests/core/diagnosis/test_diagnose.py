@@ -113,6 +113,15 @@ def test_policies_that_allow_no_eviction_are_named():
     assert found.policies == ["disruptionBudgets: Strict"]
 
 
+def test_where_policies_rank_otherwise_kube_scheduler_has_the_last_word():
+    policy = PreemptionPolicy(ranking=("VictimCount",))
+    fewest = KubeScheduler((Profile(preemption=policy, keep_candidates=2),))
+    nodes = {node("n1", cpu="1"): [pod("a", priority=500)], node("n2", cpu="1"): [pod("b", "500m"), pod("c", "500m")]}
+    found = said(nodes, incoming(), scheduler=fewest).preemption
+    assert found is not None
+    assert (found.node, found.ties, found.candidates) == ("n2", ["n2"], 2)
+
+
 def test_a_pod_whose_victims_still_terminate_waits_for_them():
     disrupted = {"conditions": [{"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}]}
     going = pod("a", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"}, status=disrupted)
