@@ -4,6 +4,7 @@
     expire COUNT            change COUNT pods and create one while watches are down, so that all must be relisted
     arrive COUNT            create COUNT pods of one template, which wait for a node
     bind NUMBER NODE        bind one of them
+    pend                    create the pod that fits nowhere, and that preemption would help
 
 Each command is acknowledged with one line when it is done; the first line of output has the number of pods, the
 server's URL and, with --tls, the file with its CA certificate.
@@ -61,6 +62,8 @@ def main() -> None:
                         api.put("Pod", arriving(plan, number))
                 case ["bind", number, node]:
                     api.put("Pod", bound(plan, int(number), node))
+                case ["pend"]:
+                    api.put("Pod", generate.incoming(plan))
             say("done")
 
 

@@ -19,6 +19,7 @@ from benchmarks.targets import (
     simulation,
     start,
     sync,
+    why,
 )
 from benchmarks.world import World
 
@@ -34,6 +35,7 @@ PARTS: dict[str, Callable[[World], Iterator[Row]]] = {
     "following": following.rows,
     "nodes": nodes.rows,
     "sync": sync.rows,
+    "why": why.rows,
     "memory": memory.rows,
     "start": start.rows,
 }
