@@ -41,6 +41,10 @@ from extender.k8s.time import MINUTE, SECOND
 GROUP = "policies"
 ROUNDS = 101
 TIMES_PLAIN = Limit("≤", 2)
+TIMES_WITH_STRANDED = Limit("≤", 3)
+"""Counting costs at most twice the dry run."""
+STRANDED_FIRST = ("Stranded", *DEFAULT_RANKING)
+STRANDED_THIRD = (*DEFAULT_RANKING[:2], "Stranded", *DEFAULT_RANKING[2:])
 
 NOW = 1_766_000_000 * SECOND
 DAY = 24 * 60 * MINUTE
@@ -62,6 +66,7 @@ ALL = PreemptionPolicy(
     ranking=(*DEFAULT_RANKING, *EXTRA_RANKING),
     protections=RULES,
     preemption_toleration=True,
+    returning_pods=True,
     tenant_label="tenant",
     limits=Limits(5, 600, 60, 5 * MINUTE, 3),
 )
@@ -87,11 +92,24 @@ def rows(world: World) -> Iterator[Row]:
         changed = Work(work.run, prepare=lambda: change_a_pod(snapshot))
         own, others = in_turns([changed, Work(plain.run, prepare=lambda: change_a_pod(snapshot))], ROUNDS)
         yield Row(GROUP, f"dry run and best node, {name}, after a pod changed", own, "no policies", others, limit)
+    yield from stranded_rows(snapshot, world.pod, history)
 
 
-def decide(snapshot: Snapshot, pod: Pod, profile: Profile, history: EvictionHistory) -> Run:
+def stranded_rows(snapshot: Snapshot, pod: Pod, history: EvictionHistory) -> Iterator[Row]:
+    """Measure Stranded where it costs most, as the first criterion, and where it is of use."""
+    for candidates in (500, len(snapshot.nodes)):
+        plain = Work(decide(snapshot, pod, UPSTREAM, history, candidates))
+        for where, ranking in (("first", STRANDED_FIRST), ("third", STRANDED_THIRD)):
+            policy = Profile(preemption=PreemptionPolicy(ranking=ranking))
+            own, others = in_turns([Work(decide(snapshot, pod, policy, history, candidates)), plain], ROUNDS)
+            name = f"dry run and best of {candidates:,} nodes, Stranded as {where} criterion"
+            yield Row(GROUP, name, own, "no policies", others, TIMES_WITH_STRANDED)
+
+
+def decide(snapshot: Snapshot, pod: Pod, profile: Profile, history: EvictionHistory, nodes: int | None = None) -> Run:
+    """Return the dry run on the first `nodes` nodes, None: on all, and the choice of the best one."""
     filter_run = run_filter_plugins(scheduling_context(snapshot, pod, profile, history))
-    tried = filter_run.rows(Code.UNSCHEDULABLE)
+    tried = filter_run.rows(Code.UNSCHEDULABLE)[:nodes]
     scheduler_victims = (
         np.zeros(len(snapshot.pod_node), np.bool_) if profile.preemption.candidates == "AllNodes" else None
     )

@@ -304,6 +304,7 @@ CAREFUL = PreemptionPolicy(
     disruption_budgets="Strict",
     budget_accounting="Live",
     protections=BUILT_IN,
+    returning_pods=True,
     limits=Limits(workload_cooldown=300 * 10**9),
 )
 

@@ -40,8 +40,8 @@ EXAMPLE = {
 }  # fmt: skip
 
 POD = (
-    "name", "node", "cpu", "priority", "namespace", "labels", "annotations", "owner", "class", "started", "created",
-    "ready", "qos", "grace", "nodeSelector",
+    "name", "node", "nominated", "cpu", "priority", "namespace", "labels", "annotations", "owner", "class", "started",
+    "created", "ready", "qos", "grace", "nodeSelector",
 )  # fmt: skip
 """Keys of a pod, in the order of the page's table."""
 
@@ -105,6 +105,7 @@ def pod_of(short: Mapping[str, Any], *, is_pending: bool = False) -> JSON:
     status: JSON = {"conditions": [{"type": "Ready", "status": str(short.get("ready", True))}]}
     if "qos" in short:
         status["qosClass"] = short["qos"]
+    is_pending = is_pending or "node" not in short
     spec: JSON = {"priorityClassName": short["class"]} if "class" in short else {}
     if "nodeSelector" in short:
         spec["nodeSelector"] = short["nodeSelector"]
@@ -117,7 +118,7 @@ def pod_of(short: Mapping[str, Any], *, is_pending: bool = False) -> JSON:
         namespace=short.get("namespace", "default"),
         labels=short.get("labels", {}),
         metadata=metadata,
-        status={} if is_pending else status,
+        status={"nominatedNodeName": short.get("nominated", "")} if is_pending else status,
         phase="Pending" if is_pending else "Running",
         start=None if is_pending else short.get("started", "2026-01-01T00:00:00Z"),
         **spec,

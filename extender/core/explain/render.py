@@ -45,8 +45,12 @@ from extender.core.explain.schema import (
 )
 from extender.core.framework.status import SUCCESS, Code, Status
 from extender.core.preemption.dry_run import REPRIEVE, SCHEDULER_PREFERRED, VICTIM_SELECTION_METHODS
-from extender.core.preemption.protections import UNREQUESTED_SYSTEM_POD, is_system_victim, protection_reasons
-from extender.core.profile import UPSTREAM, KubeScheduler, Profile
+from extender.core.preemption.protections.protections import (
+    UNREQUESTED_SYSTEM_POD,
+    is_system_victim,
+    protection_reasons,
+)
+from extender.core.profile import RETURNING_PODS, UPSTREAM, KubeScheduler, Profile
 from extender.k8s import requests
 from extender.k8s.objects import Pod
 from extender.k8s.time import SECOND
@@ -381,5 +385,8 @@ def _role(pod: Pod, flag: int, request: RecordedRequest) -> PodRole:
 
 def _protected_by(request: RecordedRequest, pod: Pod, flag: int) -> list[str]:
     found = protection_reasons(request.context, pod)
+    if not found and request.context.profile.preemption.returning_pods and not is_system_victim(pod):
+        # What nodes, volumes and nominated pods the cluster had is not kept with a decision.
+        found = (f"protected by {RETURNING_PODS}",)
     is_scheduler_victim = bool(flag & SCHEDULER_VICTIM)
     return list((*found, UNREQUESTED_SYSTEM_POD) if is_system_victim(pod) and not is_scheduler_victim else found)

@@ -9,7 +9,7 @@ import numpy as np
 
 from extender.core.framework.filter import FilterRun
 from extender.core.preemption.dry_run import DryRun
-from extender.core.preemption.protections import (
+from extender.core.preemption.protections.protections import (
     UNREQUESTED_SYSTEM_POD,
     is_system_victim,
     protection_reasons,

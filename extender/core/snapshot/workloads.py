@@ -59,6 +59,10 @@ class GroupIndex(Index, ABC):
             del self.members[number], self._numbers[self.groups.pop(number)]
             self._free.append(number)
 
+    def number_of(self, group: Hashable) -> int:
+        """Return the group's number; NO_GROUP if no pod of it runs."""
+        return self._numbers.get(group, NO_GROUP)
+
     def rows_of(self, group: Hashable) -> IntArray:
         """Return the rows of the group's running pods."""
         number = self._numbers.get(group)

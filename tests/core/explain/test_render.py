@@ -16,7 +16,7 @@ from extender.core.eviction_history import Eviction, EvictionHistory
 from extender.core.explain.record import RecordedPod, record_filter, record_preempt, record_prioritize
 from extender.core.explain.render import FITS_AFTER_EVICTION, NO_EVICTION_HELPS
 from extender.core.explain.schema import BudgetReport, DecisionReport, NodeReport, PodReport
-from extender.core.preemption.protections import UNREQUESTED_SYSTEM_POD
+from extender.core.preemption.protections.protections import UNREQUESTED_SYSTEM_POD
 from extender.core.preemption.sent_candidates import DropCode, Dropped, SentCandidate
 from extender.core.profile import DEFAULT_RANKING, EXTRA_RANKING, Limits, PreemptionPolicy, Profile, Protection
 from extender.k8s.annotations import DELETION_COST, EVICTION_COST, MIRROR
@@ -649,6 +649,14 @@ def test_protection_reasons_use_the_history_of_the_decision():
         ).rank
         == 1
     )
+
+
+def test_a_pod_that_would_come_back_is_protected_by_that_name():
+    """Why it would is in the answer; nodes and volumes are not kept with the decision."""
+    bound = pod("a", nodeSelector={"kubernetes.io/hostname": "n1"}, metadata=OWNED)
+    found = preempted({node("n1", cpu="1"): [bound]}, policy=PreemptionPolicy(returning_pods=True))
+    assert running(found, "a").protected_by == ["protected by returningPods"]
+    assert "its replacement can only run on node n1" in on(found, "n1").why
 
 
 # --- budgets, room, nominated pods ------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from extender.core import engine
-from extender.core.preemption.protections import UNREQUESTED_SYSTEM_POD
+from extender.core.preemption.protections.protections import UNREQUESTED_SYSTEM_POD
 from extender.core.preemption.sent_candidates import DropCode, SentCandidate
 from extender.core.profile import DEFAULT_RANKING, PreemptionPolicy, Profile
 from extender.server.guard.guard import guard_preempt
