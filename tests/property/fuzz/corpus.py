@@ -64,5 +64,34 @@ def questions() -> tuple[bytes, ...]:
         {"pod": pods[1], "preset": "careful", "preemption": rules},
         {"pod": pods[1], "compare": ["upstream", "careful"]},
         {"pending": True, "preemption": rules},
+        *scenarios(pods[0]),
     ]
     return tuple(json.dumps(one).encode() for one in asked)
+
+
+def scenarios(pod: dict[str, Any]) -> list[dict[str, Any]]:
+    """Scenarios with every key, on nodes of the cluster."""
+    names = sorted(one.metadata.name for one in cluster().nodes)
+    node = {"metadata": {"name": "new", "labels": {"zone": "a"}}, "status": {"allocatable": {"cpu": "4", "pods": "9"}}}
+    labels = {"app": "web"}
+    claim = {"metadata": {"name": "data"}, "spec": {"resources": {"requests": {"storage": "1Gi"}}}}
+    template = {"metadata": {"labels": labels}, "spec": pod["spec"]}
+    spec = {"replicas": 2, "selector": {"matchLabels": labels}, "template": template}
+    workloads = [
+        {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": spec},
+        {"kind": "StatefulSet", "metadata": {"name": "db"}, "spec": {**spec, "volumeClaimTemplates": [claim]}},
+        {"kind": "Job", "metadata": {"name": "job"}, "spec": {"parallelism": 2, "template": template}},
+    ]
+    return [
+        {
+            "drain": names[:2],
+            "removeNodes": names[2:3],
+            "cordon": names[3:4],
+            "addNodes": [{"node": node, "count": 2}],
+            "workloads": workloads,
+            "pending": True,
+        },
+        {"pod": pod, "untilFull": True, "replaceEvicted": False},
+        {"workloads": workloads[1:2], "untilFull": True},
+        {"pods": [pod], "workloads": workloads[:1], "gang": True},
+    ]
