@@ -67,6 +67,19 @@ def full_nodes_body(world: World, fits: bool, replica: int = 0) -> bytes:
     return nodes_body(pod, (generate.full_node(world.plan, row) for row in range(world.plan.nodes)))
 
 
+def templates_body(world: World, count: int, fits: bool, replica: int = 0) -> bytes:
+    """Body with so many template nodes, as Cluster Autoscaler makes them of nodes of the cluster."""
+    pod = generate.undemanding(world.plan) if fits else generate.incoming(world.plan)
+    pod = next(islice(replicas(pod), replica, None))
+    return nodes_body(pod, (template(world, row) for row in range(count)))
+
+
+def template(world: World, row: int) -> JSON:
+    node, name = generate.full_node(world.plan, row % world.plan.nodes), f"template-node-for-pool-{row}"
+    labels = node["metadata"]["labels"] | {"kubernetes.io/hostname": name}
+    return node | {"metadata": node["metadata"] | {"name": name, "uid": f"uid-{name}", "labels": labels}}
+
+
 def some(names: list[str], count: int, chance: random.Random) -> list[str]:
     return chance.sample(names, min(count, len(names))) if count else names
 

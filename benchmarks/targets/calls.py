@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from benchmarks import process
 from benchmarks.measure import Bound, Limit, Row, Run, Work, in_turns
 from benchmarks.printing import number
-from benchmarks.requests import filter_bodies, full_nodes_body, new_preempt_bodies, preempt_body
+from benchmarks.requests import filter_bodies, full_nodes_body, new_preempt_bodies, preempt_body, templates_body
 from benchmarks.service import Client, Started, running, started, wait_until_ready
 from benchmarks.world import World
 
@@ -36,6 +36,9 @@ RAW_NODES = {False: NAMES, True: NODES}
 """Whether the pod fits -> path of the baseline; nodes are returned only if it fits."""
 NOWHERE = Limit("≤", 2.5)
 TWO_CALLS = Limit("≤", 1.6)
+AFTER_DRY_RUN = Limit("≤", 2)
+TEMPLATES = (1, 100, 1000)
+"""Template nodes of a dry run."""
 SOME_CANDIDATES, ALL_CANDIDATES = Limit("≤", 4), Limit("≤", 6)
 FITS = {False: "fits nowhere", True: "fits everywhere"}
 
@@ -50,6 +53,7 @@ def rows(world: World) -> Iterator[Row]:
         beside = Beside(client, plain, service.process, bare.process)
         yield from of_names(world, beside)
         yield from of_candidates(world, beside)
+        yield from of_templates(world, beside)
         yield from of_full_nodes(world, beside)
 
 
@@ -74,6 +78,23 @@ def of_candidates(world: World, beside: "Beside") -> Iterator[Row]:
         yield replace(beside.row(name, ["/preempt"], [preempt_body(world, count)], requests), limit=limit)
         new = new_preempt_bodies(world, count, REQUESTS_NEW + WARM_UP)
         yield replace(beside.row(f"{name}, never sent before", ["/preempt"], new, REQUESTS_NEW), limit=limit)
+
+
+def of_templates(world: World, beside: "Beside") -> Iterator[Row]:
+    """Yield rows for dry runs with templates, and for the call of kube-scheduler that comes after one."""
+    for count in TEMPLATES:
+        bodies = [templates_body(world, count, fits=True, replica=replica) for replica in range(2)]
+        yield beside.row(f"/filter-dryrun, {count:,} template(s)", ["/filter-dryrun"], bodies, REQUESTS_LARGE)
+    for fits, which in FITS.items():
+        dry_run = calls(beside.client, ["/filter-dryrun"], [templates_body(world, TEMPLATES[0], fits)])
+        another = calls(beside.client, ["/filter"], filter_bodies(world, not fits))  # empties the CPU's caches, too
+        works = [
+            Work(calls(beside.client, ["/filter"], filter_bodies(world, fits)), prepare, time.perf_counter)
+            for prepare in (dry_run, another)
+        ]
+        own, others = in_turns(works, REQUESTS_LARGE, WARM_UP)
+        name = f"/filter, {world.plan.nodes:,} names, {which}, after a dry run"
+        yield Row(GROUP, name, own, "the same after a /filter for another pod", others, limit=AFTER_DRY_RUN)
 
 
 def of_full_nodes(world: World, beside: "Beside") -> Iterator[Row]:

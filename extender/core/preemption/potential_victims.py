@@ -14,11 +14,12 @@ import numpy as np
 from extender.core.framework.constraint import EvictablePods, NodeRows, SchedulingContext
 from extender.core.preemption.pdb.index import BudgetIndex
 from extender.core.preemption.pdb.violations import budget_index, pods_violating_pdbs
-from extender.core.preemption.protections.protections import ProtectionIndex
+from extender.core.preemption.protections import ProtectionIndex
 from extender.core.profile import PreemptionPolicy
 from extender.core.snapshot.arrays import BoolArray, IntArray
+from extender.core.snapshot.derived import derived
 from extender.core.snapshot.node_layout import NodeLayout
-from extender.core.snapshot.snapshot import Index, Snapshot
+from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.priority import BELOW_ALL_PRIORITIES
 
 _MAX_KEPT_PREEMPTORS = 32
@@ -63,34 +64,35 @@ def potential_victims(
     counted from the least important pod on: then the most important pods are the ones that violate, so the reprieve
     tries them first.
     """
-    kept = context.snapshot.index(KeptVictims, context.profile.preemption)
-    lower = (priority for priority in context.snapshot.pod_table.priorities if priority < context.pod.priority)
+    snapshot, policy = context.snapshot, context.profile.preemption
+    budgets, kept = budget_index(snapshot, policy), _kept(snapshot).setdefault(policy, {})
+    lower = (priority for priority in snapshot.pod_table.priorities if priority < context.pod.priority)
     below, protected = max(lower, default=BELOW_ALL_PRIORITIES) + 1, None
     key: tuple[object, ...] = below, reverse_of is not None
-    if kept.protections is not None:
-        protected = reverse_of.protected if reverse_of else kept.protections.protected(context, scheduler_victims)
-        key += (scheduler_victims is None, kept.protections.cache_key(context))
-    split = _Split(kept.budgets, context.layout, below, protected, least_important_first=reverse_of is not None)
-    version, potential = kept.by_key.pop(key, (0, None))
+    if policy.may_change_victims:
+        protections = snapshot.index(ProtectionIndex, policy)
+        protected = reverse_of.protected if reverse_of else protections.protected(context, scheduler_victims)
+        key += (scheduler_victims is None, protections.cache_key(context))
+    split = _Split(budgets, context.layout, below, protected, least_important_first=reverse_of is not None)
+    version, potential = kept.pop(key, (0, None))
     if potential is None or not split.update(potential, version):
         potential = split.build()
-    if len(kept.by_key) >= _MAX_KEPT_PREEMPTORS:
-        del kept.by_key[next(iter(kept.by_key))]
+    if len(kept) >= _MAX_KEPT_PREEMPTORS:
+        del kept[next(iter(kept))]
     potential = replace(potential, protected=protected)
-    kept.by_key[key] = kept.budgets.node_versions.latest, potential
+    kept[key] = budgets.node_versions.latest, potential
     return potential
 
 
-class KeptVictims(Index):
-    """The potential victims of the last few preemptors under one policy."""
+KeptVictims = dict[tuple[object, ...], tuple[int, PotentialVictims]]
+"""(lowest priority that is not evictable, order, protection key) -> the latest node version of the budgets by then, and
+the potential victims; the least recently used first."""
 
-    def __init__(self, snapshot: Snapshot, policy: PreemptionPolicy) -> None:
-        super().__init__(snapshot)
-        self.budgets = budget_index(snapshot, policy)
-        self.protections = snapshot.index(ProtectionIndex, policy) if policy.may_change_victims else None
-        self.by_key: dict[tuple[object, ...], tuple[int, PotentialVictims]] = {}
-        """(lowest priority that is not evictable, order, protection key) -> the latest node version of the budgets by
-        then, and the potential victims; the least recently used first."""
+
+@derived("nodes")
+def _kept(_snapshot: Snapshot) -> dict[PreemptionPolicy, KeptVictims]:
+    """Return the place for the potential victims of the last few preemptors under each policy."""
+    return {}
 
 
 @dataclass(frozen=True, slots=True)

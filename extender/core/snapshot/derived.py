@@ -188,6 +188,12 @@ class NodeVersions:
         self._last: deque[Sequence[int]] = deque(maxlen=_FEW)
         """Rows of the nodes that got the last versions, up to `latest`; empty after many changed together."""
 
+    def copy(self) -> "NodeVersions":
+        """Return the same versions, which change independently."""
+        other = NodeVersions()
+        other.latest, other._versions, other._last = self.latest, self._versions.copy(), self._last.copy()
+        return other
+
     def changed(self, node: int) -> None:
         """Give the node the next version."""
         self._versions = grown(self._versions, node, 0)

@@ -189,8 +189,8 @@ class Snapshot(NodeTable):
         find what they kept. ValueError if a node cannot be read.
         """
         cached = {node.metadata.name: self.objects.nodes.get(("", node.metadata.name)) for node in nodes}
-        order, observer = self._next_order, self.observer
-        self.observer = None
+        order, observer, node_versions = self._next_order, self.observer, self.node_versions
+        self.observer, self.node_versions = None, node_versions.copy()
         with self._derived_values_kept():
             try:
                 self._versions["any"] += 1  # what is kept of the last call stays as it is
@@ -205,7 +205,7 @@ class Snapshot(NodeTable):
                     elif name in self.node_row:
                         self.remove("Node", ("", name))
                 self.refresh_layout()
-                self._next_order, self.observer = order, observer
+                self._next_order, self.observer, self.node_versions = order, observer, node_versions
 
     def retire(self) -> None:
         """Tell the indexes that another snapshot has taken the place of this one."""
