@@ -19,7 +19,7 @@ export function scenarioResult({ scenario, replacements = [] }, heading) {
       fact("All or nothing", gang && gangText(gang)),
       fact("Nodes added", names(added)), fact("Nodes cordoned", names(cordoned))) : null,
     untilFull?.nodes.length ? section("Where they fit", ["Node", "Pods"], untilFull.nodes, (one) => [name(one.node), one.pods], "nodes", heading) : null,
-    touched.length ? section("Nodes drained or removed", ["Node", "", "Evicted", "Ignored", "Blocked", "Lost"], touched,
+    touched.length ? section("Nodes drained or removed", ["Node", "State", "Evicted", "Ignored", "Blocked", "Lost"], touched,
       ([node, what, ...several]) => [name(node), what, ...several.map((one) => one.length)], "nodes", heading) : null,
     blocked.length ? section("Evictions that stay blocked", ["Pod", "Node", "Budgets", "Message"], blocked,
       (one) => [name(one.pod), name(one.node), names(one.budgets), one.message], "pods", heading) : null,

@@ -439,3 +439,14 @@ def test_the_example_keeps_its_word_about_devices():
     assert answer["filter"]["gpu-b1"]["code"] == "UnschedulableAndUnresolvable"
     assert answer["filter"]["gpu-b1"]["reasons"] == ["cannot allocate all claims"]
     assert not answer.get("notEvaluated")
+
+
+def test_objects_of_kinds_to_keep_are_returned_as_they_are():
+    item = {"metadata": {"name": "b"}, "spec": {"replicas": 2}}
+    deployments = {"apiVersion": "apps/v1", "kind": "DeploymentList", "items": [item]}
+    stateful = {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "c"}, "spec": {"replicas": 3}}
+    given = {"kind": "List", "items": [deployments, stateful, pod("a")]}
+    report = read_cluster(given, keep={"Deployment", "StatefulSet"})
+    assert [*report.kept] == [{**item, "kind": "Deployment"}, stateful]
+    assert [one.metadata.name for one in report.objects.pods] == ["a"]
+    assert (report.objects.stateful_sets, dict(report.skipped_kinds)) == ((), {})

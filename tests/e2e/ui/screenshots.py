@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Literal
 
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, Page
 
 from extender.cluster.files.manifests import example_cluster
 from tests.e2e.ui import requests
@@ -30,19 +30,40 @@ def main() -> None:
         served.ask("preempt", requests.preempt())
         for name, (scheme, address, first, last) in SCREENSHOTS.items():
             take_screenshot(browser, scheme, served.url + address, first, last, IMAGES / name)
+        take_screenshot_of_drain(browser, served.url, IMAGES / "drain.png")
 
 
 def take_screenshot(browser: Browser, scheme: Scheme, url: str, first: str, last: str, file: Path) -> None:
     """Take a screenshot as wide as the page, from the top of `first` to the bottom of `last`."""
+    page = new_page(browser, scheme, url)
+    page.locator(".node .pods").wait_for()
+    save(page, first, last, file)
+
+
+def take_screenshot_of_drain(browser: Browser, url: str, file: Path) -> None:
+    """Take a screenshot of the result of a drain, up to the second node that changes."""
+    page = new_page(browser, "light", url + "#/what-if")
+    page.locator("#scenario summary").click()
+    page.get_by_label("Drain").fill("worker-b1")
+    page.get_by_role("button", name="Simulate").click()
+    page.locator(".changed-node").first.wait_for()
+    save(page, "#result", ".changed-node:nth-of-type(2)", file)
+
+
+def new_page(browser: Browser, scheme: Scheme, url: str) -> Page:
     context = browser.new_context(viewport={"width": WIDTH, "height": TALL}, color_scheme=scheme)
     page = context.new_page()
     page.goto(url)
-    page.locator(".node .pods").wait_for()
+    return page
+
+
+def save(page: Page, first: str, last: str, file: Path) -> None:
+    """Save what is between two elements, in the width of the page, and close the page."""
     page.evaluate("window.scrollTo(0, 0)")
     top = page.locator(first).evaluate("element => element.getBoundingClientRect().top")
     bottom = page.locator(last).first.evaluate("element => element.getBoundingClientRect().bottom") + MARGIN
     page.screenshot(path=file, clip={"x": 0, "y": top, "width": WIDTH, "height": bottom - top})
-    context.close()
+    page.context.close()
 
 
 if __name__ == "__main__":
