@@ -40,7 +40,7 @@ from extender.core.simulator.result import (
 from extender.core.simulator.scenario import MAX_UNTIL_FULL_PODS, Scenario
 from extender.core.simulator.schedule_one import Draw, schedule_one
 from extender.core.simulator.scheduler import Scheduler, Step
-from extender.core.simulator.workloads import PlannedPod, WorkloadPlan, further_pods, plan
+from extender.core.simulator.workloads import PlannedPod, WorkloadPlan, further_pods, plan, running_pods
 from extender.core.snapshot.arrays import BASE_RESOURCES
 from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import RequestError
@@ -176,8 +176,9 @@ class _Run:
     def arrive(self, before: Sequence[Pod], given: Sequence[Pod]) -> list[Pod]:
         """Create the pods and those of the workloads, and schedule them with the pods `before`; return the new ones."""
         created, first = add_arrivals(self.snapshot, given), list[Pod]()
+        running = running_pods(self.snapshot, self.scenario.workloads)
         for workload in self.scenario.workloads:
-            planned = plan(self.snapshot, workload, self.controllers.names)
+            planned = plan(self.snapshot, workload, running[workload.key], self.controllers.names)
             self._plans.append(planned)
             own = [self._admit(one) for one in planned.pods]
             created += own
@@ -250,7 +251,8 @@ class _Run:
 
     def _copies(self, given: Sequence[Pod]) -> Iterator[Pod]:
         for workload in self.scenario.workloads:
-            yield from map(self._admit, further_pods(self.snapshot, workload, self.controllers.names))
+            running = running_pods(self.snapshot, [workload])[workload.key]
+            yield from map(self._admit, further_pods(self.snapshot, workload, running, self.controllers.names))
         for template in given:
             namespace, name = template.metadata.namespace or "default", template.metadata.name
             spec = replace(template.spec, node_name="")

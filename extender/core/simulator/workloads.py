@@ -168,8 +168,9 @@ def _check(workload: WorkloadManifest) -> None:
     spec = workload.spec
     if not workload.metadata.name:
         raise RequestError(f"{workload.kind}: metadata.name is missing")
-    if min(spec.replicas, spec.parallelism, spec.completions or 0) < 0:
-        raise RequestError(f"{workload}: replicas, parallelism and completions must not be negative")
+    start = spec.ordinals.start if spec.ordinals is not None else 0
+    if min(spec.replicas, spec.parallelism, spec.completions or 0, start) < 0:
+        raise RequestError(f"{workload}: replicas, parallelism, completions and ordinals must not be negative")
     if workload.kind == "Job":
         return
     try:
@@ -185,25 +186,30 @@ def _check(workload: WorkloadManifest) -> None:
 # --- pods -------------------------------------------------------------------------------------------------------------
 
 
-def plan(snapshot: Snapshot, workload: WorkloadManifest, names: NameGenerator) -> WorkloadPlan:
-    """Return the pods that the workload lacks in the snapshot; puts its ReplicaSet or StatefulSet into it."""
-    running = _pods_of(snapshot, workload)
+def running_pods(snapshot: Snapshot, workloads: Sequence[WorkloadManifest]) -> Mapping[Workload, Sequence[Pod]]:
+    """Return the pods of each workload that are neither finished nor terminating."""
+    found: dict[Workload, list[Pod]] = {one.key: [] for one in workloads}
+    for pod in snapshot.objects.pods.values() if found else ():
+        own = found.get(workload_of(pod))
+        if own is not None and pod.metadata.deletion_timestamp is None and not is_finished(pod):
+            own.append(pod)
+    return found
+
+
+def plan(snapshot: Snapshot, workload: WorkloadManifest, running: Sequence[Pod], names: NameGenerator) -> WorkloadPlan:
+    """Return the pods that the workload lacks beside the running ones; puts its controller into the snapshot."""
     existing = len(running)
     if workload.kind == STATEFUL_SET:
         wanted = set(islice(_stateful_set_names(workload), workload.replicas))
         existing = sum(pod.metadata.name in wanted for pod in running)
     lacking = max(0, workload.replicas - existing)
-    return WorkloadPlan(workload, existing, tuple(islice(_missing(snapshot, workload, running, names), lacking)))
+    return WorkloadPlan(workload, existing, tuple(islice(further_pods(snapshot, workload, running, names), lacking)))
 
 
-def further_pods(snapshot: Snapshot, workload: WorkloadManifest, names: NameGenerator) -> Iterator[PlannedPod]:
-    """Yield one further pod of the workload after the other, whatever its number of replicas."""
-    return _missing(snapshot, workload, _pods_of(snapshot, workload), names)
-
-
-def _missing(
+def further_pods(
     snapshot: Snapshot, workload: WorkloadManifest, running: Sequence[Pod], names: NameGenerator
 ) -> Iterator[PlannedPod]:
+    """Yield one further pod of the workload after the other, whatever its number of replicas."""
     template = _template_of(snapshot, workload, running)
     if workload.kind == STATEFUL_SET:
         yield from _missing_of_stateful_set(snapshot, workload, template, running)
@@ -229,7 +235,7 @@ class _Template:
             name=name,
             namespace=self.namespace,
             uid=f"{self.namespace}/{name}",
-            labels={**self.labels, **further},
+            labels={**self.labels, **further} if further else self.labels,
             annotations=self.template.metadata.annotations,
             owner_references=[self.owner],
         )
@@ -248,16 +254,6 @@ def _template_of(snapshot: Snapshot, workload: WorkloadManifest, running: Sequen
         labels |= {_JOB_NAME: given.name, "job-name": given.name}
     _put_controller(snapshot, workload, owner, labels)
     return _Template(owner, labels, template, given.namespace)
-
-
-def _pods_of(snapshot: Snapshot, workload: WorkloadManifest) -> list[Pod]:
-    """Return the workload's pods that are neither finished nor terminating."""
-    return [
-        pod
-        for pod in snapshot.objects.pods.values()
-        if pod.metadata.namespace == workload.metadata.namespace and pod.metadata.deletion_timestamp is None
-        if not is_finished(pod) and workload_of(pod) == workload.key
-    ]
 
 
 def _replica_set_of(

@@ -34,7 +34,7 @@ from extender.k8s.validation import decode_error_message
 from extender.server.admin.fork_worker import ForkedWorker
 
 MAX_SIMULATED_PODS = 1000
-"""Limit of the pods of one request, pending pods and replicas of workloads included, and of its claims."""
+"""Limit of the pods of one request (with pending pods and replicas), of its workloads and of its claims."""
 
 MAX_ADDED_NODES = 1000
 """Limit of the nodes that one request adds."""
@@ -388,6 +388,7 @@ def _check_limits(cluster: ClusterObjects | Snapshot, request: SimulationRequest
     for number, what, limit in (
         (pods, "pods", MAX_SIMULATED_PODS),
         (len(request.claims), "claims", MAX_SIMULATED_PODS),
+        (len(scenario.workloads), "workloads", MAX_SIMULATED_PODS),
         (scenario.added, "added nodes", MAX_ADDED_NODES),
         (_displaced_pods(cluster, scenario), "pods on removed and drained nodes", MAX_DISPLACED_PODS),
     ):

@@ -465,7 +465,7 @@ def test_a_stateful_set_creates_its_volume_claims_in_the_default_class():
         ({"kind": "Job", "metadata": {}}, "Job: metadata.name is missing"),
         (
             {"kind": "Job", "metadata": {"name": "x"}, "spec": {"parallelism": -1}},
-            "Job default/x: replicas, parallelism and completions must not be negative",
+            "Job default/x: replicas, parallelism, completions and ordinals must not be negative",
         ),
         (
             {"kind": "Deployment", "metadata": {"name": "x"}},

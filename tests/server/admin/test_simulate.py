@@ -250,6 +250,10 @@ def test_a_snapshot_gives_the_scenario_of_its_objects(options):
             {"workloads": [DEPLOYMENT | {"spec": DEPLOYMENT["spec"] | {"replicas": 2**31 - 1}}]},
             "2147483647 pods exceed the limit of 1000 per request",
         ),
+        (
+            {"workloads": [{"kind": "Job", "metadata": {"name": "x"}, "spec": {"parallelism": 0}}] * 1001},
+            "1001 workloads exceed the limit of 1000 per request",
+        ),
         ({"pending": True, "untilFull": True}, "untilFull: give exactly one pod or one workload"),
     ],
 )
