@@ -280,5 +280,6 @@ def _veto_unrequested_system_pods(run: DryRun, scheduler_victims: BoolArray) -> 
     if not any(of_system):
         return run
     nodes = mask_of(places[added.places[of_system]], len(run.rows))
-    veto = PolicyVeto("system pods", nodes, lambda _, places: [f"would evict {UNREQUESTED_SYSTEM_POD}"] * len(places))
+    message = f"would evict {UNREQUESTED_SYSTEM_POD}"
+    veto = PolicyVeto("the protection of system pods", nodes, lambda _, places: [message] * len(places))
     return replace(run, vetoes=(*run.vetoes, veto))

@@ -51,7 +51,7 @@ class PolicyVeto:
     """Nodes that a policy rules out although evicting their victims would make room."""
 
     policy: str
-    """Key and value of the policy in the configuration; names no pod, budget or namespace."""
+    """Key and value of the policy in the configuration, if it has one; names no pod, budget or namespace."""
     nodes: BoolArray
     """[node]: True if the policy rejects the victims there."""
     messages: Callable[["DryRun", IntArray], list[str]]
