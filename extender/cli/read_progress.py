@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def reading_progress(no_color: bool = False) -> "Iterator[OnProgress | None]":
-    """Yield a callback that shows a line per kind until the end of the block; None where there is no terminal."""
+    """Yield a callback that shows a line per kind until the end of the block; None without a terminal."""
     if not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
         yield None
         return

@@ -21,6 +21,7 @@ from extender.cluster.list.requests import ListRequest, field_is
 from extender.cluster.watch.list_watch import Resource, list_pages
 from extender.core.diagnosis.schema import PodHistory, PreemptedBy, SchedulerEvent
 from extender.k8s.objects import Pod
+from extender.k8s.storage.objects import ObjectReference
 
 MAX_EVENTS = 5_000
 """Events of one pod name that are read; a pod's own are a few dozen."""
@@ -29,13 +30,6 @@ PAGE_SIZE = 500
 
 FindPod = Callable[[str], Pod | None]
 """Returns the pod with a UID; None if the cluster has none."""
-
-
-class ObjectReference(msgspec.Struct):
-    kind: str = ""
-    namespace: str = ""
-    name: str = ""
-    uid: str = ""
 
 
 class EventSource(msgspec.Struct):
@@ -55,7 +49,7 @@ class Event(msgspec.Struct, rename="camel"):
     """core/v1 Event, with the fields that are read."""
 
     metadata: EventMetadata = field(default_factory=EventMetadata)
-    involved_object: ObjectReference = field(default_factory=ObjectReference)
+    involved_object: ObjectReference = ObjectReference()
     related: ObjectReference | None = None
     reason: str | None = None
     message: str | None = None

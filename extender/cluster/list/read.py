@@ -44,9 +44,9 @@ class ClusterForPod:
     """What was read for one pod."""
 
     objects: ClusterObjects
-    """Of the kinds that the pod needs; no objects at all if there is no such pod, and no Event of its preemption."""
+    """Objects of the kinds that the pod needs; none for a pod that is gone, unless an Event says that it was preempted."""
     pod: Pod | None
-    """The pod as the cluster has it; None: there is no such pod. A manifest is returned as it was given."""
+    """The pod as the cluster has it; None: it is not there. A manifest is returned as it was given."""
     scheduler: KubeScheduler
     found: FoundVersion | None
     history: PodHistory | None

@@ -14,6 +14,8 @@ ResourceClaim, ResourceSlice, DeviceClass, DeviceTaintRule
     resource claims, since it counts only once its claims exist
 ResourceClaimTemplate
     the pod has resource claims; of its namespace, for explanations
+PersistentVolumeClaim, PersistentVolume
+    also if the policy protects pods that come back to the node of their volumes
 PriorityClass
     a manifest names one and has no priority, or the policy reads preemption tolerations
 PodGroup
@@ -124,6 +126,8 @@ def _optional_fields(pod: Pod, scheduler: KubeScheduler) -> set[str]:
         fields.add("resource_claim_templates")
     if policy.preemption_toleration or (pod.spec.priority is None and pod.spec.priority_class_name):
         fields.add("priority_classes")
+    if policy.returning_pods:
+        fields |= {"claims", "volumes"}
     if policy.reads_pod_groups:
         fields |= {KINDS[one.kind].field for one in POD_GROUP_RESOURCES}
     return fields

@@ -61,6 +61,7 @@ def with_policy(**policy):
         ({"requests": {"deviceclass.resource.kubernetes.io/gpu": "1"}}, NO_SPREADING, DEVICES),
         ({"requests": {"ephemeral-storage": "1Gi"}}, NO_SPREADING, set()),
         ({}, with_policy(preemption_toleration=True), {"PriorityClass"}),
+        ({}, with_policy(returning_pods=True), {"PersistentVolumeClaim", "PersistentVolume"}),
         ({}, with_policy(ranking=("PodGroups",)), {"PodGroup", "PodGroup.scheduling.x-k8s.io"}),
         ({"schedulerName": "another"}, UNCONFIGURED, None),
     ],
