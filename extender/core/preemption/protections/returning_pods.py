@@ -2,7 +2,7 @@
 
 A pod of a workload comes back if its nodeSelector, its required node affinity and the volumes of its claims leave only
 the node on which it runs; or if another pod of the workload is about to run on that node: it is nominated to it, or
-bound to it and not started yet. A pod without a controller does not come back, for nobody recreates it.
+bound to it and not started yet. A pod without a controller is not recreated.
 
 Rule: taints and room are not looked at; they keep pods away for a time only.
 """
