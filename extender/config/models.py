@@ -104,8 +104,9 @@ class KillSwitchSection(Section):
     """Pass calls through: /filter accepts every node that is sent, /prioritize scores none, /preempt answers as set
     below, and no cluster cache is needed. /bind keeps working."""
     preempt: Literal["Veto", "PassThrough"] = "Veto"
-    """Veto: evict no pods; the preemptor is not retried before a relevant event or about 5 minutes. PassThrough:
-    kube-scheduler evicts the victims it selected, without any of the policies above."""
+    """Veto: evict no pods; the preemptor is retried after a relevant event or 5 minutes (kube-scheduler's
+    --pod-max-in-unschedulable-pods-duration). PassThrough: kube-scheduler evicts the victims it selected, without any
+    of the policies above."""
 
 
 class Configuration(Section):
