@@ -12,11 +12,13 @@ SOURCES = $(wildcard extender benchmarks tests)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test test-all e2e check openapi parity metrics bench bench-full performance bench-compare \
+.PHONY: help install run test test-all e2e check openapi parity metrics bench bench-full performance bench-compare \
 	bench-cluster mutants soak sbom lock format clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+install: $(VENV)/.runtime-stamp ## Install the commands into .venv
 
 run: $(VENV)/.runtime-stamp ## Run the service (options: ARGS="--port 9000")
 	$(BIN)/extender serve $(ARGS)
