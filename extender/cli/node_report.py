@@ -200,8 +200,8 @@ def render_resources(requests: ResourceAmounts, node: NodeReport) -> Iterator[Re
         rows.append((text(name), *map(text, before), text(available, style), text(need)))
     yield AdaptiveTable(("RESOURCE", "ALLOCATABLE", "USED", "FREED", "AVAILABLE", "NEEDED"), rows)
     for pod in node.nominated:
-        requests = f"requests {format_amounts(pod.requests)}" if pod.requests else "requests nothing"
-        yield indented(text(f"{pod.key}, priority {pod.priority}, is nominated to this node and {requests}"))
+        amounts = format_amounts(pod.requests) or "nothing"
+        yield indented(text(f"{pod.key}, priority {pod.priority}, is nominated to this node and requests {amounts}"))
 
 
 def render_pods(node: NodeReport) -> Iterator[RenderableType]:
