@@ -146,7 +146,7 @@ def test_no_pod_is_reprieved_on_a_node_that_is_insufficient_after_preemption(tab
 def test_budgets_show_the_disruptions_allowed_and_the_victims(tabs):
     page = tabs.open("#/decisions/preempt-1?node=worker-a1")
     row = opened(page, "worker-a1").locator("table.budgets tbody tr")
-    expect(row.locator("th, td")).to_have_text(["shop/web", "0", "2", "-2", "✗ violated by 2"])
+    expect(row.locator("th, td")).to_have_text(["shop/web", "1", "2", "-1", "✗ violated by 1"])
     expect(page.locator("#budgets")).to_have_text(
         "Disruption budgetsThe victims on worker-b1 count against no disruption budget."
     )
