@@ -123,12 +123,6 @@ class _Counting:
         self._run = run
         self._templates: dict[bytes, _Template] = {}
         self._runs_left = MAX_FILTER_RUNS
-        skipped = plugins_missing_permissions(run.context, "filter")
-        self._plugins = [
-            name
-            for name in run.context.profile.filter_plugins
-            if name in PLUGINS_BEYOND_THE_NODE and name not in skipped
-        ]
 
     def count(self, places: IntArray) -> bool:
         """Count the candidates in `places` that are not counted yet; return False if it costs too many filter runs."""
@@ -200,7 +194,9 @@ class _Counting:
         after = AfterPreemption(node, gone, preemptor)
         own = replace(context, nominees=nominees, after=after)
         self._runs_left -= 1
-        checks = [check for name in self._plugins for check in filter_checks(own, name)]
+        skipped = plugins_missing_permissions(own, "filter")
+        names = [one for one in own.profile.filter_plugins if one in PLUGINS_BEYOND_THE_NODE and one not in skipped]
+        checks = [check for name in names for check in filter_checks(own, name)]
         fits &= evaluate_constraints(checks, len(fits)).codes == Code.SUCCESS
         return bool(fits.any())
 

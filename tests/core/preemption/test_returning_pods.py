@@ -2,6 +2,7 @@
 
 import pytest
 
+from extender.cluster.files.manifests import load_cluster
 from extender.core import engine
 from extender.core.framework.filter import scheduling_context
 from extender.core.preemption.protections.protections import protection_reasons
@@ -175,3 +176,20 @@ def test_protections_follow_the_cluster():
     here.remove("Node", ("", "n2"))
     found.append(returns())
     assert found == [True, False, True, False, True]
+
+
+def test_protections_follow_claims_and_volumes():
+    """The claim comes, is bound to a volume that comes later, and goes."""
+    here = built(cluster({node("n1"): [pod("a", **mounting("local"), **owned())], node("n2"): []}))
+    row, preemptor = here.running_row(here.pods[0]), typed(incoming())
+    claims = load_cluster({"kind": "List", "items": STORED})
+    found = []
+    for change in (
+        lambda: here.put("PersistentVolumeClaim", claims.claims[0]),
+        lambda: here.put("PersistentVolume", claims.volumes[0]),
+        lambda: here.remove("PersistentVolumeClaim", ("default", "local")),
+    ):
+        change()
+        here.refresh_layout()
+        found.append(bool(returning_pods(scheduling_context(here, preemptor, PROFILE), len(here.pods))[row]))
+    assert found == [False, True, False]

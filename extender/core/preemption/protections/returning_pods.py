@@ -8,11 +8,14 @@ Rule: taints and room are not looked at; they keep pods away for a time only.
 """
 
 from collections import defaultdict
+from typing import Any
 
+import msgspec
 import numpy as np
 
 from extender.core.framework.constraint import SchedulingContext
 from extender.core.framework.plugins.volume_matching import affinity_matches
+from extender.core.framework.plugins.volume_restrictions import ClaimUserIndex
 from extender.core.snapshot.arrays import BoolArray, grown
 from extender.core.snapshot.derived import derived
 from extender.core.snapshot.selector_index import nodes_matching
@@ -25,6 +28,9 @@ from extender.k8s.selectors import required_node_affinity
 from extender.k8s.storage.volumes import claim_uses
 from extender.k8s.workloads import workload_of
 
+_ENCODER = msgspec.msgpack.Encoder()
+_MAX_KEPT_MASKS = 64
+
 
 def is_recreated(pod: Pod) -> bool:
     """Return whether a controller recreates the pod; the kubelet recreates a mirror pod, which never went."""
@@ -34,12 +40,14 @@ def is_recreated(pod: Pod) -> bool:
 class ReturningPodIndex(Index):
     """Running pods that only one node takes, and those that are about to start."""
 
+    reads = ("claims", "volumes")
     pod_parts = frozenset({"spec", "owners", "annotations", "status"})
 
     def __init__(self, snapshot: Snapshot) -> None:
         super().__init__(snapshot)
+        self._claims = snapshot.index(ClaimUserIndex)
         self._choosy: dict[int, None] = {}
-        """Pods that a controller recreates and that do not run on any node."""
+        """Pods that a controller recreates and whose specs leave out nodes, but for those that name their node."""
         self._pinned: BoolArray = np.zeros(64, np.bool_)
         """[pod]: True if its own node alone takes it."""
         self._to_decide: dict[int, None] = {}
@@ -52,7 +60,9 @@ class ReturningPodIndex(Index):
         self._pinned = grown(self._pinned, row, 0)
         if not is_recreated(pod):
             return
-        if _is_choosy(pod):
+        if _named_nodes(pod) == {pod.spec.node_name}:  # as the DaemonSet controller has it
+            self._pinned[row] = True
+        elif _is_choosy(pod):
             self._choosy[row] = self._to_decide[row] = None
         if pod.status.phase == "Pending" and pod.status.start_time is None:
             self.starting[row] = None
@@ -62,14 +72,24 @@ class ReturningPodIndex(Index):
         for rows in (self._choosy, self._to_decide, self.starting):
             rows.pop(row, None)
 
+    def object_changed(self, field: str, before: Any, after: Any) -> None:
+        """Decide again on the pods that use the claim, or the claim that the volume is reserved for."""
+        changed = after or before
+        claim = changed.metadata if field == "claims" else changed.spec.claim_ref
+        rows = self._choosy if claim is None else self._claims.users.get(claim.name, ())
+        self._to_decide.update((row, None) for row in rows if row in self._choosy)
+
     def pinned(self, size: int) -> BoolArray:
         """Return [pod]: whether its own node alone takes its replacement, of the first `size` rows."""
-        current = _nodes_and_volumes(self.snapshot)
+        current = _nodes(self.snapshot)
         if self._decided_for is not current:
             self._decided_for = current
             self._to_decide = self._choosy.copy()
+        takers: dict[object, BoolArray] = {}
         for row in self._to_decide:
-            self._pinned[row] = _is_pinned(self.snapshot, self.snapshot.pods[row], int(self.snapshot.pod_node[row]))
+            self._pinned[row] = _is_pinned(
+                self.snapshot, self.snapshot.pods[row], int(self.snapshot.pod_node[row]), takers
+            )
         self._to_decide = {}
         self._pinned = grown(self._pinned, size - 1, 0)
         return self._pinned[:size]
@@ -124,23 +144,34 @@ def _is_choosy(pod: Pod) -> bool:
     return bool(pod.spec.node_selector) or is_required or any(True for _ in claim_uses(pod))
 
 
-def _is_pinned(snapshot: Snapshot, pod: Pod, node: int) -> bool:
-    """Return whether the pod's own node is the only one that its spec and its volumes leave."""
-    if _named_nodes(pod) == {pod.spec.node_name}:  # as the DaemonSet controller has it: without a look at all nodes
-        return True
-    required = required_node_affinity(pod)
-    masks = [] if required is None else [nodes_matching(snapshot, required)]
+def _is_pinned(snapshot: Snapshot, pod: Pod, node: int, takers: dict[object, BoolArray]) -> bool:
+    """Return whether the pod's own node is the only one that its spec and its volumes leave.
+
+    `takers`: what spec or volume -> [node]: whether it takes the pod, of the pods that are decided on together.
+    """
+    masks = []
+    if len(takers) >= _MAX_KEPT_MASKS:
+        takers.clear()
+    # Pods of a template share these parts.
+    of_spec = id(pod.spec.node_selector), id(pod.spec.affinity)
+    required = None if of_spec in takers else required_node_affinity(pod)
+    if required is not None:
+        takers[of_spec] = nodes_matching(snapshot, required)
+    if of_spec in takers:
+        masks.append(takers[of_spec])
     for use in claim_uses(pod):
-        claim = storage(snapshot).claim(pod, use.name)
-        volume = (
-            storage(snapshot).volume(claim.spec.volume_name) if claim is not None and not use.is_ephemeral else None
-        )
-        if volume is not None and volume.spec.node_affinity is not None:
-            masks.append(affinity_matches(snapshot, volume.spec.node_affinity))
-    if not masks:
+        claim = storage(snapshot).claim(pod, use.name) if not use.is_ephemeral else None
+        volume = storage(snapshot).volume(claim.spec.volume_name) if claim is not None else None
+        affinity = volume.spec.node_affinity if volume is not None else None
+        if affinity is not None:
+            of_volume = _ENCODER.encode(affinity)
+            if of_volume not in takers:
+                takers[of_volume] = affinity_matches(snapshot, affinity)
+            masks.append(takers[of_volume])
+    if not masks or not all(mask[node] for mask in masks):
         return False
-    taken: BoolArray = np.logical_and.reduce(masks)
-    return bool(taken[node]) and int(np.count_nonzero(taken)) == 1
+    taken: BoolArray = masks[0] if len(masks) == 1 else np.logical_and.reduce(masks)
+    return int(np.count_nonzero(taken)) == 1
 
 
 def _named_nodes(pod: Pod) -> set[str]:
@@ -153,7 +184,7 @@ def _named_nodes(pod: Pod) -> set[str]:
     return set.intersection(*named) if named else set()
 
 
-@derived("nodes", "claims", "volumes")
-def _nodes_and_volumes(_snapshot: Snapshot) -> object:
-    """Return a value that is another one once a node, a claim or a volume has changed."""
+@derived("nodes")
+def _nodes(_snapshot: Snapshot) -> object:
+    """Return a value that is another one once nodes came or went, or a label of one changed."""
     return object()
