@@ -44,7 +44,7 @@ class ClusterForPod:
     """What was read for one pod."""
 
     objects: ClusterObjects
-    """Objects of the kinds that the pod needs; none for a pod that is gone, unless an Event says that it was preempted."""
+    """Objects of the kinds that the pod needs; none for a pod that is gone without an Event of its preemption."""
     pod: Pod | None
     """The pod as the cluster has it; None: it is not there. A manifest is returned as it was given."""
     scheduler: KubeScheduler
@@ -93,6 +93,9 @@ def read_for_pod(
 def _without_garbage_collection() -> Iterator[None]:
     """Keep the cycle collector from visiting a million new objects again and again, and from visiting them later."""
     was_enabled = gc.isenabled()
+    if gc.get_freeze_count():  # an earlier read's, such as `extender why --wait` repeats
+        gc.unfreeze()
+        gc.collect()
     gc.disable()
     try:
         yield
@@ -213,7 +216,7 @@ def _read_pod(lister: Lister, namespace: str, name: str) -> tuple[Pod | None, li
     try:
         return cast(Pod, Decoder("Pod").decode(items[0])), conditions_of(items[0])
     except ValueError as error:
-        raise ClusterLost(f"pod {namespace}/{name} cannot be read: {error}") from error
+        raise ClusterLost(printable(f"pod {namespace}/{name} cannot be read: {error}")) from error
 
 
 def _scheduler_pods(lister: Lister) -> FoundVersion | None:

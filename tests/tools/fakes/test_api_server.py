@@ -109,7 +109,7 @@ def test_a_compacted_continue_token_is_expired(api: FakeAPI, client: Client):
         ({"resourceVersion": "99"}, 504, "Too large resource version: 99, current: 4"),
         ({"resourceVersionMatch": "Exact"}, 422, "unless resourceVersion is provided"),
         ({"resourceVersion": "0", "resourceVersionMatch": "Exact"}, 422, "forbidden for resourceVersion"),
-        ({"labelSelector": "a=b"}, 400, "labelSelector"),
+        ({"labelSelector": "a in (b)"}, 400, "knows no selector"),
     ],
     ids=["junk token", "junk limit", "version to come", "match of nothing", "exactly zero", "selector"],
 )
@@ -118,6 +118,23 @@ def test_list_options_that_cannot_be(params: dict[str, str], status: int, messag
     answered, body = client.get(PODS, **params)
     assert (answered, body["kind"], body["code"]) == (status, "Status", status)
     assert message in body["message"]
+
+
+def test_a_list_may_be_of_one_namespace_and_of_what_selectors_match(api: FakeAPI, client: Client):
+    for name, namespace, node in (("a", "one", "n1"), ("b", "one", ""), ("a", "two", "n2")):
+        labels = {"app": name}
+        api.put(
+            "Pod", {"metadata": {"name": name, "namespace": namespace, "labels": labels}, "spec": {"nodeName": node}}
+        )
+    assert client.items("/api/v1/namespaces/one/pods") == ["a", "b"]
+    assert client.items("/api/v1/namespaces/none/pods") == []
+    assert client.items(PODS, fieldSelector="metadata.name=a,metadata.namespace=two") == ["a"]
+    assert client.items(PODS, fieldSelector="spec.nodeName!=") == ["a", "a"]
+    assert client.items(PODS, labelSelector="app=b") == ["b"]
+    assert client.items(PODS, labelSelector="app!=b", fieldSelector="spec.nodeName==n2") == ["a"]
+    _, page = client.get(PODS, labelSelector="app=a", limit=1)
+    assert page["metadata"]["continue"]
+    assert "remainingItemCount" not in page["metadata"]
 
 
 def test_an_exact_version_shows_the_past(api: FakeAPI, client: Client):
@@ -150,7 +167,7 @@ def test_a_single_object(api: FakeAPI, client: Client):
     assert (status, body["message"], body["reason"]) == (404, 'pods "b" not found', "NotFound")
 
 
-@pytest.mark.parametrize("path", ["/", "/api/v1/secrets", "/apis/apps/v1/pods", "/api/v1/namespaces/x/pods"])
+@pytest.mark.parametrize("path", ["/", "/api/v1/secrets", "/apis/apps/v1/pods", "/api/v1/namespaces/x/nodes"])
 def test_an_unknown_path_is_not_found(path: str, client: Client):
     status, body = client.get(path)
     assert (status, body["reason"]) == (404, "NotFound")

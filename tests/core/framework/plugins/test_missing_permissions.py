@@ -98,8 +98,9 @@ def test_preemption_keeps_the_schedulers_victims_without_permission():
     assert decision.as_sent == {"n1"}
 
 
-def test_with_unreadable_device_classes_any_extended_resource_may_be_backed_by_one():
-    asking = incoming(requests={"example.com/gpu": "1"})
+@pytest.mark.parametrize("resource", ["example.com/gpu", "deviceclass.resource.kubernetes.io/gpu"])
+def test_with_unreadable_device_classes_any_extended_resource_may_be_backed_by_one(resource):
+    asking = incoming(requests={resource: "1"})
     assert not_evaluated(without_permission(), asking) == ((), 0)
     assert not_evaluated(without_permission("device_classes"), asking) == (("DynamicResources",), 2)
     assert not_evaluated(without_permission("resource_claims", "resource_slices"), asking) == ((), 0)
