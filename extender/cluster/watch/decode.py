@@ -33,10 +33,11 @@ KEPT_ANNOTATIONS: Mapping[str, frozenset[str]] = {
     "PriorityClass": annotations.PRIORITY_CLASS_ANNOTATIONS,
     "PersistentVolumeClaim": frozenset({BETA_CLASS, BIND_COMPLETED, SELECTED_NODE}),
     "PersistentVolume": frozenset({BETA_CLASS}),
+    "StorageClass": frozenset({annotations.DEFAULT_STORAGE_CLASS}),
     "CSINode": frozenset({MIGRATED_PLUGINS}),
     "ResourceClaim": frozenset({EXTENDED_RESOURCE_CLAIM}),
 }
-"""Kind -> annotations that decisions read with any configuration; other kinds keep none."""
+"""Kind -> annotations that decisions or simulations read with any configuration; other kinds keep none."""
 
 KEPT_GENERATIONS = frozenset({"Pod", "PodDisruptionBudget"})
 """Kinds whose metadata.generation is kept; in other kinds it only makes equal objects unequal."""
