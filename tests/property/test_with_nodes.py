@@ -15,8 +15,8 @@ from extender.k8s.objects import Node
 from tests.builders import typed
 from tests.profiles import SEEDS, examples
 from tests.property.generate import case
-from tests.property.test_changes import change, objects_of, put
-from tests.property.test_scheduling_signatures import PROFILES, answers, metadata
+from tests.property.test_changes import change, metadata, objects_of, put
+from tests.property.test_scheduling_signatures import PROFILES, answers
 
 SOME = examples(6, 120, 20_000)
 STEPS = 8
