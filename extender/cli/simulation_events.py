@@ -5,10 +5,8 @@ from itertools import groupby
 
 from extender.cli.text_tables import TextRow, and_more
 from extender.core.explain.text import pluralize
+from extender.core.framework.status import cut_message
 from extender.core.simulator.result import CycleReport, ReservedClaim, Simulation
-
-MAX_EVENT_MESSAGE_CHARS = 1024
-"""Characters of an event's note (validation.NoteLengthLimit); kube-scheduler truncates longer ones."""
 
 MAX_LISTED_DEVICES = 8
 """Devices of a claim that a line names."""
@@ -61,9 +59,7 @@ def _cycle_rows(cycle: CycleReport) -> Iterator[TextRow]:
     elif cycle.outcome == "Skipped":
         yield namespace, "Normal", "Skipped", about, cycle.message
     else:
-        is_long = len(cycle.message) > MAX_EVENT_MESSAGE_CHARS
-        message = f"{cycle.message[: MAX_EVENT_MESSAGE_CHARS - 4]} ..." if is_long else cycle.message
-        yield namespace, "Warning", "FailedScheduling", about, message
+        yield namespace, "Warning", "FailedScheduling", about, cut_message(cycle.message)
     if cycle.hint is not None:
         yield "", "", "", "", cycle.hint
     for claim in cycle.claims:
