@@ -106,3 +106,19 @@ def test_a_manifest_names_the_victims_of_a_preemption(cluster, number):
     assert failures(api)[name].startswith(said["message"])  # the second attempt adds that victims still terminate
     code, placed = why(cluster, name, "-n", "default")
     assert (code, placed["state"], placed["placement"]["node"]) == (0, "Assigned", bound)
+
+
+def test_an_evicted_pod_was_preempted_by_the_pod_that_runs_in_its_place(cluster):
+    api = cluster.api
+    one = kinds.preemptor(2, "winner", priority_class="critical")
+    name, uid = one["metadata"]["name"], api.create(one)["metadata"]["uid"]
+    bound = api.wait_until(lambda: api.get("Pod", name)["spec"].get("nodeName"), 30, f"{name} to be bound")
+    events = api.list("v1/Event", "default", fieldSelector="reason=Preempted")
+    evicted = [event["involvedObject"]["name"] for event in events if uid in event["message"]]
+    assert evicted
+    code, said = why(cluster, f"default/{evicted[0]}")
+    assert (code, said["state"]) == (NOT_TRIED, "NotFound")
+    by = said["history"]["preempted"]
+    assert by["message"] == f"Preempted by pod {uid} on node {bound}"
+    assert (by["node"], by["preemptorUID"], by["preemptor"]) == (bound, uid, f"default/{name}")
+    assert (by["preemptorExists"], by["preemptorNode"], by["isRunning"]) == (True, bound, True)
