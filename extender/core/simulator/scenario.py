@@ -56,6 +56,20 @@ class Scenario:
 
     def check(self, snapshot: Snapshot, pods: int) -> None:
         """Raise RequestError for what cannot be carried out; `pods`: the number of pods that arrive by themselves."""
+        self._check_nodes(snapshot)
+        keys = set[object]()
+        for workload in self.workloads:
+            if workload.key in keys:
+                raise RequestError(f"duplicate workload {workload}")
+            keys.add(workload.key)
+        if self.until_full and self.gang:
+            raise RequestError("untilFull and gang are mutually exclusive")
+        if self.gang and not pods + len(self.workloads):
+            raise RequestError("gang: give pods or workloads")
+        if self.until_full and pods + len(self.workloads) != 1:
+            raise RequestError("untilFull: give exactly one pod or one workload")
+
+    def _check_nodes(self, snapshot: Snapshot) -> None:
         named: dict[str, str] = {}
         for field, names in (("cordon", self.cordon), ("removeNodes", self.remove_nodes), ("drain", self.drain)):
             for name in names:
@@ -70,12 +84,3 @@ class Scenario:
                 raise RequestError(f"addNodes: node {one.node.metadata.name!r}: count must be at least 1")
             if not one.node.status.allocatable:
                 raise RequestError(f"addNodes: node {one.node.metadata.name!r}: status.allocatable is missing")
-        keys = set[object]()
-        for workload in self.workloads:
-            if workload.key in keys:
-                raise RequestError(f"duplicate workload {workload}")
-            keys.add(workload.key)
-        if self.until_full and self.gang:
-            raise RequestError("untilFull and gang are mutually exclusive")
-        if self.until_full and pods + len(self.workloads) != 1:
-            raise RequestError("untilFull: give exactly one pod or one workload")
