@@ -66,8 +66,14 @@ class RankingKeys:
 
     def is_better(self, other: "RankingKeys") -> BoolArray:
         """Return [candidate]: whether it is better than the same candidate with the keys of `other`."""
-        compared = ((this < that, this == that) for this, that in zip(self.flat, other.flat, strict=True))
+        compared = (_compare(this, that) for this, that in zip(self.flat, other.flat, strict=True))
         better, equal = next(compared)
         for is_less, is_equal in compared:
             better, equal = better | (equal & is_less), equal & is_equal
         return better
+
+
+def _compare(this: IntArray, that: IntArray) -> tuple[BoolArray, BoolArray]:
+    """Return [candidate]: whether the first key is better, and whether the keys are equal or not compared."""
+    unknown = (this == NOT_COMPARED) | (that == NOT_COMPARED)
+    return (this < that) & ~unknown, (this == that) | unknown

@@ -14,7 +14,7 @@ from extender.core.framework.status import Code
 from extender.core.preemption import stranded
 from extender.core.preemption.candidates import find_candidates
 from extender.core.preemption.criteria import CRITERIA, TIE_BREAKERS, best_candidates, known_ranking_keys, ranking_keys
-from extender.core.preemption.ranking import NOT_COMPARED
+from extender.core.preemption.ranking import NOT_COMPARED, RankingKeys
 from extender.core.preemption.sent_candidates import SentCandidate
 from extender.core.profile import DEFAULT_RANKING, PreemptionPolicy, Profile
 from extender.core.snapshot.snapshot import Snapshot
@@ -351,3 +351,12 @@ def test_a_claim_that_only_one_pod_may_use_is_free_once_its_pod_is_gone():
     here = {"nodeSelectorTerms": [{"matchExpressions": [{"key": HOSTNAME, "operator": "In", "values": ["n1"]}]}]}
     local = volume | {"spec": volume["spec"] | {"nodeAffinity": {"required": here}}}
     assert counted(nodes, incoming(cpu="2"), others=[claim, local]) == {"n1": 1}
+
+
+def test_candidates_that_were_not_compared_by_it_are_compared_by_what_follows():
+    """Not counted on either side, on one side, and counted on both."""
+    one = RankingKeys({"Stranded": [np.array([NOT_COMPARED, NOT_COMPARED, 0, 2])], "next": [np.array([1, 1, 3, 1])]})
+    other = RankingKeys({"Stranded": [np.array([NOT_COMPARED, 0, NOT_COMPARED, 1])], "next": [np.array([2, 2, 2, 2])]})
+    assert one.is_better(other).tolist() == [True, True, False, False]
+    assert [RankingKeys(one.by_criterion).decided_by(2, place) for place in (0, 3)] == ["Stranded", "Stranded"]
+    assert one.decided_by(0, 2) == "next"
