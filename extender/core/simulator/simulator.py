@@ -40,7 +40,7 @@ from extender.core.simulator.result import (
 from extender.core.simulator.scenario import MAX_UNTIL_FULL_PODS, Scenario
 from extender.core.simulator.schedule_one import Draw, schedule_one
 from extender.core.simulator.scheduler import Scheduler, Step
-from extender.core.simulator.workloads import PlannedPod, WorkloadPlan, further_pods, plan, running_pods
+from extender.core.simulator.workloads import PlannedPod, WorkloadPlan, current_pods, further_pods, plan
 from extender.core.snapshot.arrays import BASE_RESOURCES
 from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import RequestError
@@ -156,8 +156,10 @@ class _Run:
         drain.cordon(snapshot, [*scenario.cordon, *scenario.drain])
         self._removed, created = drain.remove_nodes(snapshot, scenario.remove_nodes, self.controllers)
         self.schedule([*pending, *created])
-        self._drains = [Drain.of(snapshot, node) for node in scenario.drain]
         api = EvictionAPI(snapshot)
+        for node in scenario.drain:
+            self._drains.append(Drain.of(snapshot, node))
+            self._drain(self._drains[-1], api)
         while sum(self._drain(one, api) for one in self._drains):
             pass  # what was blocked may go once other nodes were drained
 
@@ -176,9 +178,9 @@ class _Run:
     def arrive(self, before: Sequence[Pod], given: Sequence[Pod]) -> list[Pod]:
         """Create the pods and those of the workloads, and schedule them with the pods `before`; return the new ones."""
         created, first = add_arrivals(self.snapshot, given), list[Pod]()
-        running = running_pods(self.snapshot, self.scenario.workloads)
+        current = current_pods(self.snapshot, self.scenario.workloads)
         for workload in self.scenario.workloads:
-            planned = plan(self.snapshot, workload, running[workload.key], self.controllers.names)
+            planned = plan(self.snapshot, workload, current[workload.key], self.controllers.names)
             self._plans.append(planned)
             own = [self._admit(one) for one in planned.pods]
             created += own
@@ -251,8 +253,8 @@ class _Run:
 
     def _copies(self, given: Sequence[Pod]) -> Iterator[Pod]:
         for workload in self.scenario.workloads:
-            running = running_pods(self.snapshot, [workload])[workload.key]
-            yield from map(self._admit, further_pods(self.snapshot, workload, running, self.controllers.names))
+            current = current_pods(self.snapshot, [workload])[workload.key]
+            yield from map(self._admit, further_pods(self.snapshot, workload, current, self.controllers.names))
         for template in given:
             namespace, name = template.metadata.namespace or "default", template.metadata.name
             spec = replace(template.spec, node_name="")

@@ -73,8 +73,8 @@ class StatefulSetOrdinals(Value, frozen=True):
 class WorkloadManifestSpec(Value, frozen=True):
     """Fields of all four kinds; an object has those of its own."""
 
-    replicas: Int32 = 1
-    parallelism: Int32 = 1
+    replicas: Int32 | None = None
+    parallelism: Int32 | None = None
     completions: Int32 | None = None
     completion_mode: str | None = None
     suspend: bool | None = None
@@ -100,10 +100,18 @@ class WorkloadManifest(Object, frozen=True, kw_only=True):
         """Return the number of pods that run at once; of a Job the pods that start together."""
         spec = self.spec
         if self.kind != "Job":
-            return spec.replicas
+            return 1 if spec.replicas is None else spec.replicas
         if spec.suspend:
             return 0
-        return spec.parallelism if spec.completions is None else min(spec.parallelism, spec.completions)
+        parallelism = 1 if spec.parallelism is None else spec.parallelism
+        return parallelism if spec.completions is None else min(parallelism, spec.completions)
+
+    def active(self, succeeded: int) -> int:
+        """Return the number of pods that run at once after so many pods of a Job succeeded (manageJob, v1.36)."""
+        if not succeeded:
+            return self.replicas
+        completions = self.spec.completions
+        return 0 if completions is None else min(self.replicas, max(0, completions - succeeded))
 
     def __str__(self) -> str:
         return f"{self.kind} {self.metadata.namespace}/{self.metadata.name}"
@@ -169,7 +177,7 @@ def _check(workload: WorkloadManifest) -> None:
     if not workload.metadata.name:
         raise RequestError(f"{workload.kind}: metadata.name is missing")
     start = spec.ordinals.start if spec.ordinals is not None else 0
-    if min(spec.replicas, spec.parallelism, spec.completions or 0, start) < 0:
+    if min(spec.replicas or 0, spec.parallelism or 0, spec.completions or 0, start) < 0:
         raise RequestError(f"{workload}: replicas, parallelism, completions and ordinals must not be negative")
     if workload.kind == "Job":
         return
@@ -186,35 +194,42 @@ def _check(workload: WorkloadManifest) -> None:
 # --- pods -------------------------------------------------------------------------------------------------------------
 
 
-def running_pods(snapshot: Snapshot, workloads: Sequence[WorkloadManifest]) -> Mapping[Workload, Sequence[Pod]]:
-    """Return the pods of each workload that are neither finished nor terminating."""
+def current_pods(snapshot: Snapshot, workloads: Sequence[WorkloadManifest]) -> Mapping[Workload, Sequence[Pod]]:
+    """Return the pods of each workload that are neither finished nor terminating, and those of a Job that succeeded."""
     found: dict[Workload, list[Pod]] = {one.key: [] for one in workloads}
     for pod in snapshot.objects.pods.values() if found else ():
         own = found.get(workload_of(pod))
-        if own is not None and pod.metadata.deletion_timestamp is None and not is_finished(pod):
+        if own is not None and (_succeeded(pod) or (pod.metadata.deletion_timestamp is None and not is_finished(pod))):
             own.append(pod)
     return found
 
 
-def plan(snapshot: Snapshot, workload: WorkloadManifest, running: Sequence[Pod], names: NameGenerator) -> WorkloadPlan:
-    """Return the pods that the workload lacks beside the running ones; puts its controller into the snapshot."""
-    existing = len(running)
+def _succeeded(pod: Pod) -> bool:
+    """Return whether the pod is one of the completions of its Job."""
+    owner = pod.metadata.controller
+    return pod.status.phase == "Succeeded" and owner is not None and owner.kind == "Job"
+
+
+def plan(snapshot: Snapshot, workload: WorkloadManifest, current: Sequence[Pod], names: NameGenerator) -> WorkloadPlan:
+    """Return the pods that the workload lacks beside the current ones; puts its controller into the snapshot."""
+    succeeded = sum(map(_succeeded, current))
+    existing = len(current) - succeeded
     if workload.kind == STATEFUL_SET:
         wanted = set(islice(_stateful_set_names(workload), workload.replicas))
-        existing = sum(pod.metadata.name in wanted for pod in running)
-    lacking = max(0, workload.replicas - existing)
-    return WorkloadPlan(workload, existing, tuple(islice(further_pods(snapshot, workload, running, names), lacking)))
+        existing = sum(pod.metadata.name in wanted for pod in current)
+    lacking = max(0, workload.active(succeeded) - existing)
+    return WorkloadPlan(workload, existing, tuple(islice(further_pods(snapshot, workload, current, names), lacking)))
 
 
 def further_pods(
-    snapshot: Snapshot, workload: WorkloadManifest, running: Sequence[Pod], names: NameGenerator
+    snapshot: Snapshot, workload: WorkloadManifest, current: Sequence[Pod], names: NameGenerator
 ) -> Iterator[PlannedPod]:
     """Yield one further pod of the workload after the other, whatever its number of replicas."""
-    template = _template_of(snapshot, workload, running)
+    template = _template_of(snapshot, workload, current)
     if workload.kind == STATEFUL_SET:
-        yield from _missing_of_stateful_set(snapshot, workload, template, running)
+        yield from _missing_of_stateful_set(snapshot, workload, template, current)
         return
-    for labels in _further_labels(workload, running):
+    for labels in _further_labels(workload, current):
         index = labels.get(_JOB_INDEX)
         prefix = f"{template.owner.name}-" if index is None else f"{template.owner.name}-{index}-"
         yield PlannedPod(template.pod(names.next(workload.metadata.namespace, prefix), labels))
@@ -242,14 +257,14 @@ class _Template:
         return Pod(metadata, replace(self.template.spec, node_name=""), PodStatus(phase="Pending"))
 
 
-def _template_of(snapshot: Snapshot, workload: WorkloadManifest, running: Sequence[Pod]) -> _Template:
+def _template_of(snapshot: Snapshot, workload: WorkloadManifest, current: Sequence[Pod]) -> _Template:
     """Return the template of the workload's pods; puts their controller into the snapshot."""
     given, template = workload.metadata, workload.spec.template
     labels = dict(template.metadata.labels or {})
     uid = given.uid or f"{given.namespace}/{workload.kind}/{given.name}"
     owner = OwnerReference(API_VERSIONS[workload.kind], workload.kind, given.name, uid, controller=True)
     if workload.kind == "Deployment":
-        owner, labels[TEMPLATE_HASH] = _replica_set_of(workload, running, owner)
+        owner, labels[TEMPLATE_HASH] = _replica_set_of(workload, current, owner)
     if workload.kind == "Job":
         labels |= {_JOB_NAME: given.name, "job-name": given.name}
     _put_controller(snapshot, workload, owner, labels)
@@ -257,10 +272,10 @@ def _template_of(snapshot: Snapshot, workload: WorkloadManifest, running: Sequen
 
 
 def _replica_set_of(
-    workload: WorkloadManifest, running: Sequence[Pod], deployment: OwnerReference
+    workload: WorkloadManifest, current: Sequence[Pod], deployment: OwnerReference
 ) -> tuple[OwnerReference, str]:
     """Return the ReplicaSet of a Deployment's new pods and its pod-template-hash: those of running ones, or new."""
-    for pod in running:
+    for pod in current:
         owner = pod.metadata.controller
         assert owner is not None
         return owner, (pod.metadata.labels or {})[TEMPLATE_HASH]
@@ -285,10 +300,10 @@ def _put_controller(snapshot: Snapshot, workload: WorkloadManifest, owner: Owner
         snapshot.put(owner.kind, one)
 
 
-def _further_labels(workload: WorkloadManifest, running: Sequence[Pod]) -> Iterator[Labels]:
+def _further_labels(workload: WorkloadManifest, current: Sequence[Pod]) -> Iterator[Labels]:
     """Yield the labels that one pod after the other has besides those of the template: the index of an Indexed Job."""
     is_indexed = workload.kind == "Job" and workload.spec.completion_mode == "Indexed"
-    taken = {(pod.metadata.labels or {}).get(_JOB_INDEX) for pod in running}
+    taken = {(pod.metadata.labels or {}).get(_JOB_INDEX) for pod in current}
     for number in count():
         if not is_indexed:
             yield {}
@@ -306,9 +321,9 @@ def _stateful_set_names(workload: WorkloadManifest) -> Iterator[str]:
 
 
 def _missing_of_stateful_set(
-    snapshot: Snapshot, workload: WorkloadManifest, template: _Template, running: Sequence[Pod]
+    snapshot: Snapshot, workload: WorkloadManifest, template: _Template, current: Sequence[Pod]
 ) -> Iterator[PlannedPod]:
-    there = {pod.metadata.name for pod in running}
+    there = {pod.metadata.name for pod in current}
     templates = workload.spec.volume_claim_templates or ()
     for name in _stateful_set_names(workload):
         if name not in there:

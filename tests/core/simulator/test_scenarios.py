@@ -277,6 +277,13 @@ def test_a_replacement_that_tolerates_the_drain_may_land_there_and_stays():
     assert short(result.scenario.drained[0].evicted) == ["a-1xxxx"]
 
 
+def test_a_replacement_that_arrived_on_a_node_before_its_turn_is_evicted_again():
+    tolerant = {"tolerations": [{"operator": "Exists"}], **on("n2")}
+    result = run(snapshot({node("n1"): [owned("a-1xxxx", **tolerant)], node("n2"): []}), drain=["n1", "n2"])
+    assert [short(one.evicted) for one in result.scenario.drained] == [["a-1xxxx"], ["a-bbbbb"]]
+    assert returned(result) == ["a-1xxxx -> a-bbbbb Scheduled n2", "a-bbbbb -> a-bbbbc Scheduled n2"]
+
+
 def test_pods_that_arrive_find_the_room_that_is_left_after_the_drain():
     here = snapshot({node("n1", cpu="1"): [owned("a-1xxxx")], node("n2", cpu="1"): []})
     result = run(here, incoming("new", priority=0), drain=["n1"])
@@ -418,6 +425,29 @@ def test_an_indexed_job_gets_the_indexes_that_lack():
 
 
 @pytest.mark.parametrize(
+    ("given", "names"),
+    [
+        ({"completions": 3, "completionMode": "Indexed"}, ["web-1-bbbbb", "web-2-bbbbb"]),
+        ({"completions": 2}, ["web-bbbbb"]),
+        ({"completions": 1}, []),
+        ({}, []),
+    ],
+)
+def test_a_job_creates_no_more_pods_than_completions_are_left(given, names):
+    done = owned("web-0-abcde", "Job", "web") | {"status": {"phase": "Succeeded"}}
+    done["metadata"]["labels"]["batch.kubernetes.io/job-completion-index"] = "0"
+    result = run(snapshot({node("n1"): [done]}), workloads=[workload("Job", parallelism=3, **given)])
+    assert names_of(result) == names
+    assert result.scenario.workloads[0].existing == 0
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "Job"])
+def test_without_a_number_there_is_one_pod(kind):
+    result = run(snapshot({node("n1"): []}), workloads=[workload(kind, replicas=None, parallelism=None)])
+    assert len(result.cycles) == 1
+
+
+@pytest.mark.parametrize(
     ("policy", "tried", "waiting"),
     [
         ("OrderedReady", ["db-0 Scheduled n1", "db-1 Unschedulable"], ["db-2"]),
@@ -473,7 +503,7 @@ def test_a_stateful_set_creates_its_volume_claims_in_the_default_class():
         ),
         (
             {"kind": "Deployment", "metadata": {"name": "x"}, "spec": {"replicas": "3"}},
-            "Deployment: expected int, got str at $.spec.replicas",
+            "Deployment: expected int | null, got str at $.spec.replicas",
         ),
         (
             {"kind": "Job", "metadata": {"name": "x"}, "spec": {"template": pod("p", cpu="x")}},
