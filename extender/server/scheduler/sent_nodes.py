@@ -33,6 +33,7 @@ def decide_as_sent(snapshot: Snapshot, request: FilterRequest, decide: Callable[
     unknown = [place for place, name in enumerate(request.nodes) if name not in snapshot.node_row]
     if not unknown or not request.has_whole_nodes:
         return decide()
+    _check_count(len({request.nodes[place] for place in unknown}))
     raw_nodes, sent = request.raw_nodes(), SentNodes()
     for place in unknown:
         sent.add(place, raw_nodes[place])
@@ -60,12 +61,16 @@ class SentNodes:
     def that_differ(self, snapshot: Snapshot) -> Sequence[Node]:
         """Return the nodes that the snapshot lacks, or has in another state."""
         found = [node for _, node in self._by_name.values() if _differs(snapshot, node)]
-        if len(found) > MAX_SENT_NODES:
-            raise RequestTooLarge(
-                f"Nodes.items: {len(found)} nodes that the cluster cache lacks or holds in another state, "
-                f"at most {MAX_SENT_NODES} are accepted"
-            )
+        _check_count(len(found))
         return found
+
+
+def _check_count(count: int) -> None:
+    if count > MAX_SENT_NODES:
+        raise RequestTooLarge(
+            f"Nodes.items: {count} nodes that the cluster cache lacks or holds in another state, "
+            f"at most {MAX_SENT_NODES} are accepted"
+        )
 
 
 def decode_in_steps(request: FilterRequest, sent: SentNodes) -> Iterator[None]:

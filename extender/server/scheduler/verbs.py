@@ -178,9 +178,9 @@ def _decide(
         difference = passthrough.DIFFERENCES[verb.name](request, decision) if settings.is_observing else None
         given = passthrough.ANSWERS[verb.name](request) if settings.is_observing else verb.encode(request, decision)
         deadline.check()
-    except RequestError:  # a whole node that is unknown and cannot be read
-        raise
     except Exception as error:
+        if isinstance(error, RequestError) and not settings.is_observing:  # a whole node that is unknown and bad
+            raise
         return _failed(verb.name, server_context, request, error)
     cache_status = cache_summary(server_context.cache, server_context.source)
     given = structs.replace(given, not_evaluated=decision.not_evaluated, cache_status=cache_status)

@@ -273,6 +273,23 @@ async def test_too_many_unknown_nodes_are_refused(client, path, monkeypatch):
     assert "3 nodes that the cluster cache lacks or holds in another state, at most 2" in error_of(response)
 
 
+async def test_in_mode_observe_unknown_nodes_that_cannot_be_judged_stand_in_no_ones_way(monkeypatch):
+    monkeypatch.setattr(sent_nodes, "MAX_SENT_NODES", 2)
+    async with served(mode="Observe") as client:
+        for sent in ([BAD["cpu"][0]], list(map(template, "abc"))):
+            assert names_of((await client.post("/filter", content=body_of(*sent))).json()) == [
+                one["metadata"]["name"] for one in sent
+            ]
+            scores = (await client.post("/prioritize", content=body_of(*sent))).json()
+            assert {one["Score"] for one in scores} <= {0}
+
+
+async def test_too_many_unknown_nodes_are_refused_before_they_are_decoded(client, monkeypatch):
+    monkeypatch.setattr(sent_nodes, "MAX_SENT_NODES", 2)
+    response = await client.post("/filter", content=body_of(*map(template, "ab"), BAD["cpu"][0]))
+    assert response.status_code == 413
+
+
 async def test_what_filter_refuses_is_refused(client):
     for content, status in ((b"[]", 400), (body_of(template(), NodeNames=["a"]), 400), (b" " * (3 << 20), 400)):
         assert (await client.post("/filter-dryrun", content=content)).status_code == status
