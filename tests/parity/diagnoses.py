@@ -1,4 +1,4 @@
-"""What `extender why` says of a scenario against kube-scheduler's verdicts: codes, reasons, scores, victims, messages."""
+"""What `extender why` says of a scenario against kube-scheduler's verdicts: codes, reasons, scores and victims."""
 
 from dataclasses import replace
 from typing import Any
