@@ -1,4 +1,4 @@
-"""Workload that a pod belongs to, and its QoS class.
+"""Workload that a pod belongs to, who recreates it, and its QoS class.
 
 Rule: facts about one pod, from the pod alone.
 """
@@ -6,6 +6,7 @@ Rule: facts about one pod, from the pod alone.
 from typing import Final
 
 from extender.k8s import quantity
+from extender.k8s.annotations import MIRROR
 from extender.k8s.objects import Pod, QuantityText, ResourceList
 
 TEMPLATE_HASH: Final = "pod-template-hash"
@@ -32,6 +33,17 @@ def workload_of(pod: Pod) -> Workload:
     if owner.kind == "ReplicaSet" and template_hash and deployment not in ("", owner.name):
         return namespace, "Deployment", deployment
     return namespace, owner.kind, owner.name
+
+
+def is_mirror(pod: Pod) -> bool:
+    """Return whether the kubelet made the pod for a static pod; one that was read without annotations has its owner."""
+    owner = pod.metadata.controller
+    return MIRROR in (pod.metadata.annotations or {}) or (owner is not None and owner.kind == "Node")
+
+
+def is_recreated(pod: Pod) -> bool:
+    """Return whether a controller creates another pod once this one is evicted."""
+    return pod.metadata.controller is not None and not is_mirror(pod)
 
 
 def qos_class(pod: Pod) -> str:

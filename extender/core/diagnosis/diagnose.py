@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from extender.core.diagnosis.node_details import node_details
 from extender.core.diagnosis.node_diagnoses import node_diagnoses, reason_counts
-from extender.core.diagnosis.placement import is_static, placement_of, placement_sentence
+from extender.core.diagnosis.placement import placement_of, placement_sentence
 from extender.core.diagnosis.schema import (
     Diagnosis,
     Placement,
@@ -32,20 +32,18 @@ from extender.core.preemption.eligibility import TERMINATING_POD_ON_NOMINATED_NO
 from extender.core.profile import KubeScheduler
 from extender.core.simulator.effects import budgets_counting
 from extender.core.simulator.result import ClusterSize, EvictedPod
-from extender.core.simulator.schedule_one import Cycle, schedule_one
+from extender.core.simulator.schedule_one import NOT_OURS, NOT_TRIED, Cycle, schedule_one
 from extender.core.simulator.simulator import left_out
 from extender.core.snapshot.pod_table import is_finished
 from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import RequestError
 from extender.k8s.objects import ObjectMeta, Pod
 from extender.k8s.requests import incoming_requests
-
-NOT_TRIED = "not tried: "
-NOT_OURS = "not ours: "
-"""Prefixes of a cycle's message for a pod that kube-scheduler does not queue."""
+from extender.k8s.workloads import is_mirror
 
 TRIED_AGAIN = (
-    "kube-scheduler tries a pending pod again after a change that may help it, after its back-off, and every 5 minutes"
+    "kube-scheduler tries a pending pod again after its back-off, after a change that may help it, and every 5 minutes "
+    "by default"
 )
 OTHER_PROFILES = "a KubeSchedulerConfiguration that has a profile of this name says how that scheduler judges it"
 """What may help with a pod that fits but is pending, and with one of another scheduler."""
@@ -137,7 +135,7 @@ def _of_assigned(
 ) -> Diagnosis:
     profile, found = scheduler.profile_of(pod), replace(_about(snapshot, pod, scheduler), verdict="Fits")
     if profile is None:
-        placement = Placement(node=pod.spec.node_name, is_static=is_static(pod))
+        placement = Placement(node=pod.spec.node_name, is_static=is_mirror(pod))
     else:
         with unplaced(snapshot, pod) as before:
             found = _with_nodes(found, evaluate(snapshot, before, profile, history), node)

@@ -6,17 +6,11 @@ Rule: nothing is judged here.
 from collections.abc import Sequence
 
 from extender.core.diagnosis.schema import NodeDiagnosis, Placement, PluginStatus
-from extender.k8s.annotations import MIRROR
 from extender.k8s.objects import Pod
+from extender.k8s.workloads import is_mirror
 
 MAX_RUNNERS_UP = 3
 """Other nodes that are compared with the pod's own."""
-
-
-def is_static(pod: Pod) -> bool:
-    """Return whether the pod is the mirror of a static pod; a pod that was read without annotations has its owner."""
-    owner = pod.metadata.controller
-    return MIRROR in (pod.metadata.annotations or {}) or (owner is not None and owner.kind == "Node")
 
 
 def placement_of(pod: Pod, nodes: Sequence[NodeDiagnosis]) -> Placement:
@@ -29,7 +23,7 @@ def placement_of(pod: Pod, nodes: Sequence[NodeDiagnosis]) -> Placement:
         status=None if own is None else PluginStatus(code=own.code, plugin=own.plugin, reasons=own.reasons),
         scores=None if own is None else own.scores,
         runners_up=[one.name for one in others[:MAX_RUNNERS_UP]],
-        is_static=is_static(pod),
+        is_static=is_mirror(pod),
     )
 
 

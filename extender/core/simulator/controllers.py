@@ -19,30 +19,24 @@ from extender.core.simulator import effects
 from extender.core.simulator.result import EvictionCause
 from extender.core.snapshot.pod_table import is_finished
 from extender.core.snapshot.snapshot import Snapshot
-from extender.k8s.annotations import MIRROR
 from extender.k8s.devices.objects import ResourceClaim, ResourceClaimStatus
 from extender.k8s.kinds import Key, key_of
 from extender.k8s.objects import Object, ObjectMeta, Pod, PodResourceClaimStatus, PodStatus
 from extender.k8s.storage.objects import PersistentVolumeClaim, PhaseStatus
 from extender.k8s.storage.volumes import BETA_CLASS, claim_uses, is_for_pod
+from extender.k8s.workloads import is_recreated
 
 DAEMON_SET, STATEFUL_SET = "DaemonSet", "StatefulSet"
 
 MAX_RECREATIONS: Final = 10
 """Number of times that a pod comes back: without a limit, pods that exclude each other could take turns for ever."""
 
-_SUFFIX_CHARACTERS = "bcdfghjklmnpqrstvwxz2456789"
-"""Characters of generated names (apimachinery/pkg/util/rand, v1.36)."""
+SAFE_CHARACTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
+"""Characters of generated names and of a pod-template-hash (apimachinery/pkg/util/rand, v1.36)."""
 
 _SUFFIX_LENGTH = 5
 
 _MAX_PREFIX_LENGTH = 63 - _SUFFIX_LENGTH
-
-
-def is_mirror(pod: Pod) -> bool:
-    """Return whether the kubelet made the pod for a static pod of its node."""
-    owner = pod.metadata.controller
-    return (owner is not None and owner.kind == "Node") or MIRROR in (pod.metadata.annotations or {})
 
 
 def is_of_daemon_set(pod: Pod) -> bool:
@@ -50,14 +44,9 @@ def is_of_daemon_set(pod: Pod) -> bool:
     return owner is not None and owner.kind == DAEMON_SET
 
 
-def has_recreating_controller(pod: Pod) -> bool:
-    """Return whether a controller creates another pod once this one is evicted."""
-    return pod.metadata.controller is not None and not is_mirror(pod)
-
-
 def generated_names(prefix: str) -> Iterator[str]:
     """Yield names as a controller generates them, but one after the other instead of at random."""
-    for suffix in product(_SUFFIX_CHARACTERS, repeat=_SUFFIX_LENGTH):
+    for suffix in product(SAFE_CHARACTERS, repeat=_SUFFIX_LENGTH):
         yield prefix[:_MAX_PREFIX_LENGTH] + "".join(suffix)
 
 
@@ -147,7 +136,7 @@ class Controllers:
         del self.recreated[recreated:]
 
     def _recreates(self, pod: Pod, cause: EvictionCause) -> bool:
-        if not self._recreate or not has_recreating_controller(pod) or is_finished(pod):
+        if not self._recreate or not is_recreated(pod) or is_finished(pod):
             return False
         owner = pod.metadata.controller
         is_replaced_already = pod.metadata.deletion_timestamp is not None and owner and owner.kind != STATEFUL_SET

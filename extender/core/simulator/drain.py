@@ -12,24 +12,17 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
-from extender.core.simulator.controllers import (
-    Controllers,
-    has_recreating_controller,
-    is_mirror,
-    is_of_daemon_set,
-)
+from extender.core.framework.plugins.node_unschedulable import CORDON_TAINT
+from extender.core.simulator.controllers import Controllers, is_of_daemon_set
 from extender.core.simulator.result import BlockedEviction, DrainedNode, RemovedNode
+from extender.core.simulator.scenario import AddedNodes
 from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import RequestError
 from extender.k8s.kinds import Key, key_of
-from extender.k8s.labels import LabelsKey, labels_key
-from extender.k8s.objects import Node, Pod, PodDisruptionBudget, Taint
+from extender.k8s.labels import HOSTNAME, LabelsKey, labels_key
+from extender.k8s.objects import Node, Pod, PodDisruptionBudget
 from extender.k8s.selectors import LabelMatcher, SelectorError, compile_label_selector
-
-HOSTNAME_LABEL = "kubernetes.io/hostname"
-
-UNSCHEDULABLE_TAINT = Taint("node.kubernetes.io/unschedulable", "NoSchedule")
-"""Taint that the node lifecycle controller sets on a cordoned node."""
+from extender.k8s.workloads import is_mirror, is_recreated
 
 EMPTY_SELECTS_ALL = "Everything"
 """What budgets with an empty selector select for the eviction API."""
@@ -37,14 +30,6 @@ EMPTY_SELECTS_ALL = "Everything"
 MORE_THAN_ONE_BUDGET = (
     "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
 )
-
-
-@dataclass(frozen=True, slots=True)
-class AddedNodes:
-    """Nodes to add, all like one."""
-
-    node: Node
-    count: int = 1
 
 
 # --- nodes ------------------------------------------------------------------------------------------------------------
@@ -82,7 +67,7 @@ def _free_names(snapshot: Snapshot, template: AddedNodes) -> Iterator[str]:
 
 def _named(node: Node, name: str) -> Node:
     """Return the node with this name, also in the label that the kubelet sets."""
-    labels = {**(node.metadata.labels or {}), HOSTNAME_LABEL: name}
+    labels = {**(node.metadata.labels or {}), HOSTNAME: name}
     return replace(node, metadata=replace(node.metadata, name=name, uid="", labels=labels))
 
 
@@ -91,8 +76,8 @@ def cordon(snapshot: Snapshot, names: Sequence[str]) -> None:
     for name in names:
         node = snapshot.objects.nodes["", name]
         taints = node.spec.taints or []
-        if all((one.key, one.effect) != (UNSCHEDULABLE_TAINT.key, UNSCHEDULABLE_TAINT.effect) for one in taints):
-            taints = [*taints, UNSCHEDULABLE_TAINT]
+        if all((one.key, one.effect) != (CORDON_TAINT.key, CORDON_TAINT.effect) for one in taints):
+            taints = [*taints, CORDON_TAINT]
         snapshot.put("Node", replace(node, spec=replace(node.spec, unschedulable=True, taints=taints)))
     snapshot.refresh_layout()
 
@@ -105,7 +90,7 @@ def remove_nodes(
     for name in names:
         pods = _pods_by_name(snapshot, name)
         created += controllers.evict(pods, "NodeRemoved", EMPTY_SELECTS_ALL)
-        lost = (one for one in pods if not has_recreating_controller(one) or is_of_daemon_set(one))
+        lost = (one for one in pods if not is_recreated(one) or is_of_daemon_set(one))
         deleted = [one.key for one in pods]
         removed.append(RemovedNode(node=name, deleted=deleted, lost=[one.key for one in lost]))
     for name in names:
@@ -226,7 +211,7 @@ class Drain:
             has_evicted = True
             created += controllers.evict([pod], "Drained", EMPTY_SELECTS_ALL)
             self.evicted.append(pod.key)
-            if not has_recreating_controller(pod):
+            if not is_recreated(pod):
                 self.lost.append(pod.key)
         self.left = left
         return created if has_evicted else None

@@ -6,15 +6,21 @@ Rule: values and their checks; `core.simulator.simulator` carries them out.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from extender.core.simulator.drain import AddedNodes
 from extender.core.simulator.workloads import WorkloadManifest
 from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import RequestError
-
-__all__ = ["MAX_UNTIL_FULL_PODS", "AddedNodes", "Scenario"]
+from extender.k8s.objects import Node
 
 MAX_UNTIL_FULL_PODS = 10_000
 """Number of copies at which a simulation with `until_full` stops."""
+
+
+@dataclass(frozen=True, slots=True)
+class AddedNodes:
+    """Nodes to add, all like one."""
+
+    node: Node
+    count: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,6 +59,10 @@ Draw = Callable[[int], int]
 MAX_LISTED_TIES = 10
 """Number of nodes with the highest total that a result lists."""
 
+NOT_TRIED = "not tried: "
+NOT_OURS = "not ours: "
+"""Prefixes of the message about a pod that kube-scheduler does not queue; the second follows the first."""
+
 _UINT64_MASK = 2**64 - 1
 
 
@@ -154,14 +158,14 @@ def not_tried_reason(snapshot: Snapshot, pod: Pod, scheduler: KubeScheduler) -> 
         return skipped
     profile = scheduler.profile_of(pod)
     if profile is None:
-        return f'not tried: not ours: no profile has schedulerName "{pod.spec.scheduler_name}"'
+        return f'{NOT_TRIED}{NOT_OURS}no profile has schedulerName "{pod.spec.scheduler_name}"'
     gated = run_pre_enqueue_plugins(snapshot, pod, profile)
-    return None if gated is None else f"not tried: {gated.message}"
+    return None if gated is None else f"{NOT_TRIED}{gated.message}"
 
 
 def _hint(pod: Pod, skipped: str | None) -> str | None:
     """Return what to do about a claim that does not exist yet: a simulation creates none from a template."""
-    if skipped != f'not tried: pod "{pod.key}": ResourceClaim not created yet':
+    if skipped != f'{NOT_TRIED}pod "{pod.key}": ResourceClaim not created yet':
         return None
     created = {one.name for one in pod.status.resource_claim_statuses or ()}
     for one in pod.spec.resource_claims or ():

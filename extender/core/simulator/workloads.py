@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from extender.core.simulator.controllers import STATEFUL_SET, NameGenerator
+from extender.core.simulator.controllers import SAFE_CHARACTERS, STATEFUL_SET, NameGenerator
 from extender.core.snapshot.pod_table import is_finished
 from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import RequestError
@@ -53,9 +53,6 @@ API_VERSIONS: Mapping[str, str] = {
 }
 
 WORKLOAD_KINDS: Final = frozenset(API_VERSIONS)
-
-_HASH_CHARACTERS = "bcdfghjklmnpqrstvwxz2456789"
-"""Characters of a pod-template-hash (apimachinery/pkg/util/rand SafeEncodeString, v1.36)."""
 
 _POD_NAME, _POD_INDEX = "statefulset.kubernetes.io/pod-name", "apps.kubernetes.io/pod-index"
 _JOB_NAME, _JOB_INDEX = "batch.kubernetes.io/job-name", "batch.kubernetes.io/job-completion-index"
@@ -280,7 +277,7 @@ def _replica_set_of(
         assert owner is not None
         return owner, (pod.metadata.labels or {})[TEMPLATE_HASH]
     number = str(zlib.crc32(msgspec.json.encode(workload.spec.template)))
-    text = "".join(_HASH_CHARACTERS[ord(one) % len(_HASH_CHARACTERS)] for one in number)
+    text = "".join(SAFE_CHARACTERS[ord(one) % len(SAFE_CHARACTERS)] for one in number)
     name = f"{deployment.name}-{text}"
     return replace(deployment, kind="ReplicaSet", name=name, uid=f"{deployment.uid}/{text}"), text
 

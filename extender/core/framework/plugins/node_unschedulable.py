@@ -3,6 +3,8 @@
 Mirrors pkg/scheduler/framework/plugins/nodeunschedulable (v1.36).
 """
 
+from typing import Final
+
 import numpy as np
 
 from extender.core.framework.constraint import SchedulingContext, StaticCheck
@@ -15,12 +17,13 @@ from extender.k8s.selectors import tolerates
 NAME = "NodeUnschedulable"
 REASON = "node(s) were unschedulable"
 
-_CORDON_TAINT = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
+CORDON_TAINT: Final = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
+"""Taint that the node lifecycle controller sets on a cordoned node (TaintNodeUnschedulable)."""
 
 
 def filter(context: SchedulingContext) -> tuple[StaticCheck, ...]:
     """Return one check, or none for a pod that tolerates the cordon taint."""
-    if any(tolerates(toleration, _CORDON_TAINT, compares=False) for toleration in context.pod.spec.tolerations or ()):
+    if any(tolerates(toleration, CORDON_TAINT, compares=False) for toleration in context.pod.spec.tolerations or ()):
         return ()
     return (StaticCheck(NAME, _cordoned(context.snapshot), (REASON,)),)
 

@@ -22,19 +22,13 @@ from extender.core.snapshot.selector_index import nodes_matching
 from extender.core.snapshot.snapshot import Index, Snapshot
 from extender.core.snapshot.volume_index import storage
 from extender.core.snapshot.workloads import NO_GROUP, WorkloadIndex
-from extender.k8s.annotations import MIRROR
 from extender.k8s.objects import Pod
 from extender.k8s.selectors import required_node_affinity
 from extender.k8s.storage.volumes import claim_uses
-from extender.k8s.workloads import workload_of
+from extender.k8s.workloads import is_recreated, workload_of
 
 _ENCODER = msgspec.msgpack.Encoder()
 _MAX_KEPT_MASKS = 64
-
-
-def is_recreated(pod: Pod) -> bool:
-    """Return whether a controller recreates the pod; the kubelet recreates a mirror pod, which never went."""
-    return pod.metadata.controller is not None and MIRROR not in (pod.metadata.annotations or {})
 
 
 class ReturningPodIndex(Index):
