@@ -206,8 +206,8 @@ OPERATIONS: dict[str, dict[str, Any]] = {
     "filter-dryrun": _verb(
         "Where would the pod fit if the nodes of the request were in the cluster as they were sent?",
         "For Cluster Autoscaler (filterVerb: filter-dryrun, nodeCacheCapable: false): whole Nodes may be templates "
-        "that are not in the cluster, or nodes of the cluster in another state. Nothing is assumed, recorded or kept. The "
-        "answer is that of /filter; every failure is 200 with an Error.",
+        "that are not in the cluster, or nodes of the cluster in another state. Nothing is assumed, recorded or kept. "
+        "The answer is that of /filter; every failure is 200 with an Error.",
         ("ExtenderArgs", _DRYRUN_EXAMPLES),
         {"$ref": ref("ExtenderFilterResult")},
         _DRYRUN_ANSWER,
