@@ -89,17 +89,15 @@ def test_an_api_server_that_is_not_there_is_one_clear_line(tmp_path):
     with FakeAPI() as gone:
         gone.stop()  # and keeps its port, so that nobody else answers there
         line = failed(tmp_path, gone.url, "--timeout", "2")
-    assert line.startswith("extender: timed out after 2s waiting for the cache to sync: the cache has not synced yet (")
-    assert "Connection refused): waiting for nodes, pods, " in line
+    address = re.escape(gone.url.removeprefix("http://"))
+    assert re.fullmatch(rf"extender: cannot list \w+: {address}: .*Connection refused", line), line
 
 
 def test_an_api_server_that_says_nothing_is_one_clear_line(api, tmp_path):
     hang = Hang()
     api.faults.add(Fault("*", "Pod", hang, times=None))
     line = failed(tmp_path, api.url, "--timeout", "1")
-    timed_out = "extender: timed out after 1s waiting for the cache to sync: the cache has not synced yet: "
-    waiting = timed_out + r"waiting for (\w+, )*pods(, \w+)*"
-    assert re.fullmatch(waiting, line), line
+    assert line == f"extender: timed out after 1s reading pods from {api.url}"
 
 
 def test_a_core_kind_that_may_not_be_read_is_one_clear_line(api, tmp_path):
