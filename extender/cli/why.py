@@ -4,6 +4,8 @@ Rule: a live cluster is only read.
 """
 
 import json
+from collections.abc import Callable
+from functools import partial
 from time import monotonic, sleep, time_ns
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -13,7 +15,7 @@ from extender.cli import options
 from extender.errors import ClusterFileError
 
 if TYPE_CHECKING:  # the engine, pydantic and rich load slowly: not before they are needed
-    from extender.cli.why_source import PodCluster, Read, Subject
+    from extender.cli.why_source import Read, Subject
     from extender.config import Configuration
     from extender.core.diagnosis.schema import Diagnosis
 
@@ -106,9 +108,10 @@ def why(
     if wait and (example or settings.cluster.source == "files"):
         raise typer.BadParameter("needs a live cluster", param_hint="--wait")
     read = _reader(settings, subject, timeout=timeout, no_color=no_color, example=example)
-    found = _diagnose(read(), node)
+    diagnose = partial(_diagnose, read, node, set())
+    found = diagnose()
     if wait:
-        found = _wait(read, found, node, wait_timeout)
+        found = _wait(diagnose, found, wait_timeout)
     _print(found, output, one_node=node, show_all=show_all, no_color=no_color)
     raise typer.Exit(EXIT_CODES[found.verdict])
 
@@ -121,7 +124,8 @@ def _subject_of(pod: str | None, namespace: str | None, file: str | None) -> "Su
     from extender.cli.why_source import Subject
 
     if pod is None:
-        return _read_manifest(file or "-")
+        assert file is not None
+        return _read_manifest(file)
     before, slash, name = pod.rpartition("/")
     if slash and namespace not in (None, before):
         raise typer.BadParameter(f"namespace {namespace} contradicts {pod}", param_hint="--namespace")
@@ -165,14 +169,18 @@ def _reader(settings: "Configuration", subject: "Subject", *, timeout: float, no
     return lambda: read_live(api, settings, subject, timeout=timeout, no_color=no_color)
 
 
-def _diagnose(cluster: "PodCluster", node: str | None) -> "Diagnosis":
+def _diagnose(read: "Read", node: str | None, warned: set[str]) -> "Diagnosis":
+    """Read the cluster and diagnose the pod; each warning is printed once."""
     from extender.cli import logs
     from extender.core.diagnosis.diagnose import diagnose, not_found, with_history
     from extender.core.eviction_history import EvictionHistory
     from extender.errors import printable
 
+    cluster = read()
     for warning in cluster.warnings:
-        logs.echo(f"extender: {printable(warning)}")
+        if warning not in warned:
+            logs.echo(f"extender: {printable(warning)}")
+    warned.update(cluster.warnings)
     if cluster.pod is None:
         found = not_found(cluster.snapshot, cluster.namespace, cluster.name, cluster.scheduler)
     else:
@@ -186,7 +194,7 @@ _FINAL_STATES = ("NotFound", "Finished", "Terminating")
 """States after which the pod never fits."""
 
 
-def _wait(read: "Read", found: "Diagnosis", node: str | None, limit: float) -> "Diagnosis":
+def _wait(diagnose: "Callable[[], Diagnosis]", found: "Diagnosis", limit: float) -> "Diagnosis":
     """Read the cluster again until the pod fits, or never will, or the time is over; say each change on stderr."""
     from extender.cli import logs
     from extender.errors import printable
@@ -198,7 +206,7 @@ def _wait(read: "Read", found: "Diagnosis", node: str | None, limit: float) -> "
             logs.echo(f"extender: {found.pod} does not fit after {limit:g} s")
             break
         sleep(min(left, WAIT_INTERVAL_SECONDS))
-        before, found = found, _diagnose(read(), node)
+        before, found = found, diagnose()
         if found.why != before.why:
             logs.echo(f"extender: {printable(found.why)}")
     return found

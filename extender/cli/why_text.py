@@ -69,12 +69,13 @@ def _facts(found: Diagnosis) -> RenderableType:
     pod = f"{found.pod}, priority {found.priority}" + (f", requests {', '.join(requested)}" if requested else "")
     nominated = f"{found.nominated_node} (status.nominatedNodeName)" if found.nominated_node else ""
     left_out = ", ".join(found.not_evaluated)
+    size = f"{pluralize(found.cluster.nodes, 'node')}, {pluralize(found.cluster.pods, 'pod')}"
     rows = {
         "pod": pod if found.state != "NotFound" else "",
         "message": found.message,
         "nominated": nominated,
         "scheduler": f"kube-scheduler {found.version}, {found.version_source}",
-        "cluster": f"{pluralize(found.cluster.nodes, 'node')}, {pluralize(found.cluster.pods, 'pod')}",
+        "cluster": size if found.state != "NotFound" or found.cluster.nodes else "",  # else it was not read
         "policies": "; ".join(found.policies),
         "hint": found.hint or "",
         "not evaluated": f"{left_out}: kube-scheduler may decide otherwise" if left_out else "",

@@ -232,6 +232,8 @@ def test_arguments_that_contradict_each_other_are_refused(arguments, message):
 
 
 def test_what_cannot_be_read_is_an_error(monkeypatch, capsys, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    assert "no file in this directory" in failure(monkeypatch, capsys, "--pod", "", "--example")
     assert "no such file" in failure(monkeypatch, capsys, "a", "--kubeconfig", "/none").lower()
     assert "missing.json" in failure(monkeypatch, capsys, "a", "--cluster", tmp_path / "missing.json")
     assert "node 'n9' does not exist" in failure(monkeypatch, capsys, "shop/cart-0", "--example", "--node", "n9")
@@ -307,6 +309,21 @@ def test_waiting_ends_with_the_last_verdict_when_its_time_is_over_or_the_pod_is_
     result = run("new", *access, "--wait", "--wait-timeout", "0")
     assert result.exit_code == 3
     assert "extender: shop/new does not fit after 0 s" in result.stderr
+
+
+def test_a_warning_is_printed_once_however_often_the_cluster_is_read(live, monkeypatch):
+    api, access = live
+    api.put("Pod", incoming("new", namespace="shop", priority=0))
+    api.forbid("Namespace")
+    monkeypatch.setattr(sys.modules["extender.cli.why"], "WAIT_INTERVAL_SECONDS", 0.02)
+    result = run("new", *access, "--wait", "--wait-timeout", "0.1")
+    assert sum(one.path == "/api/v1/nodes" for one in api.requests) > 1
+    assert result.stderr.count("no permission to list Namespace") == 1
+
+
+def test_what_was_not_read_is_not_counted(live):
+    _, access = live
+    assert "0 nodes" not in run("nobody", *access).stdout
 
 
 # --- a kubectl plugin -----------------------------------------------------------------------------------------------
