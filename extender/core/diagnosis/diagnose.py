@@ -30,8 +30,8 @@ from extender.core.explain.render import changed_policies
 from extender.core.framework.filter import filters_not_evaluated
 from extender.core.preemption.eligibility import TERMINATING_POD_ON_NOMINATED_NODE
 from extender.core.profile import KubeScheduler
-from extender.core.simulator.effects import budgets_counting
-from extender.core.simulator.result import ClusterSize, EvictedPod
+from extender.core.simulator.effects import evicted_pods
+from extender.core.simulator.result import ClusterSize
 from extender.core.simulator.schedule_one import NOT_OURS, NOT_TRIED, Cycle, schedule_one
 from extender.core.simulator.simulator import left_out
 from extender.core.snapshot.pod_table import is_finished
@@ -183,19 +183,7 @@ def _verdict(cycle: Cycle, preemption: PreemptionOutcome | None) -> Verdict:
 
 
 def _preemption_outcome(cycle: Cycle, evaluation: Evaluation, empty_selector: str) -> PreemptionOutcome:
-    snapshot, status, run = evaluation.context.snapshot, cycle.post_filter, evaluation.dry_run
-    victims = [
-        EvictedPod(
-            pod=victim.key,
-            uid=victim.metadata.uid,
-            priority=victim.priority,
-            node=cycle.node or "",
-            budgets=budgets_counting(snapshot, victim, empty_selector),
-            preemptor=cycle.pod.key,
-            terminating=victim.metadata.deletion_timestamp is not None,
-        )
-        for victim in cycle.victims
-    ]
+    status, run = cycle.post_filter, evaluation.dry_run
     ties = [] if cycle.node is None else evaluation.selected_ties
     if cycle.node is not None and cycle.node not in ties:  # ranked by policies, but kube-scheduler has the last word
         ties = [cycle.node]
@@ -203,7 +191,7 @@ def _preemption_outcome(cycle: Cycle, evaluation: Evaluation, empty_selector: st
         node=cycle.node,
         ties=ties,
         candidates=int(np.count_nonzero(run.candidate)),
-        victims=victims,
+        victims=evicted_pods(evaluation.context.snapshot, cycle, empty_selector),
         num_pdb_violations=cycle.num_pdb_violations,
         vetoed=cycle.vetoed,
         message="" if status is None else status.message,

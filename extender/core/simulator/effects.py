@@ -14,6 +14,8 @@ from msgspec.structs import replace
 from extender.core.framework.plugins.volume_matching import NO_VOLUME_ROW, match_volumes
 from extender.core.preemption.pdb.index import BudgetIndex
 from extender.core.simulator.reserve import NO_RESERVATION, Reservation, claim_keys
+from extender.core.simulator.result import EvictedPod
+from extender.core.simulator.schedule_one import Cycle
 from extender.core.snapshot.snapshot import Snapshot
 from extender.core.snapshot.volume_index import storage
 from extender.k8s.devices.objects import ResourceClaimStatus
@@ -100,6 +102,22 @@ def budgets_counting(snapshot: Snapshot, pod: Pod, empty_selector: str) -> list[
     """Return `namespace/name` of the disruption budgets that a running pod's eviction counts against, sorted."""
     index, row = snapshot.index(BudgetIndex, empty_selector), snapshot.running_row(pod)
     return [] if row is None else sorted(index.names[budget] for budget in index.budgets_of(row))
+
+
+def evicted_pods(snapshot: Snapshot, cycle: Cycle, empty_selector: str) -> list[EvictedPod]:
+    """Describe the victims of a cycle, which are still there."""
+    return [
+        EvictedPod(
+            pod=victim.key,
+            uid=victim.metadata.uid,
+            priority=victim.priority,
+            node=cycle.node or "",
+            budgets=budgets_counting(snapshot, victim, empty_selector),
+            preemptor=cycle.pod.key,
+            terminating=victim.metadata.deletion_timestamp is not None,
+        )
+        for victim in cycle.victims
+    ]
 
 
 def evict(snapshot: Snapshot, victims: Sequence[Pod], empty_selector: str) -> None:

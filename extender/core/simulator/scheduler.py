@@ -20,7 +20,7 @@ from extender.core.profile import DYNAMIC_RESOURCES, KubeScheduler
 from extender.core.simulator import effects
 from extender.core.simulator.controllers import Controllers
 from extender.core.simulator.reserve import claim_keys
-from extender.core.simulator.result import CycleReport, EvictedPod
+from extender.core.simulator.result import CycleReport
 from extender.core.simulator.schedule_one import Cycle, Draw, schedule_one
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.kinds import Key, key_of
@@ -132,19 +132,7 @@ class Scheduler:
 
     def report(self, cycle: Cycle, attempt: int) -> CycleReport:
         """Describe a cycle before its effects."""
-        empty_selector = self.scheduler.preemption.empty_selector
-        victims = [
-            EvictedPod(
-                pod=victim.key,
-                uid=victim.metadata.uid,
-                priority=victim.priority,
-                node=cycle.node or "",
-                budgets=effects.budgets_counting(self.snapshot, victim, empty_selector),
-                preemptor=cycle.pod.key,
-                terminating=victim.metadata.deletion_timestamp is not None,
-            )
-            for victim in cycle.victims
-        ]
+        victims = effects.evicted_pods(self.snapshot, cycle, self.scheduler.preemption.empty_selector)
         return CycleReport(
             pod=cycle.pod.key,
             uid=cycle.pod.metadata.uid,
