@@ -121,6 +121,12 @@ def test_a_pod_comes_back_where_another_of_its_workload_is_about_to_run(waiting,
     assert protected(pod("a", **owned()), waiting=waiting, beside=beside) == reasons
 
 
+def test_whatever_is_protected_has_a_reason():
+    """A mirror pod of a workload, which only annotations make: protected as its neighbours are."""
+    odd = pod("a", **owned(annotations={"kubernetes.io/config.mirror": "x"}))
+    assert protected(odd, waiting=[pending()]) == (NEXT,)
+
+
 def test_a_pod_that_is_about_to_run_does_not_protect_itself():
     assert protected(starting("a")) == ()
 

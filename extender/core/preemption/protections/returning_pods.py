@@ -107,7 +107,7 @@ def why_it_returns(context: SchedulingContext, pod: Pod) -> str | None:
     """Return why the pod would come back to its node; None: it would not, or it does not run."""
     snapshot = context.snapshot
     row = snapshot.running_row(pod)
-    if row is None or not is_recreated(pod):
+    if row is None:
         return None
     if snapshot.index(ReturningPodIndex).pinned(row + 1)[row]:
         return f"its replacement can only run on node {pod.spec.node_name}"
