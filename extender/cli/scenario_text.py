@@ -70,15 +70,6 @@ def _tables(found: ScenarioReport) -> Iterator[list[Text]]:
     yield summary_table(("LOST", "NODE"), lost)
 
 
-def node_states(result: Simulation) -> dict[str, str]:
-    """Return node -> what the scenario did to it; a node is still draining while evictions are blocked."""
-    drained = result.scenario.drained if result.scenario is not None else []
-    blocked = {one.node for one in drained if one.blocked}
-    return {
-        node.name: "draining" if node.name in blocked else node.state for node in result.summary.nodes if node.state
-    }
-
-
 def _evictions(found: ScenarioReport) -> Iterator[TextRow]:
     for one in found.drained:
         yield (

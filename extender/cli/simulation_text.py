@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from rich.text import Text
 
-from extender.cli.scenario_text import NONE, node_states, scenario_blocks
+from extender.cli.scenario_text import NONE, scenario_blocks
 from extender.cli.simulation_events import event_rows
 from extender.cli.text_tables import TextRow, and_more, format_table, separated, summary_table
 from extender.core.explain.text import pluralize
@@ -60,14 +60,13 @@ def _pending_rows(pending: Sequence[PendingPod]) -> Iterator[TextRow]:
 
 def _usage_table(result: Simulation) -> list[Text]:
     """Render the usage of nodes before and after, and what the scenario did to them if it changed any."""
-    nodes, states = result.summary.nodes, node_states(result)
-    usages = [[_usage_change(node, name) for name in ("cpu", "memory", "pods")] for node in nodes]
-    if states:
-        rows = [(node.name, states.get(node.name, ""), *usage) for node, usage in zip(nodes, usages, strict=True)]
-        return summary_table(("NODE", "STATE", "CPU", "MEMORY", "PODS"), rows)
-    return summary_table(
-        ("NODE", "CPU", "MEMORY", "PODS"), ((node.name, *usage) for node, usage in zip(nodes, usages, strict=True))
-    )
+    nodes = result.summary.nodes
+    has_states = any(node.state for node in nodes)
+    rows = []
+    for node in nodes:
+        state = [node.state or ""] if has_states else []
+        rows.append((node.name, *state, *(_usage_change(node, name) for name in ("cpu", "memory", "pods"))))
+    return summary_table(("NODE", *(["STATE"] if has_states else []), "CPU", "MEMORY", "PODS"), rows)
 
 
 def _usage_change(node: NodeUsage, resource: str) -> str:

@@ -16,7 +16,8 @@ ClaimAllocation = Literal["new", "existing", "created"]
 """new: allocated for the pod; existing: allocated before; created: with the claim itself, for extended resources that
 a DeviceClass backs."""
 
-NodeState = Literal["added", "removed", "drained", "cordoned"]
+NodeState = Literal["added", "removed", "drained", "draining", "cordoned"]
+"""draining: evictions of the node's pods stay blocked."""
 
 EvictionCause = Literal["Preempted", "Drained", "NodeRemoved"]
 

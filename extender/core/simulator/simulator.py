@@ -272,6 +272,10 @@ class _Run:
         scheduler, cycles = self.scheduler.scheduler, self.cycles
         last = {one.pod: one for one in cycles}
         evicted = [victim for one in cycles for victim in one.victims]
+        scenario = self._report()
+        for one in scenario.drained if scenario is not None else ():
+            if one.blocked:
+                self._usage[one.node] = replace(self._usage[one.node], state="draining")
         pending = [_pending(one) for one in last.values() if one.outcome in ("Unschedulable", "Nominated")]
         bound = (self._is_bound(_key(one.pod)) for one in last.values() if one.outcome == "Scheduled")
         summary = SimulationSummary(
@@ -295,7 +299,7 @@ class _Run:
             evicted=evicted,
             summary=summary,
             replacements=self._replacements(),
-            scenario=self._report(),
+            scenario=scenario,
         )
 
     def _notes(self) -> Iterator[str]:

@@ -33,12 +33,6 @@ export function scenarioResult({ scenario, replacements = [] }, heading) {
 
 const drainState = ({ blocked }) => (blocked.length ? "draining" : "drained");
 
-/** Return what the scenario did to a node of the summary; it is still draining while evictions are blocked. */
-export const nodeState = ({ name: node, state }, scenario) => {
-  const drain = scenario?.drained.find((one) => one.node === node);
-  return drain ? drainState(drain) : state;
-};
-
 const CAUSES = { Preempted: "preempted", Drained: "drained", NodeRemoved: "node removed" };
 
 const MAX_NAMES = 8;

@@ -2,7 +2,7 @@
 
 import { usageBars } from "./bars.js";
 import { el, name, scrolling, table } from "./dom.js";
-import { nodeState, scenarioResult } from "./scenario-result.js";
+import { scenarioResult } from "./scenario-result.js";
 import { slices } from "./slices.js";
 import { count } from "./words.js";
 
@@ -44,7 +44,7 @@ function simulation(result, level) {
     scenarioResult(result, heading),
     cycles.length ? [heading("Scheduling cycles"), list, more.line] : null,
     evicted.length ? [heading("Evicted by preemption"), victims(evicted)] : null,
-    summary.nodes?.length ? [heading("Nodes that change"), nodes(summary.nodes, result.scenario)] : null,
+    summary.nodes?.length ? [heading("Nodes that change"), nodes(summary.nodes)] : null,
   ];
 }
 
@@ -87,10 +87,10 @@ function victims(evicted) {
     el("thead", {}, el("tr", {}, ["Pod", "Node", "Priority", "Budgets", "Preemptor"].map((one) => el("th", { scope: "col", class: one === "Priority" ? "number" : null }, one)))), body)), more.line];
 }
 
-function nodes(changed, scenario) {
+function nodes(changed) {
   const list = el("div", { class: "changed" });
-  return [list, slices(list, changed, (node) => changedNode(node, nodeState(node, scenario)), "nodes").line];
+  return [list, slices(list, changed, changedNode, "nodes").line];
 }
 
-const changedNode = (node, state) => el("section", { class: "changed-node", "data-node": node.name },
-  el("p", { class: "node-name" }, name(node.name), state ? el("span", { class: "tag aside" }, state) : null), usageBars(node));
+const changedNode = (node) => el("section", { class: "changed-node", "data-node": node.name },
+  el("p", { class: "node-name" }, name(node.name), node.state ? el("span", { class: "tag aside" }, node.state) : null), usageBars(node));

@@ -197,6 +197,7 @@ def test_a_drain_stops_where_a_replacement_fits_nowhere():
     assert (blocked.pod, blocked.budgets) == ("default/web-cxxxx", ["default/budget"])
     assert blocked.message == "The disruption budget budget needs 2 healthy pods and has 2 currently"
     assert [one.pod for one in result.pending] == ["default/web-bbbbc"]
+    assert {one.name: one.state for one in result.summary.nodes} == {"n1": "draining", "n2": None}
 
 
 @pytest.mark.parametrize(
