@@ -36,6 +36,9 @@ from extender.k8s.version.minor import FoundVersion
 LoadScheduler = Callable[[FoundVersion | None], KubeScheduler]
 """Returns the kube-scheduler whose decisions are asked for, given the version that was found in the cluster."""
 
+MAX_EVENTS_SECONDS = 5.0
+"""Time limit for reading the Events of a pod, which are a few dozen."""
+
 T = TypeVar("T")
 
 
@@ -154,9 +157,18 @@ class _Reading:
             return _Subject(subject.metadata.namespace, subject)
         namespace, name = subject
         reading = start_thread(partial(_read_pod, lister, namespace, name))
-        events, notes = self._result(start_thread(partial(read_events, lister, namespace, name)))
+        reading_events = start_thread(partial(read_events, lister, namespace, name))
         pod, conditions = self._result(reading)
+        events, notes = self._events(reading_events)
         return _Subject(namespace, pod, conditions, events, notes)
+
+    def _events(self, reading: "Future[tuple[list[Event], list[str]]]") -> tuple[list[Event], list[str]]:
+        """Return the Events, which are optional: a server that keeps them waiting costs no answer."""
+        limit = min(MAX_EVENTS_SECONDS, max(0.0, self.deadline - time.monotonic()) / 2)
+        try:
+            return reading.result(limit)
+        except TimeoutError:
+            return [], [f"Events could not be read within {limit:.2g}s"]
 
     def _cluster(
         self, about: _Subject, scheduler: KubeScheduler, found: FoundVersion | None, *, is_manifest: bool

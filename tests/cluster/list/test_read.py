@@ -5,6 +5,7 @@ import gc
 import pytest
 
 from extender.cluster.list import lister
+from extender.cluster.list import read as reading
 from extender.cluster.list.read import read_cluster, read_for_pod
 from extender.cluster.watch.list_watch import POD_GROUP_RESOURCES, RESOURCES
 from extender.config.scheduler import kube_scheduler_of
@@ -207,13 +208,24 @@ def test_a_server_that_cannot_be_reached_is_an_error(api):
         read_for_pod(server_at(url), ("default", "incoming"), lambda _: UNCONFIGURED, timeout=20)
 
 
-@pytest.mark.parametrize("kind", ["Event", "PodDisruptionBudget"])
-def test_a_server_that_does_not_answer_in_time_is_an_error_that_names_what_is_missing(shop, kind):
+@pytest.mark.parametrize(("kind", "plural"), [("Pod", "pods"), ("PodDisruptionBudget", "poddisruptionbudgets")])
+def test_a_server_that_does_not_answer_in_time_is_an_error_that_names_what_is_missing(shop, kind, plural):
     hang = Hang()
     shop.faults.add(Fault("list", kind, hang, times=None))
-    with pytest.raises(ClusterLost, match=r"timed out after 0\.2s reading [a-z, ]+ from http://127\.0\.0\.1"):
+    with pytest.raises(ClusterLost, match=rf"timed out after 0\.2s reading {plural} from http://127\.0\.0\.1"):
         read(shop, timeout=0.2)
     hang.release()
+
+
+@pytest.mark.parametrize("action", [Hang(), Answer(429, retry_after=10)])
+def test_events_that_do_not_come_in_time_cost_no_answer(shop, action, monkeypatch):
+    monkeypatch.setattr(reading, "MAX_EVENTS_SECONDS", 0.05)
+    shop.faults.add(Fault("list", "Event", action, times=None))
+    found = read(shop)
+    assert found.pod is not None
+    assert found.history is not None
+    assert (found.history.notes, len(found.objects.nodes)) == (["Events could not be read within 0.05s"], 2)
+    shop.faults.clear()
 
 
 # --- the whole cluster ------------------------------------------------------------------------------------------------
