@@ -425,4 +425,5 @@ class Namespace(Object, frozen=True):
 
 class PriorityClass(Object, frozen=True):
     value: Int32 = 0
+    global_default: bool = False
     preemption_policy: str | None = None

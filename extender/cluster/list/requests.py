@@ -17,7 +17,8 @@ ResourceClaimTemplate
 PersistentVolumeClaim, PersistentVolume
     also if the policy protects pods that come back to the node of their volumes
 PriorityClass
-    a manifest names one and has no priority, or the policy reads preemption tolerations
+    a manifest has no priority, which is that of its class or of the default one, or the policy reads preemption
+    tolerations
 PodGroup
     the policy counts pod groups
 
@@ -124,7 +125,7 @@ def _optional_fields(pod: Pod, scheduler: KubeScheduler) -> set[str]:
     fields = set(tables_read_for(scheduling_context(blank, pod, profile)))
     if pod.spec.resource_claims:
         fields.add("resource_claim_templates")
-    if policy.preemption_toleration or (pod.spec.priority is None and pod.spec.priority_class_name):
+    if policy.preemption_toleration or pod.spec.priority is None:
         fields.add("priority_classes")
     if policy.returning_pods:
         fields |= {"claims", "volumes"}

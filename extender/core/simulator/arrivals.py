@@ -127,10 +127,11 @@ def admit_pod(snapshot: Snapshot, pod: Pod) -> Pod:
     Raises RequestError if the API server would refuse it.
     """
     spec = pod.spec
-    if spec.priority is None and spec.priority_class_name:
-        priority_class = _priority_class(snapshot, pod)
-        policy = spec.preemption_policy or priority_class.preemption_policy
-        spec = replace(spec, priority=priority_class.value, preemption_policy=policy)
+    if spec.priority is None:
+        priority_class = _priority_class(snapshot, pod) if spec.priority_class_name else _default_class(snapshot)
+        if priority_class is not None:
+            policy, name = spec.preemption_policy or priority_class.preemption_policy, priority_class.metadata.name
+            spec = replace(spec, priority=priority_class.value, priority_class_name=name, preemption_policy=policy)
     containers, init_containers = map(_with_requests, (spec.containers, spec.init_containers))
     return replace(pod, spec=replace(spec, containers=containers, init_containers=init_containers))
 
@@ -145,6 +146,15 @@ def _priority_class(snapshot: Snapshot, pod: Pod) -> PriorityClass:
     if "priority_classes" in snapshot.unreadable_tables:
         raise RequestError(f"pod {pod.key!r}: set spec.priority: no permission to list PriorityClasses")
     raise RequestError(f"pod {pod.key!r}: no PriorityClass with name {name!r} was found")
+
+
+def _default_class(snapshot: Snapshot) -> PriorityClass | None:
+    """Return the PriorityClass of a pod that names none: of several global defaults the one with the lowest value.
+
+    Mirrors getDefaultPriorityClass (plugin/pkg/admission/priority, v1.36).
+    """
+    defaults = (one for one in snapshot.objects.priority_classes.values() if one.global_default)
+    return min(defaults, key=lambda one: one.value, default=None)
 
 
 def _with_requests(containers: Iterable[Container] | None) -> list[Container] | None:

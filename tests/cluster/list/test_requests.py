@@ -79,13 +79,12 @@ def test_rules_that_taint_devices_are_read_where_the_version_has_them():
         assert ("DeviceTaintRule" in {one.kind for one in requests_for(pod, scheduler)}) is has_rules
 
 
-def test_a_manifest_that_names_a_priority_class_needs_it_and_a_stored_pod_has_its_priority():
-    given = incoming(priorityClassName="high")
+@pytest.mark.parametrize("spec", [{"priorityClassName": "high"}, {}])
+def test_a_manifest_without_a_priority_needs_the_classes_and_a_stored_pod_has_its_priority(spec):
+    given = incoming(**spec)
     del given["spec"]["priority"]
     assert "PriorityClass" in {one.kind for one in requests_for(typed(given), NO_SPREADING)}
-    assert "PriorityClass" not in {
-        one.kind for one in requests_for(typed(incoming(priorityClassName="high")), NO_SPREADING)
-    }
+    assert "PriorityClass" not in {one.kind for one in requests_for(typed(incoming(**spec)), NO_SPREADING)}
 
 
 def test_where_victims_are_asked_for_their_next_node_every_kind_is_read():

@@ -391,6 +391,18 @@ def test_an_arrival_has_the_priority(spec, priority):
     assert here.objects.pods["default", "new"].priority == priority
 
 
+def test_an_arrival_without_a_class_has_the_lowest_global_default():
+    defaults = [
+        {"kind": "PriorityClass", "metadata": {"name": name}, "value": value, "globalDefault": True}
+        for name, value in (("default", 900), ("another", 901))
+    ]
+    here, result = arrive(manifest(), others=CLASSES + defaults)
+    spec = here.objects.pods["default", "new"].spec
+    assert (result.cycles[0].priority, spec.priority_class_name) == (900, "default")
+    here, _ = arrive(manifest(priority=3), others=defaults)
+    assert here.objects.pods["default", "new"].priority == 3
+
+
 def test_an_arrival_has_the_preemption_policy_of_its_class():
     _, result = arrive(manifest(priorityClassName="high", nodeSelector={"no": "node"}))
     assert result.pending[0].message.endswith("not eligible due to preemptionPolicy=Never.")
