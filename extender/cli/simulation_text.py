@@ -33,7 +33,7 @@ def _summary_blocks(result: Simulation) -> Iterator[list[Text]]:
     found = result.summary
     counts = Text(
         f"{pluralize(found.scheduled, 'pod')} scheduled, {found.pending} pending, {found.skipped} skipped, "
-        f"{found.evicted} evicted, {pluralize(found.pdb_violations, 'PDB violation')} "
+        f"{found.evicted} preempted, {pluralize(found.pdb_violations, 'PDB violation')} "
         f"(policies: {printable(result.policies)}; "
         f"kube-scheduler {result.version}, {printable(result.version_source)})",
         style="bold",
@@ -110,8 +110,8 @@ def _render_counts(compared: Sequence[str], results: Sequence[Simulation]) -> li
 def _counts(result: Simulation) -> dict[str, int]:
     """Return the numbers by which two simulations are compared; those of a scenario only if it has them."""
     found, scenario = result.summary, result.scenario
-    counts = {name: getattr(found, name) for name in ("scheduled", "pending", "skipped", "evicted")}
-    counts["PDB violations"] = found.pdb_violations
+    counts = {name: getattr(found, name) for name in ("scheduled", "pending", "skipped")}
+    counts |= {"preempted": found.evicted, "PDB violations": found.pdb_violations}
     if scenario is not None and scenario.drained:
         counts["blocked by drains"] = sum(len(one.blocked) for one in scenario.drained)
     if scenario is not None and scenario.until_full is not None:

@@ -66,7 +66,7 @@ def test_a_drain_says_which_pods_come_back_where_and_which_are_lost(world):
         ["n1", "drained", "2 -> 0 of 2", "0Mi -> 0Mi of 8192Mi", "2 -> 0 of 110"],
         ["n2", "1 -> 2 of 2", "0Mi -> 0Mi of 8192Mi", "1 -> 2 of 110"],
     ]
-    assert f"1 pod scheduled, 0 pending, 0 skipped, 0 evicted, 0 PDB violations {POLICIES}" in shown
+    assert f"1 pod scheduled, 0 pending, 0 skipped, 0 preempted, 0 PDB violations {POLICIES}" in shown
 
 
 def test_a_pod_that_a_drain_cannot_evict_is_listed_with_its_budgets(world):
@@ -107,7 +107,7 @@ def test_nodes_are_added_and_cordoned_before_pods_arrive(world, write):
 def test_a_deployment_is_scheduled_as_its_replicas(world, write):
     shown = lines("--cluster", world, "--pod", write(deployment(2)))
     assert table(shown, "WORKLOAD") == [["Deployment default/api", "0", "2", "0"]]
-    assert "1 pod scheduled, 1 pending, 0 skipped, 0 evicted" in "".join(shown)
+    assert "1 pod scheduled, 1 pending, 0 skipped, 0 preempted" in "".join(shown)
 
 
 def test_pods_with_the_same_event_share_a_line(world, write):

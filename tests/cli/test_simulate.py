@@ -80,7 +80,7 @@ def test_events_are_worded_as_kube_scheduler_words_them(world, arriving):
 def test_the_summary_says_who_went_and_what_the_nodes_hold(world, arriving):
     shown = lines("--cluster", world, "--pod", arriving)
     assert shown[5:] == [
-        f"1 pod scheduled, 0 pending, 0 skipped, 1 evicted, 1 PDB violation {POLICIES}",
+        f"1 pod scheduled, 0 pending, 0 skipped, 1 preempted, 1 PDB violation {POLICIES}",
         "",
         "EVICTED     PRIORITY   NODE   PREEMPTOR     BUDGETS",
         "default/a   0          n1     default/new   default/budget",
@@ -98,7 +98,7 @@ def test_a_veto_is_said_below_the_event_and_pending_pods_in_the_summary(world, a
         "1 node: would break disruption budget default/b",
         "1 node: would break disruption budget default/budget",
     ]
-    assert shown[4].startswith("0 pods scheduled, 1 pending, 0 skipped, 0 evicted, 0 PDB violations")
+    assert shown[4].startswith("0 pods scheduled, 1 pending, 0 skipped, 0 preempted, 0 PDB violations")
     assert shown[6] == "PENDING       PRIORITY   NOMINATED NODE   MESSAGE"
     assert shown[7].startswith("default/new   1000       <none>           0/2 nodes are available: 2 Insufficient cpu.")
 
@@ -173,7 +173,7 @@ def test_two_policies_stand_side_by_side_with_differences_marked(world, arriving
         ["≠", "scheduled", "2", "1"],
         ["≠", "pending", "0", "1"],
         ["=", "skipped", "0", "0"],
-        ["≠", "evicted", "1", "0"],
+        ["≠", "preempted", "1", "0"],
         ["≠", "PDB violations", "1", "0"],
     ]
 
@@ -385,8 +385,8 @@ def test_a_dumped_cluster_is_read_again(tmp_path):
 def test_the_configuration_s_policies_and_cluster_are_taken(world, arriving, tmp_path):
     config = tmp_path / "extender.yaml"
     config.write_text(f"cluster: {{path: {world}}}\npreemption: {{disruptionBudgets: Strict}}\n")
-    assert "0 evicted" in "".join(lines("--config", config, "--pod", arriving))
-    assert "1 evicted" in "".join(lines("--config", config, "--pod", arriving, "--preset", "upstream"))
+    assert "0 preempted" in "".join(lines("--config", config, "--pod", arriving))
+    assert "1 preempted" in "".join(lines("--config", config, "--pod", arriving, "--preset", "upstream"))
     shown = lines("--config", config, "--pod", arriving, "--compare", "configured", "upstream")
     assert shown[1].startswith("≠")
 

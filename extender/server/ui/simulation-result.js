@@ -40,7 +40,7 @@ function simulation(result, level) {
   const more = slices(list, cycles, cycleItem, "cycles");
   return [
     el("p", { class: "sum" }, [`${summary.scheduled ?? 0} scheduled`, `${summary.pending ?? 0} pending`, summary.skipped ? `${summary.skipped} skipped` : null,
-      `${summary.evicted ?? 0} evicted`, summary.pdbViolations ? `${count(summary.pdbViolations, "PDB violation")}` : "no PDB violations"].filter(Boolean).join(" · ")),
+      `${summary.evicted ?? 0} preempted`, summary.pdbViolations ? `${count(summary.pdbViolations, "PDB violation")}` : "no PDB violations"].filter(Boolean).join(" · ")),
     scenarioResult(result, heading),
     cycles.length ? [heading("Scheduling cycles"), list, more.line] : null,
     evicted.length ? [heading("Evicted by preemption"), victims(evicted)] : null,

@@ -37,7 +37,7 @@ def test_the_result_is_that_of_simulate(tabs):
     expect(result.locator(".changed-node .node-name")).to_have_text(
         [one["name"] for one in response["summary"]["nodes"]]
     )
-    expect(result).to_contain_text("1 scheduled · 1 pending · 1 evicted · no PDB violations")
+    expect(result).to_contain_text("1 scheduled · 1 pending · 1 preempted · no PDB violations")
 
 
 def test_a_node_that_changes_is_shown_before_and_after(tabs):
