@@ -41,7 +41,8 @@ ContextOption = Annotated[
     str | None, typer.Option("--context", metavar="NAME", help="Context of the kubeconfig; overrides cluster.context.")
 ]
 ReadTimeoutOption = Annotated[
-    float, typer.Option("--timeout", metavar="SECONDS", min=0.001, help="Time limit for reading a live cluster.")
+    float,
+    typer.Option("--timeout", metavar="SECONDS", min=0.001, max=86_400, help="Time limit for reading a live cluster."),
 ]
 SchedulerConfigOption = Annotated[
     str | None,

@@ -16,6 +16,7 @@ from extender.errors import ClusterFileError
 
 if TYPE_CHECKING:  # the engine, pydantic and rich load slowly: not before they are needed
     from extender.cli.why_source import Read, Subject
+    from extender.cluster.apiserver.client import ApiServer
     from extender.config import Configuration
     from extender.core.diagnosis.schema import Diagnosis
 
@@ -95,9 +96,7 @@ def why(
         raise typer.BadParameter("--example cannot be combined with another cluster")
     if cluster is not None and (kubeconfig is not None or context is not None):
         raise typer.BadParameter("--cluster cannot be combined with a live cluster")
-    if file is not None and namespace is not None:
-        raise typer.BadParameter("the manifest says its namespace", param_hint="--namespace")
-    subject = _subject_of(pod, namespace, file)
+    named = None if pod is None else _named_pod(pod, namespace)
     overrides = options.scheduler_options(scheduler_config, scheduler_version)
     settings = options.read_configuration(
         config, overrides | options.cluster_options(cluster, False, kubeconfig, context)
@@ -107,7 +106,9 @@ def why(
         settings = options.read_configuration(config, overrides | live)
     if wait and (example or settings.cluster.source == "files"):
         raise typer.BadParameter("needs a live cluster", param_hint="--wait")
-    read = _reader(settings, subject, timeout=timeout, no_color=no_color, example=example)
+    api = None if example else options.connect_api_server(settings)
+    subject = named or _read_manifest(file or "", namespace, "default" if api is None else api.namespace)
+    read = _reader(settings, api, subject, timeout=timeout, no_color=no_color, example=example)
     diagnose = partial(_diagnose, read, node, set())
     found = diagnose()
     if wait:
@@ -119,13 +120,10 @@ def why(
 # --- input ------------------------------------------------------------------------------------------------------------
 
 
-def _subject_of(pod: str | None, namespace: str | None, file: str | None) -> "Subject":
+def _named_pod(pod: str, namespace: str | None) -> "Subject":
     """Return the pod that is asked for; its namespace is empty where the context says which."""
     from extender.cli.why_source import Subject
 
-    if pod is None:
-        assert file is not None
-        return _read_manifest(file)
     before, slash, name = pod.rpartition("/")
     if slash and namespace not in (None, before):
         raise typer.BadParameter(f"namespace {namespace} contradicts {pod}", param_hint="--namespace")
@@ -134,15 +132,18 @@ def _subject_of(pod: str | None, namespace: str | None, file: str | None) -> "Su
     return Subject(namespace=before or namespace or "", name=name)
 
 
-def _read_manifest(file: str) -> "Subject":
-    """Read a pod and its resource claims; ExtenderError if the file holds anything else, or not exactly one pod."""
+def _read_manifest(file: str, namespace: str | None, default: str) -> "Subject":
+    """Read a pod and its resource claims; ExtenderError if the file holds anything else, or not exactly one pod.
+
+    As with kubectl, a manifest without a namespace is of `namespace`, or else of the context's, `default`.
+    """
     from extender.cli.manifest_file import readable_path
     from extender.cli.why_source import Subject
     from extender.cluster.files.manifests import read_cluster
     from extender.k8s.kinds import KINDS
 
     with readable_path(file) as path:
-        report = read_cluster(path)
+        report = read_cluster(path, namespace=namespace or default)
     objects, fields = report.objects, ("pods", "resource_claims")
     others = [kind for kind, one in KINDS.items() if one.field not in fields and getattr(objects, one.field)]
     for kind in (*others, *report.skipped_kinds):
@@ -150,10 +151,20 @@ def _read_manifest(file: str) -> "Subject":
     if len(objects.pods) != 1:
         raise ClusterFileError(f"{path.name}: holds {len(objects.pods)} pods: specify a file with one")
     pod = objects.pods[0]
+    if namespace and pod.metadata.namespace != namespace:
+        raise typer.BadParameter(f"namespace {namespace} contradicts {pod.key}", param_hint="--namespace")
     return Subject(pod.metadata.namespace, pod.metadata.name, pod, objects.resource_claims)
 
 
-def _reader(settings: "Configuration", subject: "Subject", *, timeout: float, no_color: bool, example: bool) -> "Read":
+def _reader(
+    settings: "Configuration",
+    api: "ApiServer | None",
+    subject: "Subject",
+    *,
+    timeout: float,
+    no_color: bool,
+    example: bool,
+) -> "Read":
     """Return what reads the cluster: a live one again with every call, on the same connection."""
     from extender.cli.why_source import read_file, read_live
     from extender.cluster.files.manifests import example_cluster, load_cluster
@@ -162,8 +173,8 @@ def _reader(settings: "Configuration", subject: "Subject", *, timeout: float, no
     load_kube_scheduler(settings)  # a mistake is reported before a cluster is read
     if example:
         return lambda: read_file(example_cluster(), settings, subject)
-    api, path = options.connect_api_server(settings), settings.cluster.path
     if api is None:
+        path = settings.cluster.path
         assert path is not None
         return lambda: read_file(load_cluster(path), settings, subject)
     return lambda: read_live(api, settings, subject, timeout=timeout, no_color=no_color)
@@ -195,18 +206,29 @@ _FINAL_STATES = ("NotFound", "Finished", "Terminating")
 
 
 def _wait(diagnose: "Callable[[], Diagnosis]", found: "Diagnosis", limit: float) -> "Diagnosis":
-    """Read the cluster again until the pod fits, or never will, or the time is over; say each change on stderr."""
-    from extender.cli import logs
-    from extender.errors import printable
+    """Read the cluster again until the pod fits, or never will, or the time is over; say each change on stderr.
 
-    deadline = monotonic() + limit
+    A cluster that cannot be read meanwhile, as while its API server restarts, is read again; ClusterLost at the end.
+    """
+    from extender.cli import logs
+    from extender.errors import ClusterLost, printable
+
+    deadline, lost = monotonic() + limit, None
     while found.verdict != "Fits" and found.state not in _FINAL_STATES:
         left = deadline - monotonic()
+        if left <= 0 and lost is not None:
+            raise lost
         if left <= 0:
             logs.echo(f"extender: {found.pod} does not fit after {limit:g} s")
             break
         sleep(min(left, WAIT_INTERVAL_SECONDS))
-        before, found = found, diagnose()
+        try:
+            before, found, lost = found, diagnose(), None
+        except ClusterLost as error:
+            if lost is None:
+                logs.echo(f"extender: {printable(str(error))}; trying again")
+            lost = error
+            continue
         if found.why != before.why:
             logs.echo(f"extender: {printable(found.why)}")
     return found

@@ -2,6 +2,7 @@
 
 import json
 import sys
+import time
 
 import pytest
 import yaml
@@ -9,10 +10,11 @@ from typer.testing import CliRunner
 
 from extender import cli
 from extender.core.diagnosis.schema import EXIT_CODES
+from extender.errors import ClusterLost
 from tests.builders import JSON, STARTED, NodeObject, budget, cluster, incoming, node, placed, pod, thing
 from tests.cluster.apiserver.credentials.kubeconfigs import forget_everything, kubeconfig
 from tests.device_builders import undecided_claim, using_claims
-from tests.fakes.api_server import FakeAPI
+from tests.fakes.api_server import Answer, FakeAPI, Fault
 
 Nodes = dict[NodeObject, list[JSON]]
 FITTING: Nodes = {node("n1", cpu="2"): [pod("a")], node("n2", cpu="1"): [pod("b", priority=5000)]}
@@ -218,7 +220,7 @@ def test_a_manifest_of_a_pod_that_runs_already_is_an_error(tmp_path, monkeypatch
         pytest.param(["a", "--example", "--wait"], "needs a live cluster", id="waiting for the example"),
         pytest.param(["a", "--cluster", "x", "--wait"], "needs a live cluster", id="waiting for a file"),
         pytest.param(["a", "--cluster", "x", "--context", "y"], "--cluster cannot be", id="a file and a context"),
-        pytest.param(["--pod", "x", "-n", "shop"], "the manifest says its namespace", id="a namespace for a manifest"),
+        pytest.param(["shop/a", "--timeout", "inf"], "--timeout", id="no time limit"),
         pytest.param(["shop/a", "-n", "batch"], "contradicts shop/a", id="two namespaces"),
         pytest.param(["a/b/c"], "not a name, or a namespace and a name", id="three parts"),
         pytest.param(["/a"], "not a name, or a namespace and a name", id="an empty namespace"),
@@ -309,6 +311,41 @@ def test_waiting_ends_with_the_last_verdict_when_its_time_is_over_or_the_pod_is_
     result = run("new", *access, "--wait", "--wait-timeout", "0")
     assert result.exit_code == 3
     assert "extender: shop/new does not fit after 0 s" in result.stderr
+
+
+def test_waiting_outlives_reads_that_fail_but_not_its_time(live, monkeypatch):
+    api, access = live
+    api.put("Pod", incoming("new", namespace="shop"))
+    steps = iter((True, True, False))
+
+    def fail_or_bind(_seconds):
+        if next(steps):
+            api.faults.add(Fault("list", "Node", Answer(400, "restarting")))
+        else:
+            api.put("Pod", placed(pod("new", namespace="shop", priority=1000), "n1"))
+
+    monkeypatch.setattr(sys.modules["extender.cli.why"], "sleep", fail_or_bind)
+    result = run("new", *access, "--wait")
+    assert (result.exit_code, result.stderr.count("cannot list nodes: 400")) == (0, 1)
+    api.put("Pod", incoming("new", namespace="shop"))
+    api.faults.add(Fault("list", "Node", Answer(400, "broken"), times=None, skip=1))
+    monkeypatch.setattr(sys.modules["extender.cli.why"], "sleep", time.sleep)
+    monkeypatch.setattr(sys.modules["extender.cli.why"], "WAIT_INTERVAL_SECONDS", 0.02)
+    assert isinstance(run("new", *access, "--wait", "--wait-timeout", "0.1").exception, ClusterLost)
+
+
+def test_a_manifest_is_of_the_namespace_that_it_names_or_that_of_the_option_or_of_the_context(live, tmp_path):
+    _, access = live
+    given, manifest = incoming("new"), tmp_path / "pod.yaml"
+    del given["metadata"]["namespace"]
+    manifest.write_text(yaml.safe_dump(given))
+    ask = ("--pod", manifest, "-o", "json")
+    assert json.loads(run(*ask, *access).stdout)["pod"] == "shop/new"
+    assert json.loads(run(*ask, *access, "-n", "batch").stdout)["pod"] == "batch/new"
+    assert json.loads(run(*ask, "--example").stdout)["pod"] == "default/new"
+    manifest.write_text(yaml.safe_dump(incoming("new", namespace="web")))
+    assert json.loads(run(*ask, *access).stdout)["pod"] == "web/new"
+    assert "namespace batch contradicts web/new" in run(*ask, *access, "-n", "batch").stderr
 
 
 def test_a_warning_is_printed_once_however_often_the_cluster_is_read(live, monkeypatch):

@@ -84,19 +84,20 @@ def load_cluster(source: ManifestSource) -> ClusterObjects:
     return read_cluster(source).objects
 
 
-def read_cluster(source: ManifestSource, keep: Collection[str] = ()) -> LoadReport:
+def read_cluster(source: ManifestSource, keep: Collection[str] = (), namespace: str = "default") -> LoadReport:
     """Return the objects and the counts of skipped kinds; ClusterFileError if any of the input is wrong.
 
     `keep`: kinds whose objects are returned as they are, whether or not decisions read some of their fields.
+    `namespace`: that of objects which name none.
     """
     if isinstance(source, ClusterObjects):
         return LoadReport(source)
     if isinstance(source, Mapping):
         with _short_messages():
-            collector = _Collector(keep)
+            collector = _Collector(keep, namespace)
             collector.add(source, "cluster")
             return collector.report()
-    return parse_files(read_files(Path(source)), keep)
+    return parse_files(read_files(Path(source)), keep, namespace)
 
 
 def read_files(path: Path) -> dict[Path, bytes]:
@@ -112,9 +113,9 @@ def read_files(path: Path) -> dict[Path, bytes]:
     return contents
 
 
-def parse_files(contents: dict[Path, bytes], keep: Collection[str] = ()) -> LoadReport:
+def parse_files(contents: dict[Path, bytes], keep: Collection[str] = (), namespace: str = "default") -> LoadReport:
     """Return the objects of files that were read, as `read_cluster` does; empties `contents` as it goes."""
-    collector = _Collector(keep)
+    collector = _Collector(keep, namespace)
     with _short_messages():
         for file in tuple(contents):
             for number, document in enumerate(_documents(file, contents.pop(file)), start=1):
@@ -290,8 +291,8 @@ for _kind, _of_kind in KINDS.items():
 class _Collector:
     """Collect objects from documents; reject duplicates."""
 
-    def __init__(self, keep: Collection[str]) -> None:
-        self._keep = keep
+    def __init__(self, keep: Collection[str], namespace: str) -> None:
+        self._keep, self._namespace = keep, namespace
         self._kept: list[Mapping[str, Any]] = []
         self._found: dict[str, list[Object]] = {kind.field: [] for kind in KINDS.values()}
         self._defined_in: dict[tuple[str, str, str], str] = {}
@@ -352,7 +353,7 @@ class _Collector:
 
     def _add_object(self, kind: str, document: Any, file: str, place: str) -> None:
         try:
-            loaded = _with_defaults(_decode(document, KINDS[kind].type), KINDS[kind])
+            loaded = _with_defaults(_decode(document, KINDS[kind].type), KINDS[kind], self._namespace)
             validate(loaded)
             self._check_unique(kind, loaded, file)
         except ValueError as error:
@@ -392,11 +393,11 @@ def _kind_of(name: str, api_version: str) -> str | None:
     return next(iter(kinds.values()))
 
 
-def _with_defaults(loaded: Any, kind: Kind) -> Any:
+def _with_defaults(loaded: Any, kind: Kind, namespace: str) -> Any:
     """Fill in the fields that the API server would have set: the namespace, a UID for a pod, and counts of devices."""
     metadata = loaded.metadata
     if kind.namespaced and not metadata.namespace:
-        metadata = msgspec.structs.replace(metadata, namespace="default")
+        metadata = msgspec.structs.replace(metadata, namespace=namespace)
     if isinstance(loaded, Pod) and not metadata.uid:
         metadata = msgspec.structs.replace(metadata, uid=f"{metadata.namespace}/{metadata.name}")
     if isinstance(loaded, ResourceClaim):
