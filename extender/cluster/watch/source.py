@@ -100,7 +100,6 @@ class KubernetesSource:
         }
         """Kind -> reflector, for the watched kinds; a kind without a reflector counts as having no objects."""
         self._version = VersionFinder(self.api)
-        self._synced = asyncio.Event()
         self._changing = asyncio.Lock()
         """Held while the cache is changed: by one list, some events, or the preparation for a profile."""
         self._initial: dict[str, Sequence[Object]] = {}
@@ -311,7 +310,6 @@ class KubernetesSource:
                 yield from self._look_for_version()
             self._early_changes = []
             self._initial = dict.fromkeys(self._initial, ())
-            self._synced.set()
             tables = self.cache.mutable_snapshot().objects
             core = (one.resource for one in self.reflectors.values() if one.resource.core)
             log.info("cache synced: %s", ", ".join(f"{len(tables.of(one.kind))} {one.plural}" for one in core))
