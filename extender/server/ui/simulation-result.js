@@ -34,13 +34,14 @@ function differences({ compared, differences: found = [] }) {
 }
 
 function simulation(result, level) {
-  const { cycles = [], summary = {}, evicted = [] } = result;
+  const { cycles = [], summary = {}, evicted = [], notes = [] } = result;
   const heading = (text) => el(`h${level}`, {}, text);
   const list = el("ol", { class: "cycles" });
   const more = slices(list, cycles, cycleItem, "cycles");
   return [
     el("p", { class: "sum" }, [`${summary.scheduled ?? 0} scheduled`, `${summary.pending ?? 0} pending`, summary.skipped ? `${summary.skipped} skipped` : null,
       `${summary.evicted ?? 0} preempted`, summary.pdbViolations ? `${count(summary.pdbViolations, "PDB violation")}` : "no PDB violations"].filter(Boolean).join(" · ")),
+    notes.map((note) => el("p", { class: "muted" }, `note: ${note}`)),
     scenarioResult(result, heading),
     cycles.length ? [heading("Scheduling cycles"), list, more.line] : null,
     evicted.length ? [heading("Evicted by preemption"), victims(evicted)] : null,

@@ -185,6 +185,7 @@ def test_nodes_that_are_added_and_removed_have_one_bar(tabs):
     page.get_by_label("Number of each").fill("2")
     simulate(page)
     expect(page.locator(".scenario")).to_contain_text("worker-d-1, worker-d-2")
+    expect(page.get_by_text("note: added nodes have no pods of DaemonSets")).to_be_visible()
     for node, when in (("worker-d-1", "after"), ("worker-a1", "before")):
         images = page.locator(f".changed-node[data-node={node}]").get_by_role("img")
         expect(images.first).to_be_visible()
