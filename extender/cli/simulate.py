@@ -249,21 +249,27 @@ def _progress(
 ) -> "Iterator[StepObserver | None]":
     """Yield a callback that advances a progress bar on a terminal, or None for short runs and other outputs.
 
-    The bar counts pods that were tried at least once.
+    The bar counts pods that were tried at least once; replacements of victims come on top of those that are known.
     """
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+    from extender.server.admin.simulate import displaced_pods
+
+    scenario = question.scenario
     waiting = (not one.spec.node_name for one in objects.pods) if question.pending else ()
-    count = len(question.pods) + sum(waiting)
+    replicas = 0 if scenario.until_full else scenario.replicas
+    count = len(question.pods) + sum(waiting) + replicas + displaced_pods(objects, scenario)
     if not sys.stderr.isatty() or count < PROGRESS_BAR_MIN_PODS or os.environ.get("TERM") == "dumb":
         yield None
         return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True, no_color=no_color or None), transient=True) as progress:
-        task = progress.add_task("pods tried", total=count * runs)
+        task, tried = progress.add_task("pods tried", total=count * runs), 0
 
         def watch(step: "Step") -> None:
-            progress.update(task, advance=step.report.attempt == 1)
+            nonlocal tried
+            tried += step.report.attempt == 1
+            progress.update(task, completed=tried, total=max(tried, count * runs))
 
         yield watch

@@ -545,9 +545,10 @@ def test_a_live_cluster_that_does_not_answer_is_named(tmp_path, monkeypatch):
 
 
 def watched(world, count, tmp_path):
-    """stdout, and what a terminal on stderr shows, of a simulation of so many pods."""
-    pods = [incoming(f"p{place}", cpu="1m") for place in range(count)]
-    (tmp_path / "pods.json").write_text(json.dumps({"kind": "List", "items": pods}))
+    """stdout, and what a terminal on stderr shows, of a simulation of so many pods; one is that of a Job."""
+    pods = [incoming(f"p{place}", cpu="1m") for place in range(count - 1)]
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "job"}, "spec": {"template": {}}}
+    (tmp_path / "pods.json").write_text(json.dumps({"kind": "List", "items": [*pods, job]}))
     command = [
         sys.executable,
         "-m",

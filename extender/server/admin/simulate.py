@@ -390,13 +390,13 @@ def _check_limits(cluster: ClusterObjects | Snapshot, request: SimulationRequest
         (len(request.claims), "claims", MAX_SIMULATED_PODS),
         (len(scenario.workloads), "workloads", MAX_SIMULATED_PODS),
         (scenario.added, "added nodes", MAX_ADDED_NODES),
-        (_displaced_pods(cluster, scenario), "pods on removed and drained nodes", MAX_DISPLACED_PODS),
+        (displaced_pods(cluster, scenario), "pods on removed and drained nodes", MAX_DISPLACED_PODS),
     ):
         if number > limit:
             raise RequestError(f"{number} {what} exceed the limit of {limit} per request")
 
 
-def _displaced_pods(cluster: ClusterObjects | Snapshot, scenario: Scenario) -> int:
+def displaced_pods(cluster: ClusterObjects | Snapshot, scenario: Scenario) -> int:
     """Return the number of pods on the nodes that the scenario removes or drains."""
     nodes = {*scenario.remove_nodes, *scenario.drain}
     if isinstance(cluster, Snapshot):
