@@ -272,10 +272,10 @@ def _replica_set_of(
     workload: WorkloadManifest, current: Sequence[Pod], deployment: OwnerReference
 ) -> tuple[OwnerReference, str]:
     """Return the ReplicaSet of a Deployment's new pods and its pod-template-hash: those of running ones, or new."""
-    for pod in current:
-        owner = pod.metadata.controller
-        assert owner is not None
-        return owner, (pod.metadata.labels or {})[TEMPLATE_HASH]
+    if current:
+        metadata = current[0].metadata
+        assert metadata.controller is not None
+        return metadata.controller, (metadata.labels or {})[TEMPLATE_HASH]
     number = str(zlib.crc32(msgspec.json.encode(workload.spec.template)))
     text = "".join(SAFE_CHARACTERS[ord(one) % len(SAFE_CHARACTERS)] for one in number)
     name = f"{deployment.name}-{text}"

@@ -126,11 +126,9 @@ def _claim_conflicts(context: SchedulingContext, names: set[str], in_use: int) -
 
 def _count_in_use(context: SchedulingContext, names: set[str]) -> int:
     """Return how many of the claims a running pod of the incoming pod's namespace uses."""
-    snapshot, after, gone = context.snapshot, context.after, frozenset[int]()
-    comes = frozenset[str]()
-    if after is not None:
-        gone = frozenset(after.gone.tolist())
-        comes = frozenset(named_claims(after.preemptor)) if _in_namespace(context, after.preemptor) else comes
+    snapshot, after = context.snapshot, context.after
+    gone = frozenset[int]() if after is None else frozenset(after.gone.tolist())
+    comes = set(named_claims(after.preemptor)) if after is not None and _in_namespace(context, after.preemptor) else ()
     users = snapshot.index(ClaimUserIndex).users
     return sum(
         name in comes
