@@ -8,6 +8,8 @@
 Rule: nothing is decided here, and the snapshot is afterwards as it was before.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 from msgspec.structs import replace
 
@@ -160,7 +162,7 @@ def _with_outcome(found: Diagnosis, cycle: Cycle, evaluation: Evaluation, schedu
         why = rejected_sentence(cycle, found.nodes, "" if rejection is None else rejection.message, preemption)
     decided: Diagnosis = replace(
         found,
-        verdict=_verdict(cycle, preemption),
+        verdict=_verdict(cycle, preemption, evaluation.context.profile.not_evaluated_post_filters),
         message=cycle.message,
         why=why,
         node=cycle.node if cycle.outcome == "Scheduled" else None,
@@ -172,8 +174,14 @@ def _with_outcome(found: Diagnosis, cycle: Cycle, evaluation: Evaluation, schedu
     return decided
 
 
-def _verdict(cycle: Cycle, preemption: PreemptionOutcome | None) -> Verdict:
-    """Return the verdict: a plugin that is not evaluated only rejects, so that a pod without a node stays without."""
+def _verdict(cycle: Cycle, preemption: PreemptionOutcome | None, other_post_filters: Sequence[str]) -> Verdict:
+    """Return the verdict.
+
+    A filter that is not evaluated only rejects, so that a pod without a node stays without; a PostFilter plugin that is
+    not evaluated may nominate a pod that the filters have rejected.
+    """
+    if cycle.unschedulable_plugins and other_post_filters:
+        return "Unknown"
     waits = preemption is not None and TERMINATING_POD_ON_NOMINATED_NODE in preemption.message
     if cycle.outcome == "Unschedulable" and not waits:
         return "DoesNotFit"

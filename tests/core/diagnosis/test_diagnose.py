@@ -113,6 +113,15 @@ def test_policies_that_allow_no_eviction_are_named():
     assert found.policies == ["disruptionBudgets: Strict"]
 
 
+def test_where_a_post_filter_that_is_not_in_tree_may_nominate_the_pod_the_verdict_is_not_known():
+    own = KubeScheduler((Profile(not_evaluated_post_filters=("Ours",)),))
+    full: Nodes = {node("n1", cpu="1"): [pod("a", priority=5000)]}
+    found = said(full, incoming(), scheduler=own)
+    assert (found.verdict, found.not_evaluated) == ("Unknown", ["Ours"])
+    assert said({node("n1"): []}, incoming(), scheduler=own).verdict == "Fits"
+    assert said({}, incoming(), scheduler=own).verdict == "DoesNotFit"  # kube-scheduler runs no PostFilter
+
+
 def test_where_policies_rank_otherwise_kube_scheduler_has_the_last_word():
     policy = PreemptionPolicy(ranking=("VictimCount",))
     fewest = KubeScheduler((Profile(preemption=policy, keep_candidates=2),))
