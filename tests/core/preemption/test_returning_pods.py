@@ -1,17 +1,22 @@
 """Pods that would come back to the node from which they are evicted: protected, with the reason."""
 
+import random
+
 import pytest
+from hypothesis import given
 
 from extender.cluster.files.manifests import load_cluster
 from extender.core import engine
 from extender.core.framework.filter import scheduling_context
 from extender.core.preemption.protections.protections import protection_reasons
-from extender.core.preemption.protections.returning_pods import returning_pods
+from extender.core.preemption.protections.returning_pods import ReturningPodIndex, returning_pods
 from extender.core.preemption.sent_candidates import SentCandidate
 from extender.core.profile import PreemptionPolicy, Profile
+from extender.core.snapshot.snapshot import Snapshot
 from extender.server.guard.guard import guard_preempt
 from tests.builders import JSON, built, cluster, drop_messages, incoming, node, placed, pod, thing, typed
 from tests.core.preemption.test_stranded import HOSTNAME, on_node
+from tests.profiles import SEEDS, examples
 
 PROFILE = Profile(preemption=PreemptionPolicy(returning_pods=True))
 ONLY_N1 = "protected by returningPods: its replacement can only run on node n1"
@@ -199,3 +204,68 @@ def test_protections_follow_claims_and_volumes():
         here.refresh_layout()
         found.append(bool(returning_pods(scheduling_context(here, preemptor, PROFILE), len(here.pods))[row]))
     assert found == [False, True, False]
+
+
+def in_any(*expressions):
+    terms = [{"matchExpressions": [one]} for one in expressions]
+    return {"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": terms}}}}
+
+
+ASKED: list[JSON] = [
+    {},
+    *({"nodeSelector": {"zone": zone}} for zone in "ab"),
+    *({"nodeSelector": {"zone": "a", HOSTNAME: name}} for name in ("n1", "n2")),
+    affine(**{HOSTNAME: "n1"}),
+    in_any({"key": "zone", "operator": "NotIn", "values": ["a"]}),
+    in_any(
+        {"key": "zone", "operator": "In", "values": ["a"]}, {"key": HOSTNAME, "operator": "In", "values": ["n3", "n4"]}
+    ),
+    in_any({"key": "fast", "operator": "Exists"}),
+    in_any({"key": "zone", "operator": "In", "values": ["a"]}, {"key": "fast", "operator": "Exists"}),
+    mounting("local"),
+    mounting("zonal"),
+]
+
+
+@examples(20, 300, 5_000)
+@given(SEEDS)
+def test_after_any_changes_of_nodes_pods_and_claims_it_is_as_if_built_then(seed):
+    chance, here = random.Random(seed), built(cluster({}))
+    here.index(ReturningPodIndex)
+    stored = load_cluster({"kind": "List", "items": STORED})
+    names = [f"n{number}" for number in range(1, 5)]
+
+    def change():
+        name, number = chance.choice(names), chance.randrange(8)
+        match chance.randrange(8):
+            case 0 | 1 | 2:
+                labels = {"zone": chance.choice("ab")} | chance.choice(({}, {"fast": ""}))
+                here.put("Node", built(cluster({node(name, labels=labels): []})).objects.nodes["", name])
+            case 3 if name in here.node_row:
+                here.remove("Node", ("", name))
+            case 4 | 5 if ("default", f"p{number}") not in here.objects.pods:
+                here.put("Pod", typed(placed(pod(f"p{number}", **chance.choice(ASKED), **owned()), name)))
+            case 6 if ("default", f"p{number}") in here.objects.pods:
+                here.remove("Pod", ("default", f"p{number}"))
+            case 7:
+                claim, volume = chance.choice(stored.claims), chance.choice(stored.volumes)
+                if ("default", claim.metadata.name) in here.objects.claims and chance.random() < 0.5:
+                    here.remove("PersistentVolumeClaim", ("default", claim.metadata.name))
+                else:
+                    here.put("PersistentVolumeClaim", claim)
+                here.put("PersistentVolume", volume)
+
+    for _ in range(30):
+        for _ in range(chance.randint(1, 4)):
+            change()
+        here.refresh_layout()
+        again = Snapshot.build(here.frozen(), here.features)
+        found, wanted = (
+            {
+                one.metadata.name
+                for row, one in snapshot.running_pods()
+                if snapshot.index(ReturningPodIndex).pinned(row + 1)[row]
+            }
+            for snapshot in (here, again)
+        )
+        assert found == wanted, seed
