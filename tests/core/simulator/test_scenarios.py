@@ -12,6 +12,7 @@ from extender.core.simulator.workloads import parse_workload
 from extender.errors import RequestError
 from extender.k8s.objects import Node, NodeStatus, ObjectMeta
 from tests.builders import JSON, budget, built, cluster, incoming, node, pod, snapshot, typed
+from tests.core.simulator.steps import steps
 
 READY: JSON = {"conditions": [{"type": "Ready", "status": "True"}]}
 
@@ -54,21 +55,6 @@ def run(here, *arriving, pending=False, **scenario):
         include_pending=pending,
         scenario=Scenario(**scenario),
     )
-
-
-def steps(result):
-    """One line a cycle: `pod outcome node -victims`."""
-    return [
-        " ".join(
-            [
-                one.pod.removeprefix("default/"),
-                one.outcome,
-                *filter(None, (one.node or one.nominated_node,)),
-                *(f"-{victim.pod.removeprefix('default/')}" for victim in one.victims),
-            ]
-        )
-        for one in result.cycles
-    ]
 
 
 def short(keys):

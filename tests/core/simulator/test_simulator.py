@@ -13,6 +13,7 @@ from extender.errors import RequestError
 from extender.k8s.kinds import ClusterObjects
 from extender.k8s.time import MINUTE
 from tests.builders import JSON, budget, built, cluster, incoming, node, placed, pod, snapshot, thing, typed
+from tests.core.simulator.steps import steps
 
 LEAVING: JSON = {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}
 
@@ -21,28 +22,13 @@ def run(here, *arriving, profile=None, **options):
     return simulate(here, KubeScheduler((profile or Profile(),)), [typed(one) for one in arriving], **options)
 
 
-def outcomes_of(result):
-    """One line a cycle: `pod outcome node -victims`."""
-    return [
-        " ".join(
-            [
-                one.pod.removeprefix("default/"),
-                one.outcome,
-                *filter(None, (one.node or one.nominated_node,)),
-                *(f"-{victim.pod.removeprefix('default/')}" for victim in one.victims),
-            ]
-        )
-        for one in result.cycles
-    ]
-
-
 # --- the queue ----------------------------------------------------------------------------------------------------
 
 
 def test_a_pod_that_is_bound_takes_its_room_from_the_next_one():
     here = snapshot({node("n1", cpu="2"): [], node("n2", cpu="1"): []})
     result = run(here, *(incoming(name) for name in "abcd"))
-    assert outcomes_of(result) == ["a Scheduled n1", "b Scheduled n1", "c Scheduled n2", "d Unschedulable"]
+    assert steps(result) == ["a Scheduled n1", "b Scheduled n1", "c Scheduled n2", "d Unschedulable"]
     assert here.used[0].tolist() == [2000, 1000]
     assert [one.pod for one in result.pending] == ["default/d"]
 
@@ -83,7 +69,7 @@ def test_only_pending_pods_of_the_cluster_are_tried():
         ],
     )
     result = run(here, include_pending=True)
-    assert outcomes_of(result) == ["gated Skipped", "waits Scheduled n1"]
+    assert steps(result) == ["gated Skipped", "waits Scheduled n1"]
     assert (result.summary.scheduled, result.summary.pending, result.summary.skipped) == (1, 0, 1)
 
 
@@ -97,7 +83,7 @@ def test_pods_of_a_scheduler_that_is_not_ours_are_not_tried():
         ],
     )
     result = simulate(here, KubeScheduler((Profile(), Profile("second"))), include_pending=True)
-    assert sorted(outcomes_of(result)) == ["foreign Skipped", "own Scheduled n1", "second Scheduled n1"]
+    assert sorted(steps(result)) == ["foreign Skipped", "own Scheduled n1", "second Scheduled n1"]
     messages = [one.message for one in result.cycles if one.outcome == "Skipped"]
     assert messages == ['not tried: not ours: no profile has schedulerName "foreign"']
 
@@ -113,7 +99,7 @@ def test_an_evaluation_says_that_a_gated_pod_is_not_tried():
 def test_an_unschedulable_pod_is_not_requeued_without_an_event_that_may_help_it():
     here = snapshot({node("n1", cpu="2"): []})
     result = run(here, incoming("large", cpu="3", priority=2000), incoming("small"))
-    assert outcomes_of(result) == ["large Unschedulable", "small Scheduled n1"]
+    assert steps(result) == ["large Unschedulable", "small Scheduled n1"]
 
 
 def test_unschedulable_pods_are_requeued_after_an_eviction_behind_pods_not_tried_yet():
@@ -125,7 +111,7 @@ def test_unschedulable_pods_are_requeued_after_an_eviction_behind_pods_not_tried
         incoming("preemptor"),
         incoming("last", cpu="5", priority=0),
     )
-    assert outcomes_of(result) == [
+    assert steps(result) == [
         "waits Unschedulable",
         "preemptor Nominated n1 -victim",
         "last Unschedulable",
@@ -144,7 +130,7 @@ def test_a_binding_requeues_only_pods_with_inter_pod_constraints():
         incoming("huge", cpu="9", priority=1500),
         incoming("leader"),
     )
-    assert outcomes_of(result) == [
+    assert steps(result) == [
         "follower Unschedulable",
         "huge Unschedulable",
         "leader Scheduled n1",
@@ -158,7 +144,7 @@ def test_a_binding_requeues_only_pods_with_inter_pod_constraints():
 def test_victims_are_evicted_and_the_preemptor_is_nominated_requeued_and_bound():
     here = snapshot({node("n1", cpu="2"): [pod("a", priority=5), pod("b", priority=9)]})
     result = run(here, incoming("new"))
-    assert outcomes_of(result) == ["new Nominated n1 -a", "new Scheduled n1"]
+    assert steps(result) == ["new Nominated n1 -a", "new Scheduled n1"]
     first, second = result.cycles
     assert first.message == "0/1 nodes are available: 1 Insufficient cpu."
     assert (first.post_filter and first.post_filter.code, first.nominated_node, first.node) == ("Success", "n1", None)
@@ -171,7 +157,7 @@ def test_victims_are_evicted_and_the_preemptor_is_nominated_requeued_and_bound()
 def test_room_of_a_nominated_pod_is_not_taken_by_less_important_ones_meanwhile():
     here = snapshot({node("n1", cpu="1"): [pod("victim", priority=1)]})
     result = run(here, incoming("new"), incoming("small", cpu="500m", priority=500))
-    assert outcomes_of(result) == ["new Nominated n1 -victim", "small Unschedulable", "new Scheduled n1"]
+    assert steps(result) == ["new Nominated n1 -victim", "small Unschedulable", "new Scheduled n1"]
 
 
 def test_only_pods_of_lower_priority_lose_their_nomination_to_that_node():
@@ -183,7 +169,7 @@ def test_only_pods_of_lower_priority_lose_their_nomination_to_that_node():
     nodes = {node("n1", cpu="2"): [pod("victim", cpu="2", priority=1)], node("n2", cpu="1"): [pod("b", priority=5000)]}
     here = snapshot(nodes, waiting=nominated)
     result = run(here, incoming("new", cpu="1500m"))
-    assert outcomes_of(result) == ["new Nominated n1 -victim", "new Scheduled n1"]
+    assert steps(result) == ["new Nominated n1 -victim", "new Scheduled n1"]
     kept = {key[1]: one.status.nominated_node_name for key, one in here.objects.pods.items() if not one.spec.node_name}
     assert kept == {"lower": "", "equal": "n1", "elsewhere": "n2"}
 
@@ -208,7 +194,7 @@ def test_a_preemptor_without_room_left_preempts_elsewhere_or_loses_its_nominatio
         incoming("preemptor"),
         incoming("low", cpu="100m", priority=1),
     )
-    assert outcomes_of(result) == [
+    assert steps(result) == [
         "great Unschedulable",
         "preemptor Nominated n1 -victim",
         "low Scheduled n2",
@@ -229,7 +215,7 @@ def test_a_lost_nomination_requeues_the_pods_that_had_to_yield_to_it():
         {node("n1", cpu="1"): []}, waiting=[big, incoming("able"), incoming("great", cpu="2", priority=2000)]
     )
     result = run(here, include_pending=True)
-    assert outcomes_of(result) == [
+    assert steps(result) == [
         "great Unschedulable",
         "able Unschedulable",
         "big Unschedulable",
@@ -240,7 +226,7 @@ def test_a_lost_nomination_requeues_the_pods_that_had_to_yield_to_it():
 def test_terminating_pods_are_not_evicted_again_but_removed():
     here = snapshot({node("n1", cpu="1"): [pod("a", **LEAVING)]}, budgets=[budget(allowed=1, app="a")])
     result = run(here, incoming("new"))
-    assert outcomes_of(result) == ["new Nominated n1 -a", "new Scheduled n1"]
+    assert steps(result) == ["new Nominated n1 -a", "new Scheduled n1"]
     assert [one.terminating for one in result.evicted] == [True]
     assert here.objects.budgets["default", "budget"].status.disruptions_allowed == 1
 
@@ -256,7 +242,7 @@ def test_a_pod_that_was_bound_before_may_be_evicted_for_one_that_waited():
         incoming("middle", priority=1000),
         incoming("low", cpu="100m", priority=1),
     )
-    assert outcomes_of(result)[-3:] == ["low Scheduled n2", "great Nominated n1 -middle", "great Scheduled n1"]
+    assert steps(result)[-3:] == ["low Scheduled n2", "great Nominated n1 -middle", "great Scheduled n1"]
     assert (result.summary.scheduled, result.summary.evicted) == (2, 1)
 
 
@@ -271,7 +257,7 @@ def limited(**limits):
 
 def test_limits_count_what_was_evicted_in_the_run():
     result = run(snapshot(TWO_NODES), incoming("x"), incoming("y"), profile=limited(evictions_per_minute=1))
-    assert outcomes_of(result) == ["x Nominated n1 -a", "y Unschedulable", "x Scheduled n1"]
+    assert steps(result) == ["x Nominated n1 -a", "y Unschedulable", "x Scheduled n1"]
     assert result.pending[0].vetoed == "eviction rate limit (1 per minute) reached: not until 1970-01-01T00:01:00Z"
 
 
@@ -281,7 +267,7 @@ def test_a_workload_cools_down_in_the_run():
         node(f"n{place}", cpu="1"): [pod(name, metadata={"ownerReferences": owner})] for place, name in enumerate("ab")
     }
     result = run(snapshot(nodes), incoming("x"), incoming("y"), profile=limited(workload_cooldown=5 * MINUTE))
-    assert outcomes_of(result)[:2] == ["x Nominated n0 -a", "y Unschedulable"]
+    assert steps(result)[:2] == ["x Nominated n0 -a", "y Unschedulable"]
     assert run(snapshot(nodes), incoming("x"), incoming("y")).summary.evicted == 2
 
 
@@ -426,7 +412,7 @@ def test_a_class_that_is_not_there_or_may_not_be_read_is_an_error():
 def test_a_pod_that_waits_already_is_replaced_by_the_one_that_is_given():
     here = snapshot({node("n1"): []}, waiting=[incoming("new", cpu="9")])
     result = run(here, incoming("new", cpu="1"), include_pending=True)
-    assert outcomes_of(result) == ["new Scheduled n1"]
+    assert steps(result) == ["new Scheduled n1"]
 
 
 def test_a_pod_that_runs_already_is_skipped():
@@ -438,7 +424,7 @@ def test_a_pod_that_runs_already_is_skipped():
 def test_a_pod_with_a_node_is_skipped_and_takes_no_room():
     here = snapshot({node("n1"): []})
     result = run(here, placed(pod("elsewhere"), "n1"))
-    assert outcomes_of(result) == ["elsewhere Skipped"]
+    assert steps(result) == ["elsewhere Skipped"]
     assert here.pods_on("n1") == ()
 
 
@@ -508,7 +494,7 @@ def test_a_volume_that_a_pod_got_is_no_other_pod_s():
     others = [storage_class("local"), local_volume("v1", "n1"), claim("one"), claim("two")]
     here = built(cluster({node("n1"): [], node("n2"): []}, others=others))
     result = run(here, using("a", "one"), using("b", "two"))
-    assert outcomes_of(result) == ["a Scheduled n1", "b Unschedulable"]
+    assert steps(result) == ["a Scheduled n1", "b Unschedulable"]
     assert "2 node(s) didn't find available persistent volumes to bind" in result.pending[0].message
     bound = here.objects.claims["default", "one"]
     assert (bound.spec.volume_name, bound.status.phase) == ("v1", "Bound")
@@ -537,7 +523,7 @@ def test_a_claim_without_a_volume_has_one_made_on_the_node_that_its_first_pod_go
     others = [storage_class("made", "csi.example.com"), claim("one", storage_class="made")]
     here = built(cluster({node("n1", cpu="1"): [], node("n2", cpu="8"): []}, others=others))
     result = run(here, using("a", "one"), using("b", "one"))
-    assert outcomes_of(result) == ["a Scheduled n2", "b Scheduled n2"]
+    assert steps(result) == ["a Scheduled n2", "b Scheduled n2"]
     annotations = here.objects.claims["default", "one"].metadata.annotations
     assert annotations == {"volume.kubernetes.io/selected-node": "n2"}
 

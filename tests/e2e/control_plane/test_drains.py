@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.control_plane.lab.api import ApiError
 from tests.e2e.control_plane.lab.pods_of_all_kinds import settle
 from tests.e2e.control_plane.lab.small_clusters import (
     SEEDS,
@@ -63,7 +62,7 @@ def drain(api, node: str) -> tuple[list[str], list[str], list[tuple[str, str | N
     api.patch("Node", node, {"spec": {"unschedulable": True, "taints": [taint]}})
     left = [one for one in api.list("Pod", "default", fieldSelector=f"spec.nodeName={node}") if not of_daemon_set(one)]
     evicted, replaced = [], []
-    while moved := [one for one in left if evict(api, one["metadata"]["name"])]:
+    while moved := [one for one in left if api.evict(one["metadata"]["name"])]:
         left = [one for one in left if one not in moved]
         evicted += [key_of(one) for one in moved]
         wait_until_gone(api, {one["metadata"]["uid"] for one in moved})
@@ -87,18 +86,6 @@ def successor(old: JSON) -> JSON:
     is_stateful = about["ownerReferences"][0]["kind"] == "StatefulSet"
     name = about["name"] if is_stateful else f"{about['name']}-again"
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {**kept, "name": name}, "spec": spec}
-
-
-def evict(api, name: str) -> bool:
-    """Evict a pod through the eviction API; return whether its budget allows that."""
-    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": "default"}}
-    try:
-        api.request("POST", api.path("Pod", "default", name, "eviction"), eviction)
-    except ApiError as error:
-        if error.status != 429:
-            raise
-        return False
-    return True
 
 
 def of_daemon_set(one: JSON) -> bool:

@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from tests.e2e.control_plane.lab import pods_of_all_kinds as kinds
-from tests.e2e.control_plane.lab.api import ApiError
 from tests.e2e.control_plane.lab.call_recorder import CallRecorder
 from tests.e2e.control_plane.lab.evictions import judge
 from tests.e2e.control_plane.lab.objects import budget, node, pod, priority_class, workload
@@ -47,18 +46,6 @@ def shops(cluster):
     kinds.clear_pods(api)
 
 
-def evict(api, name):
-    """Evict a pod through the eviction API; return whether its budget allows that."""
-    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": "default"}}
-    try:
-        api.request("POST", api.path("Pod", "default", name, "eviction"), eviction)
-    except ApiError as error:
-        if error.status != 429:
-            raise
-        return False
-    return True
-
-
 def fewest_running(events):
     """Return the fewest pods of each workload that ran at any time, and how many evictions each user made."""
     running = {name: {f"{name}-{i}" for i in range(NODES)} for name in SHOPS}
@@ -82,7 +69,7 @@ def test_strict_never_goes_below_a_budget(cluster, shops):
         entry = service.extender(recorder.url, filterVerb=None, prioritizeVerb=None)
         scheduler = cluster.start_scheduler({"profiles": [profile], "extenders": [entry]})
         for turn in range(4):
-            assert any(evict(api, f"{name}-{NODES - 1 - turn}") for name in SHOPS) or turn > 1
+            assert any(api.evict(f"{name}-{NODES - 1 - turn}") for name in SHOPS) or turn > 1
             kinds.wait_for_cache(api, service)
             names = [f"urgent-{turn}-{i}" for i in range(3)]
             api.create(*(pod(name, "2", priority_class="high", grace=1) for name in names))

@@ -133,6 +133,15 @@ def test_the_control_planes_addresses_come_into_the_network_policy(own):
     assert rule["from"] == [{"ipBlock": {"cidr": "10.0.0.0/28"}}]
 
 
+def test_the_flag_of_the_second_scheduler_is_replaced_and_no_other_word(own):
+    (patches,) = [text for text in YAML if "/command/" in text]
+    overlay = "resources: [../deploy/kustomize/overlays/second-scheduler]\n"
+    (own / "own" / "kustomization.yaml").write_text(overlay + patches, encoding="utf-8")
+    commands = {one["name"]: one.get("command") for one in containers(pod_of(kustomize(own / "own")))}
+    flag = "--pod-max-in-unschedulable-pods-duration=5m"
+    assert commands["kube-scheduler"] == ["kube-scheduler", "--config=/etc/kubernetes/kube-scheduler.yaml", flag]
+
+
 def folders():
     options = [words[words.index("-k") + 1] for words in commands("kubectl") if "-k" in words]
     return sorted({*options, *(words[2] for words in commands("kubectl", "kustomize") if len(words) > 2)})

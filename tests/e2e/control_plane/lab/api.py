@@ -141,6 +141,17 @@ class Api:
             return False
         return True
 
+    def evict(self, name: str, namespace: str = "default") -> bool:
+        """Evict a pod through the eviction API; return whether its budget allows that."""
+        eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": namespace}}
+        try:
+            self.request("POST", self.path("Pod", namespace, name, "eviction"), eviction)
+        except ApiError as error:
+            if error.status != 429:
+                raise
+            return False
+        return True
+
     def apply(self, manifests: str | Path | Iterable[JSON], namespace: str = "default") -> Objects:
         """Apply YAML documents, a file of them or objects as `kubectl apply --server-side` does."""
         documents: Iterable[Any] = (
