@@ -71,9 +71,11 @@ def _cycle_rows(cycle: CycleReport) -> Iterator[TextRow]:
     if cycle.not_evaluated:
         names = ", ".join(cycle.not_evaluated)
         yield "", "", "", "", f"not evaluated here, kube-scheduler may decide otherwise: {names}"
+    # A simulation makes UIDs up for the pods that it creates.
+    preemptor = cycle.pod if cycle.uid.startswith(f"{cycle.pod}#") else cycle.uid
     for victim in cycle.victims:
         namespace, _, name = victim.pod.partition("/")
-        note = f"Preempted by pod {cycle.uid} on node {victim.node}"
+        note = f"Preempted by pod {preemptor} on node {victim.node}"
         if not victim.terminating:  # kube-scheduler does not delete a terminating victim again
             yield namespace, "Normal", "Preempted", f"pod/{name}", note
 

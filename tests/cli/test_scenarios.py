@@ -16,9 +16,9 @@ REPLICA_SET = {"kind": "ReplicaSet", "apiVersion": "apps/v1", "name": "web-1", "
 READY = {"conditions": [{"type": "Ready", "status": "True"}]}
 
 
-def replica(name):
+def replica(name, **fields):
     metadata = {"ownerReferences": [REPLICA_SET]}
-    return pod(name, labels={"app": "web", "pod-template-hash": "1"}, metadata=metadata, status=READY)
+    return pod(name, labels={"app": "web", "pod-template-hash": "1"}, metadata=metadata, status=READY, **fields)
 
 
 def deployment(replicas=2, **fields):
@@ -157,6 +157,27 @@ def test_a_comparison_has_the_counts_of_the_scenario(world, write):
     arriving = write(incoming("a", cpu="500m"))
     shown = lines("--cluster", world, "--pod", arriving, "--until-full", "--compare", "upstream", "strict")
     assert "=   fit until full   2          2" in shown
+    assert shown[1].startswith("=   default/a-3   nominated; evicts default/alone   no")
+
+
+def test_an_upgrade_after_which_another_number_fits_decides_otherwise(world, write, tmp_path):
+    """From 1.33 on a pod that is resized takes what it was allocated."""
+    held = {"name": "main", "allocatedResources": {"cpu": "3"}, "resources": {"requests": {"cpu": "3"}}}
+    resized = pod("resized", cpu="1", priority=9000, status={"phase": "Running", "containerStatuses": [held]})
+    path = tmp_path / "resized.json"
+    path.write_text(json.dumps(cluster({node("n1", cpu="4"): [resized]})))
+    options = ("--pod", write(incoming("a")), "--until-full", "--compare-versions", "1.32", "1.33")
+    result = run("--cluster", path, *options)
+    assert "≠   fit until full   3      1" in result.stdout
+    assert "2 pods: 2 decided otherwise" in result.stdout
+    assert result.exit_code == 1
+
+
+def test_a_replacement_preempts_by_its_name(tmp_path):
+    path = tmp_path / "cluster.json"
+    nodes = {node("n1"): [replica("web-1-abcde", priority=2000)], node("n2", cpu="1"): [pod("b", priority=1)]}
+    path.write_text(json.dumps(cluster(nodes)))
+    assert "Preempted by pod default/web-1-bbbbb on node n2" in run("--cluster", path, "--drain", "n1").stdout
 
 
 def test_json_is_what_the_python_api_says(world):

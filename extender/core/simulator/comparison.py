@@ -68,7 +68,7 @@ class VersionComparison(SimulationStruct, frozen=True):
 
 def compare_versions(one: Simulation, other: Simulation) -> VersionComparison:
     """Compare the outcome of every pod in two simulations."""
-    before, after = _outcomes(one.cycles), _outcomes(other.cycles)
+    before, after = _outcomes(one.attempts), _outcomes(other.attempts)
     pods = dict.fromkeys((*before, *after))
     found = [_difference(pod, before.get(pod), after.get(pod)) for pod in pods]
     differences = sorted((one for one in found if one.changes), key=lambda one: not one.decided_otherwise)

@@ -301,3 +301,9 @@ class Simulation(SimulationStruct, frozen=True):
     """Pods that controllers created for evicted ones, in the order of their creation."""
     scenario: ScenarioReport | None = None
     """Null unless the request changes nodes, has workloads, or asks for `untilFull` or `gang`."""
+
+    @property
+    def attempts(self) -> list[CycleReport]:
+        """Return the cycles, and that of the pod that `untilFull` ends with, by which simulations are compared."""
+        full = self.scenario.until_full if self.scenario is not None else None
+        return self.cycles if full is None or full.next is None else [*self.cycles, full.next]

@@ -206,7 +206,7 @@ def _simulate_on_copy(snapshot: Snapshot, policy: SimulatedPolicy, request: Simu
 def pod_outcomes(result: Simulation) -> dict[str, PodOutcome]:
     """Return pod -> its outcome, in the order of first attempts."""
     of_pod: dict[str, list[CycleReport]] = {}
-    for cycle in result.cycles:
+    for cycle in result.attempts:
         of_pod.setdefault(cycle.pod, []).append(cycle)
     return {
         pod: PodOutcome(
@@ -243,11 +243,15 @@ def _parse_pod(given: Any, place: str) -> Pod:
         raise RequestError(f"{place}: {kind!r} is not a Pod: give it in `workloads`")
     if kind != "Pod":
         raise RequestError(not_a_pod_message(place, str(kind)[:80]))
+    (pod,) = _load({**given, "kind": "Pod", "apiVersion": "v1"}, place).pods
+    return pod
+
+
+def _load(manifest: dict[str, Any], place: str) -> ClusterObjects:
     try:
-        (pod,) = load_cluster({**given, "kind": "Pod", "apiVersion": "v1"}).pods
+        return load_cluster(manifest)
     except ClusterFileError as error:
         raise RequestError(str(error).replace("cluster: ", f"{place}: ", 1)) from error
-    return pod
 
 
 def not_a_pod_message(place: str, kind: str) -> str:
@@ -268,10 +272,7 @@ def parse_claims(given: Sequence[Any]) -> list[ResourceClaim]:
 def _parse_claim(given: Any, place: str) -> ResourceClaim:
     if not isinstance(given, dict) or given.get("kind", "ResourceClaim") != "ResourceClaim":
         raise RequestError(f"{place}: expected a ResourceClaim with metadata and spec")
-    try:
-        (claim,) = load_cluster({"apiVersion": "resource.k8s.io/v1", **given, "kind": "ResourceClaim"}).resource_claims
-    except ClusterFileError as error:
-        raise RequestError(str(error).replace("cluster: ", f"{place}: ", 1)) from error
+    (claim,) = _load({"apiVersion": "resource.k8s.io/v1", **given, "kind": "ResourceClaim"}, place).resource_claims
     return claim
 
 
@@ -298,10 +299,7 @@ def parse_nodes(given: Sequence[Any]) -> list[Node]:
 def _parse_node(given: Any, place: str) -> Node:
     if not isinstance(given, dict) or given.get("kind", "Node") != "Node":
         raise RequestError(f"{place}: expected a Node with metadata and status.allocatable")
-    try:
-        (node,) = load_cluster({**given, "kind": "Node", "apiVersion": "v1"}).nodes
-    except ClusterFileError as error:
-        raise RequestError(str(error).replace("cluster: ", f"{place}: ", 1)) from error
+    (node,) = _load({**given, "kind": "Node", "apiVersion": "v1"}, place).nodes
     return node
 
 
