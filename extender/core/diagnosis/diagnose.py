@@ -143,7 +143,10 @@ def _of_assigned(
             found = _with_nodes(found, evaluate(snapshot, before, profile, history), node)
         placement = placement_of(pod, found.nodes)
     placed: Diagnosis = replace(
-        found, state="Assigned", placement=placement, why=placement_sentence(pod, placement, found.nodes)
+        found,
+        state="Assigned",
+        placement=placement,
+        why=placement_sentence(pod, placement, found.nodes, has_profile=profile is not None),
     )
     return placed
 

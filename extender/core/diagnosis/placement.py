@@ -27,12 +27,12 @@ def placement_of(pod: Pod, nodes: Sequence[NodeDiagnosis]) -> Placement:
     )
 
 
-def placement_sentence(pod: Pod, placement: Placement, nodes: Sequence[NodeDiagnosis]) -> str:
-    """Return the sentence about an assigned pod."""
+def placement_sentence(pod: Pod, placement: Placement, nodes: Sequence[NodeDiagnosis], *, has_profile: bool) -> str:
+    """Return the sentence about an assigned pod; without a profile it was not judged."""
     here, status = f"{pod.key} is on {placement.node}", placement.status
     if placement.is_static:
         return f"{here}: its kubelet runs it as a static pod, and kube-scheduler did not place it"
-    if not nodes:
+    if not has_profile:
         return f'{here}; no profile has its schedulerName "{pod.spec.scheduler_name}": another scheduler placed it'
     if status is None:
         return f"{here}, a node that the cluster does not have any more"

@@ -108,7 +108,7 @@ _NOT_TRIED: dict[PodState, str] = {
     "Gated": "kube-scheduler does not try {pod} yet: {message}",
     "NotOurs": "{pod} is for another scheduler: {message}",
     "Terminating": "{pod} is being deleted: kube-scheduler does not try it any more",
-    "Finished": "{pod} {message}: it needs no node any more",
+    "Finished": "{pod} has finished: it needs no node any more",
     "NotFound": "the cluster has no pod {pod}",
 }
 """State -> sentence about a pod that kube-scheduler does not try."""

@@ -185,8 +185,15 @@ def test_a_cluster_without_nodes():
             incoming(status={"phase": "Succeeded"}),
             "Finished",
             0,
-            "default/incoming is Succeeded already: it needs no node any more",
+            "default/incoming has finished: it needs no node any more",
             id="finished",
+        ),
+        pytest.param(
+            incoming(nodeName="n1", status={"phase": "Failed"}),
+            "Finished",
+            0,
+            "default/incoming has finished: it needs no node any more",
+            id="finished on its node",
         ),
     ],
 )
@@ -301,8 +308,9 @@ def test_why_a_pod_is_where_it_is(nodes, why):
     assert why in said_of("a", nodes).why
 
 
-def test_a_pod_on_a_node_that_is_gone():
-    here = built(cluster({node("n1"): []}, waiting=[pod("a", nodeName="n9")]))
+@pytest.mark.parametrize("nodes", [{node("n1"): []}, {}], ids=["one node", "no node"])
+def test_a_pod_on_a_node_that_is_gone(nodes):
+    here = built(cluster(nodes, waiting=[pod("a", nodeName="n9")]))
     found = diagnose(here, here.objects.pods["default", "a"], SCHEDULER)
     assert found.why == "default/a is on n9, a node that the cluster does not have any more"
 
