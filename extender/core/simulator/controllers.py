@@ -85,7 +85,7 @@ class Controllers:
     """The controllers of a simulated cluster."""
 
     def __init__(self, snapshot: Snapshot, *, recreate: bool = True) -> None:
-        """`recreate`: False leaves evicted pods away."""
+        """`recreate`: False: evicted pods do not come back."""
         self.snapshot = snapshot
         self.names = NameGenerator(snapshot)
         self.recreated: list[Recreation] = []
