@@ -118,6 +118,7 @@ NEXT = "protected by returningPods: default/b of the same workload is about to r
         pytest.param([pending(workload="db")], [], (), id="of another workload"),
         pytest.param([pod("b", start=None, phase="Pending", status={"nominatedNodeName": "n1"})], [], (), id="of none"),
         pytest.param([], [starting()], (NEXT,), id="bound and not started"),
+        pytest.param([pending("c")], [starting("d"), starting()], (NEXT,), id="several: the first by name"),
         pytest.param([], [starting(workload="db")], (), id="of another workload, not started"),
         pytest.param([], [pod("b", **owned())], (), id="both run"),
     ],

@@ -202,10 +202,13 @@ def why_it_returns(context: SchedulingContext, pod: Pod) -> str | None:
     if snapshot.index(ReturningPodIndex).pinned(row + 1)[row]:
         return f"its replacement can only run on node {pod.spec.node_name}"
     place = int(snapshot.index(WorkloadIndex).of_pod[row]), int(snapshot.pod_node[row])
-    for other in _arrivals(snapshot).get(place, ()):
-        if other.metadata.uid != context.pod.metadata.uid and snapshot.running_row(other) != row:
-            return f"{other.key} of the same workload is about to run on node {pod.spec.node_name}"
-    return None
+    others = (
+        other.key
+        for other in _arrivals(snapshot).get(place, ())
+        if other.metadata.uid != context.pod.metadata.uid and snapshot.running_row(other) != row
+    )
+    first = min(others, default=None)  # whichever came first: a replay may not know
+    return None if first is None else f"{first} of the same workload is about to run on node {pod.spec.node_name}"
 
 
 @derived("any")
