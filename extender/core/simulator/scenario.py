@@ -14,6 +14,9 @@ from extender.k8s.objects import Node
 MAX_UNTIL_FULL_PODS = 10_000
 """Number of copies at which a simulation with `until_full` stops."""
 
+MAX_ADDED = 150_000
+"""Replicas, and nodes, that one simulation adds: Kubernetes supports no more pods in a cluster."""
+
 
 @dataclass(frozen=True, slots=True)
 class AddedNodes:
@@ -63,6 +66,9 @@ class Scenario:
     def check(self, snapshot: Snapshot, pods: int) -> None:
         """Raise RequestError for what cannot be carried out; `pods`: the number of pods that arrive by themselves."""
         self._check_nodes(snapshot)
+        for field, number in (("workloads", 0 if self.until_full else self.replicas), ("addNodes", self.added)):
+            if number > MAX_ADDED:
+                raise RequestError(f"{field}: {number} exceed the limit of {MAX_ADDED}")
         keys = set[object]()
         for workload in self.workloads:
             if workload.key in keys:

@@ -334,13 +334,13 @@ def _claim(snapshot: Snapshot, template: PersistentVolumeClaim, pod: Pod) -> Per
     """Return the claim of a StatefulSet's pod, in the class of its template or else the default one."""
     own, namespace, spec = template.metadata, pod.metadata.namespace, replace(template.spec, volume_name="")
     if spec.storage_class_name is None and BETA_CLASS not in (own.annotations or {}):
-        spec = replace(spec, storage_class_name=_default_class(snapshot))
+        spec = replace(spec, storage_class_name=_default_storage_class(snapshot))
     name = f"{own.name}-{pod.metadata.name}"
     metadata = replace(own, name=name, namespace=namespace, uid=f"{namespace}/{name}")
     return PersistentVolumeClaim(metadata, spec, PhaseStatus("Pending"))
 
 
-def _default_class(snapshot: Snapshot) -> str | None:
+def _default_storage_class(snapshot: Snapshot) -> str | None:
     """Return the default StorageClass, the newest if there are several (storage/util GetDefaultClass, v1.36)."""
     found = [
         one.metadata

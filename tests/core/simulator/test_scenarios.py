@@ -596,6 +596,7 @@ def test_the_pods_of_a_stateful_set_are_a_gang_too():
         ({"until_full": True}, 2, "untilFull: give exactly one pod or one workload"),
         ({"until_full": True, "gang": True}, 1, "untilFull and gang are mutually exclusive"),
         ({"workloads": [workload(), workload()]}, 0, "duplicate workload Deployment default/web"),
+        ({"workloads": [workload(replicas=150_001)]}, 0, "workloads: 150001 exceed the limit of 150000"),
     ],
 )
 def test_a_scenario_that_cannot_be_carried_out_is_refused(scenario, pods, problem):
@@ -610,6 +611,7 @@ def test_a_scenario_that_cannot_be_carried_out_is_refused(scenario, pods, proble
     [
         (0, {"cpu": "1"}, "addNodes: node 'x': count must be at least 1"),
         (1, None, "addNodes: node 'x': status.allocatable is missing"),
+        (150_001, {"cpu": "1"}, "addNodes: 150001 exceed the limit of 150000"),
     ],
 )
 def test_nodes_that_cannot_be_added_are_refused(count, allocatable, problem):
