@@ -23,7 +23,7 @@ from extender.core.simulator.schedule_one import seeded_draw
 from extender.core.simulator.simulator import simulate as _simulate
 from extender.core.simulator.workloads import parse_workload
 from extender.core.snapshot.snapshot import Snapshot
-from extender.errors import ConfigError, UnknownScheduler
+from extender.errors import ConfigError, RequestError, UnknownScheduler
 from extender.k8s.kinds import ClusterObjects
 from extender.k8s.objects import Node, Pod
 from extender.k8s.version.features import Features
@@ -273,6 +273,8 @@ def _scheduler_of_file(
 
 
 def _convert_pod(pod: Pod | Mapping[str, Any]) -> Pod:
+    if isinstance(pod, Mapping) and pod.get("kind", "Pod") != "Pod":  # its template would not be read
+        raise RequestError(f"a {pod['kind']} is not a Pod")
     return pod if isinstance(pod, Pod) else msgspec.convert(pod, Pod)
 
 

@@ -7,7 +7,7 @@ import pytest
 
 import extender
 from extender.core.profile import PreemptionPolicy
-from extender.errors import ConfigError, UnknownScheduler
+from extender.errors import ConfigError, RequestError, UnknownScheduler
 from extender.k8s.version.features import Features
 from tests.builders import cluster, incoming, node, pod
 
@@ -169,6 +169,12 @@ def test_why_takes_a_name_or_a_manifest_and_leaves_the_cluster_as_it_is():
     assert extender.why(here, incoming("new", cpu="9")).verdict == "DoesNotFit"
     assert extender.why(here, "shop/x").state == "NotFound"
     assert here.frozen() == before
+
+
+@pytest.mark.parametrize("ask", [extender.why, lambda cluster, pod: extender.simulate(cluster, [pod])])
+def test_what_is_not_a_pod_is_refused(ask):
+    with pytest.raises(RequestError, match="a Deployment is not a Pod"):
+        ask(cluster(HALF_FULL), {"kind": "Deployment", "metadata": {"name": "web"}})
 
 
 def test_why_is_asked_of_a_version_and_a_configuration(files):
