@@ -196,6 +196,7 @@ class _Reading:
         for one in done:
             error = one.exception()
             if error is not None:
+                lister.deadline = 0.0  # the other lists end with the page that they read
                 raise _lost(error, reading[one]) from error
         if pending:
             raise self._timed_out(sorted(reading[one].resource.plural for one in pending))

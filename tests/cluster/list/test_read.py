@@ -1,6 +1,7 @@
 """A live cluster read once for one pod: what is asked for, what comes of it, and what may go wrong."""
 
 import gc
+import threading
 
 import pytest
 
@@ -18,6 +19,8 @@ from tests.cluster.watch.reflector_rig import server_at
 from tests.cluster.watch.source_rig import following
 from tests.device_builders import claim, device_class, using_claims
 from tests.fakes.api_server import Answer, CutBody, Fault, Hang
+
+DEEP = b'{"kind":"NodeList","metadata":{},"items":[' + b"[" * 5_000 + b"]" * 5_000 + b"]}"
 
 NO_SPREADING = KubeScheduler((Profile(default_spread_constraints=()),))
 
@@ -185,6 +188,7 @@ def test_what_may_pass_is_tried_again(shop, action):
         (Answer(500, "broken"), "cannot list nodes: 500 InternalError: broken"),
         (Answer(401), "cannot list nodes: 401 Unauthorized"),
         (Answer(200, body=b"<html>"), "cannot list nodes: the response is not a list: "),
+        (Answer(200, body=DEEP), "cannot list nodes: the response is not a list: maximum recursion depth exceeded"),
         (Answer(200, body=b'{"kind":"PodList","metadata":{}}'), "the response is a 'PodList', not a NodeList"),
     ],
 )
@@ -215,6 +219,28 @@ def test_a_server_that_does_not_answer_in_time_is_an_error_that_names_what_is_mi
     with pytest.raises(ClusterLost, match=rf"timed out after 0\.2s reading {plural} from http://127\.0\.0\.1"):
         read(shop, timeout=0.2)
     hang.release()
+
+
+def test_where_one_list_fails_the_others_end_with_their_page(shop, monkeypatch):
+    """`extender why --wait` reads again while its API server restarts: reads must not pile up."""
+    monkeypatch.setattr(lister, "PAGE_SIZE", 1)
+    put(shop, [pod(f"p{number}") for number in range(4)])
+    hang, has_failed = Hang(), threading.Event()
+    shop.faults.add(Fault("list", "Node", hang))
+    shop.forbid("Node", "list")
+    reading = []
+
+    def on_progress(kind, *_):
+        if kind == "Pod":
+            reading.append(threading.current_thread())
+            hang.release()
+            has_failed.wait(10)
+
+    with pytest.raises(ClusterLost, match="no permission to list nodes"):
+        read(shop, on_progress=on_progress)
+    has_failed.set()
+    reading[0].join(10)
+    assert sum(one.path == "/api/v1/pods" for one in shop.requests) == 2  # the next page is asked for ahead
 
 
 @pytest.mark.parametrize("action", [Hang(), Answer(429, retry_after=10)])
