@@ -151,7 +151,7 @@ def decode_page(body: bytes, kind: str) -> ListPage:
     listed = f"{kind_without_group(kind)}List"
     try:
         page = _PAGE_DECODER.decode(body)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ApiUnreachable(f"the response is not a list: {error}") from error
     if page.kind not in ("", listed, "PartialObjectMetadataList"):
         raise ApiUnreachable(f"the response is a {page.kind[:100]!r}, not a {listed}")
