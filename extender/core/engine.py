@@ -48,6 +48,7 @@ from extender.core.preemption.sent_candidates import (
     SentCandidate,
     resolve_candidates,
 )
+from extender.core.preemption.stranded import PlacementIndex
 from extender.core.profile import UNCONFIGURED, KubeScheduler, Profile
 from extender.core.snapshot.arrays import BoolArray, IntArray, mask_of
 from extender.core.snapshot.resource_claims import ResourceClaimParts
@@ -201,6 +202,8 @@ def prepare_in_steps(snapshot: Snapshot, scheduler: KubeScheduler) -> Iterator[N
     for start in range(0, len(rows), OBJECTS_PER_STEP):
         node_pods.on(context.layout, rows[start : start + OBJECTS_PER_STEP])
         yield
+    if "Stranded" in profile.preemption.ranking:
+        snapshot.index(PlacementIndex)
     _ = snapshot.allocatable, snapshot.taints, snapshot.name_order
 
 

@@ -29,17 +29,28 @@ from extender.core.framework.constraint import (
     StaticCheck,
 )
 from extender.core.framework.filter import evaluate_constraints, filter_checks, run_filter_plugins, scheduling_context
-from extender.core.framework.plugins import PLUGINS_BEYOND_THE_NODE
+from extender.core.framework.plugins import PLUGINS_BEYOND_THE_NODE, node_affinity, node_unschedulable, taint_toleration
 from extender.core.framework.plugins.missing_permissions import plugins_missing_permissions
 from extender.core.framework.plugins.node_resources import FIT_NAME, ResourceConstraint
 from extender.core.framework.status import Code
 from extender.core.preemption.dry_run import DryRun
 from extender.core.preemption.ranking import NOT_COMPARED
-from extender.core.snapshot.arrays import BASE_RESOURCES, BoolArray, IntArray
+from extender.core.snapshot.arrays import BASE_RESOURCES, NEVER, BoolArray, IntArray, VictimRows
+from extender.core.snapshot.snapshot import Snapshot
+from extender.core.snapshot.workloads import GroupIndex
 from extender.k8s.objects import Pod, PodStatus, Volume
 
 MAX_FILTER_RUNS = 64
 """Runs of filters over all nodes for one decision: no tenant makes it slow by pods that all differ."""
+
+_MAX_PLACEMENTS = 32
+"""Choices of nodes that one decision looks at to count without filter runs: the most frequent ones."""
+
+_MAX_ROOMS = 16
+"""Nodes with room that are looked at one by one."""
+
+_CHOICE_OF_NODES = (node_unschedulable.NAME, taint_toleration.NAME, node_affinity.NAME)
+"""Filter plugins that read of pods their PlacementIndex key, and of nodes no pods."""
 
 _ENCODER = msgspec.msgpack.Encoder()
 _NO_SOURCE = Volume()
@@ -53,8 +64,9 @@ def count_stranded(run: DryRun, places: IntArray, enough: int | None = None) -> 
     """
     counting, size = _Counting(run), len(places)
     wanted = size if enough is None else min(enough, size)
+    counting.at_least(places[:wanted])
     if counting.count(places[:wanted]) and wanted < size and run.stranded[places[:wanted]].any():
-        least, found = _surely_stranded(run, places).tolist(), _by_count(run, places[:wanted])
+        least, found = counting.at_least(places).tolist(), _by_count(run, places[:wanted])
         for nth in sorted(range(size), key=lambda nth: (least[nth], nth)):
             # All that follow strand at least as many, and of equals the first one is chosen.
             if (least[nth], nth) > found[wanted - 1]:
@@ -72,21 +84,44 @@ def _by_count(run: DryRun, places: IntArray) -> list[tuple[int, int]]:
     return sorted((stranded, nth) for nth, stranded in enumerate(run.stranded[places].tolist()))
 
 
-def _surely_stranded(run: DryRun, places: IntArray) -> IntArray:
-    """Return [candidate]: at least so many victims are stranded, because they request more than any node has left.
+def _without_room(run: DryRun, places: IntArray, victims: VictimRows) -> BoolArray:
+    """Return [victim]: whether no node that its tolerations and its choice of nodes leave has the room it requests.
 
-    A pod that is being resized counts with what it holds.
+    On the candidate's own node only room counts, on the others what runs there stays.
     """
-    snapshot, victims = run.snapshot, run.victim_rows(places)
-    if FIT_NAME not in run.context.profile.filter_plugins:
-        return np.zeros(len(places), np.int64)
-    free = snapshot.allocatable - snapshot.used
-    demand, most = snapshot.pod_table.demand[victims.pods], free.max(axis=1, initial=0)
-    nowhere = ((demand > most) & (demand > 0)).any(axis=1)
+    snapshot, plugins = run.snapshot, run.context.profile.filter_plugins
+    if FIT_NAME not in plugins:
+        return np.zeros(len(victims.pods), np.bool_)
+    demand = snapshot.pod_table.demand[victims.pods]
     left = _left_beside_preemptor(run, places)[:, victims.places]
-    nowhere &= ((left < demand.T) & (demand.T > 0)).any(axis=0)
-    nowhere &= ~snapshot.pod_table.terminating[victims.pods]
-    return np.bincount(victims.places[nowhere], minlength=len(places))
+    nowhere: BoolArray = np.logical_or.reduce((left < demand.T) & (demand.T > 0), axis=0)
+    free, tried = snapshot.allocatable - snapshot.used, np.flatnonzero(nowhere)
+    nowhere[tried] = ~_have_room(demand[tried], free)
+    tried = tried[~nowhere[tried]]
+    groups = snapshot.index(PlacementIndex).of_pod[victims.pods[tried]]
+    numbers, sizes = np.unique(groups, return_counts=True)
+    for number in numbers[np.argsort(-sizes, kind="stable")[:_MAX_PLACEMENTS]].tolist():
+        own = tried[groups == number]
+        context = replace(run.context, pod=snapshot.pods[int(victims.pods[own[0]])], nominees=())
+        checks = [check for name in _CHOICE_OF_NODES if name in plugins for check in filter_checks(context, name)]
+        accepts = evaluate_constraints(checks, len(snapshot.nodes)).codes == Code.SUCCESS
+        nowhere[own] = ~_have_room(demand[own], free[:, accepts])
+    return nowhere
+
+
+def _have_room(demand: IntArray, free: IntArray) -> BoolArray:
+    """Return [pod]: whether some node may have its `demand` [pod, resource]; `free`: [resource, node].
+
+    Of many such nodes the most that any has free of each resource counts.
+    """
+    least = demand.min(axis=0, initial=NEVER)[:, np.newaxis]
+    free = free[:, ((least <= free) | (least <= 0)).all(axis=0)]
+    if free.shape[1] > _MAX_ROOMS:
+        free = free.max(axis=1, keepdims=True)
+    fits = np.zeros(len(demand), np.bool_)
+    for room in free.T:
+        fits |= ((demand <= room) | (demand <= 0)).all(axis=1)
+    return fits
 
 
 def _left_beside_preemptor(run: DryRun, places: IntArray) -> IntArray:
@@ -96,6 +131,16 @@ def _left_beside_preemptor(run: DryRun, places: IntArray) -> IntArray:
     np.add.at(left.T, victims.places, snapshot.pod_table.demand[victims.pods])
     taken = snapshot.pod_table.resources_of(run.context.pod).demand
     return left - np.array(taken, np.int64)[:, np.newaxis]
+
+
+class PlacementIndex(GroupIndex):
+    """Running pods by what decides which nodes may take them, whatever room these have."""
+
+    pod_parts = frozenset({"spec"})
+
+    def group_of(self, pod: Pod) -> bytes:
+        spec, affinity = pod.spec, pod.spec.affinity
+        return _ENCODER.encode((spec.tolerations, spec.node_selector, affinity.node_affinity if affinity else None))
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +168,19 @@ class _Counting:
         self._run = run
         self._templates: dict[bytes, _Template] = {}
         self._runs_left = MAX_FILTER_RUNS
+        self._nowhere = np.zeros(len(run.snapshot.pods), np.bool_)
+        """[pod]: True if it is a victim for which no node has room, as far as `at_least` has looked."""
+
+    def at_least(self, places: IntArray) -> IntArray:
+        """Return [candidate]: at least so many victims are stranded, because no node has the room that they request.
+
+        A pod that is being resized counts with what it holds.
+        """
+        victims = self._run.victim_rows(places)
+        nowhere = _without_room(self._run, places, victims)
+        nowhere &= ~self._run.snapshot.pod_table.terminating[victims.pods]
+        self._nowhere[victims.pods] = nowhere
+        return np.bincount(victims.places[nowhere], minlength=len(places))
 
     def count(self, places: IntArray) -> bool:
         """Count the candidates in `places` that are not counted yet; return False if it costs too many filter runs."""
@@ -138,7 +196,9 @@ class _Counting:
         snapshot, count = self._run.snapshot, 0
         gone = self._run.victim_rows(np.array([place])).pods
         for row in gone.tolist():
-            if not snapshot.pod_table.terminating[row]:
+            if self._nowhere[row] and not _holds_more(snapshot, row):
+                count += 1
+            elif not snapshot.pod_table.terminating[row]:
                 template = self._template(snapshot.pods[row])
                 if self._runs_left < 0:
                     return None
@@ -225,6 +285,12 @@ def _surely_rejects(check: Check, node: int, left: IntArray) -> bool:
         return False
     base = [amount for name, amount in zip(check.names, check.amounts, strict=True) if name in BASE_RESOURCES]
     return any(amount > 0 and amount > room for amount, room in zip(base, left.tolist(), strict=False))
+
+
+def _holds_more(snapshot: Snapshot, row: int) -> bool:
+    """Return whether the pod takes other room than its replacement requests, as one does that is being resized."""
+    taken = snapshot.pod_table.resources_of(_replacement(snapshot.pods[row])).demand
+    return tuple(snapshot.pod_table.demand[row].tolist()) != tuple(taken)
 
 
 def _replacement(victim: Pod) -> Pod:
