@@ -11,8 +11,9 @@ from extender.core.framework.filter import FilterRun
 from extender.core.preemption.dry_run import DryRun
 from extender.core.preemption.protections.protections import (
     UNREQUESTED_SYSTEM_POD,
+    ProtectionReason,
     is_system_victim,
-    protection_reasons,
+    protections_of,
 )
 from extender.core.preemption.sent_candidates import DropCode, Dropped, ResolvedCandidates
 
@@ -46,26 +47,29 @@ def drop_reasons(
     others = tried[~run.candidate[places[tried]]]
     explained = _MAX_EXPLAINED_NODES if run.context.profile.preemption.may_change_victims else 0
     for nth, status in zip(others.tolist(), run.statuses(places[others]), strict=True):
-        code, protected = DropCode.POLICY, ""
+        code, protected, until = DropCode.POLICY, "", None
         if not run.makes_room[places[nth]]:
             code = DropCode.NO_ROOM
-            protected = _protected_pods(run, sent, sent.nodes[nth]) if explained > 0 else ""
+            protected, until = _protected_pods(run, sent, sent.nodes[nth]) if explained > 0 else ("", None)
         explained -= 1
-        dropped[sent.nodes[nth]] = Dropped(code, status.message, protected)
+        dropped[sent.nodes[nth]] = Dropped(code, status.message, protected, until)
     for name in kept:
         dropped.pop(name, None)
     return dropped
 
 
-def _protected_pods(run: DryRun, sent: ResolvedCandidates, node: str) -> str:
-    """Return the pods of lower priority that policies protect, each with all reasons; "" if there are none."""
-    protected = []
+def _protected_pods(run: DryRun, sent: ResolvedCandidates, node: str) -> tuple[str, int | None]:
+    """Return the pods of lower priority that policies protect, with all reasons, and when the first is free again."""
+    protected, ends = list[str](), list[int]()
     for pod in run.snapshot.pods_on(node):
         if pod.priority < run.context.pod.priority:
-            row, why = run.snapshot.running_row(pod), protection_reasons(run.context, pod)
+            row, why = run.snapshot.running_row(pod), protections_of(run.context, pod)
             if is_system_victim(pod) and not (row is not None and sent.victims[row]):
-                why = (*why, UNREQUESTED_SYSTEM_POD)
+                why = (*why, ProtectionReason(UNREQUESTED_SYSTEM_POD))
             if why:
-                protected.append(f"{pod.key} is {'; '.join(why)}")
+                protected.append(f"{pod.key} is {'; '.join(one.text for one in why)}")
+                until = [one.until for one in why if one.until is not None]
+                ends += [max(until)] if len(until) == len(why) else []
     more = len(protected) - _MAX_LISTED_PODS
-    return ", ".join(protected[:_MAX_LISTED_PODS] + ([f"{more} more"] if more > 0 else []))
+    listed = ", ".join(protected[:_MAX_LISTED_PODS] + ([f"{more} more"] if more > 0 else []))
+    return listed, min(ends, default=None)

@@ -56,6 +56,8 @@ class PolicyVeto:
     """[node]: True if the policy rejects the victims there."""
     messages: Callable[["DryRun", IntArray], list[str]]
     """Places of vetoed nodes -> [place]: why the policy rejects the victims that the dry run selected there."""
+    wait: Callable[["DryRun", IntArray], int | None] = lambda _run, _places: None
+    """Places of vetoed nodes -> nanoseconds until it may allow the victims of the first of them; None: unknown."""
 
 
 @dataclass(eq=False, slots=True)

@@ -14,7 +14,15 @@ import numpy as np
 from extender.core.eviction_history import EvictionHistory
 from extender.core.framework.constraint import SchedulingContext
 from extender.core.preemption.dry_run import DryRun, PolicyVeto
-from extender.core.snapshot.arrays import BoolArray, IntArray, VictimRows, count_per_node, over_limit, select_columns
+from extender.core.snapshot.arrays import (
+    NEVER,
+    BoolArray,
+    IntArray,
+    VictimRows,
+    count_per_node,
+    over_limit,
+    select_columns,
+)
 from extender.core.snapshot.workloads import NamespaceIndex
 from extender.k8s.objects import Pod
 from extender.k8s.time import MINUTE, SECOND, parse_time
@@ -83,21 +91,33 @@ class _VictimLimit:
     """Function from the victims of nodes with more -> [node]: the limit is exceeded; None: it always is."""
     message: Callable[[Sequence[Pod]], str]
     """Function from the victims of one node to the reason why the limit rejects them."""
+    wait: Callable[[VictimRows], int | None] = lambda _: None
+    """Function from the victims of nodes to the nanoseconds until it may allow those of the first of them."""
 
 
 def victim_limit_vetoes(run: DryRun, places: IntArray) -> Iterator[PolicyVeto]:
     """Yield one veto, [place], for each configured limit on the victims of a node."""
     if not has_victim_limits(run.context):
         return
-    evicted: BoolArray = select_columns(run.victims, places)
-    evicted = evicted & ~run.snapshot.pod_table.terminating[select_columns(run.pods, places)]
+    evicted = _evicted(run, places)
     count = count_per_node(evicted)
     for limit in _victim_limits(run.context):
         nodes = count > limit.always_allowed
         if limit.exceeds is not None:
             suspects = np.flatnonzero(nodes)
             nodes[suspects] = limit.exceeds(run.victim_rows(places[suspects], evicted[:, suspects]))
-        yield PolicyVeto(limit.policy, nodes, _messages_per_place(limit.message))
+        yield PolicyVeto(limit.policy, nodes, _messages_per_place(limit.message), _wait_of_first(limit.wait))
+
+
+def _evicted(run: DryRun, places: IntArray) -> BoolArray:
+    """Return [k, place]: the victims that are not terminating already."""
+    terminating = run.snapshot.pod_table.terminating[select_columns(run.pods, places)]
+    evicted: BoolArray = select_columns(run.victims, places) & ~terminating
+    return evicted
+
+
+def _wait_of_first(wait: Callable[[VictimRows], int | None]) -> Callable[[DryRun, IntArray], int | None]:
+    return lambda run, places: wait(run.victim_rows(places, _evicted(run, places)))
 
 
 def _messages_per_place(message: Callable[[Sequence[Pod]], str]) -> Callable[[DryRun, IntArray], list[str]]:
@@ -138,7 +158,11 @@ def _per_minute(history: EvictionHistory, limit: int) -> _VictimLimit:
         when = f"not {history.until(wait)}" if wanted <= limit else "never"
         return f"{wanted} victims exceed what remains of the eviction rate limit ({limit} per minute): {when}"
 
-    return _VictimLimit(f"limits.evictionsPerMinute: {limit}", remaining, None, message)
+    def wait(taken: VictimRows) -> int | None:
+        fewest = int(np.bincount(taken.places, minlength=taken.size).min())
+        return _wait_nanoseconds(ages, MINUTE, limit, fewest) if fewest <= limit else None
+
+    return _VictimLimit(f"limits.evictionsPerMinute: {limit}", remaining, None, message, wait)
 
 
 def _per_namespace(context: SchedulingContext, limit: int) -> _VictimLimit:
@@ -161,8 +185,19 @@ def _per_namespace(context: SchedulingContext, limit: int) -> _VictimLimit:
         )
         return "; ".join(filter(None, messages))
 
+    def wait(taken: VictimRows) -> int | None:
+        keys, counts = np.unique(taken.places * len(remaining) + namespaces.of_pod[taken.pods], return_counts=True)
+        longest = np.zeros(taken.size, np.int64)
+        for key, wanted in zip(keys.tolist(), counts.tolist(), strict=True):
+            place, number = divmod(key, len(remaining))
+            own = ages.get(str(namespaces.groups[number]), ())
+            waits = NEVER if wanted > limit else _wait_nanoseconds(own, MINUTE, limit, wanted) or 0
+            longest[place] = max(longest[place], waits)
+        first = int(longest.min())
+        return None if first == NEVER else first
+
     policy = f"limits.evictionsPerMinutePerNamespace: {limit}"
-    return _VictimLimit(policy, int(remaining.min()), exceeds, message)
+    return _VictimLimit(policy, int(remaining.min()), exceeds, message, wait)
 
 
 def _namespace_limit_message(

@@ -59,6 +59,8 @@ class Dropped:
     """Filter status, refusal, or what the policy says; "": the code says it all."""
     protected: str = ""
     """Pods that policies protect, where no victims make room."""
+    protected_until: int | None = None
+    """When the first of these protections ends by itself, in nanoseconds since 1970; None: no such time."""
 
     @property
     def message(self) -> str:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from extender.core.engine import Candidate, PreemptDecision
+from extender.core.eviction_history import EvictionHistory
 from extender.core.explain.record import PreemptRecord
 from extender.core.explain.summary import why_best
 from extender.core.explain.text import pluralize
@@ -24,12 +25,21 @@ MAX_LISTED_PODS = 3
 
 
 @dataclass(frozen=True, slots=True)
+class Rejection:
+    """The nodes whose victims a policy rejects."""
+
+    nodes: int
+    wait: int | None
+    """Nanoseconds until it may allow those of the first node; None: no such time."""
+
+
+@dataclass(frozen=True, slots=True)
 class AnsweredPreemption:
     """An answer to /preempt of which Events are written."""
 
     record: PreemptRecord
-    rejecting: Mapping[str, int]
-    """Policy -> number of nodes whose victims it rejects."""
+    rejecting: Mapping[str, Rejection]
+    """Policy -> what it rejects."""
 
     @property
     def size(self) -> int:
@@ -37,14 +47,18 @@ class AnsweredPreemption:
         return self.record.size
 
 
-def rejecting_policies(decision: PreemptDecision) -> dict[str, int]:
-    """Return policy -> number of nodes whose victims it rejects; before the snapshot of the decision changes."""
+def rejecting_policies(decision: PreemptDecision) -> dict[str, Rejection]:
+    """Return policy -> what it rejects, of those that do; before the snapshot of the decision changes."""
     context = decision.decision_context
     run = None if context is None else context.dry_run
-    if run is None:
+    if run is None or decision.kept:
         return {}
-    counts = {veto.policy: int(np.count_nonzero(veto.nodes & run.makes_room)) for veto in run.vetoes}
-    return {policy: count for policy, count in counts.items() if count}
+    rejecting = {}
+    for veto in run.vetoes:
+        places = np.flatnonzero(veto.nodes & run.makes_room)
+        if len(places):
+            rejecting[veto.policy] = Rejection(len(places), veto.wait(run, places))
+    return rejecting
 
 
 def is_worth_events(decision: PreemptDecision) -> bool:
@@ -108,17 +122,28 @@ def _listed(victims: list[Pod], preemptor: Pod, names_across_namespaces: bool) -
 
 
 def _veto_reason(preemption: AnsweredPreemption, names_across_namespaces: bool) -> str:
-    """Return why no pod is evicted, and until when where that is one time for all nodes.
+    """Return why no pod is evicted, and until when where that is known.
 
     The reasons of single nodes name pods and budgets: where these may be those of other namespaces, only the policies
-    are named.
+    are named, with the time from which on they may allow the eviction on some node.
     """
-    decision = preemption.record.decision
+    decision, history = preemption.record.decision, preemption.record.request.context.history
     if decision.vetoed is not None or names_across_namespaces:
         return decision.no_candidate_reason
     reasons = [
-        f"{policy} rejects the victims on {pluralize(count, 'node')}" for policy, count in preemption.rejecting.items()
+        f"{policy} rejects the victims on {pluralize(one.nodes, 'node')}{_until(history, one.wait)}"
+        for policy, one in preemption.rejecting.items()
     ]
-    protected = sum(bool(dropped.protected) for dropped in decision.dropped.values())
-    reasons += [f"pods that policies protect are in the way on {pluralize(protected, 'node')}"] if protected else []
+    protected = [dropped for dropped in decision.dropped.values() if dropped.protected]
+    if protected:
+        ends = [one.protected_until for one in protected if one.protected_until is not None]
+        wait = min(ends) - history.now if ends else None
+        reasons.append(
+            f"pods that policies protect are in the way on {pluralize(len(protected), 'node')}{_until(history, wait)}"
+        )
     return "; ".join(reasons) or "a policy rejects the victims"
+
+
+def _until(history: EvictionHistory, wait: int | None) -> str:
+    """Render the end of a wait, which is that of the first of the nodes and of its pods."""
+    return "" if wait is None else f", {history.until(wait)} at least"

@@ -128,6 +128,39 @@ def test_a_veto_of_the_victims_names_the_policy_and_neither_pods_nor_budgets(pol
     assert in_full != note
 
 
+PER_MINUTE = PreemptionPolicy(limits=Limits(evictions_per_minute=2))
+PER_NAMESPACE = PreemptionPolicy(limits=Limits(namespace_evictions_per_minute=2))
+
+
+@pytest.mark.parametrize(
+    ("policy", "named", "ages", "until"),
+    [
+        (PER_MINUTE, "limits.evictionsPerMinute: 2", (30,), "2026-01-01T12:00:30Z"),
+        (PER_NAMESPACE, "limits.evictionsPerMinutePerNamespace: 2", (30,), "2026-01-01T12:00:30Z"),
+        (PER_NAMESPACE, "limits.evictionsPerMinutePerNamespace: 2", (40, 50), "2026-01-01T12:00:20Z"),
+    ],
+)
+def test_a_veto_of_a_rate_limit_says_until_when_it_holds_on_every_node(policy, named, ages, until):
+    """The time names no pod and no namespace; n1 has more victims than the limit ever allows."""
+    nodes = {
+        node(name): [pod(f"{name}-{n}", f"{4000 // count}m", priority=10, namespace="batch") for n in range(count)]
+        for name, count in (("n1", 3), ("n2", 2))
+    }
+    past = EvictionHistory(NOW, evictions=tuple(Eviction(ago * SECOND, ("batch", "Pod", "old")) for ago in ages))
+    ((_, _, note),) = said(answered(nodes, URGENT, policy, history=past))
+    assert note == f"No pod is evicted: {named} rejects the victims on 2 nodes, until {until} at least"
+
+
+def test_a_cooldown_says_until_when_the_first_workload_is_protected():
+    policy = PreemptionPolicy(limits=Limits(workload_cooldown=60 * SECOND))
+    nodes = occupied("n1", namespace="batch") | occupied("n2", namespace="batch")
+    evictions = tuple(Eviction(ago * SECOND, ("batch", "Pod", f"low-{name}")) for ago, name in ((10, "n1"), (20, "n2")))
+    ((_, _, note),) = said(answered(nodes, URGENT, policy, history=EvictionHistory(NOW, evictions=evictions)))
+    assert note == (
+        "No pod is evicted: pods that policies protect are in the way on 2 nodes, until 2026-01-01T12:00:40Z at least"
+    )
+
+
 def test_protected_pods_are_counted_by_node():
     policy = PreemptionPolicy(protections=(Protection("batch-pods", namespaces=frozenset({"batch"})),))
     nodes = occupied("n1", namespace="batch") | occupied("n2", namespace="batch")

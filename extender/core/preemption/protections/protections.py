@@ -298,50 +298,67 @@ def workload_cooldowns(context: SchedulingContext) -> dict[Workload, int]:
 # --- one pod, with reasons --------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True)
+class ProtectionReason:
+    """A reason why a pod may not be a victim."""
+
+    text: str
+    until: int | None = None
+    """When it ends by itself, in nanoseconds since 1970; None: no such time."""
+
+
 def protection_reasons(context: SchedulingContext, pod: Pod) -> tuple[str, ...]:
     """Return every reason why the pod may not be a victim, with the end of those that expire by themselves."""
+    return tuple(one.text for one in protections_of(context, pod))
+
+
+def protections_of(context: SchedulingContext, pod: Pod) -> tuple[ProtectionReason, ...]:
+    """Return every reason why the pod may not be a victim."""
     return () if pod.metadata.deletion_timestamp is not None else tuple(_iter_reasons(context, pod))
 
 
-def _iter_reasons(context: SchedulingContext, pod: Pod) -> Iterator[str]:
+def _iter_reasons(context: SchedulingContext, pod: Pod) -> Iterator[ProtectionReason]:
     policy, history, started = context.profile.preemption, context.history, start_time(pod)
     for rule in policy.protections:
         if rule_matches(rule, pod) and _applies_to_preemptor(rule, context.pod):
             if rule.min_runtime is None:
-                yield f"protected by {rule.name}"
+                yield ProtectionReason(f"protected by {rule.name}")
             elif started + rule.min_runtime > history.now:
-                yield f"protected by {rule.name} {_until_message(context, started, rule.min_runtime)}"
+                yield _expiring(context, f"protected by {rule.name}", started, rule.min_runtime)
     if policy.preemption_toleration:
         name = pod.spec.priority_class_name
         toleration = parse_preemption_toleration(context.snapshot.objects.priority_classes.get(("", name)))
         minimum = toleration.minimum_preemptable_priority
         is_protected = context.pod.priority < minimum and toleration.duration > 0
         if is_protected and started + toleration.duration > history.now:
-            until = _until_message(context, started, toleration.duration)
-            yield f"protected by PriorityClass {name} from priorities below {minimum} {until}".rstrip()
+            text = f"protected by PriorityClass {name} from priorities below {minimum}"
+            yield _expiring(context, text, started, toleration.duration)
     if policy.tenant_label is not None:
         own, other = (_tenant(context, one) for one in (context.pod, pod))
         if own != other:
-            yield f"in another tenant: {policy.tenant_label} is {_render_tenant(other)}, not {_render_tenant(own)}"
+            tenants = f"{policy.tenant_label} is {_render_tenant(other)}, not {_render_tenant(own)}"
+            yield ProtectionReason(f"in another tenant: {tenants}")
     returns = why_it_returns(context, pod) if policy.returning_pods else None
     if returns is not None:
-        yield f"protected by {RETURNING_PODS}: {returns}"
+        yield ProtectionReason(f"protected by {RETURNING_PODS}: {returns}")
     cooldown = policy.limits.workload_cooldown
     wait = cooldown - history.last_evicted.get(workload_of(pod), cooldown) if cooldown else 0
     if wait > 0:
-        yield f"cooling down after an eviction from its workload, {history.until(wait)}"
+        text = f"cooling down after an eviction from its workload, {history.until(wait)}"
+        yield ProtectionReason(text, history.now + wait)
 
 
-def _until_message(context: SchedulingContext, started: int, duration: int) -> str:
-    """Render the end of a protection that began at `started`; empty if it never ends.
+def _expiring(context: SchedulingContext, text: str, started: int, duration: int) -> ProtectionReason:
+    """Return the reason with the end of a protection that began at `started`, if it ever ends.
 
     A pod that has not started has no such time: its runtime has not begun to count.
     """
     if duration >= _FOREVER_NANOSECONDS:
-        return ""
+        return ProtectionReason(text)
     if started == NEVER:
-        return f"until it has run for {duration / SECOND:g}s"
-    return context.history.until(started + duration - context.history.now)
+        return ProtectionReason(f"{text} until it has run for {duration / SECOND:g}s")
+    until = started + duration
+    return ProtectionReason(f"{text} {context.history.until(until - context.history.now)}", until)
 
 
 def _tenant(context: SchedulingContext, pod: Pod) -> str | None:
