@@ -25,6 +25,8 @@
 Rule: a node that does not fit is a value (a Status), never an exception.
 """
 
+import json
+
 INTERNAL = "internal error; the log says more"
 """Message for every error that is not an ExtenderError: details are only in the log."""
 
@@ -120,3 +122,8 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def printable_json(value: object, *, indent: int | None = 2) -> str:
+    """Return JSON in which everything but printable ASCII is escaped, so that no name can steer a terminal."""
+    return json.dumps(value, indent=indent).replace("\x7f", "\\u007f")

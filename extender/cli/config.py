@@ -3,7 +3,6 @@
 Rule: nothing is connected to; what is said follows from the files, the environment and the options.
 """
 
-import json
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,7 +11,7 @@ import typer
 
 from extender.cli import options
 from extender.cli.help_pages import PlainTextCommand, new_group
-from extender.errors import ConfigError, printable
+from extender.errors import ConfigError, printable, printable_json
 
 if TYPE_CHECKING:  # pydantic loads slowly: not before it is needed
     from collections.abc import Iterator, Sequence
@@ -105,7 +104,7 @@ def check(
         raise typer.BadParameter("requires --scheduler-config or scheduler.config", param_hint="--extender")
     name = str(config or "the default configuration")
     if output == "json":
-        typer.echo(json.dumps(_report(name, settings, scheduler, findings, place_of), indent=2))
+        typer.echo(printable_json(_report(name, settings, scheduler, findings, place_of)))
     else:
         for line in _lines(name, settings, scheduler, findings, place_of):
             typer.echo(printable(line))

@@ -16,7 +16,7 @@ from extender.cli import node_report, report
 from extender.cli.decision_source import DecisionListOptions, DecisionSource, DecisionSourceError
 from extender.cli.report import Invocation
 from extender.core.explain.schema import MAX_LISTED_DECISIONS, DecisionReport, DecisionSummary, VerbName
-from extender.errors import printable
+from extender.errors import printable, printable_json
 
 _UNLIMITED_COLUMNS = 10_000
 """Console width where the output is not a terminal: lines are neither truncated nor wrapped."""
@@ -47,7 +47,7 @@ def list_decisions(source: DecisionSource, query: DecisionListOptions, output: O
     if not found and query.pod is not None:
         _exit_without_decision(source, query.pod, query, output.invocation)
     if output.is_json:
-        typer.echo(msgspec.json.format(body, indent=2).decode())
+        typer.echo(printable_json(msgspec.json.decode(body)))
     else:
         parts = report.render_list(found, output.invocation, output.console.width, query.limit)
         print_parts(parts, output.console)
@@ -61,7 +61,7 @@ def explain_subject(source: DecisionSource, subject: str, query: DecisionListOpt
         _exit_not_found(f"{decision.id} does not mention node {query.node!r}", _suggest_nodes(query.node, names))
     if output.is_json:
         body = _read_decision(source, decision.id, node=query.node)
-        typer.echo(msgspec.json.format(body, indent=2).decode())
+        typer.echo(printable_json(msgspec.json.decode(body)))
         return
     # Only the node that is shown in detail comes with its pods; the others need one row each.
     detailed_node = query.node or next(iter(decision.chosen), None)

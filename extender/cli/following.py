@@ -17,7 +17,7 @@ from extender.cli import logs, tables
 from extender.cli.decision_source import DecisionListOptions, DecisionSource, DecisionSourceError
 from extender.cli.explanation import Output
 from extender.core.explain.schema import MAX_LISTED_DECISIONS, DecisionSummary
-from extender.errors import ExtenderError, printable
+from extender.errors import ExtenderError, printable, printable_json
 from extender.k8s.time import SECOND, format_time, parse_time
 
 POLL_SECONDS = 1.0
@@ -110,7 +110,7 @@ def _decode(body: bytes) -> Iterator[tuple[Raw, DecisionSummary]]:
 
 def _print(raw: Raw, summary: DecisionSummary, output: Output) -> None:
     if output.is_json:
-        typer.echo(msgspec.json.encode(msgspec.json.decode(raw)).decode())
+        typer.echo(printable_json(msgspec.json.decode(raw), indent=None))
         return
     parts = (tables.format_timestamp(summary.time), summary.id.ljust(_ID_COLUMNS), summary.sentence)
     line = Text("  ").join(map(tables.text, parts))

@@ -4,7 +4,6 @@ Rule: the exit code is 0 only if every answer is unchanged.
 """
 
 import contextlib
-import json
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,7 +21,7 @@ from extender.cli.options import (
 )
 from extender.cli.replay_settings import PresetName, settings_override
 from extender.core.explain.schema import VerbName
-from extender.errors import RecordingError, printable
+from extender.errors import RecordingError, printable, printable_json
 from extender.version import __version__
 
 if TYPE_CHECKING:  # the server and rich load slowly: not before they are needed
@@ -224,7 +223,7 @@ def _render_json(directory: Path, rows: list[ReplayedCall]) -> str:
     calls = [row._asdict() | {"differences": [one._asdict() for one in row.differences]} for row in rows]
     different = sum(bool(row.differences) for row in rows)
     found = {"recording": str(directory), "same": len(rows) - different, "different": different, "calls": calls}
-    return json.dumps(found, indent=2)
+    return printable_json(found)
 
 
 def _render_junit(rows: list[ReplayedCall]) -> bytes:

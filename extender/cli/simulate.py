@@ -3,7 +3,6 @@
 Rule: a live cluster is read once and never written to.
 """
 
-import json
 import os
 import sys
 import time
@@ -213,9 +212,10 @@ def _print(found: T, render: "Callable[[T], Iterator[Text]]", output: str, no_co
     import msgspec
     from rich.console import Console
 
+    from extender.errors import printable_json
+
     if output == "json":
-        # Everything but ASCII is escaped, so that no name can steer the terminal.
-        typer.echo(json.dumps(msgspec.to_builtins(found), indent=2).replace("\x7f", "\\u007f"))
+        typer.echo(printable_json(msgspec.to_builtins(found)))
         return
     console = Console(no_color=no_color or None, emoji=False)
     for line in render(found):

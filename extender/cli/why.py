@@ -3,7 +3,6 @@
 Rule: a live cluster is only read.
 """
 
-import json
 from collections.abc import Callable
 from functools import partial
 from time import monotonic, sleep, time_ns
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from extender.cli import options
-from extender.errors import ClusterFileError
+from extender.errors import ClusterFileError, printable_json
 
 if TYPE_CHECKING:  # the engine, pydantic and rich load slowly: not before they are needed
     from extender.cli.why_source import Read, Subject
@@ -255,5 +254,4 @@ def _print(found: "Diagnosis", output: Output, *, one_node: str | None, show_all
 
         typer.echo(yaml.safe_dump(shown, sort_keys=False), nl=False)
     else:
-        # Everything but ASCII is escaped, so that no name can steer the terminal.
-        typer.echo(json.dumps(shown, indent=2).replace("\x7f", "\\u007f"))
+        typer.echo(printable_json(shown))

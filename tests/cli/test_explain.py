@@ -58,6 +58,7 @@ from tests.server.conftest import (
 )
 from tests.server.recording.rig import Rig
 
+HOSTILE_NAME = "evil\x9b31m\u202e\x7f"
 LONG = "a-name-as-long-as-kubernetes-allows-" + 200 * "x"
 
 
@@ -583,6 +584,20 @@ def test_no_name_is_cut_off_where_the_output_is_no_terminal(tmp_path):
     assert LONG in explain_stdout(*where)
     assert LONG in explain_stdout(*where, "filter-1").splitlines()[0]
     assert "\x1b" not in explain_stdout(*where)
+
+
+def test_no_name_steers_the_terminal_in_json(tmp_path):
+    rig = Rig(tmp_path)
+    rig.recorder.start()
+    ask(
+        rig.server_context, "filter", filter_body(incoming={**INCOMING, "metadata": {"name": HOSTILE_NAME, "uid": "x"}})
+    )
+    rig.recorder.stop()
+    for arguments in ((), ("filter-1",)):
+        out = explain_stdout("--recording", str(tmp_path), *arguments, "-o", "json")
+        assert out.isascii()
+        assert "\x7f" not in out
+        assert json.dumps(HOSTILE_NAME)[1:-2] in out
 
 
 def test_color_is_for_terminals_that_want_it(url):

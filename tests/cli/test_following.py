@@ -153,9 +153,12 @@ def test_a_service_that_does_not_answer_for_a_while_is_asked_again(service, monk
 
 def test_json_is_one_decision_per_line_with_keys_of_a_newer_service(service, monkeypatch, capsys):
     service.make("filter-1", 1, newer={"a": 1})
-    service.make("filter-2", 2, sentence="two\nlines \x1b[31m")
+    service.make("filter-2", 2, sentence="two\nlines \x1b[31m\x7f\x9b\u202e")
     followed(service, iter([None]), monkeypatch, is_json=True)
-    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    out = capsys.readouterr().out
+    assert out.isascii()
+    assert not set("\x1b\x7f") & set(out)
+    lines = [json.loads(line) for line in out.splitlines()]
     assert [one["id"] for one in lines] == ["filter-1", "filter-2"]
     assert lines[0]["newer"] == {"a": 1}
     assert lines == service.kept
