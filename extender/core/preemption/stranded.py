@@ -92,45 +92,58 @@ def _without_room(run: DryRun, places: IntArray, victims: VictimRows) -> BoolArr
     snapshot, plugins = run.snapshot, run.context.profile.filter_plugins
     if FIT_NAME not in plugins:
         return np.zeros(len(victims.pods), np.bool_)
-    demand = snapshot.pod_table.demand[victims.pods]
-    left = _left_beside_preemptor(run, places)[:, victims.places]
-    nowhere: BoolArray = np.logical_or.reduce((left < demand.T) & (demand.T > 0), axis=0)
+    demand = snapshot.pod_table.demand.take(victims.pods, axis=0).T.copy()
+    left = _left_beside_preemptor(run, places, victims.places, demand)
+    nowhere = ~_has_room(demand, left.take(victims.places, axis=1))
     free, tried = snapshot.allocatable - snapshot.used, np.flatnonzero(nowhere)
-    nowhere[tried] = ~_have_room(demand[tried], free)
+    nowhere[tried] = ~_have_room(demand.take(tried, axis=1), free)
     tried = tried[~nowhere[tried]]
     groups = snapshot.index(PlacementIndex).of_pod[victims.pods[tried]]
-    numbers, sizes = np.unique(groups, return_counts=True)
-    for number in numbers[np.argsort(-sizes, kind="stable")[:_MAX_PLACEMENTS]].tolist():
+    sizes = np.bincount(groups)
+    for number in np.argsort(-sizes, kind="stable")[: min(_MAX_PLACEMENTS, np.count_nonzero(sizes))].tolist():
         own = tried[groups == number]
         context = replace(run.context, pod=snapshot.pods[int(victims.pods[own[0]])], nominees=())
         checks = [check for name in _CHOICE_OF_NODES if name in plugins for check in filter_checks(context, name)]
         accepts = evaluate_constraints(checks, len(snapshot.nodes)).codes == Code.SUCCESS
-        nowhere[own] = ~_have_room(demand[own], free[:, accepts])
+        nowhere[own] = ~_have_room(demand.take(own, axis=1), free[:, accepts])
     return nowhere
 
 
 def _have_room(demand: IntArray, free: IntArray) -> BoolArray:
-    """Return [pod]: whether some node may have its `demand` [pod, resource]; `free`: [resource, node].
+    """Return [pod]: whether some node may have its `demand` [resource, pod]; `free`: [resource, node].
 
     Of many such nodes the most that any has free of each resource counts.
     """
-    least = demand.min(axis=0, initial=NEVER)[:, np.newaxis]
+    least = demand.min(axis=1, initial=NEVER)[:, np.newaxis]
     free = free[:, ((least <= free) | (least <= 0)).all(axis=0)]
     if free.shape[1] > _MAX_ROOMS:
         free = free.max(axis=1, keepdims=True)
-    fits = np.zeros(len(demand), np.bool_)
+    fits = np.zeros(demand.shape[1], np.bool_)
     for room in free.T:
-        fits |= ((demand <= room) | (demand <= 0)).all(axis=1)
+        fits |= _has_room(demand, room)
     return fits
 
 
-def _left_beside_preemptor(run: DryRun, places: IntArray) -> IntArray:
-    """Return [resource, candidate]: what the preemptor leaves of BASE_RESOURCES once the victims are gone."""
-    snapshot, rows, victims = run.snapshot, run.rows[places], run.victim_rows(places)
+def _has_room(demand: IntArray, room: IntArray) -> BoolArray:
+    """Return [pod]: whether `room` [resource], or [resource, pod], is enough for its `demand` [resource, pod]."""
+    fits = np.ones(demand.shape[1], np.bool_)
+    for requested, left in zip(demand, room, strict=True):
+        fits &= (requested <= left) | (requested <= 0)
+    return fits
+
+
+def _left_beside_preemptor(run: DryRun, places: IntArray, of: IntArray, demand: IntArray) -> IntArray:
+    """Return [resource, candidate]: what the preemptor leaves of BASE_RESOURCES once the victims are gone.
+
+    `of`: [victim], the position in `places` of its node; `demand`: [resource, victim].
+    """
+    snapshot, rows = run.snapshot, run.rows[places]
     left = snapshot.allocatable[:, rows] - snapshot.used[:, rows]
-    np.add.at(left.T, victims.places, snapshot.pod_table.demand[victims.pods])
     taken = snapshot.pod_table.resources_of(run.context.pod).demand
-    return left - np.array(taken, np.int64)[:, np.newaxis]
+    for room, freed, requested in zip(left, demand, taken, strict=True):
+        np.add.at(room, of, freed)
+        room -= requested
+    return left
 
 
 class PlacementIndex(GroupIndex):
@@ -263,7 +276,10 @@ class _Counting:
     def _fits_beside_preemptor(self, template: _Template, place: int) -> bool:
         """Return whether the plugins that read one node's pods accept the replacement on the candidate's own node."""
         run, context, node = self._run, template.context, int(self._run.rows[place])
-        left = _left_beside_preemptor(run, np.array([place]))[:, 0]
+        own_place = np.array([place])
+        victims = run.victim_rows(own_place)
+        freed = run.snapshot.pod_table.demand[victims.pods].T
+        left = _left_beside_preemptor(run, own_place, victims.places, freed)[:, 0]
         if any(_surely_rejects(check, node, left) for check in template.local):
             return False
         nominated = changed(run.context.pod.status, nominated_node_name=run.snapshot.node_names[node])
@@ -273,8 +289,8 @@ class _Counting:
         self._runs_left -= 1
         names = dict.fromkeys(check.plugin for check in template.local if isinstance(check, Constraint))
         checks = [check.at(np.array([node])) for name in names for check in filter_checks(own, name)]
-        victims = EvictablePods(run.victims[:, [place]])
-        return bool((evaluate_constraints(checks, 1, victims).codes == Code.SUCCESS).all())
+        evicted = EvictablePods(run.victims[:, own_place])
+        return bool((evaluate_constraints(checks, 1, evicted).codes == Code.SUCCESS).all())
 
 
 def _surely_rejects(check: Check, node: int, left: IntArray) -> bool:
