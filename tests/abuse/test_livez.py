@@ -134,6 +134,7 @@ def test_H3_livez_fails_once_decisions_hang_not_after_SIGSTOP_and_H8_sigterm_end
         threads.submit(process.call, "/filter", FILTER)
         until(lambda: process.get("/livez")[0] == 503)
         assert b"the thread that decides has been stuck" in process.get("/livez")[1]
+        until(lambda: any("/livez fails" in line for line in process.lines))
         (line,) = (line for line in process.lines if "/livez fails" in line)
         assert "verbs.py" in line  # the function of the service that does not return
         began = time.monotonic()

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -30,13 +31,14 @@ def standard_error(monkeypatch, is_terminal: bool) -> Iterator[Callable[[], str]
 
 def test_each_kind_has_a_line_on_a_terminal(monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
-    with standard_error(monkeypatch, True) as shown:
-        with reading_progress(no_color=True) as on_progress:
-            assert on_progress is not None
-            on_progress("Pod", 2000, 150_000)
-            on_progress("Node", 5000, 5000)
-            on_progress("Pod", 4000, 150_000)
-        text = shown()
+    with standard_error(monkeypatch, True) as shown, reading_progress(no_color=True) as on_progress:
+        assert on_progress is not None
+        on_progress("Pod", 2000, 150_000)
+        on_progress("Node", 5000, 5000)
+        on_progress("Pod", 4000, 150_000)
+        text, ends_at = "", time.monotonic() + 10
+        while "4000/150000" not in text and time.monotonic() < ends_at:  # it is drawn some times a second
+            text += shown()
     assert "reading Pod" in text
     assert "reading Node" in text
     assert "4000/150000" in text
