@@ -188,7 +188,6 @@ def test_what_may_pass_is_tried_again(shop, action):
         (Answer(500, "broken"), "cannot list nodes: 500 InternalError: broken"),
         (Answer(401), "cannot list nodes: 401 Unauthorized"),
         (Answer(200, body=b"<html>"), "cannot list nodes: the response is not a list: "),
-        (Answer(200, body=DEEP), "cannot list nodes: the response is not a list: maximum recursion depth exceeded"),
         (Answer(200, body=b'{"kind":"PodList","metadata":{}}'), "the response is a 'PodList', not a NodeList"),
     ],
 )
@@ -196,6 +195,15 @@ def test_what_does_not_pass_is_an_error_that_names_the_kind(shop, action, messag
     shop.faults.add(Fault("list", "Node", action, times=None))
     with pytest.raises(ClusterLost, match=message):
         read(shop)
+
+
+def test_a_list_that_is_nested_deeply_is_no_traceback(shop):
+    """How deeply a list may be nested differs between versions of Python."""
+    shop.faults.add(Fault("list", "Node", Answer(200, body=DEEP), times=None))
+    try:
+        assert read(shop).objects.nodes == ()
+    except ClusterLost as error:
+        assert "cannot list nodes: the response is not a list: maximum recursion depth exceeded" in str(error)
 
 
 def test_a_list_whose_continue_token_has_expired_is_read_whole(shop, monkeypatch):
