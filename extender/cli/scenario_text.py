@@ -44,6 +44,8 @@ def _describe_until_full(found: UntilFull) -> str:
 
 
 def _describe_gang(found: Gang) -> str:
+    if not found.pods:
+        return f"gang: {found.message}"
     count = found.pods if found.scheduled else 0
     return f"gang: {count} of {pluralize(found.pods, 'pod')} scheduled" + (
         f": {found.message}" if found.message else ""

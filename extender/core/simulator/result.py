@@ -194,7 +194,7 @@ class DrainedNode(SimulationStruct, frozen=True):
     blocked: list[BlockedEviction]
     """Pods that disruption budgets still protect at the end."""
     lost: list[str]
-    """Evicted pods without a controller: they do not come back."""
+    """Evicted pods without a controller: they never come back, those of others only if replacements are simulated."""
 
 
 class RemovedNode(SimulationStruct, frozen=True):
@@ -203,7 +203,7 @@ class RemovedNode(SimulationStruct, frozen=True):
     node: str
     deleted: list[str]
     lost: list[str]
-    """Deleted pods that do not come back: those without a controller, DaemonSet pods and mirror pods."""
+    """Deleted pods that never come back: those without a controller, DaemonSet pods and mirror pods."""
 
 
 class Replacement(SimulationStruct, frozen=True):
@@ -228,6 +228,7 @@ class WorkloadPods(SimulationStruct, frozen=True):
     existing: int
     """Number of its replicas that the cluster has already."""
     created: list[str]
+    """Empty after a gang that was not scheduled: all were taken back."""
     waiting: list[str]
     """Pods of a StatefulSet with podManagementPolicy OrderedReady that wait for one with a lower ordinal."""
 
@@ -258,7 +259,7 @@ class Gang(SimulationStruct, frozen=True):
     scheduled: bool
     pods: int
     message: str
-    """Why none is scheduled."""
+    """Why none is scheduled, or that there was nothing to schedule."""
 
 
 class ScenarioReport(SimulationStruct, frozen=True):

@@ -51,6 +51,9 @@ from extender.k8s.workloads import workload_of
 
 NO_SCENARIO = Scenario()
 
+NOTHING_TO_SCHEDULE = "nothing to schedule: all replicas exist"
+"""Message of a gang without pods."""
+
 
 def simulate(
     snapshot: Snapshot,
@@ -210,7 +213,7 @@ class _Run:
         created = self.arrive((), given)
         failed = [pod.key for pod in created if not self._is_bound(key_of("Pod", pod))]
         if not failed:
-            self._gang = Gang(scheduled=True, pods=len(created), message="")
+            self._gang = Gang(scheduled=True, pods=len(created), message="" if created else NOTHING_TO_SCHEDULE)
             return
         _restore(self.snapshot, before)
         self.scheduler.history, self._usage = history, usage
@@ -342,7 +345,8 @@ class _Run:
 
     def _workload_pods(self, planned: WorkloadPlan) -> WorkloadPods:
         waiting = {pod.key for pods in self.controllers.waiting.values() for pod in pods}
-        keys = [one.pod.key for one in planned.pods]
+        is_taken_back = self._gang is not None and not self._gang.scheduled
+        keys = [] if is_taken_back else [one.pod.key for one in planned.pods]
         return WorkloadPods(
             workload=str(planned.workload),
             existing=planned.existing,

@@ -581,6 +581,13 @@ def test_a_gang_comes_after_the_pending_pods():
 def test_the_pods_of_a_stateful_set_are_a_gang_too():
     result = run(snapshot({node("n1", cpu="1"): []}), workloads=[workload("StatefulSet", "db", replicas=3)], gang=True)
     assert result.scenario.gang.message.startswith("2 of 3 pods do not fit: default/db-1: 0/1 nodes")
+    assert (result.scenario.workloads[0].created, result.scenario.workloads[0].waiting) == ([], [])
+
+
+def test_a_gang_whose_replicas_all_exist_has_nothing_to_schedule():
+    result = run(snapshot({node("n1"): []}), workloads=[workload("StatefulSet", "db", replicas=0)], gang=True)
+    assert (result.scenario.gang.scheduled, result.scenario.gang.pods) == (True, 0)
+    assert result.scenario.gang.message == "nothing to schedule: all replicas exist"
 
 
 # --- what cannot be carried out -----------------------------------------------------------------------------------
