@@ -34,10 +34,12 @@ def cluster(plane):
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_capacity_is_as_foretold(cluster, seed, tmp_path):
-    create_cluster(cluster.api, seed)
-    assert_so_many_fit(cluster, seed)
-    assert_added_nodes_are_used(cluster, seed, tmp_path)
-    clear_cluster(cluster.api)
+    try:
+        create_cluster(cluster.api, seed)
+        assert_so_many_fit(cluster, seed)
+        assert_added_nodes_are_used(cluster, seed, tmp_path)
+    finally:
+        clear_cluster(cluster.api)
 
 
 def test_most_clusters_were_compared_to_the_end():
@@ -74,12 +76,26 @@ def assert_added_nodes_are_used(cluster, seed: int, folder) -> None:
     for name in said["scenario"]["added"]:
         labels = added["metadata"]["labels"] | {"kubernetes.io/hostname": name}
         api.create(added | {"metadata": {"name": name, "labels": labels}})
+    wait_for_nodes(api)
     placements = Placements(said["cycles"], said["scenario"]["added"])
     for one in pods:
         api.create(one)
         name = one["metadata"]["name"]
         placements.compare(f"default/{name}", settle(api, name)["spec"].get("nodeName"))
     COMPARED[seed] = placements.is_comparable
+
+
+def wait_for_nodes(api) -> None:
+    """Wait until kube-scheduler counts all nodes: it says how many there are of a pod that fits on none of them."""
+    count = len(api.list("Node"))
+
+    def knows_all() -> bool:
+        api.create(pod("too-large", "1000", grace=0))
+        message = message_of(settle(api, "too-large"))
+        api.delete("Pod", "too-large", grace=0)
+        return message.startswith(f"0/{count} nodes")
+
+    api.wait_until(knows_all, 20, "kube-scheduler to know the added nodes")
 
 
 def named(one: JSON, name: str) -> JSON:
