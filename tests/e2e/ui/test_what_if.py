@@ -214,7 +214,7 @@ def test_a_workload_is_scheduled_as_a_whole_or_not_at_all(tabs):
     page.get_by_label("all pods or none").check()
     simulate(page)
     expect(page.locator(".scenario")).to_contain_text("none of 9 pods is scheduled")
-    expect(section(page, "Workloads")).to_have_text(["Deployment default/new090"])
+    expect(section(page, "Workloads")).to_have_text(["Deployment default/new000"])
 
 
 def test_evicted_pods_need_not_come_back(tabs):
