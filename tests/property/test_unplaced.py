@@ -10,6 +10,7 @@ from extender.cluster.files.manifests import load_cluster
 from extender.core.diagnosis.diagnose import diagnose
 from extender.core.diagnosis.node_diagnoses import node_diagnoses
 from extender.core.evaluation import evaluate
+from extender.core.framework.filter import filters_not_evaluated
 from extender.core.profile import UNCONFIGURED, UPSTREAM
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.objects import PodStatus
@@ -32,7 +33,8 @@ def check(seed: int) -> None:
         waiting = replace(pod, spec=replace(pod.spec, node_name=""), status=status)
         others = tuple(waiting if one is pod else one for one in objects.pods)
         without = Snapshot.build(replace(objects, pods=others))
-        assert found.nodes == node_diagnoses(evaluate(without, waiting, UPSTREAM))
+        evaluation = evaluate(without, waiting, UPSTREAM)
+        assert found.nodes == node_diagnoses(evaluation, filters_not_evaluated(evaluation.context))
     assert snapshot.frozen() == Snapshot.build(objects).frozen()
     anew = Snapshot.build(objects)
     for name in snapshot.node_names:

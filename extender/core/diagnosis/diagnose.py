@@ -214,9 +214,9 @@ def _preemption_outcome(cycle: Cycle, evaluation: Evaluation, empty_selector: st
 
 def _with_nodes(found: Diagnosis, evaluation: Evaluation, node: str | None) -> Diagnosis:
     """Return the diagnosis with every node, and the reasons for which they are rejected."""
-    nodes, feasible = node_diagnoses(evaluation), len(evaluation.scores.rows)
-    profile = evaluation.context.profile
     masks = filters_not_evaluated(evaluation.context)
+    nodes, feasible = node_diagnoses(evaluation, masks), len(evaluation.scores.rows)
+    profile = evaluation.context.profile
     not_evaluated = [name for name, mask in masks.items() if mask.any()]
     if not feasible:
         not_evaluated += profile.not_evaluated_post_filters

@@ -3,30 +3,30 @@
 Rule: nothing is decided here.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 
 from extender.core.diagnosis.schema import NodeDiagnosis, NodePreemption, NodeScores, PluginStatus, ReasonCount
 from extender.core.evaluation import Evaluation
-from extender.core.framework.filter import filters_not_evaluated
 from extender.core.framework.status import Status
+from extender.core.snapshot.arrays import BoolArray
 
 MAX_EXAMPLES = 10
 """Names of nodes that a reason lists."""
 
 
-def node_diagnoses(evaluation: Evaluation) -> list[NodeDiagnosis]:
-    """Return every node, by name."""
-    return sorted(_nodes(evaluation), key=lambda one: one.name)
+def node_diagnoses(evaluation: Evaluation, not_evaluated: Mapping[str, BoolArray]) -> list[NodeDiagnosis]:
+    """Return every node, by name; `not_evaluated`: plugin -> [node], as `filters_not_evaluated` returns them."""
+    return sorted(_nodes(evaluation, not_evaluated), key=lambda one: one.name)
 
 
-def _nodes(evaluation: Evaluation) -> Iterator[NodeDiagnosis]:
+def _nodes(evaluation: Evaluation, not_evaluated: Mapping[str, BoolArray]) -> Iterator[NodeDiagnosis]:
     run, names = evaluation.filter_run, evaluation.context.snapshot.node_names
     statuses = run.statuses(np.arange(len(names)))
     distinct = list(map(_status, statuses.distinct))
     scores, preemptions = _scores(evaluation), dict(_preemptions(evaluation))
-    masks = [(name, mask.tolist()) for name, mask in filters_not_evaluated(evaluation.context).items()]
+    masks = [(name, mask.tolist()) for name, mask in not_evaluated.items()]
     for row, (name, index) in enumerate(zip(names, statuses.indices.tolist(), strict=True)):
         status = distinct[index]
         yield NodeDiagnosis(
