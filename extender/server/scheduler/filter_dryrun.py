@@ -15,14 +15,14 @@ from extender.core import engine
 from extender.errors import ExtenderError, Overloaded, RequestError, ResizeDeferred, UnknownScheduler
 from extender.server.context import ServerContext
 from extender.server.guard.guard import guard_filter
-from extender.server.http.body import too_large
 from extender.server.http.deadline import Deadline
 from extender.server.observability.cache_status import cache_summary
 from extender.server.scheduler.failure_policy import error_message
 from extender.server.scheduler.passthrough import accept_every_node
 from extender.server.scheduler.result import Answer
 from extender.server.scheduler.sent_nodes import SentNodes, decode_in_steps
-from extender.wire import FilterRequest, decode_filter, encode_filter, encode_filter_error
+from extender.server.scheduler.verbs import decode_nodes
+from extender.wire import FilterRequest, encode_filter, encode_filter_error
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ class DryRuns:
             if self._waiting > MAX_WAITING:
                 raise Overloaded(f"more than {MAX_WAITING} dry runs in flight")
             deadline.check()
-            return await self._answer(decode(self.server_context, body), deadline)
+            return await self._answer(decode_nodes(self.server_context, body), deadline)
         except RequestError:
             raise
         except Exception as error:
@@ -87,12 +87,3 @@ class DryRuns:
         status = cache_summary(context.cache, context.source)
         body = encode_filter(request, decision)
         return Answer(body, "decided", not_evaluated=decision.not_evaluated, cache_status=status)
-
-
-def decode(server_context: ServerContext, body: bytes) -> FilterRequest:
-    """Decode a body as /filter does, without its memory of the last request."""
-    most = server_context.max_node_names_body_bytes
-    request = decode_filter(body, most)
-    if len(body) > most and not request.has_whole_nodes:
-        raise too_large(most)
-    return request

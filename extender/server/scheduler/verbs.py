@@ -394,10 +394,14 @@ VERBS: dict[str, Verb[Any, Any]] = {"filter": Filter(), "prioritize": Prioritize
 
 def _decode_nodes(server_context: ServerContext, body: bytes) -> FilterRequest:
     most = server_context.max_node_names_body_bytes
-    if len(body) <= most:
-        return server_context.last_names.decode(body, most)
+    return server_context.last_names.decode(body, most) if len(body) <= most else decode_nodes(server_context, body)
+
+
+def decode_nodes(server_context: ServerContext, body: bytes) -> FilterRequest:
+    """Decode ExtenderArgs of any size, without the memory of the last request; a long list of names is rejected."""
+    most = server_context.max_node_names_body_bytes
     request = decode_filter(body, most)
-    if not request.has_whole_nodes:
+    if len(body) > most and not request.has_whole_nodes:
         raise too_large(most)
     return request
 
