@@ -113,7 +113,11 @@ def test_kube_scheduler_decides_alone(cluster, shops, name):
         differing = service.metric("extender_observed_answers_total", verb="preempt", outcome="differs")
         assert differing == service.log.count("the answer would have been: a veto") == observed * len(asked)
     call = asked[0]
-    done = [one for one in judge(cluster.audit_events()).preemptions if one.preemptor == made["metadata"]["uid"]]
+    done = [
+        one
+        for one in judge(cluster.audit_events(), recorder.calls).preemptions
+        if one.preemptor == made["metadata"]["uid"]
+    ]
     if result == "vetoed":
         assert (call.answered_victims, done, after["spec"].get("nodeName")) == ({}, [], None)
         return

@@ -1,7 +1,7 @@
 """The same preemptions without the extender and with it: the same nodes and victims, and no more evictions."""
 
 from tests.e2e.control_plane.lab import pods_of_all_kinds as kinds
-from tests.e2e.control_plane.lab.evictions import judge
+from tests.e2e.control_plane.lab.evictions import judge_when_explained
 from tests.e2e.control_plane.lab.service import Service
 
 PREEMPTORS = 28
@@ -20,10 +20,11 @@ def run(plane, extenders):
         bound[made["uid"]] = kinds.settle(api, made["name"])["spec"].get("nodeName")
         if not bound[made["uid"]]:
             api.delete("Pod", made["name"], grace=0)
+    preemptions = judge_when_explained(plane).preemptions
     scheduler.stop()
     kinds.clear_pods(api)
     evicted: dict[str, set[str]] = {uid: set() for uid in bound}
-    for one in judge(plane.audit_events()).preemptions:
+    for one in preemptions:
         if one.preemptor in evicted:  # not of the run before
             evicted[one.preemptor] |= {names[uid] for uid in one.victims}
     return [(f"preemptor-{i}", bound[uid], evicted[uid]) for i, uid in enumerate(bound)]

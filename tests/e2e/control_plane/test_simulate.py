@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.control_plane.lab import pods_of_all_kinds as kinds
-from tests.e2e.control_plane.lab.evictions import judge
+from tests.e2e.control_plane.lab.evictions import judge_when_explained
 from tests.e2e.control_plane.lab.objects import pod
 from tests.e2e.control_plane.lab.service import Service
 
@@ -152,7 +152,7 @@ def assert_it_happens(cluster, scheduler, made, said):
         last = cycles[-1]["score"] or {"ties": [cycles[-1]["node"]], "tied": 1}
         assert bound in last["ties"] or last["tied"] > len(last["ties"])
     assert next(iter(failures(scheduler, about["name"])), None) == message
-    preemptions = judge(cluster.audit_events()).preemptions
+    preemptions = judge_when_explained(cluster).preemptions
     evicted = {uid for one in preemptions if one.preemptor == about["uid"] for uid in one.victims}
     assert evicted == {one["uid"] for one in said["evicted"]}
 

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from extender import cli
 from tests.e2e.control_plane.lab import pods_of_all_kinds as kinds
-from tests.e2e.control_plane.lab.evictions import judge
+from tests.e2e.control_plane.lab.evictions import judge_when_explained
 from tests.e2e.control_plane.lab.pending_pods import create_what_they_name, not_tried_pods, pending_pods
 
 JSON = dict[str, Any]
@@ -110,12 +110,13 @@ def test_a_manifest_names_the_victims_of_a_preemption(cluster, number):
     uid = api.create(one)["metadata"]["uid"]
     name = one["metadata"]["name"]
     bound = api.wait_until(lambda: api.get("Pod", name)["spec"].get("nodeName"), 30, f"{name} to be bound")
-    (done,) = [it for it in judge(cluster.audit_events()).preemptions if it.preemptor == uid]
+    (done,) = [it for it in judge_when_explained(cluster).preemptions if it.preemptor == uid]
     preemption = said["preemption"]
     assert done.node == bound
     assert bound in preemption["ties"]
     assert bound != preemption["node"] or {it["uid"] for it in preemption["victims"]} == set(done.victims)
-    assert failures(api)[name].startswith(said["message"])  # the second attempt adds that victims still terminate
+    message = api.wait_until(lambda: failures(api).get(name), 20, "the event FailedScheduling")
+    assert message.startswith(said["message"])  # the second attempt adds that victims still terminate
     code, placed = why(cluster, name, "-n", "default")
     assert (code, placed["state"], placed["placement"]["node"]) == (0, "Assigned", bound)
 
@@ -125,12 +126,16 @@ def test_an_evicted_pod_was_preempted_by_the_pod_that_runs_in_its_place(cluster)
     one = kinds.preemptor(2, "winner", priority_class="critical")
     name, uid = one["metadata"]["name"], api.create(one)["metadata"]["uid"]
     bound = api.wait_until(lambda: api.get("Pod", name)["spec"].get("nodeName"), 30, f"{name} to be bound")
-    events = api.list("v1/Event", "default", fieldSelector="reason=Preempted")
-    evicted = [event["involvedObject"]["name"] for event in events if uid in event["message"]]
-    assert evicted
+    evicted = api.wait_until(lambda: evicted_for(api, uid), 20, "an event Preempted")
     code, said = why(cluster, f"default/{evicted[0]}")
     assert (code, said["state"]) == (NOT_TRIED, "NotFound")
     by = said["history"]["preempted"]
     assert by["message"] == f"Preempted by pod {uid} on node {bound}"
     assert (by["node"], by["preemptorUID"], by["preemptor"]) == (bound, uid, f"default/{name}")
     assert (by["preemptorExists"], by["preemptorNode"], by["isRunning"]) == (True, bound, True)
+
+
+def evicted_for(api, uid: str) -> list[str]:
+    """Return the names of the pods that were evicted for a pod, by the events Preempted."""
+    events = api.list("v1/Event", "default", fieldSelector="reason=Preempted")
+    return [event["involvedObject"]["name"] for event in events if uid in event["message"]]

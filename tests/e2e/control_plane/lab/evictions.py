@@ -14,6 +14,7 @@ import msgspec
 from extender.k8s.quantity import parse
 from tests.e2e.control_plane.lab.audit_log import JSON, AuditEvent
 from tests.e2e.control_plane.lab.call_recorder import ExtenderCall
+from tests.e2e.control_plane.lab.plane import ControlPlane
 
 _PREEMPTED = re.compile(r"Preempted by pod (\S+) on node (\S+)")
 
@@ -108,6 +109,19 @@ def judge(
         wrong_victims=_wrong_victims(history, preemptions, preempt_calls),
         unexplained=unexplained,
     )
+
+
+def judge_when_explained(plane: ControlPlane) -> Judgement:
+    """Judge all evictions by the audit log, once it tells the preemptor of each.
+
+    kube-scheduler writes its event Preempted after the eviction, and may bind the preemptor before that event arrives.
+    """
+
+    def explained() -> Judgement | None:
+        judgement = judge(plane.audit_events())
+        return None if judgement.unexplained else judgement
+
+    return plane.wait_until(explained, 20, "an event Preempted of each evicted pod")
 
 
 # --- what happened
