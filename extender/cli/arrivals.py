@@ -23,27 +23,30 @@ class Arrivals:
     workloads: "tuple[WorkloadManifest, ...]"
 
 
-def read_arrivals(files: Sequence[str]) -> Arrivals:
-    """Read pods and workloads, and the pods' resource claims; ExtenderError if a file holds anything else, or none."""
-    found = [_read_arrivals(file) for file in files]
+def read_arrivals(files: Sequence[str], namespace: str) -> Arrivals:
+    """Read pods and workloads, and the pods' resource claims; ExtenderError if a file holds anything else, or none.
+
+    As with kubectl, a manifest without a namespace is of `namespace`.
+    """
+    found = [_read_arrivals(file, namespace) for file in files]
     pods, claims, workloads = (
         tuple(one for arrivals in found for one in getattr(arrivals, field.name)) for field in fields(Arrivals)
     )
     return Arrivals(pods, claims, workloads)
 
 
-def _read_arrivals(file: str) -> Arrivals:
+def _read_arrivals(file: str, namespace: str) -> Arrivals:
     from extender.core.simulator.workloads import API_VERSIONS, parse_workload
     from extender.server.admin.simulate import not_a_pod_message
 
-    name, report = _read(file, API_VERSIONS)
+    name, report = _read(file, API_VERSIONS, namespace)
     for kind in _other_kinds(report, ("pods", "resource_claims")):
         raise ClusterFileError(not_a_pod_message(name, kind))
     found = report.objects
     if not found.pods and not report.kept:
         raise ClusterFileError(f"{name}: contains no pods")
     try:
-        workloads = tuple(map(parse_workload, report.kept))
+        workloads = tuple(parse_workload(one, namespace) for one in report.kept)
     except RequestError as error:
         raise ClusterFileError(f"{name}: {error}") from error
     return Arrivals(found.pods, found.resource_claims, workloads)
@@ -60,11 +63,11 @@ def read_nodes(files: Sequence[str]) -> "Iterator[Node]":
         yield from report.objects.nodes
 
 
-def _read(file: str, keep: Collection[str] = ()) -> "tuple[str, LoadReport]":
+def _read(file: str, keep: Collection[str] = (), namespace: str = "default") -> "tuple[str, LoadReport]":
     from extender.cluster.files.manifests import read_cluster
 
     with readable_path(file) as path:
-        return path.name, read_cluster(path, keep)
+        return path.name, read_cluster(path, keep, namespace)
 
 
 def _other_kinds(report: "LoadReport", fields: tuple[str, ...]) -> Iterator[str]:

@@ -71,6 +71,6 @@ def dump(
         return
     given = options.cluster_options(cluster, cluster is None, kubeconfig, context)
     settings = options.read_configuration(config, given)
-    objects, _ = options.read_cluster_once(settings, timeout)
+    objects, _ = options.read_cluster_once(settings, options.connect_api_server(settings), timeout)
     write_dump(objects, out, settings.preemption.policy().annotations)
     typer.echo(f"{out}: {options.count_objects(objects)}")

@@ -128,16 +128,15 @@ def open_cluster(settings: "Configuration", cache: "ClusterCache", api: "ApiServ
 
 
 def read_cluster_once(
-    settings: "Configuration", timeout: float, no_color: bool = False
+    settings: "Configuration", api: "ApiServer | None", timeout: float, no_color: bool = False
 ) -> "tuple[ClusterObjects, FoundVersion | None]":
     """Return the configured cluster and the version of kube-scheduler that was found in it.
 
-    A live one is read within `timeout` seconds, with permission to list; warnings and progress are printed.
+    The one of `api` is read within `timeout` seconds, with permission to list; warnings and progress are printed.
     """
     from extender.cluster.files.manifests import example_cluster, load_cluster
     from extender.k8s.version.found import version_of_pods
 
-    api = connect_api_server(settings)
     if api is None:
         path = settings.cluster.path
         objects = example_cluster() if path is None else load_cluster(path)

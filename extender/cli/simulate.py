@@ -17,6 +17,7 @@ from extender.cli import options
 if TYPE_CHECKING:  # the engine, pydantic and rich load slowly: not before they are needed
     from rich.text import Text
 
+    from extender.cluster.apiserver.client import ApiServer
     from extender.config import Configuration
     from extender.core.profile import KubeScheduler
     from extender.core.simulator.result import Simulation
@@ -155,7 +156,8 @@ def simulate(
         options.read_configuration(config, overrides | options.scheduler_options(scheduler_config, version, option))
         for version in compare_versions or (scheduler_version,)
     ]
-    arrivals = read_arrivals(pod or ())
+    api = options.connect_api_server(settings[0])
+    arrivals = read_arrivals(pod or (), "default" if api is None else api.namespace)
     scenario = Scenario(
         drain=tuple(drain or ()),
         remove_nodes=tuple(remove_node or ()),
@@ -166,7 +168,7 @@ def simulate(
         gang=gang,
         replace_evicted=not no_replacements,
     )
-    objects, schedulers = _read_cluster(settings, timeout, no_color)
+    objects, schedulers = _read_cluster(settings, api, timeout, no_color)
     names = compare or (preset or what_if.CONFIGURED,)
     policies = [what_if.preset_policy(scheduler, name) for scheduler in schedulers for name in names]
     history = EvictionHistory(time.time_ns())
@@ -226,7 +228,7 @@ def _print(found: T, render: "Callable[[T], Iterator[Text]]", output: str, no_co
 
 
 def _read_cluster(
-    settings: "Sequence[Configuration]", timeout: float, no_color: bool
+    settings: "Sequence[Configuration]", api: "ApiServer | None", timeout: float, no_color: bool
 ) -> "tuple[ClusterObjects, list[KubeScheduler]]":
     """Return the objects of the cluster, and the kube-scheduler of each configuration.
 
@@ -236,7 +238,7 @@ def _read_cluster(
 
     for one in settings:
         load_kube_scheduler(one)  # a mistake is reported before a cluster is read
-    objects, found = options.read_cluster_once(settings[0], timeout, no_color)
+    objects, found = options.read_cluster_once(settings[0], api, timeout, no_color)
     return objects, [load_kube_scheduler(one, found) for one in settings]
 
 

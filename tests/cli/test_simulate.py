@@ -514,6 +514,28 @@ def test_a_live_cluster_is_read_once_and_nothing_is_written_to_it(tmp_path, monk
     assert "no permission to list PersistentVolume:" in result.stderr
 
 
+def test_a_manifest_without_a_namespace_is_of_the_namespace_of_the_context(tmp_path, monkeypatch, world):
+    forget_everything(monkeypatch, tmp_path)
+    template = {"metadata": {"labels": {"app": "web"}}, "spec": incoming()["spec"]}
+    spec = {"replicas": 1, "selector": {"matchLabels": {"app": "web"}}, "template": template}
+    web = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": spec}
+    alone = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "alone"}, "spec": incoming()["spec"]}
+    elsewhere = {**alone, "metadata": {"name": "elsewhere", "namespace": "batch"}}
+    manifest = tmp_path / "new.yaml"
+    manifest.write_text(yaml.safe_dump_all([alone, elsewhere, web]))
+    context = {"name": "main", "context": {"cluster": "main", "user": "main", "namespace": "shop"}}
+    with FakeAPI() as api:
+        for item in cluster(WORLD)["items"]:
+            api.put(item["kind"], item)
+        access = kubeconfig(tmp_path / "kubeconfig", {"token": "t"}, {"server": api.url}, contexts=[context])
+        of_context = run("--from-server", "--kubeconfig", access, "--pod", manifest, "-o", "json")
+    of_file = run("--cluster", world, "--pod", manifest, "-o", "json")
+    for result, namespace in ((of_context, "shop"), (of_file, "default")):
+        found = json.loads(result.stdout)
+        assert [one["pod"] for one in found["cycles"][:2]] == [f"{namespace}/alone", "batch/elsewhere"]
+        assert found["scenario"]["workloads"][0]["workload"] == f"Deployment {namespace}/web"
+
+
 def test_the_version_of_a_live_cluster_is_that_of_its_kube_scheduler(tmp_path, monkeypatch, arriving):
     forget_everything(monkeypatch, tmp_path)
     labels, image = {"component": "kube-scheduler"}, "registry.example/kube-scheduler:v1.31.2"

@@ -139,8 +139,11 @@ class WorkloadPlan:
 # --- manifests --------------------------------------------------------------------------------------------------------
 
 
-def parse_workload(given: Any) -> WorkloadManifest:
-    """Parse a manifest from JSON values; RequestError with the field that is wrong, but without its place."""
+def parse_workload(given: Any, namespace: str = "default") -> WorkloadManifest:
+    """Parse a manifest from JSON values, which is of `namespace` unless it names one.
+
+    Raises RequestError with the field that is wrong, but without its place.
+    """
     kind = given.get("kind") if isinstance(given, Mapping) else None
     version = API_VERSIONS.get(kind) if isinstance(kind, str) else None
     if version is None or given.get("apiVersion", version) != version:
@@ -155,7 +158,7 @@ def parse_workload(given: Any) -> WorkloadManifest:
                 raise ValueError(str(error).replace("at $", f"at $.{path}", 1)) from error
     except (ValueError, RecursionError) as error:
         raise RequestError(f"{kind}: {decode_error_message(error)}") from error
-    metadata = replace(workload.metadata, namespace=workload.metadata.namespace or "default")
+    metadata = replace(workload.metadata, namespace=workload.metadata.namespace or namespace)
     workload = replace(workload, metadata=metadata)
     _check(workload)
     return workload
