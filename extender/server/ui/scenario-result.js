@@ -48,7 +48,7 @@ function untilFullText({ pod, fits, limitReached, next }) {
 }
 
 const gangText = ({ scheduled, pods, message }) =>
-  scheduled ? `all ${count(pods, "pod")} are scheduled` : [el("strong", {}, `none of ${count(pods, "pod")} is scheduled`), message ? `: ${message}` : null];
+  !pods ? message : scheduled ? `all ${count(pods, "pod")} are scheduled` : [el("strong", {}, `none of ${count(pods, "pod")} is scheduled`), message ? `: ${message}` : null];
 
 /** Return a heading and a table; numbers are aligned to the right, and the first cell of a row is its header. */
 function section(title, columns, items, cells, noun, heading) {

@@ -65,7 +65,10 @@ export function createWhatIf() {
       el("p", {}, "Runs whole scheduling cycles on a copy of the cluster: filters, scores, preemption with the policies, and the cycles that follow. Nothing is evicted."),
       form, result);
     known().then(({ presets = [] }) => presets.forEach((one) => [preset, other].forEach((select) => select.append(el("option", { value: one }, one)))));
-    if (id) await fill(id, text, note);
+    if (!id) return;
+    button.disabled = true; // what is asked about is still on its way
+    await fill(id, text, note);
+    button.disabled = false;
   }
 
   async function fill(id, text, note) {

@@ -98,6 +98,18 @@ def test_the_pod_of_a_decision_is_filled_in(tabs):
     expect(page.locator(".cycles li").first).to_contain_text("evicts batch/etl-3-4vmms; nominated to worker-b1")
 
 
+def test_nothing_is_simulated_before_the_pod_of_a_decision_has_arrived(tabs):
+    tabs.served.ask("preempt", requests.preempt())
+    page, held = tabs.open("#/decisions/preempt-1"), []
+    page.route("**/decisions/*/pod", lambda route: held.append(route))
+    page.get_by_role("link", name="Simulate this pod").click()
+    button = page.get_by_role("button", name="Simulate")
+    expect(button).to_be_disabled()
+    held[0].continue_()
+    expect(button).to_be_enabled()
+    expect(page.get_by_label("Pod, as JSON")).to_have_value(re.compile('"name": "cart-9"'))
+
+
 @pytest.mark.parametrize(
     ("pasted", "error"),
     [
@@ -206,14 +218,19 @@ def test_until_full_shows_how_many_fit_and_what_stops_the_next_one(tabs):
     expect(section(page, "Where they fit")).to_have_text([f"{one['node']}{one['pods']}" for one in found["nodes"]])
 
 
-def test_a_workload_is_scheduled_as_a_whole_or_not_at_all(tabs):
+@pytest.mark.parametrize(
+    ("replicas", "text"),
+    [(9, "none of 9 pods is scheduled"), (0, "nothing to schedule: all replicas exist")],
+    ids=["not at all", "nothing to schedule"],
+)
+def test_a_workload_is_scheduled_as_a_whole_or_not_at_all(tabs, replicas, text):
     template = {"metadata": {"labels": {"app": "new"}}, "spec": {**requests.pod()["spec"], "priority": 0}}
-    spec = {"replicas": 9, "selector": {"matchLabels": {"app": "new"}}, "template": template}
+    spec = {"replicas": replicas, "selector": {"matchLabels": {"app": "new"}}, "template": template}
     page = opened(tabs)
     fill(page, {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "new"}, "spec": spec})
     page.get_by_label("all pods or none").check()
     simulate(page)
-    expect(page.locator(".scenario")).to_contain_text("none of 9 pods is scheduled")
+    expect(page.locator(".scenario")).to_contain_text(text)
     expect(section(page, "Workloads")).to_have_text(["Deployment default/new000"])
 
 
