@@ -30,8 +30,10 @@ NODES_PER_STEP = 50
 
 def decide_as_sent(snapshot: Snapshot, request: FilterRequest, decide: Callable[[], DecisionT]) -> DecisionT:
     """Decide with the whole nodes of the request that the snapshot does not know; names alone may be unknown."""
+    if not request.has_whole_nodes:
+        return decide()
     unknown = [place for place, name in enumerate(request.nodes) if name not in snapshot.node_row]
-    if not unknown or not request.has_whole_nodes:
+    if not unknown:
         return decide()
     _check_count(len({request.nodes[place] for place in unknown}))
     raw_nodes, sent = request.raw_nodes(), SentNodes()
