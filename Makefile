@@ -76,7 +76,7 @@ bench: $(VENV)/.dev-stamp ## Measure the targets and the growth of cost (others:
 
 FIGURES ?= build/figures.json
 
-bench-full: $(VENV)/.dev-stamp ## Measure everything and write docs/performance.md (20 to 40 min on an idle machine)
+bench-full: $(VENV)/.dev-stamp ## Measure everything and write docs/performance.md (20 min on an idle machine)
 	$(BIN)/python -m benchmarks --full --json $(FIGURES) $(ARGS)
 	$(BIN)/python -m benchmarks.performance $(FIGURES)
 

@@ -90,7 +90,7 @@ def options() -> argparse.ArgumentParser:
         help=f"of {', '.join(CHOICES)}; may be given several times (default: {' and '.join(QUICK)})",
     )
     parser.add_argument(
-        "--full", action="store_true", help="all groups, 110 pods on a node, up to 50,000 nodes, no samples: 20 to 40 min"
+        "--full", action="store_true", help="all groups, 110 pods on a node, up to 50,000 nodes, no samples: 20 min"
     )
     parser.add_argument("--json", metavar="FILE", type=Path, help="write the figures to this file as well")
     parser.add_argument("--nodes", metavar="N", type=positive, default=NODES, help=f"size of the cluster ({NODES:,})")
