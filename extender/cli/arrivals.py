@@ -1,14 +1,13 @@
 """Read the manifests that `extender simulate` is given: pods, workloads and claims that arrive, and nodes to add."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
-from extender.cli.manifest_file import readable_path
+from extender.cli.manifest_file import other_kinds, read_manifest
 from extender.errors import ClusterFileError, RequestError
 
 if TYPE_CHECKING:
-    from extender.cluster.files.manifests import LoadReport
     from extender.core.simulator.workloads import WorkloadManifest
     from extender.k8s.devices.objects import ResourceClaim
     from extender.k8s.objects import Node, Pod
@@ -39,8 +38,8 @@ def _read_arrivals(file: str, namespace: str) -> Arrivals:
     from extender.core.simulator.workloads import API_VERSIONS, parse_workload
     from extender.server.admin.simulate import not_a_pod_message
 
-    name, report = _read(file, API_VERSIONS, namespace)
-    for kind in _other_kinds(report, ("pods", "resource_claims")):
+    name, report = read_manifest(file, namespace, API_VERSIONS)
+    for kind in other_kinds(report, ("pods", "resource_claims")):
         raise ClusterFileError(not_a_pod_message(name, kind))
     found = report.objects
     if not found.pods and not report.kept:
@@ -55,24 +54,9 @@ def _read_arrivals(file: str, namespace: str) -> Arrivals:
 def read_nodes(files: Sequence[str]) -> "Iterator[Node]":
     """Yield the nodes of the files; ClusterFileError if one holds anything else, or none."""
     for file in files:
-        name, report = _read(file)
-        for kind in _other_kinds(report, ("nodes",)):
+        name, report = read_manifest(file)
+        for kind in other_kinds(report, ("nodes",)):
             raise ClusterFileError(f"{name}: {kind!r} is not a Node")
         if not report.objects.nodes:
             raise ClusterFileError(f"{name}: contains no nodes")
         yield from report.objects.nodes
-
-
-def _read(file: str, keep: Collection[str] = (), namespace: str = "default") -> "tuple[str, LoadReport]":
-    from extender.cluster.files.manifests import read_cluster
-
-    with readable_path(file) as path:
-        return path.name, read_cluster(path, keep, namespace)
-
-
-def _other_kinds(report: "LoadReport", fields: tuple[str, ...]) -> Iterator[str]:
-    """Yield the kinds of objects that are in none of the fields of ClusterObjects."""
-    from extender.k8s.kinds import KINDS
-
-    yield from (kind for kind, one in KINDS.items() if one.field not in fields and getattr(report.objects, one.field))
-    yield from report.skipped_kinds

@@ -101,6 +101,11 @@ def connect_api_server(settings: "Configuration") -> "ApiServer | None":
     return ApiServer.connect(settings.cluster.kubeconfig, settings.cluster.context)
 
 
+def namespace_of(api: "ApiServer | None") -> str:
+    """Return the namespace of manifests that name none: as with kubectl the context's, or `default` without one."""
+    return "default" if api is None else api.namespace
+
+
 def open_cluster(settings: "Configuration", cache: "ClusterCache", api: "ApiServer | None") -> "ClusterSource":
     """Return the source that fills `cache`: a file is loaded at once, a live cluster when the service runs."""
     from extender.cluster.files.manifests import example_cluster
@@ -130,9 +135,9 @@ def open_cluster(settings: "Configuration", cache: "ClusterCache", api: "ApiServ
 def read_cluster_once(
     settings: "Configuration", api: "ApiServer | None", timeout: float, no_color: bool = False
 ) -> "tuple[ClusterObjects, FoundVersion | None]":
-    """Return the configured cluster and the version of kube-scheduler that was found in it.
+    """Return the cluster of `api`, or of a file without one, and the version of kube-scheduler that was found in it.
 
-    The one of `api` is read within `timeout` seconds, with permission to list; warnings and progress are printed.
+    A live one is read within `timeout` seconds, with permission to list; warnings and progress are printed.
     """
     from extender.cluster.files.manifests import example_cluster, load_cluster
     from extender.k8s.version.found import version_of_pods

@@ -157,7 +157,7 @@ def simulate(
         for version in compare_versions or (scheduler_version,)
     ]
     api = options.connect_api_server(settings[0])
-    arrivals = read_arrivals(pod or (), "default" if api is None else api.namespace)
+    arrivals = read_arrivals(pod or (), options.namespace_of(api))
     scenario = Scenario(
         drain=tuple(drain or ()),
         remove_nodes=tuple(remove_node or ()),

@@ -106,7 +106,7 @@ def why(
     if wait and (example or settings.cluster.source == "files"):
         raise typer.BadParameter("needs a live cluster", param_hint="--wait")
     api = None if example else options.connect_api_server(settings)
-    subject = named or _read_manifest(file or "", namespace, "default" if api is None else api.namespace)
+    subject = named or _read_manifest(file or "", namespace, options.namespace_of(api))
     read = _reader(settings, api, subject, timeout=timeout, no_color=no_color, example=example)
     diagnose = partial(_diagnose, read, node, set())
     found = diagnose()
@@ -136,19 +136,15 @@ def _read_manifest(file: str, namespace: str | None, default: str) -> "Subject":
 
     As with kubectl, a manifest without a namespace is of `namespace`, or else of the context's, `default`.
     """
-    from extender.cli.manifest_file import readable_path
+    from extender.cli.manifest_file import other_kinds, read_manifest
     from extender.cli.why_source import Subject
-    from extender.cluster.files.manifests import read_cluster
-    from extender.k8s.kinds import KINDS
 
-    with readable_path(file) as path:
-        report = read_cluster(path, namespace=namespace or default)
-    objects, fields = report.objects, ("pods", "resource_claims")
-    others = [kind for kind, one in KINDS.items() if one.field not in fields and getattr(objects, one.field)]
-    for kind in (*others, *report.skipped_kinds):
-        raise ClusterFileError(f"{path.name}: holds a {kind}: only one Pod is read, with its ResourceClaims")
+    name, report = read_manifest(file, namespace or default)
+    for kind in other_kinds(report, ("pods", "resource_claims")):
+        raise ClusterFileError(f"{name}: holds a {kind}: only one Pod is read, with its ResourceClaims")
+    objects = report.objects
     if len(objects.pods) != 1:
-        raise ClusterFileError(f"{path.name}: holds {len(objects.pods)} pods: specify a file with one")
+        raise ClusterFileError(f"{name}: holds {len(objects.pods)} pods: specify a file with one")
     pod = objects.pods[0]
     if namespace and pod.metadata.namespace != namespace:
         raise typer.BadParameter(f"namespace {namespace} contradicts {pod.key}", param_hint="--namespace")
