@@ -47,8 +47,11 @@ function untilFullText({ pod, fits, limitReached, next }) {
   return limitReached ? [found, ": the limit of a simulation was reached, and more may fit"] : [found, next?.message ? ["; the next one: ", next.message] : null];
 }
 
-const gangText = ({ scheduled, pods, message }) =>
-  !pods ? message : scheduled ? `all ${count(pods, "pod")} are scheduled` : [el("strong", {}, `none of ${count(pods, "pod")} is scheduled`), message ? `: ${message}` : null];
+function gangText({ scheduled, pods, message }) {
+  if (!pods) return message;
+  if (scheduled) return `all ${count(pods, "pod")} are scheduled`;
+  return [el("strong", {}, `none of ${count(pods, "pod")} is scheduled`), message ? `: ${message}` : null];
+}
 
 /** Return a heading and a table; numbers are aligned to the right, and the first cell of a row is its header. */
 function section(title, columns, items, cells, noun, heading) {
