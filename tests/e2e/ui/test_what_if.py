@@ -100,13 +100,17 @@ def test_the_pod_of_a_decision_is_filled_in(tabs):
 
 def test_nothing_is_simulated_before_the_pod_of_a_decision_has_arrived(tabs):
     tabs.served.ask("preempt", requests.preempt())
-    page, held = tabs.open("#/decisions/preempt-1"), []
-    page.route("**/decisions/*/pod", lambda route: held.append(route))
+    page = tabs.open("#/decisions/preempt-1")
+    button, disabled = page.get_by_role("button", name="Simulate"), []
+
+    def hold(route):
+        disabled.append(button.is_disabled())
+        route.continue_()
+
+    page.route("**/decisions/*/pod", hold)
     page.get_by_role("link", name="Simulate this pod").click()
-    button = page.get_by_role("button", name="Simulate")
-    expect(button).to_be_disabled()
-    held[0].continue_()
     expect(button).to_be_enabled()
+    assert disabled == [True]
     expect(page.get_by_label("Pod, as JSON")).to_have_value(re.compile('"name": "cart-9"'))
 
 
