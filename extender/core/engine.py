@@ -109,6 +109,11 @@ class FilterDecision:
         """Whether a node is rejected that kube-scheduler offered, for it offers only nodes that passed its filters."""
         return bool(self.failed or self.unresolvable)
 
+    @property
+    def leads_to_preemption(self) -> bool:
+        """Whether all requested nodes are rejected, so that kube-scheduler looks for pods to evict."""
+        return not self.accepted and self.contradicts_scheduler
+
 
 @dataclass(frozen=True, slots=True)
 class PrioritizeDecision:
@@ -123,6 +128,11 @@ class PrioritizeDecision:
     @property
     def contradicts_scheduler(self) -> bool:
         """False: kube-scheduler does not say how it scores."""
+        return False
+
+    @property
+    def leads_to_preemption(self) -> bool:
+        """False: no node is rejected."""
         return False
 
 
@@ -160,6 +170,11 @@ class PreemptDecision:
         codes, context = {dropped.code for dropped in self.dropped.values()}, self.decision_context
         has_own_victims = context is None or context.context.profile.preemption.may_change_victims
         return not codes.isdisjoint(CONTRADICTIONS) or (DropCode.NO_ROOM in codes and not has_own_victims)
+
+    @property
+    def leads_to_preemption(self) -> bool:
+        """False: it is one."""
+        return False
 
     @property
     def no_candidate_reason(self) -> str:

@@ -1,8 +1,8 @@
-"""D2: a decision that contradicts kube-scheduler waits for the watch, for at most MAX_WAIT_SECONDS."""
+"""D2: a decision that contradicts kube-scheduler waits for the watch, within the limits of a `Wait`."""
 
 import asyncio
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from extender.cluster.cache.cache import Change
 from extender.server import catch_up as catch_up_module
 from extender.server.app import create_app
-from extender.server.catch_up import MAX_DECISIONS, MAX_WAIT_SECONDS, PAUSE_SECONDS, CatchUp
+from extender.server.catch_up import BEFORE_PREEMPTION, USUAL, CatchUp
 from extender.server.observability.cache_status import NoSource
 from extender.server.observability.metrics import Metrics
 from tests.builders import cluster, incoming, node, placed, pod, snapshot, typed
@@ -54,6 +54,7 @@ def waits(metrics):
 class Numbered:
     number: int
     contradicts_scheduler: bool
+    leads_to_preemption: bool = False
 
 
 class Decisions:
@@ -71,6 +72,18 @@ class Decisions:
     async def result(self, catch_up, metrics, uid="uid", deadline=math.inf):
         decided = await catch_up.decide(self.cache, metrics, uid, deadline, self.decide)
         return decided.number
+
+
+class BeforePreemption(Decisions):
+    """Those that contradict lead to a preemption."""
+
+    def decide(self):
+        decision = super().decide()
+        return replace(decision, leads_to_preemption=decision.contradicts_scheduler)
+
+
+def events(name):
+    return [Change("Pod", typed(pod(f"{name}{number}"))) for number in range(20)]
 
 
 async def test_a_decision_that_agrees_does_not_wait():
@@ -98,9 +111,38 @@ async def test_after_a_wait_that_expired_the_pod_waits_for_nothing_for_a_while()
     await Decisions(cache, 9).result(catch_up, metrics)
     assert await Decisions(cache, 9, MORE).result(catch_up, metrics) == 1
     assert await Decisions(cache, 1, Change("Pod", typed(pod("c")))).result(catch_up, metrics, "another") == 2
-    clock.now += PAUSE_SECONDS
+    clock.now += USUAL.pause
     assert await Decisions(cache, 1, Change("Pod", typed(pod("d")))).result(catch_up, metrics) == 2
     assert waits(metrics) == {"agreed": 2, "expired": 1}
+
+
+async def test_a_usual_wait_that_expired_pauses_no_wait_before_a_preemption():
+    clock, metrics, cache = Clock(), Metrics(), filled_cache(FULL)
+    catch_up = CatchUp(clock)
+    await Decisions(cache, 9).result(catch_up, metrics)
+    assert await BeforePreemption(cache, 1, MORE).result(catch_up, metrics) == 2
+    assert await Decisions(cache, 9).result(catch_up, metrics) == 1
+    assert waits(metrics) == {"agreed": 1, "expired": 1}
+
+
+async def test_a_wait_before_a_preemption_is_longer_and_then_usual_for_a_while():
+    """More events than a usual wait counts, and more time than it has, pass before the one that helps."""
+    clock, metrics, cache = Clock(), Metrics(), filled_cache(FULL)
+    catch_up = CatchUp(clock)
+
+    class Slow(BeforePreemption):
+        def decide(self):
+            clock.now += USUAL.seconds
+            return super().decide()
+
+    needed = USUAL.decisions + 2
+    assert await Slow(cache, needed - 1, *events("p")).result(catch_up, metrics) == needed
+    assert await Slow(cache, 99, *events("q")).result(catch_up, metrics) > needed
+    for uid in ("another", "uid"):
+        assert await BeforePreemption(cache, 99, *events(uid)).result(catch_up, metrics, uid) == USUAL.decisions
+        clock.now += BEFORE_PREEMPTION.pause_of_all
+    clock.now += BEFORE_PREEMPTION.pause
+    assert await BeforePreemption(cache, needed - 1, *events("r")).result(catch_up, metrics) == needed
 
 
 async def test_the_pods_that_do_not_wait_are_bounded(monkeypatch):
@@ -113,20 +155,19 @@ async def test_the_pods_that_do_not_wait_are_bounded(monkeypatch):
 
 
 async def test_events_that_do_not_help_cost_a_few_decisions():
-    events = [Change("Pod", typed(pod(f"p{number}"))) for number in range(20)]
-    decisions, metrics = Decisions(filled_cache(FULL), 99, *events), Metrics()
-    assert await decisions.result(CatchUp(Clock()), metrics) == MAX_DECISIONS
+    decisions, metrics = Decisions(filled_cache(FULL), 99, *events("p")), Metrics()
+    assert await decisions.result(CatchUp(Clock()), metrics) == USUAL.decisions
     assert waits(metrics) == {"agreed": 0, "expired": 1}
 
 
-@pytest.mark.parametrize("deadline", [math.inf, 0.5 * MAX_WAIT_SECONDS], ids=["of the wait", "of the call"])
+@pytest.mark.parametrize("deadline", [math.inf, 0.5 * USUAL.seconds], ids=["of the wait", "of the call"])
 async def test_no_wait_is_longer_than_its_end(deadline):
     """The clock goes on with each decision."""
     clock, metrics, cache = Clock(), Metrics(), filled_cache(FULL)
 
     class Slow(Decisions):
         def decide(self):
-            clock.now += MAX_WAIT_SECONDS if deadline == math.inf else deadline
+            clock.now += USUAL.seconds if deadline == math.inf else deadline
             return super().decide()
 
     assert await Slow(cache, 9).result(CatchUp(clock), metrics, deadline=deadline) == 2
@@ -151,6 +192,18 @@ async def test_a_node_that_was_offered_is_rejected_only_after_the_wait(event, ac
     async with client_for(create_app(cache, configuration(), Live(cache, event))) as client:
         answer = (await client.post("/filter", json=ASKED)).json()
     assert answer["NodeNames"] == accepted
+
+
+async def test_room_is_waited_for_although_an_earlier_wait_of_the_pod_expired():
+    """kube-scheduler knows before the watch that a is gone: if n1 were rejected, pods would be evicted elsewhere."""
+    cache = filled_cache(FULL)
+    source = Live(cache, MORE)
+    offered = {"n1": {"Pods": [{"UID": "uid-x"}], "NumPDBViolations": 0}}
+    async with client_for(create_app(cache, configuration(), source)) as client:
+        unknown = await client.post("/preempt", json={"Pod": incoming(), "NodeNameToMetaVictims": offered})
+        source.events.append(GONE)
+        answer = (await client.post("/filter", json=ASKED)).json()
+    assert (unknown.json()["NodeNameToMetaVictims"], answer["NodeNames"]) == ({}, ["n1"])
 
 
 async def test_files_are_not_waited_for():
