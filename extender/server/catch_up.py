@@ -108,7 +108,7 @@ class CatchUp:
     async def _decide_again(
         self, cache: ClusterCache, metrics: Metrics, uid: str, wait: Wait, ends: float, decide: Callable[[], DecisionT]
     ) -> DecisionT | None:
-        """Decide after changes until the decision agrees with kube-scheduler or the time has passed."""
+        """Decide after changes until the decision agrees with kube-scheduler, or leads to no preemption any more."""
         decision: DecisionT | None = None
         for _ in range(wait.decisions - 1):
             change = cache.next_change()
@@ -119,7 +119,7 @@ class CatchUp:
             if not is_over and wait.interval:
                 await asyncio.sleep(min(wait.interval, max(0.0, ends - self._clock())))
             decision = _decision_or_none(decide)  # other calls may have assumed something, even without an event
-            if decision is not None and not decision.contradicts_scheduler:
+            if decision is not None and not _is_waited_for(decision, wait):
                 metrics.count_watch_wait("agreed")
                 return decision
             if is_over:
@@ -136,6 +136,11 @@ def _remember(pods: dict[str, T], uid: str, value: T) -> None:
     pods[uid] = value
     if len(pods) > MAX_REMEMBERED_PODS:
         del pods[next(iter(pods))]
+
+
+def _is_waited_for(decision: Decision, wait: Wait) -> bool:
+    """Return whether the decision has still what the wait is for."""
+    return decision.leads_to_preemption if wait is BEFORE_PREEMPTION else decision.contradicts_scheduler
 
 
 def _decision_or_none(decide: Callable[[], DecisionT]) -> DecisionT | None:

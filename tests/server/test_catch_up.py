@@ -145,6 +145,19 @@ async def test_a_wait_before_a_preemption_is_longer_and_then_usual_for_a_while()
     assert await BeforePreemption(cache, needed - 1, *events("r")).result(catch_up, metrics) == needed
 
 
+async def test_the_wait_before_a_preemption_ends_with_the_first_node_that_is_accepted():
+    """Another node that was offered is still rejected."""
+
+    class FirstRejectsAll(Decisions):
+        def decide(self):
+            decision = super().decide()
+            return replace(decision, leads_to_preemption=decision.number == 1)
+
+    metrics = Metrics()
+    assert await FirstRejectsAll(filled_cache(FULL), 99, *events("p")).result(CatchUp(Clock()), metrics) == 2
+    assert waits(metrics) == {"agreed": 1, "expired": 0}
+
+
 async def test_the_pods_that_do_not_wait_are_bounded(monkeypatch):
     monkeypatch.setattr(catch_up_module, "MAX_REMEMBERED_PODS", 2)
     clock, metrics, cache = Clock(), Metrics(), filled_cache(FULL)
