@@ -136,8 +136,8 @@ COUNTERS = {
         list(product(REQUIRED_TABLES)),
     ),
     "watch_waits": Series(
-        "Number of calls that waited for the watch, at most 50 ms or, before a preemption, 500 ms, because the decision "
-        "contradicted kube-scheduler, by whether an event resolved it (agreed) or none did (expired).",
+        "Number of calls that waited for the watch, at most 50 ms or, before a preemption, 500 ms, because the "
+        "decision contradicted kube-scheduler, by whether an event resolved it (agreed) or none did (expired).",
         ("result",),
         list(product(("agreed", "expired"))),
     ),
