@@ -24,7 +24,7 @@ RUN python -m venv /venv \
 COPY pyproject.toml README.md LICENSE ./
 COPY extender ./extender
 RUN /venv/bin/pip install --no-compile --no-build-isolation --no-deps . \
- && /venv/bin/pip uninstall --yes editables hatchling packaging pathspec pluggy tomlkit trove-classifiers \
+ && /venv/bin/pip uninstall --yes editables hatch-fancy-pypi-readme hatchling packaging pathspec pluggy tomlkit trove-classifiers \
  && /venv/bin/pip check \
  && /venv/bin/pip uninstall --yes pip setuptools
 

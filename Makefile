@@ -9,6 +9,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 SOURCES = $(wildcard extender benchmarks tests)
+VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' extender/version.py)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -102,13 +103,14 @@ soak: $(VENV)/.dev-stamp ## Serve MINUTES=10 under load and faults, with a verdi
 	$(BIN)/python -m benchmarks.soak --minutes $(MINUTES) $(ARGS)
 
 # What the Dockerfile removes after it has installed the project.
-BUILD_TOOLS := editables hatchling packaging pathspec pluggy tomlkit trove-classifiers
+BUILD_TOOLS := editables hatch-fancy-pypi-readme hatchling packaging pathspec pluggy tomlkit trove-classifiers
 
 sbom: $(VENV)/.dev-stamp ## Write build/sbom.json, the SBOM of the image (CycloneDX)
 	@$(BIN)/python -m venv --clear --without-pip build/sbom
 	@$(PIP) --python build/sbom/bin/python install --require-hashes -r requirements.lock
 	@$(PIP) --python build/sbom/bin/python uninstall --yes $(BUILD_TOOLS)
-	$(BIN)/cyclonedx-py environment build/sbom --pyproject pyproject.toml --output-reproducible \
+	@sed 's/^dynamic = .*/version = "$(VERSION)"/' pyproject.toml >build/sbom/pyproject.toml
+	$(BIN)/cyclonedx-py environment build/sbom --pyproject build/sbom/pyproject.toml --output-reproducible \
 		--output-file build/sbom.json
 
 format: $(VENV)/.dev-stamp ## Format the code and apply ruff fixes

@@ -1,3 +1,3 @@
-"""The version of this release, equal to that in pyproject.toml; shown by metrics, recordings and `--version`."""
+"""The version of this release, which the package, metrics, recordings and `--version` show."""
 
 __version__ = "0.1.0"

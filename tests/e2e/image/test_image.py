@@ -24,6 +24,7 @@ from pathlib import Path
 
 import pytest
 
+from extender import __version__
 from extender.config import Configuration
 from tests.e2e.image.dockerfile import ROOT, Build, context, ignored, stages
 from tests.profiles import in_long
@@ -70,7 +71,7 @@ def test_its_labels_are_the_projects_and_name_no_address():
     assert labels == {
         "title": PROJECT["name"],
         "description": PROJECT["description"],
-        "version": PROJECT["version"],
+        "version": __version__,
         "licenses": PROJECT["license"],
     }
 
@@ -115,7 +116,10 @@ def normal(name: str) -> str:
 
 def document(built) -> str:
     """The SBOM of the image, as `make sbom` writes it."""
-    options = ["--pyproject", "pyproject.toml", "--output-reproducible"]
+    pyproject = built.root.parent / "pyproject.toml"
+    static = re.sub(r"(?m)^dynamic = .*", f'version = "{__version__}"', (ROOT / "pyproject.toml").read_text("utf-8"))
+    pyproject.write_text(static, encoding="utf-8")
+    options = ["--pyproject", str(pyproject), "--output-reproducible"]
     command = [tool("cyclonedx-py"), "environment", str(built.root / "venv"), *options]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
 
@@ -128,7 +132,7 @@ def sbom(built):
 def test_it_holds_locked_versions_and_the_sbom_lists_them_all(built, sbom):
     (site,) = (built.root / "venv" / "lib").glob("python*/site-packages")
     held = {normal(dist.name): dist.version for dist in importlib.metadata.distributions(path=[str(site)])}
-    assert held.pop(PROJECT["name"]) == PROJECT["version"] == sbom["metadata"]["component"]["version"]
+    assert held.pop(PROJECT["name"]) == __version__ == sbom["metadata"]["component"]["version"]
     assert held == {name: LOCKED[name] for name in held}
     assert held == {normal(one["name"]): one["version"] for one in sbom["components"]}
     assert len(held) == len(sbom["components"]) > 20
