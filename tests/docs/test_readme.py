@@ -49,7 +49,7 @@ async def test_a_request_answers_as_printed(command, printed):
 
 
 COMMANDS = re.findall(
-    r"^\$ (?:echo '(.*)' \| )?\.venv/bin/extender ((?:why --example|explain|simulate) .*)\n((?!\$).+\n(?:.+\n)*?)```",
+    r"^\$ (?:echo '(.*)' \| )?extender ((?:why --example|explain|simulate) .*)\n((?!\$).+\n(?:.+\n)*?)```",
     README,
     re.MULTILINE,
 )
@@ -72,7 +72,7 @@ def test_a_question_is_answered_as_printed(stdin, command, printed, example):
 
 @pytest.fixture(scope="module")
 def example():
-    """The address that `make run` would have for people."""
+    """The address that `extender serve` would have for people."""
     cache = ClusterCache()
     cache.replace(example_cluster())
     server_context = create_app(cache, Configuration()).server_context
