@@ -119,8 +119,8 @@ def test_a_field_of_another_type_is_named(key, value, got):
         (BODY.replace(b"shop", b"\xff"), "not valid UTF-8"),
         (BODY.replace(b"shop", b"\\ud800"), "lone surrogate"),
         (but(PodUID=float("nan")), "invalid character"),
-        (BODY.replace(b'"u-1"', b"[" * 100_000 + b"]" * 100_000), "nested too deeply"),
-        (b'{"unknown":' + b'{"a":' * 100_000 + b"1" + b"}" * 100_000 + b"," + BODY[1:], "nested too deeply"),
+        (BODY.replace(b'"u-1"', b"[" * 1_000_000 + b"]" * 1_000_000), "nested too deeply"),
+        (b'{"unknown":' + b'{"a":' * 1_000_000 + b"1" + b"}" * 1_000_000 + b"," + BODY[1:], "nested too deeply"),
     ],
 )
 def test_errors_of_binding_arguments(body, says):

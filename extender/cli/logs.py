@@ -88,7 +88,9 @@ def _log_exception(kind: type[BaseException], error: BaseException, trace: Trace
 
 def _log_unraisable(args: "sys.UnraisableHookArgs") -> None:
     if args.exc_value is not None:
-        log.error("%s: %.200r", args.err_msg or "exception ignored in", args.object, exc_info=args.exc_value)
+        message = args.err_msg or "exception ignored in"
+        subject = "" if args.object is None else f": {args.object!r:.200}"  # from Python 3.14 on within the message
+        log.error("%s%s", message, subject, exc_info=args.exc_value)
 
 
 class TextFormatter(logging.Formatter):

@@ -56,13 +56,13 @@ def segment(tmp_path_factory):
 
 
 def deep(text):
-    """The recorded line, with a request that is nested 100,000 deep."""
-    return text.replace(b'"request":{', b'"request":{"x":' + b"[" * 100_000 + b"]" * 100_000 + b",", 1)
+    """The recorded line, with a request that is nested deeper than the stack of any Python allows."""
+    return text.replace(b'"request":{', b'"request":{"x":' + b"[" * 1_000_000 + b"]" * 1_000_000 + b",", 1)
 
 
 def deep_pod(text):
     return text.replace(
-        b'"spec":{', b'"spec":{"volumes":[{"ephemeral":' + b'{"a":' * 5000 + b"1" + b"}" * 5000 + b"}],", 1
+        b'"spec":{', b'"spec":{"volumes":[{"ephemeral":' + b'{"a":' * 1_000_000 + b"1" + b"}" * 1_000_000 + b"}],", 1
     )
 
 

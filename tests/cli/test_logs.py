@@ -197,7 +197,8 @@ def test_H8_an_exception_that_cannot_be_raised_is_an_event(set_up):
 
     Broken()
     text = written()
-    assert "ERROR extender.cli.logs: exception ignored in: <function" in text
+    # Python 3.14 says what it was doing, "Exception ignored while calling deallocator".
+    assert re.search(r"ERROR extender\.cli\.logs: [Ee]xception ignored [\w ]+:? <function .*>$", text, re.MULTILINE)
     assert "in a destructor" in text
 
 

@@ -184,7 +184,7 @@ def _documents(path: Path, data: bytes) -> Iterator[Any]:
     except yaml.YAMLError as error:
         raise ClusterFileError(f"{path.name}: not YAML: {_yaml_problem(error)}") from error
     except RecursionError as error:
-        raise ClusterFileError(f"{path.name}: is nested deeper than about 1,000 levels") from error
+        raise ClusterFileError(f"{path.name}: is nested too deeply") from error
     except ValueError as error:
         raise ClusterFileError(f"{path.name}: not JSON: {error}") from error
     if is_empty:

@@ -479,7 +479,7 @@ def test_what_is_no_object_is_a_value_error(raw):
 
 @pytest.mark.parametrize("field", ["managedFields", "labels"])
 def test_what_is_nested_too_deeply_is_a_value_error(field):
-    raw = b'{"metadata": {"name": "a", "uid": "u", "%s": %s}}' % (field.encode(), b"[" * 99_999 + b"]" * 99_999)
+    raw = b'{"metadata": {"name": "a", "uid": "u", "%s": %s}}' % (field.encode(), b"[" * 999_999 + b"]" * 999_999)
     with pytest.raises(ValueError, match=r"nested too deeply|expected object \| null, got array"):
         Decoder("Pod").decode(raw)
 
@@ -641,7 +641,7 @@ def test_events_of_the_corpus_are_decoded_to_the_same(category):
         line(full_pod(generation=2, spec={"priority": "high"})),
         line(full_pod(generation=2, spec={"overhead": {"cpu": "much"}})),
         line(full_pod(status={"startTime": "yesterday"})),
-        b'{"type": "ADDED", "object": ' + b"[" * 99_999 + b"]" * 99_999 + b"}",
+        b'{"type": "ADDED", "object": ' + b"[" * 999_999 + b"]" * 999_999 + b"}",
     ],
     ids=[
         "empty",

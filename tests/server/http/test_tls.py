@@ -299,8 +299,7 @@ async def test_security_mtls_an_authority_that_is_gone_is_gone(app, certificates
         assert await is_let_in(port, old)
         assert not await is_let_in(port, young)
         session, _ = await asyncio.to_thread(session_of, port, old)
-        assert session is not None
-        assert (await asyncio.to_thread(session_of, port, old, session))[1] is False
+        assert session is not None  # whether it is gone on with here is up to OpenSSL: the authority is the same
         before = files.context
         mounted.put(certificates.server(), new.ca_file)
         await until(lambda: files.context is not before)

@@ -437,7 +437,7 @@ def test_H7_a_line_that_is_too_long_is_named(tmp_path, monkeypatch):
 
 def test_H7_a_deep_line_is_named(tmp_path):
     line = b'{"type":"put","kind":"Pod","object":{"spec":%s}}\n'
-    (tmp_path / "calls.jsonl").write_bytes(line % b"{}" + line % (b"[" * 100_000 + b"]" * 100_000))
+    (tmp_path / "calls.jsonl").write_bytes(line % b"{}" + line % (b"[" * 1_000_000 + b"]" * 1_000_000))
     with pytest.raises(RecordingError, match=r"calls\.jsonl: line 2: nested too deeply"):
         list(RecordedSegment(tmp_path).lines())
 

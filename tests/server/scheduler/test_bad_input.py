@@ -181,13 +181,14 @@ async def test_amounts_beyond_all_nodes(client, path, value):
 
 
 @EVERY_PATH
-@pytest.mark.parametrize("depth", [1_500, 100_000])
+@pytest.mark.parametrize("depth", [1_500, 1_000_000])
 @pytest.mark.parametrize("place", ['{"unknown":DEEP,', '{"Pod":DEEP,', '{"Nodes":{"items":[DEEP]},', '{"pod":DEEP,'])
 async def test_nesting_without_end(client, path, depth, place):
     start = place.replace("DEEP", "[" * depth + "]" * depth)
     response = await post(client, path, start.encode() + BODIES[path][1:])
     if depth == 1_500 and response.status_code == 200:
-        # Python 3.13 has a deeper stack: an unknown key is ignored then, and of equal keys the last one counts.
+        # Python 3.13 has a deeper stack, 3.14 that of the thread: an unknown key is ignored then, and of equal keys
+        # the last one counts.
         assert response.content == (await post(client, path, BODIES[path])).content
     else:
         assert response.status_code == 400
