@@ -14,11 +14,16 @@ from tests.e2e.image.dockerfile import stages
 from tests.e2e.release.changelog import ROOT, section
 
 CHART = "deploy/helm/kube-scheduler-extender/Chart.yaml"
-ADDRESSED = ("pyproject.toml", CHART, "mkdocs.yml", "SECURITY.md", ".github/ISSUE_TEMPLATE/config.yml")
-"""Files that say where the project lives; examples of other files keep reserved names."""
+ADDRESSED = ("pyproject.toml", CHART, "mkdocs.yml")
+"""Files that say where the project lives: no reserved name belongs into them."""
 
-HOST = re.compile(r"https?://([\w.-]+)")
-RESERVED = re.compile(r"(?:^|\.)(?:example\.(?:com|net|org)|test|example|invalid|localhost)$")
+PLACES = ("*.md", "*.toml", "*.yml", ".github/**/*", "deploy/**/*", "docs/**/*", "extender/**/*")
+"""What people read or get."""
+PLACEHOLDERS = ("kube-scheduler-extender.example.com", "code.example.com", "images.example.com")
+"""Names that stand for the project's own in PLACES. Any other reserved name is an example, and stays."""
+
+_HOST = re.compile(r"https?://([\w.-]+)|((?:[\w-]+\.)+example\.com)")
+_RESERVED = re.compile(r"(?:^|\.)(?:example\.(?:com|net|org)|test|example|invalid|localhost)$")
 """Names that RFC 2606 reserves: nothing of the project can be there."""
 
 
@@ -43,13 +48,17 @@ def _versions(root: Path) -> Iterator[tuple[str, str]]:
 
 
 def _reserved_names(root: Path) -> Iterator[str]:
-    for name in ADDRESSED:
-        if not (root / name).exists():
+    """Yield the first place in each file of each name that is to be replaced."""
+    for path in sorted({path for pattern in PLACES for path in root.glob(pattern) if path.is_file()}):
+        name, content = path.relative_to(root).as_posix(), path.read_bytes()
+        if b"example" not in content and name not in ADDRESSED:
             continue
-        for number, line in enumerate((root / name).read_text(encoding="utf-8").splitlines(), 1):
-            for host in HOST.findall(line):
-                if RESERVED.search(host):
-                    yield f"{name}:{number}: {host} is a reserved name (RFC 2606), not the project's address"
+        text, found = content.decode("utf-8"), set()
+        for match in _HOST.finditer(text):
+            host = match[1] or match[2]
+            if host not in found and (host in PLACEHOLDERS or (name in ADDRESSED and _RESERVED.search(host))):
+                found.add(host)
+                yield f"{name}:{text.count(chr(10), 0, match.start()) + 1}: {host} is a reserved name (RFC 2606)"
 
 
 def main(tag: str) -> int:

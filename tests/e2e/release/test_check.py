@@ -1,6 +1,6 @@
 """`make check-release` finds each mistake, and the CHANGELOG's section of a version is cut out."""
 
-import shutil
+import re
 import subprocess
 import sys
 
@@ -9,24 +9,19 @@ import pytest
 from tests.e2e.release import changelog, check
 from tests.e2e.release.changelog import ROOT, section
 
-FILES = (
-    *(name for name in check.ADDRESSED if (ROOT / name).exists()),
-    "extender/version.py",
-    "CHANGELOG.md",
-    "Dockerfile",
-)
-
 
 @pytest.fixture
 def checkout(tmp_path):
-    """A copy of what is checked, with an address of its own."""
-    for name in FILES:
-        path = tmp_path / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(ROOT / name, path)
-    for name in check.ADDRESSED:
-        if (tmp_path / name).exists():
-            change(tmp_path / name, "example.com", "project.internal")
+    """A copy of what is checked, with addresses of its own."""
+    named = {path for pattern in check.PLACES for path in ROOT.glob(pattern) if path.is_file()}
+    others = set(ROOT.glob("extender/**/*")) - {ROOT / "extender" / "version.py"}
+    for path in {*named, ROOT / "Dockerfile"} - others:
+        content = path.read_bytes()
+        for host in check.PLACEHOLDERS:
+            content = content.replace(host.encode(), b"project.internal")
+        copy = tmp_path / path.relative_to(ROOT)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_bytes(content)
     return tmp_path
 
 
@@ -37,9 +32,9 @@ def change(path, before, after):
 
 def test_this_checkout_lacks_its_addresses_and_nothing_else():
     found = check.mistakes(ROOT, "v0.1.0")
-    assert all(line.endswith("is a reserved name (RFC 2606), not the project's address") for line in found)
+    assert all(line.endswith("is a reserved name (RFC 2606)") for line in found)
     named = {line.partition(":")[0] for line in found}
-    assert {"pyproject.toml", "SECURITY.md", ".github/ISSUE_TEMPLATE/config.yml"} <= named
+    assert {"pyproject.toml", "SECURITY.md", ".github/ISSUE_TEMPLATE/config.yml", "docs/install.md"} <= named
 
 
 def test_with_addresses_it_can_be_released(checkout):
@@ -71,15 +66,24 @@ def test_a_mistake_is_a_line(checkout, name, before, after, mistake):
     assert check.mistakes(checkout, "v0.1.0") == [mistake]
 
 
-@pytest.mark.parametrize(
-    "host", ["example.com", "code.example.org", "docs.test", "x.example", "x.invalid", "localhost"]
-)
-def test_a_reserved_name_is_no_address(checkout, host):
-    with (checkout / check.CHART).open("a", encoding="utf-8") as file:
-        file.write(f"home: https://{host}/x\n")
+HOSTS = ("example.com", "code.example.org", "docs.test", "x.example", "x.invalid", "localhost")
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_no_address_of_the_project_is_a_reserved_name(checkout, host):
+    text = (checkout / check.CHART).read_text(encoding="utf-8")
+    text += f"deprecated: false  # https://{host}/x https://{host}/y\n"
+    (checkout / check.CHART).write_text(text, encoding="utf-8")
+    line = text.count("\n")
+    assert check.mistakes(checkout, "v0.1.0") == [f"{check.CHART}:{line}: {host} is a reserved name (RFC 2606)"]
+
+
+@pytest.mark.parametrize("name", ["README.md", "docs/new.md", "deploy/helm/new.yaml", ".github/workflows/new.yaml"])
+def test_a_name_that_stands_for_the_projects_own_is_found_everywhere(checkout, name):
+    with (checkout / name).open("a", encoding="utf-8") as file:
+        file.write("image: images.example.com/x, other.example.com/x\n")
     (mistake,) = check.mistakes(checkout, "v0.1.0")
-    assert mistake.startswith(f"{check.CHART}:")
-    assert f": {host} is a reserved name" in mistake
+    assert re.fullmatch(rf"{re.escape(name)}:\d+: images\.example\.com is a reserved name \(RFC 2606\)", mistake)
 
 
 def test_another_tag_differs_everywhere(checkout):

@@ -36,7 +36,8 @@ def test_a_file_is_valid(path):
 
 def test_an_audit_finds_nothing():
     """The strictest persona without false positives; what needs a network is left out."""
-    command = [BIN / "zizmor", "--offline", "--persona", "pedantic", "--strict-collection", "--no-progress", GITHUB]
+    options = ["--offline", "--persona", "pedantic", "--strict-collection", "--no-progress"]
+    command: list[str | Path] = [BIN / "zizmor", *options, GITHUB]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "No findings to report" in done.stdout
@@ -128,7 +129,7 @@ def test_a_release_needs_each_variable_of_the_repository(tmp_path):
 
 
 def test_the_files_of_a_release_are_collected_with_their_hashes(tmp_path):
-    built = "dist/x-0.1.0-py3-none-any.whl", "dist/x-0.1.0.tar.gz", "chart/x-0.1.0.tgz", "sbom.json"
+    built = "dist/x-0.1.0-py3-none-any.whl", "dist/x-0.1.0.tar.gz", "charts/x-0.1.0.tgz", "sbom.json"
     for name in built:
         path = tmp_path / "build" / name
         path.parent.mkdir(parents=True, exist_ok=True)
