@@ -5,6 +5,7 @@ Exit code 1 if the CHANGELOG has no dated section of that version.
 
 import re
 import sys
+import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
@@ -17,13 +18,19 @@ def section(text: str, version: str) -> str | None:
     return found and found[1].strip() + "\n"
 
 
+def with_absolute_links(text: str, source: str, tag: str) -> str:
+    """Return the text with links to files of that tag: a release's page is not beside them."""
+    return re.sub(r"\]\((?!https?:)([^)]+)\)", rf"]({source}/blob/{tag}/\1)", text)
+
+
 def main(tag: str) -> int:
     version = tag.removeprefix("v")
     found = section((ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), version)
     if found is None:
         sys.stderr.write(f"error: CHANGELOG.md has no section `## [{version}] - YYYY-MM-DD`\n")
         return 1
-    sys.stdout.write(found)
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    sys.stdout.write(with_absolute_links(found, project["urls"]["Source"], tag))
     return 0
 
 

@@ -45,7 +45,7 @@ def named(workflow: str, name: str) -> Step:
 
 
 def run(step: Step, directory: Path, env: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
-    """Run the script of a step as a runner does: bash -e with pipefail, the variables of the step and no others."""
+    """Run the script of a step as a runner does with `shell: bash`, with these variables and no others."""
     command = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step.script]
     kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
     return subprocess.run(command, cwd=directory, env={**kept, **env}, capture_output=True, text=True)

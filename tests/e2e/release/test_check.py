@@ -127,11 +127,19 @@ def test_a_section_is_cut_out_without_its_heading():
     assert section(CHANGELOG, "Unreleased") is None
 
 
-def test_the_notes_are_the_section_of_the_tag(capsys):
+def test_the_notes_are_the_section_of_the_tag_with_links_that_lead_somewhere(capsys):
     assert changelog.main("v0.1.0") == 0
     printed = capsys.readouterr().out
-    assert printed == section((ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), "0.1.0")
     assert printed.startswith("First release")
+    links = re.findall(r"\]\(([^)]+)\)", printed)
+    files = [link.removeprefix("https://code.example.com/kube-scheduler-extender/blob/v0.1.0/") for link in links]
+    assert len(files) > 20
+    assert all((ROOT / file.partition("#")[0]).exists() for file in files)
+
+
+def test_links_to_other_places_stay():
+    text = "[a](docs/a.md#b), [c](https://docs.test/c)"
+    assert changelog.with_absolute_links(text, "s", "v1") == "[a](s/blob/v1/docs/a.md#b), [c](https://docs.test/c)"
 
 
 def test_notes_of_a_version_without_a_section_fail(capsys):

@@ -1,4 +1,4 @@
-"""`make dist`: wheel and sdist of a checkout, the same bytes each time."""
+"""The targets of a release: `make dist`, whose files have the same bytes each time; check-release, release-notes."""
 
 import os
 import re
@@ -33,12 +33,18 @@ def copied(directory):
     return directory
 
 
-def make_dist(directory):
-    """Run the target with the virtual environment of these tests; return what it built, wheel first."""
+def make(directory, *words):
+    """Make a target with the virtual environment of these tests."""
     stamp = f"{VENV}/.dev-stamp"  # not made again, although the copied lock files are newer
-    command = ["make", "dist", f"VENV={VENV}", f"--old-file={stamp}"]
-    env = {**os.environ, "SOURCE_DATE_EPOCH": EPOCH}
-    done = subprocess.run(command, cwd=directory, env=env, capture_output=True, text=True)
+    command = ["make", *words, f"VENV={VENV}", f"--old-file={stamp}"]
+    outer = {"MAKEFLAGS", "MFLAGS", "MAKEOVERRIDES", "MAKELEVEL"}  # of a make that runs these tests
+    env = {name: value for name, value in os.environ.items() if name not in outer} | {"SOURCE_DATE_EPOCH": EPOCH}
+    return subprocess.run(command, cwd=directory, env=env, capture_output=True, text=True)
+
+
+def make_dist(directory):
+    """Return what the target built, wheel first."""
+    done = make(directory, "dist")
     assert done.returncode == 0, done.stdout + done.stderr
     assert re.sub(r"\x1b\[\d+m", "", done.stdout).count("PASSED") == 2  # twine's
     built = sorted((directory / "build" / "dist").iterdir(), key=lambda path: path.suffix == ".gz")
@@ -116,3 +122,12 @@ def test_no_link_of_the_readme_is_relative(metadata):
     assert not [link for link in links if not re.match(r"https?://|#", link)]
     source = PROJECT["urls"]["Source"]
     assert all(f"/v{__version__}/" in link for link in links if link.startswith((f"{source}/blob/", f"{source}/raw/")))
+
+
+def test_the_other_targets_of_a_release_check_and_cut_out_the_tag(copy):
+    checked = make(copy, "check-release", "TAG=v9.9.9")
+    assert checked.returncode != 0
+    assert f"extender/version.py: has version {__version__}, the tag is v9.9.9\n" in checked.stdout
+    assert make(copy, "release-notes", f"TAG=v{__version__}").returncode == 0
+    assert "### Added" in (copy / "build" / "release-notes.md").read_text(encoding="utf-8")
+    assert make(copy, "release-notes", "TAG=v9.9.9").returncode != 0

@@ -67,6 +67,7 @@ def test_nothing_is_allowed_but_what_a_job_asks_for_and_each_job_ends():
         workflow = read(path.name)
         assert workflow["permissions"] == {}
         assert workflow["concurrency"]["group"]
+        assert workflow["defaults"]["run"]["shell"] == "bash"
         for job in workflow["jobs"].values():
             assert job["permissions"]
             assert "uses" in job or int(job["timeout-minutes"]) <= 90
