@@ -14,7 +14,7 @@ VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' extender/version.py)
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help install run test test-all e2e check openapi parity metrics bench bench-full performance bench-compare \
-	bench-cluster mutants soak sbom dist check-release release-notes lock format clean
+	bench-cluster mutants soak sbom lock format clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -113,6 +113,8 @@ sbom: $(VENV)/.dev-stamp ## Write build/sbom.json, the SBOM of the image (Cyclon
 	@sed 's/^dynamic = .*/version = "$(VERSION)"/' pyproject.toml >build/sbom/pyproject.toml
 	$(BIN)/cyclonedx-py environment build/sbom --pyproject build/sbom/pyproject.toml --output-reproducible \
 		--output-file build/sbom.json
+
+.PHONY: dist check-release release-notes
 
 # The time of the last commit: two builds of one commit give the same bytes.
 SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct)

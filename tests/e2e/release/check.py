@@ -53,7 +53,7 @@ def _reserved_names(root: Path) -> Iterator[str]:
         name, content = path.relative_to(root).as_posix(), path.read_bytes()
         if b"example" not in content and name not in ADDRESSED:
             continue
-        text, found = content.decode("utf-8"), set()
+        text, found = content.decode("utf-8", "replace"), set()
         for match in _HOST.finditer(text):
             host = match[1] or match[2]
             if host not in found and (host in PLACEHOLDERS or (name in ADDRESSED and _RESERVED.search(host))):
