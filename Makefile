@@ -42,6 +42,7 @@ kube-scheduler-1.33 and kube-scheduler-1.30 for the tests of older schedulers (s
   2. Download etcd 3.6 from its releases (https://etcd.io/docs/latest/install), and SHA256SUMS; compare:
      sha256sum --check --ignore-missing SHA256SUMS; unpack etcd.
   3. chmod +x all, in one folder, and: make e2e KUBE_BIN=FOLDER
+.ci/kube FOLDER does all of this.
 The tests with an old etcd need Debian's package etcd-server.
 endef
 export KUBE_BIN_HELP
@@ -112,6 +113,26 @@ sbom: $(VENV)/.dev-stamp ## Write build/sbom.json, the SBOM of the image (Cyclon
 	@sed 's/^dynamic = .*/version = "$(VERSION)"/' pyproject.toml >build/sbom/pyproject.toml
 	$(BIN)/cyclonedx-py environment build/sbom --pyproject build/sbom/pyproject.toml --output-reproducible \
 		--output-file build/sbom.json
+
+.PHONY: dist check-release release-notes
+
+# The time of the last commit: two builds of one commit give the same bytes.
+SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct)
+
+# The wheel is built from the sdist, with the locked build tools.
+dist: $(VENV)/.dev-stamp ## Build wheel and sdist into build/dist
+	rm -rf build/dist
+	SOURCE_DATE_EPOCH=$(SOURCE_DATE_EPOCH) $(BIN)/python -m build --no-isolation --outdir build/dist
+	$(BIN)/twine check --strict build/dist/*
+
+TAG ?= v$(VERSION)
+
+check-release: $(VENV)/.dev-stamp ## Check that versions, CHANGELOG and addresses are those of TAG=v0.1.0
+	@$(BIN)/python -m tests.e2e.release.check $(TAG)
+
+release-notes: $(VENV)/.dev-stamp ## Write the CHANGELOG's section of TAG=v0.1.0 to build/release-notes.md
+	@mkdir -p build
+	$(BIN)/python -m tests.e2e.release.changelog $(TAG) >build/release-notes.md
 
 format: $(VENV)/.dev-stamp ## Format the code and apply ruff fixes
 	$(BIN)/ruff check --fix $(SOURCES)

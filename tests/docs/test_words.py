@@ -19,6 +19,8 @@ PLACES = (
     "CHANGELOG.md",
     "CONTRIBUTING.md",
     "SECURITY.md",
+    "CODE_OF_CONDUCT.md",
+    "GOVERNANCE.md",
 )
 TEXT = {".py", ".md", ".js", ".html", ".css", ".yaml", ".yml", ".json", ".tpl", ".txt", ".toml", ".sh", ".go"}
 

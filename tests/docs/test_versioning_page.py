@@ -1,0 +1,105 @@
+"""docs/versioning.md says what is tested and public; docs/upgrade.md and SECURITY.md know the CHANGELOG's releases."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+import typer.main
+
+import extender
+from extender.cli import app
+from extender.k8s.version.features import NEWEST_MINOR, OLDEST_MINOR
+from extender.server.recording.lines import FORMAT
+from tests.e2e.control_plane.lab.binaries import SCHEDULERS
+from tests.e2e.deploy.schemas import VERSIONS
+from tests.parity.versions import MINORS
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "versioning.md").read_text(encoding="utf-8")
+UPGRADE = (ROOT / "docs" / "upgrade.md").read_text(encoding="utf-8")
+CHANGELOG = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+REFERENCE = 36
+"""The minor of the corpus itself; corpus/versions has the verdicts of MINORS."""
+
+
+def table():
+    """The table of minors, as Markdown."""
+    lines = [
+        "| kube-scheduler | verdicts of its own code | a real one calls | manifests by its schemas |",
+        "|---|---|---|---|",
+    ]
+    for minor in range(OLDEST_MINOR, NEWEST_MINOR + 1):
+        name = f"1.{minor}"
+        tested = minor in (*MINORS, REFERENCE), name in SCHEDULERS, name in VERSIONS
+        lines.append(f"| {name} | {' | '.join('yes' if one else '' for one in tested)} |")
+    return "\n".join(lines)
+
+
+def test_the_table_of_minors_is_that_of_the_tests():
+    (shown,) = re.findall(r"<!-- minors, [^>]+ -->\n(.*)\n<!-- end -->", PAGE, re.DOTALL)
+    assert shown == table()
+    assert (
+        (ROOT / "docs" / "parity.md").read_text("utf-8").startswith(f"# Agreement with kube-scheduler v1.{REFERENCE}\n")
+    )
+
+
+def test_minors_without_any_test_are_named():
+    untested = [f"1.{one}" for one in range(OLDEST_MINOR, NEWEST_MINOR + 1) if one not in (*MINORS, REFERENCE)]
+    assert f"**Neither, as {' and '.join(untested)}**" in PAGE
+
+
+def test_pythons_are_those_of_the_package():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    pythons = re.findall(r"Python :: (3\.\d+)", "\n".join(project["classifiers"]))
+    assert f"Python {', '.join(pythons[:-1])} and {pythons[-1]}:" in PAGE
+
+
+def commands(command, path=()):
+    """Every command that does something, as it is typed."""
+    if not hasattr(command, "commands"):
+        return [" ".join(path)]
+    return [found for name, below in command.commands.items() for found in commands(below, (*path, name))]
+
+
+def test_every_command_is_public():
+    (row,) = re.findall(r"^\| commands (.*?): options", PAGE, re.MULTILINE)
+    assert set(re.findall(r"`([^`]+)`", row)) == {*commands(typer.main.get_command(app)), "kubectl extender-why"}
+
+
+def test_formats_are_those_of_the_code():
+    assert f"`{FORMAT}`" in PAGE
+    assert "extender/v1alpha1" in (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
+    assert len(extender.__all__) > 10
+
+
+def test_every_release_has_a_section_of_upgrade_notes():
+    releases = re.findall(r"^## \[(\d[^\]]*)\]", CHANGELOG, re.MULTILINE)
+    assert releases
+    assert re.findall(r"^### (.*)$", UPGRADE.partition("## By release")[2], re.MULTILINE) == releases
+    assert extender.__version__ in releases
+
+
+def test_the_latest_minor_release_is_supported():
+    minor = extender.__version__.rpartition(".")[0]
+    assert f"| {minor}.x | yes |" in (ROOT / "SECURITY.md").read_text(encoding="utf-8")
+
+
+PAGES = (
+    *(ROOT / "docs" / name for name in ("versioning.md", "upgrade.md")),
+    *(
+        ROOT / name
+        for name in ("CHANGELOG.md", "SECURITY.md", "CODE_OF_CONDUCT.md", "GOVERNANCE.md", "CONTRIBUTING.md")
+    ),
+)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
+def test_every_link_leads_somewhere(page):
+    for link in re.findall(r"\]\((?!https?:)([^)]+)\)", page.read_text(encoding="utf-8")):
+        file, _, anchor = link.partition("#")
+        target = page.parent / file if file else page
+        assert target.exists(), link
+        if anchor:
+            headings = re.findall(r"^#+ (.*)$", target.read_text(encoding="utf-8"), re.MULTILINE)
+            assert anchor in {re.sub(r"[^\w -]", "", one).lower().replace(" ", "-") for one in headings}, link

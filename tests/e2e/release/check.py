@@ -1,0 +1,71 @@
+"""Check that everything that is released has the version of its tag: `python -m tests.e2e.release.check v0.1.0`.
+
+Prints a line per mistake; exit code 1 if there is one. `make check-release` and the release workflow run it.
+"""
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import yaml
+
+from tests.e2e.image.dockerfile import stages
+from tests.e2e.release.changelog import ROOT, section
+
+CHART = "deploy/helm/kube-scheduler-extender/Chart.yaml"
+ADDRESSED = ("pyproject.toml", CHART, "mkdocs.yml")
+"""Files that say where the project lives: no reserved name belongs into them."""
+
+PLACES = ("*.md", "*.toml", "*.yml", ".github/**/*", "deploy/**/*", "docs/**/*", "extender/**/*")
+"""What people read or get."""
+PLACEHOLDERS = ("kube-scheduler-extender.example.com", "code.example.com", "images.example.com")
+"""Names that stand for the project's own in PLACES. Any other reserved name is an example, and stays."""
+
+_HOST = re.compile(r"https?://([\w.-]+)|((?:[\w-]+\.)+example\.com)")
+_RESERVED = re.compile(r"(?:^|\.)(?:example\.(?:com|net|org)|test|example|invalid|localhost)$")
+"""Names that RFC 2606 reserves: nothing of the project can be there."""
+
+
+def mistakes(root: Path, tag: str) -> list[str]:
+    """Return what keeps the checkout from being released as that tag, a line each."""
+    version = tag.removeprefix("v")
+    found = [] if tag.startswith("v") else [f"tag {tag}: is not v followed by a version"]
+    found += [f"{place}: has version {own}, the tag is {tag}" for place, own in _versions(root) if own != version]
+    if section((root / "CHANGELOG.md").read_text(encoding="utf-8"), version) is None:
+        found.append(f"CHANGELOG.md: has no section `## [{version}] - YYYY-MM-DD`")
+    return found + list(_reserved_names(root))
+
+
+def _versions(root: Path) -> Iterator[tuple[str, str]]:
+    """Yield each place that has the project's version, and the version that it has."""
+    code = (root / "extender" / "version.py").read_text(encoding="utf-8")
+    yield "extender/version.py", re.findall(r'^__version__ = "(.*)"$', code, re.MULTILINE)[0]
+    chart = yaml.safe_load((root / CHART).read_text(encoding="utf-8"))
+    yield f"{CHART}, version", chart["version"]
+    yield f"{CHART}, appVersion", str(chart["appVersion"])
+    yield "Dockerfile, label", stages(root / "Dockerfile")[-1].pairs("LABEL")["org.opencontainers.image.version"]
+
+
+def _reserved_names(root: Path) -> Iterator[str]:
+    """Yield the first place in each file of each name that is to be replaced."""
+    for path in sorted({path for pattern in PLACES for path in root.glob(pattern) if path.is_file()}):
+        name, content = path.relative_to(root).as_posix(), path.read_bytes()
+        if b"example" not in content and name not in ADDRESSED:
+            continue
+        text, found = content.decode("utf-8", "replace"), set()
+        for match in _HOST.finditer(text):
+            host = match[1] or match[2]
+            if host not in found and (host in PLACEHOLDERS or (name in ADDRESSED and _RESERVED.search(host))):
+                found.add(host)
+                yield f"{name}:{text.count(chr(10), 0, match.start()) + 1}: {host} is a reserved name (RFC 2606)"
+
+
+def main(tag: str) -> int:
+    found = mistakes(ROOT, tag)
+    sys.stdout.write("".join(f"{line}\n" for line in found) or f"{tag} can be released\n")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

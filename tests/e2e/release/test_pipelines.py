@@ -1,0 +1,241 @@
+"""The workflows as far as they can be checked without GitHub: valid, pinned, audited, and made of our own targets."""
+
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.control_plane.lab.binaries import SCHEDULERS
+from tests.e2e.release.changelog import ROOT
+from tests.e2e.release.pipelines import GITHUB, WORKFLOWS, named, read, run, steps
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
+STEPS = list(steps())
+BIN = Path(sys.executable).parent
+
+SCHEMAS = {
+    **dict.fromkeys(WORKFLOWS, "github-workflows"),
+    GITHUB / "dependabot.yaml": "dependabot",
+    **dict.fromkeys(sorted((GITHUB / "ISSUE_TEMPLATE").glob("*.y*ml")), "github-issue-forms"),
+    GITHUB / "ISSUE_TEMPLATE" / "config.yml": "github-issue-config",
+}
+"""File -> schema that check-jsonschema ships."""
+
+
+@pytest.mark.parametrize("path", SCHEMAS, ids=lambda path: path.name)
+def test_a_file_is_valid(path):
+    command: list[str | Path] = [BIN / "check-jsonschema", "--builtin-schema", f"vendor.{SCHEMAS[path]}", path]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+
+
+def test_an_audit_finds_nothing():
+    """The strictest persona without false positives; what needs a network is left out."""
+    options = ["--offline", "--persona", "pedantic", "--strict-collection", "--no-progress"]
+    command: list[str | Path] = [BIN / "zizmor", *options, GITHUB]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "No findings to report" in done.stdout
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
+def test_every_action_is_pinned_by_hash_and_says_its_version(path):
+    for line in re.findall(r"uses: (.*)", path.read_text(encoding="utf-8")):
+        assert line.startswith("$/") or re.fullmatch(r"[\w-]+/[\w.-]+@[0-9a-f]{40}  # v\d+\.\d+\.\d+", line), line
+
+
+def test_an_action_has_one_version_in_all_workflows():
+    text = "".join(path.read_text(encoding="utf-8") for path in WORKFLOWS)
+    pinned = re.findall(r"uses: ([\w-]+/[\w.-]+)@(.*)", text)
+    assert len(set(pinned)) == len(dict(pinned)) >= 10
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
+def test_a_workflow_says_what_of_it_was_never_run(path):
+    head = " ".join(line.lstrip("# ") for line in path.read_text("utf-8").partition("\nname:")[0].splitlines())
+    assert "Run by the project's own tests" in head
+    assert "Never run outside GitHub: the actions" in head
+
+
+def test_nothing_is_allowed_but_what_a_job_asks_for_and_each_job_ends():
+    for path in WORKFLOWS:
+        workflow = read(path.name)
+        assert workflow["permissions"] == {}
+        assert workflow["concurrency"]["group"]
+        assert workflow["defaults"]["run"]["shell"] == "bash"
+        for job in workflow["jobs"].values():
+            assert job["permissions"]
+            assert "uses" in job or int(job["timeout-minutes"]) <= 90
+
+
+def targets(script):
+    """The targets that a script makes."""
+    made = re.findall(r"(?:^|\s)make ((?:[\w=\"$-]+ ?)+)", script, re.MULTILINE)
+    return {word for words in made for word in words.split() if "=" not in word}
+
+
+def test_every_target_that_is_made_is_in_the_makefile():
+    made = set().union(*(targets(step.script) for step in STEPS))
+    assert {"check", "test", "test-all", "e2e", "docs", "dist", "sbom", "chart", "check-release"} <= made
+    assert made <= set(re.findall(r"^([a-z0-9-]+):", MAKEFILE, re.MULTILINE))
+
+
+def test_the_pythons_are_those_of_the_package():
+    pythons = read("test.yaml")["jobs"]["test"]["strategy"]["matrix"]["python"]
+    classified = re.findall(r"Python :: (3\.\d+)", "\n".join(PROJECT["classifiers"]))
+    assert pythons == classified
+    assert PROJECT["requires-python"] == f">={pythons[0]}"
+    others = {
+        step.content["with"]["python-version"]
+        for step in STEPS
+        if step.content.get("uses", "").startswith("actions/setup-python@")
+    }
+    assert others == {pythons[0], "${{ matrix.python }}"}
+
+
+SCRIPTS = [step for step in STEPS if step.script]
+
+
+@pytest.mark.parametrize("step", SCRIPTS, ids=[f"{one.workflow} {one.script.splitlines()[0][:40]}" for one in SCRIPTS])
+def test_a_script_is_bash_and_takes_what_it_gets_as_variables(step):
+    done = subprocess.run(["bash", "-n", "-c", step.script], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "${{" not in step.script
+
+
+def test_files_that_scripts_run_are_in_the_repository():
+    found = {name for step in SCRIPTS for name in re.findall(r"(?:^|\s)(\.ci/\w+)", step.script)}
+    assert found == {".ci/tools", ".ci/kube"}
+    assert all((ROOT / name).stat().st_mode & 0o111 for name in found)
+
+
+# --- scripts that run here ------------------------------------------------------------------------------------------
+
+VARIABLES = {"REGISTRY": "images.example.com", "IMAGE": "kube-scheduler-extender", "CHARTS": "charts"}
+
+
+def test_a_release_needs_each_variable_of_the_repository(tmp_path):
+    step = named("release.yaml", "Check the repository's variables")
+    assert set(step.content["env"]) == set(VARIABLES)
+    assert run(step, tmp_path, VARIABLES).returncode == 0
+    for name in VARIABLES:
+        done = run(step, tmp_path, {**VARIABLES, name: ""})
+        assert done.returncode != 0
+        assert f"set the repository variable {name}" in done.stderr
+
+
+def test_the_files_of_a_release_are_collected_with_their_hashes(tmp_path):
+    built = "dist/x-0.1.0-py3-none-any.whl", "dist/x-0.1.0.tar.gz", "charts/x-0.1.0.tgz", "sbom.json"
+    for name in built:
+        path = tmp_path / "build" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(name, encoding="utf-8")
+    done = run(named("release.yaml", "Collect the files"), tmp_path, {"GITHUB_REF_NAME": "v0.1.0"})
+    assert (done.returncode, done.stderr) == (0, "")
+    release = tmp_path / "build" / "release"
+    files = {"x-0.1.0-py3-none-any.whl", "x-0.1.0.tar.gz", "x-0.1.0.tgz", "kube-scheduler-extender-0.1.0.cdx.json"}
+    assert {path.name for path in release.iterdir()} == {*files, "SHA256SUMS"}
+    subprocess.run(["sha256sum", "--check", "--strict", "SHA256SUMS"], cwd=release, check=True, capture_output=True)
+    assert {line.split()[1] for line in (release / "SHA256SUMS").read_text().splitlines()} == files
+
+
+def test_the_notes_of_a_release_begin_with_the_digests(tmp_path):
+    (tmp_path / "build").mkdir()
+    (tmp_path / "build" / "release-notes.md").write_text("### Added\n", encoding="utf-8")
+    env = {"IMAGE": "images.example.com/extender@sha256:1", "CHART": "images.example.com/charts/x@sha256:2"}
+    done = run(named("release.yaml", "Write the notes"), tmp_path, env)
+    assert (done.returncode, done.stderr) == (0, "")
+    notes = (tmp_path / "build" / "notes.md").read_text(encoding="utf-8")
+    assert notes.startswith("Image: `images.example.com/extender@sha256:1`\n")
+    assert "Chart: `oci://images.example.com/charts/x@sha256:2`\n" in notes
+    assert notes.endswith("\n### Added\n")
+
+
+def test_the_base_image_of_a_release_is_that_of_the_dockerfile():
+    """Its reference and its digest come from commands; here the digest's command is replaced by one that prints one."""
+    script = named("release.yaml", "Build and push the image").script.partition("docker buildx create")[0]
+    fake = "docker() { [[ $4 == python:* ]] && echo sha256:0; }\n"
+    command = ["bash", "-eo", "pipefail", "-c", f'{fake}{script}\necho "$base"']
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert re.fullmatch(r"python:3\.\d+-slim@sha256:0\n", done.stdout), done.stderr
+
+
+def test_the_image_is_built_as_the_dockerfile_says():
+    script = named("release.yaml", "Build and push the image").script
+    head = (ROOT / "Dockerfile").read_text(encoding="utf-8").partition("\nARG")[0]
+    for words in ("docker buildx build", "--build-arg BASE=", "--build-arg", "SOURCE_DATE_EPOCH=", "rewrite-timestamp"):
+        assert words in script
+        assert words in head
+    assert "git log -1 --format=%ct" in script
+    assert "git log -1 --format=%ct" in head
+
+
+def test_no_pull_request_where_nothing_is_newer(tmp_path):
+    git = ["git", "-c", "user.name=t", "-c", "user.email=t@example.com"]
+    for words in (["init", "--quiet"], ["commit", "--quiet", "--allow-empty", "--message", "empty"]):
+        subprocess.run([*git, *words], cwd=tmp_path, check=True)
+    done = run(named("update.yaml", "Open a pull request"), tmp_path, {})
+    assert (done.returncode, done.stdout) == (0, "All locked packages are up to date.\n")
+
+
+# --- .ci/kube -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def published(tmp_path):
+    """Stand-ins for the places of the downloads, with the same files: Kubernetes' and etcd's."""
+    machine = subprocess.run(["uname", "-m"], capture_output=True, text=True, check=True).stdout.strip()
+    architecture = {"x86_64": "amd64", "aarch64": "arm64"}[machine]
+    script = (ROOT / ".ci" / "kube").read_text(encoding="utf-8")
+    for version, name, _ in re.findall(r"^get (\S+) (\S+) (\S+)$", script, re.MULTILINE):
+        folder = tmp_path / "kubernetes" / version / "bin" / "linux" / architecture
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(f"#!/bin/sh\necho {name} {version}\n", encoding="utf-8")
+        (folder / f"{name}.sha256").write_text(sha256(folder / name), encoding="utf-8")
+    (version,) = re.findall(r"^etcd_version=(.*)$", script, re.MULTILINE)
+    unpacked = f"etcd-{version}-linux-{architecture}"
+    folder = tmp_path / "etcd" / version
+    (folder / unpacked).mkdir(parents=True)
+    (folder / unpacked / "etcd").write_text("#!/bin/sh\necho etcd\n", encoding="utf-8")
+    shutil.make_archive(str(folder / unpacked), "gztar", folder, unpacked)
+    archive = folder / f"{unpacked}.tar.gz"
+    (folder / "SHA256SUMS").write_text(f"{sha256(archive)}  {archive.name}\n{'0' * 64}  other.zip\n", encoding="utf-8")
+    return tmp_path
+
+
+def sha256(path):
+    return subprocess.run(["sha256sum", path], capture_output=True, text=True, check=True).stdout.split()[0]
+
+
+def download(published):
+    places = {"KUBERNETES": f"file://{published}/kubernetes", "ETCD": f"file://{published}/etcd"}
+    command = [ROOT / ".ci" / "kube", published / "bin"]
+    return subprocess.run(command, env={"PATH": "/usr/bin:/bin", **places}, capture_output=True, text=True)
+
+
+NEEDS_CURL = pytest.mark.skipif(not shutil.which("curl"), reason="no curl: apt-get install curl")
+
+
+@NEEDS_CURL
+def test_the_binaries_are_those_that_the_tests_ask_for(published):
+    done = download(published)
+    assert (done.returncode, done.stderr) == (0, "")
+    needed = {"etcd", "kube-apiserver", "kube-controller-manager", *SCHEDULERS.values()}
+    assert {path.name for path in (published / "bin").iterdir()} == needed
+    for minor, name in SCHEDULERS.items():
+        printed = subprocess.run([published / "bin" / name], capture_output=True, text=True, check=True).stdout
+        assert printed.startswith(f"kube-scheduler v{minor}.")
+
+
+@NEEDS_CURL
+@pytest.mark.parametrize("pattern", ["kubernetes/*/bin/linux/*/kube-apiserver", "etcd/*/*.tar.gz"])
+def test_a_binary_with_another_hash_is_not_installed(published, pattern):
+    (path,) = published.glob(pattern)
+    path.write_bytes(path.read_bytes() + b"\n")
+    assert download(published).returncode != 0
+    assert not (published / "bin" / path.name.replace(".tar.gz", "").partition("-v")[0]).exists()
