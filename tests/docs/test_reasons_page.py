@@ -23,7 +23,7 @@ from extender.cluster.files import source as files_source
 from extender.cluster.watch import source as watch_source
 from extender.cluster.watch.list_watch import PHASES
 from extender.config import Configuration
-from extender.core.devices import claims
+from extender.core.devices import allocator, claims, node_allocations, node_matching, pools
 from extender.core.diagnosis.schema import PodState, Verdict
 from extender.core.explain import render
 from extender.core.explain.schema import NodeOutcome, PodRole
@@ -85,7 +85,11 @@ POST_FILTER = {
 }  # fmt: skip
 """What DynamicResources says when kube-scheduler preempts."""
 
-NOT_EVALUATED = texts(dynamic_resources, "_why_not_evaluated", "_not_followed", "_verdicts")
+NOT_EVALUATED = {
+    *texts(dynamic_resources, "_why_not_evaluated", "_not_followed", "_verdicts"),
+    *strings_given_to(allocator, "NotEvaluated"),
+    *texts(node_allocations), *texts(node_matching),
+} - {"{}{}"}  # fmt: skip
 """Why DynamicResources leaves a pod to kube-scheduler."""
 
 NOT_ELIGIBLE = {eligibility.PREEMPTION_POLICY_NEVER, eligibility.TERMINATING_POD_ON_NOMINATED_NODE}
@@ -98,6 +102,8 @@ def of_plugins() -> set[str]:
     found = set[str]().union(*map(texts, PLUGIN_MODULES))
     found |= texts(claims) | texts(score) | texts(status, "Status", "filter_error")
     found |= texts(node_filter, "left_out_by_prefilter") | texts(volume_index, "not_found")
+    found |= texts(allocator) | texts(pools)
+    found -= {"claim {}", "claim {}, request {}", "class {}", "{}: selector #{}: "}  # stand in others
     return (found | texts(volumes, "not_for_pod_message")) - POST_FILTER - NOT_EVALUATED
 
 
@@ -163,7 +169,12 @@ class Column(NamedTuple):
 
 
 MESSAGES: dict[tuple[Column, ...], set[str]] = {
-    (Column("One node"), Column("The pod, on every node"), Column("A plugin fails")): of_plugins(),
+    (
+        Column("One node"),
+        Column("The pod, on every node"),
+        Column("A plugin fails"),
+        Column("Errors of devices"),
+    ): of_plugins(),
     (Column("The end of the message: preemption"),): of_preemption_messages(),
     (Column("Pods that are not tried", table=1),): of_pods_not_tried(),
     (Column("Nodes that are not in the answer to /preempt"),): of_dropped_nodes(),
@@ -206,7 +217,7 @@ def cells(column: Column, page: str = PAGE) -> list[str]:
 
 def named(text: str) -> list[str]:
     """Return what stands between backquotes."""
-    return re.findall(r"`([^`]+)`", text)
+    return re.findall(r"`([^`\n]+)`", text)
 
 
 def messages(columns: tuple[Column, ...]) -> list[str]:
@@ -314,14 +325,14 @@ def test_every_filter_plugin_has_a_reason():
 
 def test_commands_are_understood(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    for name in ("pod.yaml", "node.yaml", "config.yaml"):
+    for name in ("pod.yaml", "node.yaml", "config.yaml", "extender.yaml"):
         (tmp_path / name).touch()
-    commands = {text for text in named(PAGE) if re.match(r"extender [a-z]+ ", text)} - {"extender config check"}
+    commands = set(re.findall(r"(?:^|`)(extender [a-z]+ [^`\n]+)", PAGE, re.MULTILINE))
     assert len(commands) > 10
     for command in commands:
-        words, group = shlex.split(command)[1:], typer.main.get_group(cli.app)
+        words, group = shlex.split(command)[1:], typer.main.get_command(cli.app)
         while isinstance(group, TyperGroup):
-            group = group.commands[words.pop(0)]  # type: ignore[assignment]
+            group = group.commands[words.pop(0)]
         assert not group.make_context("extender", words).args, command
 
 
