@@ -4,11 +4,14 @@ A message is compared as a template: what is put into it is `{}`.
 """
 
 import gzip
+import importlib
 import json
+import pkgutil
 import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NamedTuple, get_args, get_type_hints
 
 import pytest
@@ -23,35 +26,14 @@ from extender.cluster.files import source as files_source
 from extender.cluster.watch import source as watch_source
 from extender.cluster.watch.list_watch import PHASES
 from extender.config import Configuration
-from extender.core.devices import allocator, claims, node_allocations, node_matching, pools
+from extender.core import devices
+from extender.core.devices import allocator, node_allocations, node_matching
 from extender.core.diagnosis.schema import PodState, Verdict
 from extender.core.explain import render
 from extender.core.explain.schema import NodeOutcome, PodRole
 from extender.core.framework import filter as node_filter
-from extender.core.framework import score, status
-from extender.core.framework.plugins import (
-    FILTERS,
-    attached_volumes,
-    claims_of_other_pods,
-    cycle_state,
-    dynamic_resources,
-    in_tree_volume_limits,
-    inter_pod_affinity,
-    node_affinity,
-    node_declared_features,
-    node_name,
-    node_ports,
-    node_resources,
-    node_unschedulable,
-    node_volume_limits,
-    pod_topology_spread,
-    taint_toleration,
-    volume_binding,
-    volume_limit_columns,
-    volume_matching,
-    volume_restrictions,
-    volume_zone,
-)
+from extender.core.framework import plugins, score, status
+from extender.core.framework.plugins import FILTERS, dynamic_resources
 from extender.core.framework.status import Code
 from extender.core.preemption import candidates, eligibility, rate_limits, recent_deletions, sent_candidates
 from extender.core.preemption.protections import protections, returning_pods
@@ -73,12 +55,6 @@ from tests.docs.code_texts import is_text, strings_given_to, texts, with_holes
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "reasons.md").read_text(encoding="utf-8")
 
-PLUGIN_MODULES = (
-    attached_volumes, claims_of_other_pods, cycle_state, dynamic_resources, in_tree_volume_limits, inter_pod_affinity,
-    node_affinity, node_declared_features, node_name, node_ports, node_resources, node_unschedulable,
-    node_volume_limits, pod_topology_spread, taint_toleration, volume_binding, volume_limit_columns, volume_matching,
-    volume_restrictions, volume_zone,
-)  # fmt: skip
 POST_FILTER = {
     dynamic_resources.NO_NEW_CLAIMS, dynamic_resources.DEALLOCATED, dynamic_resources.DELETED,
     dynamic_resources.STILL_NOT_SCHEDULABLE,
@@ -87,9 +63,10 @@ POST_FILTER = {
 
 NOT_EVALUATED = {
     *texts(dynamic_resources, "_why_not_evaluated", "_not_followed", "_verdicts"),
-    *strings_given_to(allocator, "NotEvaluated"),
-    *texts(node_allocations), *texts(node_matching),
-} - {"{}{}"}  # fmt: skip
+    *(text for text in strings_given_to(allocator, "NotEvaluated") if is_text(text)),
+    *texts(node_allocations),
+    *texts(node_matching),
+}
 """Why DynamicResources leaves a pod to kube-scheduler."""
 
 NOT_ELIGIBLE = {eligibility.PREEMPTION_POLICY_NEVER, eligibility.TERMINATING_POD_ON_NOMINATED_NODE}
@@ -98,25 +75,35 @@ NOT_ELIGIBLE = {eligibility.PREEMPTION_POLICY_NEVER, eligibility.TERMINATING_POD
 # --- what the code can say ------------------------------------------------------------------------------------------
 
 
+def without(found: set[str], parts: set[str]) -> set[str]:
+    """Return the texts without some that have no row, all of which must be there."""
+    assert found >= parts, parts - found
+    return found - parts
+
+
+def texts_of_package(package: ModuleType) -> set[str]:
+    names = [one.name for one in pkgutil.iter_modules(package.__path__, f"{package.__name__}.")]
+    return set[str]().union(*(texts(importlib.import_module(name)) for name in names))
+
+
 def of_plugins() -> set[str]:
-    found = set[str]().union(*map(texts, PLUGIN_MODULES))
-    found |= texts(claims) | texts(score) | texts(status, "Status", "filter_error")
-    found |= texts(node_filter, "left_out_by_prefilter") | texts(volume_index, "not_found")
-    found |= texts(allocator) | texts(pools)
-    found -= {"claim {}", "claim {}, request {}", "class {}", "{}: selector #{}: "}  # stand in others
-    return (found | texts(volumes, "not_for_pod_message")) - POST_FILTER - NOT_EVALUATED
+    found = texts_of_package(plugins) | texts_of_package(devices) | texts(score)
+    found |= texts(status, "Status", "filter_error") | texts(node_filter, "left_out_by_prefilter")
+    found |= texts(volume_index, "not_found") | texts(volumes, "not_for_pod_message")
+    put_in = {"claim {}", "claim {}, request {}", "class {}", "{}: selector #{}: "}
+    return without(found, put_in | POST_FILTER | NOT_EVALUATED)
 
 
 def of_vetoes_of_nodes() -> set[str]:
     """Return what policies say of one node, and how Events name them."""
-    of_all_nodes = texts(rate_limits, "preemption_refusal")
     found = texts(rate_limits) | texts(candidates) | texts(render, "_TriedNode") | texts(notices, "_veto_reason")
-    return found - of_all_nodes - {"not {}", "1 victim", "{} victims"}  # the last ones stand in others
+    put_in = {"not {}", "1 victim", "{} victims"}
+    return without(found, put_in | texts(rate_limits, "preemption_refusal"))
 
 
 def of_pods_not_tried() -> set[str]:
     found = texts(eligibility) | texts(schedule_one, "not_tried_reason") | texts(context, "not_ours_message")
-    return (found | strings_given_to(context, "ResizeDeferred")) - NOT_ELIGIBLE
+    return without(found | strings_given_to(context, "ResizeDeferred"), NOT_ELIGIBLE)
 
 
 def of_preemption_messages() -> set[str]:
@@ -125,7 +112,7 @@ def of_preemption_messages() -> set[str]:
 
 def of_dropped_nodes() -> set[str]:
     found = texts(sent_candidates, "DropCode") | texts(recent_deletions) | texts(verbs, "Preempt.decide")
-    return found - strings_given_to(verbs, "GuardError")
+    return without(found, strings_given_to(verbs, "GuardError"))
 
 
 def of_failed_and_refused_calls() -> set[str]:
@@ -133,25 +120,24 @@ def of_failed_and_refused_calls() -> set[str]:
     found |= texts(http_errors) | texts(context, "not_ours_message") | texts(errors, "INTERNAL")
     found |= strings_given_to(verbs, "GuardError") | strings_given_to(node_filter, "UnknownNode")
     found |= strings_given_to(wire, "RequestTooLarge")
-    return found - {
-        "POST /{}",
-        "the connection is closed",
-    }  # the name of a span; the error of a connection that is gone
+    no_messages = {"POST /{}", "the connection is closed"}  # the name of a span; told to no client
+    return without(found, no_messages)
 
 
 def of_readiness() -> set[str]:
     found = texts(watch_source, "KubernetesSource.problem", "KubernetesSource._not_synced", "KubernetesSource.run")
     found |= texts(cache, "ClusterCache.snapshot") | texts(settings, "LiveSettings._refuse") | texts(health, "DRAINING")
-    return found - {"the first snapshot"}  # stands in the place of the kinds
+    return without(found, {"the first snapshot"})  # put in where kinds stand
 
 
 def of_warnings() -> set[str]:
     found = texts(watch_source, "KubernetesSource.warnings") | texts(files_source, "FileSource.warnings")
     found |= texts(settings, "Settings.notes", "LiveSettings.warnings", "not_evaluated_lines")
     found |= texts(tls, "TLSFiles.warnings") | texts(daemon_thread, "ReloadThread.warnings")
-    lines = texts(health, "readiness")
-    found |= {line.removeprefix("[!] ") for line in lines if line.startswith("[!] ")}
-    return found - {"no pod is evicted", "kube-scheduler evicts the victims it chose"}  # stand behind `kill switch`
+    found |= {line[len("[!] ") :] for line in texts(health, "readiness") if line.startswith("[!] ")}
+    return without(
+        found, {"no pod is evicted", "kube-scheduler evicts the victims it chose"}
+    )  # put in behind `kill switch`
 
 
 def of_plugins_not_evaluated() -> set[str]:
@@ -186,7 +172,7 @@ MESSAGES: dict[tuple[Column, ...], set[str]] = {
     (Column("Not ready"),): of_readiness(),
     (Column("Warnings"), Column("Warnings", 1)): of_warnings(),
     (Column("The guard", table=1),): texts(guard, "_filter_error", "guard_scores"),
-    (Column("Bindings", table=1),): (texts(binding) | texts(bind)) - {"pod {}/{}"},
+    (Column("Bindings", table=1),): without(texts(binding) | texts(bind), {"pod {}/{}"}),
     (Column("Blocked evictions"),): texts(drain, "EvictionAPI", "MORE_THAN_ONE_BUDGET", "_too_many_requests"),
 }
 """Columns of the page -> the messages that they have, together."""
@@ -251,6 +237,39 @@ def test_every_row_is_a_message_of_the_code(columns):
 def test_the_codes_are_those_of_the_code(column):
     found = [with_holes(text) for cell in cells(column) for text in named(cell)]
     assert sorted(found) == sorted(CODES[column])
+
+
+SOURCE = """
+from typing import Final
+
+PREFIX: Final = "not tried: "
+TABLE = {"a name": "of a table"}
+
+class One:
+    "A docstring is none."
+
+    def say(self, what: "type of it") -> "another type":
+        log.info("a log line is none")
+        self._log_failed("so is this")
+        words = ", ".join(["single", "words"])
+        return f"{PREFIX}{what} is " "short of " f"{what.amount:.0f} by {'no more' if what else words}"
+
+def other():
+    raise ValueError(f"{1} of two")
+"""
+
+
+def test_texts_are_read_from_the_source(tmp_path, monkeypatch):
+    (tmp_path / "module_with_texts.py").write_text(SOURCE)
+    monkeypatch.syspath_prepend(tmp_path)
+    module = importlib.import_module("module_with_texts")
+    said = {"not tried: {} is short of {} by {}", "no more"}
+    assert texts(module) == said | {"not tried: ", "of a table", "{} of two"}
+    assert texts(module, "One.say") == said
+    assert texts(module, "PREFIX", "other") == {"not tried: ", "{} of two"}
+    assert strings_given_to(module, "ValueError") == {"{} of two"}
+    with pytest.raises(AssertionError, match="Two"):
+        texts(module, "Two")
 
 
 def test_a_text_that_is_in_the_code_or_on_the_page_only_is_noticed(monkeypatch):
