@@ -109,7 +109,7 @@ def explain(
       # Read a recording, print JSON
       extender explain preempt-17 --recording recording -o json
 
-    See docs/explain.md and docs/page.md.
+    See docs/explain.md, docs/page.md and docs/reasons.md.
     """
     from extender.cli import explanation
     from extender.cli.decision_source import DecisionListOptions

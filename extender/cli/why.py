@@ -85,7 +85,7 @@ def why(
     kube-scheduler does not try it, a plugin that is not evaluated here decides or the pod does not exist, and 2 if the
     cluster cannot be read.
 
-    See docs/why.md.
+    See docs/why.md and docs/reasons.md.
     """
     from extender.core.diagnosis.schema import EXIT_CODES
 

@@ -161,8 +161,10 @@ def _too_many_requests(budget: PodDisruptionBudget) -> str | None:
     if status.disruptions_allowed > 0:
         return None
     if status.current_healthy <= status.desired_healthy:
-        counts = f"needs {status.desired_healthy} healthy pods and has {status.current_healthy} currently"
-        return f"The disruption budget {name} {counts}"
+        return (
+            f"The disruption budget {name} needs {status.desired_healthy} healthy pods "
+            f"and has {status.current_healthy} currently"
+        )
     return f"The disruption budget {name} does not allow evicting pods currently"
 
 
