@@ -1,9 +1,7 @@
 """The shipped kube-scheduler configurations in real kube-schedulers, with the identities of the manifests."""
 
-import contextlib
 import re
 import sys
-from pathlib import Path
 
 import pytest
 import yaml

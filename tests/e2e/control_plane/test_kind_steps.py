@@ -42,7 +42,7 @@ def plane(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def steps(plane, tmp_path_factory):
-    """Run deploy/kind/steps with the lab's kubeconfig; the service as a user's shell would have it."""
+    """A function that runs a step of deploy/kind/steps with the lab's kubeconfig."""
     programs = tmp_path_factory.mktemp("programs")
     (programs / "helm").symlink_to(os.path.abspath(HELM))
     forwarding = 'case "$*" in *port-forward*) echo "$@" >>"$FORWARDED"; echo "$FORWARDING"; exec sleep 300 ;; esac'
@@ -57,6 +57,8 @@ def steps(plane, tmp_path_factory):
         "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
         "EXTENDER": "extender",
     }
+
+    surroundings.pop("EXTENDER_ADMIN_URL", None)
 
     def run(step, **environment):
         command = [shutil.which("bash"), str(DEPLOY / "kind" / "steps"), step]

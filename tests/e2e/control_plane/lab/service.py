@@ -21,7 +21,7 @@ class Service(Process):
     """The extender on a control plane, as service account kube-system/extender; ends with the control plane.
 
     `config` is merged into the configuration file; `roles` names components of deploy/kustomize whose RBAC is added
-    (`bind`, `pod-groups`), None where another has applied all of it; `api_url` is the address of a DelayedApi. A context
+    (`bind`, `pod-groups`), None where all of it was applied before; `api_url` is the address of a DelayedApi. A context
     manager, which waits until it is ready.
     """
 
