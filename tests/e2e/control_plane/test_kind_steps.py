@@ -44,6 +44,8 @@ def plane(tmp_path_factory):
 def steps(plane, tmp_path_factory):
     """A function that runs a step of deploy/kind/steps with the lab's kubeconfig."""
     programs = tmp_path_factory.mktemp("programs")
+    assert HELM
+    assert KUBECTL
     (programs / "helm").symlink_to(os.path.abspath(HELM))
     forwarding = 'case "$*" in *port-forward*) echo "$@" >>"$FORWARDED"; echo "$FORWARDING"; exec sleep 300 ;; esac'
     for name, lines in (

@@ -13,7 +13,7 @@ import sys
 
 import pytest
 import yaml
-from jsonschema import Draft202012Validator
+from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from tests.e2e.deploy.manifests import DEPLOY, HELM, NO_HELM, ROOT, chart, containers, extender_of, of_kind, pod_of
 from tests.e2e.deploy.schemas import VERSIONS, mistakes
