@@ -14,7 +14,7 @@ VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' extender/version.py)
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help install run test test-all e2e check openapi parity metrics bench bench-full performance bench-compare \
-	bench-cluster mutants soak sbom lock format clean
+	bench-cluster mutants soak sbom dist check-release release-notes kind kind-down k3d k3d-down lock format clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -114,8 +114,6 @@ sbom: $(VENV)/.dev-stamp ## Write build/sbom.json, the SBOM of the image (Cyclon
 	$(BIN)/cyclonedx-py environment build/sbom --pyproject build/sbom/pyproject.toml --output-reproducible \
 		--output-file build/sbom.json
 
-.PHONY: dist check-release release-notes
-
 # The time of the last commit: two builds of one commit give the same bytes.
 SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct)
 
@@ -133,6 +131,25 @@ check-release: $(VENV)/.dev-stamp ## Check that versions, CHANGELOG and addresse
 release-notes: $(VENV)/.dev-stamp ## Write the CHANGELOG's section of TAG=v0.1.0 to build/release-notes.md
 	@mkdir -p build
 	$(BIN)/python -m tests.e2e.release.changelog $(TAG) >build/release-notes.md
+
+# What is missing is said before anything is installed.
+define CLUSTER
+	@deploy/kind/cluster $@ check
+	@$(MAKE) --no-print-directory install
+	@deploy/kind/cluster $@ up
+endef
+
+kind: ## Create a cluster with kind, install the second scheduler, force a preemption and explain it
+	$(CLUSTER)
+
+kind-down: ## Remove that cluster
+	@deploy/kind/cluster kind down
+
+k3d: ## As `make kind`, with k3d
+	$(CLUSTER)
+
+k3d-down: ## Remove that cluster
+	@deploy/kind/cluster k3d down
 
 format: $(VENV)/.dev-stamp ## Format the code and apply ruff fixes
 	$(BIN)/ruff check --fix $(SOURCES)

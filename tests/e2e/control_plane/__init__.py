@@ -34,7 +34,8 @@ Two schedulers: profiles with other `schedulerName`s in `config`, and pods with 
 
 Service (lab/service.py): `url`, `admin_url`, `admin_get(path)`, `admin_post(path, body)`, `metric(name, **labels)`,
 `is_ready()`, `wait_ready()`, `extender(url, **fields)` = the entry for `extenders`, `kubeconfig`, `config_file`, and
-all of Process; `name=` for a second one, `api_url=`, `kubeconfig=`, `roles=("bind", "pod-groups")`.
+all of Process; `name=` for a second one, `api_url=`, `kubeconfig=`, `roles=("bind", "pod-groups")`, None if applied
+before.
 
 Api (lab/api.py): create, get, find (None if absent), list, patch, patch_status, delete, apply (YAML text, file or
 objects), create_namespace, request, wait_until. Kinds are "Pod" or, if not a common one, "group/version/Kind".

@@ -1,12 +1,8 @@
 """The shipped kube-scheduler configurations in real kube-schedulers, with the identities of the manifests."""
 
-import base64
-import contextlib
 import re
 import sys
-from pathlib import Path
 
-import httpx
 import pytest
 import yaml
 
@@ -14,7 +10,8 @@ from tests.e2e.control_plane.lab import binaries, keys
 from tests.e2e.control_plane.lab.call_recorder import CallRecorder
 from tests.e2e.control_plane.lab.evictions import judge
 from tests.e2e.control_plane.lab.objects import budget, node, pod, priority_class
-from tests.e2e.control_plane.lab.process import Process, free_port
+from tests.e2e.control_plane.lab.process import free_port
+from tests.e2e.control_plane.lab.second_scheduler import kube_scheduler, kubeconfig_of_secret
 from tests.e2e.control_plane.lab.service import Service
 from tests.e2e.deploy.manifests import (
     DEPLOY,
@@ -55,35 +52,6 @@ def _leave_no_pods(cluster):
 
 
 # --- what is run ----------------------------------------------------------------------------------------------------
-
-
-@contextlib.contextmanager
-def kube_scheduler(plane, config, identity, version="1.36", flags=()):
-    """Run a kube-scheduler with a configuration file, or a text as the whole of it, as the user of a kubeconfig."""
-    port = free_port()
-    name = f"kube-scheduler-{version}-{port}"
-    file = config if isinstance(config, Path) else plane.directory / f"{name}.yaml"
-    if file is not config:
-        file.write_text(config)
-    argv = [
-        binaries.binary(binaries.SCHEDULERS[version]), f"--config={file}", f"--authentication-kubeconfig={identity}",
-        f"--authorization-kubeconfig={identity}", "--bind-address=127.0.0.1", f"--secure-port={port}", "--v=2",
-        *flags,
-    ]  # fmt: skip
-    process = Process(name, argv, plane.directory, lambda: healthy(f"https://127.0.0.1:{port}/healthz"))
-    plane.add(process)
-    try:
-        process.start()
-        yield process
-    finally:
-        process.stop()  # releases its lease
-
-
-def healthy(url):
-    try:
-        return httpx.get(url, verify=False, trust_env=False).status_code == 200
-    except httpx.HTTPError:
-        return False
 
 
 def shipped(name, address, kubeconfig):
@@ -150,7 +118,7 @@ def test_the_second_scheduler_schedules_with_its_own_accounts_and_nothing_is_for
     service = Service(
         cluster,
         yaml.safe_load(files["extender.yaml"]) | {"scheduler": {"config": str(file)}},
-        kubeconfig=kubeconfig_of_secret(cluster, secret),
+        kubeconfig=kubeconfig_of_secret(cluster, secret["metadata"]["name"]),
         name=f"second-{account}-{free_port()}",
     )
     api.apply(objects)  # Service applies the role of the other variants
@@ -175,13 +143,6 @@ def test_the_second_scheduler_schedules_with_its_own_accounts_and_nothing_is_for
     assert forbidden(cluster, *users) == []
     for one in objects:
         api.delete(f"{one['apiVersion']}/{one['kind']}", one["metadata"]["name"], "kube-system")
-
-
-def kubeconfig_of_secret(plane, secret):
-    """A kubeconfig with the token that the token controller puts into the Secret."""
-    name = secret["metadata"]["name"]
-    data = plane.api.wait_until(lambda: plane.api.get("Secret", name, "kube-system").get("data"), 20, "the token")
-    return plane.keys.kubeconfig(name, plane.url, {"token": base64.b64decode(data["token"]).decode()})
 
 
 # --- static pods and a kube-scheduler of kubeadm --------------------------------------------------------------------

@@ -8,8 +8,9 @@ import yaml
 from tests.e2e.control_plane.lab import binaries, keys
 from tests.e2e.control_plane.lab.call_recorder import CallRecorder
 from tests.e2e.control_plane.lab.objects import node, pod, priority_class
+from tests.e2e.control_plane.lab.second_scheduler import kube_scheduler
 from tests.e2e.control_plane.lab.service import Service
-from tests.e2e.control_plane.test_install_schedulers import address, bound_to, complaints, kube_scheduler, shipped
+from tests.e2e.control_plane.test_install_schedulers import address, bound_to, complaints, shipped
 
 CPU_IN_USE = {"n1": "6", "n2": "4", "n3": "2", "n4": None}
 """Node of 8 cpu -> what a running pod takes there."""

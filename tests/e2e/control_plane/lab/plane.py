@@ -32,17 +32,28 @@ CONTROLLERS = (
 )
 """Controllers that run; none of them deletes pods of a node or creates pods of a workload."""
 
+DEPLOYMENT_CONTROLLERS = ("deployment-controller", "replicaset-controller")
+"""Controllers that create the pods of Deployments."""
+
 
 class ControlPlane:
     """A control plane in `directory`, with etcd `etcd` (one of binaries.ETCDS); a context manager.
 
-    `runtime_config`: further API versions that the API server serves, such as `resource.k8s.io/v1beta2=true`.
+    `runtime_config`: further API versions that the API server serves, such as `resource.k8s.io/v1beta2=true`;
+    `controllers`: the controllers that run.
     """
 
     def __init__(
-        self, directory: Path, etcd: str = "release", *, deletion_seconds: float = 0.5, runtime_config: str = ""
+        self,
+        directory: Path,
+        etcd: str = "release",
+        *,
+        deletion_seconds: float = 0.5,
+        runtime_config: str = "",
+        controllers: Sequence[str] = CONTROLLERS,
     ) -> None:
         self.directory = directory
+        self._controllers = controllers
         self._etcd_binary = binaries.etcd(etcd)
         self._runtime_config = runtime_config
         for name in ("kube-apiserver", "kube-controller-manager", "kube-scheduler"):
@@ -239,7 +250,7 @@ class ControlPlane:
         argv = [
             binaries.binary("kube-controller-manager"), f"--kubeconfig={kubeconfig}",
             "--bind-address=127.0.0.1", f"--secure-port={port}", f"--cert-dir={self.directory / 'certs'}",
-            f"--controllers={','.join(CONTROLLERS)}", f"--root-ca-file={self.keys.ca_file}",
+            f"--controllers={','.join(self._controllers)}", f"--root-ca-file={self.keys.ca_file}",
             f"--service-account-private-key-file={self.keys.service_account_key}",
             "--use-service-account-credentials=true", "--leader-elect=false", "--kube-api-qps=400",
             "--kube-api-burst=800", "--profiling=false", "--v=2",

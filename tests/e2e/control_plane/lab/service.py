@@ -21,7 +21,8 @@ class Service(Process):
     """The extender on a control plane, as service account kube-system/extender; ends with the control plane.
 
     `config` is merged into the configuration file; `roles` names components of deploy/kustomize whose RBAC is added
-    (`bind`, `pod-groups`); `api_url` is the address of a DelayedApi. A context manager, which waits until it is ready.
+    (`bind`, `pod-groups`), None where all of it was applied before; `api_url` is the address of a DelayedApi. A context
+    manager, which waits until it is ready.
     """
 
     def __init__(
@@ -30,12 +31,13 @@ class Service(Process):
         config: JSON | None = None,
         *,
         name: str = "extender",
-        roles: tuple[str, ...] = (),
+        roles: tuple[str, ...] | None = (),
         api_url: str | None = None,
         kubeconfig: Path | None = None,
     ) -> None:
-        for folder in (RBAC / "rbac", *(RBAC / "components" / role for role in roles)):
-            plane.api.apply(folder / "rbac.yaml")
+        if roles is not None:
+            for folder in (RBAC / "rbac", *(RBAC / "components" / role for role in roles)):
+                plane.api.apply(folder / "rbac.yaml")
         port, admin_port = free_port(), free_port()
         self.url = f"http://127.0.0.1:{port}"
         self.admin_url = f"http://127.0.0.1:{admin_port}"
