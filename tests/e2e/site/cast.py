@@ -19,12 +19,8 @@ import termios
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from extender.cli.serve import send_example_requests
-from extender.cluster.cache.cache import ClusterCache
-from extender.cluster.files.manifests import example_cluster
-from extender.config import Configuration
-from extender.server.app import create_app
-from tests.server.conftest import listening
+from tests.docs.example_service import example_service
+
 
 CAST = Path(__file__).parents[3] / "docs" / "casts" / "why.cast"
 WIDTH, HEIGHT = 132, 30
@@ -57,7 +53,7 @@ ALWAYS = "2026-03-02 09:00:00 UTC, decided in 0.4 ms"
 
 def recorded() -> str:
     """Return the text of the cast."""
-    with tempfile.TemporaryDirectory() as folder, served_example() as url:
+    with tempfile.TemporaryDirectory() as folder, example_service() as url:
         (Path(folder) / "cart-9.yaml").write_text(POD, encoding="utf-8")
         header = {"version": 2, "width": WIDTH, "height": HEIGHT, "title": "extender why"}
         lines = [header, *events(Path(folder), url)]
@@ -108,17 +104,6 @@ def output(command: str, folder: Path, url: str) -> str:
     os.close(ours)
     assert process.wait() in (0, 3), written.decode()  # 3: it fits after a preemption
     return MEASURED.sub(ALWAYS, written.decode())
-
-
-@contextlib.contextmanager
-def served_example() -> Iterator[str]:
-    """Serve the example cluster with the decisions of `make run`; yield the address of the admin listener."""
-    cache = ClusterCache()
-    cache.replace(example_cluster())
-    server_context = create_app(cache, Configuration()).server_context
-    send_example_requests(server_context)
-    with listening(server_context) as url:
-        yield url
 
 
 if __name__ == "__main__":
