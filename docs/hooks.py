@@ -1,6 +1,6 @@
 """MkDocs hooks: the site has pages from outside of docs/, and links out of it lead to Source.
 
-`project/PATH` in the navigation is the file PATH of the checkout. Links are written for a checkout: relative to the file.
+`project/PATH` in the navigation is the file PATH of the checkout. Links are relative to the file, as in a checkout.
 
 Rule: a link to a file that does not exist stays as it is, so that MkDocs reports it.
 """
@@ -15,7 +15,7 @@ from xml.etree.ElementTree import Element
 from markdown import Extension, Markdown
 from markdown.treeprocessors import Treeprocessor
 from mkdocs.config.defaults import MkDocsConfig
-from mkdocs.structure.files import File, Files
+from mkdocs.structure.files import File, Files, InclusionLevel
 from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parents[1]
@@ -46,7 +46,7 @@ class CheckoutLinks(Extension):
         fragment = f"#{parts.fragment}" if parts.fragment else ""
         target = uri_of(path)
         file = self.files.get_file_from_path(target)
-        if file is not None and file.inclusion.is_included():
+        if file is not None and file.inclusion is not InclusionLevel.EXCLUDED:
             return posixpath.relpath(target, posixpath.dirname(self.page) or ".") + fragment
         if path.startswith("..") or not (ROOT / path).exists():
             return link
@@ -76,7 +76,7 @@ def uri_of(path: str) -> str:
 
 
 def on_config(config: MkDocsConfig) -> None:
-    config.markdown_extensions.append(CheckoutLinks(config.repo_url or ""))  # type: ignore[arg-type]
+    config.markdown_extensions.append(CheckoutLinks(config.repo_url or ""))
 
 
 def on_files(files: Files, config: MkDocsConfig) -> None:
@@ -85,7 +85,7 @@ def on_files(files: Files, config: MkDocsConfig) -> None:
             files.append(File.generated(config, uri, abs_src_path=str(ROOT / path_of(uri))))
 
 
-def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> None:
+def on_pre_page(page: Page, config: MkDocsConfig, files: Files) -> None:
     (links,) = (one for one in config.markdown_extensions if isinstance(one, CheckoutLinks))
     links.page, links.files = page.file.src_uri, files
 

@@ -1,6 +1,6 @@
 """Record docs/casts/why.cast, the terminal session of the home page: `python -m tests.e2e.site.cast`.
 
-The commands are real, on the example cluster, in a terminal of their own; typing and pauses are made up, so that the same
+The commands are real and run on the example cluster, in a terminal; typing and pauses are made up, so that the same
 outputs give the same file (asciicast v2).
 """
 
@@ -20,7 +20,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from tests.docs.example_service import example_service
-
 
 CAST = Path(__file__).parents[3] / "docs" / "casts" / "why.cast"
 WIDTH, HEIGHT = 132, 30
