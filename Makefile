@@ -83,7 +83,7 @@ docs-serve: $(VENV)/.dev-stamp ## Show the site on 127.0.0.1:8000 and follow cha
 	$(MKDOCS) serve $(ARGS)
 
 media: $(VENV)/.dev-stamp ## Write the terminal session and the screenshots in docs/ (needs chromium)
-	$(BIN)/python -m tests.e2e.site.cast
+	$(BIN)/python -m tests.e2e.website.cast
 	$(BIN)/python -m tests.e2e.ui.screenshots
 
 bench: $(VENV)/.dev-stamp ## Measure the targets and the growth of cost (others: ARGS="--only http")

@@ -1,4 +1,4 @@
-"""Record docs/casts/why.cast, the terminal session of the home page: `python -m tests.e2e.site.cast`.
+"""Record docs/casts/why.cast, the terminal session of the home page: `python -m tests.e2e.website.cast`.
 
 The commands are real and run on the example cluster, in a terminal; typing and pauses are made up, so that the same
 outputs give the same file (asciicast v2).
