@@ -13,8 +13,8 @@ VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' extender/version.py)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install run test test-all e2e check openapi parity metrics docs docs-serve media bench bench-full performance \
-	bench-compare bench-cluster mutants soak sbom lock format clean
+.PHONY: help install run test test-all e2e check openapi parity metrics bench bench-full performance bench-compare \
+	bench-cluster mutants soak sbom lock format clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -65,12 +65,7 @@ openapi: $(VENV)/.runtime-stamp ## Write the documents in openapi/
 	$(BIN)/extender openapi --out openapi/openapi.json
 	$(BIN)/extender openapi --admin --out openapi/admin.json
 
-parity: $(VENV)/.dev-stamp ## Compare with kube-scheduler's results and write the table in docs/parity.md
-	$(BIN)/python -m tests.parity.parity
-	$(BIN)/python -m tests.parity.versions --write
-
-metrics: $(VENV)/.dev-stamp ## Write docs/metrics.md from /metrics and the alert rules
-	$(BIN)/python -m tests.e2e.monitoring.page
+.PHONY: docs docs-serve media
 
 # Without a banner of the theme about a later MkDocs.
 MKDOCS = NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs
@@ -85,6 +80,13 @@ docs-serve: $(VENV)/.dev-stamp ## Show the site on 127.0.0.1:8000 and follow cha
 media: $(VENV)/.dev-stamp ## Write the terminal session and the screenshots in docs/ (needs chromium)
 	$(BIN)/python -m tests.e2e.website.cast
 	$(BIN)/python -m tests.e2e.ui.screenshots
+
+parity: $(VENV)/.dev-stamp ## Compare with kube-scheduler's results and write the table in docs/parity.md
+	$(BIN)/python -m tests.parity.parity
+	$(BIN)/python -m tests.parity.versions --write
+
+metrics: $(VENV)/.dev-stamp ## Write docs/metrics.md from /metrics and the alert rules
+	$(BIN)/python -m tests.e2e.monitoring.page
 
 bench: $(VENV)/.dev-stamp ## Measure the targets and the growth of cost (others: ARGS="--only http")
 	$(BIN)/python -m benchmarks $(ARGS)
