@@ -6,6 +6,7 @@ Rule: every address in it is looked up; none is asked for.
 import os
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -14,8 +15,8 @@ from pathlib import Path
 from urllib.parse import unquote, urljoin, urlsplit
 
 ROOT = Path(__file__).parents[3]
-ORIGIN = "https://kube-scheduler-extender.example.com"
-SOURCE = "https://code.example.com/kube-scheduler-extender"
+URLS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["urls"]
+HOMEPAGE, SOURCE = URLS["Homepage"], URLS["Source"]
 
 LOADED = {"icon", "manifest", "modulepreload", "preload", "prefetch", "stylesheet"}
 """What a link element fetches, by its rel."""
@@ -93,12 +94,12 @@ class Site:
     def broken(self, page: Page) -> Iterator[str]:
         """Yield the addresses on the page that lead nowhere within the site."""
         for link in (*page.links, *page.loaded):
-            address = urlsplit(urljoin(ORIGIN + page.url, link))
-            if address.scheme not in ("http", "https") or f"{address.scheme}://{address.netloc}" != ORIGIN:
+            address = urljoin(HOMEPAGE + page.url, link)
+            if not address.startswith(f"{HOMEPAGE}/"):
                 continue
-            path = unquote(address.path) or "/"
+            found = urlsplit(address.removeprefix(HOMEPAGE))
+            path, anchor = unquote(found.path), unquote(found.fragment)
             file = self.folder / path.lstrip("/")
             there = (file / "index.html" if path.endswith("/") else file).is_file()
-            anchor = unquote(address.fragment)
             if not there or (anchor and path in self.pages and anchor not in self.pages[path].ids):
                 yield link
