@@ -8,13 +8,14 @@ UV_VERSION := 0.13.9
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
-SOURCES = $(wildcard extender benchmarks tests)
+SOURCES = $(wildcard extender benchmarks tests docs/hooks.py)
 VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' extender/version.py)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install run test test-all e2e check openapi parity metrics bench bench-full performance bench-compare \
-	bench-cluster mutants soak sbom dist check-release release-notes kind kind-down k3d k3d-down lock format clean
+.PHONY: help install run test test-all e2e check openapi docs docs-serve media parity metrics bench bench-full \
+	performance bench-compare bench-cluster mutants soak sbom dist check-release release-notes kind kind-down k3d \
+	k3d-down lock format clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -65,6 +66,20 @@ openapi: $(VENV)/.runtime-stamp ## Write the documents in openapi/
 	@mkdir -p openapi
 	$(BIN)/extender openapi --out openapi/openapi.json
 	$(BIN)/extender openapi --admin --out openapi/admin.json
+
+# Without a banner of the theme about a later MkDocs.
+MKDOCS = NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs
+
+docs: $(VENV)/.dev-stamp ## Build the site into build/site
+	$(MKDOCS) build
+	@echo "The site: build/site/index.html"
+
+docs-serve: $(VENV)/.dev-stamp ## Show the site on 127.0.0.1:8000 and follow changes of docs/
+	$(MKDOCS) serve $(ARGS)
+
+media: $(VENV)/.dev-stamp ## Write the terminal session and the screenshots in docs/ (needs chromium)
+	$(BIN)/python -m tests.e2e.website.cast
+	$(BIN)/python -m tests.e2e.ui.screenshots
 
 parity: $(VENV)/.dev-stamp ## Compare with kube-scheduler's results and write the table in docs/parity.md
 	$(BIN)/python -m tests.parity.parity

@@ -12,12 +12,12 @@ from typer.testing import CliRunner
 
 import extender
 from extender import cli
-from extender.cli.serve import send_example_requests
 from extender.cluster.cache.cache import ClusterCache
 from extender.cluster.files.manifests import example_cluster
 from extender.config import Configuration
 from extender.server.app import create_app
-from tests.server.conftest import admin_client, listening, scheduler_client
+from tests.docs.example_service import example_service
+from tests.server.conftest import admin_client, scheduler_client
 
 pytestmark = pytest.mark.anyio
 
@@ -73,11 +73,7 @@ def test_a_question_is_answered_as_printed(stdin, command, printed, example):
 @pytest.fixture(scope="module")
 def example():
     """The address that `extender serve` would have for people."""
-    cache = ClusterCache()
-    cache.replace(example_cluster())
-    server_context = create_app(cache, Configuration()).server_context
-    send_example_requests(server_context)
-    with listening(server_context) as url:
+    with example_service() as url:
         yield url
 
 

@@ -327,15 +327,6 @@ def test_components_are_all_in_the_table():
     assert {one for one in made - internal if f"`components/{one}`" not in PAGE} == set()
 
 
-@pytest.mark.parametrize("link", sorted(set(re.findall(r"\]\(([^)]+)\)", PAGE))))
-def test_a_link_leads_to_a_heading(link):
-    file, _, anchor = link.partition("#")
-    page = (ROOT / "docs" / (file or "install.md")).read_text(encoding="utf-8")
-    headings = re.findall(r"^#+ (.+)$", page, re.MULTILINE)
-    anchors = {re.sub(r"[^\w -]", "", one.lower()).replace(" ", "-") for one in headings}
-    assert not anchor or anchor in anchors
-
-
 def test_paths_that_are_asked_with_curl_exist():
     app = create_app(ClusterCache(), Configuration())
     asked = {re.sub(r"^https?://[^/]+|\?.*$", "", words[-1]) for words in commands("curl", "-s")}

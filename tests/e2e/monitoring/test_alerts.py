@@ -122,20 +122,6 @@ def test_the_words_of_the_runbook_are_about_this_threshold(name):
         assert number == "none"
 
 
-def anchors(text):
-    """As GitHub makes them of headings."""
-    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
-
-
-def test_every_link_of_the_runbook_leads_somewhere():
-    docs = Path(__file__).parents[3] / "docs"
-    for target in re.findall(r"\]\(([^)]+)\)", RUNBOOK):
-        file, _, anchor = target.partition("#")
-        text = (docs / file).read_text(encoding="utf-8") if file else RUNBOOK
-        assert not anchor or anchor in anchors(text), target
-
-
 def test_the_settings_that_the_runbook_names_exist():
     reference = (Path(__file__).parents[3] / "docs" / "configuration.md").read_text(encoding="utf-8")
     sections_of = "server|admin|debug|recording|log|audit|tracing|cluster|bind|preemption|killSwitch"
