@@ -13,7 +13,7 @@ VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' extender/version.py)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install run test test-all e2e check openapi parity metrics bench bench-full performance bench-compare \
+.PHONY: help install run test test-all e2e check openapi parity metrics chart chart-readme bench bench-full performance bench-compare \
 	bench-cluster mutants soak sbom lock format clean
 
 help: ## Show this list
@@ -71,6 +71,17 @@ parity: $(VENV)/.dev-stamp ## Compare with kube-scheduler's results and write th
 
 metrics: $(VENV)/.dev-stamp ## Write docs/metrics.md from /metrics and the alert rules
 	$(BIN)/python -m tests.e2e.monitoring.page
+
+chart-readme: $(VENV)/.dev-stamp ## Write the chart's README.md from its values.yaml
+	$(BIN)/python -m tests.e2e.deploy.chart_readme
+
+HELM ?= helm
+CHARTS ?= build/charts
+
+chart: ## Package the Helm chart into build/charts (HELM=helm)
+	@command -v "$(HELM)" >/dev/null || { echo "error: '$(HELM)' is not found; install helm \
+	(https://helm.sh/docs/intro/install), or name it: make chart HELM=FILE" >&2; exit 1; }
+	$(HELM) package deploy/helm/kube-scheduler-extender --destination $(CHARTS)
 
 bench: $(VENV)/.dev-stamp ## Measure the targets and the growth of cost (others: ARGS="--only http")
 	$(BIN)/python -m benchmarks $(ARGS)

@@ -1,10 +1,6 @@
 """The manifests are valid, and agree with the code and with each other."""
 
 import ipaddress
-import json
-import re
-import shutil
-import subprocess
 import tempfile
 from functools import cache
 from pathlib import Path, PurePosixPath
@@ -22,9 +18,7 @@ from extender.k8s.version.features import Features
 from extender.server.admin import app as admin
 from tests.e2e.deploy.manifests import (
     ALL,
-    CHART,
     CHARTED,
-    DEPLOY,
     HELM,
     NO_HELM,
     OVERLAYS,
@@ -35,17 +29,17 @@ from tests.e2e.deploy.manifests import (
     containers,
     extender_of,
     has_scheduler_file,
+    hooks_of,
     is_second_scheduler,
     kustomize,
     of_kind,
     pod_of,
     rendered,
     scheduler_file,
-    hooks_of,
     those,
     workload,
 )
-from tests.e2e.deploy.schemas import KINDS_OF_OTHERS, OLDEST, VERSIONS, mistakes
+from tests.e2e.deploy.schemas import KINDS_OF_OTHERS, VERSIONS, mistakes
 
 needs_helm = pytest.mark.skipif(not HELM, reason=NO_HELM)
 everywhere = pytest.mark.parametrize("name", ALL)
@@ -61,15 +55,6 @@ def test_every_supported_version_of_kubernetes_takes_every_object(name):
     """An object is the same for all: no template asks for the version."""
     own = [one for one in rendered(name) + hooks_of(name) if one["kind"] not in KINDS_OF_OTHERS]
     assert [(version, mistake) for version in VERSIONS for one in own for mistake in mistakes(one, version)] == []
-
-
-@needs_helm
-def test_the_chart_installs_on_the_versions_that_it_is_tested_with_and_on_none_before():
-    for version in VERSIONS:
-        chart({}, f"--kube-version={version}")
-    with pytest.raises(subprocess.CalledProcessError) as refused:
-        chart({}, f"--kube-version=1.{OLDEST - 1}")
-    assert re.search("kubeVersion.*incompatible", refused.value.stderr)
 
 
 def test_a_mistake_would_be_found():
@@ -144,13 +129,7 @@ def test_what_the_pod_says_is_a_valid_configuration(name):
         assert config.mode == "Observe"  # nothing changes before somebody has looked
 
 
-def test_the_chart_changes_nothing_before_it_is_told_to():
-    assert yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))["config"]["mode"] == "Observe"
-
-
 # --- kube-scheduler's own file --------------------------------------------------------------------------------------
-
-
 
 
 def scheduler_of(name, directory):
@@ -463,85 +442,10 @@ def test_a_service_is_for_one_scheduler_and_one_pod(name):
         assert (port["port"], port["targetPort"]) == (configuration(name).server.port, "extender")
 
 
-# --- the chart's refusals -------------------------------------------------------------------------------------------
+# --- the image ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("values", "words"),
-    [
-        ({"config": {"server": {"host": "0.0.0.0"}}}, r"\bconfig[./]server\b"),
-        ({"config": {"cluster": {"source": "snapshot"}}}, r"\bconfig[./]cluster\b"),
-        ({"variant": "Daemon"}, r"\bvariant'?: "),
-        ({"replica": 1}, r"propert\w+ '?replica\b"),
-        ({"scheduler": {"name": "default-scheduler"}}, r"\bscheduler[./]name\b"),
-        ({"scheduler": {"extender": {"prioritizeVerb": "prioritize"}}}, r"\bweight\b"),
-        ({"variant": "Service", "networkPolicy": {"enabled": True}}, "say from where kube-scheduler calls"),
-        ({"tls": {"allowedNames": []}}, r"\btls[./]allowedNames\b"),
-        ({"config": {"scheduler": {"config": "/a"}}}, r"\bconfig[./]scheduler\b"),
-        ({"scheduler": {"image": "a/kube-scheduler:latest"}}, "set config.scheduler.version"),
-        ({"scheduler": {"podMaxInUnschedulablePodsDuration": "30 s"}}, r"scheduler[./]podMaxInUnschedulable"),
-        ({"schedulerConfig": {"configMap": "a"}}, "SecondScheduler has a file of its own"),
-        ({"variant": "Service", "schedulerConfig": {"hostPath": "/a"}}, "is for ControlPlane"),
-    ],
-    ids=lambda value: value if isinstance(value, str) else yaml.safe_dump(value, default_flow_style=True).strip(),
-)
-@needs_helm
-def test_the_chart_refuses_what_cannot_be_meant(values, words):
-    """It names the value; in which words is up to helm's version."""
-    with pytest.raises(subprocess.CalledProcessError) as refused:
-        chart(values)
-    assert re.search(words, refused.value.stderr)
-
-
-@needs_helm
-@pytest.mark.parametrize("name", CHARTED)
-def test_helm_finds_nothing_to_complain_of(name):
-    done = subprocess.run(
-        [str(HELM), "lint", "--strict", str(CHART), "--values", "-"],
-        input=yaml.safe_dump(CHARTED[name]), capture_output=True, text=True,
-    )  # fmt: skip
-    assert (done.returncode, done.stdout.count("[WARNING]")) == (0, 0), done.stdout
-
-
-@needs_helm
-def test_the_chart_says_what_to_do_next(tmp_path):
-    directory = tmp_path / "chart"
-    shutil.copytree(CHART, directory)
-    (directory / "templates" / "NOTES.txt").rename(directory / "NOTES.txt")
-    (directory / "templates" / "notes.yaml").write_text(NOTES, encoding="utf-8")
-    notes = {variant: notes_of(variant, directory) for variant in ("SecondScheduler", "Service", "ControlPlane")}
-    assert "schedulerName: extender-scheduler" in notes["SecondScheduler"]
-    assert "https://extender.kube-system.svc:8888" in notes["Service"]
-    assert "http://127.0.0.1:8888" in notes["ControlPlane"]
-    assert {variant for variant, one in notes.items() if "schedulerConfig in values.yaml" in one} == {
-        "Service",
-        "ControlPlane",
-    }
-    assert all("decisions are made, logged and counted, but not enforced" in one for one in notes.values())
-
-
-NOTES = "{kind: Notes, text: {{ tpl (.Files.Get `NOTES.txt`) . | toJson }}}"
-"""As an object of the chart: helm prints notes only where it installs, and helm 3 asks a cluster then."""
-
-
-def notes_of(variant, directory):
-    (notes,) = of_kind(chart({"variant": variant}, directory=directory), "Notes")
-    return notes["text"]
-
-
-@needs_helm
-@pytest.mark.parametrize("name", ["helm examples/second-scheduler-strict.yaml", "helm service, everything"])
-def test_alerts_and_dashboard_are_those_of_the_monitoring_folder(name):
-    (rule,) = of_kind(rendered(name), "PrometheusRule")
-    (held,) = [one["data"] for one in of_kind(rendered(name), "ConfigMap") if "dashboard.json" in one["data"]]
-    alerts, dashboard = (DEPLOY / "monitoring" / file for file in ("prometheusrule.yaml", "dashboard.json"))
-    assert rule["spec"] == yaml.safe_load(alerts.read_text(encoding="utf-8"))["spec"]
-    assert json.loads(held["dashboard.json"]) == json.loads(dashboard.read_text(encoding="utf-8"))
-
-
-def test_image_and_chart_have_the_version_of_the_package():
-    about = yaml.safe_load((CHART / "Chart.yaml").read_text(encoding="utf-8"))
-    assert about["version"] == about["appVersion"] == __version__
+def test_the_image_of_the_manifests_has_the_version_of_the_package():
     assert extender_of(pod_of(rendered("service")))["image"] == f"kube-scheduler-extender:{__version__}"
 
 
@@ -550,3 +454,4 @@ def test_the_image_has_the_command_and_the_user_that_the_pods_count_on():
     lines = (ROOT / "Dockerfile").read_text(encoding="utf-8").splitlines()
     assert 'ENTRYPOINT ["extender"]' in lines
     assert "USER 65532:65532" in lines
+    assert any(line.startswith("ENV PATH=/venv/bin:") for line in lines)  # where `python` of the test pod is
