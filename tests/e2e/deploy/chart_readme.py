@@ -44,6 +44,13 @@ def page() -> str:
     return TEMPLATE.sub(lambda match: texts[match[1]], (CHART / "README.md.gotmpl").read_text(encoding="utf-8"))
 
 
+def commands() -> list[list[str]]:
+    """Return the commands in README.md, in words."""
+    blocks = re.findall(r"^```console\n(.*?)^```", README.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    lines = "".join(blocks).replace("\\\n", " ").splitlines()
+    return [line.removeprefix("$ ").split() for line in lines]
+
+
 def rows(text: str) -> list[Row]:
     """Return the values that have a description, and those that have none and stand below none, in their order."""
     root = yaml.compose(text)

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from extender import __version__
-from tests.e2e.deploy.chart_readme import README, page, rows
+from tests.e2e.deploy.chart_readme import README, commands, page, rows
 from tests.e2e.deploy.manifests import (
     CHART,
     CHARTED,
@@ -142,13 +142,6 @@ def test_the_chart_changes_nothing_before_it_is_told_to():
 
 
 OPTION = re.compile(r"--[a-z][a-z-]+")
-
-
-def commands():
-    """Commands in README.md, words each."""
-    blocks = re.findall(r"^```console\n(.*?)^```", README_TEXT, re.MULTILINE | re.DOTALL)
-    lines = "".join(blocks).replace("\\\n", " ").splitlines()
-    return [line.removeprefix("$ ").split() for line in lines]
 
 
 @needs_helm
