@@ -8,13 +8,13 @@ UV_VERSION := 0.13.9
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
-SOURCES = $(wildcard extender benchmarks tests)
+SOURCES = $(wildcard extender benchmarks tests deploy/helm/*/files/*.py)
 VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' extender/version.py)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install run test test-all e2e check openapi parity metrics chart chart-readme bench bench-full performance bench-compare \
-	bench-cluster mutants soak sbom lock format clean
+.PHONY: help install run test test-all e2e check openapi parity metrics chart chart-readme bench bench-full performance \
+	bench-compare bench-cluster mutants soak sbom lock format clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))

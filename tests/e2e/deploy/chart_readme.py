@@ -54,6 +54,7 @@ def commands() -> list[list[str]]:
 def rows(text: str) -> list[Row]:
     """Return the values that have a description, and those that have none and stand below none, in their order."""
     root = yaml.compose(text)
+    assert root is not None
     return list(_rows(root, "", text.splitlines(), is_described=False))
 
 

@@ -28,6 +28,8 @@ def argv(
         option, equals, value = word.partition("=")
         if option == "--admin":
             value = addresses["admin"]
+        if option == "--pods":
+            value = "1"
         if option == "--filter":
             value = f"{addresses['scheduler']}/filter"
         for path, held in (files or {}).items():

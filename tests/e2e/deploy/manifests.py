@@ -127,17 +127,16 @@ def scheduler_file(name: str) -> dict[str, str]:
 STATIC = "static-pod"
 """A file for a node, and what it may do: the overlay and the folder in it."""
 
-ALL = (
-    *KUSTOMIZED,
-    STATIC,
-    *(pytest.param(name, marks=pytest.mark.skipif(not HELM, reason=NO_HELM)) for name in CHARTED),
-)
-"""Names of all that is rendered, as parameters of a test."""
-
 
 def those(is_wanted: Callable[[str], bool]) -> list[Any]:
-    """ALL whose name is wanted."""
-    return [one for one in ALL if is_wanted(one if isinstance(one, str) else str(one.values[0]))]
+    """Names of what is rendered and wanted, as parameters of a test."""
+    no_helm = pytest.mark.skipif(not HELM, reason=NO_HELM)
+    kustomized = [name for name in (*KUSTOMIZED, STATIC) if is_wanted(name)]
+    return [*kustomized, *(pytest.param(name, marks=no_helm) for name in CHARTED if is_wanted(name))]
+
+
+ALL = those(lambda _: True)
+"""Names of all that is rendered, as parameters of a test."""
 
 
 def is_second_scheduler(name: str) -> bool:

@@ -89,7 +89,7 @@ def _listeners(log: Path) -> dict[str, str]:
     return dict(re.findall(r"(\w+): listening on (https?://[\w.:]+)", log.read_text(encoding="utf-8")))
 
 
-def wait_until(condition: Callable[[], object], limit: float = 120.0) -> None:
+def wait_until(condition: Callable[..., object], limit: float = 120.0) -> None:
     end = time.monotonic() + limit
     while not condition():
         assert time.monotonic() < end, "not in time"

@@ -180,7 +180,10 @@ def test_the_readme_names_every_example_and_no_other():
 
 @pytest.mark.parametrize("path", EXAMPLES.values(), ids=[path.name for path in EXAMPLES.values()])
 def test_an_example_says_what_it_is_for(path):
-    assert re.match(r"# [A-Z].+\.\n", path.read_text(encoding="utf-8").partition("variant:")[0].replace("\n# ", " "))
+    head, found, _ = path.read_text(encoding="utf-8").partition("\nvariant: ")
+    assert found
+    assert re.match(r"# [A-Z]", head)
+    assert all(line.startswith("# ") for line in head.splitlines())
 
 
 # --- refusals and notes ---------------------------------------------------------------------------------------------

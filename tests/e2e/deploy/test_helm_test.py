@@ -5,6 +5,7 @@ import subprocess
 
 import httpx
 import pytest
+import yaml
 
 from tests.e2e.deploy.helm_test_process import argv, hook_pod, run
 from tests.e2e.deploy.manifests import (
@@ -15,9 +16,12 @@ from tests.e2e.deploy.manifests import (
     chart,
     extender_of,
     hooks_of,
+    is_second_scheduler,
     of_kind,
     pod_of,
     rendered,
+    scheduler_file,
+    workload,
 )
 from tests.e2e.deploy.pod_process import pod_process, tls_files
 from tests.e2e.deploy.test_manifests import configuration, unrestricted
@@ -58,13 +62,14 @@ def test_the_pod_is_restricted_small_and_without_a_token(name):
 
 
 @each
-def test_the_pod_runs_where_the_extender_does_and_on_a_second_schedulers_word(name):
+def test_the_pod_runs_where_the_extender_does_and_a_second_scheduler_schedules_it(name):
     own, other = hook_pod(name)["spec"], pod_of(rendered(name))["spec"]
     for key in ("nodeSelector", "tolerations", "hostNetwork", "imagePullSecrets"):
         assert own.get(key) == other.get(key)
-    config = [one["data"] for one in of_kind(rendered(name), "ConfigMap") if "kube-scheduler.yaml" in one["data"]]
-    assert ("schedulerName" in own) == bool(config)
-    assert not config or f"schedulerName: {own['schedulerName']}\n" in config[0]["kube-scheduler.yaml"] + "\n"
+    assert ("schedulerName" in own) == is_second_scheduler(name)
+    if is_second_scheduler(name):
+        profiles = yaml.safe_load(scheduler_file(name)["kube-scheduler.yaml"])["profiles"]
+        assert own["schedulerName"] in [profile["schedulerName"] for profile in profiles]
 
 
 @each
@@ -86,8 +91,13 @@ def test_the_service_of_the_test_has_the_admin_listener_of_every_pod(name):
         assert one["spec"]["selector"].items() <= pod_of(rendered(name))["metadata"]["labels"].items()
         (port,) = one["spec"]["ports"]
         assert (port["port"], port["targetPort"]) == (configuration(name).admin.port, "admin")
+        assert arguments_of(name)["--pods"] == str(pod_count(name))
         host = f"{one['metadata']['name']}.{one['metadata']['namespace']}.svc"
         assert f"//{host}:{port['port']}" in arguments_of(name)["--admin"]
+
+
+def pod_count(name):
+    return workload(rendered(name))["spec"]["replicas"]
 
 
 @each
@@ -291,6 +301,11 @@ def test_an_address_where_nothing_listens_or_something_else_does_is_named(servic
     code, printed = run(*words, f"--filter={service['admin']}/filter")
     assert code == 1
     assert "answers 404" in printed
+
+
+def test_a_pod_that_is_missing_is_counted(service, secrets):
+    code, printed = run(*argv(SERVICE, service, secrets), "--timeout=0", "--pods=2")
+    assert (code, printed) == (1, "FAILED: only 1 of 2 pods have an address: 127.0.0.1\n")
 
 
 def test_a_name_without_an_address_is_named(service, secrets):

@@ -1,8 +1,8 @@
 """Ask the extender what its probes and its kube-scheduler ask: what `helm test` runs in a pod of the cluster.
 
-Every pod behind --admin must be ready. With --filter-calls, one of them must have answered a /filter of kube-scheduler;
-with --filter, /filter is called here, for a node of the cluster. What was asked and what came back is printed; what
-stays wrong for --timeout seconds ends it with exit code 1.
+All --pods behind --admin must be ready. With --filter-calls, one of them must have answered a /filter of
+kube-scheduler; with --filter, /filter is called here, for a node of the cluster. What was asked and what came back is
+printed; what stays wrong for --timeout seconds ends it with exit code 1.
 
 Rule: standard library only, since it runs in the extender's image as it is.
 """
@@ -58,6 +58,7 @@ def _say_once(line: str, said: set[str]) -> None:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="helm-test", description=__doc__)
     parser.add_argument("--admin", type=urlsplit, required=True, help="health checks and metrics, of all pods")
+    parser.add_argument("--pods", type=int, required=True, help="number of pods that must be there")
     parser.add_argument("--server-name", help="name in the certificate of the admin listener, if it is not the host")
     parser.add_argument("--filter-calls", action="store_true", help="kube-scheduler must have called /filter")
     parser.add_argument("--filter", type=urlsplit, help="address of /filter")
@@ -73,6 +74,8 @@ def _arguments() -> argparse.Namespace:
 def _ask(arguments: argparse.Namespace) -> Iterator[str]:
     """Ask all questions once; yield the answers. Raises Wrong."""
     addresses = _addresses(arguments.admin)
+    if len(addresses) < arguments.pods:
+        raise Wrong(f"only {len(addresses)} of {arguments.pods} pods have an address: {', '.join(addresses)}")
     for address in addresses:
         status, body = _request(arguments, arguments.admin, address, "/readyz?verbose")
         if status != 200:
