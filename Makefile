@@ -8,14 +8,14 @@ UV_VERSION := 0.13.9
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
-SOURCES = $(wildcard extender benchmarks tests docs/hooks.py)
+SOURCES = $(wildcard extender benchmarks tests docs/hooks.py deploy/helm/*/files/*.py)
 VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' extender/version.py)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install run test test-all e2e check openapi docs docs-serve media parity metrics bench bench-full \
-	performance bench-compare bench-cluster mutants soak sbom dist check-release release-notes kind kind-down k3d \
-	k3d-down lock format clean
+.PHONY: help install run test test-all e2e check openapi docs docs-serve media parity metrics chart-readme bench \
+	bench-full performance bench-compare bench-cluster mutants soak sbom dist chart check-release release-notes kind \
+	kind-down k3d k3d-down lock format clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -88,6 +88,9 @@ parity: $(VENV)/.dev-stamp ## Compare with kube-scheduler's results and write th
 metrics: $(VENV)/.dev-stamp ## Write docs/metrics.md from /metrics and the alert rules
 	$(BIN)/python -m tests.e2e.monitoring.page
 
+chart-readme: $(VENV)/.dev-stamp ## Write the chart's README.md from its values.yaml
+	$(BIN)/python -m tests.e2e.deploy.chart_readme
+
 bench: $(VENV)/.dev-stamp ## Measure the targets and the growth of cost (others: ARGS="--only http")
 	$(BIN)/python -m benchmarks $(ARGS)
 
@@ -137,6 +140,14 @@ dist: $(VENV)/.dev-stamp ## Build wheel and sdist into build/dist
 	rm -rf build/dist
 	SOURCE_DATE_EPOCH=$(SOURCE_DATE_EPOCH) $(BIN)/python -m build --no-isolation --outdir build/dist
 	$(BIN)/twine check --strict build/dist/*
+
+HELM ?= helm
+CHARTS ?= build/charts
+
+chart: ## Package the Helm chart into build/charts (HELM=helm)
+	@command -v "$(HELM)" >/dev/null || { echo "error: '$(HELM)' is not found; install helm \
+	(https://helm.sh/docs/intro/install), or name it: make chart HELM=FILE" >&2; exit 1; }
+	$(HELM) package deploy/helm/kube-scheduler-extender --destination $(CHARTS)
 
 TAG ?= v$(VERSION)
 

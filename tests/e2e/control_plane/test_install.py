@@ -12,16 +12,21 @@ import yaml
 from tests.e2e.control_plane.lab import keys
 from tests.e2e.control_plane.lab.api import ApiError
 from tests.e2e.control_plane.lab.objects import owner_reference, workload
+from tests.e2e.deploy.chart_readme import commands
 from tests.e2e.deploy.manifests import (
     ALL,
     CHART,
+    CHARTED,
+    EXAMPLES,
     HELM,
     KUBECTL,
+    KUBERNETES,
     KUSTOMIZED,
     NO_HELM,
     NO_KUBECTL,
     STATIC,
     composed,
+    hooks_of,
     kustomize,
     of_kind,
     rendered,
@@ -98,7 +103,8 @@ def mirror_pod(plane):
 
 def placed(plane, objects):
     """The objects as they come to the API server: a static pod as its mirror pod."""
-    return [mirror_pod(plane) if one["kind"] == "Pod" else one for one in objects]
+    static = of_kind(rendered(STATIC), "Pod")
+    return [mirror_pod(plane) if one in static else one for one in objects]
 
 
 # --- accepted -------------------------------------------------------------------------------------------------------
@@ -106,7 +112,7 @@ def placed(plane, objects):
 
 @pytest.mark.parametrize("name", ALL)
 def test_the_api_server_accepts_every_object_without_a_warning(cluster, name):
-    objects = placed(cluster, rendered(name))
+    objects = placed(cluster, rendered(name)) + hooks_of(name)
     try:
         assert server_side_apply(cluster, objects) == []
     finally:
@@ -138,33 +144,121 @@ def test_kubectl_applies_a_folder_of_ones_own_and_changes_nothing_the_second_tim
         kubectl("delete", "--ignore-not-found", "--wait=false")  # the Secret goes with its ServiceAccount
 
 
-@pytest.mark.skipif(not HELM, reason=NO_HELM)
-def test_helm_installs_two_releases_side_by_side_and_uninstalls_one(cluster):
-    def helm(*words):
-        return run(cluster, [HELM, *words, "--namespace", "kube-system"])
-
-    helm("install", "extender", str(CHART))
-    try:
-        helm("install", "other", str(CHART), "--set", "variant=ControlPlane")
-        helm("uninstall", "other")
-        helm("upgrade", "extender", str(CHART), "--set", "config.mode=Enforce")
-        configuration = cluster.api.get("ConfigMap", "extender", "kube-system")["data"]["extender.yaml"]
-        assert yaml.safe_load(configuration)["mode"] == "Enforce"
-        assert cluster.api.find("ClusterRoleBinding", "extender")
-    finally:
-        helm("uninstall", "extender")
-
-
-def run(plane, words):
-    """Run kubectl or helm as the administrator; warnings are errors."""
+def run(plane, words, **options):
+    """Run kubectl or helm as the administrator; return what it prints. Warnings are errors."""
     done = subprocess.run(
         [str(word) for word in words],
         env=os.environ | {"KUBECONFIG": str(plane.kubeconfig())},
-        capture_output=True, text=True, check=False,
+        capture_output=True, text=True, check=False, **options,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "warn" not in done.stderr.lower()
     return done.stdout
+
+
+# --- the chart ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def helm(cluster):
+    """Run helm in kube-system; releases are uninstalled in the end."""
+
+    def run_helm(*words):
+        return run(cluster, [HELM, *words, "--namespace", "kube-system"])
+
+    yield run_helm
+    for release in run_helm("list", "--short").split():
+        run_helm("uninstall", release)
+
+
+needs_helm = pytest.mark.skipif(not HELM, reason=NO_HELM)
+
+
+@needs_helm
+@pytest.mark.skipif(not KUBECTL, reason=NO_KUBECTL)
+@pytest.mark.parametrize("path", EXAMPLES.values(), ids=[path.name for path in EXAMPLES.values()])
+def test_kubectl_finds_nothing_wrong_with_what_an_example_would_apply(cluster, path):
+    text = run(
+        cluster, [HELM, "template", "extender", CHART, "--namespace", "kube-system", "--values", path, KUBERNETES]
+    )
+    dry = ["apply", "--server-side", "--dry-run=server", "--validate=strict", "--filename", "-"]
+    applied = run(cluster, [KUBECTL, *dry], input=text)
+    name = f"helm examples/{path.name}"
+    assert len(applied.splitlines()) == len(rendered(name) + hooks_of(name))
+
+
+@needs_helm
+def test_helm_installs_two_releases_side_by_side_and_uninstalls_one(cluster, helm):
+    helm("install", "extender", CHART)
+    helm("install", "other", CHART, "--set", "variant=ControlPlane")
+    helm("uninstall", "other")
+    helm("upgrade", "extender", CHART, "--set", "config.mode=Enforce")
+    configuration = cluster.api.get("ConfigMap", "extender", "kube-system")["data"]["extender.yaml"]
+    assert yaml.safe_load(configuration)["mode"] == "Enforce"
+    assert cluster.api.find("ClusterRoleBinding", "extender")
+
+
+def labelled(plane, release):
+    """(kind, name) of all objects of the release, of every kind that the chart or a controller makes."""
+    kinds = {f"{one['apiVersion']}/{one['kind']}" for name in CHARTED for one in rendered(name) + hooks_of(name)}
+    kinds |= {"apps/v1/ReplicaSet", "apps/v1/ControllerRevision", "discovery.k8s.io/v1/EndpointSlice", "v1/Pod"}
+    selector = f"app.kubernetes.io/instance={release}"
+    return {
+        (kind.rpartition("/")[2], one["metadata"]["name"])
+        for kind in kinds
+        for one in plane.api.list(kind, labelSelector=selector)
+        if "deletionTimestamp" not in one["metadata"]
+    }
+
+
+@needs_helm
+def test_helm_upgrades_from_each_example_to_the_next_and_leaves_nothing_behind(cluster, helm):
+    """One release is all variants in turn; what the next one does not have is removed with each upgrade."""
+    made_by_controllers = {"ReplicaSet", "ControllerRevision", "EndpointSlice", "Pod"}
+    for number, (name, path) in enumerate(EXAMPLES.items()):
+        helm("upgrade" if number else "install", "extender", CHART, "--values", path)
+        found = {one for one in labelled(cluster, "extender") if one[0] not in made_by_controllers}
+        assert found == {(one["kind"], one["metadata"]["name"]) for one in rendered(name)}
+    helm("uninstall", "extender")
+    cluster.api.wait_until(lambda: not labelled(cluster, "extender"), 30, "nothing of the release")
+
+
+def phase_of_the_test(plane):
+    """The phase of the test pod; None without one."""
+    pod = plane.api.find("Pod", "extender-test", "kube-system")
+    return pod and pod["status"]["phase"]
+
+
+def helm_test(plane, phase):
+    """Run `helm test`, and end its pod in this phase once it exists, as a kubelet would; return helm's exit code."""
+    words = [str(HELM), "test", "extender", "--namespace", "kube-system"]
+    environment = os.environ | {"KUBECONFIG": str(plane.kubeconfig())}
+    with subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as testing:
+        try:
+            plane.api.wait_until(lambda: phase_of_the_test(plane) == "Pending", 30, "the test pod")
+            kinds = {kind for kind, name in labelled(plane, "extender") if name == "extender-test"}
+            assert kinds == {"Pod", "Service", "NetworkPolicy"}
+            plane.api.patch_status("Pod", "extender-test", {"phase": phase}, "kube-system")
+            return testing.wait(60)
+        finally:
+            testing.kill()
+
+
+@needs_helm
+@pytest.mark.skipif(not KUBECTL, reason=NO_KUBECTL)
+def test_helm_test_leaves_nothing_behind_after_a_success_and_the_pod_after_a_failure(cluster, helm):
+    helm("install", "extender", CHART, "--set", "networkPolicy.enabled=true")
+    assert helm_test(cluster, "Failed") != 0
+    assert phase_of_the_test(cluster) == "Failed"
+    assert helm_test(cluster, "Succeeded") == 0  # its pod replaces the one that failed
+    cluster.api.wait_until(lambda: phase_of_the_test(cluster) is None, 20, "the pod's deletion")
+    assert "extender-test" not in {name for _, name in labelled(cluster, "extender")}
+    assert helm_test(cluster, "Failed") != 0
+    helm("uninstall", "extender")
+    assert phase_of_the_test(cluster) == "Failed"
+    (words,) = [words for words in commands() if "-l" in words]
+    run(cluster, [KUBECTL, *words[1:]])
+    cluster.api.wait_until(lambda: not labelled(cluster, "extender"), 30, "nothing of the release")
 
 
 # --- side by side ---------------------------------------------------------------------------------------------------

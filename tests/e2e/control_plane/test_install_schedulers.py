@@ -13,6 +13,7 @@ from tests.e2e.control_plane.lab.objects import budget, node, pod, priority_clas
 from tests.e2e.control_plane.lab.process import free_port
 from tests.e2e.control_plane.lab.second_scheduler import kube_scheduler, kubeconfig_of_secret
 from tests.e2e.control_plane.lab.service import Service
+from tests.e2e.deploy import helm_test_process
 from tests.e2e.deploy.manifests import (
     DEPLOY,
     HELM,
@@ -21,6 +22,7 @@ from tests.e2e.deploy.manifests import (
     STATIC,
     containers,
     extender_of,
+    hooks_of,
     of_kind,
     pod_of,
     rendered,
@@ -77,8 +79,8 @@ def one_round(plane, prefix, requests=None, **spec):
     return [f"{prefix}-low-{name}" for name in NODES if api.find("Pod", f"{prefix}-low-{name}") is None]
 
 
-def bound_to(api, name):
-    return api.get("Pod", name)["spec"].get("nodeName")
+def bound_to(api, name, namespace="default"):
+    return api.get("Pod", name, namespace)["spec"].get("nodeName")
 
 
 def complaints(plane, scheduler, prefix):
@@ -103,7 +105,14 @@ def forbidden(plane, *users):
     "name",
     [
         "second-scheduler, everything",
-        pytest.param("helm SecondScheduler, everything", marks=pytest.mark.skipif(not HELM, reason=NO_HELM)),
+        *(
+            pytest.param(name, marks=pytest.mark.skipif(not HELM, reason=NO_HELM))
+            for name in (
+                "helm second-scheduler, everything",
+                "helm examples/second-scheduler-strict.yaml",
+                "helm examples/second-scheduler-1.33.yaml",
+            )
+        ),
     ],
 )
 def test_the_second_scheduler_schedules_with_its_own_accounts_and_nothing_is_forbidden(cluster, name):
@@ -123,8 +132,9 @@ def test_the_second_scheduler_schedules_with_its_own_accounts_and_nothing_is_for
     )
     api.apply(objects)  # Service applies the role of the other variants
     (container,) = [one for one in containers(pod_of(objects)) if one["name"] == "kube-scheduler"]
-    flags = [word for word in container["command"] if "unschedulable-pods" in word]
+    flags = [word for word in container["command"][1:] if not word.startswith("--config=")]
     assert flags
+    version = re.findall(r":v(1\.\d+)\.", container["image"])[0]
     users = [f"system:serviceaccount:kube-system:{one}" for one in ("extender", account)]
     with service, CallRecorder(service.url) as recorder:
         config = yaml.safe_load(files["kube-scheduler.yaml"].replace(ADDRESS, address(recorder.url)))
@@ -132,7 +142,9 @@ def test_the_second_scheduler_schedules_with_its_own_accounts_and_nothing_is_for
         text = yaml.safe_dump(config | {"clientConnection": {"kubeconfig": str(own)}})
         profile = config["profiles"][0]
         api.create(pod("of-another", cpu="1m"))
-        with kube_scheduler(cluster, text, own, flags=flags) as scheduler:
+        with kube_scheduler(cluster, text, own, version, flags=flags) as scheduler:
+            for test in of_kind(hooks_of(name), "Pod"):
+                helm_test_passes(cluster, name, test, service)
             assert len(one_round(cluster, "second", schedulerName=profile["schedulerName"])) == 1
             lease = api.get("Lease", config["leaderElection"]["resourceName"], "kube-system")
             assert lease["spec"]["holderIdentity"]
@@ -143,6 +155,17 @@ def test_the_second_scheduler_schedules_with_its_own_accounts_and_nothing_is_for
     assert forbidden(cluster, *users) == []
     for one in objects:
         api.delete(f"{one['apiVersion']}/{one['kind']}", one["metadata"]["name"], "kube-system")
+
+
+def helm_test_passes(plane, name, test, service):
+    """The second scheduler schedules the test pod, whose script then finds that it has called /filter."""
+    plane.api.create(test)
+    where = test["metadata"]["name"], test["metadata"]["namespace"]
+    scheduled = plane.api.wait_until(lambda: bound_to(plane.api, *where), 25, "the test pod to be bound")
+    code, printed = helm_test_process.run(*helm_test_process.argv(name, {"admin": service.admin_url}, node=scheduled))
+    assert (code, printed.splitlines()[-1]) == (0, "passed")
+    assert "/metrics counts 1 answered calls of /filter\n" in printed
+    plane.api.delete("Pod", *where, grace=0)
 
 
 # --- static pods and a kube-scheduler of kubeadm --------------------------------------------------------------------

@@ -9,7 +9,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -47,34 +47,30 @@ KUSTOMIZED: Mapping[str, tuple[str, ...]] = {
 }  # fmt: skip
 """Name, which begins with its overlay -> components."""
 
+EXAMPLES = {f"helm examples/{path.name}": path for path in sorted((CHART / "examples").glob("*.yaml"))}
+"""Name -> file of the chart."""
+
 CHARTED: Mapping[str, Object] = {
-    "helm SecondScheduler": {},
-    "helm SecondScheduler, everything": {
+    **{name: yaml.safe_load(path.read_text(encoding="utf-8")) for name, path in EXAMPLES.items()},
+    # What the examples leave out.
+    "helm second-scheduler, everything": {
         "config": {
             "mode": "Enforce",
             "server": {"httpTimeout": "10s"},
             "bind": {"enabled": True},
-            "events": {"enabled": True},
             "preemption": {"preset": "careful", "ranking": ["PDBViolations", "PodGroups", "HighestPriority"]},
         },
         "scheduler": {
             "name": "careful-scheduler",
             "extender": {"bindVerb": "bind", "prioritizeVerb": "prioritize", "weight": 2},
-            "image": "registry.example.com:5000/kube-scheduler:v1.33.2",
-            "profiles": [
-                {"schedulerName": "careful-scheduler"},
-                {"schedulerName": "other", "plugins": {"score": {"disabled": [{"name": "ImageLocality"}]}}},
-            ],
-            "featureGates": {"PodLevelResources": True, "InPlacePodVerticalScaling": False},
+            "image": "registry.example.com:5000/kube-scheduler:v1.36.2",
         },
         "networkPolicy": {"enabled": True},
-        "monitoring": {"podMonitor": True, "rules": True, "dashboard": True},
         "podAnnotations": {"example.com/note": "hello"},
     },
-    "helm Service": {"variant": "Service"},
-    "helm Service, everything": {
+    "helm service, everything": {
         "variant": "Service",
-        "config": {"bind": {"enabled": True}, "events": {"enabled": False}},
+        "config": {"mode": "Enforce", "bind": {"enabled": True}, "events": {"enabled": False}},
         "tls": {"certManager": True, "allowedNames": ["system:kube-scheduler", "other"]},
         "networkPolicy": {"enabled": True, "schedulerCIDRs": ["10.0.0.0/28", "10.0.1.0/28"]},
         "monitoring": {"podMonitor": True, "rules": True, "dashboard": True},
@@ -82,21 +78,18 @@ CHARTED: Mapping[str, Object] = {
         "imagePullSecrets": [{"name": "pull"}],
         "replicas": 1,
         "listenAddress": "::",
-        "schedulerConfig": {"configMap": "kube-scheduler-config"},
         "podLabels": {"team": "platform"},
         "nodeSelector": {"kubernetes.io/os": "linux"},
     },
-    "helm ControlPlane": {"variant": "ControlPlane"},
-    "helm ControlPlane, everything": {
+    "helm control-plane, everything": {
         "variant": "ControlPlane",
-        "config": {"bind": {"enabled": True}, "events": {"enabled": True}},
+        "config": {"mode": "Enforce", "bind": {"enabled": True}, "events": {"enabled": True}},
         "networkPolicy": {"enabled": True},
         "fullnameOverride": "other",
-        "schedulerConfig": {"hostPath": "/etc/kubernetes/scheduler"},
         "env": [{"name": "TZ", "value": "UTC"}],
     },
 }
-"""Name, which begins with its variant -> values."""
+"""Name -> values."""
 
 
 def composed(overlay: str, components: Sequence[str], directory: Path) -> Path:
@@ -134,19 +127,33 @@ def scheduler_file(name: str) -> dict[str, str]:
 STATIC = "static-pod"
 """A file for a node, and what it may do: the overlay and the folder in it."""
 
-ALL = (
-    *KUSTOMIZED,
-    STATIC,
-    *(pytest.param(name, marks=pytest.mark.skipif(not HELM, reason=NO_HELM)) for name in CHARTED),
-)
+
+def those(is_wanted: Callable[[str], bool]) -> list[Any]:
+    """Names of what is rendered and wanted, as parameters of a test."""
+    no_helm = pytest.mark.skipif(not HELM, reason=NO_HELM)
+    kustomized = [name for name in (*KUSTOMIZED, STATIC) if is_wanted(name)]
+    return [*kustomized, *(pytest.param(name, marks=no_helm) for name in CHARTED if is_wanted(name))]
+
+
+ALL = those(lambda _: True)
 """Names of all that is rendered, as parameters of a test."""
+
+
+def is_second_scheduler(name: str) -> bool:
+    return "second-scheduler" in name
+
+
+def has_scheduler_file(name: str) -> bool:
+    """Whether a kube-scheduler's own configuration is mounted there."""
+    is_asked_for = "schedulerConfig" in CHARTED[name] if name in CHARTED else "everything" in name
+    return is_second_scheduler(name) or is_asked_for
 
 
 @cache
 def rendered(name: str) -> list[Object]:
-    """The objects of one of ALL."""
+    """The objects of one of ALL, without those that exist only during `helm test`."""
     if name in CHARTED:
-        return chart(CHARTED[name])
+        return [one for one in _charted(name) if not is_test_hook(one)]
     if name == STATIC:
         return kustomize(OVERLAYS / STATIC) + kustomize(OVERLAYS / STATIC / "rbac")
     overlay = name.partition(",")[0]
@@ -154,8 +161,22 @@ def rendered(name: str) -> list[Object]:
         return kustomize(composed(overlay, KUSTOMIZED[name], Path(directory)))
 
 
-def chart(values: Object, *options: str, directory: Path = CHART) -> list[Object]:
-    """The objects of the chart with these values; CalledProcessError with helm's words if it refuses them."""
+@cache
+def _charted(name: str) -> list[Object]:
+    return chart(CHARTED[name])
+
+
+def hooks_of(name: str) -> list[Object]:
+    """The objects of one of ALL that exist only during `helm test`; [] without a chart."""
+    return [one for one in _charted(name) if is_test_hook(one)] if name in CHARTED else []
+
+
+def is_test_hook(one: Object) -> bool:
+    return one["metadata"].get("annotations", {}).get("helm.sh/hook") == "test"
+
+
+def chart(values: Object, *options: str, directory: Path | str = CHART) -> list[Object]:
+    """All objects of the chart with these values; CalledProcessError with helm's words if it refuses them."""
     assert HELM is not None
     fixed = ["--namespace", "kube-system", "--values", "-", KUBERNETES]
     printed = subprocess.run(
@@ -179,8 +200,8 @@ def of_kind(objects: Sequence[Object], *kinds: str) -> list[Object]:
 
 
 def workload(objects: Sequence[Object]) -> Object:
-    """The one Deployment, DaemonSet or Pod."""
-    (found,) = of_kind(objects, "Deployment", "DaemonSet", "Pod")
+    """The one Deployment, DaemonSet or Pod that stays."""
+    (found,) = [one for one in of_kind(objects, "Deployment", "DaemonSet", "Pod") if not is_test_hook(one)]
     return found
 
 

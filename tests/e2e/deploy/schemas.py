@@ -11,8 +11,17 @@ from typing import Any
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 from referencing import Registry, Resource
 
-VERSIONS = "1.29", "1.36"
-"""The oldest that the chart installs on, and the one that is modelled."""
+_SCHEMAS = files("kubernetes_validate") / "kubernetes-json-schema"
+
+OLDEST = 29
+"""Minor of the oldest Kubernetes that the manifests are for: the first with sidecars."""
+
+VERSIONS = tuple(
+    f"1.{minor}"
+    for minor in sorted(int(one.name.split(".")[1]) for one in _SCHEMAS.iterdir() if one.name.endswith("-local-strict"))
+    if minor >= OLDEST
+)
+"""All minors from the oldest to the newest that kubernetes-validate has."""
 
 KINDS_OF_OTHERS = {
     "PodMonitor": "monitoring.coreos.com/v1",
@@ -43,5 +52,4 @@ def _registry(version: str) -> Registry[Any]:
 
 
 def _read(version: str, name: str) -> Any:
-    folder = files("kubernetes_validate") / "kubernetes-json-schema" / f"v{version}.0-local-strict"
-    return json.loads((folder / name).read_text(encoding="utf-8"))
+    return json.loads((_SCHEMAS / f"v{version}.0-local-strict" / name).read_text(encoding="utf-8"))

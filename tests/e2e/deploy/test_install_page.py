@@ -15,7 +15,7 @@ import pytest
 import typer.main
 import yaml
 
-from extender import cli
+from extender import __version__, cli
 from extender.cluster.cache.cache import ClusterCache
 from extender.config import Configuration
 from extender.config.load import load_config
@@ -217,12 +217,19 @@ def test_kubeadm_has_the_command(words):
 # --- helm -----------------------------------------------------------------------------------------------------------
 
 
+OF_A_RELEASE = "oci://images.example.com/charts/kube-scheduler-extender", "--version", __version__
+
+
 @pytest.mark.skipif(not HELM, reason=NO_HELM)
-def test_helm_installs_as_said():
+@pytest.mark.parametrize("words", commands("helm", "install"), ids=" ".join)
+def test_helm_installs_as_said(words):
     """What it would install: helm 3 asks a cluster even for `install --dry-run=client`."""
-    (words,) = commands("helm", "install")
+    given = words[2:]
+    if OF_A_RELEASE[0] in given:
+        assert tuple(given[1:4]) == OF_A_RELEASE
+        given[1:4] = [str(CHART)]
     printed = subprocess.run(
-        [str(HELM), "template", *words[2:], KUBERNETES], capture_output=True, text=True, check=True, cwd=ROOT
+        [str(HELM), "template", *given, KUBERNETES], capture_output=True, text=True, check=True, cwd=ROOT
     )
     assert "image: images.example.com/kube-scheduler-extender:" in printed.stdout
     helped = subprocess.run([str(HELM), "install", "--help"], capture_output=True, text=True, check=True).stdout
@@ -233,12 +240,19 @@ def test_helm_installs_as_said():
 @pytest.mark.parametrize("words", [words for words in commands("helm") if words[1] != "install"], ids=" ".join)
 def test_helm_has_the_command(words):
     subprocess.run([str(HELM), words[1], "--help"], capture_output=True, check=True)
-    assert words[2:] == ["extender"]  # the release
+    assert words[2:] in (["extender"], ["extender", "--namespace", "kube-system"])  # the release
+
+
+def test_the_versions_of_kubernetes_are_those_of_the_schemas():
+    text = " ".join(PAGE.split())
+    assert f"Kubernetes {VERSIONS[0]} or newer" in text
+    assert f"schemas of Kubernetes {VERSIONS[0]} to {VERSIONS[-1]}" in text
 
 
 def test_values_that_are_named_are_values_of_the_chart():
     values = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
     assert {"listenAddress", "replicas", "variant"} <= values.keys()
+    assert "clientSecretName" in values["tests"]
     assert "mode" in values["config"]
     assert {"listenAddress", "replicas", "config.mode"} <= set(re.findall(r"`([\w.]+)", PAGE))
 

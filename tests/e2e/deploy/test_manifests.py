@@ -1,10 +1,6 @@
 """The manifests are valid, and agree with the code and with each other."""
 
 import ipaddress
-import json
-import re
-import shutil
-import subprocess
 import tempfile
 from functools import cache
 from pathlib import Path, PurePosixPath
@@ -22,9 +18,7 @@ from extender.k8s.version.features import Features
 from extender.server.admin import app as admin
 from tests.e2e.deploy.manifests import (
     ALL,
-    CHART,
     CHARTED,
-    DEPLOY,
     HELM,
     NO_HELM,
     OVERLAYS,
@@ -34,11 +28,15 @@ from tests.e2e.deploy.manifests import (
     composed,
     containers,
     extender_of,
+    has_scheduler_file,
+    hooks_of,
+    is_second_scheduler,
     kustomize,
     of_kind,
     pod_of,
     rendered,
     scheduler_file,
+    those,
     workload,
 )
 from tests.e2e.deploy.schemas import KINDS_OF_OTHERS, VERSIONS, mistakes
@@ -53,11 +51,10 @@ PROBES = "startupProbe", "livenessProbe", "readinessProbe"
 
 
 @everywhere
-@pytest.mark.parametrize("version", VERSIONS)
-def test_kubernetes_takes_every_object(name, version):
-    assert [
-        mistake for one in rendered(name) if one["kind"] not in KINDS_OF_OTHERS for mistake in mistakes(one, version)
-    ] == []
+def test_every_supported_version_of_kubernetes_takes_every_object(name):
+    """An object is the same for all: no template asks for the version."""
+    own = [one for one in rendered(name) + hooks_of(name) if one["kind"] not in KINDS_OF_OTHERS]
+    assert [(version, mistake) for version in VERSIONS for one in own for mistake in mistakes(one, version)] == []
 
 
 def test_a_mistake_would_be_found():
@@ -82,9 +79,9 @@ def test_objects_of_others_have_their_version_and_their_parts(name):
 
 @everywhere
 def test_everything_is_in_one_namespace_and_nothing_is_there_twice(name):
-    of_all = {"ClusterRole", "ClusterRoleBinding"}
-    assert {one["metadata"].get("namespace") for one in rendered(name) if one["kind"] not in of_all} == {"kube-system"}
-    keys = [(one["kind"], one["metadata"]["name"]) for one in rendered(name)]
+    of_all, objects = {"ClusterRole", "ClusterRoleBinding"}, rendered(name) + hooks_of(name)
+    assert {one["metadata"].get("namespace") for one in objects if one["kind"] not in of_all} == {"kube-system"}
+    keys = [(one["kind"], one["metadata"]["name"]) for one in objects]
     assert len(keys) == len(set(keys))
 
 
@@ -126,14 +123,13 @@ def config_files(name):
 def test_what_the_pod_says_is_a_valid_configuration(name):
     config = configuration(name)
     assert config.cluster.source == "kubernetes"
-    if "everything" not in name:
+    if name in CHARTED:
+        assert config.mode == CHARTED[name]["config"]["mode"]
+    elif "everything" not in name:
         assert config.mode == "Observe"  # nothing changes before somebody has looked
 
 
 # --- kube-scheduler's own file --------------------------------------------------------------------------------------
-
-
-WITH_A_FILE = [one for one in ALL if "econd" in str(one) or ("everything" in str(one) and str(one) != STATIC)]
 
 
 def scheduler_of(name, directory):
@@ -146,14 +142,14 @@ def scheduler_of(name, directory):
     return load_kube_scheduler(load_config(None, env, {"--kubernetes": ("cluster.source", "kubernetes")}))
 
 
-@pytest.mark.parametrize("name", WITH_A_FILE)
+@pytest.mark.parametrize("name", those(has_scheduler_file))
 def test_the_extender_decides_by_the_file_of_its_kube_scheduler(name, tmp_path):
     (text,) = scheduler_file(name).values()
     found = {one.scheduler_name for one in scheduler_of(name, tmp_path).profiles}
     assert found == {one["schedulerName"] for one in yaml.safe_load(text)["profiles"]}
 
 
-@pytest.mark.parametrize("name", [one for one in ALL if "econd" in str(one)])
+@pytest.mark.parametrize("name", those(is_second_scheduler))
 def test_a_second_schedulers_version_and_gates_are_those_of_its_container(name, tmp_path):
     (container,) = [one for one in containers(pod_of(rendered(name))) if one["name"] == "kube-scheduler"]
     scheduler = scheduler_of(name, tmp_path)
@@ -163,12 +159,15 @@ def test_a_second_schedulers_version_and_gates_are_those_of_its_container(name, 
     assert scheduler.features == Features.of(scheduler.minor, told)
 
 
+FIRST_EXAMPLE = "helm examples/second-scheduler.yaml"
+
+
 def kube_scheduler_flags(objects):
     (container,) = [one for one in containers(pod_of(objects)) if one["name"] == "kube-scheduler"]
     return [word for word in container["command"] if "unschedulable-pods" in word]
 
 
-@pytest.mark.parametrize("name", ["second-scheduler", pytest.param("helm SecondScheduler", marks=needs_helm)])
+@pytest.mark.parametrize("name", ["second-scheduler", pytest.param(FIRST_EXAMPLE, marks=needs_helm)])
 def test_a_second_scheduler_soon_retries_what_was_vetoed(name):
     assert kube_scheduler_flags(rendered(name)) == ["--pod-max-in-unschedulable-pods-duration=30s"]
 
@@ -179,7 +178,7 @@ def test_the_chart_sets_how_soon_pods_are_retried(value, words):
     assert kube_scheduler_flags(chart({"scheduler": {"podMaxInUnschedulablePodsDuration": value}})) == words
 
 
-@pytest.mark.parametrize("name", [one for one in ALL if one not in WITH_A_FILE])
+@pytest.mark.parametrize("name", those(lambda name: not has_scheduler_file(name)))
 def test_without_a_file_nothing_of_it_is_mounted(name):
     assert scheduler_file(name) == {}
     assert not [one for one in extender_of(pod_of(rendered(name)))["env"] if "SCHEDULER__" in one["name"]]
@@ -310,8 +309,9 @@ def unrestricted(pod):
 @everywhere
 def test_pods_are_restricted_but_for_the_nodes_network_and_files(name):
     allowed = {"control-plane": {"hostNetwork"}, STATIC: {"hostNetwork", "hostPath"}}
-    kind = "control-plane" if "ControlPlane" in name else name.partition(",")[0]
-    of_node = {"hostPath"} if kind == "control-plane" and "everything" in name else set()
+    on_nodes = name in CHARTED and CHARTED[name].get("variant") == "ControlPlane"
+    kind = "control-plane" if on_nodes else name.partition(",")[0]
+    of_node = {"hostPath"} if kind == "control-plane" and has_scheduler_file(name) else set()
     assert unrestricted(pod_of(rendered(name))) == allowed.get(kind, set()) | of_node
 
 
@@ -389,7 +389,8 @@ def test_a_network_policy_opens_the_ports_that_are_called_to_those_who_call(name
     rules = [rule for one in policies for rule in one["spec"]["ingress"]]
     ports = {port["port"] for rule in rules for port in rule["ports"]}
     if not policies:
-        assert "everything" not in name or pod_of(rendered(name))["spec"]["hostNetwork"]
+        is_wanted = CHARTED[name].get("networkPolicy") if name in CHARTED else "everything" in name
+        assert not is_wanted or pod_of(rendered(name))["spec"]["hostNetwork"]
         return
     is_called = not is_loopback(config.server.host)
     assert ports == {config.admin.port} | ({config.server.port} if is_called else set())
@@ -441,85 +442,10 @@ def test_a_service_is_for_one_scheduler_and_one_pod(name):
         assert (port["port"], port["targetPort"]) == (configuration(name).server.port, "extender")
 
 
-# --- the chart's refusals -------------------------------------------------------------------------------------------
+# --- the image ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("values", "words"),
-    [
-        ({"config": {"server": {"host": "0.0.0.0"}}}, r"\bconfig[./]server\b"),
-        ({"config": {"cluster": {"source": "snapshot"}}}, r"\bconfig[./]cluster\b"),
-        ({"variant": "Daemon"}, r"\bvariant'?: "),
-        ({"replica": 1}, r"propert\w+ '?replica\b"),
-        ({"scheduler": {"name": "default-scheduler"}}, r"\bscheduler[./]name\b"),
-        ({"scheduler": {"extender": {"prioritizeVerb": "prioritize"}}}, r"\bweight\b"),
-        ({"variant": "Service", "networkPolicy": {"enabled": True}}, "say from where kube-scheduler calls"),
-        ({"tls": {"allowedNames": []}}, r"\btls[./]allowedNames\b"),
-        ({"config": {"scheduler": {"config": "/a"}}}, r"\bconfig[./]scheduler\b"),
-        ({"scheduler": {"image": "a/kube-scheduler:latest"}}, "set config.scheduler.version"),
-        ({"scheduler": {"podMaxInUnschedulablePodsDuration": "30 s"}}, r"scheduler[./]podMaxInUnschedulable"),
-        ({"schedulerConfig": {"configMap": "a"}}, "SecondScheduler has a file of its own"),
-        ({"variant": "Service", "schedulerConfig": {"hostPath": "/a"}}, "is for ControlPlane"),
-    ],
-    ids=lambda value: value if isinstance(value, str) else yaml.safe_dump(value, default_flow_style=True).strip(),
-)
-@needs_helm
-def test_the_chart_refuses_what_cannot_be_meant(values, words):
-    """It names the value; in which words is up to helm's version."""
-    with pytest.raises(subprocess.CalledProcessError) as refused:
-        chart(values)
-    assert re.search(words, refused.value.stderr)
-
-
-@needs_helm
-@pytest.mark.parametrize("name", CHARTED)
-def test_helm_finds_nothing_to_complain_of(name):
-    done = subprocess.run(
-        [str(HELM), "lint", "--strict", str(CHART), "--values", "-"],
-        input=yaml.safe_dump(CHARTED[name]), capture_output=True, text=True,
-    )  # fmt: skip
-    assert (done.returncode, done.stdout.count("[WARNING]")) == (0, 0), done.stdout
-
-
-@needs_helm
-def test_the_chart_says_what_to_do_next(tmp_path):
-    directory = tmp_path / "chart"
-    shutil.copytree(CHART, directory)
-    (directory / "templates" / "NOTES.txt").rename(directory / "NOTES.txt")
-    (directory / "templates" / "notes.yaml").write_text(NOTES, encoding="utf-8")
-    notes = {variant: notes_of(variant, directory) for variant in ("SecondScheduler", "Service", "ControlPlane")}
-    assert "schedulerName: extender-scheduler" in notes["SecondScheduler"]
-    assert "https://extender.kube-system.svc:8888" in notes["Service"]
-    assert "http://127.0.0.1:8888" in notes["ControlPlane"]
-    assert {variant for variant, one in notes.items() if "schedulerConfig in values.yaml" in one} == {
-        "Service",
-        "ControlPlane",
-    }
-    assert all("decisions are made, logged and counted, but not enforced" in one for one in notes.values())
-
-
-NOTES = "{kind: Notes, text: {{ tpl (.Files.Get `NOTES.txt`) . | toJson }}}"
-"""As an object of the chart: helm prints notes only where it installs, and helm 3 asks a cluster then."""
-
-
-def notes_of(variant, directory):
-    (notes,) = of_kind(chart({"variant": variant}, directory=directory), "Notes")
-    return notes["text"]
-
-
-@needs_helm
-@pytest.mark.parametrize("name", ["helm SecondScheduler, everything", "helm Service, everything"])
-def test_alerts_and_dashboard_are_those_of_the_monitoring_folder(name):
-    (rule,) = of_kind(rendered(name), "PrometheusRule")
-    (held,) = [one["data"] for one in of_kind(rendered(name), "ConfigMap") if "dashboard.json" in one["data"]]
-    alerts, dashboard = (DEPLOY / "monitoring" / file for file in ("prometheusrule.yaml", "dashboard.json"))
-    assert rule["spec"] == yaml.safe_load(alerts.read_text(encoding="utf-8"))["spec"]
-    assert json.loads(held["dashboard.json"]) == json.loads(dashboard.read_text(encoding="utf-8"))
-
-
-def test_image_and_chart_have_the_version_of_the_package():
-    about = yaml.safe_load((CHART / "Chart.yaml").read_text(encoding="utf-8"))
-    assert about["version"] == about["appVersion"] == __version__
+def test_the_image_of_the_manifests_has_the_version_of_the_package():
     assert extender_of(pod_of(rendered("service")))["image"] == f"kube-scheduler-extender:{__version__}"
 
 
@@ -528,3 +454,4 @@ def test_the_image_has_the_command_and_the_user_that_the_pods_count_on():
     lines = (ROOT / "Dockerfile").read_text(encoding="utf-8").splitlines()
     assert 'ENTRYPOINT ["extender"]' in lines
     assert "USER 65532:65532" in lines
+    assert any(line.startswith("ENV PATH=/venv/bin:") for line in lines)  # where `python` of the test pod is

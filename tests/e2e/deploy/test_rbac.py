@@ -16,9 +16,11 @@ from tests.e2e.deploy.manifests import (
     ROOT,
     STATIC,
     extender_of,
+    is_second_scheduler,
     of_kind,
     pod_of,
     rendered,
+    those,
 )
 
 everywhere = pytest.mark.parametrize("name", ALL)
@@ -152,7 +154,7 @@ def test_the_static_pods_permissions_are_nobody_elses(name):
 
 # --- a second scheduler ---------------------------------------------------------------------------------------------
 
-second = pytest.mark.parametrize("name", [one for one in ALL if "econd" in str(one)])
+second = pytest.mark.parametrize("name", those(is_second_scheduler))
 
 
 @second

@@ -10,7 +10,7 @@ from extender.config import Configuration
 from extender.config.serving import ServerSection
 from extender.config.values import is_loopback
 from extender.server.scheduler import openapi
-from tests.e2e.deploy.manifests import ALL, DEPLOY, ROOT, of_kind, rendered, workload
+from tests.e2e.deploy.manifests import DEPLOY, ROOT, is_second_scheduler, of_kind, rendered, those, workload
 
 EXTENDER = {
     "urlPrefix", "filterVerb", "preemptVerb", "prioritizeVerb", "weight", "bindVerb", "enableHTTPS", "tlsConfig",
@@ -59,7 +59,7 @@ def read(source):
     return held(source, "kube-scheduler.yaml")
 
 
-SOURCES = [pytest.param(path, id=path.name) for path in FILES] + [one for one in ALL if "econd" in str(one)]
+SOURCES = [pytest.param(path, id=path.name) for path in FILES] + those(is_second_scheduler)
 each = pytest.mark.parametrize("source", SOURCES)
 
 
@@ -145,7 +145,7 @@ def test_a_configuration_in_the_documentation_keeps_the_arguments_of_kube_schedu
     assert not any("minCandidateNodes" in block for block in blocks)
 
 
-@pytest.mark.parametrize("name", [one for one in ALL if "econd" in str(one)])
+@pytest.mark.parametrize("name", those(is_second_scheduler))
 def test_the_second_scheduler_is_asked_for_by_name_and_not_by_its_own_pods(name):
     served = [profile["schedulerName"] for profile in held(name, "kube-scheduler.yaml")["profiles"]]
     own = workload(rendered(name))["spec"]["template"]["spec"]["schedulerName"]

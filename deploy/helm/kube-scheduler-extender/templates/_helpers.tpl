@@ -168,6 +168,37 @@ httpGet:
   {{- end }}
 {{- end -}}
 
+{{- /* What the extender's pods and the test pod have in common. */ -}}
+{{- define "extender.placement" -}}
+{{- $onNodes := eq .Values.variant "ControlPlane" -}}
+{{- with .Values.imagePullSecrets }}
+imagePullSecrets:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- if or $onNodes .Values.nodeSelector }}
+nodeSelector:
+  {{- if $onNodes }}
+  node-role.kubernetes.io/control-plane: ""
+  {{- end }}
+  {{- with .Values.nodeSelector }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+{{- end }}
+{{- with .Values.tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{- define "extender.podSecurity" -}}
+runAsNonRoot: true
+runAsUser: 65532
+runAsGroup: 65532
+fsGroup: 65532
+seccompProfile:
+  type: RuntimeDefault
+{{- end -}}
+
 {{- define "extender.containerSecurity" -}}
 allowPrivilegeEscalation: false
 readOnlyRootFilesystem: true

@@ -1,0 +1,181 @@
+"""Ask the extender what its probes and its kube-scheduler ask: what `helm test` runs in a pod of the cluster.
+
+All --pods behind --admin must be ready. With --filter-calls, one of them must have answered a /filter of
+kube-scheduler; with --filter, /filter is called here, for a node of the cluster. What was asked and what came back is
+printed; what stays wrong for --timeout seconds ends it with exit code 1.
+
+Rule: standard library only, since it runs in the extender's image as it is.
+"""
+
+import argparse
+import http.client
+import json
+import re
+import socket
+import ssl
+import sys
+import time
+from collections.abc import Iterator
+from urllib.parse import SplitResult, urlsplit
+
+REQUEST_TIMEOUT_SECONDS = 10
+RETRY_SECONDS = 1
+
+CALLS = re.compile(r'^extender_request_duration_seconds_count\{code="200",verb="filter"\} (\S+)$', re.MULTILINE)
+
+
+class Wrong(Exception):
+    """What is wrong, in a sentence for an operator."""
+
+
+def main() -> int:
+    """Return the exit code."""
+    arguments = _arguments()
+    end = time.monotonic() + arguments.timeout
+    said: set[str] = set()
+    if arguments.note:
+        print(f"not asked: {arguments.note}")
+    while True:
+        try:
+            for line in _ask(arguments):
+                _say_once(line, said)
+            print("passed")
+            return 0
+        except Wrong as error:
+            if time.monotonic() >= end:
+                print(f"FAILED: {error}")
+                return 1
+            _say_once(f"not yet: {error}", said)
+            time.sleep(RETRY_SECONDS)
+
+
+def _say_once(line: str, said: set[str]) -> None:
+    if line not in said:
+        print(line, flush=True)
+    said.add(line)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="helm-test", description=__doc__)
+    parser.add_argument("--admin", type=urlsplit, required=True, help="health checks and metrics, of all pods")
+    parser.add_argument("--pods", type=int, required=True, help="number of pods that must be there")
+    parser.add_argument("--server-name", help="name in the certificate of the admin listener, if it is not the host")
+    parser.add_argument("--filter-calls", action="store_true", help="kube-scheduler must have called /filter")
+    parser.add_argument("--filter", type=urlsplit, help="address of /filter")
+    parser.add_argument("--node", help="node that /filter is called for")
+    parser.add_argument("--ca", help="file with the authority of the certificates")
+    parser.add_argument("--certificate", help="file with the client certificate")
+    parser.add_argument("--key", help="file with its key")
+    parser.add_argument("--note", help="what is not asked, and why")
+    parser.add_argument("--timeout", type=float, default=60, help="seconds until what is wrong is an error")
+    return parser.parse_args()
+
+
+def _ask(arguments: argparse.Namespace) -> Iterator[str]:
+    """Ask all questions once; yield the answers. Raises Wrong."""
+    addresses = _addresses(arguments.admin)
+    if len(addresses) < arguments.pods:
+        raise Wrong(f"only {len(addresses)} of {arguments.pods} pods have an address: {', '.join(addresses)}")
+    for address in addresses:
+        status, body = _request(arguments, arguments.admin, address, "/readyz?verbose")
+        if status != 200:
+            raise Wrong(f"{address} is not ready, /readyz answers {status}:\n{body.strip()}")
+        yield f"{address}: /readyz answers 200"
+    if arguments.filter_calls:
+        calls = {address: _filter_calls(arguments, address) for address in addresses}
+        if not any(calls.values()):
+            raise Wrong(
+                "no pod has answered a /filter: this pod was scheduled without the extender. See the log of "
+                "kube-scheduler and scheduler.extender in the values"
+            )
+        for address, count in calls.items():
+            yield f"{address}: /metrics counts {count:.0f} answered calls of /filter"
+    if arguments.filter:
+        yield _filter(arguments)
+
+
+def _filter_calls(arguments: argparse.Namespace, address: str) -> float:
+    status, body = _request(arguments, arguments.admin, address, "/metrics")
+    found = CALLS.search(body)
+    if status != 200 or found is None:
+        raise Wrong(f"{address} answers {status} to /metrics, without the number of /filter calls")
+    return float(found[1])
+
+
+def _filter(arguments: argparse.Namespace) -> str:
+    """Call /filter as kube-scheduler does; return the answer. Any verdict on the node is right. Raises Wrong."""
+    about = {"name": "helm-test", "namespace": "default", "uid": "helm-test"}
+    container = {"name": "main", "resources": {"requests": {"cpu": "1m", "memory": "1Mi"}}}
+    pod = {"metadata": about, "spec": {"containers": [container]}}
+    sent = json.dumps({"Pod": pod, "Nodes": None, "NodeNames": [arguments.node]})
+    address = _addresses(arguments.filter)[0]
+    status, body = _request(arguments, arguments.filter, address, arguments.filter.path, sent)
+    where = f"/filter at {arguments.filter.netloc}"
+    if status != 200:
+        hint = ", tls.allowedNames has no name of the client certificate" if status == 403 else ""
+        raise Wrong(f"{where} answers {status}{hint}: {body.strip()}")
+    verdict = _verdict(body, arguments.node)
+    if verdict is None:
+        raise Wrong(f"{where} gives no verdict on node {arguments.node}: {body.strip()}")
+    return f"{where} answers 200: node {arguments.node}: {verdict}"
+
+
+def _verdict(body: str, node: str) -> str | None:
+    """Return what an ExtenderFilterResult says of the node; None: nothing, or it is something else."""
+    try:
+        answer = json.loads(body)
+        failed = {**(answer["FailedNodes"] or {}), **(answer["FailedAndUnresolvableNodes"] or {})}
+        return "accepted" if node in (answer["NodeNames"] or ()) else failed.get(node)
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def _addresses(url: SplitResult) -> list[str]:
+    """Return all addresses of the host. Raises Wrong if it has none (yet)."""
+    try:
+        found = socket.getaddrinfo(url.hostname, url.port, type=socket.SOCK_STREAM)
+    except socket.gaierror as error:
+        raise Wrong(f"{url.hostname} has no address: {error.strerror}") from None
+    return sorted({str(one[4][0]) for one in found})
+
+
+def _request(
+    arguments: argparse.Namespace, url: SplitResult, address: str, path: str, body: str | None = None
+) -> tuple[int, str]:
+    """Return the status and the body of the response. Raises Wrong, with the reason, if none comes."""
+    connection = http.client.HTTPConnection(url.netloc, timeout=REQUEST_TIMEOUT_SECONDS)
+    where = f"{url.netloc} ({address})"
+    try:
+        connection.sock = _connect(arguments, url, address)
+        connection.request("GET" if body is None else "POST", path, body, {"Content-Type": "application/json"})
+        response = connection.getresponse()
+        return response.status, response.read().decode(errors="replace")
+    except ssl.SSLCertVerificationError as error:
+        raise Wrong(f"{where} shows a certificate that is not accepted: {error.verify_message}") from None
+    except (ssl.SSLError, ConnectionResetError, BrokenPipeError) as error:
+        hint = "; is the client certificate of the authority in ca.crt?" if url is arguments.filter else ""
+        raise Wrong(f"{where} ends the connection{hint} ({type(error).__name__}: {error})") from None
+    except (OSError, http.client.HTTPException) as error:
+        raise Wrong(f"{where} cannot be reached: {type(error).__name__}: {error}") from None
+    finally:
+        connection.close()
+
+
+def _connect(arguments: argparse.Namespace, url: SplitResult, address: str) -> socket.socket:
+    plain = socket.create_connection((address, url.port), REQUEST_TIMEOUT_SECONDS)
+    if url.scheme != "https":
+        return plain
+    context = ssl.create_default_context(cafile=arguments.ca)
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT  # from Python 3.13 on: more than kube-scheduler asks for
+    if arguments.certificate and url is arguments.filter:
+        context.load_cert_chain(arguments.certificate, arguments.key)
+    name = arguments.server_name if url is arguments.admin else None
+    try:
+        return context.wrap_socket(plain, server_hostname=name or url.hostname)
+    except OSError:
+        plain.close()
+        raise
+
+
+if __name__ == "__main__":
+    sys.exit(main())
