@@ -46,7 +46,7 @@ def test_the_table_of_minors_is_that_of_the_tests():
 
 def test_minors_without_any_test_are_named():
     untested = [f"1.{one}" for one in range(OLDEST_MINOR, NEWEST_MINOR + 1) if one not in (*MINORS, REFERENCE)]
-    assert f"**Neither, as {' and '.join(untested)}**" in PAGE
+    assert f"**Neither of the first two, as {' and '.join(untested)}**" in PAGE
 
 
 def test_pythons_are_those_of_the_package():
