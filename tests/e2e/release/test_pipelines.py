@@ -213,7 +213,7 @@ def sha256(path):
 
 
 def download(published):
-    places = {"KUBERNETES": f"file://{published}/kubernetes", "ETCD": f"file://{published}/etcd"}
+    places = {"KUBERNETES": (published / "kubernetes").as_uri(), "ETCD": (published / "etcd").as_uri()}
     command = [ROOT / ".ci" / "kube", published / "bin"]
     return subprocess.run(command, env={"PATH": "/usr/bin:/bin", **places}, capture_output=True, text=True)
 
