@@ -72,7 +72,7 @@ class Caller(threading.Thread):
     def __init__(self, port: int, context: Context, cycles: CycleGenerator, rate: float, tally: Tally) -> None:
         super().__init__(name="scheduler", daemon=True)
         self._port = port
-        self._context = context
+        self._client_context = context
         self._cycles = cycles
         self._rate = rate
         self._tally = tally
@@ -145,7 +145,7 @@ class Caller(threading.Thread):
         if time.monotonic() - self._made > MAX_CONNECTION_AGE_SECONDS:
             self._close()
         if self._connection is None:
-            context = self._context()
+            context = self._client_context()
             self._connection = (
                 http.client.HTTPConnection("127.0.0.1", self._port, timeout=TIMEOUT_SECONDS)
                 if context is None
