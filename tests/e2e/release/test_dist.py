@@ -137,7 +137,8 @@ def test_the_other_targets_of_a_release_check_and_cut_out_the_tag(copy):
 
 
 def test_a_version_is_set_in_all_files(tmp_path):
-    assert make(copied(tmp_path), "set-version", "VERSION=9.9.9").returncode == 0
+    assert "v9.9.9 is not a version" in make(copied(tmp_path), "set-version", "VERSION=v9.9.9").stderr
+    assert make(tmp_path, "set-version", "VERSION=9.9.9").returncode == 0
     left = make(tmp_path, "check-release").stdout.splitlines()  # the tag is that of the version
     named = [line for line in left if not line.endswith("is a reserved name (RFC 2606)")]
     assert [line.partition(" ")[0] for line in named] == ["CHANGELOG.md:", "CHANGELOG.md:"]

@@ -13,7 +13,7 @@ BEFORE = {
     "extender/version.py": ['^__version__ = "'],
     "Dockerfile": [r'org\.opencontainers\.image\.version="'],
     f"{CHART}Chart.yaml": ["^version: ", "^appVersion: ", "image: .*/kube-scheduler-extender:"],
-    f"{CHART}README.md": [r"kube-scheduler-extender --version "],
+    f"{CHART}README.md": ["kube-scheduler-extender --version "],
     "deploy/kustomize/workload/deployment.yaml": ["image: kube-scheduler-extender:"],
     "docs/install.md": ["/kube-scheduler-extender:", "newTag: ", "kube-scheduler-extender --version "],
     "openapi/openapi.json": ['^    "version": "'],
@@ -46,5 +46,13 @@ def set_versions(root: Path, version: str) -> None:
         (root / name).write_text(text, encoding="utf-8")
 
 
+def main(version: str) -> int:
+    if not re.fullmatch(_VERSION, version):
+        sys.stderr.write(f"error: {version} is not a version such as 0.2.0\n")
+        return 1
+    set_versions(ROOT, version)
+    return 0
+
+
 if __name__ == "__main__":
-    set_versions(ROOT, *sys.argv[1:])
+    sys.exit(main(*sys.argv[1:]))
