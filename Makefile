@@ -14,8 +14,8 @@ VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' extender/version.py)
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help install run test test-all e2e check openapi docs docs-serve media parity metrics chart-readme bench \
-	bench-full performance bench-compare bench-cluster mutants soak sbom dist chart check-release release-notes kind \
-	kind-down k3d k3d-down lock format clean
+	bench-full performance bench-compare bench-cluster mutants soak sbom dist chart set-version addresses \
+	check-release release-notes kind kind-down k3d k3d-down lock format clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -149,7 +149,13 @@ chart: ## Package the Helm chart into build/charts (HELM=helm)
 	(https://helm.sh/docs/intro/install), or name it: make chart HELM=FILE" >&2; exit 1; }
 	$(HELM) package deploy/helm/kube-scheduler-extender --destination $(CHARTS)
 
+set-version: $(VENV)/.dev-stamp ## Write VERSION=0.1.0 into every file that has the version
+	@$(BIN)/python -m tests.e2e.release.versions $(VERSION)
+
 TAG ?= v$(VERSION)
+
+addresses: $(VENV)/.dev-stamp ## Print where a release publishes image and chart
+	@$(BIN)/python -m tests.e2e.release.addresses
 
 check-release: $(VENV)/.dev-stamp ## Check that versions, CHANGELOG and addresses are those of TAG=v0.1.0
 	@$(BIN)/python -m tests.e2e.release.check $(TAG)

@@ -8,10 +8,9 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import yaml
-
-from tests.e2e.image.dockerfile import stages
+from tests.e2e.release import addresses
 from tests.e2e.release.changelog import ROOT, section
+from tests.e2e.release.versions import versions
 
 CHART = "deploy/helm/kube-scheduler-extender/Chart.yaml"
 ADDRESSED = ("pyproject.toml", CHART, "mkdocs.yml")
@@ -31,20 +30,13 @@ def mistakes(root: Path, tag: str) -> list[str]:
     """Return what keeps the checkout from being released as that tag, a line each."""
     version = tag.removeprefix("v")
     found = [] if tag.startswith("v") else [f"tag {tag}: is not v followed by a version"]
-    found += [f"{place}: has version {own}, the tag is {tag}" for place, own in _versions(root) if own != version]
-    if section((root / "CHANGELOG.md").read_text(encoding="utf-8"), version) is None:
+    found += [f"{place}: has version {own}, the tag is {tag}" for place, own in versions(root) if own != version]
+    changelog = (root / "CHANGELOG.md").read_text(encoding="utf-8")
+    if section(changelog, version) is None:
         found.append(f"CHANGELOG.md: has no section `## [{version}] - YYYY-MM-DD`")
-    return found + list(_reserved_names(root))
-
-
-def _versions(root: Path) -> Iterator[tuple[str, str]]:
-    """Yield each place that has the project's version, and the version that it has."""
-    code = (root / "extender" / "version.py").read_text(encoding="utf-8")
-    yield "extender/version.py", re.findall(r'^__version__ = "(.*)"$', code, re.MULTILINE)[0]
-    chart = yaml.safe_load((root / CHART).read_text(encoding="utf-8"))
-    yield f"{CHART}, version", chart["version"]
-    yield f"{CHART}, appVersion", str(chart["appVersion"])
-    yield "Dockerfile, label", stages(root / "Dockerfile")[-1].pairs("LABEL")["org.opencontainers.image.version"]
+    if f"\n[{version}]: " not in changelog:
+        found.append(f"CHANGELOG.md: has no line `[{version}]: ` with the address of the release")
+    return [*found, *addresses.mistakes(root), *_reserved_names(root)]
 
 
 def _reserved_names(root: Path) -> Iterator[str]:

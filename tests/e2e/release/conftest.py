@@ -1,6 +1,7 @@
 """The wheel, built once, and the environment that it is installed into: nothing else of this checkout is there."""
 
 import fcntl
+import os
 import subprocess
 import sys
 import venv
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[3]
+from tests.e2e.release.changelog import ROOT
 
 
 @pytest.fixture(scope="session")
@@ -26,13 +27,19 @@ def wheel(tmp_path_factory, worker_id) -> Path:
 
 @pytest.fixture(scope="session")
 def installed(wheel, tmp_path_factory, worker_id) -> Path:
-    """The folder of commands of an environment with the wheel and the locked versions of what it needs."""
+    """The folder of commands of an environment with the wheel and the locked versions of what it needs.
+
+    Without a registry of packages there is none; CI has one.
+    """
 
     def install(directory: Path) -> None:
         venv.create(directory, with_pip=True)
         pip = [str(directory / "bin" / "python"), "-m", "pip", "--quiet", "--disable-pip-version-check"]
-        lock = str(ROOT / "requirements.lock")
-        subprocess.run([*pip, "install", "--require-hashes", "--requirement", lock], check=True, capture_output=True)
+        locked = [*pip, "install", "--require-hashes", "--requirement", str(ROOT / "requirements.lock")]
+        done = subprocess.run(locked, capture_output=True, text=True)
+        if done.returncode != 0:
+            reason = f"requirements.lock cannot be installed: {done.stderr.strip().rpartition(chr(10))[2]}"
+            (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(reason)
         subprocess.run([*pip, "install", "--no-deps", "--no-index", str(wheel)], check=True, capture_output=True)
         subprocess.run([*pip, "check"], check=True, capture_output=True)
 

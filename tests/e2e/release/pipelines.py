@@ -2,7 +2,7 @@
 
 import os
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -49,3 +49,15 @@ def run(step: Step, directory: Path, env: Mapping[str, str]) -> subprocess.Compl
     command = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step.script]
     kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
     return subprocess.run(command, cwd=directory, env={**kept, **env}, capture_output=True, text=True)
+
+
+def repository(directory: Path) -> Callable[..., None]:
+    """Make the directory a repository with an empty commit; return git for it."""
+
+    def git(*words: str) -> None:
+        command = ["git", "-c", "user.name=t", "-c", "user.email=t@example.com", *words]
+        subprocess.run(command, cwd=directory, check=True, capture_output=True)
+
+    git("init", "--quiet")
+    git("commit", "--quiet", "--allow-empty", "--message", "empty")
+    return git

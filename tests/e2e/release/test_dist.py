@@ -128,7 +128,17 @@ def test_no_link_of_the_readme_is_relative(metadata):
 def test_the_other_targets_of_a_release_check_and_cut_out_the_tag(copy):
     checked = make(copy, "check-release", "TAG=v9.9.9")
     assert checked.returncode != 0
-    assert f"extender/version.py: has version {__version__}, the tag is v9.9.9\n" in checked.stdout
+    assert f"extender/version.py:3: has version {__version__}, the tag is v9.9.9\n" in checked.stdout
     assert make(copy, "release-notes", f"TAG=v{__version__}").returncode == 0
-    assert "### Added" in (copy / "build" / "release-notes.md").read_text(encoding="utf-8")
+    notes = (copy / "build" / "release-notes.md").read_text(encoding="utf-8")
+    assert notes.partition("](")[0] in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     assert make(copy, "release-notes", "TAG=v9.9.9").returncode != 0
+    assert re.findall("^([a-z]+)=.+$", make(copy, "addresses").stdout, re.MULTILINE) == ["registry", "image", "charts"]
+
+
+def test_a_version_is_set_in_all_files(tmp_path):
+    assert "v9.9.9 is not a version" in make(copied(tmp_path), "set-version", "VERSION=v9.9.9").stderr
+    assert make(tmp_path, "set-version", "VERSION=9.9.9").returncode == 0
+    left = make(tmp_path, "check-release").stdout.splitlines()  # the tag is that of the version
+    named = [line for line in left if not line.endswith("is a reserved name (RFC 2606)")]
+    assert [line.partition(" ")[0] for line in named] == ["CHANGELOG.md:", "CHANGELOG.md:"]

@@ -2,18 +2,18 @@
 
 import re
 import shlex
+import signal
 import subprocess
 import sys
-from pathlib import Path
-from urllib.parse import urlsplit
 
 import httpx
 import pytest
 
 from extender import __version__
-from tests.docs.test_readme import CALLS, COMMANDS, README
+from tests.docs.shown import PYTHON, README, missing, request_of, write_files_of_python
+from tests.docs.test_readme import CALLS, COMMANDS
 from tests.e2e.control_plane.lab.process import free_port
-from tests.e2e.release.conftest import ROOT
+from tests.e2e.release.changelog import ROOT
 
 
 def run(installed, *command, cwd, stdin=None, **env):
@@ -58,7 +58,7 @@ def service(installed, tmp_path_factory):
         assert process.poll() is None, (home / "log").read_text("utf-8")
         yield {8888: f"http://127.0.0.1:{port}", 8889: f"http://127.0.0.1:{admin}"}
     finally:
-        process.terminate()
+        process.send_signal(signal.SIGINT)  # no wait for server.drainTime
         process.wait(30)
 
 
@@ -80,20 +80,17 @@ def test_a_question_of_the_readme_is_answered_as_printed(stdin, command, printed
     url = ["--url", service[8889]] if command.startswith("explain") else []
     done = run(installed, "extender", *shlex.split(command), *url, cwd=tmp_path, stdin=stdin)
     assert done.returncode == (3 if command.startswith("why") else 0), done.stderr
-    lines = iter(done.stdout.splitlines())
-    for line in printed.splitlines():
-        assert line == "…" or line in lines, f"not printed: {line}"
+    assert missing(printed, done.stdout) == []
 
 
 @pytest.mark.parametrize(("command", "printed"), CALLS, ids=[str(place) for place in range(len(CALLS))])
 def test_a_request_of_the_readme_is_answered_as_printed(command, printed, service):
-    words = shlex.split(command)
-    url = urlsplit("//" + next(word for word in words if word.startswith("localhost")))
-    body = words[words.index("--json") + 1] if "--json" in words else None
+    request = request_of(command)
     answer = httpx.request(
-        "POST" if body else "GET", f"{service[url.port]}{url.path}?{url.query}", content=body,
-        headers={"Content-Type": "application/json"} if body else {}, trust_env=False,
+        request.method, service[request.port] + request.path, content=request.body, headers=request.headers,
+        trust_env=False,
     )  # fmt: skip
+    assert answer.status_code == 200
     assert answer.text.rstrip("\n") == printed.rstrip("\n")
 
 
@@ -144,34 +141,30 @@ assert_type(extender.__version__, str)
 """
 
 
-@pytest.mark.parametrize(
-    ("code", "mistakes"),
-    [
-        pytest.param(TYPED, [], id="right"),
-        pytest.param('import extender\nextender.load_cluster("a", 1)\n', ["call-arg"], id="wrong"),
-        pytest.param("import extender\nextender.evaluate(1, {})\n", ["arg-type"], id="wrong-type"),
-    ],
-)
-def test_mypy_of_a_user_sees_the_types_of_the_public_api(code, mistakes, installed, tmp_path):
-    (tmp_path / "user.py").write_text(code, encoding="utf-8")
-    command = [sys.executable, "-m", "mypy", "--strict", "--python-executable", str(installed / "python"), "user.py"]
+USERS = {
+    "right.py": (TYPED, []),
+    "wrong.py": ('import extender\nextender.load_cluster("a", 1)\n', ["call-arg"]),
+    "wrong_type.py": ("import extender\nextender.evaluate(1, {})\n", ["arg-type"]),
+}
+"""File -> its code, and the mistakes in it."""
+
+
+def test_mypy_of_a_user_sees_the_types_of_the_public_api(installed, tmp_path):
+    for name, (code, _) in USERS.items():
+        (tmp_path / name).write_text(code, encoding="utf-8")
+    command = [sys.executable, "-m", "mypy", "--strict", "--python-executable", str(installed / "python"), *USERS]
     done = subprocess.run(
         [*command, "--config-file", "", "--cache-dir", str(tmp_path)],
         cwd=tmp_path, capture_output=True, text=True, check=False,
     )  # fmt: skip
-    assert (re.findall(r"\[([\w-]+)\]$", done.stdout, re.MULTILINE), done.returncode) == (mistakes, bool(mistakes)), (
+    found = re.findall(r"^(.+?):\d+: error: .*\[([\w-]+)\]$", done.stdout, re.MULTILINE)
+    assert sorted(found) == [(name, mistake) for name, (_, mistakes) in USERS.items() for mistake in mistakes], (
         done.stdout
     )
+    assert done.returncode == 1
 
 
 def test_the_readmes_python_runs(installed, tmp_path):
-    done = run(installed, "python", "-c", SITE, cwd=tmp_path)
-    example = Path(done.stdout.strip()) / "cluster" / "files" / "example.yaml"
-    (tmp_path / "cluster.json").write_bytes(example.read_bytes())
-    (tmp_path / "scheduler-config.yaml").write_bytes((ROOT / "deploy" / "scheduler" / "two-profiles.yaml").read_bytes())
-    (code,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-    done = run(installed, "python", "-c", code, cwd=tmp_path)
+    write_files_of_python(tmp_path)
+    done = run(installed, "python", "-c", PYTHON, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-
-
-SITE = "import extender, pathlib; print(pathlib.Path(extender.__file__).parent)"

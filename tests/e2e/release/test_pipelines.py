@@ -11,7 +11,7 @@ import pytest
 
 from tests.e2e.control_plane.lab.binaries import SCHEDULERS
 from tests.e2e.release.changelog import ROOT
-from tests.e2e.release.pipelines import GITHUB, WORKFLOWS, named, read, run, steps
+from tests.e2e.release.pipelines import GITHUB, WORKFLOWS, named, read, repository, run, steps
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
@@ -55,13 +55,6 @@ def test_an_action_has_one_version_in_all_workflows():
     assert len(set(pinned)) == len(dict(pinned)) >= 10
 
 
-@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
-def test_a_workflow_says_what_of_it_was_never_run(path):
-    head = " ".join(line.lstrip("# ") for line in path.read_text("utf-8").partition("\nname:")[0].splitlines())
-    assert "Run by the project's own tests" in head
-    assert "Never run outside GitHub: the actions" in head
-
-
 def test_nothing_is_allowed_but_what_a_job_asks_for_and_each_job_ends():
     for path in WORKFLOWS:
         workflow = read(path.name)
@@ -81,7 +74,7 @@ def targets(script):
 
 def test_every_target_that_is_made_is_in_the_makefile():
     made = set().union(*(targets(step.script) for step in STEPS))
-    assert {"check", "test", "test-all", "e2e", "docs", "dist", "sbom", "chart", "check-release"} <= made
+    assert {"check", "test", "test-all", "e2e", "docs", "dist", "sbom", "chart", "check-release", "addresses"} <= made
     assert made <= set(re.findall(r"^([a-z0-9-]+):", MAKEFILE, re.MULTILINE))
 
 
@@ -116,29 +109,99 @@ def test_files_that_scripts_run_are_in_the_repository():
 
 # --- scripts that run here ------------------------------------------------------------------------------------------
 
-VARIABLES = {"REGISTRY": "images.example.com", "IMAGE": "kube-scheduler-extender", "CHARTS": "charts"}
+SECRETS = {"REGISTRY_USERNAME": "name", "REGISTRY_PASSWORD": "password"}
 
 
-def test_a_release_needs_each_variable_of_the_repository(tmp_path):
-    step = named("release.yaml", "Check the repository's variables")
-    assert set(step.content["env"]) == set(VARIABLES)
-    assert run(step, tmp_path, VARIABLES).returncode == 0
-    for name in VARIABLES:
-        done = run(step, tmp_path, {**VARIABLES, name: ""})
+def test_a_release_needs_both_secrets_of_the_registry(tmp_path):
+    step = named("release.yaml", "Check the secrets")
+    assert step.content["env"] == {name: f"${{{{ secrets.{name} }}}}" for name in SECRETS}
+    assert run(step, tmp_path, SECRETS).returncode == 0
+    for name in SECRETS:
+        done = run(step, tmp_path, {**SECRETS, name: ""})
         assert done.returncode != 0
-        assert f"set the repository variable {name}" in done.stderr
+        assert f"set the secret {name} of the environment registry" in done.stderr
+
+
+def test_a_token_of_a_job_goes_to_github_alone():
+    given = {name for step in STEPS for name, value in step.content.get("env", {}).items() if "github.token" in value}
+    assert given == {"GH_TOKEN"}
+
+
+@pytest.mark.parametrize(
+    ("tag", "is_newest"), [("v0.1.9", "false"), ("v0.1.10", "false"), ("v0.9.0", "false"), ("v0.10.0", "true")]
+)
+def test_the_newest_release_is_the_one_with_the_highest_version(tag, is_newest, tmp_path):
+    git = repository(tmp_path)
+    git("tag", "--annotate", "--message", "a", "v0.1.10")
+    for other in ("v0.10.0", "v0.1.9", "v0.9.0", "w1.0.0"):
+        git("tag", other)
+    git("remote", "add", "origin", str(tmp_path))
+    output = tmp_path / "output"
+    env = {"GITHUB_REF_NAME": tag, "GITHUB_OUTPUT": str(output)}
+    done = run(named("release.yaml", "Find the newest release"), tmp_path, env)
+    assert (done.returncode, output.read_text()) == (0, f"is-newest={is_newest}\n"), done.stderr
+
+
+def test_only_the_newest_release_replaces_the_documentation_and_the_latest_one():
+    jobs = read("release.yaml")["jobs"]
+    assert jobs["docs"]["if"] == "needs.check.outputs.is-newest == 'true'"
+    assert '--latest="$IS_NEWEST"' in named("release.yaml", "Create the release").script
+    assert named("release.yaml", "Create the release").content["env"]["IS_NEWEST"] == (
+        "${{ needs.check.outputs.is-newest }}"
+    )
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_an_image_that_exists_is_not_replaced(exists, tmp_path):
+    (tmp_path / "docker").write_text(f'#!/bin/sh\necho "$@"\nexit {int(not exists)}\n', encoding="utf-8")
+    (tmp_path / "docker").chmod(0o755)
+    env = {"PATH": f"{tmp_path}:/usr/bin:/bin", "IMAGE": "images.example.com/x", "GITHUB_REF_NAME": "v1.2.3"}
+    done = run(named("release.yaml", "Refuse an image that exists"), tmp_path, env)
+    assert done.stdout == "buildx imagetools inspect images.example.com/x:1.2.3\n"
+    assert (done.returncode, "exists already" in done.stderr) == (int(exists), exists)
+
+
+def test_an_image_has_its_tag_once_it_is_attested_and_signed():
+    names = [
+        one.content.get("name") or one.content["uses"].partition("@")[0]
+        for one in STEPS
+        if (one.workflow, one.job) == ("release.yaml", "image")
+    ]
+    assert names.index("Refuse an image that exists") < names.index("Build and push the image")
+    assert names[names.index("Build and push the image") :] == [
+        "Build and push the image",
+        "actions/attest",
+        "Sign and tag the image",
+    ]
+    assert "push-by-digest=true" in named("release.yaml", "Build and push the image").script
+    script = named("release.yaml", "Sign and tag the image").script
+    assert script.index("cosign sign") < script.index("imagetools create --tag")
+
+
+def test_nothing_is_published_before_all_tests_have_passed():
+    jobs = read("release.yaml")["jobs"]
+
+    def before(name):
+        needed = jobs[name].get("needs", [])
+        direct = {needed} if isinstance(needed, str) else set(needed)
+        return direct.union(*map(before, direct))
+
+    assert jobs["test"]["uses"] == "$/.github/workflows/test.yaml"
+    assert "workflow_call" in read("test.yaml")["on"]
+    for name in ("image", "chart", "pypi", "github", "docs"):
+        assert {"check", "test"} <= before(name)
 
 
 def test_the_files_of_a_release_are_collected_with_their_hashes(tmp_path):
-    built = "dist/x-0.1.0-py3-none-any.whl", "dist/x-0.1.0.tar.gz", "charts/x-0.1.0.tgz", "sbom.json"
+    built = "dist/x-1.2.3-py3-none-any.whl", "dist/x-1.2.3.tar.gz", "charts/x-1.2.3.tgz", "sbom.json"
     for name in built:
         path = tmp_path / "build" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(name, encoding="utf-8")
-    done = run(named("release.yaml", "Collect the files"), tmp_path, {"GITHUB_REF_NAME": "v0.1.0"})
+    done = run(named("release.yaml", "Collect the files"), tmp_path, {"GITHUB_REF_NAME": "v1.2.3"})
     assert (done.returncode, done.stderr) == (0, "")
     release = tmp_path / "build" / "release"
-    files = {"x-0.1.0-py3-none-any.whl", "x-0.1.0.tar.gz", "x-0.1.0.tgz", "kube-scheduler-extender-0.1.0.cdx.json"}
+    files = {"x-1.2.3-py3-none-any.whl", "x-1.2.3.tar.gz", "x-1.2.3.tgz", "kube-scheduler-extender-1.2.3.cdx.json"}
     assert {path.name for path in release.iterdir()} == {*files, "SHA256SUMS"}
     subprocess.run(["sha256sum", "--check", "--strict", "SHA256SUMS"], cwd=release, check=True, capture_output=True)
     assert {line.split()[1] for line in (release / "SHA256SUMS").read_text().splitlines()} == files
@@ -176,9 +239,7 @@ def test_the_image_is_built_as_the_dockerfile_says():
 
 
 def test_no_pull_request_where_nothing_is_newer(tmp_path):
-    git = ["git", "-c", "user.name=t", "-c", "user.email=t@example.com"]
-    for words in (["init", "--quiet"], ["commit", "--quiet", "--allow-empty", "--message", "empty"]):
-        subprocess.run([*git, *words], cwd=tmp_path, check=True)
+    repository(tmp_path)
     done = run(named("update.yaml", "Open a pull request"), tmp_path, {})
     assert (done.returncode, done.stdout) == (0, "All locked packages are up to date.\n")
 

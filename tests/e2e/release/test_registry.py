@@ -1,5 +1,6 @@
 """The chart in a real registry: the release's own step pushes it, and it is installed from there as from the folder."""
 
+import os
 import re
 import shutil
 import subprocess
@@ -12,7 +13,7 @@ import yaml
 from extender import __version__
 from tests.e2e.control_plane.lab.process import Process, free_port
 from tests.e2e.deploy.manifests import CHART, HELM, NO_HELM, chart
-from tests.e2e.release.pipelines import named, run
+from tests.e2e.release.pipelines import named, repository, run
 
 REGISTRY = shutil.which("docker-registry")
 
@@ -51,11 +52,16 @@ def test_the_chart_is_pushed_by_the_release_and_installed_from_the_registry(regi
     (tools / "helm").write_text(f'#!/bin/sh\nexec "{HELM}" "$@" --plain-http\n')
     (tools / "helm").chmod(0o755)
     helm("package", CHART, "--destination", release)
+    repository(tmp_path)
     output = tmp_path / "output"
     step = named("release.yaml", "Push the chart")
-    done = run(step, tmp_path, {"CHARTS": f"{registry}/charts", "GITHUB_OUTPUT": str(output)})
-    assert done.returncode == 0, done.stderr
-    (digest,) = re.findall(r"^digest=(sha256:[0-9a-f]{64})$", output.read_text(), re.MULTILINE)
+    (packed,) = release.iterdir()
+    for file_time in (1, 2):  # of a download in another run of the job
+        os.utime(packed, (file_time, file_time))
+        done = run(step, tmp_path, {"CHARTS": f"{registry}/charts", "GITHUB_OUTPUT": str(output)})
+        assert done.returncode == 0, done.stderr
+    first, digest = re.findall(r"^digest=(sha256:[0-9a-f]{64})$", output.read_text(), re.MULTILINE)
+    assert first == digest, "a second push replaced the first"
     manifest = httpx.get(
         f"http://{registry}/v2/charts/kube-scheduler-extender/manifests/{__version__}", trust_env=False,
         headers={"Accept": "application/vnd.oci.image.manifest.v1+json"},
