@@ -188,7 +188,7 @@ def test_nothing_is_published_before_all_tests_have_passed():
 
     assert jobs["test"]["uses"] == "$/.github/workflows/test.yaml"
     assert "workflow_call" in read("test.yaml")["on"]
-    for name in ("image", "chart", "pypi", "github", "docs"):
+    for name in ("image", "chart", "package", "github", "docs"):
         assert {"check", "test"} <= before(name)
 
 
