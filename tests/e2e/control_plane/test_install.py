@@ -258,7 +258,7 @@ def helm_test(plane, phase):
 
 @needs_helm
 @pytest.mark.skipif(not KUBECTL, reason=NO_KUBECTL)
-def test_helm_test_leaves_only_its_pod_behind_after_a_success_and_after_a_failure_what_the_readme_removes(cluster, helm):
+def test_helm_test_leaves_its_pod_behind_and_the_readme_removes_what_is_left(cluster, helm):
     helm("install", "extender", CHART, "--set", "networkPolicy.enabled=true")
     assert helm_test(cluster, "Failed") != 0
     assert phase_of_the_test(cluster) == "Failed"
