@@ -62,14 +62,14 @@ kube-scheduler.yaml
 {{- end -}}
 
 {{- /*
-kube-scheduler must not be newer than the API server. Without a cluster (helm template, helm lint) helm takes the version
-that was new when helm was made, and knows no kind that only API servers have: then nothing is refused.
+kube-scheduler must not be newer than the API server. Without a cluster (helm template, helm lint) helm takes the
+version that was new when helm was made, and knows no kind that only API servers have: then nothing is refused.
 */ -}}
 {{- define "extender.refuseNewerScheduler" -}}
 {{- $own := include "extender.schedulerTag" . | trimPrefix "1." -}}
 {{- $server := regexReplaceAll "[^0-9]" .Capabilities.KubeVersion.Minor "" -}}
 {{- if and (.Capabilities.APIVersions.Has "apiregistration.k8s.io/v1") (gt (int $own) (int $server)) -}}
-{{- fail (printf "scheduler.image: v1.%s is newer than the API server, 1.%s; take the version of your API server" $own $server) -}}
+{{- fail (printf "scheduler.image: v1.%s is newer than the API server, 1.%s" $own $server) -}}
 {{- end -}}
 {{- end -}}
 
