@@ -212,13 +212,6 @@ def service(tmp_path_factory, certificates, api):
         yield addresses
 
 
-@pytest.fixture
-def second(tmp_path, api):
-    """Listeners of the pod of a second scheduler."""
-    with pod_process(SECOND, tmp_path, api.url, {}) as addresses:
-        yield addresses
-
-
 def test_a_pod_behind_the_service_passes(service, secrets):
     code, printed = run(*argv(SERVICE, service, secrets))
     assert (code, printed.splitlines()[-1]) == (0, "passed")
@@ -242,20 +235,28 @@ def test_a_pod_with_other_profiles_only_passes(tmp_path, api):
     assert "answers 200: node worker-1: accepted\n" in printed
 
 
-def test_a_second_scheduler_passes_once_it_has_called(second):
-    script = subprocess.Popen(argv(SECOND, second), stdout=subprocess.PIPE, text=True)
-    assert script.stdout is not None
-    try:
-        lines = [script.stdout.readline()]
-        while not lines[-1].startswith("not yet: no pod has decided a /filter"):
-            assert script.poll() is None, lines
-            lines.append(script.stdout.readline())
-        for profile in ("of-another", "strict-scheduler"):
-            incoming = {**INCOMING, "spec": {**INCOMING["spec"], "schedulerName": profile}}
-            httpx.post(f"{second['scheduler']}/filter", content=filter_body(incoming=incoming))
-        rest, _ = script.communicate(timeout=60)
-    finally:
-        script.kill()
+@pytest.mark.parametrize(
+    ("name", "mode", "passed_through"),
+    [(SECOND, "Enforce", ["of-another"]), ("helm examples/second-scheduler.yaml", "Observe", [])],
+    ids=["Enforce", "Observe"],
+)
+def test_a_second_scheduler_passes_once_a_call_is_decided(tmp_path, api, name, mode, passed_through):
+    """A pod of another scheduler does not count in mode Enforce."""
+    assert CHARTED[name]["config"]["mode"] == mode
+    with pod_process(name, tmp_path, api.url, {}) as addresses:
+        script = subprocess.Popen(argv(name, addresses), stdout=subprocess.PIPE, text=True)
+        assert script.stdout is not None
+        try:
+            lines = [script.stdout.readline()]
+            while not lines[-1].startswith("not yet: no pod has decided a /filter"):
+                assert script.poll() is None, lines
+                lines.append(script.stdout.readline())
+            for profile in (*passed_through, hook_pod(name)["spec"]["schedulerName"]):
+                incoming = {**INCOMING, "spec": {**INCOMING["spec"], "schedulerName": profile}}
+                httpx.post(f"{addresses['scheduler']}/filter", content=filter_body(incoming=incoming))
+            rest, _ = script.communicate(timeout=60)
+        finally:
+            script.kill()
     assert (script.returncode, rest.splitlines()[-1]) == (0, "passed")
     assert "127.0.0.1: /metrics counts 1 decided calls of /filter\n" in rest
 

@@ -30,7 +30,10 @@ DECIDED = re.compile(
     r'verb="filter"\} (\S+)$',
     re.MULTILINE,
 )
-"""Decisions, in /metrics: in mode Observe they are in the second metric, and no answer is `fits` or `nowhere`."""
+"""Decisions, in /metrics. In mode Observe they are in the second metric, and no answer is `fits` or `nowhere`.
+
+There pods of unknown profiles count too, which a second scheduler has none of: the extender reads its file.
+"""
 
 DECISION_HEADER = "X-Extender-Cache"
 """In every response with a decision; calls that are passed through get none (docs/wire.md)."""
