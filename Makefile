@@ -168,7 +168,7 @@ release-notes: $(VENV)/.dev-stamp ## Write the CHANGELOG's section of TAG=v0.1.0
 define CLUSTER
 	@deploy/kind/cluster $@ check
 	@$(MAKE) --no-print-directory install
-	@deploy/kind/cluster $@ up
+	@EXTENDER=$(BIN)/extender deploy/kind/cluster $@ up
 endef
 
 kind: ## Create a cluster with kind, install the second scheduler, force a preemption and explain it

@@ -164,7 +164,7 @@ def helm_test_passes(plane, name, test, service):
     scheduled = plane.api.wait_until(lambda: bound_to(plane.api, *where), 25, "the test pod to be bound")
     code, printed = helm_test_process.run(*helm_test_process.argv(name, {"admin": service.admin_url}, node=scheduled))
     assert (code, printed.splitlines()[-1]) == (0, "passed")
-    assert "/metrics counts 1 answered calls of /filter\n" in printed
+    assert "/metrics counts 1 decided calls of /filter\n" in printed
     plane.api.delete("Pod", *where, grace=0)
 
 

@@ -117,6 +117,23 @@ def test_the_second_kube_scheduler_is_of_the_clusters_version(plane, installed):
     assert pod["initContainers"][0]["image"] == "localhost/kube-scheduler-extender:dev"
 
 
+def test_another_image_of_the_same_tag_makes_other_pods(plane, steps, installed):
+    """The kubelet would keep the pods that run, of an image that the nodes have no more."""
+
+    def pod_template():
+        return plane.api.get("Deployment", "extender", "kube-system")["spec"]["template"]
+
+    before = pod_template()
+    assert before["metadata"]["annotations"]["image"] == ""
+    try:
+        assert steps("install", IMAGE_ID="sha256:1").returncode == 0
+        assert pod_template()["metadata"]["annotations"]["image"] == "sha256:1"
+        assert pod_template()["spec"] == before["spec"]
+    finally:
+        assert steps("install").returncode == 0
+    assert pod_template() == before
+
+
 def test_a_pod_is_evicted_and_explained_and_the_next_run_evicts_another(plane, steps, installed):
     evicted = [preemption(plane, steps, installed) for _ in range(2)]
     assert steps("install").returncode == 0
@@ -170,6 +187,7 @@ def normalized(text):
     """The lines of an output without what differs from run to run."""
     text = re.sub(r"\b(etl|web)(-\w+){2}", r"\1-POD", text)
     text = re.sub(r"(pod/|pod )[\w-]+(?=;| 8889)", r"\1LEADER", text)
+    text = re.sub(r"--kubeconfig \S+", "--kubeconfig FILE", text)
     text = re.sub(r"preempt-\d+", "preempt-N", text)
     text = re.sub(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d", "TIME", text)
     return [re.sub(r"[\d.]+ ms|  +|─+", " ", line) for line in text.splitlines()]
@@ -180,4 +198,4 @@ def test_a_step_that_fails_shows_the_pods_and_says_what_to_look_at(plane, steps,
     assert done.returncode != 0
     assert re.search(r"^shop +pod/cart +1/1 +Running", done.stderr, re.MULTILINE)
     assert done.stderr.splitlines()[-1].startswith("error: failed: why was batch/etl-")
-    assert "Look at: kubectl -n kube-system logs deployment/extender" in done.stderr.splitlines()[-1]
+    assert "? (look at: kubectl -n kube-system logs deployment/extender" in done.stderr.splitlines()[-1]

@@ -74,7 +74,7 @@ CHARTED: Mapping[str, Object] = {
         "tls": {"certManager": True, "allowedNames": ["system:kube-scheduler", "other"]},
         "networkPolicy": {"enabled": True, "schedulerCIDRs": ["10.0.0.0/28", "10.0.1.0/28"]},
         "monitoring": {"podMonitor": True, "rules": True, "dashboard": True},
-        "image": {"repository": "images.example.com/extender", "digest": f"sha256:{'0' * 64}"},
+        "image": {"repository": "registry.example.net/extender", "digest": f"sha256:{'0' * 64}"},
         "imagePullSecrets": [{"name": "pull"}],
         "replicas": 1,
         "listenAddress": "::",

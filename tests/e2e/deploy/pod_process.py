@@ -17,13 +17,16 @@ from tests.fakes.certificates import Certificates, KeyPair
 
 
 @contextmanager
-def pod_process(name: str, directory: Path, api_url: str, files: Mapping[str, Path]) -> Iterator[dict[str, str]]:
+def pod_process(
+    name: str, directory: Path, api_url: str, files: Mapping[str, Path], own_scheduler_file: str | None = None
+) -> Iterator[dict[str, str]]:
     """Run the extender of one of ALL; yield name of the listener -> its address.
 
-    `files` are those of its TLS volume, by their names there, if it has one.
+    `files` are those of its TLS volume, by their names there, if it has one; `own_scheduler_file` replaces the text of
+    kube-scheduler's file.
     """
     pod = pod_of(rendered(name))
-    _mount(pod, name, directory, files)
+    _mount(pod, name, directory, files, own_scheduler_file)
     access = {
         "clusters": [{"name": "fake", "cluster": {"server": api_url}}],
         "users": [{"name": "fake", "user": {"token": "t"}}],
@@ -64,12 +67,14 @@ def _run(container: dict[str, Any], directory: Path) -> subprocess.Popen[bytes]:
         )
 
 
-def _mount(pod: dict[str, Any], name: str, directory: Path, files: Mapping[str, Path]) -> None:
+def _mount(
+    pod: dict[str, Any], name: str, directory: Path, files: Mapping[str, Path], own_scheduler_file: str | None
+) -> None:
     """Write what the pod's volumes hold to where they are mounted, below the directory."""
     for folder in ("config", "scheduler", "tls"):
         (directory / folder).mkdir()
     for file, text in scheduler_file(name).items():
-        (directory / "scheduler" / file).write_text(text, encoding="utf-8")
+        (directory / "scheduler" / file).write_text(own_scheduler_file or text, encoding="utf-8")
     for volume in pod["spec"]["volumes"]:
         if volume["name"] == "config":
             (data,) = [

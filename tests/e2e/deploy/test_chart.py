@@ -82,13 +82,38 @@ def test_annotated_images_are_those_that_the_chart_deploys():
     assert named == {one["name"]: one["image"] for one in containers(pod_of(chart({})))}
 
 
+A_CLUSTER = "--api-versions=apiregistration.k8s.io/v1"
+"""What every API server has, and helm without one does not know."""
+
+
+def of_scheduler(version):
+    return {"scheduler": {"image": f"registry.k8s.io/kube-scheduler:v{version}.1"}}
+
+
 @needs_helm
 def test_the_chart_installs_on_the_versions_that_it_is_tested_with_and_on_none_before():
     for version in VERSIONS:
-        chart({}, f"--kube-version={version}")
+        chart(of_scheduler(version), f"--kube-version={version}", A_CLUSTER)
+    oldest = f"1.{OLDEST - 1}"
     with pytest.raises(subprocess.CalledProcessError) as refused:
-        chart({}, f"--kube-version=1.{OLDEST - 1}")
+        chart(of_scheduler(oldest), f"--kube-version={oldest}", A_CLUSTER)
     assert re.search("kubeVersion.*incompatible", refused.value.stderr)
+
+
+@needs_helm
+@pytest.mark.parametrize("server", ["1.30", "v1.30.14-eks-1234567", "1.30.1+k3s1"])
+def test_a_second_scheduler_is_not_newer_than_the_api_server(server):
+    chart(of_scheduler("1.29"), f"--kube-version={server}", A_CLUSTER)
+    chart({"variant": "Service"}, f"--kube-version={server}", A_CLUSTER)
+    with pytest.raises(subprocess.CalledProcessError) as refused:
+        chart(of_scheduler("1.31"), f"--kube-version={server}", A_CLUSTER)
+    assert "scheduler.image: v1.31 is newer than the API server, 1.30" in refused.value.stderr
+
+
+@needs_helm
+def test_without_a_cluster_the_version_of_the_api_server_is_not_known():
+    """Else `helm template` and `helm lint` would refuse the default values, if helm is older than these."""
+    chart({}, f"--kube-version=1.{OLDEST}")
 
 
 # --- README.md and values.yaml --------------------------------------------------------------------------------------
@@ -156,12 +181,14 @@ def test_helm_has_the_commands_of_the_readme(words):
 
 
 @needs_helm
-def test_the_readme_removes_what_a_failed_test_leaves_behind():
+def test_the_readme_removes_what_tests_leave_behind():
     (words,) = [words for words in commands() if "-l" in words]
-    kinds, (label, _, value) = words[words.index("delete") + 1].split(","), words[words.index("-l") + 1].partition("=")
+    kinds = words[words.index("delete") + 1].split(",")
+    labels = dict(one.split("=") for one in words[words.index("-l") + 1].split(","))
     left = hooks_of("helm service, everything")
     assert {one["kind"].lower() for one in left} == set(kinds)
-    assert {one["metadata"]["labels"][label] for one in left} == {value}
+    assert all(labels.items() <= one["metadata"]["labels"].items() for one in left)
+    assert labels["app.kubernetes.io/instance"] == "extender"  # and nothing of another release
     assert {one["metadata"]["name"] for one in left} == {"extender-test"}
     (lease,) = [words[-1] for words in commands() if "lease" in words]
     assert lease == VALUES["scheduler"]["name"]
@@ -207,6 +234,9 @@ def test_an_example_says_what_it_is_for(path):
         ({"variant": "Service", "schedulerConfig": {"hostPath": "/a"}}, "is for ControlPlane"),
         ({"tests": {"clientSecretName": "Not A Name"}}, r"tests[./]clientSecretName"),
         ({"tests": {"clientSecret": "a"}}, r"propert\w+ '?clientSecret\b"),
+        ({"tests": None, "variant": "Service"}, r"\btests\b.* (is )?required|property '?tests\b"),
+        ({"scheduler": {"extender": None}}, r"\bextender\b.* (is )?required|property '?extender\b"),
+        ({"scheduler": {"profiles": [{"schedulerName": "other"}]}}, "scheduler.profiles: none has scheduler.name"),
     ],
     ids=lambda value: value if isinstance(value, str) else yaml.safe_dump(value, default_flow_style=True).strip(),
 )

@@ -13,6 +13,7 @@ from tests.e2e.deploy.manifests import (
     CHARTED,
     HELM,
     NO_HELM,
+    SCHEDULER_FILE,
     chart,
     extender_of,
     hooks_of,
@@ -27,7 +28,7 @@ from tests.e2e.deploy.pod_process import pod_process, tls_files
 from tests.e2e.deploy.test_manifests import configuration, unrestricted
 from tests.fakes.api_server import FakeAPI
 from tests.fakes.certificates import Certificates
-from tests.server.conftest import CLUSTER, filter_body
+from tests.server.conftest import CLUSTER, INCOMING, filter_body
 
 pytestmark = pytest.mark.skipif(not HELM, reason=NO_HELM)
 
@@ -44,9 +45,18 @@ CONTROL_PLANE, SECOND, SERVICE = (
 
 
 @each
-def test_all_of_it_is_deleted_after_a_success_and_before_the_next_test(name):
+def test_the_pod_stays_until_the_next_test_and_all_else_until_a_success(name):
     for one in hooks_of(name):
-        assert one["metadata"]["annotations"]["helm.sh/hook-delete-policy"] == "before-hook-creation,hook-succeeded"
+        annotations, is_pod = one["metadata"]["annotations"], one["kind"] == "Pod"
+        policies = annotations["helm.sh/hook-delete-policy"].split(",")
+        assert policies == ["before-hook-creation", *([] if is_pod else ["hook-succeeded"])]
+        assert ("helm.sh/hook-output-log-policy" in annotations) == is_pod
+
+
+@each
+def test_all_of_it_has_one_name(name):
+    """`helm test --logs` reads the log of a pod with the name of each."""
+    assert len({one["metadata"]["name"] for one in hooks_of(name)}) == 1
 
 
 @each
@@ -90,7 +100,9 @@ def test_the_service_of_the_test_has_the_admin_listener_of_every_pod(name):
         assert one["spec"]["publishNotReadyAddresses"] is True
         assert one["spec"]["selector"].items() <= pod_of(rendered(name))["metadata"]["labels"].items()
         (port,) = one["spec"]["ports"]
-        assert (port["port"], port["targetPort"]) == (configuration(name).admin.port, "admin")
+        admin = configuration(name).admin.port
+        assert (port["port"], port["targetPort"]) == (admin, admin)
+        assert admin in [one["containerPort"] for one in extender_of(pod_of(rendered(name)))["ports"]]
         assert arguments_of(name)["--pods"] == str(pod_count(name))
         host = f"{one['metadata']['name']}.{one['metadata']['namespace']}.svc"
         assert f"//{host}:{port['port']}" in arguments_of(name)["--admin"]
@@ -200,13 +212,6 @@ def service(tmp_path_factory, certificates, api):
         yield addresses
 
 
-@pytest.fixture(scope="module")
-def second(tmp_path_factory, api):
-    """Listeners of the pod of a second scheduler; each test gets it after the calls of those before."""
-    with pod_process(SECOND, tmp_path_factory.mktemp("second"), api.url, {}) as addresses:
-        yield addresses
-
-
 def test_a_pod_behind_the_service_passes(service, secrets):
     code, printed = run(*argv(SERVICE, service, secrets))
     assert (code, printed.splitlines()[-1]) == (0, "passed")
@@ -221,20 +226,39 @@ def test_a_pod_of_the_control_plane_passes(tmp_path, api):
     assert "answers 200: node worker-1: accepted\n" in printed
 
 
-def test_a_second_scheduler_passes_once_it_has_called(second):
-    script = subprocess.Popen(argv(SECOND, second), stdout=subprocess.PIPE, text=True)
-    assert script.stdout is not None
-    try:
-        lines = [script.stdout.readline()]
-        while not lines[-1].startswith("not yet: no pod has answered a /filter"):
-            assert script.poll() is None, lines
-            lines.append(script.stdout.readline())
-        httpx.post(f"{second['scheduler']}/filter", content=filter_body())
-        rest, _ = script.communicate(timeout=60)
-    finally:
-        script.kill()
+def test_a_pod_with_other_profiles_only_passes(tmp_path, api):
+    """As of a kube-scheduler whose file has no default-scheduler: a pod of that one would be passed through."""
+    file = {**yaml.safe_load(SCHEDULER_FILE.read_text(encoding="utf-8")), "profiles": [{"schedulerName": "packing"}]}
+    with pod_process(CONTROL_PLANE, tmp_path, api.url, {}, yaml.safe_dump(file)) as addresses:
+        code, printed = run(*argv(CONTROL_PLANE, addresses))
+    assert (code, printed.splitlines()[-1]) == (0, "passed")
+    assert "answers 200: node worker-1: accepted\n" in printed
+
+
+@pytest.mark.parametrize(
+    ("name", "mode", "passed_through"),
+    [(SECOND, "Enforce", ["of-another"]), ("helm examples/second-scheduler.yaml", "Observe", [])],
+    ids=["Enforce", "Observe"],
+)
+def test_a_second_scheduler_passes_once_a_call_is_decided(tmp_path, api, name, mode, passed_through):
+    """A pod of another scheduler does not count in mode Enforce."""
+    assert CHARTED[name]["config"]["mode"] == mode
+    with pod_process(name, tmp_path, api.url, {}) as addresses:
+        script = subprocess.Popen(argv(name, addresses), stdout=subprocess.PIPE, text=True)
+        assert script.stdout is not None
+        try:
+            lines = [script.stdout.readline()]
+            while not lines[-1].startswith("not yet: no pod has decided a /filter"):
+                assert script.poll() is None, lines
+                lines.append(script.stdout.readline())
+            for profile in (*passed_through, hook_pod(name)["spec"]["schedulerName"]):
+                incoming = {**INCOMING, "spec": {**INCOMING["spec"], "schedulerName": profile}}
+                httpx.post(f"{addresses['scheduler']}/filter", content=filter_body(incoming=incoming))
+            rest, _ = script.communicate(timeout=60)
+        finally:
+            script.kill()
     assert (script.returncode, rest.splitlines()[-1]) == (0, "passed")
-    assert "127.0.0.1: /metrics counts 1 answered calls of /filter\n" in rest
+    assert "127.0.0.1: /metrics counts 1 decided calls of /filter\n" in rest
 
 
 @pytest.fixture
@@ -253,15 +277,27 @@ def test_a_pod_that_is_not_ready_is_named_with_the_reason(tmp_path, closed):
     assert "readyz check failed" in printed
 
 
-def test_a_call_that_is_not_decided_is_an_error(tmp_path, api):
-    """In mode Enforce; in Observe the nodes come back all the same."""
-    name = "helm control-plane, everything"
+@pytest.mark.parametrize(
+    ("name", "mode", "reason"),
+    [
+        (
+            "helm control-plane, everything",
+            "Enforce",
+            'answers 503: {"Error":"1 of 1 nodes are not in the cluster cache"}',
+        ),
+        (CONTROL_PLANE, "Observe", "is answered without a decision for node no-such-node and a pod of profile "),
+    ],
+    ids=["Enforce", "Observe"],
+)
+def test_a_call_that_is_not_decided_is_an_error(tmp_path, api, name, mode, reason):
+    """In mode Observe the nodes come back all the same."""
+    assert CHARTED[name]["config"]["mode"] == mode
     with pod_process(name, tmp_path, api.url, {}) as addresses:
         assert run(*argv(name, addresses))[0] == 0
         code, printed = run(*argv(name, addresses), "--node=no-such-node", "--timeout=0")
     assert code == 1
     assert "FAILED: /filter at 127.0.0.1:" in printed
-    assert 'answers 503: {"Error":"1 of 1 nodes are not in the cluster cache"}' in printed
+    assert reason in printed
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,8 @@ from tests.e2e.deploy.schemas import VERSIONS, mistakes
 
 PAGE = (ROOT / "docs" / "install.md").read_text(encoding="utf-8")
 
+RELEASED_IMAGE = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))["image"]["repository"]
+
 BLOCKS = re.findall(r"^```console\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 INLINE = re.findall(r"`((?:kubectl|helm|extender|curl) [^`]+)`", PAGE)
 YAML = re.findall(r"^```yaml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
@@ -114,7 +116,7 @@ def own(tmp_path):
 def test_the_folder_of_ones_own_renders_and_is_what_was_asked_for(own):
     objects = kustomize(own / "own")
     images = {one["name"]: one["image"] for one in containers(pod_of(objects))}
-    assert images["extender"] == "images.example.com/kube-scheduler-extender:0.1.0"
+    assert images["extender"] == f"{RELEASED_IMAGE}:{__version__}"
     assert images["kube-scheduler"].startswith("registry.k8s.io/kube-scheduler:v1.36")
     (held,) = [one for one in of_kind(objects, "ConfigMap") if one["metadata"]["name"] == "extender"]
     assert "preset: strict" in held["data"]["extender.yaml"]
@@ -217,21 +219,23 @@ def test_kubeadm_has_the_command(words):
 # --- helm -----------------------------------------------------------------------------------------------------------
 
 
-OF_A_RELEASE = "oci://images.example.com/charts/kube-scheduler-extender", "--version", __version__
+OF_A_RELEASE = f"oci://{RELEASED_IMAGE.rpartition('/')[0]}/charts/kube-scheduler-extender", "--version", __version__
+OWN_IMAGE = "registry.example.net/kube-scheduler-extender"
+"""Of the reader; no name of the project, which is replaced before the first release."""
 
 
 @pytest.mark.skipif(not HELM, reason=NO_HELM)
 @pytest.mark.parametrize("words", commands("helm", "install"), ids=" ".join)
 def test_helm_installs_as_said(words):
     """What it would install: helm 3 asks a cluster even for `install --dry-run=client`."""
-    given = words[2:]
+    given, image = words[2:], OWN_IMAGE
     if OF_A_RELEASE[0] in given:
         assert tuple(given[1:4]) == OF_A_RELEASE
-        given[1:4] = [str(CHART)]
+        given[1:4], image = [str(CHART)], RELEASED_IMAGE
     printed = subprocess.run(
         [str(HELM), "template", *given, KUBERNETES], capture_output=True, text=True, check=True, cwd=ROOT
     )
-    assert "image: images.example.com/kube-scheduler-extender:" in printed.stdout
+    assert f"image: {image}:{__version__}" in printed.stdout
     helped = subprocess.run([str(HELM), "install", "--help"], capture_output=True, text=True, check=True).stdout
     assert {word for word in words if word.startswith("-")} <= set(re.findall(r"--[a-z-]+", helped))
 
@@ -364,10 +368,8 @@ def test_the_schedulers_name_is_the_second_schedulers():
 
 
 def test_the_dockerfile_and_the_tag_are_there():
-    (build,) = commands("docker", "build")
+    (build,), (push,) = commands("docker", "build"), commands("docker", "push")
     assert (ROOT / "Dockerfile").is_file()
-    assert (
-        build[build.index("-t") + 1].rpartition(":")[2]
-        == yaml.safe_load((CHART / "Chart.yaml").read_text(encoding="utf-8"))["appVersion"]
-    )
+    assert build[build.index("-t") + 1] == push[-1] == f"{OWN_IMAGE}:{__version__}"
+    assert f"`{RELEASED_IMAGE}:{__version__}`" in PAGE
     assert Path(build[-1]) == Path()

@@ -128,6 +128,10 @@ class Machine:
         lines = map(json.loads, (self._state / "environment").read_text().splitlines())
         return [environment for one, environment in lines if one == command][-1]
 
+    def remove_programs(self, *names):
+        for name in names:
+            (self._path / name).unlink()
+
     def stop_engine(self, name):
         (self._state / f"{name}-is-down").touch()
 
@@ -142,9 +146,9 @@ K3D = ("k3d", "kubectl", "helm")
 @pytest.mark.parametrize(
     ("tool", "programs", "message"),
     [
-        ("kind", (), "make kind needs kind, kubectl and helm; not on the PATH: kind kubectl helm"),
-        ("kind", ("docker", "kubectl", "helm"), "make kind needs kind, kubectl and helm; not on the PATH: kind"),
-        ("k3d", ("docker", "k3d", "kubectl"), "make k3d needs k3d, kubectl and helm; not on the PATH: helm"),
+        ("kind", (), "make kind needs kind, kubectl, helm; not on the PATH: kind kubectl helm"),
+        ("kind", ("docker", "kubectl", "helm"), "make kind needs kind, kubectl, helm; not on the PATH: kind"),
+        ("k3d", ("docker", "k3d", "kubectl"), "make k3d needs k3d, kubectl, helm; not on the PATH: helm"),
         (
             "kind",
             KIND,
@@ -180,6 +184,32 @@ def test_other_words_print_the_usage(tmp_path, words):
     assert "deploy/kind/cluster kind|k3d down " in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("programs", "message"),
+    [
+        (("docker",), "make kind-down needs kind; not on the PATH: kind"),
+        (
+            ("kind",),
+            "make kind-down needs a container engine that runs and that you may use: docker or nerdctl or podman",
+        ),
+    ],
+)
+def test_to_remove_a_cluster_fewer_programs_are_needed(tmp_path, programs, message):
+    done = Machine(tmp_path, *programs).run("make", "kind-down")
+    assert done.returncode != 0
+    assert done.stderr.splitlines()[0] == f"error: {message}"
+
+
+def test_steps_refuses_to_take_the_cluster_of_your_own_kubeconfig(tmp_path):
+    """It may have a release of the same name."""
+    machine = Machine(tmp_path, *KIND)
+    for unset in ({}, {"KUBECONFIG": ""}):
+        done = machine.run("deploy/kind/steps", "install", **unset)
+        assert done.returncode != 0
+        assert "KUBECONFIG: set it to build/kind.kubeconfig or build/k3d.kubeconfig" in done.stderr
+    assert machine.calls() == []
+
+
 # --- a cluster with an image ----------------------------------------------------------------------------------------
 
 
@@ -203,9 +233,24 @@ def test_kind_creates_a_cluster_once_and_loads_the_image_each_time(tmp_path):
     assert os.listdir(kubeconfig.parent) == ["kind.kubeconfig"]
     assert "KIND_EXPERIMENTAL_PROVIDER" not in machine.environment_of("kind load image-archive")
 
+    machine.remove_programs("kubectl", "helm")
     assert machine.cluster("kind", "down")[1:] == [f"kind delete cluster --name extender --kubeconfig {kubeconfig}"]
     assert not kubeconfig.exists()
-    assert create in machine.cluster("kind", "create")
+
+
+def test_up_runs_the_steps_with_the_kubeconfig_and_the_id_of_the_image(tmp_path):
+    machine = Machine(tmp_path, *KIND, "docker")
+    steps = machine.checkout / "deploy" / "kind" / "steps"
+    steps.write_text('#!/usr/bin/env bash\necho "$1 $IMAGE_ID $KUBECONFIG" >>steps.log\n')
+    done = machine.run("deploy/kind/cluster", "kind", "up")
+    assert done.returncode == 0, done.stderr
+    kubeconfig = machine.checkout / "build" / "kind.kubeconfig"
+    log = (machine.checkout / "steps.log").read_text()
+    assert log.splitlines() == [f"install sha256:1234 {kubeconfig}", f"preempt sha256:1234 {kubeconfig}"]
+    assert f"export KUBECONFIG={kubeconfig}. " in done.stdout
+    assert machine.calls()[-1] == f"docker image inspect --format {{{{.Id}}}} {IMAGE}"
+    steps.write_text("#!/usr/bin/env bash\nexit 3\n")
+    assert machine.run("deploy/kind/cluster", "kind", "up").returncode == 3
 
 
 @pytest.mark.parametrize("engine", ["nerdctl", "podman"])
@@ -246,13 +291,14 @@ def test_the_stubs_refuse_what_is_not_documented(tmp_path):
 @pytest.mark.parametrize("tool", ["kind", "k3d"])
 def test_make_checks_then_installs_then_runs(tool):
     def recipe(target):
-        done = subprocess.run(["make", "-n", target], cwd=ROOT, capture_output=True, text=True, check=True)
-        return [line for line in done.stdout.splitlines() if line.startswith(("deploy/", "make "))]
+        words = ["make", "-n", target, "VENV=other"]
+        done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True)
+        return [line for line in done.stdout.splitlines() if line.startswith(("deploy/", "EXTENDER=", "make "))]
 
     assert recipe(tool) == [
         f"deploy/kind/cluster {tool} check",
         "make --no-print-directory install",
-        f"deploy/kind/cluster {tool} up",
+        f"EXTENDER=other/bin/extender deploy/kind/cluster {tool} up",
     ]
     assert recipe(f"{tool}-down") == [f"deploy/kind/cluster {tool} down"]
 
@@ -327,6 +373,8 @@ def test_the_chart_takes_the_values_and_the_image_is_the_one_that_is_loaded():
     assert yaml.safe_load(held["data"]["extender.yaml"])["mode"] == "Enforce"
     cpu = [one["resources"]["requests"]["cpu"] for one in containers(pod_of(objects))]
     assert cpu == ["100m", "100m"]  # three such pods fit on one small node
+    (scheduler,) = [one for one in containers(pod_of(objects)) if one["name"] == "kube-scheduler"]
+    assert scheduler["command"] == ["kube-scheduler", "--config=/etc/kubernetes/kube-scheduler.yaml"]
 
 
 def test_the_page_names_the_files():

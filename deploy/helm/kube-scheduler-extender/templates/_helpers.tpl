@@ -51,13 +51,26 @@ kube-scheduler.yaml
 {{- end -}}
 {{- end -}}
 
+{{- /* Version in the tag of a second scheduler, such as 1.36; nothing if it says none. */ -}}
+{{- define "extender.schedulerTag" -}}
+{{- regexFind ":v?1\\.[0-9]+[^:/@]*(@.*)?$" .Values.scheduler.image | regexFind "1\\.[0-9]+" -}}
+{{- end -}}
+
 {{- /* Minor of a second scheduler: `auto` would find the cluster's own kube-scheduler. */ -}}
 {{- define "extender.schedulerVersion" -}}
-{{- $tag := regexFind ":v?1\\.[0-9]+[^:/@]*(@.*)?$" .Values.scheduler.image -}}
-{{- if not $tag -}}
-{{- fail "scheduler.image: has no tag that says the version; set config.scheduler.version" -}}
+{{- required "scheduler.image: has no tag that says the version; set config.scheduler.version" (include "extender.schedulerTag" .) -}}
 {{- end -}}
-{{- regexFind "1\\.[0-9]+" $tag -}}
+
+{{- /*
+kube-scheduler must not be newer than the API server. Without a cluster (helm template, helm lint) helm takes the
+version that was new when helm was made, and knows no kind that only API servers have: then nothing is refused.
+*/ -}}
+{{- define "extender.refuseNewerScheduler" -}}
+{{- $own := include "extender.schedulerTag" . | trimPrefix "1." -}}
+{{- $server := regexReplaceAll "[^0-9]" .Capabilities.KubeVersion.Minor "" -}}
+{{- if and (.Capabilities.APIVersions.Has "apiregistration.k8s.io/v1") (gt (int $own) (int $server)) -}}
+{{- fail (printf "scheduler.image: v1.%s is newer than the API server, 1.%s" $own $server) -}}
+{{- end -}}
 {{- end -}}
 
 {{- define "extender.probe" -}}
@@ -207,6 +220,7 @@ capabilities:
 {{- end -}}
 
 {{- define "extender.schedulerContainer" -}}
+{{- include "extender.refuseNewerScheduler" . -}}
 - name: kube-scheduler
   image: {{ .Values.scheduler.image }}
   command:
