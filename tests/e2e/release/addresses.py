@@ -41,9 +41,9 @@ def mistakes(root: Path) -> Iterator[str]:
     if charts.partition("/")[0] != registry:
         yield f"{INSTALL}: the chart is in {charts}, the image of {VALUES} in another registry, {registry}"
     expected = {
-        INSTALL: [f"docker push {image}:", f"newName: {image}\n", f"image.repository={image}\n"],
+        INSTALL: [f"image is `{image}:", f"newName: {image} "],
         "deploy/helm/kube-scheduler-extender/Chart.yaml": [f"image: {image}:"],
-        "deploy/helm/kube-scheduler-extender/README.md": [f"oci://{charts}/{CHART} ", f"image.repository={image}\n"],
+        "deploy/helm/kube-scheduler-extender/README.md": [f"oci://{charts}/{CHART} "],
         "SECURITY.md": [f" {image}@sha256:", f" {charts}/{CHART}@sha256:"],
     }
     for name, texts in expected.items():
