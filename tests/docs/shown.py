@@ -9,12 +9,20 @@ from urllib.parse import urlsplit
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 (PYTHON,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+CALLS = re.findall(r"^\$ (curl .*localhost.*)\n((?:.+\n)+?)```", README, re.MULTILINE)
+"""Commands of curl in the README, and what they print."""
+COMMANDS = re.findall(
+    r"^\$ (?:echo '(.*)' \| )?extender ((?:why --example|explain|simulate) .*)\n((?!\$).+\n(?:.+\n)*?)```",
+    README,
+    re.MULTILINE,
+)
+"""Standard input, arguments of `extender`, and what is printed."""
 
 
-def missing(shown: str, printed: str) -> list[str]:
-    """Return the shown lines that are not printed, in this order; `…` stands for others."""
+def missing(shown: str, printed: str) -> str | None:
+    """Return the first shown line that is not printed after those before it, if any; `…` stands for others."""
     lines = iter(printed.splitlines())
-    return [line for line in shown.splitlines() if line != "…" and line not in lines]
+    return next((line for line in shown.splitlines() if line != "…" and line not in lines), None)
 
 
 class Request(NamedTuple):

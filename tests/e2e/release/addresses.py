@@ -43,12 +43,15 @@ def mistakes(root: Path) -> Iterator[str]:
     expected = {
         INSTALL: [f"image is `{image}:", f"newName: {image} "],
         "deploy/helm/kube-scheduler-extender/Chart.yaml": [f"image: {image}:"],
-        "deploy/helm/kube-scheduler-extender/README.md": [f"oci://{charts}/{CHART} "],
         "SECURITY.md": [f" {image}@sha256:", f" {charts}/{CHART}@sha256:"],
     }
     for name, texts in expected.items():
         text = (root / name).read_text(encoding="utf-8")
         yield from (f"{name}: lacks `{one.strip()}`" for one in texts if one not in text)
+    for name in (INSTALL, "deploy/helm/kube-scheduler-extender/README.md", "SECURITY.md"):
+        found = re.findall(r"oci://([^\s@]+)", (root / name).read_text(encoding="utf-8"))
+        for one in sorted(set(found) - {image, f"{charts}/{CHART}"}):
+            yield f"{name}: has oci://{one}, which is neither the image nor the chart"
 
 
 if __name__ == "__main__":

@@ -56,7 +56,9 @@ def repository(directory: Path) -> Callable[..., None]:
 
     def git(*words: str) -> None:
         command = ["git", "-c", "user.name=t", "-c", "user.email=t@example.com", *words]
-        subprocess.run(command, cwd=directory, check=True, capture_output=True)
+        # Without the configuration of the machine, which may sign or have hooks.
+        env = {**os.environ, "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
+        subprocess.run(command, cwd=directory, env=env, check=True, capture_output=True)
 
     git("init", "--quiet")
     git("commit", "--quiet", "--allow-empty", "--message", "empty")

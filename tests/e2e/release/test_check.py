@@ -137,7 +137,7 @@ def test_another_address_of_the_image_is_a_line(checkout, name):
     change(checkout / name, image, f"other/{image}")
     found = check.mistakes(checkout, TAG)
     assert found
-    assert all(line.startswith(f"{name}: lacks `") and image in line for line in found)
+    assert all(line.startswith((f"{name}: lacks `", f"{name}: has oci://other/")) and image in line for line in found)
 
 
 def test_a_chart_in_another_registry_is_a_line(checkout):
@@ -146,6 +146,15 @@ def test_a_chart_in_another_registry_is_a_line(checkout):
         change(checkout / name, folder, "charts.internal/charts")
     (line,) = check.mistakes(checkout, TAG)
     assert line.startswith("docs/install.md: the chart is in charts.internal/charts, ")
+
+
+def test_another_address_of_the_chart_is_a_line(checkout):
+    """The second one of two."""
+    name = "deploy/helm/kube-scheduler-extender/README.md"
+    before, found, after = (checkout / name).read_text(encoding="utf-8").rpartition("oci://")
+    (checkout / name).write_text(f"{before}{found}charts.internal/{after}", encoding="utf-8")
+    (line,) = check.mistakes(checkout, TAG)
+    assert line.startswith(f"{name}: has oci://charts.internal/")
 
 
 # --- the command ----------------------------------------------------------------------------------------------------

@@ -137,7 +137,9 @@ def test_the_other_targets_of_a_release_check_and_cut_out_the_tag(copy):
 
 
 def test_a_version_is_set_in_all_files(tmp_path):
-    assert "v9.9.9 is not a version" in make(copied(tmp_path), "set-version", "VERSION=v9.9.9").stderr
+    copied(tmp_path)
+    for wrong in ("v9.9.9", "9.9", "9.9.9rc1"):
+        assert f"{wrong} is not three numbers" in make(tmp_path, "set-version", f"VERSION={wrong}").stderr
     assert make(tmp_path, "set-version", "VERSION=9.9.9").returncode == 0
     left = make(tmp_path, "check-release").stdout.splitlines()  # the tag is that of the version
     named = [line for line in left if not line.endswith("is a reserved name (RFC 2606)")]

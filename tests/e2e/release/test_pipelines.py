@@ -133,7 +133,7 @@ def test_a_token_of_a_job_goes_to_github_alone():
 def test_the_newest_release_is_the_one_with_the_highest_version(tag, is_newest, tmp_path):
     git = repository(tmp_path)
     git("tag", "--annotate", "--message", "a", "v0.1.10")
-    for other in ("v0.10.0", "v0.1.9", "v0.9.0", "w1.0.0"):
+    for other in ("v0.10.0", "v0.1.9", "v0.9.0", "v0.10.0rc1", "vendor-1", "w1.0.0"):
         git("tag", other)
     git("remote", "add", "origin", str(tmp_path))
     output = tmp_path / "output"

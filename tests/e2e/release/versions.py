@@ -23,7 +23,7 @@ BEFORE = {
 }
 """File -> what stands before the version, once or more often in a file."""
 
-_VERSION = r"(\d+(?:\.\d+)*\w*)"
+_VERSION = r"(\d+\.\d+\.\d+)"
 
 
 def versions(root: Path) -> Iterator[tuple[str, str]]:
@@ -48,7 +48,7 @@ def set_versions(root: Path, version: str) -> None:
 
 def main(version: str) -> int:
     if not re.fullmatch(_VERSION, version):
-        sys.stderr.write(f"error: {version} is not a version such as 0.2.0\n")
+        sys.stderr.write(f"error: {version} is not three numbers such as 0.2.0\n")
         return 1
     set_versions(ROOT, version)
     return 0

@@ -91,13 +91,11 @@ def _ask(arguments: argparse.Namespace) -> Iterator[str]:
     addresses = _addresses(arguments.admin)
     if len(addresses) < arguments.pods:
         raise Wrong(f"only {len(addresses)} of {arguments.pods} pods have an address: {', '.join(addresses)}")
-    profile = ""
+    ready = ""
     for address in addresses:
-        status, _, body = _request(arguments, arguments.admin, address, "/readyz?verbose")
-        found = PROFILE.search(body)
-        if status != 200 or found is None:
-            raise Wrong(f"{address} is not ready, /readyz answers {status}:\n{body.strip()}")
-        profile = found[1]
+        status, _, ready = _request(arguments, arguments.admin, address, "/readyz?verbose")
+        if status != 200:
+            raise Wrong(f"{address} is not ready, /readyz answers {status}:\n{ready.strip()}")
         yield f"{address}: /readyz answers 200"
     if arguments.filter_calls:
         calls = {address: _filter_calls(arguments, address) for address in addresses}
@@ -109,7 +107,10 @@ def _ask(arguments: argparse.Namespace) -> Iterator[str]:
         for address, count in calls.items():
             yield f"{address}: /metrics counts {count:.0f} decided calls of /filter"
     if arguments.filter:
-        yield _filter(arguments, profile)
+        profile = PROFILE.search(ready)
+        if profile is None:
+            raise Wrong(f"/readyz names no profile; does image.tag fit the chart?\n{ready.strip()}")
+        yield _filter(arguments, profile[1])
 
 
 def _filter_calls(arguments: argparse.Namespace, address: str) -> float:
@@ -142,7 +143,7 @@ def _filter(arguments: argparse.Namespace, profile: str) -> str:
     if DECISION_HEADER not in headers:
         raise Wrong(
             f"{where} is answered without a decision for node {arguments.node} and a pod of profile {profile}: see "
-            "the log of the extender, and `extender config check`"
+            "the log of the extender, and config.killSwitch in the values"
         )
     return f"{where} answers 200: node {arguments.node}: {verdict}"
 
