@@ -39,9 +39,15 @@ def mistakes(root: Path, tag: str) -> list[str]:
     return [*found, *addresses.mistakes(root), *_reserved_names(root)]
 
 
+def files(root: Path) -> list[Path]:
+    """Return the files of PLACES, but for bytecode, which other processes may be writing."""
+    found = {path for pattern in PLACES for path in root.glob(pattern) if "__pycache__" not in path.parts}
+    return sorted(path for path in found if path.is_file())
+
+
 def _reserved_names(root: Path) -> Iterator[str]:
     """Yield the first place in each file of each name that is to be replaced."""
-    for path in sorted({path for pattern in PLACES for path in root.glob(pattern) if path.is_file()}):
+    for path in files(root):
         name, content = path.relative_to(root).as_posix(), path.read_bytes()
         if b"example" not in content and name not in ADDRESSED:
             continue

@@ -18,9 +18,8 @@ TAG = f"v{__version__}"
 @pytest.fixture
 def checkout(tmp_path):
     """A copy of what is checked, with addresses of its own."""
-    named = {path for pattern in check.PLACES for path in ROOT.glob(pattern) if path.is_file()}
     others = set(ROOT.glob("extender/**/*"))
-    for path in (named - others) | {ROOT / name for name in versions.BEFORE}:
+    for path in (set(check.files(ROOT)) - others) | {ROOT / name for name in versions.BEFORE}:
         content = path.read_bytes()
         for host in check.PLACEHOLDERS:
             content = content.replace(host.encode(), b"project.internal")

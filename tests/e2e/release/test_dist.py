@@ -92,7 +92,8 @@ def test_the_wheel_of_the_checkout_is_the_one_of_the_sdist(copy, wheel, tmp_path
 
 
 def test_the_wheel_has_every_file_of_the_package_and_nothing_else(copy, wheel):
-    files = {str(path.relative_to(copy)) for path in (copy / "extender").rglob("*") if path.is_file()}
+    found = [path for path in (copy / "extender").rglob("*") if path.is_file() and path.suffix != ".pyc"]
+    files = {str(path.relative_to(copy)) for path in found}
     assert {name for name in wheel if ".dist-info/" not in name} == files
     assert {"extender/py.typed", "extender/cluster/files/example.yaml", "extender/server/ui/index.html"} <= files
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in wheel)
