@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from extender import __version__
-from tests.e2e.control_plane.lab.process import Process, free_port
+from tests.e2e.control_plane.lab.process import Process, answers, free_port
 from tests.e2e.deploy.manifests import CHART, HELM, NO_HELM, chart
 from tests.e2e.release.pipelines import named, repository, run
 
@@ -30,14 +30,7 @@ def registry(tmp_path):
     storage = {"filesystem": {"rootdirectory": str(tmp_path / "registry")}}
     config = tmp_path / "registry.yml"
     config.write_text(yaml.safe_dump({"version": 0.1, "storage": storage, "http": {"addr": address}}))
-
-    def answers():
-        try:
-            return httpx.get(f"http://{address}/v2/", trust_env=False).status_code == 200
-        except httpx.HTTPError:
-            return False
-
-    process = Process("registry", [REGISTRY, "serve", config], tmp_path, answers)
+    process = Process("registry", [REGISTRY, "serve", config], tmp_path, lambda: answers(f"http://{address}/v2/"))
     process.start()
     yield address
     process.stop()

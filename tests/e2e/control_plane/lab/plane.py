@@ -19,7 +19,7 @@ from tests.e2e.control_plane.lab.api import Api
 from tests.e2e.control_plane.lab.audit_log import AuditEvent, audit_policy, read_audit_log
 from tests.e2e.control_plane.lab.delayed_api import DelayedApi
 from tests.e2e.control_plane.lab.kubelet import FakeKubelet
-from tests.e2e.control_plane.lab.process import Process, free_port, wait_until
+from tests.e2e.control_plane.lab.process import Process, answers, free_port, wait_until
 
 CONTROLLERS = (
     "disruption-controller",
@@ -140,7 +140,7 @@ class ControlPlane:
             f"--v={verbosity}", *flags,
         ]  # fmt: skip
         readyz = "readyz" if version == "1.36" else "healthz"
-        process = Process(name, argv, self.directory, lambda: _answers(f"https://127.0.0.1:{port}/{readyz}"))
+        process = Process(name, argv, self.directory, lambda: answers(f"https://127.0.0.1:{port}/{readyz}"))
         self.add(process)
         process.start()
         return process
@@ -164,7 +164,7 @@ class ControlPlane:
         return revision
 
     def _ask_etcd(self, path: str, body: dict[str, Any]) -> Any:
-        return _probes.post(f"{self._etcd_url}/v3/{path}", json=body).json()
+        return httpx.post(f"{self._etcd_url}/v3/{path}", json=body, trust_env=False, timeout=2.0).json()
 
     # --- access
 
@@ -219,7 +219,7 @@ class ControlPlane:
         ]  # fmt: skip
         if "unsafe-no-fsync" in _help_of(self._etcd_binary):
             argv.append("--unsafe-no-fsync")
-        return Process("etcd", argv, self.directory, lambda: _answers(f"{self._etcd_url}/health"))
+        return Process("etcd", argv, self.directory, lambda: answers(f"{self._etcd_url}/health"))
 
     def _api_server(self) -> Process:
         policy = self.directory / "audit-policy.yaml"
@@ -256,17 +256,7 @@ class ControlPlane:
             "--kube-api-burst=800", "--profiling=false", "--v=2",
         ]  # fmt: skip
         url = f"https://127.0.0.1:{port}/healthz"
-        return Process("kube-controller-manager", argv, self.directory, lambda: _answers(url))
-
-
-_probes = httpx.Client(verify=False, trust_env=False, timeout=2.0, limits=httpx.Limits(max_keepalive_connections=0))
-
-
-def _answers(url: str) -> bool:
-    try:
-        return _probes.get(url).status_code == 200
-    except httpx.HTTPError:
-        return False
+        return Process("kube-controller-manager", argv, self.directory, lambda: answers(url))
 
 
 def _help_of(program: Path) -> str:

@@ -14,6 +14,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+import httpx
+
 T = TypeVar("T")
 
 _START_LIMIT_SECONDS = 90.0
@@ -36,6 +38,17 @@ def free_port() -> int:
             continue
         _reserved.append(name)
         return port
+
+
+_probes = httpx.Client(verify=False, trust_env=False, timeout=2.0, limits=httpx.Limits(max_keepalive_connections=0))
+
+
+def answers(url: str) -> bool:
+    """Return whether a GET is answered with 200, whatever the certificate."""
+    try:
+        return _probes.get(url).status_code == 200
+    except httpx.HTTPError:
+        return False
 
 
 def wait_until(condition: Callable[[], T | None], timeout: float = 30.0, what: str = "the condition") -> T:

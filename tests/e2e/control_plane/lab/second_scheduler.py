@@ -5,11 +5,9 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import httpx
-
 from tests.e2e.control_plane.lab import binaries
 from tests.e2e.control_plane.lab.plane import ControlPlane
-from tests.e2e.control_plane.lab.process import Process, free_port
+from tests.e2e.control_plane.lab.process import Process, answers, free_port
 
 
 @contextlib.contextmanager
@@ -29,20 +27,13 @@ def kube_scheduler(
         f"--authorization-kubeconfig={identity}", "--bind-address=127.0.0.1", f"--secure-port={port}", "--v=2",
         *flags,
     ]  # fmt: skip
-    process = Process(name, argv, plane.directory, lambda: _is_healthy(f"https://127.0.0.1:{port}/healthz"))
+    process = Process(name, argv, plane.directory, lambda: answers(f"https://127.0.0.1:{port}/healthz"))
     plane.add(process)
     try:
         process.start()
         yield process
     finally:
         process.stop()  # releases its lease
-
-
-def _is_healthy(url: str) -> bool:
-    try:
-        return httpx.get(url, verify=False, trust_env=False).status_code == 200
-    except httpx.HTTPError:
-        return False
 
 
 def kubeconfig_of_secret(plane: ControlPlane, name: str, namespace: str = "kube-system") -> Path:
