@@ -250,6 +250,10 @@ def _least(choice: _Choice) -> int:
     return min(one.count for one in choice.alternatives)
 
 
+def _exceeds_limit(more: int, counted: int) -> str:
+    return f"adding {more} devices exceeds the claim limit of {MAX_DEVICES}, with {counted} already accounted for"
+
+
 # --- search --------------------------------------------------------------------------------------------------------
 
 _ADVANCE: Final = 0
@@ -326,7 +330,11 @@ class _Search:
             for choice in claim.choices:
                 if choice.error:
                     raise AllocationError(choice.error)
-                least += min([self._count_checked(claim, choice, one) for one in choice.alternatives])
+                more = min([self._count_checked(claim, choice, one) for one in choice.alternatives])
+                if self._features.device_limit_is_checked_by_request and least + more > MAX_DEVICES:
+                    exceeds = _exceeds_limit(more, least)
+                    raise AllocationError(f"claim {claim.text}, request {choice.alternatives[0].base_name}: {exceeds}")
+                least += more
             if least > MAX_DEVICES:
                 exceeds = f"number of requested devices {least} exceeds the claim limit of {MAX_DEVICES}"
                 raise AllocationError(f"claim {claim.text}: {exceeds}")

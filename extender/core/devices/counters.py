@@ -1,17 +1,15 @@
 """Counters that devices of a pool share: what is left of them while devices are chosen.
 
-Mirrors checkAvailableCounters (k8s.io/dynamic-resource-allocation/structured/internal/incubating, v1.36) with its key:
-counters are kept by the name of the pool, whatever the driver. Where drivers have pools of the same name on one node,
-the first of these pools that is asked for counters decides for all. Upstream keeps what is available of a pool for all
-nodes of a scheduling cycle; here each node computes it, which differs only where pools of the same name have other
-counters on other nodes: upstream takes those of the node that happens to come first.
+Mirrors checkAvailableCounters (k8s.io/dynamic-resource-allocation/structured/internal/incubating, v1.36.5): counters
+are kept by driver and pool. Upstream keeps what is available of a pool for all nodes of a scheduling cycle; here each
+node computes it, which differs only where slices of one pool give nodes other counters.
 
 Rule: state of one search; amounts in nano-units.
 """
 
 from collections.abc import Callable, Iterator
 
-from extender.core.devices.pools import DeviceID, PoolDevice
+from extender.core.devices.pools import DeviceID, PoolDevice, PoolID
 from extender.k8s.cost.budget import WorkBudget
 from extender.k8s.devices.objects import Device
 from extender.k8s.quantity import parse
@@ -29,8 +27,8 @@ class Counters:
     def __init__(self, is_allocated: Callable[[DeviceID], bool], budget: WorkBudget) -> None:
         self._budget = budget
         self._is_allocated = is_allocated
-        self._available: dict[str, dict[_Counter, int]] = {}
-        self._consumed: dict[str, dict[_Counter, int]] = {}
+        self._available: dict[PoolID, dict[_Counter, int]] = {}
+        self._consumed: dict[PoolID, dict[_Counter, int]] = {}
         self._needs: dict[PoolDevice, tuple[tuple[_Counter, int], ...]] = {}
 
     def take(self, one: PoolDevice) -> bool:
@@ -38,7 +36,7 @@ class Counters:
 
         That may be a counter which the device does not consume: one that devices in use exceed already.
         """
-        pool = one.pool.id.pool
+        pool = one.pool.id
         if pool not in self._available:
             self._available[pool] = self._left_by_devices_in_use(one)
         available, consumed = self._available[pool], self._consumed.setdefault(pool, {})
@@ -55,7 +53,7 @@ class Counters:
 
     def give_back(self, one: PoolDevice) -> None:
         """Undo a successful `take`."""
-        consumed = self._consumed[one.pool.id.pool]
+        consumed = self._consumed[one.pool.id]
         for key, amount in self._needs[one]:
             consumed[key] -= amount
 

@@ -190,6 +190,8 @@ class Features:
     """DynamicResources scores which alternative of a prioritized list is allocated."""
     device_allocator_of_1_36: bool = since(36)
     """DynamicResources tries pools and slices in the order of their names, and keeps apart what alternatives found."""
+    device_limit_is_checked_by_request: bool = since(36)
+    """DynamicResources adds up the devices of a claim request by request, and names the one that takes too many."""
     claim_reasons_of_1_36: bool = since(36)
     """The text of DynamicResources about a claim of another pod."""
     alpha_device_gates_are_evaluated: bool = since(36)

@@ -283,8 +283,13 @@ def test_up_to_1_35_the_second_alternative_remembers_what_the_first_one_selected
         ),
         (
             claim("c", request(count=33)),
-            {},
+            {"minor": 35},
             "claim default/c: number of requested devices 33 exceeds the claim limit of 32",
+        ),
+        (
+            claim("c", request(name="q", count=20), request(count=13)),
+            {},
+            "claim default/c, request r: adding 13 devices exceeds the claim limit of 32, with 20 already accounted for",
         ),
         (
             claim("c", request(adminAccess=False)),
@@ -588,15 +593,16 @@ def test_a_counter_that_is_exceeded_already_stops_every_device_of_the_pool_that_
     assert found(slices, claim("c", request()), used=["p/a"]) == "r=c"
 
 
-def test_counters_are_kept_by_the_name_of_the_pool_whatever_the_driver():
+def test_counters_are_kept_by_driver_and_pool():
     slices = [
         counters(u=1, driver="a.com", at="c1"),
         slice_of(counted("a", u=1), driver="a.com", slices=2),
-        counters(u=9, driver="b.com", at="c2"),
-        slice_of(counted("b", u=1), driver="b.com", at="s2", slices=2),
+        counters(u=1, driver="b.com", at="c2"),
+        slice_of(counted("b", u=1), counted("c", u=1), driver="b.com", at="s2", slices=2),
     ]
 
-    assert found(slices, claim("c", request(count=2))) == NONE
+    assert found(slices, claim("c", request(count=2))) == "r=a r=b"
+    assert found(slices, claim("c", request(count=3))) == NONE
 
 
 def test_counters_come_back_when_a_device_is_not_used_after_all():
