@@ -51,7 +51,7 @@ def _configured(seed: str, number: int) -> JSON:
     }
 
 
-_BASIC: Final = partial(partial, basic.build)
+_BASIC: Final = partial(partial, basic.basic_scenario)
 _WIDE: Final = partial(partial, wide.build)
 _NEWEST: Final = partial(partial, newest.build)
 

@@ -9,8 +9,8 @@ After the judge: gen_137.py --merge SCENARIOS VERDICTS prints each scenario with
 import random
 from datetime import timedelta
 
-from tests.upstream.generate import basic as gen
-from tests.upstream.generate.basic import GI, HOST, MI, T0, ZONE, ts
+from tests.upstream.generate import old_basic as gen
+from tests.upstream.generate.old_basic import GI, HOST, MI, T0, ZONE, ts
 from tests.upstream.generate.wide import (
     GPU,
     amounts,

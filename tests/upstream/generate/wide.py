@@ -10,8 +10,8 @@ import json
 import random
 from datetime import timedelta
 
-from tests.upstream.generate import basic as gen
-from tests.upstream.generate.basic import GI, HOST, MI, REGION, T0, ZONE, ts
+from tests.upstream.generate import old_basic as gen
+from tests.upstream.generate.old_basic import GI, HOST, MI, REGION, T0, ZONE, ts
 
 CATEGORIES = ["podlevel", "volumes2", "owners", "devices", "dra", "features", "config", "everything"]
 GPU, FPGA, HUGE, EPH = "example.com/gpu", "example.org/fpga", "hugepages-2Mi", "ephemeral-storage"
