@@ -52,7 +52,7 @@ def _configured(seed: str, number: int) -> JSON:
 
 
 _BASIC: Final = partial(partial, basic.basic_scenario)
-_WIDE: Final = partial(partial, wide.build)
+_WIDE: Final = partial(partial, wide.wide_scenario)
 _NEWEST: Final = partial(partial, newest.build)
 
 CATEGORIES: Final[Mapping[str, Category]] = {

@@ -11,7 +11,7 @@ from datetime import timedelta
 
 from tests.upstream.generate import old_basic as gen
 from tests.upstream.generate.old_basic import GI, HOST, MI, T0, ZONE, ts
-from tests.upstream.generate.wide import (
+from tests.upstream.generate.old_wide import (
     GPU,
     amounts,
     device_class,

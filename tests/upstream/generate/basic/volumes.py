@@ -1,4 +1,4 @@
-"""Volumes of the incoming pod and of running ones: claims, limits of drivers, topology, disks that exclude each other."""
+"""Volumes of the incoming pod and of running ones: claims, limits of drivers, topology, disks in each other's way."""
 
 from typing import Any, Final
 
