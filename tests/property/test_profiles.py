@@ -19,7 +19,7 @@ from extender.core.preemption.sent_candidates import SentCandidate
 from extender.core.simulator.schedule_one import schedule_one
 from extender.errors import PluginFailed
 from tests.builders import built, typed
-from tests.parity.random_configuration import random_configuration, without_extenders
+from tests.upstream.generate.configurations import random_configuration, without_extenders
 from tests.profiles import SEEDS, examples
 from tests.property.generate import case
 

@@ -9,7 +9,7 @@ import pytest
 from extender.config.scheduler import kube_scheduler_of
 from extender.errors import ConfigError
 from tests.parity.agreement import load
-from tests.parity.random_configuration import (
+from tests.upstream.generate.configurations import (
     FOREIGN_NAME,
     NAMES,
     POINTS,

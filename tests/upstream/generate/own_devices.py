@@ -3,14 +3,10 @@
 A scenario is about a few `TOPICS`, which are its tags: what a topic names is frequent in it, and absent or rare
 elsewhere, so that both outcomes of most features come about, and failures for one reason at a time.
 
-    python -m tests.parity.random_devices --count 500 --seed mine > scenarios.jsonl
-
 Rule: the same seed and number give the same scenario; every object is one that kube-scheduler can be shown, though an
 API server would refuse a few of them, such as selectors that do not compile.
 """
 
-import argparse
-import json
 from collections.abc import Sequence
 from random import Random
 from typing import Any, Final
@@ -616,16 +612,3 @@ class _Cluster:
             pod["status"]["nominatedNodeName"] = self.one_of(self.nodes)
             if self.chance(0.3):
                 self.use(pod, [{"name": "c", "resourceClaimName": "absent"}])
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m tests.parity.random_devices", description=__doc__)
-    parser.add_argument("--seed", default="a")
-    parser.add_argument("--count", type=int, default=100)
-    given = parser.parse_args()
-    for number in range(given.count):
-        print(json.dumps(random_scenario(given.seed, number)))  # noqa: T201 - the output of a command
-
-
-if __name__ == "__main__":
-    main()

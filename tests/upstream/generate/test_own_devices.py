@@ -7,7 +7,7 @@ import pytest
 
 from extender.cluster.files.manifests import load_cluster
 from tests.parity.agreement import load, load_verdicts
-from tests.parity.random_devices import FAILING_SELECTORS, SELECTORS, TOPICS, random_scenario
+from tests.upstream.generate.own_devices import FAILING_SELECTORS, SELECTORS, TOPICS, random_scenario
 
 KEPT = 250
 """Scenarios in own/dra, of those that were judged."""
