@@ -1,0 +1,171 @@
+"""Compare what the engine says of one scenario with kube-scheduler's verdict: everything that the parity tests compare.
+
+Rule: nothing is exempt but by tests/parity/exemptions.py; what the engine does not evaluate is no agreement either.
+"""
+
+import json
+import re
+import traceback
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Final
+
+from extender.core.diagnosis.schema import NodeDiagnosis
+from extender.core.evaluation import evaluate
+from extender.core.simulator.schedule_one import Cycle
+from tests.parity.agreement import compare
+from tests.parity.cycles import cycle_differences, is_told
+from tests.parity.diagnoses import diagnosis_differences
+from tests.parity.exemptions import exempt_nodes
+from tests.parity.parity import NOW, Evaluated
+from tests.parity.versions import accepted, evaluated, normal_of
+
+JSON = dict[str, Any]
+
+REFUSAL: Final = re.compile(r"config: |initializing profiles: ")
+"""How the judge's error begins where kube-scheduler refuses the configuration."""
+_LINE: Final = re.compile(r"([\w ]+)(?:\[([^\]]*)\])?: ")
+_DECODER: Final = json.JSONDecoder()
+
+
+class Outcome(StrEnum):
+    AGREES = "agree"
+    DIFFERS = "differ"
+    EXEMPT = "exempt"
+    PANICKED = "at which kube-scheduler panics"
+    NOT_EVALUATED = "not evaluated by the engine"
+    NOT_JUDGED = "not judged"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What came of one scenario."""
+
+    outcome: Outcome
+    lines: tuple[str, ...] = ()
+    """What differs, or why it was not judged."""
+    rule: str | None = None
+    """The rule by which it is exempt."""
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """Kinds of difference, without names and numbers, in the order of the lines; empty unless it differs."""
+        return tuple(dict.fromkeys(map(kind_of, self.lines))) if self.outcome is Outcome.DIFFERS else ()
+
+
+def examine(scenario: JSON, minor: int) -> Finding:
+    """Compare the engine, as kube-scheduler of that minor, with the scenario's `expected` or `error`."""
+    if "error" in scenario and not REFUSAL.match(scenario["error"]):
+        return Finding(Outcome.NOT_JUDGED, (scenario["error"],))
+    if "crash" in scenario.get("expected", {}):
+        return Finding(Outcome.PANICKED)
+    try:
+        if "error" in scenario:
+            return _finding([f"refusal: {line}" for line in accepted(scenario, minor)])
+        return _compared(evaluated(scenario, minor), minor)
+    except Exception as error:
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        last = traceback.format_exception_only(error)[-1].strip()
+        return _finding([f"exception: {last} ({Path(place.filename).name}, {place.name})"])
+
+
+def _finding(lines: list[str], rule: str | None = None) -> Finding:
+    if not lines:
+        return Finding(Outcome.AGREES)
+    return Finding(Outcome.EXEMPT if rule else Outcome.DIFFERS, tuple(lines), rule)
+
+
+def _compared(one: Evaluated, minor: int) -> Finding:
+    if one.not_evaluated:
+        lines = _filtered_otherwise(one)
+        return _finding(lines, one.undetermined) if lines else Finding(Outcome.NOT_EVALUATED)
+    lines = [*one.differences]
+    lines += _told("cycle", cycle_differences(one)) if is_told(one) else []
+    lines += _told("diagnosis", diagnosis_differences(one, normal_of(minor)))
+    if not lines and _victims_differ(one, minor):
+        return Finding(Outcome.EXEMPT, rule="unstableSort")
+    return _finding(lines, one.undetermined)
+
+
+def _filtered_otherwise(one: Evaluated) -> list[str]:
+    """What differs on nodes that are evaluated completely: the filters alone, as scores depend on the other nodes."""
+    nodes = {node for named in _engine(one)["notEvaluated"].values() for node in named}
+    parts = [(line, _LINE.match(line)) for line in one.differences]
+    return [line for line, part in parts if part and part[1] == "filter" and part[2] not in nodes]
+
+
+def _victims_differ(one: Evaluated, minor: int) -> bool:
+    """Whether the scenario agrees only because on some nodes the victims are not compared."""
+    expected = one.scenario["expected"]
+    if exempt_nodes(one.scenario).isdisjoint(expected["candidates"]):
+        return False
+    strict = {key: value for key, value in normal_of(minor)(expected).items() if key != "unstableSort"}
+    keys = ("candidates", "selected", "selectedTies")
+    return bool(compare(one.scenario | {"expected": strict}, _engine(one), keys))
+
+
+def _engine(one: Evaluated) -> JSON:
+    return evaluate(one.snapshot, one.pod, one.profile, NOW).to_dict()
+
+
+def _told(what: str, found: list[object]) -> list[str]:
+    """A line for each difference: ready ones, nodes that are diagnosed otherwise, and pairs of expected and got."""
+    lines = [f"{what} {one}" for one in found if _is_line(one)]
+    lines += [f"{what} node: got {one}" for one in found if isinstance(one, NodeDiagnosis)]
+    values = [_plain(one) for one in found if not _is_line(one) and not isinstance(one, NodeDiagnosis)]
+    pairs = zip(values[::2], values[1::2], strict=True)
+    return lines + [f"{what}: expected {right}, got {got}" for right, got in pairs]
+
+
+def _is_line(one: object) -> bool:
+    return isinstance(one, str) and ": expected " in one
+
+
+def _plain(one: object) -> str:
+    if isinstance(one, Cycle):
+        victims = [pod.metadata.uid for pod in one.victims]
+        return json.dumps([one.outcome, one.node, one.message, victims])
+    return json.dumps(one, default=repr)
+
+
+def kind_of(line: str) -> str:
+    """The kind of a difference: its key, with the plugins that say so on both sides."""
+    match = _LINE.match(line)
+    if match is None:
+        return line.partition(":")[0]
+    if match[1] == "exception":
+        return f"exception {line[match.end() :].partition(':')[0]} {line.rpartition('(')[2].rstrip(')')}"
+    sides = _sides(line[match.end() :])
+    return " ".join(filter(None, (match[1], _of_sides(*sides) if sides else "")))
+
+
+def _sides(text: str) -> tuple[Any, Any] | None:
+    """The values of `expected …, got …`; None if the text is no such line."""
+    try:
+        expected, end = _DECODER.raw_decode(text, len("expected "))
+        got, _ = _DECODER.raw_decode(text, end + len(", got "))
+    except (json.JSONDecodeError, IndexError):
+        return None
+    return expected, got
+
+
+def _of_sides(expected: Any, got: Any) -> str:
+    if not (isinstance(expected, dict) and isinstance(got, dict)):
+        return f"{_shape(expected)} -> {_shape(got)}"
+    if "plugins" in expected and "plugins" in got:
+        ours, theirs = got["plugins"], expected["plugins"]
+        return ", ".join(sorted(name for name in {*ours, *theirs} if ours.get(name) != theirs.get(name)))
+    if {"code", "reasons"} <= expected.keys() & got.keys():
+        if expected | {"reasons": 0} == got | {"reasons": 0}:
+            return f"reasons of {expected.get('plugin', expected['code'])}"
+        return f"{_shape(expected)} -> {_shape(got)}"
+    return ", ".join(sorted(key for key in {*expected, *got} if expected.get(key) != got.get(key)))
+
+
+def _shape(value: Any) -> str:
+    if isinstance(value, dict) and "code" in value:
+        return " ".join(filter(None, (value["code"], value.get("plugin", ""))))
+    if isinstance(value, list) and value and isinstance(value[0], str):
+        return value[0] if value[0].istitle() else "list"
+    return type(value).__name__ if value is not None else "none"
