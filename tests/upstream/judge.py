@@ -1,0 +1,70 @@
+"""Ask the judge, a program around kube-scheduler's own packages, what upstream says of scenarios.
+
+Rule: a judge that dies, hangs or answers something else than it was asked is an error that names the batch.
+"""
+
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+JSON = dict[str, Any]
+
+ASKED: Final = ("id", "category", "cluster", "pod", "config")
+"""Keys of a scenario that the judge reads."""
+SECONDS_PER_BATCH: Final = 300
+"""The judge gives a single scenario up after one minute."""
+
+
+class JudgeFailed(Exception):
+    """The judge could not be asked: nothing is known about the batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judge:
+    """kube-scheduler's code of one patch release. Every batch is a process of its own: nothing is carried over."""
+
+    binary: Path
+    workers: int = 2
+    """Scenarios that are judged at a time."""
+    seconds: float = SECONDS_PER_BATCH
+    """Time limit of a batch."""
+    gates: Mapping[str, bool] = field(default_factory=dict)
+    """Feature gates that differ from the minor's defaults."""
+
+    @property
+    def version(self) -> str:
+        """Patch release of kube-scheduler, such as "1.37.2"."""
+        return self._run(["-version"], b"", "-version").decode().strip()
+
+    def verdicts(self, scenarios: Sequence[JSON]) -> list[JSON]:
+        """One {"id", "category", "expected"} a scenario, in their order; "error" instead where none can be judged.
+
+        The error is kube-scheduler's own where it refuses the scenario's configuration. Raises JudgeFailed.
+        """
+        if not scenarios:
+            return []
+        lines = [msgspec.json.encode({key: one[key] for key in ASKED if key in one}) for one in scenarios]
+        batch = f"the batch of {len(scenarios)} scenarios from {scenarios[0]['id']} to {scenarios[-1]['id']}"
+        gates = ",".join(f"{name}={str(value).lower()}" for name, value in self.gates.items())
+        arguments = ["-workers", str(self.workers), f"-feature-gates={gates}"]
+        answer = self._run(arguments, b"\n".join(lines) + b"\n", batch)
+        verdicts: list[JSON] = [msgspec.json.decode(line) for line in answer.splitlines()]
+        if [one["id"] for one in verdicts] != [one["id"] for one in scenarios]:
+            raise JudgeFailed(f"{self.binary} gave {len(verdicts)} verdicts, not one for each scenario of {batch}")
+        return verdicts
+
+    def _run(self, arguments: Sequence[str], given: bytes, asked: str) -> bytes:
+        try:
+            done = subprocess.run([self.binary, *arguments], input=given, capture_output=True, timeout=self.seconds)
+        except subprocess.TimeoutExpired:
+            raise JudgeFailed(f"{self.binary} did not end within {self.seconds:g} s: {asked}") from None
+        except OSError as error:
+            raise JudgeFailed(f"{self.binary} cannot be run: {error}") from None
+        if done.returncode:
+            said = done.stderr.decode(errors="replace").strip().splitlines()[:1]
+            raise JudgeFailed(f"{self.binary} ended with code {done.returncode}: {asked}: {' '.join(said)}")
+        return done.stdout
