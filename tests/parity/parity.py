@@ -20,11 +20,13 @@ from extender.core.profile import UNCONFIGURED, KubeScheduler, Profile
 from tests.builders import typed
 from tests.parity.agreement import EVERY_CATEGORY, JSON, compare, load
 from tests.parity.exemptions import exempt_nodes, undetermined
+from tests.parity.judged import BASE_MINOR, patches, shown
 
 PAGE = Path(__file__).parents[2] / "docs" / "parity.md"
 BEGIN, END = "<!-- written by make parity -->\n", "<!-- end -->"
-HEADER = """\
-| category | agree | exempt by rule | nodes filtered | scored | in the dry run | victims exempt |
+JUDGED_BY = shown(BASE_MINOR, EVERY_CATEGORY, patches())
+HEADER = f"""\
+| category | agree with {JUDGED_BY} | exempt by rule | nodes filtered | scored | in the dry run | victims exempt |
 |---|---|---|---|---|---|---|
 """
 NOW = EvictionHistory(now=1_780_000_000 * 10**9)

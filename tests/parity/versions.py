@@ -17,6 +17,7 @@ from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 
 import msgspec
 
@@ -27,15 +28,15 @@ from extender.core.profile import KubeScheduler
 from extender.errors import ConfigError
 from extender.k8s.kinds import ClusterObjects
 from extender.k8s.version.features import Features
-from tests.parity.agreement import CATEGORIES, CORPUS, JSON, WIDE_CATEGORIES, lines_of
+from tests.parity.agreement import CORPUS, EVERY_CATEGORY, JSON, lines_of
+from tests.parity.judged import BASE_MINOR, patches, shown
 from tests.parity.parity import PAGE, Evaluated, Normal
 
-MINORS = tuple(range(29, 36))
-VERSIONED = tuple(one for one in (*CATEGORIES, *WIDE_CATEGORIES) if one != "wide/framework")
+_PATCHES = patches()
+VERSIONED = tuple(one for one in EVERY_CATEGORY if len(_PATCHES[one]) > 1)
 """Categories that other minors judged, too."""
+MINORS = tuple(sorted({minor for category in VERSIONED for minor in _PATCHES[category]} - {BASE_MINOR}))
 VERDICTS = CORPUS / "versions"
-JUDGED_BY = {"wide/quirks": (33,)}
-"""Category -> minors that judged it, where these are not all."""
 RESOURCE_API_SINCE = 34
 """First minor that the judge showed the objects of resource.k8s.io."""
 
@@ -44,13 +45,18 @@ RESOURCE_API_SINCE = 34
 
 
 def minors_of(category: str) -> tuple[int, ...]:
-    return JUDGED_BY.get(category, MINORS)
+    return tuple(minor for minor in MINORS if minor in _PATCHES[category])
+
+
+def verdicts_file(category: str, corpus: Path = CORPUS) -> Path:
+    """The file of what other minors say of the category; quirks and wide/quirks share one."""
+    return corpus / "versions" / f"{category.rpartition('/')[2]}.jsonl.gz"
 
 
 @lru_cache(maxsize=1)
 def verdicts(category: str) -> dict[tuple[str, int], JSON]:
     """(scenario, minor) -> line, where that minor says otherwise than v1.36."""
-    lines = map(msgspec.json.decode, lines_of(VERDICTS / f"{category.removeprefix('wide/')}.jsonl.gz"))
+    lines = map(msgspec.json.decode, lines_of(verdicts_file(category)))
     return {(line["id"], minor): line for line in lines for minor in line["minors"]}
 
 
@@ -205,7 +211,8 @@ def row(found: Sequence[VersionAgreement]) -> str:
     return f"| {' | '.join(columns)} |\n"
 
 
-HEADER = f"| category | scenarios | {' | '.join(f'1.{minor}' for minor in MINORS)} |\n|{'---|' * (len(MINORS) + 2)}\n"
+_COLUMNS = (shown(minor, VERSIONED, _PATCHES) for minor in MINORS)
+HEADER = f"| category | scenarios | {' | '.join(_COLUMNS)} |\n|{'---|' * (len(MINORS) + 2)}\n"
 BEGIN, END = "<!-- versions, written by make parity -->\n", "<!-- end of versions -->"
 
 

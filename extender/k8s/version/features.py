@@ -159,6 +159,8 @@ class Features:
     """Without VolumeAttributesClass, a claim that names one is treated as one that does not, instead of failing."""
     volume_limits_of_allocatable: bool = until(31)
     """NodeVolumeLimits reads `attachable-volumes-csi-*` of the node's allocatable beside its CSINode."""
+    volume_attachments_count: bool = since(32)
+    """NodeVolumeLimits counts volumes that a VolumeAttachment attaches and no pod of the node uses."""
     sidecars_add_to_non_zero_requests: bool = since(32)
     """Sidecars add to NonZeroRequested; before, their maximum was taken."""
     left_out_nodes_are_unresolvable: bool = since(32)

@@ -266,6 +266,8 @@ class AttachedVolumeIndex(Index):
             self._detach(key)
 
     def _attach(self, key: Key, attachment: VolumeAttachment) -> None:
+        if not self.snapshot.features.volume_attachments_count:
+            return
         spec = attachment.spec
         volume = self._storage.volume(spec.source.persistent_volume_name or "")
         if spec.attacher and volume is not None and volume.spec.csi is not None:

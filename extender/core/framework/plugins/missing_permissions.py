@@ -45,7 +45,7 @@ REQUIRED_TABLES: Mapping[str, tuple[frozenset[str], Callable[[SchedulingContext,
         (in_tree_volume_limits.EBS_NAME, in_tree_volume_limits.GCE_PD_NAME, in_tree_volume_limits.AZURE_DISK_NAME),
         (_VOLUME_TABLES | {"csi_nodes"}, _has_volumes),
     ),
-    node_volume_limits.NAME: (_VOLUME_TABLES | {"csi_nodes", "volume_attachments"}, _has_volumes),
+    node_volume_limits.NAME: (_VOLUME_TABLES | {"csi_nodes"}, _has_volumes),
     volume_binding.NAME: (
         _VOLUME_TABLES | {"csi_nodes", "csi_drivers", "csi_storage_capacities"},
         lambda context, point: (
@@ -79,7 +79,7 @@ def plugins_missing_permissions(context: SchedulingContext, point: ExtensionPoin
     return frozenset(
         name
         for name, (tables, applies_to) in REQUIRED_TABLES.items()
-        if (tables | _tables_of_gates(context, name)) & unreadable and applies_to(context, point)
+        if (tables | _tables_of_features(context, name)) & unreadable and applies_to(context, point)
     )
 
 
@@ -91,7 +91,7 @@ def tables_read_for(context: SchedulingContext) -> frozenset[str]:
     """
     return frozenset[str]().union(
         *(
-            tables | _tables_of_gates(context, name)
+            tables | _tables_of_features(context, name)
             for name, (tables, applies_to) in REQUIRED_TABLES.items()
             if applies_to(context, "filter") or applies_to(context, "score")
         ),
@@ -99,9 +99,12 @@ def tables_read_for(context: SchedulingContext) -> frozenset[str]:
     )
 
 
-def _tables_of_gates(context: SchedulingContext, plugin: str) -> frozenset[str]:
-    """Return the tables that the plugin reads with a feature gate only."""
+def _tables_of_features(context: SchedulingContext, plugin: str) -> frozenset[str]:
+    """Return the tables that the plugin reads in some versions or with a feature gate only."""
+    features = context.features
     if plugin == dynamic_resources.NAME:
-        return dynamic_resources.tables(context.features)
-    reads = plugin == node_volume_limits.NAME and context.features.volume_limit_scaling
-    return frozenset({"csi_drivers"}) if reads else frozenset()
+        return dynamic_resources.tables(features)
+    if plugin != node_volume_limits.NAME:
+        return frozenset()
+    read = {"volume_attachments": features.volume_attachments_count, "csi_drivers": features.volume_limit_scaling}
+    return frozenset(table for table, is_read in read.items() if is_read)

@@ -6,10 +6,12 @@ import pytest
 from msgspec import convert
 from msgspec.structs import replace
 
+from extender.cluster.files.manifests import load_cluster
 from extender.core.framework.plugins.attached_volumes import AttachedVolumeIndex
 from extender.core.snapshot.snapshot import Snapshot
 from extender.core.snapshot.volume_index import VolumeIndex
 from extender.k8s.storage.objects import PersistentVolume, PersistentVolumeClaim, VolumeAttachment
+from extender.k8s.version.features import Features
 from tests.builders import built, cluster, node, pod, thing
 
 BY_KIND = {one.__name__: one for one in (PersistentVolumeClaim, PersistentVolume, VolumeAttachment)}
@@ -80,6 +82,14 @@ def test_changes_of_storage_objects_lead_to_what_a_new_index_says(seed):
         again.put(type(one).__name__, one)
     again.refresh_layout()
     assert _state(found) == _state(again)
+
+
+@pytest.mark.parametrize(("minor", "attached"), [(31, set()), (32, {"n0"})])
+def test_attachments_count_from_1_32_on(minor, attached):
+    others = [_volume(0, DRIVERS[0], "h0"), _attachment(0, "pv0")]
+    found = Snapshot.build(load_cluster(cluster(_pods(3), others=others)), Features.of(minor))
+    volumes = found.index(AttachedVolumeIndex).of(DRIVERS[0])
+    assert {name for nodes in volumes.attached.values() for name in nodes} == attached
 
 
 def test_H2_a_change_of_a_claim_looks_up_its_own_volume_only(monkeypatch):
