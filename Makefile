@@ -15,7 +15,7 @@ VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' extender/version.py)
 .DELETE_ON_ERROR:
 .PHONY: help install run test test-all e2e check openapi docs docs-serve media parity metrics chart-readme bench \
 	bench-full performance bench-compare bench-cluster mutants soak sbom dist chart set-version addresses \
-	check-release release-notes kind kind-down k3d k3d-down lock format clean
+	check-release release-notes kind kind-down k3d k3d-down kube-bin lock format clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -33,25 +33,33 @@ test: $(VENV)/.dev-stamp ## Run the tests of a commit (options: ARGS="-k preempt
 test-all: $(VENV)/.dev-stamp ## Run all tests but those of `make e2e`, with more random cases, as CI does
 	$(PYTEST) -m "" --hypothesis-profile=ci --ignore=tests/e2e/control_plane $(ARGS)
 
-KUBE_BIN ?= build/kube
+# The control plane of the tests and older kube-schedulers that some of them run, built from Kubernetes' Go modules.
+BUILT_KUBE := build/kube-1.37
+OLDER_SCHEDULERS := $(addprefix $(BUILT_KUBE)/kube-scheduler-,1.36 1.33 1.30)
 
-define KUBE_BIN_HELP
-$(KUBE_BIN) lacks binaries of the control plane: etcd, kube-apiserver, kube-controller-manager, kube-scheduler, and
-kube-scheduler-1.33 and kube-scheduler-1.30 for the tests of older schedulers (skipped without them).
-  1. Download the first three of Kubernetes' own from https://kubernetes.io/releases/download (Linux, the architecture of
-     this machine, v1.36), and each one's file .sha256; compare: echo "$$(cat FILE.sha256)  FILE" | sha256sum --check
-  2. Download etcd 3.6 from its releases (https://etcd.io/docs/latest/install), and SHA256SUMS; compare:
-     sha256sum --check --ignore-missing SHA256SUMS; unpack etcd.
-  3. chmod +x all, in one folder, and: make e2e KUBE_BIN=FOLDER
-.ci/kube FOLDER does all of this.
-The tests with an old etcd need Debian's package etcd-server.
-endef
-export KUBE_BIN_HELP
+# etcd is the last one that is built.
+$(BUILT_KUBE)/etcd: tests/upstream/go.mod
+	tests/upstream/build control-plane $(BUILT_KUBE:build/kube-1.%=%)
+	@touch $@
 
-e2e: $(VENV)/.dev-stamp ## Run the tests with a real control plane (its binaries: KUBE_BIN=build/kube)
+$(OLDER_SCHEDULERS): $(BUILT_KUBE)/kube-scheduler-1.%: tests/upstream/modules/1.%.mod
+	tests/upstream/build scheduler $* $(BUILT_KUBE)
+	@touch $@
+
+# With KUBE_BIN=FOLDER nothing is built.
+KUBE := $(or $(KUBE_BIN),$(BUILT_KUBE))
+ifndef KUBE_BIN
+kube-bin: $(BUILT_KUBE)/etcd
+e2e: $(OLDER_SCHEDULERS)
+endif
+
+kube-bin:
 	@for name in etcd kube-apiserver kube-controller-manager kube-scheduler; do \
-		test -x "$(KUBE_BIN)/$$name" || { echo "$$KUBE_BIN_HELP" >&2; exit 1; }; done
-	KUBE_BIN=$(KUBE_BIN) $(BIN)/python -m pytest tests/e2e/control_plane -n 2 --dist loadfile $(ARGS)
+		test -x "$(KUBE)/$$name" || lacks="$$lacks $$name"; done; test -z "$$lacks" || \
+		{ echo "error: KUBE_BIN=$(KUBE) has no executable$$lacks; without KUBE_BIN all are built" >&2; exit 1; }
+
+e2e: kube-bin $(VENV)/.dev-stamp ## Run the tests with a real control plane, which Go builds (or KUBE_BIN=FOLDER)
+	KUBE_BIN=$(KUBE) $(BIN)/python -m pytest tests/e2e/control_plane -n 2 --dist loadfile $(ARGS)
 
 # No cache for lint-imports: it keeps reporting a module as missing after the module was added.
 check: $(VENV)/.dev-stamp ## Lint, format, types, import contracts, and openapi/ up to date
@@ -108,8 +116,8 @@ REV ?= HEAD
 bench-compare: $(VENV)/.dev-stamp ## Compare the speed with REV=HEAD (options: ARGS="--only filter")
 	$(BIN)/python -m benchmarks.compare $(REV) $(ARGS)
 
-bench-cluster: $(VENV)/.dev-stamp ## Measure a real kube-scheduler with and without the extender (KUBE_BIN=build/kube; 15 min)
-	KUBE_BIN=$(KUBE_BIN) $(BIN)/python -m benchmarks.cluster $(ARGS)
+bench-cluster: kube-bin $(VENV)/.dev-stamp ## Measure a real kube-scheduler with and without the extender (15 min)
+	KUBE_BIN=$(KUBE) $(BIN)/python -m benchmarks.cluster $(ARGS)
 
 mutants: $(VENV)/.dev-stamp ## Mutation score of the guard (a sample: ARGS='"*7"')
 	rm -rf mutants

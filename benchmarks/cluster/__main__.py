@@ -1,6 +1,7 @@
 """`python -m benchmarks.cluster`: the speed of a real kube-scheduler without the extender and with it.
 
-KUBE_BIN names a folder with etcd, kube-apiserver, kube-controller-manager and kube-scheduler.
+KUBE_BIN names a folder with etcd, kube-apiserver, kube-controller-manager and kube-scheduler; by default the one that
+`make bench-cluster` builds.
 """
 
 import argparse
@@ -32,10 +33,10 @@ BINARIES = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler
 
 def main(argv: Sequence[str] | None = None) -> None:
     given = options().parse_args(argv)
-    folder = Path(os.environ.get("KUBE_BIN", "build/kube")).absolute()
+    folder = Path(os.environ.get("KUBE_BIN", binaries.BUILT)).absolute()
     missing = [name for name in BINARIES if not os.access(folder / name, os.X_OK)]
     if missing:
-        sys.exit(f"KUBE_BIN={folder} has no {', '.join(missing)}: `make e2e` says where to get them")
+        sys.exit(f"KUBE_BIN={folder} has no {', '.join(missing)}: `make bench-cluster` without KUBE_BIN builds them")
     os.environ.update(MALLOC, KUBE_BIN=str(folder))
     variants = list(Variant) if given.filter_and_preempt else [Variant.NONE, Variant.PREEMPT, Variant.ALL]
     size, load = Size(given.nodes, given.pods, given.seed), Load(given.burst, given.preemptors)

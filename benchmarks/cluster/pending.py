@@ -24,7 +24,7 @@ from benchmarks.cluster.turns import LIMIT_SECONDS
 from benchmarks.measure import MALLOC, positive
 from benchmarks.printing import aligned, number
 from benchmarks.process import worked
-from tests.e2e.control_plane.lab import keys
+from tests.e2e.control_plane.lab import binaries, keys
 from tests.e2e.control_plane.lab.plane import ControlPlane
 from tests.e2e.control_plane.lab.process import Process
 from tests.e2e.control_plane.lab.service import Service
@@ -61,7 +61,7 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True):
 
 def main(argv: Sequence[str] | None = None) -> None:
     given = _options().parse_args(argv)
-    os.environ.update(MALLOC, KUBE_BIN=str(Path(os.environ.get("KUBE_BIN", "build/kube")).absolute()))
+    os.environ.update(MALLOC, KUBE_BIN=str(Path(os.environ.get("KUBE_BIN", binaries.BUILT)).absolute()))
     with tempfile.TemporaryDirectory(prefix="extender-bench-") as directory, control_plane(Path(directory)) as plane:
         client = BulkClient(plane.url, plane.keys.ca_file, plane.keys.token(keys.ADMIN))
         population = Population(Size(given.nodes, 13, 20261121), plane.api, client)

@@ -6,7 +6,7 @@ from typing import Any
 from extender.core.diagnosis.diagnose import diagnose
 from extender.core.diagnosis.schema import Diagnosis, NodeDiagnosis
 from tests.parity.agreement import JSON, compare, errors_of_nodes
-from tests.parity.cycles import error_of, filter_message, is_told, ties_of
+from tests.parity.cycles import error_of, filter_message, is_told, post_filter_reasons, ties_of
 from tests.parity.exemptions import exempt_nodes
 from tests.parity.parity import NOW, Evaluated, Normal
 
@@ -78,8 +78,10 @@ def outcome_differences(one: Evaluated, found: Diagnosis) -> list[object]:
         return _unless(("Pending", "Fits", "", ties[0]), (*got, found.node))
     if post_filter is None:
         return _unless(("Pending", "DoesNotFit", filter_message(scenario)), got)
-    assert found.preemption is not None
-    wrong = _unless(sorted(found.preemption.message.split(", ")), sorted(", ".join(post_filter["reasons"]).split(", ")))
+    if found.preemption is None:
+        return [post_filter, got]
+    reasons = ", ".join(post_filter_reasons(scenario, found.preemption.node, len(found.preemption.victims)))
+    wrong = _unless(sorted(reasons.split(", ")), sorted(found.preemption.message.split(", ")))
     # Where the nominated node is filtered first, its plugin is named as one that left the other nodes out.
     if not ("prefilterNodes" in expected and nominated):
         wrong += _unless(" ".join(filter(None, (filter_message(scenario), found.preemption.message))), found.message)

@@ -99,7 +99,7 @@ class PreemptionOutcome(DiagnosisStruct, frozen=True, kw_only=True):
     vetoed: str | None
     """Reason why the policies allow no eviction, where kube-scheduler alone would evict pods."""
     message: str
-    """kube-scheduler's words for a preemption without a node, as at the end of its message."""
+    """What kube-scheduler says of preemption, as at the end of its message; up to 1.36 empty where a node is found."""
 
 
 class Placement(DiagnosisStruct, frozen=True, kw_only=True):

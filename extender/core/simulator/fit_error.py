@@ -1,6 +1,6 @@
 """Compose kube-scheduler's message for a pod that fits on no node: `0/5 nodes are available: 3 Insufficient cpu, ….`
 
-Rule: messages only. Mirrors framework.FitError, RunPostFilterPlugins and the plugins that it runs (v1.36).
+Rule: messages only. Mirrors framework.FitError, RunPostFilterPlugins and the plugins that it runs (v1.37).
 """
 
 from collections import Counter
@@ -16,6 +16,7 @@ from extender.core.profile import DYNAMIC_RESOURCES
 from extender.core.simulator.result import CyclePostFilter
 from extender.core.snapshot.arrays import BoolArray
 from extender.k8s.kinds import Key, key_of
+from extender.k8s.version.features import Features
 
 NO_NODES = "no nodes available to schedule pods"
 """Complete message for a cluster without nodes (ErrNoNodesAvailable)."""
@@ -33,10 +34,6 @@ NO_CANDIDATE = "no candidate node for preemption"
 """Preemption status when the extenders left no candidate."""
 
 
-POST_FILTER_SUCCESS = CyclePostFilter(code="Success", reasons=[])
-"""Status of a pod that was nominated to a node."""
-
-
 def dynamic_resources_post_filter(filter_run: FilterRun) -> tuple[CyclePostFilter, Key | None]:
     """Build the status of DynamicResources' PostFilter; with the claim that it deallocates or deletes, if any."""
     context, name = filter_run.context, DYNAMIC_RESOURCES
@@ -49,7 +46,8 @@ def dynamic_resources_post_filter(filter_run: FilterRun) -> tuple[CyclePostFilte
     if name not in plugins:
         return CyclePostFilter(code="Error", reasons=[CYCLE_STATE_NOT_FOUND]), None
     reason, claim = dynamic_resources.post_filter(context, rejected_by(filter_run, name))
-    status = CyclePostFilter(code="Unschedulable", reasons=[reason])
+    is_told = claim is not None or not context.features.claim_post_filter_tells_changes_only
+    status = CyclePostFilter(code="Unschedulable", reasons=[reason] if is_told else [])
     return status, None if claim is None else key_of("ResourceClaim", claim)
 
 
@@ -62,6 +60,12 @@ def rejected_by(filter_run: FilterRun, plugin: str) -> BoolArray:
 def preemption_failed(reason: str, code: str = "Unschedulable") -> CyclePostFilter:
     """Build DefaultPreemption's status for a pod that no eviction helps, or for which none is allowed."""
     return CyclePostFilter(code=code, reasons=[f"preemption: {reason}"])
+
+
+def preemption_succeeded(node: str, victims: int, features: Features) -> CyclePostFilter:
+    """Build DefaultPreemption's status for a pod that is nominated to the node; upstream has no singular."""
+    placement = f"preemption: found a potential placement for pod on node {node}, preempting {victims} victims"
+    return CyclePostFilter(code="Success", reasons=[placement] if features.post_filter_tells_placement else [])
 
 
 def fit_error(nodes: int, reasons: Mapping[str, int], prefilter: str = "", post_filter: str = "") -> str:

@@ -38,11 +38,11 @@ from extender.core.profile import DEFAULT_PREEMPTION, DYNAMIC_RESOURCES, KubeSch
 from extender.core.simulator.fit_error import (
     NO_CANDIDATE,
     NO_NODES,
-    POST_FILTER_SUCCESS,
     dynamic_resources_post_filter,
     fit_error_message,
     no_candidates_message,
     preemption_failed,
+    preemption_succeeded,
     unschedulable_plugins,
 )
 from extender.core.simulator.reserve import NO_RESERVATION, Reservation, reserve
@@ -145,10 +145,13 @@ def schedule_one(
         return Cycle(pod, "Unschedulable", error, not_evaluated=plugins)
     if len(fitting):
         return _select_host(context, fitting, None, plugins, draw)
-    failed = _post_filter(filter_run, draw)
-    message = fit_error_message(filter_run, failed.post_filter or POST_FILTER_SUCCESS)
+    status, failed = _post_filter(filter_run, draw)
     return replace(
-        failed, message=message, not_evaluated=plugins, unschedulable_plugins=unschedulable_plugins(filter_run)
+        failed,
+        message=fit_error_message(filter_run, status),
+        post_filter=status,
+        not_evaluated=plugins,
+        unschedulable_plugins=unschedulable_plugins(filter_run),
     )
 
 
@@ -228,29 +231,28 @@ def _draw_place(count: int, draw: Draw | None) -> int:
 # --- or nominated by preemption ---------------------------------------------------------------------------------------
 
 
-def _post_filter(filter_run: FilterRun, draw: Draw | None) -> Cycle:
+def _post_filter(filter_run: FilterRun, draw: Draw | None) -> tuple[CyclePostFilter, Cycle]:
     """Run the profile's PostFilter plugins until one succeeds or fails (RunPostFilterPlugins)."""
     pod, profile, reasons, deallocated = filter_run.context.pod, filter_run.context.profile, list[str](), None
     found = unchanged = Cycle(pod, "Unschedulable", nominated_node=pod.status.nominated_node_name)
     for name in profile.post_filter_plugins:
         if name == DEFAULT_PREEMPTION:
-            found = _preempt(filter_run, draw)
-            status = found.post_filter or POST_FILTER_SUCCESS
+            status, found = _preempt(filter_run, draw)
         elif name == DYNAMIC_RESOURCES:
             status, deallocated = dynamic_resources_post_filter(filter_run)
         else:
             continue
         if status.code == "Error":
-            return replace(unchanged, post_filter=status, deallocated=deallocated)
+            return status, replace(unchanged, deallocated=deallocated)
         if status.code == "Success":
-            return replace(found, deallocated=deallocated)
+            return status, replace(found, deallocated=deallocated)
         reasons += status.reasons
     if not profile.post_filter_plugins:  # kube-scheduler clears the nomination then
-        return replace(unchanged, nominated_node="", post_filter=CyclePostFilter(code="Unschedulable", reasons=[]))
-    return replace(found, post_filter=CyclePostFilter(code="Unschedulable", reasons=reasons), deallocated=deallocated)
+        found = replace(unchanged, nominated_node="")
+    return CyclePostFilter(code="Unschedulable", reasons=reasons), replace(found, deallocated=deallocated)
 
 
-def _preempt(filter_run: FilterRun, draw: Draw | None) -> Cycle:
+def _preempt(filter_run: FilterRun, draw: Draw | None) -> tuple[CyclePostFilter, Cycle]:
     """Find a node by preemption (DefaultPreemption's PostFilter), within the policies."""
     context = filter_run.context
     pod, profile = context.pod, context.profile
@@ -258,7 +260,7 @@ def _preempt(filter_run: FilterRun, draw: Draw | None) -> Cycle:
     unchanged = Cycle(pod, "Unschedulable", nominated_node=pod.status.nominated_node_name)
     may_preempt, reason = pod_eligible_to_preempt_others(filter_run)
     if not may_preempt:
-        return replace(unchanged, post_filter=preemption_failed(reason))
+        return preemption_failed(reason), unchanged
     if has_policies:  # kube-scheduler's own candidates first: its order of importance may be another
         context = replace(context, profile=replace(profile, preemption=PreemptionPolicy()))
         filter_run = run_filter_plugins(context)
@@ -266,16 +268,17 @@ def _preempt(filter_run: FilterRun, draw: Draw | None) -> Cycle:
     if not run.candidate.any():
         error = run.emptied.error()
         if error is not None:
-            return replace(unchanged, post_filter=preemption_failed(error, "Error"), dry_run=run)
-        status = preemption_failed(no_candidates_message(run))
-        return replace(unchanged, post_filter=status, nominated_node="", dry_run=run)
-    if not has_policies:
-        return replace(_nominated(pod, _select_candidate(run, draw)), dry_run=run)
-    decision = engine.preempt(context.snapshot, pod, _sent_candidates(run), profile, context.history)
-    if not decision.kept:
-        status, vetoed = preemption_failed(NO_CANDIDATE), decision.no_candidate_reason
-        return replace(unchanged, post_filter=status, vetoed=vetoed, dry_run=run, decision=decision)
-    return replace(_nominated(pod, pick_one_node_for_preemption(decision.kept, draw)), dry_run=run, decision=decision)
+            return preemption_failed(error, "Error"), replace(unchanged, dry_run=run)
+        return preemption_failed(no_candidates_message(run)), replace(unchanged, nominated_node="", dry_run=run)
+    decision = None
+    if has_policies:
+        decision = engine.preempt(context.snapshot, pod, _sent_candidates(run), profile, context.history)
+        if not decision.kept:
+            vetoed = replace(unchanged, vetoed=decision.no_candidate_reason, dry_run=run, decision=decision)
+            return preemption_failed(NO_CANDIDATE), vetoed
+    chosen = pick_one_node_for_preemption(decision.kept, draw) if decision else _select_candidate(run, draw)
+    status = preemption_succeeded(chosen.node, len(chosen.victims), context.features)
+    return status, replace(_nominated(pod, chosen), dry_run=run, decision=decision)
 
 
 def _nominated(pod: Pod, chosen: Candidate) -> Cycle:
@@ -283,7 +286,6 @@ def _nominated(pod: Pod, chosen: Candidate) -> Cycle:
         pod,
         "Nominated",
         node=chosen.node,
-        post_filter=POST_FILTER_SUCCESS,
         nominated_node=chosen.node,
         victims=chosen.victims,
         num_pdb_violations=chosen.num_pdb_violations,

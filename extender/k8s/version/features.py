@@ -203,6 +203,10 @@ class Features:
     """NodeResourcesBalancedAllocation scores the change that the pod makes: 50 + (50 + with - without) / 2."""
     image_locality_counts_image_volumes: bool = since(36)
     """ImageLocality counts the images of image volumes."""
+    claim_post_filter_tells_changes_only: bool = since(37)
+    """DynamicResources' PostFilter gives a reason only where it deallocates or deletes a claim."""
+    post_filter_tells_placement: bool = since(37)
+    """The message of a pod that preempts others names the node that it is nominated to, and the number of victims."""
     candidates_may_lack_victims: bool = since(38)
     """kube-scheduler may send /preempt candidates without victims."""
     empty_selectors_match_all: bool = since(38)

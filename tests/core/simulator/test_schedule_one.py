@@ -2,6 +2,7 @@
 
 import pytest
 
+from extender import Snapshot, load_cluster
 from extender.core.engine import Candidate
 from extender.core.eviction_history import Eviction, EvictionHistory
 from extender.core.profile import KubeScheduler, Limits, PreemptionPolicy, Profile, Protection, ScoringStrategy
@@ -11,6 +12,7 @@ from extender.core.simulator.schedule_one import (
     schedule_one,
     seeded_draw,
 )
+from extender.k8s.version.features import Features
 from tests.builders import budget, built, cluster, incoming, node, pod, snapshot, typed
 from tests.device_builders import undecided_claim, using_claims
 
@@ -217,6 +219,59 @@ def test_nodes_that_prefilter_leaves_out_are_counted_as_such_but_not_the_nominat
     assert said() == f"0/3 nodes are available: 1 Insufficient cpu, 2 {left_out}"
     assert said(status={"nominatedNodeName": "n2"}) == (
         f"0/3 nodes are available: 1 Insufficient cpu, 1 {own}, 1 {left_out}"
+    )
+
+
+# --- what 1.37 says of the PostFilter ---------------------------------------------------------------------------------
+
+
+def of_minor(minor, nodes, arriving=None, **objects):
+    features = Features.of(minor)
+    here = Snapshot.build(load_cluster(cluster(nodes, **objects)), features)
+    return schedule_one(here, typed(arriving or incoming()), KubeScheduler((Profile(),), features))
+
+
+@pytest.mark.parametrize(
+    ("minor", "said"),
+    [
+        pytest.param(36, "", id="1.36"),
+        pytest.param(
+            37, " preemption: found a potential placement for pod on node n1, preempting {} victims", id="1.37"
+        ),
+    ],
+)
+@pytest.mark.parametrize("count", [1, 2])
+def test_the_message_of_a_pod_that_preempts_others_names_its_node_and_the_number_of_victims_since_1_37(
+    minor, said, count
+):
+    """Of v1.36.3 and v1.37.2: without a full stop, and `1 victims`."""
+    found = of_minor(
+        minor, {node("n1", cpu="2"): [pod(name, cpu="1") for name in "ab"]}, incoming(cpu=str(count), priority=100)
+    )
+    assert (found.outcome, len(found.victims)) == ("Nominated", count)
+    assert found.message == f"0/1 nodes are available: 1 Insufficient cpu.{said.format(count)}"
+    assert found.post_filter is not None
+    assert found.post_filter.message == said.format(count).strip()
+
+
+def test_the_number_of_victims_is_that_of_the_policies_where_there_are_any():
+    """kube-scheduler says what it was answered by its extenders."""
+    nodes = {node("n1", cpu="2"): [pod("a", cpu="1"), pod("b", cpu="1")]}
+    features = Features.of(37)
+    here = Snapshot.build(load_cluster(cluster(nodes)), features)
+    found = schedule_one(here, typed(incoming(cpu="1")), KubeScheduler((STRICT,), features))
+    assert found.decision is not None
+    assert found.message.endswith("preemption: found a potential placement for pod on node n1, preempting 1 victims")
+
+
+@pytest.mark.parametrize(
+    ("minor", "said"), [pytest.param(36, "no new claims to deallocate, ", id="1.36"), pytest.param(37, "", id="1.37")]
+)
+def test_a_pod_without_claims_is_told_nothing_of_them_since_1_37(minor, said):
+    found = of_minor(minor, {node("n1", cpu="1"): []}, incoming(cpu="2"))
+    assert found.message == (
+        f"0/1 nodes are available: 1 Insufficient cpu. {said}preemption: 0/1 nodes are available: "
+        "1 Preemption is not helpful for scheduling."
     )
 
 

@@ -1,8 +1,8 @@
 """Tests with a real etcd, kube-apiserver, kube-controller-manager and kube-scheduler (`make e2e`).
 
 KUBE_BIN names the folder of binaries. Without it the tests are skipped; with KUBE_BIN_REQUIRED=1 they fail. While
-writing a test: KUBE_BIN=build/kube python -m pytest tests/e2e/control_plane/test_x.py; KUBE_KEEP=1 keeps the folder
-with the logs (fixture `plane`: plane.directory).
+writing a test: KUBE_BIN=build/kube-1.37 python -m pytest tests/e2e/control_plane/test_x.py; KUBE_KEEP=1 keeps the
+folder with the logs (fixture `plane`: plane.directory).
 
     from tests.e2e.control_plane.lab.call_recorder import CallRecorder
     from tests.e2e.control_plane.lab.evictions import judge
@@ -24,7 +24,7 @@ with the logs (fixture `plane`: plane.directory).
 ControlPlane (lab/plane.py): `api`, `url`, `kubelet` (`deletion_seconds`: how long deleted pods stay; bound pods become
 Running by themselves; annotation kubelet.START_TIME sets a start time), `etcd`, `api_server`,
 `controller_manager` (Process: start, stop, kill, pause, resume, log, pid, environment), `restart_api_server()`,
-`compact()`, `start_scheduler(config, version="1.36" | "1.33" | "1.30", api_url=…, kubeconfig=…, flags=[…])`,
+`compact()`, `start_scheduler(config, version="1.37" | "1.36" | "1.33" | "1.30", api_url=…, kubeconfig=…, flags=[…])`,
 `kubeconfig(user, api_url)` (token for admin and system:kube-scheduler, else a client certificate),
 `service_account_kubeconfig(namespace, name)` with a token file, `write_token(…)`, `audit_events()`,
 `delayed_api((least, most))` -> DelayedApi: `url` for Service(api_url=…) or start_scheduler(api_url=…), and

@@ -5,6 +5,8 @@ import re
 import pytest
 import yaml
 
+from extender.k8s.version.found import MAX_MINORS_BEHIND
+from extender.k8s.version.minor import parse_minor
 from tests.e2e.control_plane.lab import binaries, keys
 from tests.e2e.control_plane.lab.call_recorder import CallRecorder
 from tests.e2e.control_plane.lab.objects import node, pod, priority_class
@@ -124,15 +126,15 @@ def control_plane_pod(cluster):
 
 
 def test_without_a_kube_scheduler_in_the_cluster_the_version_is_the_api_servers(cluster, service):
-    assert "1.36" in version_line(service)
+    assert binaries.NEWEST in version_line(service)
     assert "API server" in version_line(service)
 
 
 @pytest.mark.parametrize("version", sorted(binaries.SCHEDULERS))
 def test_pods_of_each_profile_land_where_the_extender_says(cluster, service, file, control_plane_pod, version):
-    """`version: auto` follows the pod of kube-scheduler, unless it is too old for the API server, which is 1.36."""
+    """`version: auto` follows the pod of kube-scheduler, unless it is too old for the API server."""
     control_plane_pod(f"{version}.4")
-    if version != "1.30":
+    if parse_minor(binaries.NEWEST) - parse_minor(version) <= MAX_MINORS_BEHIND:
         settle_version(cluster.api, service, f"kube-scheduler {version} ")
         pods_land_where_the_extender_says(cluster, service, file, version)
         return

@@ -1,7 +1,6 @@
 """The workflows as far as they can be checked without GitHub: valid, pinned, audited, and made of our own targets."""
 
 import re
-import shutil
 import subprocess
 import sys
 import tomllib
@@ -9,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.control_plane.lab.binaries import SCHEDULERS
+from tests.e2e.control_plane.lab.binaries import BUILT, NEWEST, SCHEDULERS
 from tests.e2e.release.changelog import ROOT
 from tests.e2e.release.pipelines import GITHUB, WORKFLOWS, named, read, repository, run, steps
 
@@ -103,7 +102,7 @@ def test_a_script_is_bash_and_takes_what_it_gets_as_variables(step):
 
 def test_files_that_scripts_run_are_in_the_repository():
     found = {name for step in SCRIPTS for name in re.findall(r"(?:^|\s)(\.ci/\w+)", step.script)}
-    assert found == {".ci/tools", ".ci/kube"}
+    assert found == {".ci/tools"}
     assert all((ROOT / name).stat().st_mode & 0o111 for name in found)
 
 
@@ -244,59 +243,35 @@ def test_no_pull_request_where_nothing_is_newer(tmp_path):
     assert (done.returncode, done.stdout) == (0, "All locked packages are up to date.\n")
 
 
-# --- .ci/kube -------------------------------------------------------------------------------------------------------
+# --- the control plane of make e2e ----------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def published(tmp_path):
-    """Stand-ins for the places of the downloads, with the same files: Kubernetes' and etcd's."""
-    machine = subprocess.run(["uname", "-m"], capture_output=True, text=True, check=True).stdout.strip()
-    architecture = {"x86_64": "amd64", "aarch64": "arm64"}[machine]
-    script = (ROOT / ".ci" / "kube").read_text(encoding="utf-8")
-    for version, name, _ in re.findall(r"^get (\S+) (\S+) (\S+)$", script, re.MULTILINE):
-        folder = tmp_path / "kubernetes" / version / "bin" / "linux" / architecture
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(f"#!/bin/sh\necho {name} {version}\n", encoding="utf-8")
-        (folder / f"{name}.sha256").write_text(sha256(folder / name), encoding="utf-8")
-    (version,) = re.findall(r"^etcd_version=(.*)$", script, re.MULTILINE)
-    unpacked = f"etcd-{version}-linux-{architecture}"
-    folder = tmp_path / "etcd" / version
-    (folder / unpacked).mkdir(parents=True)
-    (folder / unpacked / "etcd").write_text("#!/bin/sh\necho etcd\n", encoding="utf-8")
-    shutil.make_archive(str(folder / unpacked), "gztar", folder, unpacked)
-    archive = folder / f"{unpacked}.tar.gz"
-    (folder / "SHA256SUMS").write_text(f"{sha256(archive)}  {archive.name}\n{'0' * 64}  other.zip\n", encoding="utf-8")
-    return tmp_path
+def test_what_make_e2e_builds_is_what_the_tests_ask_for():
+    """As it would be in a fresh clone; nothing is built."""
+    words = ["make", "--dry-run", "--always-make", "e2e", f"VENV={sys.prefix}", "KUBE_BIN="]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    older = {
+        f"tests/upstream/build scheduler {minor.removeprefix('1.')} {BUILT}" for minor in SCHEDULERS if minor != NEWEST
+    }
+    built = {line for line in done.stdout.splitlines() if line.startswith("tests/upstream/build")}
+    assert built == {f"tests/upstream/build control-plane {NEWEST.removeprefix('1.')}", *older}
+    assert f"\nKUBE_BIN={BUILT} " in done.stdout
 
 
-def sha256(path):
-    return subprocess.run(["sha256sum", path], capture_output=True, text=True, check=True).stdout.split()[0]
+def test_a_binary_that_is_missing_in_kube_bin_is_named(tmp_path):
+    for name in ("etcd", "kube-scheduler"):
+        (tmp_path / name).touch(0o755)
+    done = subprocess.run(["make", "e2e", f"KUBE_BIN={tmp_path}"], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode != 0
+    assert f"KUBE_BIN={tmp_path} has no executable kube-apiserver kube-controller-manager;" in done.stderr
 
 
-def download(published):
-    places = {"KUBERNETES": (published / "kubernetes").as_uri(), "ETCD": (published / "etcd").as_uri()}
-    command = [ROOT / ".ci" / "kube", published / "bin"]
-    return subprocess.run(command, env={"PATH": "/usr/bin:/bin", **places}, capture_output=True, text=True)
-
-
-NEEDS_CURL = pytest.mark.skipif(not shutil.which("curl"), reason="no curl: apt-get install curl")
-
-
-@NEEDS_CURL
-def test_the_binaries_are_those_that_the_tests_ask_for(published):
-    done = download(published)
-    assert (done.returncode, done.stderr) == (0, "")
-    needed = {"etcd", "kube-apiserver", "kube-controller-manager", *SCHEDULERS.values()}
-    assert {path.name for path in (published / "bin").iterdir()} == needed
-    for minor, name in SCHEDULERS.items():
-        printed = subprocess.run([published / "bin" / name], capture_output=True, text=True, check=True).stdout
-        assert printed.startswith(f"kube-scheduler v{minor}.")
-
-
-@NEEDS_CURL
-@pytest.mark.parametrize("pattern", ["kubernetes/*/bin/linux/*/kube-apiserver", "etcd/*/*.tar.gz"])
-def test_a_binary_with_another_hash_is_not_installed(published, pattern):
-    (path,) = published.glob(pattern)
-    path.write_bytes(path.read_bytes() + b"\n")
-    assert download(published).returncode != 0
-    assert not (published / "bin" / path.name.replace(".tar.gz", "").partition("-v")[0]).exists()
+@pytest.mark.parametrize("target", ["e2e", "bench-cluster"])
+def test_nothing_is_built_where_kube_bin_has_the_binaries(target, tmp_path):
+    for name in ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"):
+        (tmp_path / name).touch(0o755)
+    words = ["make", "--dry-run", target, f"VENV={sys.prefix}", f"KUBE_BIN={tmp_path}"]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
+    assert (done.returncode, "tests/upstream/build" in done.stdout) == (0, False), done.stderr
+    assert f"KUBE_BIN={tmp_path} {sys.prefix}/bin/python" in done.stdout

@@ -349,9 +349,9 @@ def test_alternatives_of_a_claim_that_is_allocated_score_beside_one_that_is_not(
 # --- PostFilter -------------------------------------------------------------------------------------------------------
 
 
-def post_filter(*others, waiting=None):
+def post_filter(*others, waiting=None, minor=36):
     """Its reason, and the claim that it changes."""
-    snapshot = built(world(*others))
+    snapshot = Snapshot.build(extender.load_cluster(world(*others)), Features.of(minor))
     run = run_filter_plugins(scheduling_context(snapshot, typed(waiting or incoming(**using_claims("c"))), UPSTREAM))
     status, changed = dynamic_resources_post_filter(run)
     return ", ".join(status.reasons), changed
@@ -368,6 +368,13 @@ def test_a_claim_that_is_not_available_is_deallocated_if_nobody_else_has_it():
     still = ("still not schedulable", None)
     assert post_filter(held_elsewhere(reserved_for=["other"])) == still
     assert post_filter(held_elsewhere(reserved_for=["incoming", "other"])) == still
+
+
+def test_since_1_37_it_gives_a_reason_only_where_it_changes_a_claim():
+    assert post_filter(minor=37) == ("", None)
+    assert post_filter(held_elsewhere(reserved_for=["other"]), minor=37) == ("", None)
+    done = ("deallocation of ResourceClaim completed", ("default", "c"))
+    assert post_filter(held_elsewhere(), minor=37) == done
 
 
 def test_what_cannot_be_allocated_comes_first_so_that_nothing_is_deallocated():

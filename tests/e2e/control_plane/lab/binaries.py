@@ -9,21 +9,27 @@ from pathlib import Path
 
 import pytest
 
-SCHEDULERS = {"1.36": "kube-scheduler", "1.33": "kube-scheduler-1.33", "1.30": "kube-scheduler-1.30"}
+NEWEST = "1.37"
+"""Minor version of the control plane."""
+
+BUILT = f"build/kube-{NEWEST}"
+"""Folder into which `make e2e` builds the binaries."""
+
+SCHEDULERS = {NEWEST: "kube-scheduler"} | {older: f"kube-scheduler-{older}" for older in ("1.36", "1.33", "1.30")}
 """Minor version of kube-scheduler -> file name."""
 
 ETCDS = ("release", "debian")
-"""etcd from KUBE_BIN, and etcd 3.4 of Debian's package etcd-server, which knows no RequestWatchProgress."""
+"""etcd in KUBE_BIN, and etcd 3.4 of Debian's package etcd-server, which knows no RequestWatchProgress."""
 
 
 def binary(name: str) -> Path:
     """Return the binary in KUBE_BIN; otherwise skip or fail the test."""
     folder = os.environ.get("KUBE_BIN")
     if not folder:
-        return _missing("KUBE_BIN names no folder with the binaries of a control plane: run `make e2e`")
+        return _missing("KUBE_BIN names no folder with the binaries of a control plane: `make e2e` builds them")
     path = Path(folder).absolute() / name
     if not os.access(path, os.X_OK):
-        return _missing(f"KUBE_BIN={folder} has no executable {name}: `make e2e` says where to get it")
+        return _missing(f"KUBE_BIN={folder} has no executable {name}: `make e2e` without KUBE_BIN builds it")
     return path
 
 

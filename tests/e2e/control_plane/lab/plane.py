@@ -108,7 +108,7 @@ class ControlPlane:
     def start_scheduler(
         self,
         config: dict[str, Any] | None = None,
-        version: str = "1.36",
+        version: str = binaries.NEWEST,
         *,
         api_url: str | None = None,
         kubeconfig: Path | None = None,
@@ -139,8 +139,8 @@ class ControlPlane:
             f"--authorization-kubeconfig={own}", "--bind-address=127.0.0.1", f"--secure-port={port}",
             f"--v={verbosity}", *flags,
         ]  # fmt: skip
-        readyz = "readyz" if version == "1.36" else "healthz"
-        process = Process(name, argv, self.directory, lambda: answers(f"https://127.0.0.1:{port}/{readyz}"))
+        path = "healthz" if version == "1.30" else "readyz"
+        process = Process(name, argv, self.directory, lambda: answers(f"https://127.0.0.1:{port}/{path}"))
         self.add(process)
         process.start()
         return process

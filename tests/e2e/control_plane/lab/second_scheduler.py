@@ -12,7 +12,7 @@ from tests.e2e.control_plane.lab.process import Process, answers, free_port
 
 @contextlib.contextmanager
 def kube_scheduler(
-    plane: ControlPlane, config: Path | str, identity: Path, version: str = "1.36", flags: Sequence[str] = ()
+    plane: ControlPlane, config: Path | str, identity: Path, version: str = binaries.NEWEST, flags: Sequence[str] = ()
 ) -> Iterator[Process]:
     """Run a kube-scheduler with a configuration file, or a text as the whole of it, as the user of a kubeconfig."""
     port = free_port()
