@@ -4,8 +4,8 @@ Rule: a judge that dies, hangs or answers something else than it was asked is an
 """
 
 import subprocess
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -32,6 +32,8 @@ class Judge:
     """Scenarios that are judged at a time."""
     seconds: float = SECONDS_PER_BATCH
     """Time limit of a batch."""
+    gates: Mapping[str, bool] = field(default_factory=dict)
+    """Feature gates that differ from the minor's defaults."""
 
     @property
     def version(self) -> str:
@@ -47,7 +49,9 @@ class Judge:
             return []
         lines = [msgspec.json.encode({key: one[key] for key in ASKED if key in one}) for one in scenarios]
         batch = f"the batch of {len(scenarios)} scenarios from {scenarios[0]['id']} to {scenarios[-1]['id']}"
-        answer = self._run(["-workers", str(self.workers)], b"\n".join(lines) + b"\n", batch)
+        gates = ",".join(f"{name}={str(value).lower()}" for name, value in self.gates.items())
+        arguments = ["-workers", str(self.workers), f"-feature-gates={gates}"]
+        answer = self._run(arguments, b"\n".join(lines) + b"\n", batch)
         verdicts: list[JSON] = [msgspec.json.decode(line) for line in answer.splitlines()]
         if [one["id"] for one in verdicts] != [one["id"] for one in scenarios]:
             raise JudgeFailed(f"{self.binary} gave {len(verdicts)} verdicts, not one for each scenario of {batch}")

@@ -40,7 +40,7 @@ func (m *machine) cycle(ctx context.Context, act bool) (*verdict, error) {
 			v.Scores = scores
 		}
 	} else if act && v.CycleError == "" && !m.samples() {
-		return v, m.preempt(ctx, state, statuses, v)
+		return v, m.preempt(ctx, v)
 	}
 	return v, nil
 }
@@ -84,9 +84,12 @@ func (m *machine) findNodes(ctx context.Context, state CycleState, statuses *Nod
 
 var placement = regexp.MustCompile(`on node \S+, preempting \d+ victims`)
 
-// preempt runs the real PostFilter, which must agree with the dry run. Upstream draws among equals: since 1.37 its reason
-// names the node, and is rewritten for the selected one.
-func (m *machine) preempt(ctx context.Context, state CycleState, statuses *NodeToStatus, v *verdict) error {
+// preempt runs the real PostFilter, which must agree with the dry run. It has a CycleState of its own, as no dry run has been
+// before it in upstream's cycle: DynamicResources, which comes first, remembers there which claims a Filter found
+// unavailable. Upstream draws among equals: since 1.37 its reason names the node, and is rewritten for the selected one.
+func (m *machine) preempt(ctx context.Context, v *verdict) error {
+	state, statuses := newCycleState(), newNodeToStatus()
+	_, _ = m.findNodes(ctx, state, statuses, newVerdict())
 	node, status := m.postFilter(ctx, state, statuses)
 	v.PostFilter = &nominated{status.Code().String(), sorted(status.Reasons()), node}
 	if node == "" {
