@@ -83,6 +83,7 @@ IN_TREE: Final[dict[str, InTreePlugin]] = {
     "DefaultBinder": InTreePlugin(("bind",)),
     "NodeDeclaredFeatures": InTreePlugin(("preFilter", "filter"), since=35),
     "GangScheduling": InTreePlugin(("preEnqueue", "permit"), since=35),
+    "DeferredPodScheduling": InTreePlugin(("preFilter", "filter", "permit"), since=37),
     "TopologyPlacementGenerator": InTreePlugin(("placementGenerate",), since=36),
     "PodGroupPodsCount": InTreePlugin(("placementScore",), since=36),
 }

@@ -252,9 +252,14 @@ def test_gang_scheduling_is_in_tree_but_not_evaluated():
 
 
 def test_a_plugin_of_another_minor_does_not_exist():
-    for version, name in (("1.34", "NodeDeclaredFeatures"), ("1.36", "CinderLimits")):
+    for version, name in (
+        ("1.34", "NodeDeclaredFeatures"),
+        ("1.36", "CinderLimits"),
+        ("1.36", "DeferredPodScheduling"),
+    ):
         with pytest.raises(ConfigError, match=f'plugin "{name}" does not exist'):
             profile(version, multiPoint=enabled(name))
+    assert profile("1.37", filter=enabled("DeferredPodScheduling")).not_evaluated_plugins == ()
 
 
 POINTS = sorted({point for one in IN_TREE.values() for point in one.points})
