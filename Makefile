@@ -13,9 +13,9 @@ VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' extender/version.py)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install run test test-all e2e check openapi docs docs-serve media parity metrics chart-readme bench \
-	bench-full performance bench-compare bench-cluster mutants soak sbom dist chart set-version addresses \
-	check-release release-notes kind kind-down k3d k3d-down kube-bin lock format clean
+.PHONY: help install run test test-all judge control-plane upstream-lock fuzz fuzz-cel kube-bin e2e check openapi docs \
+	docs-serve media rejudge parity metrics chart-readme bench bench-full performance bench-compare bench-cluster mutants \
+	soak sbom dist chart set-version addresses check-release release-notes kind kind-down k3d k3d-down lock format clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -33,13 +33,42 @@ test: $(VENV)/.dev-stamp ## Run the tests of a commit (options: ARGS="-k preempt
 test-all: $(VENV)/.dev-stamp ## Run all tests but those of `make e2e`, with more random cases, as CI does
 	$(PYTEST) -m "" --hypothesis-profile=ci --ignore=tests/e2e/control_plane $(ARGS)
 
-# The control plane of the tests and older kube-schedulers that some of them run, built from Kubernetes' Go modules.
-BUILT_KUBE := build/kube-1.37
+# --- Kubernetes' own code, built from its Go modules (tests/upstream) ---
+
+# The newest minor: the control plane of the tests.
+NEWEST := 37
+# A minor, or a minor and a patch: 36.2. Without a patch it is that of the minor's lock file, or else the newest one.
+MINOR ?= $(NEWEST)
+
+judge: ## Build build/judge-1.37, kube-scheduler's own code that judges scenarios (MINOR=37, or a patch: 36.2)
+	tests/upstream/build judge $(MINOR)
+
+control-plane: ## Build build/kube-1.37: etcd and the control plane (MINOR=37, or a patch)
+	tests/upstream/build control-plane $(MINOR)
+
+upstream-lock: ## Move the lock file of MINOR=37 to the newest patch, or to one: MINOR=37.2
+	tests/upstream/build lock $(MINOR)
+
+SCENARIOS ?= 1000
+SEED ?= 1
+
+# CEL is compared from the minor on whose devices are evaluated in full. Expressions are cheaper than scenarios.
+fuzz: judge $(VENV)/.dev-stamp ## Compare the engine with MINOR=37 on random scenarios (SCENARIOS=1000 SEED=1)
+	$(BIN)/python -m tests.upstream.fuzz --judge build/judge-1.$(MINOR) --minor $(basename $(MINOR)) \
+		--scenarios $(SCENARIOS) --seed $(SEED) $(ARGS)
+
+fuzz-cel: $(VENV)/.dev-stamp ## Compare selectors of devices with MINOR=37 (SCENARIOS=1000 expressions, SEED=1)
+	tests/upstream/build cel $(MINOR)
+	$(BIN)/python -m tests.upstream.cel_fuzz --cel build/cel-1.$(MINOR) --minor $(basename $(MINOR)) \
+		--expressions $(SCENARIOS) --seed $(SEED) $(ARGS)
+
+# The control plane of the tests and older kube-schedulers that some of them run.
+BUILT_KUBE := build/kube-1.$(NEWEST)
 OLDER_SCHEDULERS := $(addprefix $(BUILT_KUBE)/kube-scheduler-,1.36 1.33 1.30)
 
 # etcd is the last one that is built.
 $(BUILT_KUBE)/etcd: tests/upstream/go.mod
-	tests/upstream/build control-plane $(BUILT_KUBE:build/kube-1.%=%)
+	tests/upstream/build control-plane $(NEWEST)
 	@touch $@
 
 $(OLDER_SCHEDULERS): $(BUILT_KUBE)/kube-scheduler-1.%: tests/upstream/modules/1.%.mod
@@ -89,7 +118,19 @@ media: $(VENV)/.dev-stamp ## Write the terminal session and the screenshots in d
 	$(BIN)/python -m tests.e2e.website.cast
 	$(BIN)/python -m tests.e2e.ui.screenshots
 
-parity: $(VENV)/.dev-stamp ## Compare with kube-scheduler's results and write the table in docs/parity.md
+LOCKED := $(NEWEST) $(patsubst tests/upstream/modules/1.%.mod,%,$(wildcard tests/upstream/modules/*.mod))
+
+# A minor without a patch means its newest one, also where its lock file has an older one.
+ifneq ($(filter command line environment,$(origin MINOR)),)
+parity: rejudge
+endif
+
+rejudge: $(VENV)/.dev-stamp
+	$(if $(filter $(MINOR),$(LOCKED)),tests/upstream/build lock $(MINOR))
+	tests/upstream/build judge $(MINOR)
+	$(BIN)/python -m tests.parity.update --judge build/judge-1.$(MINOR) $(ARGS)
+
+parity: $(VENV)/.dev-stamp ## Write the tables of docs/parity.md (MINOR=36: its verdicts are judged again before)
 	$(BIN)/python -m tests.parity.parity
 	$(BIN)/python -m tests.parity.versions --write
 
