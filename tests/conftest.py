@@ -18,7 +18,13 @@ if ABSENT not in sys.path:
 
 MARKED = {
     "abuse": ("abuse",),
-    "e2e": ("e2e", "server/test_shutdown.py", "server/test_start.py", "server/test_stopped_process.py"),
+    "e2e": (
+        "e2e",
+        "server/test_shutdown.py",
+        "server/test_start.py",
+        "server/test_stopped_process.py",
+        "upstream/test_go.py",
+    ),
     "tools": ("tools",),
 }
 """Marker -> folders and modules of this folder; `make test` leaves them out, `make test-all` runs everything."""

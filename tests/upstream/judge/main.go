@@ -46,7 +46,7 @@ func main() {
 	case *child:
 		err = judgeLines(os.Stdin, os.Stdout, *workers, *merge)
 	default:
-		err = supervise(os.Stdin, os.Stdout, *workers, *merge)
+		err = supervise(os.Stdin, os.Stdout, 4**workers, *merge, thisProgram)
 	}
 	if err != nil {
 		exit(err)

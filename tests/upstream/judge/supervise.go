@@ -12,43 +12,50 @@ import (
 
 // supervise has the lines judged by a child process, because a panic in a goroutine that upstream started, or a fatal error
 // of Go's runtime, ends a process. If that happens, each line that was left without an answer is given to a process of its
-// own: the one at which that ends, too, is the crash.
-func supervise(in io.Reader, out io.Writer, workers int, merge bool) error {
+// own: the one at which that ends, too, is the crash. ahead: how many lines a child is given before it has answered the first.
+func supervise(in io.Reader, out io.Writer, ahead int, merge bool, child func() *exec.Cmd) error {
 	lines := readLines(in)
 	for {
-		unanswered, _, err := askChild(lines, 4*workers, out)
+		unanswered, _, err := askChild(child(), lines, ahead, out)
 		if err != nil || len(unanswered) == 0 {
 			return err
 		}
 		for _, line := range unanswered {
-			alone := make(chan []byte, 1)
-			alone <- line
-			close(alone)
-			left, last, err := askChild(alone, 1, out)
-			if err != nil {
+			if err := askAlone(child(), line, merge, out); err != nil {
 				return err
-			}
-			if len(left) > 0 {
-				var s scenario
-				_ = json.Unmarshal(line, &s)
-				a := answer{ID: s.ID, Category: s.Category, Expected: crashOf(last)}
-				if _, err := out.Write(render(line, a, merge)); err != nil {
-					return err
-				}
 			}
 		}
 	}
 }
 
-// askChild starts a child process and gives it the lines, a number of them ahead of the answers. If it ends before it has
-// answered all of them, the lines without an answer are returned, with its last words; none at the end of the lines.
-func askChild(lines <-chan []byte, ahead int, out io.Writer) (unanswered [][]byte, last string, err error) {
+// thisProgram returns a child process that judges as this one was asked to.
+func thisProgram() *exec.Cmd {
 	program, err := os.Executable()
 	if err != nil {
-		return nil, "", err
+		program = os.Args[0]
 	}
+	return exec.Command(program, append([]string{"-child"}, os.Args[1:]...)...)
+}
+
+// askAlone has one line judged; if the child process ends at it, the answer is a crash.
+func askAlone(child *exec.Cmd, line []byte, merge bool, out io.Writer) error {
+	lines := make(chan []byte, 1)
+	lines <- line
+	close(lines)
+	unanswered, last, err := askChild(child, lines, 1, out)
+	if err != nil || len(unanswered) == 0 {
+		return err
+	}
+	var s scenario
+	_ = json.Unmarshal(line, &s) // what cannot be read has been answered
+	_, err = out.Write(render(line, answer{ID: s.ID, Category: s.Category, Expected: crashOf(last)}, merge))
+	return err
+}
+
+// askChild gives the lines to a child process. If that ends before it has answered all of them, the lines without an answer
+// are returned, with its last words; none at the end of the lines.
+func askChild(child *exec.Cmd, lines <-chan []byte, ahead int, out io.Writer) (unanswered [][]byte, last string, err error) {
 	var stderr bytes.Buffer
-	child := exec.Command(program, append([]string{"-child"}, os.Args[1:]...)...)
 	child.Stderr = &stderr
 	stdin, err := child.StdinPipe()
 	if err != nil {
