@@ -13,7 +13,7 @@ from functools import partial
 from random import Random
 from typing import Any, Final
 
-from tests.upstream.generate import basic, configurations, newest, own_devices, wide
+from tests.upstream.generate import basic, configurations, own_devices, v137, wide
 
 JSON = dict[str, Any]
 
@@ -53,7 +53,7 @@ def _configured(seed: str, number: int) -> JSON:
 
 _BASIC: Final = partial(partial, basic.basic_scenario)
 _WIDE: Final = partial(partial, wide.wide_scenario)
-_NEWEST: Final = partial(partial, newest.build)
+_V137: Final = partial(partial, v137.scenario_of_137)
 
 CATEGORIES: Final[Mapping[str, Category]] = {
     "resources": Category(_BASIC("resources")),
@@ -77,20 +77,20 @@ CATEGORIES: Final[Mapping[str, Category]] = {
     "features": Category(_WIDE("features")),
     "config": Category(_WIDE("config")),
     "everything": Category(_WIDE("everything")),
-    "resize": Category(_NEWEST("resize")),
-    "unstarted": Category(_NEWEST("unstarted")),
-    "budgets37": Category(_NEWEST("budgets37")),
-    "gated": Category(_NEWEST("gated")),
-    "namespaces": Category(_NEWEST("namespaces")),
-    "taintrules": Category(_NEWEST("taintrules"), RESOURCE_API),
-    "capacity": Category(_NEWEST("capacity"), RESOURCE_API),
-    "constraints": Category(_NEWEST("constraints"), RESOURCE_API),
-    "counters": Category(_NEWEST("counters"), RESOURCE_API),
-    "extended": Category(_NEWEST("extended"), RESOURCE_API),
-    "imagevols": Category(_NEWEST("imagevols")),
-    "declared": Category(_NEWEST("declared")),
-    "volumes37": Category(_NEWEST("volumes37")),
-    "config37": Category(_NEWEST("config37")),
+    "resize": Category(_V137("resize")),
+    "unstarted": Category(_V137("unstarted")),
+    "budgets37": Category(_V137("budgets37")),
+    "gated": Category(_V137("gated")),
+    "namespaces": Category(_V137("namespaces")),
+    "taintrules": Category(_V137("taintrules"), RESOURCE_API),
+    "capacity": Category(_V137("capacity"), RESOURCE_API),
+    "constraints": Category(_V137("constraints"), RESOURCE_API),
+    "counters": Category(_V137("counters"), RESOURCE_API),
+    "extended": Category(_V137("extended"), RESOURCE_API),
+    "imagevols": Category(_V137("imagevols")),
+    "declared": Category(_V137("declared")),
+    "volumes37": Category(_V137("volumes37")),
+    "config37": Category(_V137("config37")),
     "own-devices": Category(own_devices.random_scenario, RESOURCE_API),
     "configurations": Category(_configured),
 }
