@@ -108,7 +108,7 @@ def _add_taint_rule(scenario: Scenario, number: int, drivers: list[str]) -> None
 
 def _tolerating_request(scenario: Scenario) -> JSON:
     random = scenario.random
-    further = {}
+    further: JSON = {}
     if scenario.chance(0.45):
         further["tolerations"] = [dict(random.choice(TOLERATIONS))]
         scenario.tag("tolerates")
@@ -257,7 +257,7 @@ def _grouped_device(scenario: Scenario, number: int, kind: str) -> JSON:
 
 def _grouped_request(scenario: Scenario, name: str) -> JSON:
     random = scenario.random
-    further = {}
+    further: JSON = {}
     if scenario.chance(0.15):
         further["selectors"] = selectors(random.choice(NUMA_SELECTORS))
     if scenario.chance(0.2):
@@ -331,7 +331,7 @@ def _partition(scenario: Scenario, number: int, sets: list[JSON]) -> JSON:
 
 def _partition_request(scenario: Scenario, name: str) -> JSON:
     random = scenario.random
-    further = {}
+    further: JSON = {}
     if scenario.chance(0.2):
         profile = random.choice(["small", "big"])
         further["selectors"] = selectors(f'device.attributes["{DRIVER}"].profile == "{profile}"')

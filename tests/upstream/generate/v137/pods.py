@@ -54,7 +54,7 @@ def add_overlapping_budgets(scenario: Scenario) -> None:
         namespace = random.choice(["default"] * 6 + ["prod"])
         selector = _budget_selector(scenario)
         allowed = random.choice([0, 0, 1, 1, 2, 3])
-        disrupted = {name: CREATED for name in evicted} if scenario.chance(0.25) and evicted else None
+        disrupted = dict.fromkeys(evicted, CREATED) if scenario.chance(0.25) and evicted else None
         scenario.add_budget(namespace, selector, allowed, disrupted)
 
 

@@ -1,13 +1,13 @@
 """Volumes of drivers that must be on the node, with storage capacity that scores, and limits."""
 
-from typing import Any
+from typing import Any, Final
 
 from tests.upstream.generate.scenario import Scenario
 from tests.upstream.generate.wide.volumes import add_csi_node
 from tests.upstream.generate.words import HOST, JSON
 
-STORAGE_API = "storage.k8s.io/v1"
-DRIVERS = ("csi.a", "csi.b")
+STORAGE_API: Final = "storage.k8s.io/v1"
+DRIVERS: Final = ("csi.a", "csi.b")
 
 
 def add_driver_volumes(scenario: Scenario) -> None:
@@ -18,15 +18,15 @@ def add_driver_volumes(scenario: Scenario) -> None:
     for driver in DRIVERS:
         if scenario.chance(0.9):
             _add_csi_driver(scenario, driver, required)
-    for node in scenario.nodes:
+    for one in scenario.nodes:
         if scenario.chance(0.85):
-            _add_csi_node(scenario, node)
+            _add_csi_node(scenario, one)
     for driver in DRIVERS:
         add_lazy_class(scenario, f"dyn-{driver}", driver)
         for number, node in enumerate(scenario.node_names()):
             if scenario.chance(0.8):
                 size = random.choice([5, 10, 20, 50, 100])
-                further = {}
+                further: JSON = {}
                 if scenario.chance(0.2):
                     further["maximumVolumeSize"] = f"{random.choice([5, 50])}Gi"
                 add_capacity(scenario, f"cap-{driver}-{number}", f"dyn-{driver}", node, size, **further)
