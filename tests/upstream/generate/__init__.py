@@ -3,6 +3,6 @@
 `CATEGORIES` names every kind of them; `python -m tests.upstream.generate` prints some.
 """
 
-from tests.upstream.generate.catalogue import CATEGORIES, JSON, Category
+from tests.upstream.generate.catalogue import CATEGORIES, Category
 
-__all__ = ["CATEGORIES", "JSON", "Category"]
+__all__ = ["CATEGORIES", "Category"]

@@ -12,8 +12,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TextIO
 
-from tests.upstream.generate.catalogue import CATEGORIES, JSON, OLDEST
+from tests.upstream.generate.catalogue import CATEGORIES, OLDEST
 from tests.upstream.generate.large import VARIANTS, large_cluster
+from tests.upstream.generate.words import JSON
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

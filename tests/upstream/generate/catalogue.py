@@ -1,9 +1,9 @@
 """The categories of random scenarios, by name.
 
-A scenario is a JSON object: `id`, `category`, `tags`, `cluster` (a List, as `kubectl get -o json` prints one), `pod` (the
-pending pod that is scheduled) and, in some categories, `config` (a KubeSchedulerConfiguration, which may be refused).
+A scenario is a JSON object: `id`, `category`, `tags`, `cluster` (a List, as `kubectl get -o json` prints one), `pod`
+(the pending pod that is scheduled) and in some categories `config`, a KubeSchedulerConfiguration that may be refused.
 
-Rule: the same category, seed and number give the same scenario, on every Python; an edit that changes the random stream
+Rule: the same category, seed and number give the same scenario, on every Python. An edit that changes the random stream
 of a category changes the digests in test_catalogue.py.
 """
 
@@ -11,16 +11,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from random import Random
-from typing import Any, Final
+from typing import Final
 
-from tests.upstream.generate import basic, configurations, newest, own_devices, wide
-
-JSON = dict[str, Any]
+from tests.upstream.generate import configurations, own_devices
+from tests.upstream.generate.basic import basic_scenario
+from tests.upstream.generate.v137 import scenario_of_137
+from tests.upstream.generate.wide import wide_scenario
+from tests.upstream.generate.words import JSON
 
 OLDEST: Final = 29
 """The oldest minor that the judge is built for."""
 RESOURCE_API: Final = 34
-"""The first minor that has resource.k8s.io/v1, and so the first that allocates the devices of these scenarios."""
+"""The first minor with resource.k8s.io/v1: earlier ones see no slice, class or claim of these scenarios."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,16 +31,16 @@ class Category:
 
     generate: Callable[[str, int], JSON]
     since: int = OLDEST
-    """First minor that reads what the category is about; an older one judges its scenarios, too, to little use."""
+    """First minor that reads what the category is about. Older ones can be asked, too, to little use."""
 
     def __call__(self, seed: str, number: int) -> JSON:
         return self.generate(seed, number)
 
 
 def _configured(seed: str, number: int) -> JSON:
-    """Return a scenario of another category with pods of several profiles and a configuration of these.
+    """Return a scenario of another category, its pods of several profiles, with a configuration of these.
 
-    No extender answers where a scenario is judged: NodeResourcesFit ignores what they would manage, and they are left out.
+    No extender answers where a scenario is judged: they are left out, and NodeResourcesFit ignores what they'd manage.
     """
     random = Random(f"configurations/{seed}/{number}")
     base = random.choice([name for name in CATEGORIES if name != "configurations"])
@@ -51,46 +53,50 @@ def _configured(seed: str, number: int) -> JSON:
     }
 
 
-_BASIC: Final = partial(partial, basic.basic_scenario)
-_WIDE: Final = partial(partial, wide.wide_scenario)
-_NEWEST: Final = partial(partial, newest.build)
+_basic: Final = partial(partial, basic_scenario)
+_wide: Final = partial(partial, wide_scenario)
+_137: Final = partial(partial, scenario_of_137)
 
 CATEGORIES: Final[Mapping[str, Category]] = {
-    "resources": Category(_BASIC("resources")),
-    "pdb": Category(_BASIC("pdb")),
-    "priorities": Category(_BASIC("priorities")),
-    "taints": Category(_BASIC("taints")),
-    "affinity": Category(_BASIC("affinity")),
-    "ports": Category(_BASIC("ports")),
-    "spread": Category(_BASIC("spread")),
-    "interpod": Category(_BASIC("interpod")),
-    "nominated": Category(_BASIC("nominated")),
-    "eligibility": Category(_BASIC("eligibility")),
-    "volumes": Category(_BASIC("volumes")),
-    "images": Category(_BASIC("images")),
-    "mixed": Category(_BASIC("mixed")),
-    "podlevel": Category(_WIDE("podlevel")),
-    "volumes2": Category(_WIDE("volumes2")),
-    "owners": Category(_WIDE("owners")),
-    "devices": Category(_WIDE("devices"), RESOURCE_API),
-    "dra": Category(_WIDE("dra"), RESOURCE_API),
-    "features": Category(_WIDE("features")),
-    "config": Category(_WIDE("config")),
-    "everything": Category(_WIDE("everything")),
-    "resize": Category(_NEWEST("resize")),
-    "unstarted": Category(_NEWEST("unstarted")),
-    "budgets37": Category(_NEWEST("budgets37")),
-    "gated": Category(_NEWEST("gated")),
-    "namespaces": Category(_NEWEST("namespaces")),
-    "taintrules": Category(_NEWEST("taintrules"), RESOURCE_API),
-    "capacity": Category(_NEWEST("capacity"), RESOURCE_API),
-    "constraints": Category(_NEWEST("constraints"), RESOURCE_API),
-    "counters": Category(_NEWEST("counters"), RESOURCE_API),
-    "extended": Category(_NEWEST("extended"), RESOURCE_API),
-    "imagevols": Category(_NEWEST("imagevols")),
-    "declared": Category(_NEWEST("declared")),
-    "volumes37": Category(_NEWEST("volumes37")),
-    "config37": Category(_NEWEST("config37")),
+    # One topic each, and several together:
+    "resources": Category(_basic("resources")),
+    "pdb": Category(_basic("pdb")),
+    "priorities": Category(_basic("priorities")),
+    "taints": Category(_basic("taints")),
+    "affinity": Category(_basic("affinity")),
+    "ports": Category(_basic("ports")),
+    "spread": Category(_basic("spread")),
+    "interpod": Category(_basic("interpod")),
+    "nominated": Category(_basic("nominated")),
+    "eligibility": Category(_basic("eligibility")),
+    "volumes": Category(_basic("volumes")),
+    "images": Category(_basic("images")),
+    "mixed": Category(_basic("mixed")),
+    # Many kinds of a thing at once:
+    "podlevel": Category(_wide("podlevel")),
+    "volumes2": Category(_wide("volumes2")),
+    "owners": Category(_wide("owners")),
+    "devices": Category(_wide("devices"), RESOURCE_API),
+    "dra": Category(_wide("dra"), RESOURCE_API),
+    "features": Category(_wide("features")),
+    "config": Category(_wide("config")),
+    "everything": Category(_wide("everything")),
+    # What 1.37 changed, or the others leave out:
+    "resize": Category(_137("resize")),
+    "unstarted": Category(_137("unstarted")),
+    "budgets37": Category(_137("budgets37")),
+    "gated": Category(_137("gated")),
+    "namespaces": Category(_137("namespaces")),
+    "taintrules": Category(_137("taintrules"), RESOURCE_API),
+    "capacity": Category(_137("capacity"), RESOURCE_API),
+    "constraints": Category(_137("constraints"), RESOURCE_API),
+    "counters": Category(_137("counters"), RESOURCE_API),
+    "extended": Category(_137("extended"), RESOURCE_API),
+    "imagevols": Category(_137("imagevols")),
+    "declared": Category(_137("declared")),
+    "volumes37": Category(_137("volumes37")),
+    "config37": Category(_137("config37")),
+    # Devices in every state, and configurations of several profiles:
     "own-devices": Category(own_devices.random_scenario, RESOURCE_API),
     "configurations": Category(_configured),
 }

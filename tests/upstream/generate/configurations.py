@@ -11,8 +11,7 @@ from random import Random
 from typing import Any, Final
 
 from extender.core.profile import FILTER_PLUGINS, PREFILTER_PLUGINS, PRESCORE_PLUGINS
-
-JSON = dict[str, Any]
+from tests.upstream.generate.words import JSON
 
 API_VERSION: Final = "kubescheduler.config.k8s.io/v1"
 SCORES: Final = [*PRESCORE_PLUGINS, "ImageLocality", "DynamicResources"]

@@ -14,7 +14,7 @@ from tests.upstream.generate.scenario import Scenario, expression
 from tests.upstream.generate.words import EPOCH, HOST, JSON, OS, REGION, ZONE, stable_hash
 
 VARIANTS: Final = ("resources", "mixed")
-"""What pods ask for: resources alone, or some of them, the incoming pod too, anti-affinity or topology spread as well."""
+"""What pods ask for: resources alone, or the incoming one and a tenth of the others terms about other pods, too."""
 SIZES: Final = ((16000, 64 * GI), (32000, 128 * GI), (32000, 128 * GI), (64000, 256 * GI))
 """Millicores and bytes of memory of nodes."""
 APPS: Final = tuple(f"svc-{number:03}" for number in range(200))

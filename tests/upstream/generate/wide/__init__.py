@@ -1,4 +1,4 @@
-"""Scenarios beyond one topic each, with canonical quantities: all kinds of volumes, requests, owners, devices at once."""
+"""Scenarios of many kinds of volumes, requests, owners and devices at once; quantities are canonical."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence

@@ -155,7 +155,8 @@ def _add_claim(
 ) -> JSON:
     """Add a claim; `allocated`: the node and the device that it has, `users`: the pods that use it."""
     requests = [_request(scenario, f"r{number}") for number in range(scenario.random.choice([1, 1, 2]))]
-    spec, status = {"devices": {"requests": requests}}, {}
+    spec = {"devices": {"requests": requests}}
+    status: JSON = {}
     claim = scenario.add(API, "ResourceClaim", name, namespace, spec=spec, status=status)
     if allocated:
         node, device = allocated
@@ -179,7 +180,7 @@ def _allocate_to_running_pods(scenario: Scenario, node: str, devices: list[JSON]
 
 
 def _incoming_claim(scenario: Scenario, number: int, pools: dict[str, list[JSON]]) -> JSON:
-    """Return the incoming pod's reference to a claim: a new one, one that is allocated, made from a template or absent."""
+    """Return the incoming pod's reference to a claim that is new, allocated, made from a template or absent."""
     random, namespace = scenario.random, scenario.incoming_namespace
     name = f"g{number}"
     kind = random.random()

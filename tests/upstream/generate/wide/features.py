@@ -1,4 +1,4 @@
-"""What few pods have, each a small change: declared features, runtime classes, gates, ports, extreme quantities and so on."""
+"""What few pods have, each a small change: declared features, runtime classes, gates, extreme quantities and so on."""
 
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -251,7 +251,7 @@ def _topology(scenario: Scenario) -> None:
             constraint[policy] = random.choice(["Honor", "Ignore"])
     spec["topologySpreadConstraints"] = [constraint]
     if scenario.chance(0.5):
-        term = {"topologyKey": random.choice([ZONE, REGION, HOST])}
+        term: JSON = {"topologyKey": random.choice([ZONE, REGION, HOST])}
         term |= {"labelSelector": {"matchLabels": {"app": random.choice(scenario.apps)}}}
         spec.setdefault("affinity", {})["podAffinity"] = {REQUIRED: [term]}
 

@@ -1,4 +1,4 @@
-"""Services and controllers of the incoming pod, of which kube-scheduler's own spread constraints take their selectors."""
+"""Services and controllers of the incoming pod: kube-scheduler's own spread constraints take their selectors."""
 
 from typing import Final
 
