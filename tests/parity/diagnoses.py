@@ -78,8 +78,9 @@ def outcome_differences(one: Evaluated, found: Diagnosis) -> list[object]:
         return _unless(("Pending", "Fits", "", ties[0]), (*got, found.node))
     if post_filter is None:
         return _unless(("Pending", "DoesNotFit", filter_message(scenario)), got)
-    assert found.preemption is not None
-    wrong = _unless(sorted(found.preemption.message.split(", ")), sorted(", ".join(post_filter["reasons"]).split(", ")))
+    if found.preemption is None:
+        return [post_filter, got]
+    wrong = _unless(sorted(", ".join(post_filter["reasons"]).split(", ")), sorted(found.preemption.message.split(", ")))
     # Where the nominated node is filtered first, its plugin is named as one that left the other nodes out.
     if not ("prefilterNodes" in expected and nominated):
         wrong += _unless(" ".join(filter(None, (filter_message(scenario), found.preemption.message))), found.message)

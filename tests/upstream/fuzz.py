@@ -2,8 +2,8 @@
 
     python -m tests.upstream.fuzz --judge build/judge-1.37 --minor 37 --scenarios 5000 --seed mine
 
-The first scenario that differs is shrunk and printed, to be pasted into a test; further ones are named. The exit code is
-1 if one differs or is not judged, 2 if the judge fails.
+The first scenario that differs is shrunk and printed, to be pasted into a test; further ones are named. The exit code
+is 1 if one differs or is not judged, 2 if the judge fails.
 
 Rule: a category, a seed and a number make the same scenario again; what is found does not depend on the workers.
 """
