@@ -86,7 +86,9 @@ def _compared(one: Evaluated, minor: int) -> Finding:
     lines += _told("cycle", cycle_differences(one)) if is_told(one) else []
     lines += _told("diagnosis", diagnosis_differences(one, normal_of(minor)))
     if not lines and _victims_differ(one, minor):
-        return Finding(Outcome.EXEMPT, rule="unstableSort")
+        return Finding(
+            Outcome.EXEMPT, rule="budgetOrder" if one.scenario["expected"].get("budgetOrder") else "unstableSort"
+        )
     return _finding(lines, one.undetermined)
 
 

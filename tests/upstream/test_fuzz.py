@@ -216,3 +216,29 @@ def test_kinds_name_keys_and_plugins_but_no_nodes():
         "cycle: expected x, got y": "cycle",
     }
     assert {line: kind_of(line) for line in lines} == lines
+
+
+def test_a_diagnosis_has_scores_where_a_plugin_scores_nothing():
+    success = {"code": "Success", "plugin": "", "reasons": []}
+    score = {"enabled": [{"name": "DynamicResources"}], "disabled": [{"name": "*"}]}
+    scenario = {
+        "id": "nothing-to-score",
+        "cluster": cluster({node("a"): [], node("b"): []}),
+        "pod": incoming(),
+        "config": {
+            "apiVersion": "kubescheduler.config.k8s.io/v1",
+            "kind": "KubeSchedulerConfiguration",
+            "profiles": [{"schedulerName": "default-scheduler", "plugins": {"score": score}}],
+        },
+        "expected": {
+            "filter": {"a": success, "b": success},
+            "feasible": 2,
+            "scores": {name: {"plugins": {"DynamicResources": 0}, "total": 0} for name in "ab"},
+            "eligible": [True, ""],
+            "candidates": {},
+            "nonCandidates": {},
+            "selected": None,
+            "selectedTies": [],
+        },
+    }
+    assert examine(scenario, 36) == Finding(Outcome.AGREES)
