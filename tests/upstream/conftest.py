@@ -18,6 +18,7 @@ def stand_in(tmp_path_factory):
     (folder / "verdicts.json").write_text(json.dumps(stored), encoding="utf-8")
     words = (sys.executable, "-I", str(Path(__file__).with_name("stand_in.py")), str(folder / "verdicts.json"))
     program = folder / "judge-1.36"
-    program.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n', encoding="utf-8")
+    # Not `exec`: as the judge, it has a child process that answers.
+    program.write_text(f'#!/bin/sh\n{shlex.join(words)} "$@"\nexit $?\n', encoding="utf-8")
     program.chmod(0o755)
     return program
