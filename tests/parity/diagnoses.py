@@ -53,7 +53,7 @@ def verdicts_of(one: Evaluated, found: Diagnosis) -> JSON:
         "scores": {
             node.name: {"plugins": node.scores.plugins, "total": node.scores.total}
             for node in found.nodes
-            if node.scores is not None and node.scores.plugins
+            if node.scores is not None and one.profile.score_weights
         },
         "candidates": {node.name: candidate(node) for node, tries in tried if tries.status is None},
         "nonCandidates": {node.name: _plain(tries.status) for node, tries in tried if tries.status is not None},

@@ -1,6 +1,8 @@
 """What of kube-scheduler's verdicts is chance, or no API server can bring about: each exemption is a rule here.
 
-Victims (`exempt_nodes`): more than 12 evictable pods with ties of importance (`unstableSort`): Go's sort is unstable.
+Victims (`exempt_nodes`), on the nodes that the judge lists in `unstableSort`: more than 12 evictable pods with ties of
+importance, as Go's sort is unstable; since v1.37 also nodes whose victims depend on the order of the budgets
+(`budgetOrder`), which is that of a Go map.
 
 Whole scenarios (`undetermined`), which are compared all the same and excused only where they differ:
 

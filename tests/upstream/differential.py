@@ -72,9 +72,12 @@ class Differential:
         return found
 
     def batches(self, cases: Iterable[Case], size: int, workers: int) -> Iterator[list[Found]]:
-        """The findings of each batch, each batch in a process that has a judge of its own. Raises JudgeFailed."""
+        """The findings of each batch; several workers are processes with a judge each. Raises JudgeFailed."""
         rest = iter(cases)
         batches = iter(lambda: list(islice(rest, size)), [])
+        return map(self.batch, batches) if workers == 1 else self._in_processes(batches, workers)
+
+    def _in_processes(self, batches: Iterator[list[Case]], workers: int) -> Iterator[list[Found]]:
         waiting: deque[tuple[list[Case], Future[list[Found]]]] = deque()
         with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
             try:

@@ -26,6 +26,8 @@ JSON = dict[str, Any]
 REFUSAL: Final = re.compile(r"config: |initializing profiles: ")
 """How the judge's error begins where kube-scheduler refuses the configuration."""
 _LINE: Final = re.compile(r"([\w ]+)(?:\[([^\]]*)\])?: ")
+_NAMES: Final = re.compile(r"\d+|\[[^\]]*\]|\{[^}]*\}|(?<=')[^']*(?=')")
+"""What differs between two sentences of the same kind."""
 _DECODER: Final = json.JSONDecoder()
 
 
@@ -84,7 +86,9 @@ def _compared(one: Evaluated, minor: int) -> Finding:
     lines += _told("cycle", cycle_differences(one)) if is_told(one) else []
     lines += _told("diagnosis", diagnosis_differences(one, normal_of(minor)))
     if not lines and _victims_differ(one, minor):
-        return Finding(Outcome.EXEMPT, rule="unstableSort")
+        return Finding(
+            Outcome.EXEMPT, rule="budgetOrder" if one.scenario["expected"].get("budgetOrder") else "unstableSort"
+        )
     return _finding(lines, one.undetermined)
 
 
@@ -134,8 +138,8 @@ def kind_of(line: str) -> str:
     match = _LINE.match(line)
     if match is None:
         return line.partition(":")[0]
-    if match[1] == "exception":
-        return f"exception {line[match.end() :].partition(':')[0]} {line.rpartition('(')[2].rstrip(')')}"
+    if match[1] in ("exception", "refusal"):
+        return _NAMES.sub("…", line)
     sides = _sides(line[match.end() :])
     return " ".join(filter(None, (match[1], _of_sides(*sides) if sides else "")))
 

@@ -3,10 +3,12 @@
 Rule: a judge that dies, hangs or answers something else than it was asked is an error that names the batch.
 """
 
-import subprocess
+import os
+import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from subprocess import PIPE, Popen, TimeoutExpired
 from typing import Any, Final
 
 import msgspec
@@ -58,13 +60,21 @@ class Judge:
         return verdicts
 
     def _run(self, arguments: Sequence[str], given: bytes, asked: str) -> bytes:
+        command = [str(self.binary), *arguments]
         try:
-            done = subprocess.run([self.binary, *arguments], input=given, capture_output=True, timeout=self.seconds)
-        except subprocess.TimeoutExpired:
-            raise JudgeFailed(f"{self.binary} did not end within {self.seconds:g} s: {asked}") from None
+            # A session of its own, because the judge judges in child processes, which have to end with it.
+            process = Popen(command, stdin=PIPE, stdout=PIPE, stderr=PIPE, start_new_session=True)
         except OSError as error:
             raise JudgeFailed(f"{self.binary} cannot be run: {error}") from None
-        if done.returncode:
-            said = done.stderr.decode(errors="replace").strip().splitlines()[:1]
-            raise JudgeFailed(f"{self.binary} ended with code {done.returncode}: {asked}: {' '.join(said)}")
-        return done.stdout
+        with process:
+            try:
+                told, complaint = process.communicate(given, self.seconds)
+            except TimeoutExpired:
+                raise JudgeFailed(f"{self.binary} did not end within {self.seconds:g} s: {asked}") from None
+            finally:
+                if process.poll() is None:
+                    os.killpg(process.pid, signal.SIGKILL)
+        if process.returncode:
+            first = complaint.decode(errors="replace").strip().partition("\n")[0]
+            raise JudgeFailed(f"{self.binary} ended with code {process.returncode}: {asked}: {first}")
+        return told

@@ -40,7 +40,7 @@ class Shrinker:
 
     @property
     def over(self) -> bool:
-        return self.asks <= 0 or monotonic() > self.deadline
+        return self.asks <= 0 or monotonic() >= self.deadline
 
     def differ(self, scenarios: Sequence[JSON]) -> list[bool]:
         """Whether each still differs in the same way; False once asks or time are used up."""
@@ -111,7 +111,7 @@ def _inside(value: Any, path: Path, depth: int) -> Iterator[Path]:
     for key, one in entries:
         if depth:
             yield from _inside(one, (*path, key), depth - 1)
-        elif key not in REQUIRED and not (isinstance(key, int) and len(value) == 1):
+        elif key not in REQUIRED and not (key == 0 and path[-1] in REQUIRED):  # no required list becomes empty
             yield (*path, key)
 
 
