@@ -3,6 +3,8 @@
 Rule: as cel-go expands them while it parses, before anything is checked.
 """
 
+import math
+
 from extender.k8s.devices.cel.syntax import Expr, Loop, Tree
 
 RESULT = "@result"
@@ -35,6 +37,8 @@ class Expansion:
 
     def expand(self, node: Expr) -> Expr:
         """Return the node with the macros in it expanded, innermost first."""
+        if node.kind == "literal" and type(node.value) is float and math.isinf(node.value):
+            self.problems.append((node.id, "invalid double literal"))
         if node.operand is not None:
             node.operand = self.expand(node.operand)
         node.args = [self.expand(each) for each in node.args]

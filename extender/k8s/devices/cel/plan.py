@@ -18,10 +18,12 @@ from extender.k8s.devices.cel.library import patterns
 from extender.k8s.devices.cel.syntax import Expr, Loop, NotFollowed
 from extender.k8s.devices.cel.types import declared
 from extender.k8s.devices.cel.values import (
+    COST_LIMIT,
     NO_SUCH_OVERLOAD,
     NONE,
     Aborted,
     CelError,
+    CostLimitReached,
     Optional,
     Run,
     TypeValue,
@@ -48,12 +50,16 @@ class PlanError(Exception):
 
 @dataclass(slots=True)
 class Plan:
-    """`constant`: `value` is its value. `attribute`: `evaluate` counts one for the variable, `qualified` does not."""
+    """`constant`: `value` is its value. `attribute`: `evaluate` counts one for the variable, `qualified` does not.
+
+    `conditional`: a ternary, which has no cost of its own, nor has the chain of fields and keys after it.
+    """
 
     evaluate: Evaluate
     constant: bool = False
     value: Any = None
     qualified: Evaluate | None = None
+    conditional: bool = False
     path: tuple[str, ...] = ()
     """of `device.attributes` or of one domain of it: ("attributes",) or ("attributes", domain)"""
 
@@ -187,7 +193,8 @@ class _Planner:
                 return planned, []
             return self._chain(node)
         planned = self.plan(node)
-        return Plan(planned.evaluate, qualified=planned.qualified or planned.evaluate), []
+        qualified = planned.qualified or planned.evaluate
+        return Plan(planned.evaluate, qualified=qualified, conditional=planned.conditional), []
 
     def _root_of(self, node: Expr) -> Plan | None:
         """Return the plan of a node that needs no chain: a name of a type, or a literal path into the device."""
@@ -211,11 +218,14 @@ class _Planner:
             self._note_read(root.path, qualifiers)
         if not qualifiers:
             return _counted(base, 0)
+        own = 0 if root.conditional else 1
         if any(each.optional or each.test_only for each in qualifiers):
             tested = qualifiers[-1].test_only
             evaluate = _optional_chain(base, qualifiers, tested)
-            return Plan(_added(evaluate, 0 if tested else 1), qualified=evaluate)
-        return _counted(_chain(base, qualifiers), 0)
+            counted = _uncounted(evaluate) if tested and not own else _added(evaluate, 0 if tested else own)
+            return Plan(counted, qualified=evaluate, conditional=root.conditional)
+        evaluate = _chain(base, qualifiers)
+        return Plan(_added(evaluate, own), qualified=evaluate, conditional=root.conditional)
 
     def _note_read(self, path: tuple[str, ...], qualifiers: list["_Qualifier"]) -> None:
         """Note which attribute or capacity a chain reads, or that it may read any."""
@@ -252,7 +262,9 @@ class _Planner:
             return _constant_membership(planned[0], planned[1].value)
         arguments = [each.evaluate for each in planned]
         if name == "matches" and planned[1].constant:
-            return Plan(call_of(patterns.matches, name, overloads, arguments))
+            if type(planned[1].value) is str and not patterns.is_valid(planned[1].value):
+                raise NotFollowed("the error of an invalid regular expression")
+            return Plan(call_of(patterns.matches_constant, name, overloads, arguments))
         evaluate = call(name, overloads, arguments)
         if name in _CONVERSIONS and len(planned) == 1 and planned[0].constant:
             return constant(_folded(evaluate))
@@ -307,7 +319,7 @@ class _Planner:
                 return otherwise(run)
             raise CelError(NO_SUCH_OVERLOAD)
 
-        return Plan(evaluate, qualified=evaluate)
+        return Plan(evaluate, qualified=evaluate, conditional=True)
 
     # --- lists, maps and loops -------------------------------------------------------------------------------------
 
@@ -414,6 +426,21 @@ def _added(evaluate: Evaluate, cost: int) -> Evaluate:
         return evaluate(run)
 
     return counted if cost else evaluate
+
+
+def _uncounted(tested: Evaluate) -> Evaluate:
+    """Return has() of a ternary's field: cel-go takes one off that it has not added, and below zero its cost wraps."""
+
+    def evaluate(run: Run) -> Any:
+        try:
+            return tested(run)
+        finally:
+            run.cost -= 1
+            if run.cost < 0:
+                run.cost = COST_LIMIT + 1
+                raise CostLimitReached
+
+    return evaluate
 
 
 def _counted(evaluate: Evaluate, cost: int) -> Plan:
