@@ -24,7 +24,7 @@ DRIVER: Final = "gpu.example.com"
 WRONG_TYPE: Final = 0.012
 """How often a part of an expression has another type than is wanted there."""
 DAMAGED: Final = 0.05
-UNUSUAL: Final = 0.03
+UNUSUAL: Final = 0.01
 """How often a selector is damaged, and how often it is one of those that do not parse."""
 
 _HOLE = re.compile(r"<([!*]?[a-z]+(?::[a-z]+)?|[a-zA-Z0-9_]+(?:,[a-zA-Z0-9_]+)+)>")

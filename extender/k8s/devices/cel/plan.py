@@ -15,8 +15,9 @@ from extender.k8s.devices.cel.calls import call, call_of
 from extender.k8s.devices.cel.checker import Checked
 from extender.k8s.devices.cel.declarations import TYPE_NAMES
 from extender.k8s.devices.cel.library import patterns
+from extender.k8s.devices.cel.library.lists import duplicate_key
 from extender.k8s.devices.cel.syntax import Expr, Loop, NotFollowed
-from extender.k8s.devices.cel.types import declared
+from extender.k8s.devices.cel.types import declared, is_dyn, is_optional
 from extender.k8s.devices.cel.values import (
     COST_LIMIT,
     NO_SUCH_OVERLOAD,
@@ -112,13 +113,27 @@ class _Planner:
 
     def _attribute(self, node: Expr) -> Plan:
         name = self.checked.names.get(node.id)
-        if name is not None and self._slot(name) is None and name != "device":
+        if name is not None and self._is_type(node, name):
+            if name not in TYPE_NAMES:  # cel-go takes each name of that type for the name of one
+                raise PlanError(f"reference to undefined type: {name}")
             return constant(TypeValue(declared(TYPE_NAMES[name]).partition("(")[0]))
         device = self._device(node)
         if device is not None:
             return device
         root, qualifiers = self._chain(node)
-        return self._qualified(root, qualifiers)
+        planned = self._qualified(root, qualifiers)
+        if not qualifiers and self._may_be_optional(node):
+            return Plan(_resolved(planned.evaluate), qualified=_resolved(planned.qualified or planned.evaluate))
+        return planned
+
+    def _is_type(self, node: Expr, name: str) -> bool:
+        if self._slot(name) is None:
+            return name != "device"
+        return self.checked.types[node.id][0] == "type"
+
+    def _may_be_optional(self, node: Expr) -> bool:
+        kind = self.checked.types[node.id]
+        return is_optional(kind) or is_dyn(kind)
 
     def _device(self, node: Expr) -> Plan | None:
         """Return the plan of a literal path into the device, None for any other node."""
@@ -319,7 +334,8 @@ class _Planner:
                 return otherwise(run)
             raise CelError(NO_SUCH_OVERLOAD)
 
-        return Plan(evaluate, qualified=evaluate, conditional=True)
+        found = _resolved(evaluate) if self._may_be_optional(node) else evaluate
+        return Plan(found, qualified=found, conditional=True)
 
     # --- lists, maps and loops -------------------------------------------------------------------------------------
 
@@ -428,6 +444,26 @@ def _added(evaluate: Evaluate, cost: int) -> Evaluate:
     return counted if cost else evaluate
 
 
+def _resolved(evaluate: Evaluate) -> Evaluate:
+    """Return what evaluates a variable or a ternary, whose value may be an optional one."""
+
+    def resolved(run: Run) -> Any:
+        value = evaluate(run)
+        if type(value) is Optional and value.present:
+            _within(value)
+        return value
+
+    return resolved
+
+
+def _within(optional: Optional) -> Any:
+    """Return an optional's value, which cel-go makes a Go value and back: not every value stands that."""
+    value = optional.value
+    if type(value) in (Optional, TypeValue) or hasattr(value, "type_name"):
+        raise NotFollowed("an optional quantity, version, type or optional value that is a variable's or a ternary's")
+    return value
+
+
 def _uncounted(tested: Evaluate) -> Evaluate:
     """Return has() of a ternary's field: cel-go takes one off that it has not added, and below zero its cost wraps."""
 
@@ -497,7 +533,7 @@ def _chain(base: Evaluate, qualifiers: list[_Qualifier]) -> Evaluate:
         if was_optional:
             if not value.present:
                 return value
-            value = value.value
+            value = _within(value)
         for key, key_of in steps:
             if key_of is not None:
                 key = key_of(run)
@@ -517,7 +553,7 @@ def _optional_chain(base: Evaluate, qualifiers: list[_Qualifier], tested: bool) 
         if is_optional:
             if not value.present:
                 return False if tested else value
-            value = value.value
+            value = _within(value)
         for each in qualifiers:
             is_optional = is_optional or each.optional
             key = each.key if each.evaluate is None else each.evaluate(run)
@@ -526,7 +562,7 @@ def _optional_chain(base: Evaluate, qualifiers: list[_Qualifier], tested: bool) 
                 run.cost += 1
                 return present
             if not present:
-                return NONE
+                return False if tested else NONE
             run.cost += 1
         return Optional(value) if is_optional else value
 
@@ -628,7 +664,7 @@ def _constant_membership(item: Plan, within: list[Any]) -> Plan:
     if not within:
         return constant(False)
     kinds = {type(each) for each in within}
-    if not kinds <= {str, int, Uint, float, bool, type(None)} or (bool in kinds and len(kinds) > 1):
+    if not kinds <= {str, int, Uint, float, bool} or (bool in kinds and len(kinds) > 1):
         return Plan(call("@in", ["in_list"], [item.evaluate, lambda _run: within]))
     values = frozenset(within)
     evaluate = item.evaluate
@@ -694,7 +730,7 @@ def _inserted(held: Evaluate, added: list[Evaluate]) -> Evaluate:
         run.work(len(entries) + 1)
         for key, value in entries.items():
             if key in found:
-                raise CelError(f"insert failed: key {written(key)} already exists")
+                raise duplicate_key(key)
             found[key] = value
         return found
 

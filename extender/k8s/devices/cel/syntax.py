@@ -95,8 +95,9 @@ def _failure(text: str, expression: str) -> Exception:
         return NotFollowed("an expression that the parser does not read")
     if " variable name cannot be " in text:
         return NotFollowed("a variable of a loop with the name of its result")
-    if _OTHER_WORDS.search(text) or ("\n" in expression and "token recognition error" in text):
-        raise NotFollowed("the words of an error of syntax")
+    text = text.replace("\nERROR: <input>:4294967295:0: <<nil>> parsetree", "")
+    if _OTHER_WORDS.search(text) or any(words in text and has.search(expression) for words, has in _OTHER_WORDS_IF):
+        return NotFollowed("the words of an error of syntax")
     if not expression:
         return SyntaxFailure(text.replace(":1:1:", ":1:0:", 1))
     for words, upstreams in _WORDS:
@@ -116,8 +117,13 @@ _WORDS = (
     (re.compile(rf"{_PLACE}cel\.bind{_NOT_A_NAME}"), "cel.bind() variable names must be simple identifiers"),
 )
 """The library's errors, and cel-go's."""
-_OTHER_WORDS = re.compile(r"no viable alternative at input '\.(?:true|false|null)|expecting \{IDENTIFIER, ESC_IDENTIFIER\}")
-"""Errors of the library where cel-go has another one, or one more."""
+_OTHER_WORDS = re.compile(r"no viable alternative at input '\.(?:true|false|null)|expecting \{IDENTIFIER, ESC_IDENTIFIER\}|:4294967295:")
+_OTHER_WORDS_IF = (
+    ("token recognition error", re.compile(r"\n")),
+    (" literal", re.compile(r"\.\s*(?:transform\w+|sortBy|existsOne)\s*\(")),
+    ("Syntax error", re.compile(r"\.\s*(?:all|exists\w*|transform\w+|sortBy)\s*\(")),
+)
+"""Errors of the library where cel-go has another one, or one more; some only in an expression that has something."""
 
 
 @cache
