@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -43,6 +44,9 @@ type answer struct {
 }
 
 const defaultDriver = "gpu.example.com"
+
+// recoveredPanic is what cel-go begins the error with that it makes of a panic of its own.
+const recoveredPanic = "internal error: "
 
 func pointer[T any](value T) *T { return &value }
 
@@ -167,6 +171,9 @@ func ask(cache *cel.Cache, asked question) (found answer) {
 	})
 	if details != nil {
 		found.Cost = details.ActualCost()
+	}
+	if err != nil && strings.HasPrefix(err.Error(), recoveredPanic) {
+		return answer{Crash: true}
 	}
 	if err != nil {
 		found.Answer = fmt.Sprintf("CEL runtime error: %v", explained(err))

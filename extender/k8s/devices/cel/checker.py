@@ -348,6 +348,8 @@ def _renamed(of: Type, fresh: dict[Type, Type]) -> Type:
 def _validate(root: Expr, checked: Checked) -> None:
     """Report literals that are never valid, and lists and maps of several types (cel/validator.go)."""
     nodes = list(_descendants(root))
+    if any(node.kind == "call" and node.name == "format" for node in nodes):
+        raise NotFollowed("format()")  # whose arguments a validator of its own checks, before the others
     for name in ("duration", "timestamp", "matches"):
         for node in nodes:
             argument = node.args[0] if node.kind == "call" and node.name == name and node.args else None

@@ -61,7 +61,7 @@ TYPE_NAMES: Final[dict[str, Type]] = {
     "google.protobuf.Timestamp": TIMESTAMP,
     "type": TYPE,
     "uint": UINT,
-    "optional_type": ("opaque", "optional_type", param("V")),
+    "optional_type": opaque("optional_type"),
 }
 """Names that are types."""
 

@@ -10,7 +10,7 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 from extender.k8s.devices.cel.library.kubernetes import quantity, semver
-from extender.k8s.devices.cel.values import CelError, Domains
+from extender.k8s.devices.cel.values import CelError, DeviceMap, Domains
 from extender.k8s.devices.objects import Device, DeviceAttribute
 from extender.k8s.objects import QuantityText
 
@@ -59,7 +59,7 @@ class DeviceView:
     def attribute_values(self) -> Domains:
         """The attributes as values of expressions."""
         domains = self.attributes.items()
-        return Domains({domain: {key: _value(each) for key, each in within.items()} for domain, within in domains})
+        return Domains((domain, DeviceMap((key, _value(each)) for key, each in within.items())) for domain, within in domains)
 
     @cached_property
     def has_values(self) -> bool:
@@ -69,17 +69,17 @@ class DeviceView:
     @cached_property
     def capacity_values(self) -> Domains:
         domains = self.capacity.items()
-        return Domains({domain: {key: quantity(each) for key, each in within.items()} for domain, within in domains})
+        return Domains((domain, DeviceMap((key, quantity(each)) for key, each in within.items())) for domain, within in domains)
 
     @cached_property
-    def as_map(self) -> dict[str, Any]:
+    def as_map(self) -> DeviceMap:
         """The device as the one value that it is upstream."""
-        return {
-            "driver": self.driver,
-            "allowMultipleAllocations": self.allow_multiple_allocations,
-            "attributes": self.attribute_values,
-            "capacity": self.capacity_values,
-        }
+        return DeviceMap(
+            driver=self.driver,
+            allowMultipleAllocations=self.allow_multiple_allocations,
+            attributes=self.attribute_values,
+            capacity=self.capacity_values,
+        )
 
 
 def has_values(device: Device) -> bool:

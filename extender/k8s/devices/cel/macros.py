@@ -3,6 +3,8 @@
 Rule: as cel-go expands them while it parses, before anything is checked.
 """
 
+import math
+
 from extender.k8s.devices.cel.syntax import Expr, Loop, Tree
 
 RESULT = "@result"
@@ -35,6 +37,8 @@ class Expansion:
 
     def expand(self, node: Expr) -> Expr:
         """Return the node with the macros in it expanded, innermost first."""
+        if node.kind == "literal" and type(node.value) is float and math.isinf(node.value):
+            self.problems.append((node.id, "invalid double literal"))
         if node.operand is not None:
             node.operand = self.expand(node.operand)
         node.args = [self.expand(each) for each in node.args]
@@ -58,6 +62,10 @@ class Expansion:
         self._next_id += 1
         return node
 
+    def _wrong(self) -> Expr:
+        """Return a node where the last problem is, instead of what would be expanded."""
+        return self._new(self.problems[-1][0], Expr("literal", value=True))
+
     def _variable(
         self, node: Expr, other: str | None = None, not_a_name: str = "argument must be a simple name"
     ) -> str | None:
@@ -76,7 +84,7 @@ class Expansion:
         first = self._variable(node.args[0])
         second = self._variable(node.args[1], first) if first is not None else None
         if first is None or second is None or node.operand is None:
-            return self._new(at, Expr("literal", value=True))
+            return self._wrong()
         start, condition, step, result = self._parts(node, at, first)
         loop = Loop(first, second, node.operand, RESULT, start, condition, step, result)
         return self._new(at, Expr("loop", loop=loop))
@@ -119,10 +127,10 @@ class Expansion:
         if over is None or over.kind not in _SORTABLE:
             what = "sortBy can only be applied to a list, identifier, comprehension, call or select expression"
             self.problems.append((over.id if over is not None else at, what))
-            return self._new(at, Expr("literal", value=True))
+            return self._wrong()
         variable = self._variable(node.args[0], not_a_name="argument is not an identifier")
         if variable is None:
-            return self._new(at, Expr("literal", value=True))
+            return self._wrong()
         accumulated = self._new(at, Expr("ident", name=RESULT))
         key = self._new(at, Expr("list", args=[node.args[1]]))
         step = self._new(at, Expr("call", name="_+_", args=[accumulated, key]))
@@ -156,4 +164,5 @@ def expand(tree: Tree) -> list[Problem]:
     """Expand the macros of a tree in place; returns what is wrong with their arguments."""
     expansion = Expansion(tree)
     tree.root = expansion.expand(tree.root)
-    return expansion.problems
+    places = {(tree.positions.get(node, 0), text): (node, text) for node, text in expansion.problems}
+    return list(places.values())  # optMap() has its target twice, and so its problems

@@ -15,13 +15,16 @@ from extender.k8s.devices.cel.calls import call, call_of
 from extender.k8s.devices.cel.checker import Checked
 from extender.k8s.devices.cel.declarations import TYPE_NAMES
 from extender.k8s.devices.cel.library import patterns
+from extender.k8s.devices.cel.library.lists import duplicate_key
 from extender.k8s.devices.cel.syntax import Expr, Loop, NotFollowed
-from extender.k8s.devices.cel.types import declared
+from extender.k8s.devices.cel.types import declared, is_dyn, is_optional
 from extender.k8s.devices.cel.values import (
+    COST_LIMIT,
     NO_SUCH_OVERLOAD,
     NONE,
     Aborted,
     CelError,
+    CostLimitReached,
     Optional,
     Run,
     TypeValue,
@@ -48,12 +51,16 @@ class PlanError(Exception):
 
 @dataclass(slots=True)
 class Plan:
-    """`constant`: `value` is its value. `attribute`: `evaluate` counts one for the variable, `qualified` does not."""
+    """`constant`: `value` is its value. `attribute`: `evaluate` counts one for the variable, `qualified` does not.
+
+    `conditional`: a ternary, which has no cost of its own, nor has the chain of fields and keys after it.
+    """
 
     evaluate: Evaluate
     constant: bool = False
     value: Any = None
     qualified: Evaluate | None = None
+    conditional: bool = False
     path: tuple[str, ...] = ()
     """of `device.attributes` or of one domain of it: ("attributes",) or ("attributes", domain)"""
 
@@ -106,13 +113,27 @@ class _Planner:
 
     def _attribute(self, node: Expr) -> Plan:
         name = self.checked.names.get(node.id)
-        if name is not None and self._slot(name) is None and name != "device":
+        if name is not None and self._is_type(node, name):
+            if name not in TYPE_NAMES:  # cel-go takes each name of that type for the name of one
+                raise PlanError(f"reference to undefined type: {name}")
             return constant(TypeValue(declared(TYPE_NAMES[name]).partition("(")[0]))
         device = self._device(node)
         if device is not None:
             return device
         root, qualifiers = self._chain(node)
-        return self._qualified(root, qualifiers)
+        planned = self._qualified(root, qualifiers)
+        if not qualifiers and self._may_be_optional(node):
+            return Plan(_resolved(planned.evaluate), qualified=_resolved(planned.qualified or planned.evaluate))
+        return planned
+
+    def _is_type(self, node: Expr, name: str) -> bool:
+        if self._slot(name) is None:
+            return name != "device"
+        return self.checked.types[node.id][0] == "type"
+
+    def _may_be_optional(self, node: Expr) -> bool:
+        kind = self.checked.types[node.id]
+        return is_optional(kind) or is_dyn(kind)
 
     def _device(self, node: Expr) -> Plan | None:
         """Return the plan of a literal path into the device, None for any other node."""
@@ -187,7 +208,8 @@ class _Planner:
                 return planned, []
             return self._chain(node)
         planned = self.plan(node)
-        return Plan(planned.evaluate, qualified=planned.qualified or planned.evaluate), []
+        qualified = planned.qualified or planned.evaluate
+        return Plan(planned.evaluate, qualified=qualified, conditional=planned.conditional), []
 
     def _root_of(self, node: Expr) -> Plan | None:
         """Return the plan of a node that needs no chain: a name of a type, or a literal path into the device."""
@@ -211,11 +233,14 @@ class _Planner:
             self._note_read(root.path, qualifiers)
         if not qualifiers:
             return _counted(base, 0)
+        own = 0 if root.conditional else 1
         if any(each.optional or each.test_only for each in qualifiers):
             tested = qualifiers[-1].test_only
             evaluate = _optional_chain(base, qualifiers, tested)
-            return Plan(_added(evaluate, 0 if tested else 1), qualified=evaluate)
-        return _counted(_chain(base, qualifiers), 0)
+            counted = _uncounted(evaluate) if tested and not own else _added(evaluate, 0 if tested else own)
+            return Plan(counted, qualified=evaluate, conditional=root.conditional)
+        evaluate = _chain(base, qualifiers)
+        return Plan(_added(evaluate, own), qualified=evaluate, conditional=root.conditional)
 
     def _note_read(self, path: tuple[str, ...], qualifiers: list["_Qualifier"]) -> None:
         """Note which attribute or capacity a chain reads, or that it may read any."""
@@ -252,7 +277,9 @@ class _Planner:
             return _constant_membership(planned[0], planned[1].value)
         arguments = [each.evaluate for each in planned]
         if name == "matches" and planned[1].constant:
-            return Plan(call_of(patterns.matches, name, overloads, arguments))
+            if type(planned[1].value) is str and not patterns.is_valid(planned[1].value):
+                raise NotFollowed("the error of an invalid regular expression")
+            return Plan(call_of(patterns.matches_constant, name, overloads, arguments))
         evaluate = call(name, overloads, arguments)
         if name in _CONVERSIONS and len(planned) == 1 and planned[0].constant:
             return constant(_folded(evaluate))
@@ -307,7 +334,8 @@ class _Planner:
                 return otherwise(run)
             raise CelError(NO_SUCH_OVERLOAD)
 
-        return Plan(evaluate, qualified=evaluate)
+        found = _resolved(evaluate) if self._may_be_optional(node) else evaluate
+        return Plan(found, qualified=found, conditional=True)
 
     # --- lists, maps and loops -------------------------------------------------------------------------------------
 
@@ -416,6 +444,41 @@ def _added(evaluate: Evaluate, cost: int) -> Evaluate:
     return counted if cost else evaluate
 
 
+def _resolved(evaluate: Evaluate) -> Evaluate:
+    """Return what evaluates a variable or a ternary, whose value may be an optional one."""
+
+    def resolved(run: Run) -> Any:
+        value = evaluate(run)
+        if type(value) is Optional and value.present:
+            _within(value)
+        return value
+
+    return resolved
+
+
+def _within(optional: Optional) -> Any:
+    """Return an optional's value, which cel-go makes a Go value and back: not every value stands that."""
+    value = optional.value
+    if type(value) in (Optional, TypeValue) or hasattr(value, "type_name"):
+        raise NotFollowed("an optional quantity, version, type or optional value that is a variable's or a ternary's")
+    return value
+
+
+def _uncounted(tested: Evaluate) -> Evaluate:
+    """Return has() of a ternary's field: cel-go takes one off that it has not added, and below zero its cost wraps."""
+
+    def evaluate(run: Run) -> Any:
+        try:
+            return tested(run)
+        finally:
+            run.cost -= 1
+            if run.cost < 0:
+                run.cost = COST_LIMIT + 1
+                raise CostLimitReached
+
+    return evaluate
+
+
 def _counted(evaluate: Evaluate, cost: int) -> Plan:
     """Return the plan of a variable: `cost` is that of its fields and keys, and its own is one."""
     return Plan(_added(evaluate, cost + 1), qualified=_added(evaluate, cost))
@@ -470,7 +533,7 @@ def _chain(base: Evaluate, qualifiers: list[_Qualifier]) -> Evaluate:
         if was_optional:
             if not value.present:
                 return value
-            value = value.value
+            value = _within(value)
         for key, key_of in steps:
             if key_of is not None:
                 key = key_of(run)
@@ -490,7 +553,7 @@ def _optional_chain(base: Evaluate, qualifiers: list[_Qualifier], tested: bool) 
         if is_optional:
             if not value.present:
                 return False if tested else value
-            value = value.value
+            value = _within(value)
         for each in qualifiers:
             is_optional = is_optional or each.optional
             key = each.key if each.evaluate is None else each.evaluate(run)
@@ -499,7 +562,7 @@ def _optional_chain(base: Evaluate, qualifiers: list[_Qualifier], tested: bool) 
                 run.cost += 1
                 return present
             if not present:
-                return NONE
+                return False if tested else NONE
             run.cost += 1
         return Optional(value) if is_optional else value
 
@@ -601,7 +664,7 @@ def _constant_membership(item: Plan, within: list[Any]) -> Plan:
     if not within:
         return constant(False)
     kinds = {type(each) for each in within}
-    if not kinds <= {str, int, Uint, float, bool, type(None)} or (bool in kinds and len(kinds) > 1):
+    if not kinds <= {str, int, Uint, float, bool} or (bool in kinds and len(kinds) > 1):
         return Plan(call("@in", ["in_list"], [item.evaluate, lambda _run: within]))
     values = frozenset(within)
     evaluate = item.evaluate
@@ -667,7 +730,7 @@ def _inserted(held: Evaluate, added: list[Evaluate]) -> Evaluate:
         run.work(len(entries) + 1)
         for key, value in entries.items():
             if key in found:
-                raise CelError(f"insert failed: key {written(key)} already exists")
+                raise duplicate_key(key)
             found[key] = value
         return found
 

@@ -82,11 +82,11 @@ def parse(expression: str) -> Tree:
     except NotFollowed:
         raise
     except Exception as error:  # the library raises a plain Exception
-        raise _failure(str(error)) from None
+        raise _failure(str(error), expression) from None
     return _tree(data)
 
 
-def _failure(text: str) -> Exception:
+def _failure(text: str, expression: str) -> Exception:
     """Return the error of an expression that the library does not parse."""
     text = text.removeprefix("INVALID_ARGUMENT: ").removesuffix(" [INVALID_ARGUMENT]")
     if "recursion" in text.partition("\n")[0]:
@@ -95,6 +95,11 @@ def _failure(text: str) -> Exception:
         return NotFollowed("an expression that the parser does not read")
     if " variable name cannot be " in text:
         return NotFollowed("a variable of a loop with the name of its result")
+    text = text.replace("\nERROR: <input>:4294967295:0: <<nil>> parsetree", "")
+    if _OTHER_WORDS.search(text) or any(words in text and has.search(expression) for words, has in _OTHER_WORDS_IF):
+        return NotFollowed("the words of an error of syntax")
+    if not expression:
+        return SyntaxFailure(text.replace(":1:1:", ":1:0:", 1))
     for words, upstreams in _WORDS:
         text = words.sub(rf"\g<1>{upstreams}", text)
     return SyntaxFailure(text)
@@ -106,9 +111,19 @@ _WORDS = (
     (re.compile(rf"{_PLACE}has\(\) argument must be a field selection$"), "invalid argument to has() macro"),
     (re.compile(rf"{_PLACE}(?:all|exists|exists_one|existsOne){_NOT_A_NAME}"), "argument must be a simple name"),
     (re.compile(rf"{_PLACE}(?:map|filter){_NOT_A_NAME}"), "argument is not an identifier"),
+    (re.compile(rf"{_PLACE}Invalid bytes literal: Illegal escape sequence: .*$"), "unable to unescape string"),
+    (re.compile(rf"{_PLACE}Invalid string literal: Illegal escape sequence: .*$"), "invalid unicode code point"),
+    (re.compile(r"(?m)^(ERROR: <input>:.* expecting \{.*)'\\u003F'"), "'?'"),
     (re.compile(rf"{_PLACE}cel\.bind{_NOT_A_NAME}"), "cel.bind() variable names must be simple identifiers"),
 )
-"""The library's errors of macros, and cel-go's."""
+"""The library's errors, and cel-go's."""
+_OTHER_WORDS = re.compile(r"no viable alternative at input '\.(?:true|false|null)|expecting \{IDENTIFIER, ESC_IDENTIFIER\}|:4294967295:")
+_OTHER_WORDS_IF = (
+    ("token recognition error", re.compile(r"\n")),
+    (" literal", re.compile(r"\.\s*(?:transform\w+|sortBy|existsOne)\s*\(")),
+    ("Syntax error", re.compile(r"\.\s*(?:all|exists\w*|transform\w+|sortBy)\s*\(")),
+)
+"""Errors of the library where cel-go has another one, or one more; some only in an expression that has something."""
 
 
 @cache

@@ -118,13 +118,19 @@ class Optional:
 NONE: Final = Optional(None, present=False)
 
 
-class Domains(dict[Any, Any]):
+class DeviceMap(dict[Any, Any]):
+    """A map of the device's own, whose keys are strings: a key of any other type is none of it."""
+
+    __slots__ = ()
+
+
+class Domains(DeviceMap):
     """The device's attributes or capacity by domain: a domain that it lacks reads as an empty map."""
 
     __slots__ = ()
 
 
-_EMPTY: Final[dict[Any, Any]] = {}
+_EMPTY: Final = DeviceMap()
 
 
 def find(within: dict[Any, Any], key: Any) -> tuple[Any, bool]:
@@ -136,7 +142,7 @@ def find(within: dict[Any, Any], key: Any) -> tuple[Any, bool]:
 
 def has_key(within: dict[Any, Any], key: Any) -> bool:
     """Return whether a map has a key; a domain that the device lacks is none (Mapper.Contains)."""
-    if type(within) is not Domains:
+    if type(within) is dict:
         check_key(key)
     try:
         return key in within and (type(key) is bool) is _bool_keys(within)
@@ -168,6 +174,7 @@ _TYPE_NAMES: dict[type, str] = {
     bytes: "bytes",
     list: "list",
     dict: "map",
+    DeviceMap: "map",
     Domains: "map",
     Duration: "google.protobuf.Duration",
     Timestamp: "google.protobuf.Timestamp",
@@ -203,7 +210,7 @@ def equal(one: Any, other: Any, run: Run) -> bool | None:
         return type(other) in _NUMBERS and _order_of_numbers(one, other) == 0
     if kind is list:
         return type(other) is list and _equal_lists(one, other, run)
-    if kind is dict or kind is Domains:
+    if isinstance(one, dict):
         return isinstance(other, dict) and _equal_maps(one, other, run)
     if kind is Optional:
         if type(other) is not Optional or one.present is not other.present:

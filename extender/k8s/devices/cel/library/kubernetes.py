@@ -117,11 +117,17 @@ def _sum(one: Quantity, sign: int, other: Quantity) -> Quantity:
         return Quantity(nano, None, pointer=True)
     (first, first_scale), (second, second_scale) = one.scaled, other.scaled
     second *= sign
+    exact = nano
+    if second > MAX_INT:  # the negative of the smallest int is itself
+        second -= 2**64
+        nano -= 2**64 * NANO * 10**second_scale
     if second == 0 or first == 0:
         return Quantity(nano, one.scaled if second == 0 else (second, second_scale), pointer=True)
     scale = min(first_scale, second_scale)
     total = first * 10 ** (first_scale - scale) + second * 10 ** (second_scale - scale)
-    return Quantity(nano, (total, scale) if MIN_INT <= total <= MAX_INT else None, pointer=True)
+    if MIN_INT <= total <= MAX_INT:
+        return Quantity(nano, (total, scale), pointer=True)
+    return Quantity(exact, None, pointer=True)
 
 
 def _whole(value: int) -> Quantity:

@@ -181,8 +181,15 @@ def _insert_all(run: Run, within: dict[Any, Any], entries: dict[Any, Any]) -> di
     run.work(len(within) + len(entries))
     for key in entries:
         if key in within:
-            raise CelError(f"insert failed: key {written(key)} already exists")
+            raise duplicate_key(key)
     return {**within, **entries}
+
+
+def duplicate_key(key: Any) -> Exception:
+    """Return the error of a key that a map has already."""
+    if type(key) not in (str, bool, int, Uint):
+        return NotFollowed(f"the text of a key of the type {type_name(key)}")
+    return CelError(f"insert failed: key {written(key)} already exists")
 
 
 _ZERO_TIME = -62135596800 * 10**9

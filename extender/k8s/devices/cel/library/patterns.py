@@ -9,7 +9,7 @@ from functools import cache, lru_cache
 from typing import Any
 
 from extender.k8s.devices.cel.syntax import NotFollowed
-from extender.k8s.devices.cel.values import NO_SUCH_OVERLOAD, CelError, Run
+from extender.k8s.devices.cel.values import NO_SUCH_OVERLOAD, CelError, Run, TypeValue
 
 _STEPS = 20
 """Steps of one match; the library takes about that many microseconds."""
@@ -34,6 +34,11 @@ def matches(run: Run, text: Any, pattern: Any) -> bool:
     if not valid:
         raise NotFollowed("the error of an invalid regular expression")
     return found
+
+
+def matches_constant(run: Run, text: Any, pattern: Any) -> bool:
+    """Match a constant pattern, to which a type is a text: its name."""
+    return matches(run, text.name if type(text) is TypeValue else text, pattern)
 
 
 def _match(text: str, pattern: str) -> tuple[bool, bool]:

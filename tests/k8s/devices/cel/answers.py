@@ -1,0 +1,64 @@
+"""What kube-scheduler said of selectors, and what this project says, in the same words.
+
+answers.jsonl.gz has rows [expression, answer] about `DEVICE`, and [expression, answer, device, driver] about another
+one: every function of the libraries, errors of types, of overloads and at run time, and expressions drawn at random.
+"""
+
+import gzip
+import json
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from extender.k8s.cost.budget import WorkBudget, WorkLimitReached
+from extender.k8s.devices.cel.selector import DeviceSelectorError, DeviceView, NotFollowed, compile_selector
+from extender.k8s.devices.objects import Device, DeviceAttribute, DeviceCapacity
+
+DRIVER = "gpu.example.com"
+DEVICE = Device(
+    name="d0",
+    attributes={
+        "model": DeviceAttribute(string_value="h100"),
+        "index": DeviceAttribute(int_value=1),
+        "ok": DeviceAttribute(bool_value=True),
+        "ver": DeviceAttribute(version_value="1.2.3"),
+        "re": DeviceAttribute(string_value="("),
+    },
+    capacity={"memory": DeviceCapacity(value="80Gi")},
+)
+
+compiled = lru_cache(maxsize=4096)(compile_selector)
+
+
+def recorded() -> list[Any]:
+    """Return the rows of answers.jsonl.gz."""
+    packed = (Path(__file__).parent / "answers.jsonl.gz").read_bytes()
+    return [json.loads(line) for line in gzip.decompress(packed).decode().splitlines()]
+
+
+def answer_or_feature(
+    expression: str, device: Device | dict[str, Any] = DEVICE, driver: str = DRIVER, *, steps: int = 5_000_000
+) -> tuple[str | None, str]:
+    """Return kube-scheduler's words for what a selector says of a device, or None and the feature not followed."""
+    selector = compiled(expression)
+    if selector.unsupported:
+        return None, selector.unsupported
+    if selector.error:
+        return f"CEL compile error: {selector.error}", ""
+    if isinstance(device, dict):
+        device = msgspec.convert(device, Device)
+    try:
+        return str(selector.matches(DeviceView(driver, device), WorkBudget(steps))).lower(), ""
+    except DeviceSelectorError as error:
+        return f"CEL runtime error: {error}", ""
+    except NotFollowed as feature:
+        return None, str(feature)
+    except WorkLimitReached:
+        return None, "an evaluation that takes too many steps"
+
+
+def answer(expression: str, device: Device | dict[str, Any] = DEVICE, driver: str = DRIVER) -> str | None:
+    """Return kube-scheduler's words for what a selector says of a device; None where that is not followed."""
+    return answer_or_feature(expression, device, driver)[0]

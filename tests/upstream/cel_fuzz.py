@@ -1,0 +1,232 @@
+"""Differential fuzzing of selectors: random CEL expressions, asked of kube-scheduler's own code and of this project.
+
+    tests/upstream/build cel 37 build
+    python -m tests.upstream.cel_fuzz --cel build/cel-1.37 --minor 37 --expressions 20000 --seed mine
+
+Prints the first difference made small, as a row for tests/k8s/devices/cel/answers.jsonl.gz, then each other one in a
+line, and how many there are of each kind. Exits with 1 if any differ.
+
+Rule: what this project does not follow is counted by its feature, never as agreement; a selector at which upstream
+crashes is counted, never printed.
+"""
+
+import argparse
+import json
+import re
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from tests.k8s.devices.cel.answers import answer_or_feature
+from tests.upstream.generate.expressions import selector
+
+JSON = dict[str, Any]
+
+BATCH: Final = 500
+"""Selectors that one process of the program answers."""
+ASKED_AGAIN: Final = 16
+"""How often kube-scheduler's code is asked again where it differs: some answers change with the order of a Go map."""
+LISTED: Final = 200
+"""Differences that are printed, a line each."""
+
+
+class ProgramError(Exception):
+    """The program around kube-scheduler's code did not answer."""
+
+
+@dataclass
+class Result:
+    """What became of some selectors; `different` are (selector, upstream's answer, this project's).
+
+    `undetermined`: upstream's own answers differ, and one of them is this project's.
+    """
+
+    compared: int = 0
+    crashes: int = 0
+    undetermined: int = 0
+    not_followed: Counter[str] = field(default_factory=Counter)
+    different: list[tuple[JSON, str, str]] = field(default_factory=list)
+
+    def add(self, other: "Result") -> None:
+        self.compared += other.compared
+        self.crashes += other.crashes
+        self.undetermined += other.undetermined
+        self.not_followed += other.not_followed
+        self.different += other.different
+
+
+def upstream_answers(program: Path, selectors: Sequence[JSON]) -> list[str | None]:
+    """Return what kube-scheduler's code says of each selector, None where it crashes."""
+    lines = "".join(f"{json.dumps(each)}\n" for each in selectors)
+    done = subprocess.run([program, "-workers", "1"], input=lines, capture_output=True, text=True, check=False)
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    if done.returncode or len(found) != len(selectors):
+        last = (done.stderr.strip().splitlines() or ["no error output"])[0]
+        raise ProgramError(f"{program.name} ended with {done.returncode} after {len(found)} answers: {last}")
+    return [None if each.get("crash") else each["answer"] for each in found]
+
+
+def compare(program: Path, selectors: Sequence[JSON]) -> Result:
+    """Ask both of each selector."""
+    result = Result(compared=len(selectors))
+    for asked, wanted in zip(selectors, upstream_answers(program, selectors), strict=True):
+        if wanted is None:
+            result.crashes += 1
+            continue
+        found, feature = answer_or_feature(**asked)
+        if found is None:
+            result.not_followed[feature] += 1
+        elif found == wanted:
+            pass
+        elif found in upstream_answers(program, [asked] * ASKED_AGAIN):
+            result.undetermined += 1
+        else:
+            result.different.append((asked, wanted, found))
+    return result
+
+
+def _batch(program: Path, seed: str, numbers: range) -> Result:
+    return compare(program, [selector(seed, number) for number in numbers])
+
+
+def fuzz(program: Path, seed: str, count: int, workers: int, progress: Callable[[int], None]) -> Result:
+    """Compare `count` random selectors in several processes; `progress` is told how many are done."""
+    result = Result()
+    numbers = [range(start, min(start + BATCH, count)) for start in range(0, count, BATCH)]
+    with ProcessPoolExecutor(workers) as pool:
+        for each in pool.map(partial(_batch, program, seed), numbers):
+            result.add(each)
+            progress(result.compared)
+    return result
+
+
+# --- shrinking -----------------------------------------------------------------------------------------------------
+
+_TOKEN = re.compile(r"""[rbRB]*(?:\"{3}.*?\"{3}|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')|\w+|&&|\|\||[<>=!]=|\s+|.""", re.DOTALL)
+_OPENING, _CLOSING = "([{", ")]}"
+_AT_ONCE: Final = 400
+"""Smaller expressions that are asked about in one process of the program."""
+_SHORT = ("1", '"a"', "true")
+
+
+def shrink(asked: JSON, differ: Callable[[Sequence[JSON]], int | None]) -> JSON:
+    """Return a small selector that differs; `differ` returns the index of the first that does, or None."""
+    alone = {"expression": asked["expression"]}
+    if differ([alone]) is not None:
+        asked = alone
+    while True:
+        smaller = [{**asked, "expression": text} for text in _smaller(asked["expression"])]
+        for start in range(0, len(smaller), _AT_ONCE):
+            found = differ(smaller[start : start + _AT_ONCE])
+            if found is not None:
+                asked = smaller[start + found]
+                break
+        else:
+            return asked
+
+
+def _smaller(expression: str) -> list[str]:
+    """Return expressions that are shorter, the shortest first: one with a part, without it, or with a literal for it."""
+    tokens = _TOKEN.findall(expression)
+    found = set()
+    for start, end in _parts(tokens):
+        before, part, after = "".join(tokens[:start]), "".join(tokens[start:end]), "".join(tokens[end:])
+        found |= {part, before + after, *(before + short + after for short in _SHORT)}
+        if tokens[start] in _OPENING and end - start > 2:
+            found.add(before + "".join(tokens[start + 1 : end - 1]) + after)
+    return sorted((each for each in found if each.strip() and len(each) < len(expression)), key=lambda each: (len(each), each))
+
+
+def _parts(tokens: Sequence[str]) -> Iterator[tuple[int, int]]:
+    """Yield the ranges of tokens in which each bracket has its other half."""
+    for start in range(len(tokens)):
+        depth = 0
+        for end in range(start, len(tokens)):
+            depth += (tokens[end] in _OPENING) - (tokens[end] in _CLOSING)
+            if depth < 0:
+                break
+            if depth == 0:
+                yield start, end + 1
+
+
+def first_different(program: Path, kind: str, selectors: Sequence[JSON]) -> int | None:
+    """Return the index of the first selector whose two answers differ in a way of that kind."""
+    different = compare(program, selectors).different
+    return next((selectors.index(asked) for asked, wanted, found in different if kind_of(wanted, found) == kind), None)
+
+
+# --- report --------------------------------------------------------------------------------------------------------
+
+
+def row(asked: JSON, wanted: str) -> str:
+    """Return the selector and its answer as a row of answers.jsonl.gz."""
+    about = [asked["device"], asked["driver"]] if "device" in asked else []
+    return json.dumps([asked["expression"], wanted, *about])
+
+
+def kind_of(wanted: str, found: str) -> str:
+    """Return what is different, without the particulars."""
+    one, other = (
+        "syntax error" if "Syntax error: " in text else text.partition(":")[0].removeprefix("CEL ")
+        for text in (wanted, found)
+    )
+    return f"other words of a {one}" if one == other else f"kube-scheduler: {one}, here: {other}"
+
+
+def report(program: Path, result: Result) -> Iterator[str]:
+    """Yield the lines that are printed; asks the program again to make the first difference small."""
+    if result.different:
+        asked, wanted, found = result.different[0]
+        small = shrink(asked, partial(first_different, program, kind_of(wanted, found)))
+        again, wanted, found = compare(program, [small]).different[0]
+        yield f"differs, made small: {row(again, wanted)}"
+        yield f"             but here: {json.dumps(found)}"
+    for asked, wanted, found in result.different[1:LISTED]:
+        yield f"differs: {row(asked, wanted)} but here {json.dumps(found)}"
+    if len(result.different) > LISTED:
+        yield f"and {len(result.different) - LISTED} more"
+    for kind, count in Counter(kind_of(wanted, found) for _, wanted, found in result.different).most_common():
+        yield f"{count} differ: {kind}"
+    features = ", ".join(f"{count} {feature}" for feature, count in result.not_followed.most_common())
+    counts = f"{result.compared} expressions, {len(result.different)} differ"
+    not_followed = f"{result.not_followed.total()} not followed{f' ({features})' if features else ''}"
+    undetermined = f", {result.undetermined} not determined" if result.undetermined else ""
+    yield f"{counts}, {not_followed}, {result.crashes} crashes{undetermined}"
+
+
+def _progress(total: int) -> Callable[[int], None]:
+    """Return what draws a bar on a terminal, and nothing elsewhere."""
+
+    def draw(done: int) -> None:
+        bar = "#" * (40 * done // total)
+        print(f"\r[{bar:<40}] {done}/{total}", end="\n" if done == total else "", file=sys.stderr, flush=True)
+
+    return draw if sys.stderr.isatty() else lambda _done: None
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cel", type=Path, required=True, help="the program, as tests/upstream/build makes it")
+    parser.add_argument("--minor", type=int, required=True, help="the minor of Kubernetes that the program must be of")
+    parser.add_argument("--expressions", type=int, default=20000)
+    parser.add_argument("--seed", default="1")
+    parser.add_argument("--workers", type=int, default=2, help="processes (2)")
+    given = parser.parse_args(arguments)
+    program = given.cel.resolve()
+    version = subprocess.run([program, "-version"], capture_output=True, text=True, check=True).stdout.strip()
+    if not version.startswith(f"1.{given.minor}."):
+        parser.error(f"{given.cel} is of Kubernetes {version}, not 1.{given.minor}")
+    result = fuzz(program, given.seed, given.expressions, given.workers, _progress(given.expressions))
+    for line in report(program, result):
+        print(line)
+    return 1 if result.different else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
