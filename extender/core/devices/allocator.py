@@ -84,6 +84,7 @@ class _Request:
 class _Choice:
     """What is allocated for one request of a claim: the request itself, or one of its alternatives."""
 
+    name: str
     claim: int
     alternatives: list[_Request]
     is_list: bool
@@ -170,7 +171,7 @@ class Allocator:
             if listed
             else [self._request(number, claim, exactly, request.name, "")]
         )
-        return _Choice(number, requests, bool(listed), self._gate_error(claim, request))
+        return _Choice(request.name, number, requests, bool(listed), self._gate_error(claim, request))
 
     def _gate_error(self, claim: _Claim, request: DeviceRequest) -> str:
         """Return why the feature gates do not allow a request; "": they do."""
@@ -326,7 +327,14 @@ class _Search:
             for choice in claim.choices:
                 if choice.error:
                     raise AllocationError(choice.error)
-                least += min([self._count_checked(claim, choice, one) for one in choice.alternatives])
+                count = min([self._count_checked(claim, choice, one) for one in choice.alternatives])
+                if self._features.device_limit_of_each_request and least + count > MAX_DEVICES:
+                    exceeds = (
+                        f"adding {count} devices exceeds the claim limit of {MAX_DEVICES}, "
+                        f"with {least} already accounted for"
+                    )
+                    raise AllocationError(f"claim {claim.text}, request {choice.name}: {exceeds}")
+                least += count
             if least > MAX_DEVICES:
                 exceeds = f"number of requested devices {least} exceeds the claim limit of {MAX_DEVICES}"
                 raise AllocationError(f"claim {claim.text}: {exceeds}")

@@ -14,7 +14,7 @@ from typing import Any, Final, Literal
 OLDEST_MINOR: Final = 29
 NEWEST_MINOR: Final = 38
 DEFAULT_MINOR: Final = 36
-"""Minor whose verdicts hold where nothing says which one: the newest of which verdicts are at hand."""
+"""Minor whose verdicts hold where nothing says which one: the newest that the corpus in tests/parity was judged by."""
 
 Stage = Literal["alpha", "beta", "GA", "locked"]
 """Maturity of a feature gate; "locked" is GA and can no longer be changed (LockToDefault)."""
@@ -194,6 +194,8 @@ class Features:
     """DynamicResources tries pools and slices in the order of their names, and keeps apart what alternatives found."""
     claim_reasons_of_1_36: bool = since(36)
     """The text of DynamicResources about a claim of another pod."""
+    device_limit_of_each_request: bool = since(36)
+    """DynamicResources: the error about too many devices of a claim names the request that exceeds the limit."""
     alpha_device_gates_are_evaluated: bool = since(36)
     """DynamicResources is evaluated with DRAPartitionableDevices, DRADeviceTaints, DRADeviceBindingConditions or
     DRAConsumableCapacity: alpha before, where it allocates otherwise."""

@@ -284,6 +284,11 @@ def test_up_to_1_35_the_second_alternative_remembers_what_the_first_one_selected
         (
             claim("c", request(count=33)),
             {},
+            "claim default/c, request r: adding 33 devices exceeds the claim limit of 32, with 0 already accounted for",
+        ),
+        (
+            claim("c", request(count=33)),
+            {"minor": 35},
             "claim default/c: number of requested devices 33 exceeds the claim limit of 32",
         ),
         (

@@ -246,7 +246,7 @@ def test_what_cannot_be_allocated_is_said_before_what_is_not_available():
 def test_an_error_of_the_allocation_ends_the_cycle():
     error = (
         'running "DynamicResources" filter plugin: '
-        "claim default/c: number of requested devices 33 exceeds the claim limit of 32"
+        "claim default/c, request r: adding 33 devices exceeds the claim limit of 32, with 0 already accounted for"
     )
     found = said(claim("c", request(count=33)))
     assert (found["cycleError"], reasons(found)) == (error, {"n1": error, "n2": error})
