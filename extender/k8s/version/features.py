@@ -14,7 +14,7 @@ from typing import Any, Final, Literal
 OLDEST_MINOR: Final = 29
 NEWEST_MINOR: Final = 38
 DEFAULT_MINOR: Final = 36
-"""Minor whose verdicts hold where nothing says which one: the newest of which verdicts are at hand."""
+"""Minor whose verdicts hold where nothing says which one: the newest that the corpus in tests/parity was judged by."""
 
 Stage = Literal["alpha", "beta", "GA", "locked"]
 """Maturity of a feature gate; "locked" is GA and can no longer be changed (LockToDefault)."""

@@ -1,0 +1,153 @@
+"""The corpora follow a judge. A program stands for it here: it answers from a file what a kube-scheduler would say."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.parity.agreement import CORPUS, EVERY_CATEGORY, lines_of, load
+from tests.parity.judged import BASE_MINOR, GATES, patches, write_patches
+from tests.parity.other_minors import OtherMinors, verdict_of
+from tests.parity.update import main
+from tests.parity.versions import VERSIONED, minors_of, names_of, verdicts
+
+CATEGORY = "wide/quirks"
+OTHERS = "versions/quirks"
+JUDGE = """\
+#!/usr/bin/env python3
+import json, pathlib, sys
+beside = pathlib.Path(__file__)
+if "-version" in sys.argv:
+    sys.exit(print(beside.name.removeprefix("judge-")))
+says = json.loads(beside.with_name("verdicts.json").read_text())
+for scenario in map(json.loads, sys.stdin):
+    print(json.dumps({"id": scenario["id"], "category": "", **says[scenario["id"]]}))
+"""
+
+
+class Room:
+    """A copy of one category, and judges that say of each scenario what the copy says, unless told otherwise."""
+
+    def __init__(self, folder: Path) -> None:
+        self.corpus = folder / "corpus"
+        for name in (CATEGORY, OTHERS):
+            file = self.corpus / f"{name}.jsonl.gz"
+            file.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(CORPUS / f"{name}.jsonl.gz", file)
+        shutil.copy(CORPUS / "judged.json", self.corpus)
+        self.folder = folder
+        self.said = {one["id"]: verdict_of(one) for one in self.lines(CATEGORY)}
+
+    def lines(self, name):
+        return [json.loads(line) for line in lines_of(self.corpus / f"{name}.jsonl.gz")]
+
+    def files(self):
+        return {path: path.read_bytes() for path in self.corpus.rglob("*.gz")}
+
+    def update(self, patch):
+        judge = self.folder / f"judge-{patch}"
+        judge.write_text(JUDGE)
+        judge.chmod(0o755)
+        (self.folder / "verdicts.json").write_text(json.dumps(self.said))
+        main(["--judge", str(judge), "--corpus", str(self.corpus), "--category", CATEGORY])
+
+    def said_by(self, minor):
+        """Scenario -> the verdict that the corpus has of the minor."""
+        others = OtherMinors.of(CATEGORY, self.corpus)
+        bases = {one["id"]: verdict_of(one) for one in self.lines(CATEGORY)}
+        return {name: base if minor == BASE_MINOR else others.said(name, base)[minor] for name, base in bases.items()}
+
+
+@pytest.fixture
+def room(tmp_path):
+    return Room(tmp_path)
+
+
+def test_the_same_verdicts_of_a_later_patch_change_no_file_but_the_name_of_the_patch(room, capsys):
+    before = room.files()
+    room.update("1.36.99")
+    assert room.files() == before
+    assert patches(room.corpus)[CATEGORY][BASE_MINOR] == "1.36.99"
+    assert f"{CATEGORY}: 0 of {len(room.said)} changed" in capsys.readouterr().out
+
+
+def test_notes_of_the_judge_change_no_file(room):
+    before, name = room.files(), next(iter(room.said))
+    room.said[name] = {"expected": room.said[name]["expected"] | {"clock": ["n1"]}}
+    room.update("1.36.99")
+    assert room.files() == before
+
+
+def test_what_the_base_minor_says_otherwise_is_written_and_the_other_minors_keep_their_verdicts(room, capsys):
+    before, name = {minor: room.said_by(minor) for minor in (33, BASE_MINOR)}, next(iter(room.said))
+    changed = {"expected": room.said[name]["expected"] | {"feasible": 77}}
+    room.said[name] = changed
+    room.update("1.36.99")
+    assert room.said_by(BASE_MINOR) == before[BASE_MINOR] | {name: changed}
+    assert room.said_by(33) == before[33]
+    assert f"{name}: feasible: " in capsys.readouterr().out
+    assert [one | {"expected": {}} for one in room.lines(CATEGORY)] == [
+        one | {"expected": {}} for one in load(CATEGORY)
+    ]
+
+
+def test_another_minor_has_a_line_where_it_says_otherwise_and_shares_it(room):
+    before = room.said_by(33)
+    first, second = [*room.said][:2]
+    for name in (first, second):
+        room.said[name] = {"expected": room.said[name]["expected"] | {"feasible": 77}}
+    room.update("1.37.0")
+    room.update("1.38.0")
+    assert room.said_by(37) == room.said_by(38) == room.said
+    lines = [one for one in room.lines(OTHERS) if one["minors"][-1] == 38]
+    assert {one["id"]: one["minors"] for one in lines} == {first: [37, 38], second: [37, 38]}
+    room.said |= {first: room.said_by(BASE_MINOR)[first]}
+    room.update("1.37.1")
+    assert {one["id"]: one["minors"] for one in room.lines(OTHERS) if 38 in one["minors"]} == {
+        first: [38],
+        second: [37, 38],
+    }
+    assert room.said_by(33) == before
+
+
+def test_a_configuration_that_a_minor_refuses_is_its_verdict(room):
+    name, refused = next(iter(room.said)), {"error": "initializing profiles: no such plugin"}
+    room.said[name] = refused
+    room.update("1.37.0")
+    assert room.said_by(37)[name] == refused
+    room.said[name] = {"error": "no verdict within a minute"}
+    with pytest.raises(SystemExit, match=f"error: {CATEGORY}: {name}: no verdict"):
+        room.update("1.37.1")
+
+
+@pytest.mark.parametrize("patch", ["1.36.99", "1.37.0"])
+def test_a_scenario_at_which_kube_scheduler_panics_leaves_the_corpus_and_is_not_named(room, patch, capsys):
+    told = {one["id"] for one in room.lines(OTHERS)}
+    name = next(name for name in room.said if name in told)
+    room.said[name] = {"expected": room.said[name]["expected"] | {"crash": "out of range"}}
+    room.update(patch)
+    assert name not in {one["id"] for file in (CATEGORY, OTHERS) for one in room.lines(file)}
+    printed = capsys.readouterr().out
+    assert "removed 1 at which kube-scheduler panics" in printed
+    assert name not in printed
+
+
+def test_an_older_patch_is_refused(room):
+    found = patches(room.corpus)
+    found[CATEGORY][BASE_MINOR] = "1.36.10"
+    write_patches(found, room.corpus)
+    before = room.files()
+    with pytest.raises(SystemExit, match=r"error: the verdicts of wide/quirks are of 1\.36\.10: 1\.36\.9 is older"):
+        room.update("1.36.9")
+    assert (room.files(), patches(room.corpus)) == (before, found)
+
+
+def test_every_category_names_one_patch_of_each_minor_that_judged_it():
+    found = patches()
+    assert list(found) == [*EVERY_CATEGORY, GATES]
+    assert all(BASE_MINOR in by_minor for by_minor in found.values())
+    for category in VERSIONED:
+        names = {*names_of(category)}
+        assert {minor for name, minor in verdicts(category) if name in names} <= {*minors_of(category)}
+    assert {one["minor"] for one in load(GATES)} == {*found[GATES]}
