@@ -34,8 +34,8 @@ from tests.parity.judged import (
     write_patches,
 )
 from tests.parity.other_minors import OtherMinors, encoded, verdict_of, write_lines
-from tests.parity.random_configuration import without_extenders
 from tests.parity.versions import cluster_of, verdicts_file
+from tests.upstream.generate.configurations import without_extenders
 from tests.upstream.judge import Judge, JudgeFailed
 
 JSON = dict[str, Any]
