@@ -50,7 +50,7 @@ WIDE_CATEGORIES = (
 )
 """The files in wide/, whose scenarios may have a `config`, a KubeSchedulerConfiguration."""
 OWN_CATEGORIES = ("own/configurations", "own/dra")
-"""Scenarios of all categories under configurations of `generate.configurations`, and those of `generate.own_devices`."""
+"""Scenarios of all categories under random configurations (`generate.configurations`), and `generate.own_devices`."""
 EVERY_CATEGORY = (*CATEGORIES, *WIDE_CATEGORIES, *OWN_CATEGORIES)
 WHOLE = ("prefilter", "prefilterNodes", "feasible", "eligible", "preEnqueue", "cycleError", "scoreError", "dryRunError")
 """Keys of which the values are compared as they are."""
