@@ -60,7 +60,7 @@ DIGESTS = {
     "large resources": "762dd718c77b3c01",
     "large mixed": "3077804e27e131ae",
 }
-"""Category -> the start of the SHA-256 of its first scenarios; recorded results name scenarios by seed and number."""
+"""Category -> the start of the SHA-256 of some scenarios: a seed and a number in a report stay the same scenario."""
 FOLLOWS_THE_PROFILE = "configurations"
 """Has no digest: the plugins of its files are those of extender.core.profile."""
 NOT_READ = "DeviceTaintRule rule\\S*: apiVersion resource.k8s.io/v1 is not read"
