@@ -19,9 +19,9 @@ from extender.core.preemption.sent_candidates import SentCandidate
 from extender.core.simulator.schedule_one import schedule_one
 from extender.errors import PluginFailed
 from tests.builders import built, typed
-from tests.upstream.generate.configurations import random_configuration, without_extenders
 from tests.profiles import SEEDS, examples
 from tests.property.generate import case
+from tests.upstream.generate.configurations import random_configuration, without_extenders
 
 MANY = examples(10, 300, 20_000)
 OURS, THEIRS, NEITHER = "default-scheduler", "second-scheduler", "unknown-scheduler"

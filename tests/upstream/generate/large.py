@@ -1,4 +1,4 @@
-"""One large cluster: nodes of a cloud's sizes, nearly full, with as many pods of as many kinds as one likes.
+"""One large cluster for measurements: nodes of a cloud's sizes, all of them nearly full.
 
 Rule: the same number of nodes and pods, variant and seed give the same cluster.
 """
@@ -14,7 +14,7 @@ from tests.upstream.generate.scenario import Scenario, expression
 from tests.upstream.generate.words import EPOCH, HOST, JSON, OS, REGION, ZONE, stable_hash
 
 VARIANTS: Final = ("resources", "mixed")
-"""What pods ask for: resources alone, or the incoming one and a tenth of the others terms about other pods, too."""
+"""`mixed`: the incoming pod and a tenth of the running ones have anti-affinity or spread constraints."""
 SIZES: Final = ((16000, 64 * GI), (32000, 128 * GI), (32000, 128 * GI), (64000, 256 * GI))
 """Millicores and bytes of memory of nodes."""
 APPS: Final = tuple(f"svc-{number:03}" for number in range(200))

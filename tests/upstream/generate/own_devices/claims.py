@@ -19,8 +19,8 @@ def add_device_classes(cluster: Cluster) -> None:
         if cluster.about("extended resources"):
             spec["extendedResourceName"] = f"example.com/{stem}"
             cluster.extended += [f"example.com/{stem}"] * 2 + [f"deviceclass.resource.kubernetes.io/{stem}"]
-        cluster.classes.append(cluster.add("resource.k8s.io/v1", "DeviceClass", stem, spec=spec))
-    cluster.classes.append(cluster.add("resource.k8s.io/v1", "DeviceClass", "any", spec={}))
+        cluster.add("resource.k8s.io/v1", "DeviceClass", stem, spec=spec)
+    cluster.add("resource.k8s.io/v1", "DeviceClass", "any", spec={})
     if cluster.often("extended resources", 0.2):
         name = f"example.com/{cluster.drivers[0].partition('.')[0]}"  # the newer one of two classes gives it
         spec = {"extendedResourceName": name, "selectors": _selector("device.driver != ''")}

@@ -38,7 +38,7 @@ def add_slices(cluster: Cluster, driver: str) -> None:
 
 def _add_pool(cluster: Cluster, driver: str, pool: str, where: JSON, node: str | None) -> None:
     count = cluster.random.randint(31, 36) if cluster.often("limits", 0.7) else cluster.one_of((1, 2, 2, 3, 3, 4))
-    kind = _kind_of_devices(cluster, driver)
+    kind = _kind_of_devices(cluster)
     if driver != cluster.drivers[0] and cluster.about("constraints"):
         kind["aligned"] = True
     every = [_device(cluster, driver, f"d{n}", n, kind) for n in range(count)]
@@ -96,7 +96,7 @@ def _where_a_device_is(cluster: Cluster) -> JSON:
     return {"allNodes": True}
 
 
-def _kind_of_devices(cluster: Cluster, driver: str) -> JSON:
+def _kind_of_devices(cluster: Cluster) -> JSON:
     """Choose what the devices of a pool have beyond attributes."""
     return {
         "counters": cluster.often("counters", 0.8, 0.02),
