@@ -31,7 +31,8 @@ type machine struct {
 }
 
 // newMachine starts upstream's own event handlers on the client's objects and waits until all of them were handled.
-func newMachine(ctx context.Context, client clientset.Interface, cfg *config.KubeSchedulerConfiguration, pod *v1.Pod, patience time.Duration) (*machine, error) {
+func newMachine(ctx context.Context, client clientset.Interface, cfg *config.KubeSchedulerConfiguration, pod *v1.Pod,
+	patience time.Duration) (*machine, error) {
 	factory := newInformerFactory(client)
 	sched, err := scheduler.New(ctx, client, factory, nil, newRecorder,
 		scheduler.WithProfiles(cfg.Profiles...), scheduler.WithParallelism(2),

@@ -13,7 +13,7 @@ import (
 
 // verdict is what upstream says of a scenario. Nodes are named, pods given by their UID.
 type verdict struct {
-	PreEnqueue     *said                `json:"preEnqueue,omitempty"`     // the pod never enters the queue; the rest is judged as if it did
+	PreEnqueue     *said                `json:"preEnqueue,omitempty"`     // the pod never enters the queue
 	PreFilter      *said                `json:"prefilter,omitempty"`      // only if it rejects the pod
 	PreFilterNodes *[]string            `json:"prefilterNodes,omitempty"` // the nodes that a PreFilterResult leaves
 	Filter         map[string]said      `json:"filter"`
@@ -27,7 +27,7 @@ type verdict struct {
 	Selected       *string              `json:"selected"`
 	SelectedTies   []string             `json:"selectedTies"`
 	OrderSensitive []string             `json:"orderSensitive,omitempty"` // candidates that depend on the order of the pods
-	UnstableSort   []string             `json:"unstableSort,omitempty"`   // nodes whose victims are any order's of a sort that is not stable
+	UnstableSort   []string             `json:"unstableSort,omitempty"`   // nodes whose victims Go's sort orders by chance
 	Clock          []string             `json:"clock,omitempty"`          // nodes whose victims depend on the time of day
 	PostFilter     *nominated           `json:"postFilter,omitempty"`
 	CycleError     string               `json:"cycleError,omitempty"`    // upstream ends the cycle with this error
