@@ -25,6 +25,8 @@ JSON = dict[str, Any]
 
 REFUSAL: Final = re.compile(r"config: |initializing profiles: ")
 """How the judge's error begins where kube-scheduler refuses the configuration."""
+FOLLOWING: Final = ("feasible", "selected")
+"""Keys of differences that follow from others: named last, as the first difference is the one that is looked into."""
 _LINE: Final = re.compile(r"([\w ]+)(?:\[([^\]]*)\])?: ")
 _NAMES: Final = re.compile(r"\d+|\[[^\]]*\]|\{[^}]*\}|(?<=')[^']*(?=')")
 """What differs between two sentences of the same kind."""
@@ -82,7 +84,7 @@ def _compared(one: Evaluated, minor: int) -> Finding:
     if one.not_evaluated:
         lines = _filtered_otherwise(one)
         return _finding(lines, one.undetermined) if lines else Finding(Outcome.NOT_EVALUATED)
-    lines = [*one.differences]
+    lines = sorted(one.differences, key=lambda line: line.startswith(FOLLOWING))
     lines += _told("cycle", cycle_differences(one)) if is_told(one) else []
     lines += _told("diagnosis", diagnosis_differences(one, normal_of(minor)))
     if not lines and _victims_differ(one, minor):

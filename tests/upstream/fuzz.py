@@ -33,6 +33,8 @@ from tests.upstream.shrink import as_text, shrink
 JSON = dict[str, Any]
 
 BATCH: Final = 100
+JUDGED_AT_A_TIME: Final = 4
+"""Scenarios in each judge: older ones wait more than they work."""
 LINE: Final = 600
 """Characters that are shown of a difference."""
 
@@ -135,7 +137,7 @@ class Fuzzer:
 def main(arguments: Sequence[str] | None = None, generate: Generate = generated) -> int:
     """Run the scenarios of a seed; returns the exit code."""
     options = _parser().parse_args(arguments)
-    judge = Judge(options.judge.absolute(), 1, options.time_limit)
+    judge = Judge(options.judge.absolute(), JUDGED_AT_A_TIME, options.time_limit)
     differential = Differential(judge, options.minor, options.seed, generate)
     categories = options.category or [name for name, one in CATEGORIES.items() if one.since <= options.minor]
     if options.number is not None:

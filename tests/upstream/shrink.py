@@ -24,9 +24,20 @@ TOGETHER: Final = 16
 REQUIRED: Final = frozenset(
     {"apiVersion", "kind", "metadata", "spec", "name", "namespace", "uid", "containers", "key", "operator", "values"}
     | {"topologyKey", "maxSkew", "whenUnsatisfiable", "driver", "pool", "generation", "resourceSliceCount", "devices"}
-    | {"requests", "exactly", "deviceClassName", "request", "device", "profiles", "schedulerName", "nodeSelectorTerms"}
+    | {
+        "requests",
+        "exactly",
+        "allocationMode",
+        "count",
+        "deviceClassName",
+        "request",
+        "device",
+        "profiles",
+        "schedulerName",
+        "nodeSelectorTerms",
+    }
 )
-"""Fields that an API server or kube-scheduler asks for, or that say which object it is."""
+"""Fields that an API server asks for or adds, or that say which object it is."""
 
 
 @dataclass(slots=True)
