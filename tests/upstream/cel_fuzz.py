@@ -72,6 +72,14 @@ def upstream_answers(program: Path, selectors: Sequence[JSON]) -> list[str | Non
     return [None if each.get("crash") else each["answer"] for each in found]
 
 
+def _own_answer(asked: JSON) -> tuple[str | None, str]:
+    """Return this project's answer, or None and the feature not followed; an exception is an answer: a wrong one."""
+    try:
+        return answer_or_feature(**asked)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}", ""
+
+
 def compare(program: Path, selectors: Sequence[JSON]) -> Result:
     """Ask both of each selector."""
     result = Result(compared=len(selectors))
@@ -79,7 +87,7 @@ def compare(program: Path, selectors: Sequence[JSON]) -> Result:
         if wanted is None:
             result.crashes += 1
             continue
-        found, feature = answer_or_feature(**asked)
+        found, feature = _own_answer(asked)
         if found is None:
             result.not_followed[feature] += 1
         elif found == wanted:
@@ -108,7 +116,9 @@ def fuzz(program: Path, seed: str, count: int, workers: int, progress: Callable[
 
 # --- shrinking -----------------------------------------------------------------------------------------------------
 
-_TOKEN = re.compile(r"""[rbRB]*(?:\"{3}.*?\"{3}|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')|\w+|&&|\|\||[<>=!]=|\s+|.""", re.DOTALL)
+_TOKEN = re.compile(
+    r"""[rbRB]*(?:\"{3}.*?\"{3}|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')|\w+|&&|\|\||[<>=!]=|\s+|.""", re.DOTALL
+)
 _OPENING, _CLOSING = "([{", ")]}"
 _AT_ONCE: Final = 400
 """Smaller expressions that are asked about in one process of the program."""
@@ -132,7 +142,7 @@ def shrink(asked: JSON, differ: Callable[[Sequence[JSON]], int | None]) -> JSON:
 
 
 def _smaller(expression: str) -> list[str]:
-    """Return expressions that are shorter, the shortest first: one with a part, without it, or with a literal for it."""
+    """Return shorter expressions, the shortest first: one with a part alone, without it, or with a literal for it."""
     tokens = _TOKEN.findall(expression)
     found = set()
     for start, end in _parts(tokens):
@@ -140,7 +150,9 @@ def _smaller(expression: str) -> list[str]:
         found |= {part, before + after, *(before + short + after for short in _SHORT)}
         if tokens[start] in _OPENING and end - start > 2:
             found.add(before + "".join(tokens[start + 1 : end - 1]) + after)
-    return sorted((each for each in found if each.strip() and len(each) < len(expression)), key=lambda each: (len(each), each))
+    return sorted(
+        (each for each in found if each.strip() and len(each) < len(expression)), key=lambda each: (len(each), each)
+    )
 
 
 def _parts(tokens: Sequence[str]) -> Iterator[tuple[int, int]]:
@@ -205,7 +217,8 @@ def _progress(total: int) -> Callable[[int], None]:
 
     def draw(done: int) -> None:
         bar = "#" * (40 * done // total)
-        print(f"\r[{bar:<40}] {done}/{total}", end="\n" if done == total else "", file=sys.stderr, flush=True)
+        sys.stderr.write(f"\r[{bar:<40}] {done}/{total}" + ("\n" if done == total else ""))
+        sys.stderr.flush()
 
     return draw if sys.stderr.isatty() else lambda _done: None
 
@@ -224,7 +237,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"{given.cel} is of Kubernetes {version}, not 1.{given.minor}")
     result = fuzz(program, given.seed, given.expressions, given.workers, _progress(given.expressions))
     for line in report(program, result):
-        print(line)
+        sys.stdout.write(f"{line}\n")
     return 1 if result.different else 0
 
 

@@ -1,7 +1,7 @@
 """Forms of CEL expressions by type, for `expressions`: each is a text with holes.
 
-`<int>` is an expression of the type; `<!x:int>` a variable of a loop or of cel.bind(), which only the holes with a star,
-`<*bool>`, see; `<1,2>` one of the texts. A type that no table has is an error.
+`<int>` is an expression of the type; `<!x:int>` a variable of a loop or of cel.bind(), which only the holes with a
+star, `<*bool>`, see; `<1,2>` one of the texts. A type that no table has is an error.
 
 Rule: no form can make a value that is large: numbers that a size depends on are literals.
 """
@@ -42,7 +42,19 @@ TEXTS: Final[dict[str, tuple[str, ...]]] = {
         '"%s"',
     ),
     "bytes": ('b""', 'b"abc"', "b'\\xff\\x00'", 'b"é"'),
-    "number": ('"1"', '"-7"', '"+3"', '"007"', '"1.5"', '"1e3"', '"0x1F"', '""', '" 1"', '"9223372036854775808"', '"Inf"'),
+    "number": (
+        '"1"',
+        '"-7"',
+        '"+3"',
+        '"007"',
+        '"1.5"',
+        '"1e3"',
+        '"0x1F"',
+        '""',
+        '" 1"',
+        '"9223372036854775808"',
+        '"Inf"',
+    ),
     "truth": ('"true"', '"True"', '"TRUE"', '"t"', '"0"', '"1"', '"yes"', '"false"', '"F"'),
     "span": ('"1s"', '"1h30m"', '"-5m"', '"0.5s"', '"1.5h"', '"100ms"', '"3us"', '"10ns"', '"1d"', '""', '"2562048h"'),
     "moment": (
@@ -118,7 +130,16 @@ TEXTS: Final[dict[str, tuple[str, ...]]] = {
         '"\\\\Aa\\\\z"',
         '"[[:alpha:]]"',
     ),
-    "address": ('"127.0.0.1"', '"::1"', '"10.0.0.1"', '"fe80::1"', '"224.0.0.1"', '"::ffff:1.2.3.4"', '"1.2.3"', '"01.2.3.4"'),
+    "address": (
+        '"127.0.0.1"',
+        '"::1"',
+        '"10.0.0.1"',
+        '"fe80::1"',
+        '"224.0.0.1"',
+        '"::ffff:1.2.3.4"',
+        '"1.2.3"',
+        '"01.2.3.4"',
+    ),
     "network": ('"10.0.0.0/8"', '"192.168.0.5/24"', '"::/0"', '"10.0.0.0/33"', '"10.0.0.1"'),
     "link": ('"https://u@example.com:80/a%20b?x=1&x=2"', '"http://[::1]:8080"', '"/path"', '"example.com"', '"%"'),
     "pattern": (
@@ -543,7 +564,7 @@ WORDS: Final[dict[str, tuple[str, ...]]] = {
 LEAVES: Final[dict[str, tuple[str, ...]]] = {
     "attributes": ('device.attributes["gpu.example.com"]', "device.attributes[device.driver]"),
     "capacities": ('device.capacity["gpu.example.com"]',),
-    "dyn": tuple(f'device.attributes["gpu.example.com"].{name}' for name in ATTRIBUTES) + ("dyn(1)", 'dyn("a")'),
+    "dyn": (*(f'device.attributes["gpu.example.com"].{name}' for name in ATTRIBUTES), "dyn(1)", 'dyn("a")'),
     "duration": ('duration("1s")', 'duration("1h30m")', 'duration("-5m")', 'duration("2562047h")'),
     "timestamp": ("timestamp(0)", 'timestamp("2024-02-29T12:30:45Z")', 'timestamp("9999-12-31T23:59:59Z")'),
     "quantity": ('quantity("1Gi")', 'device.capacity["gpu.example.com"].memory', 'quantity("100m")'),

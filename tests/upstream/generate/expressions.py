@@ -11,6 +11,7 @@ Rule: the same seed and number give the same selector; none is larger than MAX_C
 import argparse
 import json
 import re
+import sys
 from functools import cache
 from random import Random
 from typing import Any, Final
@@ -108,7 +109,9 @@ def expression(random: Random) -> str:
 
 def _nested(random: Random, text: str) -> str:
     """Return the expression within some levels of brackets or signs, a few more than parsers may follow."""
-    before, after = random.choice((("(", ")"), ("!", ""), ("[", "][0]"), ("dyn(", ")"), ("-", ""), ("[1].all(x, ", ")")))
+    before, after = random.choice(
+        (("(", ")"), ("!", ""), ("[", "][0]"), ("dyn(", ")"), ("-", ""), ("[1].all(x, ", ")"))
+    )
     levels = random.choice((3, 8, 20, 30, 36))
     return f"{before * levels}{text}{after * levels}"
 
@@ -134,7 +137,25 @@ def _damaged(random: Random, text: str) -> str:
 
 # --- devices -------------------------------------------------------------------------------------------------------
 
-_AMOUNTS = ("80Gi", "0", "1", "1e3", "100m", "1500m", "0.5", ".5", "5.", "1Ki", "-2", "12E2", "1.5Gi", "1n", "3k", "1E", "+7")
+_AMOUNTS = (
+    "80Gi",
+    "0",
+    "1",
+    "1e3",
+    "100m",
+    "1500m",
+    "0.5",
+    ".5",
+    "5.",
+    "1Ki",
+    "-2",
+    "12E2",
+    "1.5Gi",
+    "1n",
+    "3k",
+    "1E",
+    "+7",
+)
 _DOMAINS = ("", "", "", "gpu.example.com/", "other.example.org/")
 _VALUES: Final[tuple[JSON, ...]] = (
     {"string": "h100"},
@@ -185,7 +206,7 @@ def main() -> None:
     parser.add_argument("--seed", default="1")
     arguments = parser.parse_args()
     for number in range(arguments.count):
-        print(json.dumps(selector(arguments.seed, number), ensure_ascii=False))
+        sys.stdout.write(json.dumps(selector(arguments.seed, number), ensure_ascii=False) + "\n")
 
 
 if __name__ == "__main__":

@@ -9,9 +9,8 @@ from typing import Any
 
 from extender.k8s.devices.cel.declarations import Overload, functions
 from extender.k8s.devices.cel.library import kubernetes, lists, patterns, standard, strings, times
-from extender.k8s.devices.cel.syntax import NotFollowed
 from extender.k8s.devices.cel.types import Type
-from extender.k8s.devices.cel.values import NO_SUCH_OVERLOAD, CelError, Optional, Run, size, type_name
+from extender.k8s.devices.cel.values import NO_SUCH_OVERLOAD, CelError, NotFollowed, Optional, Run, size, type_name
 
 Evaluate = Callable[[Run], Any]
 Cost = Callable[[Run, list[Any], Any], int]

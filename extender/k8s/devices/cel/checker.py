@@ -10,7 +10,7 @@ from typing import Final
 from extender.k8s.devices.cel.declarations import DEVICE, DEVICE_FIELDS, TYPE_NAMES, Overload, functions
 from extender.k8s.devices.cel.library.patterns import is_valid
 from extender.k8s.devices.cel.library.standard import CONVERSIONS
-from extender.k8s.devices.cel.syntax import Expr, Loop, NotFollowed, Tree
+from extender.k8s.devices.cel.syntax import Expr, Loop, Tree
 from extender.k8s.devices.cel.types import (
     BOOL,
     BYTES,
@@ -31,7 +31,7 @@ from extender.k8s.devices.cel.types import (
     map_of,
     optional_of,
 )
-from extender.k8s.devices.cel.values import CelError, Uint
+from extender.k8s.devices.cel.values import CelError, NotFollowed, Uint
 
 _STEPS: Final = 200_000
 _MAX_ERRORS: Final = 100

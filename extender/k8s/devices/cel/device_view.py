@@ -59,7 +59,9 @@ class DeviceView:
     def attribute_values(self) -> Domains:
         """The attributes as values of expressions."""
         domains = self.attributes.items()
-        return Domains((domain, DeviceMap((key, _value(each)) for key, each in within.items())) for domain, within in domains)
+        return Domains(
+            (domain, DeviceMap((key, _value(each)) for key, each in within.items())) for domain, within in domains
+        )
 
     @cached_property
     def has_values(self) -> bool:
@@ -69,17 +71,16 @@ class DeviceView:
     @cached_property
     def capacity_values(self) -> Domains:
         domains = self.capacity.items()
-        return Domains((domain, DeviceMap((key, quantity(each)) for key, each in within.items())) for domain, within in domains)
+        return Domains(
+            (domain, DeviceMap((key, quantity(each)) for key, each in within.items())) for domain, within in domains
+        )
 
     @cached_property
     def as_map(self) -> DeviceMap:
         """The device as the one value that it is upstream."""
-        return DeviceMap(
-            driver=self.driver,
-            allowMultipleAllocations=self.allow_multiple_allocations,
-            attributes=self.attribute_values,
-            capacity=self.capacity_values,
-        )
+        shared, attributes = self.allow_multiple_allocations, self.attribute_values
+        found = {"driver": self.driver, "allowMultipleAllocations": shared, "attributes": attributes}
+        return DeviceMap(found, capacity=self.capacity_values)
 
 
 def has_values(device: Device) -> bool:

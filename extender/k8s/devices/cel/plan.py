@@ -15,16 +15,14 @@ from extender.k8s.devices.cel.calls import call, call_of
 from extender.k8s.devices.cel.checker import Checked
 from extender.k8s.devices.cel.declarations import TYPE_NAMES
 from extender.k8s.devices.cel.library import patterns
-from extender.k8s.devices.cel.library.lists import duplicate_key
-from extender.k8s.devices.cel.syntax import Expr, Loop, NotFollowed
+from extender.k8s.devices.cel.syntax import Expr, Loop
 from extender.k8s.devices.cel.types import declared, is_dyn, is_optional
 from extender.k8s.devices.cel.values import (
-    COST_LIMIT,
     NO_SUCH_OVERLOAD,
     NONE,
     Aborted,
     CelError,
-    CostLimitReached,
+    NotFollowed,
     Optional,
     Run,
     TypeValue,
@@ -51,16 +49,13 @@ class PlanError(Exception):
 
 @dataclass(slots=True)
 class Plan:
-    """`constant`: `value` is its value. `attribute`: `evaluate` counts one for the variable, `qualified` does not.
-
-    `conditional`: a ternary, which has no cost of its own, nor has the chain of fields and keys after it.
-    """
+    """`constant`: `value` is its value. `attribute`: `evaluate` counts one for the variable, `qualified` does not."""
 
     evaluate: Evaluate
     constant: bool = False
     value: Any = None
     qualified: Evaluate | None = None
-    conditional: bool = False
+    ternary: bool = False
     path: tuple[str, ...] = ()
     """of `device.attributes` or of one domain of it: ("attributes",) or ("attributes", domain)"""
 
@@ -113,7 +108,8 @@ class _Planner:
 
     def _attribute(self, node: Expr) -> Plan:
         name = self.checked.names.get(node.id)
-        if name is not None and self._is_type(node, name):
+        is_type = name is not None and self._slot(name) is None and name != "device"
+        if name is not None and (is_type or self.checked.types[node.id][0] == "type"):
             if name not in TYPE_NAMES:  # cel-go takes each name of that type for the name of one
                 raise PlanError(f"reference to undefined type: {name}")
             return constant(TypeValue(declared(TYPE_NAMES[name]).partition("(")[0]))
@@ -125,11 +121,6 @@ class _Planner:
         if not qualifiers and self._may_be_optional(node):
             return Plan(_resolved(planned.evaluate), qualified=_resolved(planned.qualified or planned.evaluate))
         return planned
-
-    def _is_type(self, node: Expr, name: str) -> bool:
-        if self._slot(name) is None:
-            return name != "device"
-        return self.checked.types[node.id][0] == "type"
 
     def _may_be_optional(self, node: Expr) -> bool:
         kind = self.checked.types[node.id]
@@ -209,7 +200,7 @@ class _Planner:
             return self._chain(node)
         planned = self.plan(node)
         qualified = planned.qualified or planned.evaluate
-        return Plan(planned.evaluate, qualified=qualified, conditional=planned.conditional), []
+        return Plan(planned.evaluate, qualified=qualified, ternary=planned.ternary), []
 
     def _root_of(self, node: Expr) -> Plan | None:
         """Return the plan of a node that needs no chain: a name of a type, or a literal path into the device."""
@@ -233,14 +224,13 @@ class _Planner:
             self._note_read(root.path, qualifiers)
         if not qualifiers:
             return _counted(base, 0)
-        own = 0 if root.conditional else 1
         if any(each.optional or each.test_only for each in qualifiers):
             tested = qualifiers[-1].test_only
             evaluate = _optional_chain(base, qualifiers, tested)
-            counted = _uncounted(evaluate) if tested and not own else _added(evaluate, 0 if tested else own)
-            return Plan(counted, qualified=evaluate, conditional=root.conditional)
-        evaluate = _chain(base, qualifiers)
-        return Plan(_added(evaluate, own), qualified=evaluate, conditional=root.conditional)
+            if tested and root.ternary:
+                raise NotFollowed("has() of a ternary's field")  # whose cost may wrap below zero
+            return Plan(_added(evaluate, 0 if tested else 1), qualified=evaluate)
+        return _counted(_chain(base, qualifiers), 0)
 
     def _note_read(self, path: tuple[str, ...], qualifiers: list["_Qualifier"]) -> None:
         """Note which attribute or capacity a chain reads, or that it may read any."""
@@ -335,7 +325,7 @@ class _Planner:
             raise CelError(NO_SUCH_OVERLOAD)
 
         found = _resolved(evaluate) if self._may_be_optional(node) else evaluate
-        return Plan(found, qualified=found, conditional=True)
+        return Plan(found, qualified=found, ternary=True)
 
     # --- lists, maps and loops -------------------------------------------------------------------------------------
 
@@ -378,10 +368,10 @@ class _Planner:
         def evaluate(run: Run) -> dict[Any, Any]:
             run.cost += MAP_COST
             found: dict[Any, Any] = {}
-            for key_of, value_of, is_optional in entries:
+            for key_of, value_of, may_lack in entries:
                 key, value = key_of(run), value_of(run)
                 _check_key(key)
-                if is_optional:
+                if may_lack:
                     if type(value) is not Optional:
                         what = f"cannot initialize optional entry '{written(key)}' from non-optional value"
                         raise CelError(f"{what} {written(value)}")
@@ -462,21 +452,6 @@ def _within(optional: Optional) -> Any:
     if type(value) in (Optional, TypeValue) or hasattr(value, "type_name"):
         raise NotFollowed("an optional quantity, version, type or optional value that is a variable's or a ternary's")
     return value
-
-
-def _uncounted(tested: Evaluate) -> Evaluate:
-    """Return has() of a ternary's field: cel-go takes one off that it has not added, and below zero its cost wraps."""
-
-    def evaluate(run: Run) -> Any:
-        try:
-            return tested(run)
-        finally:
-            run.cost -= 1
-            if run.cost < 0:
-                run.cost = COST_LIMIT + 1
-                raise CostLimitReached
-
-    return evaluate
 
 
 def _counted(evaluate: Evaluate, cost: int) -> Plan:
@@ -730,7 +705,7 @@ def _inserted(held: Evaluate, added: list[Evaluate]) -> Evaluate:
         run.work(len(entries) + 1)
         for key, value in entries.items():
             if key in found:
-                raise duplicate_key(key)
+                raise CelError(f"insert failed: key {written(key)} already exists")
             found[key] = value
         return found
 

@@ -15,9 +15,18 @@ from extender.k8s.devices.cel.checker import check, error_text
 from extender.k8s.devices.cel.device_view import DeviceView
 from extender.k8s.devices.cel.macros import expand
 from extender.k8s.devices.cel.plan import PlanError, plan
-from extender.k8s.devices.cel.syntax import NotFollowed, SyntaxFailure, Tree, parse
+from extender.k8s.devices.cel.syntax import SyntaxFailure, Tree, parse
 from extender.k8s.devices.cel.types import declared
-from extender.k8s.devices.cel.values import COST_LIMIT, Aborted, CelError, CostLimitReached, Optional, Run, type_name
+from extender.k8s.devices.cel.values import (
+    COST_LIMIT,
+    Aborted,
+    CelError,
+    CostLimitReached,
+    NotFollowed,
+    Optional,
+    Run,
+    type_name,
+)
 
 __all__ = ["DeviceSelectorError", "DeviceView", "NotFollowed", "Selector", "compile_selector"]
 

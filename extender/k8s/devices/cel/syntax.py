@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from extender.k8s.devices.cel.values import Uint
+from extender.k8s.devices.cel.values import NotFollowed, Uint
 
 MAX_DEPTH = 90
 """Levels of a tree that are followed; each takes a few frames of Python's stack to check, plan and evaluate."""
@@ -23,10 +23,6 @@ MAX_CHARACTERS = 20_000
 
 class SyntaxFailure(Exception):
     """The library's syntax errors, in cel-go's words."""
-
-
-class NotFollowed(Exception):
-    """A CEL feature that is not evaluated; the text names it."""
 
 
 @dataclass(slots=True)
@@ -117,7 +113,10 @@ _WORDS = (
     (re.compile(rf"{_PLACE}cel\.bind{_NOT_A_NAME}"), "cel.bind() variable names must be simple identifiers"),
 )
 """The library's errors, and cel-go's."""
-_OTHER_WORDS = re.compile(r"no viable alternative at input '\.(?:true|false|null)|expecting \{IDENTIFIER, ESC_IDENTIFIER\}|:4294967295:")
+_OTHER_WORDS = re.compile(
+    r"(?s)has\(\) argument must be.*Syntax error|Syntax error.*has\(\) argument must be|"
+    r"no viable alternative at input '\.(?:true|false|null)|expecting \{IDENTIFIER, ESC_IDENTIFIER\}|:4294967295:"
+)
 _OTHER_WORDS_IF = (
     ("token recognition error", re.compile(r"\n")),
     (" literal", re.compile(r"\.\s*(?:transform\w+|sortBy|existsOne)\s*\(")),

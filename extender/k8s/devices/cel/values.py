@@ -21,6 +21,10 @@ COST_LIMIT: Final = 1_000_000
 NO_SUCH_OVERLOAD: Final = "no such overload"
 
 
+class NotFollowed(Exception):
+    """A CEL feature that is not evaluated; the text names it."""
+
+
 class CelError(Exception):
     """A runtime error, in cel-go's words."""
 
@@ -299,7 +303,7 @@ def written(value: Any) -> str:
         return str(int(value))
     if value is None:
         return "null"
-    return type_name(value)
+    raise NotFollowed(f"the text of a value of the type {type_name(value)} in an error")
 
 
 def go_float(value: float) -> str:

@@ -9,7 +9,7 @@ import pytest
 from extender.k8s.cost.budget import WorkBudget, WorkLimitReached
 from extender.k8s.devices.cel.selector import DeviceSelectorError, DeviceView, NotFollowed, compile_selector
 from extender.k8s.devices.objects import Device
-from tests.k8s.devices.cel.test_answers import answer
+from tests.k8s.devices.cel.answers import answer
 
 LIMIT = "CEL runtime error: operation cancelled: actual cost limit exceeded"
 

@@ -8,8 +8,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Final
 
-from extender.k8s.devices.cel.syntax import NotFollowed
-from extender.k8s.devices.cel.values import MAX_INT, MAX_UINT, MIN_INT, CelError, Run
+from extender.k8s.devices.cel.values import MAX_INT, MAX_UINT, MIN_INT, CelError, NotFollowed, Run
 from extender.k8s.quantity import MAX_NANO, NANO, QuantityError, parse
 
 _FORMAT_WRONG = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"

@@ -10,12 +10,12 @@ from typing import Any
 
 from extender.k8s.devices.cel.declarations import COMPARABLE, SUMMABLE
 from extender.k8s.devices.cel.library.standard import OPERATORS
-from extender.k8s.devices.cel.syntax import NotFollowed
 from extender.k8s.devices.cel.values import (
     NO_SUCH_OVERLOAD,
     NONE,
     CelError,
     Duration,
+    NotFollowed,
     Optional,
     Run,
     Timestamp,
@@ -181,15 +181,8 @@ def _insert_all(run: Run, within: dict[Any, Any], entries: dict[Any, Any]) -> di
     run.work(len(within) + len(entries))
     for key in entries:
         if key in within:
-            raise duplicate_key(key)
+            raise CelError(f"insert failed: key {written(key)} already exists")
     return {**within, **entries}
-
-
-def duplicate_key(key: Any) -> Exception:
-    """Return the error of a key that a map has already."""
-    if type(key) not in (str, bool, int, Uint):
-        return NotFollowed(f"the text of a key of the type {type_name(key)}")
-    return CelError(f"insert failed: key {written(key)} already exists")
 
 
 _ZERO_TIME = -62135596800 * 10**9

@@ -8,8 +8,7 @@ Rule: what RE2 accepts and Go does not, and the text of Go's error about a patte
 from functools import cache, lru_cache
 from typing import Any
 
-from extender.k8s.devices.cel.syntax import NotFollowed
-from extender.k8s.devices.cel.values import NO_SUCH_OVERLOAD, CelError, Run, TypeValue
+from extender.k8s.devices.cel.values import NO_SUCH_OVERLOAD, CelError, NotFollowed, Run, TypeValue
 
 _STEPS = 20
 """Steps of one match; the library takes about that many microseconds."""

@@ -16,7 +16,6 @@ from extender.k8s.devices.cel.library.times import (
     parse_timestamp,
     timestamp_text,
 )
-from extender.k8s.devices.cel.syntax import NotFollowed
 from extender.k8s.devices.cel.values import (
     MAX_INT,
     MAX_UINT,
@@ -24,6 +23,7 @@ from extender.k8s.devices.cel.values import (
     NO_SUCH_OVERLOAD,
     CelError,
     Duration,
+    NotFollowed,
     Run,
     Timestamp,
     TypeValue,
@@ -300,7 +300,7 @@ def _to_duration(_run: Run, value: Any) -> Duration:
 def _to_timestamp(_run: Run, value: Any) -> Timestamp:
     if type(value) is int:
         return checked_timestamp(value * 10**9)
-    found = value if type(value) is Timestamp else parse_timestamp(value)
+    found = value if type(value) is Timestamp else parse_timestamp(value) if type(value) is str else None
     if found is None:
         raise _no_conversion(value, "google.protobuf.Timestamp")
     return found

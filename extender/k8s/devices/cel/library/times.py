@@ -8,8 +8,7 @@ from collections.abc import Callable
 from datetime import date
 from typing import Any, Final
 
-from extender.k8s.devices.cel.syntax import NotFollowed
-from extender.k8s.devices.cel.values import MAX_INT, MIN_INT, CelError, Duration, Run, Timestamp
+from extender.k8s.devices.cel.values import MAX_INT, MIN_INT, CelError, Duration, NotFollowed, Run, Timestamp
 
 _SECOND: Final = 10**9
 _UNITS: Final = {
