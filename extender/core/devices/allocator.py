@@ -240,7 +240,7 @@ class Allocator:
 
     def _compiled(self, of: str, selectors: Sequence[DeviceSelector] | None) -> tuple[tuple[str, DeviceMatcher], ...]:
         return tuple(
-            (f"{of}: selector #{number}: ", self._selectors(one.cel.expression))
+            (f"{of}: selector #{number}", self._selectors(one.cel.expression))
             for number, one in enumerate(selectors or ())
             if one.cel is not None
         )
@@ -255,6 +255,12 @@ def _exceeds_limit(more: int, counted: int) -> str:
 
 
 # --- search --------------------------------------------------------------------------------------------------------
+
+OPTIONAL_FIELD: Final = (
+    ". consider using CEL optional chaining (.? followed by orValue()) or guarding the check with has() for optional "
+    "fields"
+)
+"""Hint behind the error of a selector that reads an attribute or capacity which the device lacks."""
 
 _ADVANCE: Final = 0
 """The last call goes on."""
@@ -486,17 +492,23 @@ class _Search:
     def _evaluate(self, request: _Request, one: PoolDevice) -> bool:
         for at, selector in request.selectors:
             if selector.error:
-                raise AllocationError(f"{at}CEL compile error: {selector.error}")
+                raise AllocationError(f"{at}: CEL compile error: {selector.error}")
             if selector.unsupported:
-                raise NotEvaluated(f"{at}{selector.unsupported}")
+                raise NotEvaluated(f"{at}: {selector.unsupported}")
             try:
                 if not selector.matches(one.view(self._features), self._budget):
                     return False
             except DeviceSelectorError as error:
-                raise AllocationError(f"{at}CEL runtime error: {error}") from None
+                raise AllocationError(self._runtime_error(at, one, str(error))) from None
             except NotFollowed as feature:
-                raise NotEvaluated(f"{at}{feature}") from None
+                raise NotEvaluated(f"{at}: {feature}") from None
         return not one.slice.spec.per_device_node_selection or is_available_on(one, self._node)
+
+    def _runtime_error(self, at: str, one: PoolDevice, error: str) -> str:
+        if not self._features.selector_errors_name_device:
+            return f"{at}: CEL runtime error: {error}"
+        hint = OPTIONAL_FIELD if "no such key:" in error else ""
+        return f"{at} on device {'/'.join(one.id)}: CEL runtime error: {error}{hint}"
 
     def _room(self, request: _Request, one: PoolDevice) -> bool:
         """Return whether the device has the capacity that the request would consume."""

@@ -207,6 +207,8 @@ class Features:
     """DynamicResources' PostFilter gives a reason only where it deallocates or deletes a claim."""
     post_filter_tells_placement: bool = since(37)
     """The message of a pod that preempts others names the node that it is nominated to, and the number of victims."""
+    selector_errors_name_device: bool = since(37)
+    """DynamicResources: the error of a selector names the device and, where it lacks what is read, gives a hint."""
     candidates_may_lack_victims: bool = since(38)
     """kube-scheduler may send /preempt candidates without victims."""
     empty_selectors_match_all: bool = since(38)

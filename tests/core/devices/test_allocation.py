@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from extender.core.devices.allocation import AllocatedState, ClaimToAllocate
-from extender.core.devices.allocator import Allocator
+from extender.core.devices.allocator import OPTIONAL_FIELD, Allocator
 from extender.core.devices.pools import AllocationError, InvalidPools, NotEvaluated, gather_pools
 from extender.core.devices.taints import with_rule_taints
 from extender.k8s.cost.budget import WorkBudget, WorkLimitReached
@@ -320,6 +320,19 @@ def test_up_to_1_35_the_second_alternative_remembers_what_the_first_one_selected
             claim("c", request("gpu", "true", 'device.attributes["other"].x == "a"')),
             {},
             "claim default/c: selector #1: CEL runtime error: no such key: x",
+        ),
+        (
+            claim("c", request("only-a")),
+            {"minor": 37},
+            f"class only-a: selector #0 on device {DRIVER}/p/a: CEL runtime error: no such key: model{OPTIONAL_FIELD}",
+        ),
+        (
+            claim("c", request("gpu", "int(device.driver) == 1")),
+            {"minor": 37},
+            (
+                f"claim default/c: selector #0 on device {DRIVER}/p/a: CEL runtime error: type conversion error "
+                "from 'string' to 'int'"
+            ),
         ),
     ],
 )

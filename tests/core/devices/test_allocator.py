@@ -9,7 +9,7 @@ from extender.core.profile import UPSTREAM, KubeScheduler, Profile
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.version.features import Features
 from tests.builders import JSON, NodeObject, cluster, incoming, node, typed
-from tests.device_builders import claim, device, device_class, request, resource_slice, using_claims
+from tests.device_builders import DRIVER, claim, device, device_class, request, resource_slice, using_claims
 
 FITS = ""
 CANNOT_ALLOCATE = "cannot allocate all claims"
@@ -44,6 +44,27 @@ def test_selectors_see_whether_a_device_can_be_shared_if_the_allocator_shows_it(
     ]
 
     assert said(objects, {"n1": "a"}, minor, **gates) == {"n1": reason}
+
+
+def test_since_1_37_the_error_of_a_selector_names_the_device_of_each_node_also_where_another_node_is_alike():
+    objects = [
+        *(resource_slice(name, name, [device("gpu-0")]) for name in ("n1", "n2")),
+        claim("c", request("gpu", f'device.attributes["{DRIVER}"].x == "a"')),
+    ]
+
+    def error(device):
+        return (
+            f'running "DynamicResources" filter plugin: claim default/c: selector #0{device}: CEL runtime error: '
+            "no such key: x"
+        )
+
+    hint = (
+        ". consider using CEL optional chaining (.? followed by orValue()) or guarding the check with has() for "
+        "optional fields"
+    )
+    zones = {"n1": "a", "n2": "a"}
+    assert said(objects, zones) == dict.fromkeys(zones, error(""))
+    assert said(objects, zones, 37) == {name: error(f" on device {DRIVER}/{name}/gpu-0") + hint for name in zones}
 
 
 # --- node selectors -------------------------------------------------------------------------------------------------

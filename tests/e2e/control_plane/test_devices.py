@@ -53,7 +53,7 @@ CLAIMS = {
 
 MESSAGES = {
     "large-again": "0/4 nodes are available: 4 cannot allocate all claims.",
-    "fails": "claim default/fails: selector #0: CEL runtime error: no such key: absent",
+    "fails": "CEL runtime error: no such key: absent",
     "of-no-class": "request r: device class absent does not exist",
 }
 OUTCOMES = {"large": "n2", "pair": "n1", "either": "n4"}
