@@ -13,7 +13,7 @@ VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' extender/version.py)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install run test test-all judge control-plane upstream-lock fuzz fuzz-cel kube-bin e2e check openapi docs \
+.PHONY: help install run test test-all judge control-plane upstream-lock verdict fuzz fuzz-cel kube-bin e2e check openapi docs \
 	docs-serve media rejudge parity metrics chart-readme bench bench-full performance bench-compare bench-cluster mutants \
 	soak sbom dist chart set-version addresses check-release release-notes kind kind-down k3d k3d-down lock format clean
 
@@ -49,10 +49,14 @@ control-plane: ## Build build/kube-1.37: etcd and the control plane (MINOR=37, o
 upstream-lock: ## Move the lock file of MINOR=37 to the newest patch, or to one: MINOR=37.2
 	tests/upstream/build lock $(MINOR)
 
+CLUSTER ?= extender/cluster/files/example.yaml
+
+verdict: judge $(VENV)/.dev-stamp ## Ask MINOR=37 about POD=namespace/name (or a file) of CLUSTER=cluster.json
+	$(BIN)/python -m tests.upstream.verdict --judge build/judge-1.$(MINOR) $(ARGS) "$(CLUSTER)" "$(POD)"
+
 SCENARIOS ?= 1000
 SEED ?= 1
 
-# CEL is compared from the minor on whose devices are evaluated in full. Expressions are cheaper than scenarios.
 fuzz: judge $(VENV)/.dev-stamp ## Compare the engine with MINOR=37 on random scenarios (SCENARIOS=1000 SEED=1)
 	$(BIN)/python -m tests.upstream.fuzz --judge build/judge-1.$(MINOR) --minor $(basename $(MINOR)) \
 		--scenarios $(SCENARIOS) --seed $(SEED) $(ARGS)

@@ -6,7 +6,8 @@ The cluster is as for `extender serve --cluster`, the pod one that waits in it, 
 (tests/upstream/README.md says what it holds), then what the engine says otherwise. The exit code is 1 if they differ, 2
 if nothing was judged.
 
-Rule: the objects are judged as they are written; an API server would have filled in defaults.
+Rule: the objects are judged as they are written, but for the scheduler's name; an API server would have filled in more
+defaults.
 """
 
 # ruff: noqa: T201 - the output of a command
@@ -38,6 +39,9 @@ def scenario_of(cluster: Path, pod: str, config: Path | None = None) -> JSON:
     items = [dict(one) for one in read_cluster(cluster, keep=KINDS.keys()).kept]
     file = Path(pod)
     waiting = yaml.safe_load(file.read_text(encoding="utf-8")) if file.is_file() else _taken_from(items, pod)
+    for one in (*items, waiting):
+        if one["kind"] == "Pod":  # kube-scheduler leaves a pod alone that names no scheduler
+            one["spec"] = {"schedulerName": "default-scheduler"} | one.get("spec", {})
     if node := waiting.get("spec", {}).get("nodeName"):
         raise NotAsked(f"pod {pod} runs on {node}: kube-scheduler was asked about it before")
     scenario: JSON = {"id": pod, "category": "asked", "cluster": {"apiVersion": "v1", "kind": "List", "items": items}}
