@@ -20,23 +20,44 @@ READ: Final = (*COMPARED, "postFilter", "unstableSort", "unsettled")
 """Keys of a verdict that tests read; the others are notes of the judge."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Changes:
     """Of one category."""
 
     category: str
     scenarios: int
-    lines: dict[str, dict[str, str]] = field(default_factory=dict)
-    """Scenario -> key of the verdict -> its first difference, as a line."""
     panics: int = 0
     """Number of scenarios at which kube-scheduler panics."""
+    lines: dict[str, dict[str, str]] = field(default_factory=dict)
+    """Scenario -> key of the verdict -> its first difference, as a line."""
+    kept: int = 0
+    """Number of verdicts that differ by chance: those before them stay."""
+
+    def note(self, scenario: JSON, before: Verdict, after: Verdict, minor: int, *, is_first: bool = False) -> bool:
+        """Note down what changed in the minor's verdict; False if the verdict before it stays.
+
+        `is_first`: the minor has not judged the scenario before.
+        """
+        found = changes_of(before, after, minor)
+        if found and is_chance(scenario, after) and not is_first:
+            self.kept += 1
+        elif found:
+            self.lines[name_of(scenario)] = found
+        return name_of(scenario) in self.lines
 
     def __str__(self) -> str:
         keys = Counter(key for found in self.lines.values() for key in found)
         counts = "".join(f", {count} {key}" for key, count in sorted(keys.items()))
-        panics = f"; removed {self.panics} at which kube-scheduler panics" if self.panics else ""
+        panics = f"; {self.panics} removed, at which kube-scheduler panics" if self.panics else ""
+        kept = f"; {self.kept} kept, which differ by chance" if self.kept else ""
         first = (f"\n  {name}: {line[:400]}" for name, found in self.lines.items() for line in [*found.values()][:1])
-        return f"{self.category}: {len(self.lines)} of {self.scenarios} changed{counts}{panics}{''.join(first)}"
+        return f"{self.category}: {len(self.lines)} of {self.scenarios} changed{counts}{panics}{kept}{''.join(first)}"
+
+
+def name_of(line: JSON) -> str:
+    """The id of a line of the corpus, in gates.jsonl.gz with the minor and its gates: one scenario may have several."""
+    gates = "".join(f", {name}={str(value).lower()}" for name, value in line.get("gates", {}).items())
+    return f"{line['id']} 1.{line['minor']}{gates}" if "minor" in line else line["id"]
 
 
 def changes_of(before: Verdict, after: Verdict, minor: int) -> dict[str, str]:
@@ -55,9 +76,9 @@ def _line(key: str, before: object, after: object) -> str:
     return f"{key}: {json.dumps(before)} -> {json.dumps(after)}"
 
 
-def is_chance(scenario: JSON) -> bool:
+def is_chance(scenario: JSON, verdict: Verdict) -> bool:
     """True if another run of the same kube-scheduler may say something else of the scenario."""
-    return undetermined(scenario) in ("reserved twice", "unsettled")
+    return "unsettled" in verdict.get("expected", {}) or undetermined(scenario) == "reserved twice"
 
 
 def panics(verdict: Verdict) -> bool:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.parity.agreement import CORPUS, EVERY_CATEGORY, lines_of, load
+from tests.parity.changes import is_chance
 from tests.parity.judged import BASE_MINOR, GATES, patches, write_patches
 from tests.parity.other_minors import OtherMinors, verdict_of
 from tests.parity.update import main
@@ -21,8 +22,9 @@ beside = pathlib.Path(__file__)
 if "-version" in sys.argv:
     sys.exit(print(beside.name.removeprefix("judge-")))
 says = json.loads(beside.with_name("verdicts.json").read_text())
+(gates,) = [one.removeprefix("-feature-gates=") for one in sys.argv if one.startswith("-feature-gates=")]
 for scenario in map(json.loads, sys.stdin):
-    print(json.dumps({"id": scenario["id"], "category": "", **says[scenario["id"]]}))
+    print(json.dumps({"id": scenario["id"], "category": "", **says[scenario["id"] + gates]}))
 """
 
 
@@ -31,7 +33,7 @@ class Room:
 
     def __init__(self, folder: Path) -> None:
         self.corpus = folder / "corpus"
-        for name in (CATEGORY, OTHERS):
+        for name in (CATEGORY, OTHERS, GATES):
             file = self.corpus / f"{name}.jsonl.gz"
             file.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(CORPUS / f"{name}.jsonl.gz", file)
@@ -45,12 +47,12 @@ class Room:
     def files(self):
         return {path: path.read_bytes() for path in self.corpus.rglob("*.gz")}
 
-    def update(self, patch):
+    def update(self, patch, category=CATEGORY):
         judge = self.folder / f"judge-{patch}"
         judge.write_text(JUDGE)
         judge.chmod(0o755)
         (self.folder / "verdicts.json").write_text(json.dumps(self.said))
-        main(["--judge", str(judge), "--corpus", str(self.corpus), "--category", CATEGORY])
+        main(["--judge", str(judge), "--corpus", str(self.corpus), "--category", category])
 
     def said_by(self, minor):
         """Scenario -> the verdict that the corpus has of the minor."""
@@ -77,6 +79,14 @@ def test_notes_of_the_judge_change_no_file(room):
     room.said[name] = {"expected": room.said[name]["expected"] | {"clock": ["n1"]}}
     room.update("1.36.99")
     assert room.files() == before
+
+
+def test_what_differs_by_chance_is_counted_and_the_verdict_before_it_stays(room, capsys):
+    before, name = room.files(), next(iter(room.said))
+    room.said[name] = {"expected": room.said[name]["expected"] | {"feasible": 77, "unsettled": ["filter"]}}
+    room.update("1.36.99")
+    assert room.files() == before
+    assert "1 kept, which differ by chance" in capsys.readouterr().out
 
 
 def test_what_the_base_minor_says_otherwise_is_written_and_the_other_minors_keep_their_verdicts(room, capsys):
@@ -129,8 +139,20 @@ def test_a_scenario_at_which_kube_scheduler_panics_leaves_the_corpus_and_is_not_
     room.update(patch)
     assert name not in {one["id"] for file in (CATEGORY, OTHERS) for one in room.lines(file)}
     printed = capsys.readouterr().out
-    assert "removed 1 at which kube-scheduler panics" in printed
+    assert "1 removed, at which kube-scheduler panics" in printed
     assert name not in printed
+
+
+def test_gates_are_given_to_the_judge_and_other_minors_keep_their_lines(room):
+    lines = room.lines(GATES)
+    given = [",".join(f"{name}={str(value).lower()}" for name, value in one["gates"].items()) for one in lines]
+    counted = [one | {"expected": one["expected"] | {"feasible": row}} for row, one in enumerate(lines)]
+    rows = zip(counted, given, strict=True)
+    room.said = {one["id"] + gates: verdict_of(one) for one, gates in rows if one["minor"] == 33}
+    room.update("1.33.99", GATES)
+    assert room.lines(GATES) == [
+        new if new["minor"] == 33 and not is_chance(old, {}) else old for new, old in zip(counted, lines, strict=True)
+    ]
 
 
 def test_an_older_patch_is_refused(room):

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tests.parity.agreement import lines_of
-from tests.parity.changes import Changes, Verdict, changes_of, is_chance, panics
+from tests.parity.changes import Changes, Verdict, name_of, panics
 from tests.parity.judged import (
     BASE_MINOR,
     CORPUS,
@@ -61,7 +61,7 @@ def _shown(category: str, scenario: JSON, minor: int) -> JSON:
     return shown | {"config": without_extenders(shown["config"])} if category == "own/configurations" else shown
 
 
-# --- files ------------------------------------------------------------------------------------------------------------
+# --- the corpus -------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,12 +84,13 @@ class Corpus:
         panicking = frozenset(name for name, one in verdicts.items() if panics(one))
         if panicking:
             self._remove(category, panicking)
-        decided = [one for one in scenarios if one["id"] not in panicking]
+        decided = [one for one in scenarios if name_of(one) not in panicking]
+        changes = Changes(category, len(scenarios), len(panicking))
         if category == GATES or self.minor == BASE_MINOR:
-            changed = self._update_scenarios(category, decided, verdicts)
+            self._update_scenarios(changes, decided, verdicts)
         else:
-            changed = self._update_versions(category, decided, verdicts)
-        return Changes(category, len(scenarios), changed, len(panicking))
+            self._update_versions(changes, decided, verdicts)
+        return changes
 
     def _path(self, category: str) -> Path:
         return self.folder / f"{category}.jsonl.gz"
@@ -98,55 +99,46 @@ class Corpus:
         found: dict[str, Verdict] = {}
         for _, group in groupby(sorted(scenarios, key=_gates_of), _gates_of):
             alike = list(group)
-            found |= judged_by(replace(self.judge, gates=alike[0]["gates"]), GATES, alike, self.minor)
+            by_id = judged_by(replace(self.judge, gates=alike[0]["gates"]), GATES, alike, self.minor)
+            found |= {name_of(one): by_id[one["id"]] for one in alike}
         return found
 
-    def _update_scenarios(
-        self, category: str, scenarios: Sequence[JSON], verdicts: Mapping[str, Verdict]
-    ) -> dict[str, dict[str, str]]:
+    def _update_scenarios(self, changes: Changes, scenarios: Sequence[JSON], verdicts: Mapping[str, Verdict]) -> None:
         """Put the verdicts that changed into the scenarios; other minors keep what they said."""
-        changed: dict[str, dict[str, str]] = {}
-        new: dict[str, JSON] = {}
+        category, new = changes.category, dict[str, JSON]()
         others = OtherMinors.of(category, self.folder)
         for scenario in scenarios:
-            name, after = scenario["id"], verdicts[scenario["id"]]
+            name, after = name_of(scenario), verdicts[name_of(scenario)]
             if "error" in after:
                 raise JudgeFailed(f"{category}: {name}: {after['error']}")
-            found = changes_of(scenario, after, self.minor)
-            if found and not is_chance(scenario):
-                changed[name], new[name] = found, scenario | after
+            if changes.note(scenario, scenario, after, self.minor):
+                new[name] = scenario | after
                 if category != GATES:
                     others.put(name, others.said(name, verdict_of(scenario)), after)
-        if changed:
-            lines = [(_id_of(line), line) for line in lines_of(self._path(category))]
+        if new:
+            lines = [(_name_in(line), line) for line in lines_of(self._path(category))]
             write_lines(self._path(category), (encoded(new[name]) if name in new else line for name, line in lines))
             if category != GATES:
                 others.write()
-        return changed
 
-    def _update_versions(
-        self, category: str, scenarios: Sequence[JSON], verdicts: Mapping[str, Verdict]
-    ) -> dict[str, dict[str, str]]:
+    def _update_versions(self, changes: Changes, scenarios: Sequence[JSON], verdicts: Mapping[str, Verdict]) -> None:
         """Put what the minor says otherwise than the base minor into versions/."""
-        changed: dict[str, dict[str, str]] = {}
-        others = OtherMinors.of(category, self.folder)
+        others = OtherMinors.of(changes.category, self.folder)
         for scenario in scenarios:
             name, base = scenario["id"], verdict_of(scenario)
             said, after = others.said(name, base), verdicts[scenario["id"]]
-            found = changes_of(said.get(self.minor, base), after, self.minor)
-            if found and not (self.minor in said and is_chance(scenario)):
-                changed[name] = found
+            is_first = self.minor not in said
+            if changes.note(scenario, said.get(self.minor, base), after, self.minor, is_first=is_first):
                 others.put(name, said | {self.minor: after}, base)
-        if changed:
+        if changes.lines:
             others.write()
-        return changed
 
     def _remove(self, category: str, names: frozenset[str]) -> None:
         """Remove the scenarios from the category's file and from versions/."""
         for path in (self._path(category), verdicts_file(category, self.folder)):
             if path.exists():
                 lines = lines_of(path)
-                kept = [line for line in lines if _id_of(line) not in names]
+                kept = [line for line in lines if _name_in(line) not in names]
                 if len(kept) < len(lines):
                     write_lines(path, kept)
 
@@ -155,9 +147,8 @@ def _gates_of(scenario: JSON) -> str:
     return json.dumps(scenario["gates"], sort_keys=True)
 
 
-def _id_of(line: bytes) -> str:
-    name: str = json.loads(line)["id"]
-    return name
+def _name_in(line: bytes) -> str:
+    return name_of(json.loads(line))
 
 
 # --- the command ------------------------------------------------------------------------------------------------------
