@@ -11,7 +11,8 @@ Whole scenarios (`undetermined`), which are compared all the same and excused on
 - overflow: an amount above 9*10^16, with which upstream's int64 arithmetic wraps around.
 - reserved twice: two volumes name a claim of the pod in their claimRef; upstream takes the first of its index.
 - crash: upstream panicked.
-- unsettled: the judge saw upstream say something else in another run.
+- unsettled: the judge saw upstream say something else in another run. Up to v1.35 it tries devices in the order in
+  which a Go map has their slices; upstream/differential asks many times then, as two runs may agree by chance.
 """
 
 import re

@@ -12,13 +12,12 @@ Rule: a scenario at which kube-scheduler panics leaves the corpus; it is counted
 
 import argparse
 import json
-import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from tests.parity.agreement import lines_of
 from tests.parity.changes import Changes, Verdict, name_of, panics
@@ -36,11 +35,9 @@ from tests.parity.judged import (
 from tests.parity.other_minors import OtherMinors, encoded, verdict_of, write_lines
 from tests.parity.versions import cluster_of, verdicts_file
 from tests.upstream.generate.configurations import without_extenders
-from tests.upstream.judge import Judge, JudgeFailed
+from tests.upstream.judge import REFUSAL, Judge, JudgeFailed
 
 JSON = dict[str, Any]
-REFUSAL: Final = re.compile(r"config: |initializing profiles: ")
-"""How the judge's error begins where kube-scheduler refuses the configuration."""
 
 
 # --- the judge --------------------------------------------------------------------------------------------------------

@@ -20,11 +20,10 @@ from tests.parity.diagnoses import diagnosis_differences
 from tests.parity.exemptions import exempt_nodes
 from tests.parity.parity import NOW, Evaluated
 from tests.parity.versions import accepted, evaluated, normal_of
+from tests.upstream.judge import REFUSAL
 
 JSON = dict[str, Any]
 
-REFUSAL: Final = re.compile(r"config: |initializing profiles: ")
-"""How the judge's error begins where kube-scheduler refuses the configuration."""
 FOLLOWING: Final = ("feasible", "selected")
 """Keys of differences that follow from others: named last, as the first difference is the one that is looked into."""
 _LINE: Final = re.compile(r"([\w ]+)(?:\[([^\]]*)\])?: ")

@@ -4,6 +4,7 @@ Rule: a judge that dies, hangs or answers something else than it was asked is an
 """
 
 import os
+import re
 import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,6 +18,8 @@ JSON = dict[str, Any]
 
 ASKED: Final = ("id", "category", "cluster", "pod", "config")
 """Keys of a scenario that the judge reads."""
+REFUSAL: Final = re.compile(r"config: |initializing profiles: ")
+"""How the judge's error begins where kube-scheduler refuses the configuration."""
 SECONDS_PER_BATCH: Final = 300
 """The judge gives a single scenario up after one minute."""
 

@@ -21,22 +21,12 @@ ASKS: Final = 400
 SECONDS: Final = 60.0
 TOGETHER: Final = 16
 """Candidates per batch."""
-REQUIRED: Final = frozenset(
-    {"apiVersion", "kind", "metadata", "spec", "name", "namespace", "uid", "containers", "key", "operator", "values"}
-    | {"topologyKey", "maxSkew", "whenUnsatisfiable", "driver", "pool", "generation", "resourceSliceCount", "devices"}
-    | {
-        "requests",
-        "exactly",
-        "allocationMode",
-        "count",
-        "deviceClassName",
-        "request",
-        "device",
-        "profiles",
-        "schedulerName",
-        "nodeSelectorTerms",
-    }
-)
+REQUIRED: Final = {
+    *("apiVersion", "kind", "metadata", "spec", "name", "namespace", "uid", "containers", "schedulerName", "profiles"),
+    *("key", "operator", "values", "topologyKey", "maxSkew", "whenUnsatisfiable", "nodeSelectorTerms"),
+    *("driver", "pool", "generation", "resourceSliceCount", "devices", "device", "request", "requests", "exactly"),
+    *("allocationMode", "count", "deviceClassName"),
+}
 """Fields that an API server asks for or adds, or that say which object it is."""
 
 
@@ -69,8 +59,8 @@ class Shrinker:
             chunks = [paths[start : start + size] for start in range(0, len(paths), size)]
             alone = self.differ([_removed(scenario, chunk) for chunk in chunks])
             gone = self._together(scenario, [chunk for chunk, may_go in zip(chunks, alone, strict=True) if may_go])
-            scenario, rest = _removed(scenario, gone), [path for path in paths if path not in gone]
-            paths = _moved(rest, gone)
+            scenario, left = _removed(scenario, gone), frozenset(gone)
+            paths = _moved([path for path in paths if path not in left], gone)
             if size == 1:
                 break
             size = max(1, size // 2)
@@ -91,9 +81,10 @@ class Shrinker:
 def shrink(scenario: JSON, kind: str, kinds: Kinds, asks: int = ASKS, seconds: float = SECONDS) -> JSON:
     """A scenario that differs in the same way, with fewer objects and fields; the scenario itself if it must not."""
     shrinker = Shrinker(kinds, kind, asks, monotonic() + seconds)
-    small: JSON = {
-        key: deepcopy(scenario[key]) for key in ("id", "category", "cluster", "pod", "config") if key in scenario
-    }
+    asked = {key: scenario[key] for key in ("id", "category", "cluster", "pod", "config") if key in scenario}
+    small: JSON = json.loads(json.dumps(asked))  # a copy in which no two parts are the same object
+    if "config" in small:
+        small = shrinker.without(small, [("config",)])
     before = None
     while before != small and not shrinker.over:
         before = small
@@ -111,8 +102,6 @@ def _parts(scenario: JSON, depth: int) -> Iterator[Path]:
     """The removable parts so deep inside an object, the pod or the configuration."""
     roots: list[Path] = [("cluster", "items", place) for place in range(len(scenario["cluster"]["items"]))]
     roots += [(key,) for key in ("pod", "config") if key in scenario]
-    if depth == 0 and "config" in scenario:
-        yield ("config",)
     for root in roots:
         yield from _inside(_at(scenario, root), root, depth)
 

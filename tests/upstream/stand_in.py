@@ -1,7 +1,7 @@
 """A program in place of the judge, for the tests: it answers from stored verdicts, else for a pod that fits no node.
 
-It dies, hangs or tells of a panic at the scenarios whose ids say so, and rejects nodes named "odd" for a reason of its
-own, which is the difference that is planted.
+It dies, hangs, wavers or tells of a panic at the scenarios whose ids say so, and rejects nodes named "odd" for a reason
+of its own, which is the difference that is planted.
 
     python stand_in.py VERDICTS [options of the judge] < scenarios.jsonl
 
@@ -41,8 +41,10 @@ def verdict(scenario):
     }
 
 
-def answer(scenario, stored):
+def answer(scenario, stored, place):
     name = scenario["id"]
+    if "wavers" in name and place == 0:  # its first answer of each batch is another one
+        return {"expected": verdict(scenario) | {"feasible": 99}}
     if "dies" in name:
         sys.exit("fatal error: all goroutines are asleep")
     if "hangs" in name:
@@ -61,9 +63,9 @@ def main():
         print("1.36.5")  # noqa: T201 - its answer
         return
     stored = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
-    for line in sys.stdin:
+    for place, line in enumerate(sys.stdin):
         scenario = json.loads(line)
-        told = {"id": scenario["id"], "category": scenario["category"], **answer(scenario, stored)}
+        told = {"id": scenario["id"], "category": scenario["category"], **answer(scenario, stored, place)}
         print(json.dumps(told), flush=True)  # noqa: T201
 
 

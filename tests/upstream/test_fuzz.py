@@ -33,6 +33,18 @@ def unmatched(category, seed, number):
     return scenario | ({"config": {"kind": "nothing"}} if seed == "refused" and number == SPECIAL else {})
 
 
+def with_slices(category, seed, number):
+    scenario = unmatched(category, seed, number)
+    spec = {
+        "driver": "a.example.com",
+        "pool": {"name": "p", "generation": 1, "resourceSliceCount": 1},
+        "allNodes": True,
+    }
+    metadata = {"name": "s", "uid": "uid-s"}
+    item = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": metadata, "spec": spec}
+    return scenario | {"cluster": scenario["cluster"] | {"items": [*scenario["cluster"]["items"], item]}}
+
+
 @lru_cache(maxsize=1)
 def corpus(category):
     return lines_of(CORPUS / f"{category}.jsonl.gz")
@@ -141,6 +153,13 @@ def test_a_scenario_that_the_judge_does_not_survive_has_no_kind(stand_in):
     odd = unmatched("pdb", "odd", SPECIAL)
     kinds = differential(stand_in, "any").kinds([odd, odd | {"id": "dies"}])
     assert [bool(one) for one in kinds] == [True, False]
+
+
+@pytest.mark.parametrize(("minor", "rule"), [(35, "unsettled"), (36, None)])
+def test_what_upstream_says_only_at_times_is_unsettled_where_it_draws_devices(stand_in, minor, rule):
+    batch = Differential(Judge(stand_in, 1, 60.0), minor, "wavers", with_slices).batch([("dra", SPECIAL)])
+    assert [one.finding.rule for one in batch] == [rule]
+    assert [one.finding.outcome for one in batch] == [Outcome.EXEMPT if rule else Outcome.DIFFERS]
 
 
 def test_a_judge_that_hangs_is_stopped(stand_in):

@@ -85,6 +85,28 @@ def test_nothing_is_asked_when_the_time_is_over():
     assert asked == []
 
 
+def test_parts_that_are_the_same_object_are_removed_one_by_one():
+    given = scenario(2)
+    resources = {"pods": "10", "cpu": "1"}
+    given["pod"]["status"] = {"capacity": resources, "allocatable": resources}
+    kinds, _ = asking(lambda one: one["pod"].get("status", {}).get("allocatable", {}).get("cpu") == "1")
+    assert shrink(given, "wanted", kinds)["pod"]["status"] == {"allocatable": {"cpu": "1"}}
+
+
+def test_a_configuration_goes_as_a_whole_or_in_parts():
+    def needs_profile(one):
+        return "profiles" in one.get("config", {})
+
+    given = scenario(2) | {
+        "config": {"kind": "y", "parallelism": 2, "profiles": [{"schedulerName": "a", "plugins": {}}]}
+    }
+    assert "config" not in shrink(given, "wanted", asking(lambda one: True)[0])
+    assert shrink(given, "wanted", asking(needs_profile)[0])["config"] == {
+        "kind": "y",
+        "profiles": [{"schedulerName": "a"}],
+    }
+
+
 def test_the_given_scenario_is_not_changed():
     given = scenario()
     kinds, _ = asking(lambda one: True)
