@@ -83,6 +83,7 @@ def _own_answer(asked: JSON) -> tuple[str | None, str]:
 def compare(program: Path, selectors: Sequence[JSON]) -> Result:
     """Ask both of each selector."""
     result = Result(compared=len(selectors))
+    different = []
     for asked, wanted in zip(selectors, upstream_answers(program, selectors), strict=True):
         if wanted is None:
             result.crashes += 1
@@ -90,12 +91,14 @@ def compare(program: Path, selectors: Sequence[JSON]) -> Result:
         found, feature = _own_answer(asked)
         if found is None:
             result.not_followed[feature] += 1
-        elif found == wanted:
-            pass
-        elif found in upstream_answers(program, [asked] * ASKED_AGAIN):
+        elif found != wanted:
+            different.append((asked, wanted, found))
+    again = upstream_answers(program, [each[0] for each in different for _ in range(ASKED_AGAIN)]) if different else []
+    for number, each in enumerate(different):
+        if each[2] in again[number * ASKED_AGAIN : (number + 1) * ASKED_AGAIN]:
             result.undetermined += 1
         else:
-            result.different.append((asked, wanted, found))
+            result.different.append(each)
     return result
 
 

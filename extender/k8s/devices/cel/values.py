@@ -301,8 +301,6 @@ def written(value: Any) -> str:
         return go_float(value)
     if kind is int or kind is Uint:
         return str(int(value))
-    if value is None:
-        return "null"
     raise NotFollowed(f"the text of a value of the type {type_name(value)} in an error")
 
 

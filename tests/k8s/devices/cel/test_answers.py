@@ -138,6 +138,16 @@ def test_devices_that_agree_in_what_is_read_have_the_same_result():
         ('device.attributes["gpu.example.com"].`model` == "h100"', None),
         ('[1].all(device, .device.driver == "x")', None),
         ('.device.driver == "gpu.example.com"', "true"),
+        ('cel.bind(q, quantity("1.5Gi"), q.add(7) == q)', None),
+        ('cel.bind(v, optional.of(semver("1.0.0")), v.hasValue())', None),
+        ('optional.of(quantity("1")).optMap(x, x).optMap(x, x).hasValue()', None),
+        ("has((dyn(1) ? {'a': 1} : dyn({})).a)", None),
+        ("device.true", None),
+        ("device.?", None),
+        ("1.exists(1,,)", None),
+        ("'%d'.format([1, 'a']) == ''", None),
+        ("matches('a', '(')", None),
+        ("['a', 'b'].transformMapEntry(i, x, {duration('1s'): i}) == {}", None),
     ],
 )
 def test_numbers_beyond_a_doubles_digits_and_unusual_spellings(expression, wanted):

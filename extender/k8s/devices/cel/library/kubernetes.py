@@ -112,7 +112,9 @@ def _to_float(_run: Run, amount: Quantity) -> float:
 def _sum(one: Quantity, sign: int, other: Quantity) -> Quantity:
     """Return the first amount plus or minus the second (Quantity.Add, Quantity.Sub)."""
     nano = one.nano + sign * other.nano
-    if one.scaled is None or other.scaled is None:
+    if one.scaled is None:
+        raise NotFollowed("add() and sub() of a quantity with a fraction")  # which upstream changes in place
+    if other.scaled is None:
         return Quantity(nano, None, pointer=True)
     (first, first_scale), (second, second_scale) = one.scaled, other.scaled
     second *= sign

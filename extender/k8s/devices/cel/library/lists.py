@@ -194,8 +194,6 @@ def _is_zero(value: Any) -> bool:
         return bool(value.nanos == 0)
     if kind is Timestamp:
         return bool(value.nanos == _ZERO_TIME)
-    if kind is Optional:
-        return not value.present or _is_zero(value.value)
     return value is None or (isinstance(value, (bool, int, float, str, bytes, list, dict)) and not value)
 
 
