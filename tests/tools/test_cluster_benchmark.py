@@ -69,5 +69,5 @@ def test_the_nodes_are_full_for_a_preemptor_and_two_pods_make_room():
 
 def test_missing_binaries_are_named(tmp_path, monkeypatch):
     monkeypatch.setenv("KUBE_BIN", str(tmp_path))
-    with pytest.raises(SystemExit, match=r"has no etcd, .*kube-scheduler: `make bench-cluster` without KUBE_BIN builds"):
+    with pytest.raises(SystemExit, match=r"has no etcd, .*: `make bench-cluster` without KUBE_BIN builds"):
         main([])

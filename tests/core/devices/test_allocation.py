@@ -289,7 +289,10 @@ def test_up_to_1_35_the_second_alternative_remembers_what_the_first_one_selected
         (
             claim("c", request(name="q", count=20), request(count=13)),
             {},
-            "claim default/c, request r: adding 13 devices exceeds the claim limit of 32, with 20 already accounted for",
+            (
+                "claim default/c, request r: "
+                "adding 13 devices exceeds the claim limit of 32, with 20 already accounted for"
+            ),
         ),
         (
             claim("c", request(adminAccess=False)),

@@ -84,8 +84,8 @@ def test_a_resource_that_nothing_provides_does_not_fit_where_node_resources_fit_
 
 def test_too_many_devices_end_the_cycle():
     error = (
-        "claim default/<extended-resources>, request container-0-request-0: adding 1000 devices exceeds the claim limit "
-        "of 32, with 0 already accounted for"
+        "claim default/<extended-resources>, request container-0-request-0: "
+        "adding 1000 devices exceeds the claim limit of 32, with 0 already accounted for"
     )
     assert said(asking({GPU: "1k"}))["cycleError"] == f'running "DynamicResources" filter plugin: {error}'
 
