@@ -1,4 +1,4 @@
-//go:build minor36
+//go:build before37
 
 package main
 
