@@ -146,7 +146,7 @@ def find(within: dict[Any, Any], key: Any) -> tuple[Any, bool]:
 
 def has_key(within: dict[Any, Any], key: Any) -> bool:
     """Return whether a map has a key; a domain that the device lacks is none (Mapper.Contains)."""
-    if type(within) is dict:
+    if type(within) is dict and within:
         check_key(key)
     try:
         return key in within and (type(key) is bool) is _bool_keys(within)
