@@ -45,7 +45,8 @@ def test_the_table_of_minors_is_that_of_the_tests():
 
 
 def test_minors_without_any_test_are_named():
-    untested = [f"1.{one}" for one in range(OLDEST_MINOR, NEWEST_MINOR + 1) if one not in (*MINORS, REFERENCE)]
+    tested = {*(f"1.{minor}" for minor in (*MINORS, REFERENCE)), *SCHEDULERS}
+    untested = [f"1.{one}" for one in range(OLDEST_MINOR, NEWEST_MINOR + 1) if f"1.{one}" not in tested]
     assert f"**Neither of the first two, as {' and '.join(untested)}**" in PAGE
 
 
