@@ -97,8 +97,12 @@ class NotEvaluated(Exception):
 
 
 def knows_shares(features: Features) -> bool:
-    """Return whether upstream's "incubating" allocator is used, not the "stable" one."""
-    return features.dra_device_binding_conditions or features.dra_consumable_capacity
+    """Return whether upstream's allocator is one that knows of shared devices, not the "stable" one.
+
+    1.34 has but one allocator that supports the status of devices, the "experimental" one.
+    """
+    needs_status = not features.device_pools_of_1_35 and features.dra_resource_claim_device_status
+    return features.dra_device_binding_conditions or features.dra_consumable_capacity or needs_status
 
 
 def gather_pools(

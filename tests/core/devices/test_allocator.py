@@ -35,6 +35,8 @@ def said(objects, zones, minor=36, **gates):
         (36, {"DRAConsumableCapacity": False}, FITS),
         (36, {"DRAConsumableCapacity": False, "DRADeviceBindingConditions": False}, CANNOT_ALLOCATE),
         (35, {}, CANNOT_ALLOCATE),
+        (34, {}, FITS),
+        (34, {"DRAResourceClaimDeviceStatus": False}, CANNOT_ALLOCATE),
     ],
 )
 def test_selectors_see_whether_a_device_can_be_shared_if_the_allocator_shows_it(minor, gates, reason):
