@@ -58,7 +58,11 @@ class Differential:
 
     def scenario(self, case: Case) -> JSON:
         """The scenario as that minor is shown it."""
-        scenario = self.generate(case[0], self.seed, case[1])
+        try:
+            scenario = self.generate(case[0], self.seed, case[1])
+        except Exception as error:
+            error.add_note(f"generating number {case[1]} of {case[0]}, seed {self.seed}")
+            raise
         cluster = cluster_of(scenario, self.minor)
         items = [_served(item, self.minor) for item in cluster["items"]]
         return scenario | {"cluster": cluster | {"items": items}}

@@ -42,6 +42,11 @@ def is_bytes(resource: str) -> bool:
     return resource in ("memory", EPHEMERAL_STORAGE) or resource.startswith("hugepages-")
 
 
+def count(text: str) -> int:
+    """Return a whole number of devices: 1000 for "1k", as extreme nodes have it."""
+    return int(text.replace("k", "000"))
+
+
 # --- as people write them ---------------------------------------------------------------------------------------------
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
+from tests.upstream.generate.quantities import count
 from tests.upstream.generate.scenario import Scenario, give, request, selected_by_name
 from tests.upstream.generate.words import CREATED, FPGA, GPU, JSON
 
@@ -83,7 +84,7 @@ def _add_devices(scenario: Scenario, node: JSON) -> None:
         give(node, IMPLICIT, 1)
     if scenario.chance(0.3):
         _add_slice(scenario, name, [{"name": f"d{number}"} for number in range(random.randint(1, 3))])
-    left = {key: int(node["status"]["allocatable"].get(key, "0")) for key in (GPU, FPGA)}
+    left = {key: count(node["status"]["allocatable"].get(key, "0")) for key in (GPU, FPGA)}
     for pod in scenario.running_on(name):
         container = pod["spec"]["containers"][0]
         for resource in (GPU, FPGA):
