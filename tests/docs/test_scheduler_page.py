@@ -66,7 +66,7 @@ def documented() -> dict[str, str]:
 def minors_of(metadata) -> str:
     """Return in which minors a switch is on, in words."""
     if "since" in metadata:
-        return f"from 1.{metadata['since']}"
+        return "; ".join((*(f"1.{one}" for one in metadata["also"]), f"from 1.{metadata['since']}"))
     if "until" in metadata:
         return f"up to 1.{metadata['until']}"
     stages = [one for one in metadata["gate"].stages if one[0] <= NEWEST_MINOR]

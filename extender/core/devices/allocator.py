@@ -184,7 +184,11 @@ class Allocator:
         if request.exactly is not None and request.exactly.capacity is not None:
             return f"claim {claim.text}, request {request.name}: {reason}"
         name = next((one.name for one in listed if one.capacity is not None), None)
-        return f"claim {claim.text}, subrequest {name}: {reason}" if name is not None else ""
+        if name is None:
+            return ""
+        if not self.features.shared_devices_of_1_35:
+            return f"claim {claim.text}, request {request.name}: {reason}"
+        return f"claim {claim.text}, subrequest {name}: {reason}"
 
     def _request(
         self, number: int, claim: _Claim, spec: ExactDeviceRequest | DeviceSubRequest, name: str, parent: str
@@ -321,7 +325,7 @@ class _Search:
         self._taken: list[list[_Taken]] = [[] for _ in allocator.claims]
         self._matches: dict[tuple[int, PoolDevice], bool] = {}
         self._all_devices: dict[int, list[PoolDevice]] = {}
-        self._constraints = [[_constraint(one) for one in claim.constraints] for claim in allocator.claims]
+        self._constraints = [[_constraint(one, self._features) for one in of.constraints] for of in allocator.claims]
         self._allocating: dict[PoolDevice, set[int]] = {}
         self._shares: dict[DeviceID, Mapping[str, int]] = {}
         self._counters: Counters | None = None
@@ -680,10 +684,11 @@ def _candidates(pools: Sequence[Pool], features: Features) -> tuple[Sequence[Poo
     return found, None
 
 
-def _constraint(one: DeviceConstraint) -> AttributeConstraint:
+def _constraint(one: DeviceConstraint, features: Features) -> AttributeConstraint:
     if one.match_attribute is not None:
         return MatchAttribute(one.match_attribute)
-    return DistinctAttribute(one.distinct_attribute or "")
+    compares_values = features.shared_devices_of_1_35
+    return DistinctAttribute(one.distinct_attribute or "", compares_values=compares_values)
 
 
 def _is_node(node: Node) -> NodeSelectorRequirement:

@@ -59,11 +59,12 @@ class DistinctAttribute(AttributeConstraint):
     """All devices have the attribute, each with another value.
 
     As upstream, one value is remembered per request: the next device of the same request replaces it, and removing
-    that one forgets both.
+    that one forgets both. v1.34 compares the addresses of values, which differ from device to device.
     """
 
-    def __init__(self, attribute: str) -> None:
+    def __init__(self, attribute: str, *, compares_values: bool = True) -> None:
         super().__init__(attribute)
+        self._compares_values = compares_values
         self._values: dict[str, tuple[str | None, Any]] = {}
         """Request -> type and value."""
         self._count = 0
@@ -73,7 +74,7 @@ class DistinctAttribute(AttributeConstraint):
         if attribute is None:
             return False
         of = _type_of(attribute)
-        value = of, getattr(attribute, of or "", None)
+        value = of, getattr(attribute, of or "", None) if self._compares_values else device.id
         if self._count and self._values and (of is None or value in self._values.values()):
             return False
         self._values[request] = value

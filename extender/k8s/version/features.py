@@ -40,9 +40,9 @@ class Gate:
         return next((default for first, _, default in reversed(self.stages) if first <= minor), False)
 
 
-def since(minor: int) -> Any:
-    """Declare a behavior without a gate that kube-scheduler has since this minor."""
-    return field(default=minor <= DEFAULT_MINOR, metadata={"since": minor})
+def since(minor: int, *, also: tuple[int, ...] = ()) -> Any:
+    """Declare a behavior without a gate that kube-scheduler has since this minor, and in newest patches before it."""
+    return field(default=minor <= DEFAULT_MINOR, metadata={"since": minor, "also": also})
 
 
 def until(minor: int) -> Any:
@@ -179,6 +179,9 @@ class Features:
     """InterPodAffinity: the incoming pod's namespaceSelector of NotIn or DoesNotExist matches every namespace."""
     reasons_of_1_34: bool = since(34)
     """Texts of TaintToleration (without key and value) and of VolumeRestrictions about ReadWriteOncePod."""
+    shared_devices_of_1_35: bool = since(35)
+    """DynamicResources: `distinctAttribute` compares values (before, it only demands the attribute of each device), and
+    errors about capacity name the subrequest."""
     device_pools_of_1_35: bool = since(35)
     """DynamicResources: incomplete and invalid pools are passed over, and a pool's slices are counted in the cluster,
     not on the node."""
@@ -192,7 +195,7 @@ class Features:
     """DynamicResources scores which alternative of a prioritized list is allocated."""
     device_allocator_of_1_36: bool = since(36)
     """DynamicResources tries pools and slices in the order of their names, and keeps apart what alternatives found."""
-    device_limit_is_checked_by_request: bool = since(36)
+    device_limit_is_checked_by_request: bool = since(36, also=(34,))
     """DynamicResources adds up the devices of a claim request by request, and names the one that takes too many."""
     claim_reasons_of_1_36: bool = since(36)
     """The text of DynamicResources about a claim of another pod."""
@@ -264,7 +267,9 @@ def _value_of(gate: Gate, gates: Mapping[str, bool], minor: int) -> bool:
 
 def _value_in(metadata: Mapping[str, Any], gates: Mapping[str, bool], minor: int) -> bool:
     if "gate" not in metadata:
-        return bool(metadata["since"] <= minor if "since" in metadata else minor <= metadata["until"])
+        if "since" in metadata:
+            return bool(metadata["since"] <= minor or minor in metadata["also"])
+        return bool(minor <= metadata["until"])
     return _value_of(metadata["gate"], gates, minor)
 
 
