@@ -35,8 +35,8 @@ test-all: $(VENV)/.dev-stamp ## Run all tests but those of `make e2e`, with more
 
 # --- Kubernetes' own code, built from its Go modules (tests/upstream) ---
 
-# The newest minor: the control plane of the tests.
-NEWEST := 37
+# The newest minor, that of go.mod: the control plane of the tests.
+NEWEST := $(shell sed -nE 's/.* k8s.io\/kubernetes v1\.([0-9]+)\..*/\1/p' tests/upstream/go.mod)
 # A minor, or a minor and a patch: 36.2. Without a patch it is that of the minor's lock file, or else the newest one.
 MINOR ?= $(NEWEST)
 
@@ -52,28 +52,29 @@ upstream-lock: ## Move the lock file of MINOR=37 to the newest patch, or to one:
 CLUSTER ?= extender/cluster/files/example.yaml
 
 verdict: judge $(VENV)/.dev-stamp ## Ask MINOR=37 about POD=namespace/name (or a file) of CLUSTER=cluster.json
-	$(BIN)/python -m tests.upstream.verdict --judge build/judge-1.$(MINOR) $(ARGS) "$(CLUSTER)" "$(POD)"
+	$(if $(POD),,$(error POD=namespace/name or POD=file says which pod))$(BIN)/python -m tests.upstream.verdict --judge build/judge-1.$(MINOR) $(ARGS) "$(CLUSTER)" "$(POD)"
 
 SCENARIOS ?= 1000
 SEED ?= 1
 
 fuzz: judge $(VENV)/.dev-stamp ## Compare the engine with MINOR=37 on random scenarios (SCENARIOS=1000 SEED=1)
 	$(BIN)/python -m tests.upstream.fuzz --judge build/judge-1.$(MINOR) --minor $(basename $(MINOR)) \
-		--scenarios $(SCENARIOS) --seed $(SEED) $(ARGS)
+		--scenarios $(SCENARIOS) --seed="$(SEED)" $(ARGS)
 
 fuzz-cel: $(VENV)/.dev-stamp ## Compare selectors of devices with MINOR=37 (SCENARIOS=1000 expressions, SEED=1)
 	tests/upstream/build cel $(MINOR)
 	$(BIN)/python -m tests.upstream.cel_fuzz --cel build/cel-1.$(MINOR) --minor $(basename $(MINOR)) \
-		--expressions $(SCENARIOS) --seed $(SEED) $(ARGS)
+		--expressions $(SCENARIOS) --seed="$(SEED)" $(ARGS)
 
 # The control plane of the tests and older kube-schedulers that some of them run.
 BUILT_KUBE := build/kube-1.$(NEWEST)
 OLDER_SCHEDULERS := $(addprefix $(BUILT_KUBE)/kube-scheduler-,1.36 1.33 1.30)
 
-# etcd is the last one that is built.
-$(BUILT_KUBE)/etcd: tests/upstream/go.mod
+CONTROL_PLANE := $(addprefix $(BUILT_KUBE)/,etcd kube-apiserver kube-controller-manager kube-scheduler)
+
+$(CONTROL_PLANE) &: tests/upstream/go.mod
 	tests/upstream/build control-plane $(NEWEST)
-	@touch $@
+	@touch $(CONTROL_PLANE)
 
 $(OLDER_SCHEDULERS): $(BUILT_KUBE)/kube-scheduler-1.%: tests/upstream/modules/1.%.mod
 	tests/upstream/build scheduler $* $(BUILT_KUBE)
@@ -82,7 +83,7 @@ $(OLDER_SCHEDULERS): $(BUILT_KUBE)/kube-scheduler-1.%: tests/upstream/modules/1.
 # With KUBE_BIN=FOLDER nothing is built.
 KUBE := $(or $(KUBE_BIN),$(BUILT_KUBE))
 ifndef KUBE_BIN
-kube-bin: $(BUILT_KUBE)/etcd
+kube-bin: $(CONTROL_PLANE)
 e2e: $(OLDER_SCHEDULERS)
 endif
 
@@ -92,7 +93,7 @@ kube-bin:
 		{ echo "error: KUBE_BIN=$(KUBE) has no executable$$lacks; without KUBE_BIN all are built" >&2; exit 1; }
 
 e2e: kube-bin $(VENV)/.dev-stamp ## Run the tests with a real control plane, which Go builds (or KUBE_BIN=FOLDER)
-	KUBE_BIN=$(KUBE) $(BIN)/python -m pytest tests/e2e/control_plane -n 2 --dist loadfile $(ARGS)
+	KUBE_BIN="$(KUBE)" $(BIN)/python -m pytest tests/e2e/control_plane -n 2 --dist loadfile $(ARGS)
 
 # No cache for lint-imports: it keeps reporting a module as missing after the module was added.
 check: $(VENV)/.dev-stamp ## Lint, format, types, import contracts, and openapi/ up to date
@@ -125,7 +126,7 @@ media: $(VENV)/.dev-stamp ## Write the terminal session and the screenshots in d
 LOCKED := $(NEWEST) $(patsubst tests/upstream/modules/1.%.mod,%,$(wildcard tests/upstream/modules/*.mod))
 
 # A minor without a patch means its newest one, also where its lock file has an older one.
-ifneq ($(filter command line environment,$(origin MINOR)),)
+ifeq ($(origin MINOR),command line)
 parity: rejudge
 endif
 
@@ -162,7 +163,7 @@ bench-compare: $(VENV)/.dev-stamp ## Compare the speed with REV=HEAD (options: A
 	$(BIN)/python -m benchmarks.compare $(REV) $(ARGS)
 
 bench-cluster: kube-bin $(VENV)/.dev-stamp ## Measure a real kube-scheduler with and without the extender (15 min)
-	KUBE_BIN=$(KUBE) $(BIN)/python -m benchmarks.cluster $(ARGS)
+	KUBE_BIN="$(KUBE)" $(BIN)/python -m benchmarks.cluster $(ARGS)
 
 mutants: $(VENV)/.dev-stamp ## Mutation score of the guard (a sample: ARGS='"*7"')
 	rm -rf mutants
@@ -218,20 +219,20 @@ release-notes: $(VENV)/.dev-stamp ## Write the CHANGELOG's section of TAG=v0.1.0
 	$(BIN)/python -m tests.e2e.release.changelog $(TAG) >build/release-notes.md
 
 # What is missing is said before anything is installed.
-define CLUSTER
+define LOCAL_CLUSTER
 	@deploy/kind/cluster $@ check
 	@$(MAKE) --no-print-directory install
 	@EXTENDER=$(BIN)/extender deploy/kind/cluster $@ up
 endef
 
 kind: ## Create a cluster with kind, install the second scheduler, force a preemption and explain it
-	$(CLUSTER)
+	$(LOCAL_CLUSTER)
 
 kind-down: ## Remove that cluster
 	@deploy/kind/cluster kind down
 
 k3d: ## As `make kind`, with k3d
-	$(CLUSTER)
+	$(LOCAL_CLUSTER)
 
 k3d-down: ## Remove that cluster
 	@deploy/kind/cluster k3d down
