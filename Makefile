@@ -36,7 +36,7 @@ test-all: $(VENV)/.dev-stamp ## Run all tests but those of `make e2e`, with more
 # --- Kubernetes' own code, built from its Go modules (tests/upstream) ---
 
 # The newest minor, that of go.mod: the control plane of the tests.
-NEWEST := $(shell sed -nE 's/.* k8s.io\/kubernetes v1\.([0-9]+)\..*/\1/p' tests/upstream/go.mod)
+NEWEST := $(shell sed -nE 's|^(require)?[[:space:]]+k8s\.io/kubernetes v1\.([0-9]+)\..*|\2|p' tests/upstream/go.mod)
 # A minor, or a minor and a patch: 36.2. Without a patch it is that of the minor's lock file, or else the newest one.
 MINOR ?= $(NEWEST)
 
@@ -51,8 +51,9 @@ upstream-lock: ## Move the lock file of MINOR=37 to the newest patch, or to one:
 
 CLUSTER ?= extender/cluster/files/example.yaml
 
-verdict: judge $(VENV)/.dev-stamp ## Ask MINOR=37 about POD=namespace/name (or a file) of CLUSTER=cluster.json
-	$(if $(POD),,$(error POD=namespace/name or POD=file says which pod))$(BIN)/python -m tests.upstream.verdict --judge build/judge-1.$(MINOR) $(ARGS) "$(CLUSTER)" "$(POD)"
+verdict: $(VENV)/.dev-stamp ## Ask MINOR=37 about POD=namespace/name (or a file) of CLUSTER=cluster.json
+	$(if $(POD),,$(error POD=namespace/name or POD=file says which pod))tests/upstream/build judge $(MINOR)
+	$(BIN)/python -m tests.upstream.verdict --judge build/judge-1.$(MINOR) $(ARGS) "$(CLUSTER)" "$(POD)"
 
 SCENARIOS ?= 1000
 SEED ?= 1

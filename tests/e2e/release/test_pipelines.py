@@ -256,7 +256,7 @@ def test_what_make_e2e_builds_is_what_the_tests_ask_for():
     }
     built = {line for line in done.stdout.splitlines() if line.startswith("tests/upstream/build")}
     assert built == {f"tests/upstream/build control-plane {NEWEST.removeprefix('1.')}", *older}
-    assert f"\nKUBE_BIN={BUILT} " in done.stdout
+    assert f'\nKUBE_BIN="{BUILT}" ' in done.stdout
 
 
 def test_a_binary_that_is_missing_in_kube_bin_is_named(tmp_path):
@@ -274,4 +274,4 @@ def test_nothing_is_built_where_kube_bin_has_the_binaries(target, tmp_path):
     words = ["make", "--dry-run", target, f"VENV={sys.prefix}", f"KUBE_BIN={tmp_path}"]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
     assert (done.returncode, "tests/upstream/build" in done.stdout) == (0, False), done.stderr
-    assert f"KUBE_BIN={tmp_path} {sys.prefix}/bin/python" in done.stdout
+    assert f'KUBE_BIN="{tmp_path}" {sys.prefix}/bin/python' in done.stdout
