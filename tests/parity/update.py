@@ -35,7 +35,7 @@ from tests.parity.judged import (
 from tests.parity.other_minors import OtherMinors, encoded, verdict_of, write_lines
 from tests.parity.versions import cluster_of, verdicts_file
 from tests.upstream.generate.configurations import without_extenders
-from tests.upstream.judge import REFUSAL, Judge, JudgeFailed
+from tests.upstream.judge import REFUSAL, Judge, ProgramFailed
 
 JSON = dict[str, Any]
 
@@ -44,11 +44,11 @@ JSON = dict[str, Any]
 
 
 def judged_by(judge: Judge, category: str, scenarios: Sequence[JSON], minor: int) -> dict[str, Verdict]:
-    """Scenario -> verdict. Raises JudgeFailed for an error that is not kube-scheduler's."""
+    """Scenario -> verdict. Raises ProgramFailed for an error that is not kube-scheduler's."""
     found = judge.verdicts([_shown(category, scenario, minor) for scenario in scenarios])
     for one in found:
         if "error" in one and not REFUSAL.match(one["error"]):
-            raise JudgeFailed(f"{category}: {one['id']}: {one['error']}")
+            raise ProgramFailed(f"{category}: {one['id']}: {one['error']}")
     return {one["id"]: verdict_of(one) for one in found}
 
 
@@ -107,7 +107,7 @@ class Corpus:
         for scenario in scenarios:
             name, after = name_of(scenario), verdicts[name_of(scenario)]
             if "error" in after:
-                raise JudgeFailed(f"{category}: {name}: {after['error']}")
+                raise ProgramFailed(f"{category}: {name}: {after['error']}")
             if changes.note(scenario, scenario, after, self.minor):
                 new[name] = scenario | after
                 if category != GATES:
@@ -170,7 +170,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             print(corpus.update(category), flush=True)  # noqa: T201 - the output of a command
             found.setdefault(category, {})[corpus.minor] = patch
             write_patches(found, options.corpus)
-    except (OlderPatch, JudgeFailed) as error:
+    except (OlderPatch, ProgramFailed) as error:
         sys.exit(f"error: {error}")
 
 

@@ -25,7 +25,7 @@ from extender.cluster.files.manifests import read_cluster
 from extender.errors import ExtenderError
 from extender.k8s.kinds import KINDS
 from tests.upstream.finding import Outcome, examine
-from tests.upstream.judge import Judge, JudgeFailed
+from tests.upstream.judge import Judge, ProgramFailed
 
 JSON = dict[str, Any]
 
@@ -75,7 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         scenario = scenario_of(options.cluster, options.pod, options.config)
         (judged,) = judge.verdicts([scenario])
         version = judge.version
-    except (ExtenderError, JudgeFailed, NotAsked, OSError, yaml.YAMLError) as error:
+    except (ExtenderError, ProgramFailed, NotAsked, OSError, yaml.YAMLError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     finding = examine(scenario | judged, int(version.split(".")[1]))
