@@ -30,6 +30,7 @@ from tests.upstream.generate import CATEGORIES
 from tests.upstream.judge import SECONDS_PER_BATCH, Judge, ProgramFailed, check_minor
 from tests.upstream.progress import Progress
 from tests.upstream.shrink import as_text, shrink
+from tests.upstream.workers import INTERRUPTED
 
 JSON = dict[str, Any]
 
@@ -39,8 +40,6 @@ JUDGED_AT_A_TIME: Final = 4
 NOT_EVALUATED_AT_MOST: Final = 3
 NOT_EVALUATED_SHARE: Final = 0.01
 """More scenarios than both that the engine does not evaluate fail the run: it would say nothing."""
-INTERRUPTED: Final = 130
-"""Exit code after Ctrl-C."""
 LINE: Final = 600
 """Characters that are shown of a difference."""
 

@@ -19,6 +19,8 @@ from tests.upstream.judge import ProgramFailed
 Batch = TypeVar("Batch", bound=Sequence[Any])
 Result = TypeVar("Result")
 
+INTERRUPTED: Final = 130
+"""Exit code after Ctrl-C."""
 BATCHES_PER_WORKER: Final = 2
 """Under way or waiting, so that no worker is idle."""
 
