@@ -39,14 +39,14 @@ BATCH: Final = 500
 SECONDS_PER_BATCH: Final = 120.0
 """Time limit of one process of the program."""
 ASKED_AGAIN: Final = 16
-"""How often kube-scheduler's code is asked again where it differs: some answers change with the order of a Go map."""
+"""Number of times that kube-scheduler's code is asked again where it differs: some answers change with the order of a Go map."""
 LISTED: Final = 200
 """Differences that are printed, a line each."""
 
 
 @dataclass
 class Result:
-    """What became of some selectors; `different` are (selector, upstream's answer, this project's).
+    """Counts of what became of some selectors; `different` are (selector, upstream's answer, this project's).
 
     `undetermined`: upstream's own answers differ, and one of them is this project's.
     """

@@ -46,7 +46,7 @@ class Differential:
     generate: Generate = generated
 
     def scenario(self, case: Case) -> JSON:
-        """The scenario as that minor is shown it."""
+        """Return the scenario as that minor is shown it."""
         try:
             scenario = self.generate(case[0], self.seed, case[1])
         except Exception as error:
@@ -55,7 +55,7 @@ class Differential:
         return shown(scenario, self.minor)
 
     def judged(self, scenarios: Sequence[JSON]) -> list[JSON]:
-        """The scenarios, each with the judge's `expected` or `error`."""
+        """Return the scenarios, each with the judge's `expected` or `error`."""
         verdicts = self.judge.verdicts(scenarios)
         return [scenario | verdict for scenario, verdict in zip(scenarios, verdicts, strict=True)]
 
@@ -78,13 +78,13 @@ class Differential:
         return finding
 
     def batches(self, cases: Iterable[Case], size: int, workers: int) -> Generator[list[Found], None, None]:
-        """The findings of each batch; several workers are processes with a judge each. Raises ProgramFailed."""
+        """Yield the findings of each batch; several workers are processes with a judge each. Raises ProgramFailed."""
         rest = iter(cases)
         batches = iter(lambda: list(islice(rest, size)), [])
         return (self.batch(one) for one in batches) if workers == 1 else in_processes(self.batch, batches, workers)
 
     def kinds(self, scenarios: Sequence[JSON]) -> list[frozenset[str]]:
-        """Kinds of difference of each scenario; none of one that the judge does not survive. Nothing is asked again."""
+        """Return the kinds of difference of each scenario; none of one that the judge does not survive. Nothing is asked again."""
         try:
             judged = self.judged(scenarios)
         except ProgramFailed:

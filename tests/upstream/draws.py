@@ -16,12 +16,12 @@ ASKED_AGAIN: Final = 30
 
 
 def may_draw(scenario: JSON, minor: int) -> bool:
-    """Whether another run of that minor may say something else of the scenario, as the minor is shown it."""
+    """Return whether another run of that minor may say something else of the scenario, as the minor is shown it."""
     return minor < SLICES_IN_ORDER and any(item["kind"] == "ResourceSlice" for item in scenario["cluster"]["items"])
 
 
 def answers(judge: Judge, scenario: JSON) -> list[JSON]:
-    """Every distinct answer, each {"expected"} or {"error"}, that the judge gives when it is asked many times."""
+    """Return every distinct answer, each {"expected"} or {"error"}, that the judge gives when it is asked many times."""
     distinct: list[JSON] = []
     for one in judge.verdicts([scenario] * ASKED_AGAIN):
         answer: JSON = {key: one[key] for key in ("expected", "error") if key in one}

@@ -28,7 +28,7 @@ NAMED_LAST: Final = ("feasible", "selected")
 """Keys of differences that follow from others: named last, as the first difference is the one that is looked into."""
 _LINE: Final = re.compile(r"([\w ]+)(?:\[([^\]]*)\])?: ")
 _NAMES: Final = re.compile(r"\d+|\[[^\]]*\]|\{[^}]*\}|(?<=')[^']*(?=')")
-"""What differs between two sentences of the same kind."""
+"""Parts that differ between two sentences of the same kind."""
 _DECODER: Final = json.JSONDecoder()
 
 
@@ -44,15 +44,15 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What came of one scenario."""
+    """Result of one scenario."""
 
     outcome: Outcome
     lines: tuple[str, ...] = ()
-    """What differs, or why it was not judged."""
+    """Differences, or why the scenario was not judged."""
     rule: str | None = None
-    """The rule by which it is exempt."""
+    """Rule by which it is exempt."""
     without_cycle: bool = False
-    """Whether the verdict does not say how the cycle ends, so that nothing of that is compared."""
+    """True if the verdict does not say how the cycle ends, so that nothing of that is compared."""
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -99,14 +99,14 @@ def _compared(one: Evaluated, minor: int) -> Finding:
 
 
 def _filtered_otherwise(one: Evaluated) -> list[str]:
-    """What differs on nodes that are evaluated completely: the filters alone, as scores depend on the other nodes."""
+    """Return what differs on nodes that are evaluated completely: the filters alone, as scores depend on the other nodes."""
     nodes = {node for named in _engine(one)["notEvaluated"].values() for node in named}
     parts = [(line, _LINE.match(line)) for line in one.differences]
     return [line for line, part in parts if part and part[1] == "filter" and part[2] not in nodes]
 
 
 def _victims_differ(one: Evaluated, minor: int) -> bool:
-    """Whether the scenario agrees only because on some nodes the victims are not compared."""
+    """Return whether the scenario agrees only because on some nodes the victims are not compared."""
     expected = one.scenario["expected"]
     if exempt_nodes(one.scenario).isdisjoint(expected["candidates"]):
         return False
@@ -120,7 +120,7 @@ def _engine(one: Evaluated) -> JSON:
 
 
 def _told(what: str, found: list[object]) -> list[str]:
-    """A line for each difference: ready ones, nodes that are diagnosed otherwise, and pairs of expected and got."""
+    """Return a line for each difference: ready ones, nodes that are diagnosed otherwise, and pairs of expected and got."""
     lines = [f"{what} {one}" for one in found if _is_line(one)]
     lines += [f"{what} node: got {one}" for one in found if isinstance(one, NodeDiagnosis)]
     values = [_plain(one) for one in found if not _is_line(one) and not isinstance(one, NodeDiagnosis)]
@@ -140,7 +140,7 @@ def _plain(one: object) -> str:
 
 
 def kind_of(line: str) -> str:
-    """The kind of a difference: its key, with the plugins that say so on both sides."""
+    """Return the kind of a difference: its key, with the plugins that say so on both sides."""
     match = _LINE.match(line)
     if match is None:
         return line.partition(":")[0]
@@ -151,7 +151,7 @@ def kind_of(line: str) -> str:
 
 
 def _sides(text: str) -> tuple[Any, Any] | None:
-    """The values of `expected …, got …`; None if the text is no such line."""
+    """Return the values of `expected …, got …`; None if the text is no such line."""
     try:
         expected, end = _DECODER.raw_decode(text, len("expected "))
         got, _ = _DECODER.raw_decode(text, end + len(", got "))

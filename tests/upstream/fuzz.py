@@ -39,14 +39,14 @@ JUDGED_AT_A_TIME: Final = 4
 """Scenarios in each judge: older ones wait more than they work."""
 NOT_EVALUATED_AT_MOST: Final = 3
 NOT_EVALUATED_SHARE: Final = 0.01
-"""More scenarios than both that the engine does not evaluate fail the run: it would say nothing."""
+"""Share of the scenarios, and number, that the engine may leave unevaluated: a run with more says too little."""
 LINE: Final = 600
 """Characters that are shown of a difference."""
 
 
 @dataclass(slots=True)
 class Count:
-    """How many scenarios came out how."""
+    """Counts of scenarios by outcome."""
 
     outcomes: Counter[Outcome] = field(default_factory=Counter)
     rules: Counter[str] = field(default_factory=Counter)
@@ -72,7 +72,7 @@ class Count:
 
     @property
     def incomplete(self) -> bool:
-        """Whether too much was not compared, which a run that only reports differences does not forgive."""
+        """True if too much was not compared, which a run that only reports differences does not forgive."""
         allowed = max(NOT_EVALUATED_AT_MOST, NOT_EVALUATED_SHARE * self.outcomes.total())
         return self.outcomes[Outcome.NOT_JUDGED] > 0 or self.outcomes[Outcome.NOT_EVALUATED] > allowed
 
@@ -87,7 +87,7 @@ class Count:
 
 
 def cases_of(categories: Sequence[str], scenarios: int) -> Iterator[Case]:
-    """Every category in turn, so that each batch has something of all."""
+    """Return cases of each category in turn, so that each batch has something of all."""
     return ((categories[place % len(categories)], place // len(categories)) for place in range(scenarios))
 
 

@@ -1,4 +1,4 @@
-"""What the kube-scheduler of a minor is shown of a scenario: kinds and versions that its API server serves."""
+"""Objects of a scenario that the kube-scheduler of a minor is shown: kinds and versions that its API server serves."""
 
 from typing import Any, Final
 
@@ -11,13 +11,13 @@ TAINT_RULES_V1: Final = 37
 
 
 def shown(scenario: JSON, minor: int) -> JSON:
-    """The scenario with the objects as the minor serves them."""
+    """Return the scenario with the objects as the minor serves them."""
     cluster = cluster_of(scenario, minor)
     return scenario | {"cluster": cluster | {"items": [_served(item, minor) for item in cluster["items"]]}}
 
 
 def _served(item: JSON, minor: int) -> JSON:
-    """The object in the version that the minor's API server serves; DeviceTaintRule has the same fields in all."""
+    """Return the object in the version that the minor's API server serves; DeviceTaintRule has the same fields in all."""
     if item["kind"] != "DeviceTaintRule" or minor >= TAINT_RULES_V1:
         return item
     return item | {"apiVersion": f"resource.k8s.io/{'v1beta2' if minor == 36 else 'v1alpha3'}"}
