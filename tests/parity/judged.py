@@ -43,7 +43,7 @@ def minor_of(patch: str) -> int:
 
 
 def categories_of(minor: int, found: Patches) -> list[str]:
-    """Return what a judge of the minor judges: what it judged before or, for a new minor, what several minors judged."""
+    """Return what a judge of the minor judges: as before or, for a new minor, what several minors judged."""
     known = [category for category, by_minor in found.items() if minor in by_minor]
     return known or [category for category, by_minor in found.items() if len(by_minor) > 1 and category != GATES]
 

@@ -39,7 +39,7 @@ BATCH: Final = 500
 SECONDS_PER_BATCH: Final = 120.0
 """Time limit of one process of the program."""
 ASKED_AGAIN: Final = 16
-"""Number of times that kube-scheduler's code is asked again where it differs: some answers change with the order of a Go map."""
+"""Number of times that kube-scheduler's code is asked again: some answers change with the order of a Go map."""
 LISTED: Final = 200
 """Differences that are printed, a line each."""
 

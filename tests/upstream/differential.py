@@ -84,7 +84,10 @@ class Differential:
         return (self.batch(one) for one in batches) if workers == 1 else in_processes(self.batch, batches, workers)
 
     def kinds(self, scenarios: Sequence[JSON]) -> list[frozenset[str]]:
-        """Return the kinds of difference of each scenario; none of one that the judge does not survive. Nothing is asked again."""
+        """Return the kinds of difference of each scenario; none of one that the judge does not survive.
+
+        Nothing is asked again, so that what upstream draws may count as a kind.
+        """
         try:
             judged = self.judged(scenarios)
         except ProgramFailed:

@@ -21,7 +21,7 @@ def may_draw(scenario: JSON, minor: int) -> bool:
 
 
 def answers(judge: Judge, scenario: JSON) -> list[JSON]:
-    """Return every distinct answer, each {"expected"} or {"error"}, that the judge gives when it is asked many times."""
+    """Return every distinct answer, each {"expected"} or {"error"}, that the judge gives when asked many times."""
     distinct: list[JSON] = []
     for one in judge.verdicts([scenario] * ASKED_AGAIN):
         answer: JSON = {key: one[key] for key in ("expected", "error") if key in one}

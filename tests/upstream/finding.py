@@ -99,7 +99,7 @@ def _compared(one: Evaluated, minor: int) -> Finding:
 
 
 def _filtered_otherwise(one: Evaluated) -> list[str]:
-    """Return what differs on nodes that are evaluated completely: the filters alone, as scores depend on the other nodes."""
+    """Return what filters say otherwise of nodes that are evaluated completely; scores depend on the other nodes."""
     nodes = {node for named in _engine(one)["notEvaluated"].values() for node in named}
     parts = [(line, _LINE.match(line)) for line in one.differences]
     return [line for line, part in parts if part and part[1] == "filter" and part[2] not in nodes]
@@ -120,7 +120,7 @@ def _engine(one: Evaluated) -> JSON:
 
 
 def _told(what: str, found: list[object]) -> list[str]:
-    """Return a line for each difference: ready ones, nodes that are diagnosed otherwise, and pairs of expected and got."""
+    """Return a line for each difference: ready ones, nodes diagnosed otherwise, and pairs of expected and got."""
     lines = [f"{what} {one}" for one in found if _is_line(one)]
     lines += [f"{what} node: got {one}" for one in found if isinstance(one, NodeDiagnosis)]
     values = [_plain(one) for one in found if not _is_line(one) and not isinstance(one, NodeDiagnosis)]

@@ -17,7 +17,7 @@ def shown(scenario: JSON, minor: int) -> JSON:
 
 
 def _served(item: JSON, minor: int) -> JSON:
-    """Return the object in the version that the minor's API server serves; DeviceTaintRule has the same fields in all."""
+    """Return the object in the version that the minor serves; DeviceTaintRule has the same fields in all."""
     if item["kind"] != "DeviceTaintRule" or minor >= TAINT_RULES_V1:
         return item
     return item | {"apiVersion": f"resource.k8s.io/{'v1beta2' if minor == 36 else 'v1alpha3'}"}

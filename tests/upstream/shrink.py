@@ -79,7 +79,7 @@ class Shrinker:
 
 
 def shrink(scenario: JSON, kind: str, kinds: Kinds, asks: int = ASKS, seconds: float = SECONDS) -> JSON:
-    """Return a scenario that differs in the same way, with fewer objects and fields; the scenario itself if it must not."""
+    """Return a scenario that differs in the same way, with fewer objects and fields, or the scenario itself."""
     shrinker = Shrinker(kinds, kind, asks, monotonic() + seconds)
     asked = {key: scenario[key] for key in ("id", "category", "cluster", "pod", "config") if key in scenario}
     small: JSON = json.loads(json.dumps(asked))  # a copy in which no two parts are the same object
@@ -133,7 +133,7 @@ def _place(path: FieldPath) -> list[tuple[int, str]]:
 
 
 def _moved(paths: Sequence[FieldPath], gone: Sequence[FieldPath]) -> list[FieldPath]:
-    """Return the paths after others are gone: places in the lists that these were in are lower. All have the same depth."""
+    """Return the paths after others are gone, which lowers places in their lists. All have the same depth."""
     lists: dict[FieldPath, list[int]] = {}
     for path in gone:
         if isinstance(path[-1], int):

@@ -53,12 +53,12 @@ class Scenario:
         """Priority of the incoming pod."""
         self.lower_priorities: list[int | None] = []
         self.other_priorities: list[int] = []
-        """The incoming pod's and higher ones."""
+        """Priority of the incoming pod and higher ones."""
         self.lower_share = 1.0
         """Probability that a running pod's priority is a lower one."""
         self.start_times: list[datetime] = []
         self.requests: dict[str, int] = {}
-        """Of the incoming pod."""
+        """Requests of the incoming pod."""
 
     # --- chance -------------------------------------------------------------------------------------------------------
 
