@@ -13,7 +13,7 @@ from typing import Any, TypedDict
 
 import msgspec
 
-from tests.parity.exemptions import evictable_pods, exempt_nodes, undetermined
+from tests.parity.exemptions import evictable_pods, excused_by, exempt_nodes
 from tests.parity.reference.ranking import best_nodes
 
 JSON = dict[str, Any]
@@ -88,8 +88,8 @@ def compare(scenario: JSON, got: JSON, keys: Collection[str] = COMPARED, *, excu
     """What differs between the scenario's `expected` and `got`, a readable line each; empty if they agree.
 
     `got` has the shape of `expected`; a key absent on one side counts as different, except that those of `WHOLE` are
-    absent on both sides where they do not apply. `keys` narrows what is compared. `excuse`: nothing differs where the
-    scenario is undetermined.
+    absent on both sides where they do not apply. `keys` narrows what is compared. `excuse`: nothing differs where a
+    rule exempts all that does.
     """
     expected = scenario["expected"]
     if got.get("cycleError") in errors_of_nodes(expected):  # filtered in parallel: the first is chance
@@ -111,7 +111,7 @@ def compare(scenario: JSON, got: JSON, keys: Collection[str] = COMPARED, *, excu
         found += _candidates(scenario, expected["candidates"], got.get("candidates"))
     if "selected" in keys or "selectedTies" in keys:
         found += _selection(scenario, got, keys)
-    return [] if excuse and undetermined(scenario) else found
+    return [] if excuse and excused_by(scenario, found) else found
 
 
 def errors_of_nodes(expected: JSON) -> set[str]:

@@ -5,6 +5,7 @@ Rule: what the judge notes down beside them is no change, and what is chance ups
 
 import json
 from collections import Counter
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -33,17 +34,30 @@ class Changes:
     kept: int = 0
     """Number of verdicts that differ by chance: those before them stay."""
 
-    def note(self, scenario: JSON, before: Verdict, after: Verdict, minor: int, *, is_first: bool = False) -> bool:
+    def note(
+        self,
+        scenario: JSON,
+        before: Verdict,
+        after: Verdict,
+        minor: int,
+        *,
+        is_first: bool = False,
+        again: Callable[[], Iterable[Verdict]] = tuple,
+    ) -> bool:
         """Note down what changed in the minor's verdict; False if the verdict before it stays.
 
-        `is_first`: the minor has not judged the scenario before.
+        `is_first`: the minor has not judged the scenario before. `again` asks the judge again, where upstream draws: a
+        verdict that is among the answers stays.
         """
         found = changes_of(before, after, minor)
-        if found and is_chance(scenario, after) and not is_first:
+        if not found:
+            return False
+        stays = is_chance(scenario, after) or any(not changes_of(before, other, minor) for other in again())
+        if stays and not is_first:
             self.kept += 1
-        elif found:
-            self.lines[name_of(scenario)] = found
-        return name_of(scenario) in self.lines
+            return False
+        self.lines[name_of(scenario)] = found
+        return True
 
     def __str__(self) -> str:
         keys = Counter(key for found in self.lines.values() for key in found)

@@ -45,13 +45,18 @@ def filter_message(scenario: JSON) -> str:
     return f"0/{len(names)} nodes are available:{f' {said}.' if said else ''}"
 
 
+def is_exempt_choice(scenario: JSON, node: str | None) -> bool:
+    """Whether the victims on the cycle's node or on upstream's are exempt, so that the nodes may be others, too."""
+    return not exempt_nodes(scenario).isdisjoint({node, scenario["expected"]["selected"]})
+
+
 def post_filter_reasons(scenario: JSON, node: str | None, victims: int) -> list[str]:
     """What the PostFilter plugins must say, sorted: since 1.37 also of the node that the pod is nominated to.
 
-    Where the choice of victims is exempt, the node and their number are those of the cycle itself.
+    Where the choice of victims on one of the two nodes is exempt, node and number are those of the cycle itself.
     """
     reasons: list[str] = scenario["expected"]["postFilter"]["reasons"]
-    if not exempt_nodes(scenario):
+    if not is_exempt_choice(scenario, node):
         return reasons
     placement = f"{PLACEMENT}{node}, preempting {victims} victims"
     return [placement if reason.startswith(PLACEMENT) else reason for reason in reasons]
@@ -67,7 +72,7 @@ def is_told(one: Evaluated) -> bool:
     ends = expected["feasible"] or not expected.keys().isdisjoint({"preEnqueue", "cycleError", "postFilter"})
     ends = ends or not one.profile.post_filter_plugins
     ends = ends and len(errors_of_the_dry_run(expected)) < 2
-    return bool(ends) and not one.not_evaluated and one.undetermined is None
+    return bool(ends) and not one.not_evaluated
 
 
 def error_of(expected: JSON, nominated: str | None) -> str | None:
@@ -110,9 +115,11 @@ def cycle_differences(one: Evaluated) -> list[object]:
     if post_filter["nominatedNode"]:
         victims = [pod.metadata.uid for pod in cycle.victims]
         candidate = expected["candidates"].get(cycle.node)
-        if cycle.outcome != "Nominated" or (cycle.node != expected["selected"] and not exempt_nodes(scenario)):
+        if cycle.outcome != "Nominated" or (
+            cycle.node != expected["selected"] and not is_exempt_choice(scenario, cycle.node)
+        ):
             found += [expected["selected"], cycle]
-        elif cycle.node not in exempt_nodes(scenario) and victims != candidate["victims"]:
+        elif cycle.node not in exempt_nodes(scenario) and (candidate is None or victims != candidate["victims"]):
             found += [candidate, victims]
     elif cycle.outcome != "Unschedulable" or cycle.victims:
         found += ["Unschedulable", cycle]

@@ -4,28 +4,51 @@ Victims (`exempt_nodes`), on the nodes that the judge lists in `unstableSort`: m
 importance, as Go's sort is unstable; since v1.37 also nodes whose victims depend on the order of the budgets
 (`budgetOrder`), which is that of a Go map.
 
-Whole scenarios (`undetermined`), which are compared all the same and excused only where they differ:
+Whole scenarios (`excused_by`), which are compared all the same and excused only where they differ:
 
 - uncanonical: the incoming pod has a pod-level request with a fraction of a binary unit ("512.0Mi") and overhead. Go
   holds that as a big decimal and adds the overhead to the pod itself at each summing; an API server stores "512Mi".
 - overflow: an amount above 9*10^16, with which upstream's int64 arithmetic wraps around.
 - reserved twice: two volumes name a claim of the pod in their claimRef; upstream takes the first of its index.
 - crash: upstream panicked.
-- unsettled: the judge saw upstream say something else in another run. Up to v1.35 it tries devices in the order in
-  which a Go map has their slices; upstream/differential asks many times then, as two runs may agree by chance.
+- unsettled: the judge saw upstream say something else of these keys in another run; only they, and what follows from
+  them (`FOLLOWING`), are excused. Up to v1.35 upstream tries devices in the order in which a Go map has their slices,
+  and two runs may agree by chance: upstream/draws asks many times then, and one of the answers must be the engine's.
 """
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, Final
 
 from tests.parity.reference import quantities
 from tests.parity.reference.objects import finished, priority
 
 JSON = dict[str, Any]
 
+_CHOICE: Final = frozenset({"selected", "selectedTies", "postFilter"})
+_DRY_RUN: Final = _CHOICE | {"candidates", "nonCandidates", "dryRunError"}
+_FILTERED: Final = _DRY_RUN | {"feasible", "cycleError", "scores", "scoreError"}
+FOLLOWING: Final[Mapping[str, frozenset[str]]] = {
+    "prefilter": _FILTERED | {"prefilterNodes", "filter"},
+    "prefilterNodes": _FILTERED | {"filter"},
+    "filter": _FILTERED,
+    "feasible": frozenset(),
+    "cycleError": frozenset(),
+    "scores": frozenset(),
+    "scoreError": frozenset({"scores"}),
+    "eligible": _DRY_RUN,
+    "candidates": _DRY_RUN,
+    "nonCandidates": _DRY_RUN,
+    "dryRunError": _DRY_RUN,
+    "selected": _CHOICE,
+    "selectedTies": _CHOICE,
+    "postFilter": frozenset(),
+    "preEnqueue": frozenset(),
+}
+"""Key of a verdict -> the keys that follow from it."""
+_KEY: Final = re.compile(r"(?:(cycle|diagnosis)\b[ :]*)?(?:(\w+)\b)?")
 _VOLUME = "PersistentVolume"
 _OVERFLOW = 9 * 10**16
 _BINARY_FRACTION = re.compile(r"[+-]?\d*\.\d+[KMGTPE]i")
@@ -36,12 +59,35 @@ def exempt_nodes(scenario: Mapping[str, Any]) -> frozenset[str]:
     return frozenset(scenario["expected"].get("unstableSort", ()))
 
 
+def excused_by(scenario: JSON, lines: Sequence[str]) -> str | None:
+    """The rule by which all of these differences are exempt, lines as `agreement.compare` gives them.
+
+    Those that begin with "cycle" or "diagnosis" are of what was derived from the verdict; None also without any line.
+    """
+    if not lines:
+        return None
+    if rule := undetermined(scenario):
+        return rule
+    unsettled = [key for key in scenario["expected"].get("unsettled", ()) if key in FOLLOWING]
+    return "unsettled" if unsettled and _excused_keys(unsettled).issuperset(map(_key_of, lines)) else None
+
+
+def _excused_keys(unsettled: Iterable[str]) -> frozenset[str]:
+    """The keys, what follows from them, and "" for the end of the cycle, which follows from each."""
+    return frozenset({""}).union(*(FOLLOWING[key] | {key} for key in unsettled))
+
+
+def _key_of(line: str) -> str:
+    """The key of a verdict that the line is about; "" if it is about the cycle."""
+    match = _KEY.match(line)
+    derived, key = match.groups() if match else (None, None)
+    return "" if derived and key not in FOLLOWING else key or line
+
+
 def undetermined(scenario: JSON) -> str | None:
-    """The rule by which the scenario's verdicts do not bind; None: they do."""
+    """The rule by which nothing of the scenario's verdict binds; None: there is none."""
     if "crash" in scenario["expected"]:
         return "crash"
-    if scenario["expected"].get("unsettled"):
-        return "unsettled"
     if _is_uncanonical(scenario["pod"]):
         return "uncanonical"
     if _is_reserved_twice(scenario):

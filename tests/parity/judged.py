@@ -1,4 +1,4 @@
-"""Which patch release of Kubernetes judged which file of the corpus: corpus/judged.json, category -> a patch per minor.
+"""Patch releases of Kubernetes that judged the files of the corpus: corpus/judged.json, category -> a patch per minor.
 
 Rule: verdicts never go back to an older patch.
 """
@@ -21,7 +21,7 @@ GATES: Final = "gates"
 
 
 class OlderPatch(Exception):
-    """A judge is older than the one that a category names."""
+    """The judge is older than the one that a category names."""
 
 
 def patches(corpus: Path = CORPUS) -> Patches:
@@ -43,7 +43,7 @@ def minor_of(patch: str) -> int:
 
 
 def categories_of(minor: int, found: Patches) -> list[str]:
-    """What a judge of the minor judges: what it judged before or, for a new minor, what several minors judged."""
+    """Return what a judge of the minor judges: as before or, for a new minor, what several minors judged."""
     known = [category for category, by_minor in found.items() if minor in by_minor]
     return known or [category for category, by_minor in found.items() if len(by_minor) > 1 and category != GATES]
 
@@ -57,7 +57,7 @@ def check_not_older(patch: str, categories: Iterable[str], found: Patches) -> No
 
 
 def shown(minor: int, categories: Iterable[str], found: Mapping[str, Mapping[int, str]]) -> str:
-    """The patch that judged the categories, for the header of a table; several if they differ."""
+    """Return the patch that judged the categories, for the header of a table; several if they differ."""
     named = {found[category][minor] for category in categories if minor in found[category]}
     return ", ".join(sorted(named, key=_numbers))
 

@@ -36,7 +36,7 @@ def verdict_of(line: JSON) -> Verdict:
 
 @dataclass(frozen=True, slots=True)
 class OtherMinors:
-    """What the minors beside the base minor say of one category."""
+    """Verdicts of the minors beside the base minor on one category."""
 
     path: Path
     """The file, which other categories may share."""

@@ -6,7 +6,7 @@ Rule: the table says what was found, also where that is not full agreement; the 
 import argparse
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -19,7 +19,7 @@ from extender.core.eviction_history import EvictionHistory
 from extender.core.profile import UNCONFIGURED, KubeScheduler, Profile
 from tests.builders import typed
 from tests.parity.agreement import EVERY_CATEGORY, JSON, compare, load
-from tests.parity.exemptions import exempt_nodes, undetermined
+from tests.parity.exemptions import excused_by, exempt_nodes
 from tests.parity.judged import BASE_MINOR, patches, shown
 
 PAGE = Path(__file__).parents[2] / "docs" / "parity.md"
@@ -47,8 +47,6 @@ class Evaluated:
     """Number of nodes where the engine says that a plugin is not evaluated."""
     differences: list[str]
     """What the engine says otherwise than kube-scheduler."""
-    undetermined: str | None
-    """The rule by which the scenario's verdicts do not bind."""
 
     @classmethod
     def of(
@@ -72,7 +70,7 @@ class Evaluated:
         not_evaluated = len({node for nodes in found.get("notEvaluated", {}).values() for node in nodes})
         expected = scenario | {"expected": normal(scenario["expected"])}
         differences = compare(expected, normal(found), excuse=False)
-        return cls(scenario, scheduler, snapshot, pod, not_evaluated, differences, undetermined(scenario))
+        return cls(scenario, scheduler, snapshot, pod, not_evaluated, differences)
 
     @property
     def profile(self) -> Profile:
@@ -86,7 +84,11 @@ class Evaluated:
     @property
     def excuse(self) -> str | None:
         """The rule that exempts the scenario; None also where nothing differs."""
-        return self.undetermined if self.differences else None
+        return self.excused(self.differences)
+
+    def excused(self, differences: Sequence[object]) -> str | None:
+        """The rule that exempts these differences, of the verdict, the cycle or the diagnosis."""
+        return excused_by(self.scenario, [one if isinstance(one, str) else "cycle" for one in differences])
 
 
 @lru_cache(maxsize=1)

@@ -15,6 +15,7 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -33,9 +34,11 @@ from tests.parity.judged import (
     write_patches,
 )
 from tests.parity.other_minors import OtherMinors, encoded, verdict_of, write_lines
-from tests.parity.versions import cluster_of, verdicts_file
+from tests.parity.versions import verdicts_file
+from tests.upstream.draws import answers, may_draw
 from tests.upstream.generate.configurations import without_extenders
-from tests.upstream.judge import REFUSAL, Judge, JudgeFailed
+from tests.upstream.judge import REFUSAL, Judge, ProgramFailed
+from tests.upstream.shown import shown
 
 JSON = dict[str, Any]
 
@@ -44,18 +47,18 @@ JSON = dict[str, Any]
 
 
 def judged_by(judge: Judge, category: str, scenarios: Sequence[JSON], minor: int) -> dict[str, Verdict]:
-    """Scenario -> verdict. Raises JudgeFailed for an error that is not kube-scheduler's."""
+    """Scenario -> verdict. Raises ProgramFailed for an error that is not kube-scheduler's."""
     found = judge.verdicts([_shown(category, scenario, minor) for scenario in scenarios])
     for one in found:
         if "error" in one and not REFUSAL.match(one["error"]):
-            raise JudgeFailed(f"{category}: {one['id']}: {one['error']}")
+            raise ProgramFailed(f"{category}: {one['id']}: {one['error']}")
     return {one["id"]: verdict_of(one) for one in found}
 
 
 def _shown(category: str, scenario: JSON, minor: int) -> JSON:
     """The scenario as the judge reads it: no extender answers there."""
-    shown = scenario | {"cluster": cluster_of(scenario, minor)}
-    return shown | {"config": without_extenders(shown["config"])} if category == "own/configurations" else shown
+    asked = shown(scenario, minor)
+    return asked | {"config": without_extenders(asked["config"])} if category == "own/configurations" else asked
 
 
 # --- the corpus -------------------------------------------------------------------------------------------------------
@@ -107,8 +110,8 @@ class Corpus:
         for scenario in scenarios:
             name, after = name_of(scenario), verdicts[name_of(scenario)]
             if "error" in after:
-                raise JudgeFailed(f"{category}: {name}: {after['error']}")
-            if changes.note(scenario, scenario, after, self.minor):
+                raise ProgramFailed(f"{category}: {name}: {after['error']}")
+            if changes.note(scenario, scenario, after, self.minor, again=partial(self._answers, category, scenario)):
                 new[name] = scenario | after
                 if category != GATES:
                     others.put(name, others.said(name, verdict_of(scenario)), after)
@@ -125,10 +128,18 @@ class Corpus:
             name, base = scenario["id"], verdict_of(scenario)
             said, after = others.said(name, base), verdicts[scenario["id"]]
             is_first = self.minor not in said
-            if changes.note(scenario, said.get(self.minor, base), after, self.minor, is_first=is_first):
+            before = said.get(self.minor, base)
+            again = partial(self._answers, changes.category, scenario)
+            if changes.note(scenario, before, after, self.minor, is_first=is_first, again=again):
                 others.put(name, said | {self.minor: after}, base)
         if changes.lines:
             others.write()
+
+    def _answers(self, category: str, scenario: JSON) -> list[Verdict]:
+        """What the judge says of a scenario that changed when it is asked again; nothing where upstream cannot draw."""
+        asked = _shown(category, scenario, self.minor)
+        judge = replace(self.judge, gates=scenario.get("gates", {}))
+        return answers(judge, asked) if may_draw(asked, self.minor) else []
 
     def _remove(self, category: str, names: frozenset[str]) -> None:
         """Remove the scenarios from the category's file and from versions/."""
@@ -170,7 +181,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             print(corpus.update(category), flush=True)  # noqa: T201 - the output of a command
             found.setdefault(category, {})[corpus.minor] = patch
             write_patches(found, options.corpus)
-    except (OlderPatch, JudgeFailed) as error:
+    except (OlderPatch, ProgramFailed) as error:
         sys.exit(f"error: {error}")
 
 

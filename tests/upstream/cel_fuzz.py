@@ -4,45 +4,49 @@
     python -m tests.upstream.cel_fuzz --cel build/cel-1.37 --minor 37 --expressions 20000 --seed mine
 
 Prints the first difference made small, as a row for tests/k8s/devices/cel/answers.jsonl.gz, then each other one in a
-line, and how many there are of each kind. Exits with 1 if any differ.
+line, and how many there are of each kind. The exit code is 1 if any differ, 2 if the program fails, 130 after Ctrl-C;
+what was counted until then is printed.
 
 Rule: what this project does not follow is counted by its feature, never as agreement; a selector at which upstream
 crashes is counted, never printed.
 """
 
+# ruff: noqa: T201 - the output of a command
+
 import argparse
 import json
 import re
-import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from time import monotonic
 from typing import Any, Final
 
 from tests.k8s.devices.cel.answers import answer_or_feature
 from tests.upstream.generate.expressions import selector
+from tests.upstream.judge import ProgramFailed, check_minor, run_program
+from tests.upstream.progress import Progress
+from tests.upstream.workers import INTERRUPTED, in_processes
 
 JSON = dict[str, Any]
 
 BATCH: Final = 500
 """Selectors that one process of the program answers."""
+SECONDS_PER_BATCH: Final = 120.0
+"""Time limit of one process of the program."""
 ASKED_AGAIN: Final = 16
-"""How often kube-scheduler's code is asked again where it differs: some answers change with the order of a Go map."""
+"""Number of times that kube-scheduler's code is asked again: some answers change with the order of a Go map."""
 LISTED: Final = 200
 """Differences that are printed, a line each."""
 
 
-class ProgramError(Exception):
-    """The program around kube-scheduler's code did not answer."""
-
-
 @dataclass
 class Result:
-    """What became of some selectors; `different` are (selector, upstream's answer, this project's).
+    """Counts of what became of some selectors; `different` are (selector, upstream's answer, this project's).
 
     `undetermined`: upstream's own answers differ, and one of them is this project's.
     """
@@ -62,13 +66,13 @@ class Result:
 
 
 def upstream_answers(program: Path, selectors: Sequence[JSON]) -> list[str | None]:
-    """Return what kube-scheduler's code says of each selector, None where it crashes."""
-    lines = "".join(f"{json.dumps(each)}\n" for each in selectors)
-    done = subprocess.run([program, "-workers", "1"], input=lines, capture_output=True, text=True, check=False)
-    found = [json.loads(line) for line in done.stdout.splitlines()]
-    if done.returncode or len(found) != len(selectors):
-        last = (done.stderr.strip().splitlines() or ["no error output"])[0]
-        raise ProgramError(f"{program.name} ended with {done.returncode} after {len(found)} answers: {last}")
+    """Return what kube-scheduler's code says of each selector, None where it crashes. Raises ProgramFailed."""
+    lines = "".join(f"{json.dumps(each)}\n" for each in selectors).encode()
+    batch = f"{len(selectors)} selectors"
+    told = run_program(program, ["-workers", "1"], lines, SECONDS_PER_BATCH, batch)
+    found = [json.loads(line) for line in told.splitlines()]
+    if len(found) != len(selectors):
+        raise ProgramFailed(f"{program} gave {len(found)} answers, not one for each of {batch}")
     return [None if each.get("crash") else each["answer"] for each in found]
 
 
@@ -81,7 +85,7 @@ def _own_answer(asked: JSON) -> tuple[str | None, str]:
 
 
 def compare(program: Path, selectors: Sequence[JSON]) -> Result:
-    """Ask both of each selector."""
+    """Count and collect what both say of each selector."""
     result = Result(compared=len(selectors))
     different = []
     for asked, wanted in zip(selectors, upstream_answers(program, selectors), strict=True):
@@ -106,15 +110,17 @@ def _batch(program: Path, seed: str, numbers: range) -> Result:
     return compare(program, [selector(seed, number) for number in numbers])
 
 
-def fuzz(program: Path, seed: str, count: int, workers: int, progress: Callable[[int], None]) -> Result:
-    """Compare `count` random selectors in several processes; `progress` is told how many are done."""
-    result = Result()
-    numbers = [range(start, min(start + BATCH, count)) for start in range(0, count, BATCH)]
-    with ProcessPoolExecutor(workers) as pool:
-        for each in pool.map(partial(_batch, program, seed), numbers):
-            result.add(each)
-            progress(result.compared)
-    return result
+def fuzz(program: Path, seed: str, count: int, workers: int, result: Result) -> None:
+    """Compare `count` random selectors in several processes, and add what comes of them to the result."""
+    progress = Progress(count, sys.stderr)
+    numbers = (range(start, min(start + BATCH, count)) for start in range(0, count, BATCH))
+    try:
+        with closing(in_processes(partial(_batch, program, seed), numbers, workers)) as batches:
+            for each in batches:
+                result.add(each)
+                progress.show(result.compared, f"{len(result.different)} differ")
+    finally:
+        progress.clear()
 
 
 # --- shrinking -----------------------------------------------------------------------------------------------------
@@ -125,23 +131,34 @@ _TOKEN = re.compile(
 _OPENING, _CLOSING = "([{", ")]}"
 _AT_ONCE: Final = 400
 """Smaller expressions that are asked about in one process of the program."""
+_ASKS: Final = 40_000
+_SECONDS: Final = 60.0
 _SHORT = ("1", '"a"', "true")
 
 
-def shrink(asked: JSON, differ: Callable[[Sequence[JSON]], int | None]) -> JSON:
-    """Return a small selector that differs; `differ` returns the index of the first that does, or None."""
+def shrink(
+    asked: JSON, differ: Callable[[Sequence[JSON]], int | None], asks: int = _ASKS, seconds: float = _SECONDS
+) -> JSON:
+    """Return a small selector that differs; `differ` returns the index of the first that does, or None.
+
+    Ends with what was found until `asks` selectors were tried, or the seconds are over.
+    """
+    deadline = monotonic() + seconds
     alone = {"expression": asked["expression"]}
-    if differ([alone]) is not None:
-        asked = alone
-    while True:
-        smaller = [{**asked, "expression": text} for text in _smaller(asked["expression"])]
-        for start in range(0, len(smaller), _AT_ONCE):
-            found = differ(smaller[start : start + _AT_ONCE])
-            if found is not None:
-                asked = smaller[start + found]
-                break
-        else:
-            return asked
+    waiting = [] if asked == alone else [alone]
+    waiting += _smaller_than(asked)
+    while waiting and asks > 0 and monotonic() < deadline:
+        batch, waiting = waiting[: min(_AT_ONCE, asks)], waiting[min(_AT_ONCE, asks) :]
+        asks -= len(batch)
+        found = differ(batch)
+        if found is not None:
+            asked = batch[found]
+            waiting = _smaller_than(asked)
+    return asked
+
+
+def _smaller_than(asked: JSON) -> list[JSON]:
+    return [{**asked, "expression": text} for text in _smaller(asked["expression"])]
 
 
 def _smaller(expression: str) -> list[str]:
@@ -199,31 +216,29 @@ def report(program: Path, result: Result) -> Iterator[str]:
     if result.different:
         asked, wanted, found = result.different[0]
         small = shrink(asked, partial(first_different, program, kind_of(wanted, found)))
-        again, wanted, found = compare(program, [small]).different[0]
-        yield f"differs, made small: {row(again, wanted)}"
-        yield f"             but here: {json.dumps(found)}"
+        again = compare(program, [small]).different
+        if again:
+            (small, wanted, found) = again[0]
+            yield f"differs, made small: {row(small, wanted)}"
+            yield f"             but here: {json.dumps(found)}"
+        else:  # upstream itself may be of two minds
+            yield f"differs: {row(asked, wanted)} but here {json.dumps(found)}"
     for asked, wanted, found in result.different[1:LISTED]:
         yield f"differs: {row(asked, wanted)} but here {json.dumps(found)}"
     if len(result.different) > LISTED:
         yield f"and {len(result.different) - LISTED} more"
     for kind, count in Counter(kind_of(wanted, found) for _, wanted, found in result.different).most_common():
         yield f"{count} differ: {kind}"
+    yield closing_line(result)
+
+
+def closing_line(result: Result) -> str:
+    """Return how many selectors came out how."""
     features = ", ".join(f"{count} {feature}" for feature, count in result.not_followed.most_common())
     counts = f"{result.compared} expressions, {len(result.different)} differ"
     not_followed = f"{result.not_followed.total()} not followed{f' ({features})' if features else ''}"
     undetermined = f", {result.undetermined} not determined" if result.undetermined else ""
-    yield f"{counts}, {not_followed}, {result.crashes} crashes{undetermined}"
-
-
-def _progress(total: int) -> Callable[[int], None]:
-    """Return what draws a bar on a terminal, and nothing elsewhere."""
-
-    def draw(done: int) -> None:
-        bar = "#" * (40 * done // total)
-        sys.stderr.write(f"\r[{bar:<40}] {done}/{total}" + ("\n" if done == total else ""))
-        sys.stderr.flush()
-
-    return draw if sys.stderr.isatty() else lambda _done: None
+    return f"{counts}, {not_followed}, {result.crashes} crashes{undetermined}"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -234,13 +249,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", default="1")
     parser.add_argument("--workers", type=int, default=2, help="processes (2)")
     given = parser.parse_args(arguments)
-    program = given.cel.resolve()
-    version = subprocess.run([program, "-version"], capture_output=True, text=True, check=True).stdout.strip()
-    if not version.startswith(f"1.{given.minor}."):
-        parser.error(f"{given.cel} is of Kubernetes {version}, not 1.{given.minor}")
-    result = fuzz(program, given.seed, given.expressions, given.workers, _progress(given.expressions))
-    for line in report(program, result):
-        sys.stdout.write(f"{line}\n")
+    program, result = given.cel.absolute(), Result()
+    try:
+        check_minor(program, given.minor)
+        fuzz(program, given.seed, given.expressions, given.workers, result)
+        for line in report(program, result):
+            print(line)
+    except ProgramFailed as error:
+        print(closing_line(result))
+        print(error, file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print(closing_line(result))
+        return INTERRUPTED
     return 1 if result.different else 0
 
 

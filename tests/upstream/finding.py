@@ -1,4 +1,4 @@
-"""Compare what the engine says of one scenario with kube-scheduler's verdict: everything that the parity tests compare.
+"""Comparison of what the engine says of a scenario with kube-scheduler's verdict, in all that the parity tests compare.
 
 Rule: nothing is exempt but by tests/parity/exemptions.py; what the engine does not evaluate is no agreement either.
 """
@@ -6,7 +6,7 @@ Rule: nothing is exempt but by tests/parity/exemptions.py; what the engine does 
 import json
 import re
 import traceback
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
@@ -17,23 +17,24 @@ from extender.core.simulator.schedule_one import Cycle
 from tests.parity.agreement import compare
 from tests.parity.cycles import cycle_differences, is_told
 from tests.parity.diagnoses import diagnosis_differences
-from tests.parity.exemptions import exempt_nodes
+from tests.parity.exemptions import excused_by, exempt_nodes
 from tests.parity.parity import NOW, Evaluated
 from tests.parity.versions import accepted, evaluated, normal_of
 from tests.upstream.judge import REFUSAL
 
 JSON = dict[str, Any]
 
-FOLLOWING: Final = ("feasible", "selected")
+NAMED_LAST: Final = ("feasible", "selected")
 """Keys of differences that follow from others: named last, as the first difference is the one that is looked into."""
 _LINE: Final = re.compile(r"([\w ]+)(?:\[([^\]]*)\])?: ")
 _NAMES: Final = re.compile(r"\d+|\[[^\]]*\]|\{[^}]*\}|(?<=')[^']*(?=')")
-"""What differs between two sentences of the same kind."""
+"""Parts that differ between two sentences of the same kind."""
 _DECODER: Final = json.JSONDecoder()
 
 
 class Outcome(StrEnum):
     AGREES = "agree"
+    REFUSED = "refused by both"
     DIFFERS = "differ"
     EXEMPT = "exempt"
     PANICKED = "at which kube-scheduler panics"
@@ -43,13 +44,15 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What came of one scenario."""
+    """Result of one scenario."""
 
     outcome: Outcome
     lines: tuple[str, ...] = ()
-    """What differs, or why it was not judged."""
+    """Differences, or why the scenario was not judged."""
     rule: str | None = None
-    """The rule by which it is exempt."""
+    """Rule by which it is exempt."""
+    without_cycle: bool = False
+    """True if the verdict does not say how the cycle ends, so that nothing of that is compared."""
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -65,43 +68,45 @@ def examine(scenario: JSON, minor: int) -> Finding:
         return Finding(Outcome.PANICKED)
     try:
         if "error" in scenario:
-            return _finding([f"refusal: {line}" for line in accepted(scenario, minor)])
+            lines = tuple(f"refusal: {line}" for line in accepted(scenario, minor))
+            return Finding(Outcome.DIFFERS if lines else Outcome.REFUSED, lines)
         return _compared(evaluated(scenario, minor), minor)
     except Exception as error:
         place = traceback.extract_tb(error.__traceback__)[-1]
         last = traceback.format_exception_only(error)[-1].strip()
-        return _finding([f"exception: {last} ({Path(place.filename).name}, {place.name})"])
+        return Finding(Outcome.DIFFERS, (f"exception: {last} ({Path(place.filename).name}, {place.name})",))
 
 
-def _finding(lines: list[str], rule: str | None = None) -> Finding:
-    if not lines:
-        return Finding(Outcome.AGREES)
+def _finding(scenario: JSON, lines: list[str]) -> Finding:
+    rule = excused_by(scenario, lines)
     return Finding(Outcome.EXEMPT if rule else Outcome.DIFFERS, tuple(lines), rule)
 
 
 def _compared(one: Evaluated, minor: int) -> Finding:
     if one.not_evaluated:
         lines = _filtered_otherwise(one)
-        return _finding(lines, one.undetermined) if lines else Finding(Outcome.NOT_EVALUATED)
-    lines = sorted(one.differences, key=lambda line: line.startswith(FOLLOWING))
-    lines += _told("cycle", cycle_differences(one)) if is_told(one) else []
+        return _finding(one.scenario, lines) if lines else Finding(Outcome.NOT_EVALUATED)
+    told = is_told(one)
+    lines = sorted(one.differences, key=lambda line: line.startswith(NAMED_LAST))
+    lines += _told("cycle", cycle_differences(one)) if told else []
     lines += _told("diagnosis", diagnosis_differences(one, normal_of(minor)))
-    if not lines and _victims_differ(one, minor):
-        return Finding(
-            Outcome.EXEMPT, rule="budgetOrder" if one.scenario["expected"].get("budgetOrder") else "unstableSort"
-        )
-    return _finding(lines, one.undetermined)
+    if lines:
+        return replace(_finding(one.scenario, lines), without_cycle=not told)
+    if _victims_differ(one, minor):
+        rule = "budgetOrder" if one.scenario["expected"].get("budgetOrder") else "unstableSort"
+        return Finding(Outcome.EXEMPT, rule=rule, without_cycle=not told)
+    return Finding(Outcome.AGREES, without_cycle=not told)
 
 
 def _filtered_otherwise(one: Evaluated) -> list[str]:
-    """What differs on nodes that are evaluated completely: the filters alone, as scores depend on the other nodes."""
+    """Return what filters say otherwise of nodes that are evaluated completely; scores depend on the other nodes."""
     nodes = {node for named in _engine(one)["notEvaluated"].values() for node in named}
     parts = [(line, _LINE.match(line)) for line in one.differences]
     return [line for line, part in parts if part and part[1] == "filter" and part[2] not in nodes]
 
 
 def _victims_differ(one: Evaluated, minor: int) -> bool:
-    """Whether the scenario agrees only because on some nodes the victims are not compared."""
+    """Return whether the scenario agrees only because on some nodes the victims are not compared."""
     expected = one.scenario["expected"]
     if exempt_nodes(one.scenario).isdisjoint(expected["candidates"]):
         return False
@@ -115,7 +120,7 @@ def _engine(one: Evaluated) -> JSON:
 
 
 def _told(what: str, found: list[object]) -> list[str]:
-    """A line for each difference: ready ones, nodes that are diagnosed otherwise, and pairs of expected and got."""
+    """Return a line for each difference: ready ones, nodes diagnosed otherwise, and pairs of expected and got."""
     lines = [f"{what} {one}" for one in found if _is_line(one)]
     lines += [f"{what} node: got {one}" for one in found if isinstance(one, NodeDiagnosis)]
     values = [_plain(one) for one in found if not _is_line(one) and not isinstance(one, NodeDiagnosis)]
@@ -135,7 +140,7 @@ def _plain(one: object) -> str:
 
 
 def kind_of(line: str) -> str:
-    """The kind of a difference: its key, with the plugins that say so on both sides."""
+    """Return the kind of a difference: its key, with the plugins that say so on both sides."""
     match = _LINE.match(line)
     if match is None:
         return line.partition(":")[0]
@@ -146,7 +151,7 @@ def kind_of(line: str) -> str:
 
 
 def _sides(text: str) -> tuple[Any, Any] | None:
-    """The values of `expected …, got …`; None if the text is no such line."""
+    """Return the values of `expected …, got …`; None if the text is no such line."""
     try:
         expected, end = _DECODER.raw_decode(text, len("expected "))
         got, _ = _DECODER.raw_decode(text, end + len(", got "))

@@ -1,9 +1,10 @@
-"""Differential fuzzing: random scenarios, judged by kube-scheduler's own code and by the engine, until they differ.
+"""Differential fuzzing: random scenarios, judged by kube-scheduler's own code and by the engine.
 
     python -m tests.upstream.fuzz --judge build/judge-1.37 --minor 37 --scenarios 5000 --seed mine
 
 The first scenario that differs is shrunk and printed, to be pasted into a test; further ones are named. The exit code
-is 1 if one differs or is not judged, 2 if the judge fails.
+is 1 if one differs or is not judged, or too many are not evaluated by the engine, 2 if the judge fails, 130 after
+Ctrl-C; what was counted until then is printed.
 
 Rule: a category, a seed and a number make the same scenario again; what is found does not depend on the workers.
 """
@@ -15,7 +16,7 @@ import shlex
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from secrets import token_hex
@@ -24,24 +25,28 @@ from typing import Any, BinaryIO, Final
 import msgspec
 
 from tests.upstream.differential import Case, Differential, Found, Generate, generated
-from tests.upstream.finding import Finding, Outcome, examine
+from tests.upstream.finding import Finding, Outcome
 from tests.upstream.generate import CATEGORIES
-from tests.upstream.judge import SECONDS_PER_BATCH, Judge, JudgeFailed
+from tests.upstream.judge import SECONDS_PER_BATCH, Judge, ProgramFailed, check_minor
 from tests.upstream.progress import Progress
 from tests.upstream.shrink import as_text, shrink
+from tests.upstream.workers import INTERRUPTED
 
 JSON = dict[str, Any]
 
 BATCH: Final = 100
 JUDGED_AT_A_TIME: Final = 4
 """Scenarios in each judge: older ones wait more than they work."""
+NOT_EVALUATED_AT_MOST: Final = 3
+NOT_EVALUATED_SHARE: Final = 0.01
+"""Share of the scenarios, and number, that the engine may leave unevaluated: a run with more says too little."""
 LINE: Final = 600
 """Characters that are shown of a difference."""
 
 
 @dataclass(slots=True)
 class Count:
-    """How many scenarios came out how."""
+    """Counts of scenarios by outcome."""
 
     outcomes: Counter[Outcome] = field(default_factory=Counter)
     rules: Counter[str] = field(default_factory=Counter)
@@ -49,10 +54,12 @@ class Count:
     """Category -> scenarios that differ."""
     kinds: Counter[str] = field(default_factory=Counter)
     """Kind of the first difference -> scenarios."""
+    without_cycle: int = 0
 
     def add(self, found: Found) -> None:
         finding = found.finding
         self.outcomes[finding.outcome] += 1
+        self.without_cycle += finding.without_cycle
         if finding.rule and finding.outcome is Outcome.EXEMPT:
             self.rules[finding.rule] += 1
         if finding.kinds:
@@ -61,19 +68,26 @@ class Count:
 
     @property
     def failed(self) -> bool:
-        return bool(self.outcomes[Outcome.DIFFERS] or self.outcomes[Outcome.NOT_JUDGED])
+        return self.incomplete or self.outcomes[Outcome.DIFFERS] > 0
+
+    @property
+    def incomplete(self) -> bool:
+        """True if too much was not compared, which a run that only reports differences does not forgive."""
+        allowed = max(NOT_EVALUATED_AT_MOST, NOT_EVALUATED_SHARE * self.outcomes.total())
+        return self.outcomes[Outcome.NOT_JUDGED] > 0 or self.outcomes[Outcome.NOT_EVALUATED] > allowed
 
     def __str__(self) -> str:
         """The closing line."""
         exempt = [f"{count} exempt by {rule}" for rule, count in sorted(self.rules.items())] or ["0 exempt"]
-        others = (Outcome.PANICKED, Outcome.NOT_EVALUATED, Outcome.NOT_JUDGED)
+        others = (Outcome.REFUSED, Outcome.PANICKED, Outcome.NOT_EVALUATED, Outcome.NOT_JUDGED)
         counted = [f"{self.outcomes[one]} {one}" for one in others if self.outcomes[one]]
+        counted += [f"{self.without_cycle} without a cycle to compare"] if self.without_cycle else []
         parts = (f"{self.outcomes.total()} scenarios", f"{self.outcomes[Outcome.DIFFERS]} differ", *exempt, *counted)
         return ", ".join(parts)
 
 
 def cases_of(categories: Sequence[str], scenarios: int) -> Iterator[Case]:
-    """Every category in turn, so that each batch has something of all."""
+    """Return cases of each category in turn, so that each batch has something of all."""
     return ((categories[place % len(categories)], place // len(categories)) for place in range(scenarios))
 
 
@@ -87,7 +101,15 @@ class Fuzzer:
 
     def run(self, cases: Sequence[Case], keep: BinaryIO | None) -> None:
         progress = Progress(len(cases), sys.stderr)
-        for batch in self.differential.batches(cases, self.options.batch, self.options.workers):
+        try:
+            with closing(self.differential.batches(cases, self.options.batch, self.options.workers)) as batches:
+                self._compare(batches, progress, keep)
+        finally:
+            progress.clear()
+            self._close(progress.seconds)
+
+    def _compare(self, batches: Iterator[list[Found]], progress: Progress, keep: BinaryIO | None) -> None:
+        for batch in batches:
             for found in batch:
                 self.count.add(found)
                 if found.finding.outcome in (Outcome.DIFFERS, Outcome.NOT_JUDGED):
@@ -98,8 +120,6 @@ class Fuzzer:
             progress.show(self.count.outcomes.total(), f"{self.count.outcomes[Outcome.DIFFERS]} differ")
             if self.options.first and self.count.outcomes[Outcome.DIFFERS]:
                 break
-        progress.clear()
-        self._close(progress.seconds)
 
     def _report(self, found: Found, keep: BinaryIO | None) -> None:
         print(f"{found.id}: {found.finding.lines[0][:LINE]}")
@@ -119,7 +139,7 @@ class Fuzzer:
     def _print_small(self, scenario: JSON, finding: Finding) -> None:
         small = shrink(scenario, finding.kinds[0], self.differential.kinds)
         (judged,) = self.differential.judged([small])
-        again = examine(judged, self.differential.minor)
+        again = self.differential.finding(judged)
         if again.outcome is not Outcome.DIFFERS:  # upstream itself may be of two minds
             judged, again = scenario, finding
         print(as_text(judged))
@@ -147,16 +167,16 @@ def main(arguments: Sequence[str] | None = None, generate: Generate = generated)
     try:
         with ExitStack() as stack:
             keep = stack.enter_context(options.keep.open("wb")) if options.keep else None
-            version = judge.version
-            if not version.startswith(f"1.{options.minor}."):
-                raise JudgeFailed(f"{options.judge} is of {version}, not of 1.{options.minor}")
+            version = check_minor(judge.binary, options.minor)
             print(f"kube-scheduler {version}, {len(cases)} scenarios of seed {options.seed}")
             fuzzer = Fuzzer(differential, options)
             fuzzer.run(cases, keep)
-    except JudgeFailed as error:
+    except ProgramFailed as error:
         print(error, file=sys.stderr)
         return 2
-    return int(fuzzer.count.failed and not options.report_only)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    return int(fuzzer.count.incomplete if options.report_only else fuzzer.count.failed)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -1,4 +1,4 @@
-"""A bar on a terminal; in a log, a line for every tenth of the work."""
+"""Progress of a long run: a bar on a terminal; in a log, a line for every tenth of the work."""
 
 from dataclasses import dataclass, field
 from time import monotonic
@@ -10,7 +10,7 @@ CLEAR: Final = "\r\x1b[K"
 
 @dataclass(slots=True)
 class Progress:
-    """How many of `total` scenarios are done, shown on a stream."""
+    """Share of `total` scenarios that are done, shown on a stream."""
 
     total: int
     stream: TextIO

@@ -13,7 +13,7 @@ from time import monotonic
 from typing import Any, Final
 
 JSON = dict[str, Any]
-Path = tuple[str | int, ...]
+FieldPath = tuple[str | int, ...]
 Kinds = Callable[[Sequence[JSON]], list[frozenset[str]]]
 """Scenarios -> the kinds of difference of each."""
 
@@ -44,7 +44,7 @@ class Shrinker:
         return self.asks <= 0 or monotonic() >= self.deadline
 
     def differ(self, scenarios: Sequence[JSON]) -> list[bool]:
-        """Whether each still differs in the same way; False once asks or time are used up."""
+        """Return whether each still differs in the same way; False once asks or time are used up."""
         found: list[bool] = []
         while len(found) < len(scenarios) and not self.over:
             batch = scenarios[len(found) : len(found) + min(TOGETHER, self.asks)]
@@ -52,7 +52,7 @@ class Shrinker:
             found += [self.kind in kinds for kinds in self.kinds(batch)]
         return found + [False] * (len(scenarios) - len(found))
 
-    def without(self, scenario: JSON, paths: Sequence[Path]) -> JSON:
+    def without(self, scenario: JSON, paths: Sequence[FieldPath]) -> JSON:
         """Remove as many of the paths as can go, halves first."""
         size = max(1, len(paths) // 2)
         while paths and not self.over:
@@ -66,8 +66,8 @@ class Shrinker:
             size = max(1, size // 2)
         return scenario
 
-    def _together(self, scenario: JSON, chunks: Sequence[Sequence[Path]]) -> list[Path]:
-        """Those of the chunks, each of which may go alone, that may go together: all of them if possible."""
+    def _together(self, scenario: JSON, chunks: Sequence[Sequence[FieldPath]]) -> list[FieldPath]:
+        """Return those of the chunks, each of which may go alone, that may go together: all of them if possible."""
         whole = [path for chunk in chunks for path in chunk]
         if len(chunks) < 2 or self.differ([_removed(scenario, whole)])[0]:
             return whole
@@ -79,7 +79,7 @@ class Shrinker:
 
 
 def shrink(scenario: JSON, kind: str, kinds: Kinds, asks: int = ASKS, seconds: float = SECONDS) -> JSON:
-    """A scenario that differs in the same way, with fewer objects and fields; the scenario itself if it must not."""
+    """Return a scenario that differs in the same way, with fewer objects and fields, or the scenario itself."""
     shrinker = Shrinker(kinds, kind, asks, monotonic() + seconds)
     asked = {key: scenario[key] for key in ("id", "category", "cluster", "pod", "config") if key in scenario}
     small: JSON = json.loads(json.dumps(asked))  # a copy in which no two parts are the same object
@@ -98,15 +98,15 @@ def shrink(scenario: JSON, kind: str, kinds: Kinds, asks: int = ASKS, seconds: f
     return small
 
 
-def _parts(scenario: JSON, depth: int) -> Iterator[Path]:
-    """The removable parts so deep inside an object, the pod or the configuration."""
-    roots: list[Path] = [("cluster", "items", place) for place in range(len(scenario["cluster"]["items"]))]
+def _parts(scenario: JSON, depth: int) -> Iterator[FieldPath]:
+    """Yield the removable parts so deep inside an object, the pod or the configuration."""
+    roots: list[FieldPath] = [("cluster", "items", place) for place in range(len(scenario["cluster"]["items"]))]
     roots += [(key,) for key in ("pod", "config") if key in scenario]
     for root in roots:
         yield from _inside(_at(scenario, root), root, depth)
 
 
-def _inside(value: Any, path: Path, depth: int) -> Iterator[Path]:
+def _inside(value: Any, path: FieldPath, depth: int) -> Iterator[FieldPath]:
     entries = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, one in entries:
         if depth:
@@ -115,26 +115,26 @@ def _inside(value: Any, path: Path, depth: int) -> Iterator[Path]:
             yield (*path, key)
 
 
-def _at(value: Any, path: Path) -> Any:
+def _at(value: Any, path: FieldPath) -> Any:
     for key in path:
         value = value[key]
     return value
 
 
-def _removed(scenario: JSON, paths: Sequence[Path]) -> JSON:
+def _removed(scenario: JSON, paths: Sequence[FieldPath]) -> JSON:
     result = deepcopy(scenario)
     for path in sorted(paths, key=_place, reverse=True):  # the last of a list first
         del _at(result, path[:-1])[path[-1]]
     return result
 
 
-def _place(path: Path) -> list[tuple[int, str]]:
+def _place(path: FieldPath) -> list[tuple[int, str]]:
     return [(key, "") if isinstance(key, int) else (-1, key) for key in path]
 
 
-def _moved(paths: Sequence[Path], gone: Sequence[Path]) -> list[Path]:
-    """The paths after others are gone: places in the lists that these were in are lower. All have the same depth."""
-    lists: dict[Path, list[int]] = {}
+def _moved(paths: Sequence[FieldPath], gone: Sequence[FieldPath]) -> list[FieldPath]:
+    """Return the paths after others are gone, which lowers places in their lists. All have the same depth."""
+    lists: dict[FieldPath, list[int]] = {}
     for path in gone:
         if isinstance(path[-1], int):
             lists.setdefault(path[:-1], []).append(path[-1])
@@ -148,7 +148,7 @@ def _moved(paths: Sequence[Path], gone: Sequence[Path]) -> list[Path]:
 
 
 def as_text(scenario: JSON) -> str:
-    """JSON with a line for each object, to be pasted."""
+    """Return JSON with a line for each object, to be pasted."""
     items = ",\n".join(f"  {json.dumps(item)}" for item in scenario["cluster"]["items"])
     cluster = json.dumps(scenario["cluster"] | {"items": []})[:-2] + f"\n{items}\n ]}}"
     rest = {key: json.dumps(value) for key, value in scenario.items() if key != "cluster"}

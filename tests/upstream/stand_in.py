@@ -17,7 +17,7 @@ NO_MATCH = "node(s) didn't match Pod's node affinity/selector"
 
 
 def verdict(scenario):
-    """What v1.36 says of a pod whose node selector matches no node."""
+    """Return what v1.36 says of a pod whose node selector matches no node."""
     names = [item["metadata"]["name"] for item in scenario["cluster"]["items"] if item["kind"] == "Node"]
     told = f"preemption: 0/{len(names)} nodes are available: {len(names)} Preemption is not helpful for scheduling."
     code = "UnschedulableAndUnresolvable"

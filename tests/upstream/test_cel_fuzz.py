@@ -8,15 +8,18 @@ import pytest
 from tests.k8s.devices.cel.answers import answer
 from tests.upstream import cel_fuzz
 from tests.upstream.generate.expressions import selector
+from tests.upstream.judge import ProgramFailed
 
 PROGRAM = f"""#!{sys.executable} -IS
-import json, sys
+import json, sys, time
 
 if "-version" in sys.argv:
     print("1.36.9")
     sys.exit()
 for number, line in enumerate(sys.stdin):
     text = json.loads(line)["expression"]
+    if "hangs" in text:
+        time.sleep(600)
     if "dies" in text:
         sys.exit("stand-in: died")
     if "crash" in text:
@@ -55,8 +58,37 @@ def test_a_difference_has_both_answers(program):
 
 
 def test_a_program_that_ends_early_is_an_error_without_the_expressions(program):
-    with pytest.raises(cel_fuzz.ProgramError, match="stand-in ended with 1 after 1 answers: stand-in: died"):
+    with pytest.raises(ProgramFailed, match="stand-in ended with code 1: 2 selectors: stand-in: died"):
         cel_fuzz.compare(program, asked("1 == 1", "'dies' == ''"))
+
+
+def test_a_program_that_hangs_is_stopped(program, monkeypatch):
+    monkeypatch.setattr(cel_fuzz, "SECONDS_PER_BATCH", 0.3)
+    with pytest.raises(ProgramFailed, match=r"stand-in did not end within 0\.3 s: 1 selectors"):
+        cel_fuzz.compare(program, asked("'hangs' == ''"))
+
+
+def test_shrinking_asks_no_more_than_it_may():
+    tried = []
+
+    def differ(selectors):
+        tried.extend(selectors)
+        return 0
+
+    large = asked("[1, 2, 3, 4].exists(x, x == 1 && x == 2)")[0]
+    assert cel_fuzz.shrink(large, differ, asks=0) == large
+    assert cel_fuzz.shrink(large, differ, seconds=0) == large
+    assert not tried
+    cel_fuzz.shrink(large, differ, asks=30)
+    assert len(tried) <= 30
+
+
+def test_the_original_is_a_row_where_the_small_one_does_not_differ_any_more(program, monkeypatch):
+    result = cel_fuzz.compare(program, asked("size('a') == 1"))
+    monkeypatch.setattr(cel_fuzz, "shrink", lambda given, _differ: given | {"expression": "1 == 1"})
+    first, *_ = cel_fuzz.report(program, result)
+    assert first.startswith("differs: ")
+    assert "size('a')" in first
 
 
 def test_the_first_difference_is_made_small_and_is_a_row_to_keep(program):
@@ -87,7 +119,10 @@ def test_the_command_says_what_differs_and_ends_with_1(program, capsys, wanted, 
     assert last == f"1 expressions, {different} differ, 0 not followed, 0 crashes"
 
 
-def test_a_program_of_another_minor_is_refused(program, capsys):
-    with pytest.raises(SystemExit):
-        cel_fuzz.main(["--cel", str(program), "--minor", "37"])
-    assert "is of Kubernetes 1.36.9, not 1.37" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("name", "minor", "error"),
+    [("stand-in", "37", "is of 1.36.9, not of 1.37"), ("none", "36", "none cannot be run: ")],
+)
+def test_a_program_of_another_minor_and_none_are_refused(name, minor, error, program, capsys):
+    assert cel_fuzz.main(["--cel", str(program.with_name(name)), "--minor", minor]) == 2
+    assert error in capsys.readouterr().err

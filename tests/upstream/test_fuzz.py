@@ -8,11 +8,12 @@ import pytest
 
 from tests.builders import cluster, incoming, node, pod
 from tests.parity.agreement import CORPUS, lines_of
-from tests.upstream.differential import Differential
+from tests.parity.cycles import post_filter_reasons
+from tests.upstream.differential import Differential, Found
 from tests.upstream.finding import Finding, Outcome, examine, kind_of
 from tests.upstream.fuzz import Count, cases_of, main
 from tests.upstream.generate import CATEGORIES
-from tests.upstream.judge import Judge, JudgeFailed
+from tests.upstream.judge import Judge, ProgramFailed
 
 SPECIAL = 3
 """Number of the scenario in which something happens: what the seed says."""
@@ -57,7 +58,7 @@ def from_corpus(category, seed, number):
 def first_of_corpus(key):
     """The first scenario of which the verdict has something to say there."""
     every = (from_corpus("pdb", "", number) for number in range(len(corpus("pdb"))))
-    return next(one for one in every if one["expected"][key])
+    return next(one for one in every if one["expected"].get(key))
 
 
 def fuzz(stand_in, seed, *arguments, generate=unmatched, categories=("resources",)):
@@ -109,9 +110,26 @@ def test_the_first_difference_may_end_the_run_and_be_reported_only(stand_in, cap
     assert capsys.readouterr().out.endswith("\n4 scenarios, 1 differ, 0 exempt\n")
 
 
-def test_a_judge_that_dies_ends_the_run_with_the_batch(stand_in, capsys):
+def test_report_only_forgives_no_scenario_that_is_not_judged(stand_in, capsys):
+    assert fuzz(stand_in, "unreadable", "--scenarios", "4", "--report-only") == 1
+    assert capsys.readouterr().out.endswith("\n4 scenarios, 0 differ, 0 exempt, 1 not judged\n")
+
+
+@pytest.mark.parametrize(
+    ("not_evaluated", "of", "failed"), [(3, 10, False), (4, 10, True), (4, 400, False), (5, 400, True)]
+)
+def test_a_run_fails_where_too_much_is_not_evaluated(not_evaluated, of, failed):
+    count = Count()
+    for place in range(of):
+        outcome = Outcome.NOT_EVALUATED if place < not_evaluated else Outcome.AGREES
+        count.add(Found(("pdb", place), "a", Finding(outcome), None))
+    assert (count.failed, count.incomplete) == (failed, failed)
+
+
+def test_a_judge_that_dies_ends_the_run_with_the_batch_and_what_was_counted(stand_in, capsys):
     assert fuzz(stand_in, "dies", "--scenarios", "6", "--batch", "2") == 2
-    error = capsys.readouterr().err
+    said, error = capsys.readouterr()
+    assert said.endswith("\n2 scenarios, 0 differ, 0 exempt\n")
     assert (
         "ended with code 1: the batch of 2 scenarios from resources-plain-2 to resources-dies-3: fatal error" in error
     )
@@ -143,6 +161,13 @@ def test_a_panic_is_counted_and_nothing_of_it_is_kept(stand_in):
     assert not count.failed
 
 
+def test_a_configuration_that_both_refuse_is_counted_apart(stand_in):
+    count = Count()
+    for one in differential(stand_in, "refused").batch([("pdb", SPECIAL), ("pdb", 0)]):
+        count.add(one)
+    assert str(count) == "2 scenarios, 0 differ, 0 exempt, 1 refused by both"
+
+
 def test_a_panic_is_not_followed_by_the_shrinker(stand_in):
     odd = unmatched("pdb", "odd", SPECIAL)
     kinds = differential(stand_in, "any").kinds([odd, odd | {"id": "panics"}])
@@ -162,18 +187,27 @@ def test_what_upstream_says_only_at_times_is_unsettled_where_it_draws_devices(st
     assert [one.finding.outcome for one in batch] == [Outcome.EXEMPT if rule else Outcome.DIFFERS]
 
 
+def test_a_difference_from_everything_that_upstream_says_at_times_is_none_of_chance(stand_in):
+    def odd(category, seed, number):
+        return with_slices(category, "odd", number) | {"id": "wavers"}
+
+    (one,) = Differential(Judge(stand_in, 1, 60.0), 35, "any", odd).batch([("dra", SPECIAL)])
+    assert one.finding.outcome is Outcome.DIFFERS
+
+
 def test_a_judge_that_hangs_is_stopped(stand_in):
-    with pytest.raises(JudgeFailed, match=r"did not end within 0\.3 s: the batch of 5 scenarios from pdb-plain-0"):
+    with pytest.raises(ProgramFailed, match=r"did not end within 0\.3 s: the batch of 5 scenarios from pdb-plain-0"):
         differential(stand_in, "hangs", 0.3).batch([("pdb", number) for number in range(5)])
 
 
 def test_a_judge_that_is_not_there_is_named(tmp_path):
-    with pytest.raises(JudgeFailed, match=r"judge-1\.99 cannot be run: "):
+    with pytest.raises(ProgramFailed, match=r"judge-1\.99 cannot be run: "):
         Judge(tmp_path / "judge-1.99").version  # noqa: B018 - a property
 
 
 def test_a_refused_configuration_must_be_refused_and_other_errors_are_no_verdict(stand_in):
     outcomes = [Outcome.AGREES] * 5
+    outcomes[SPECIAL] = Outcome.REFUSED
     assert [one.outcome for one in found(stand_in, "refused")] == outcomes
     outcomes[SPECIAL] = Outcome.NOT_JUDGED
     unreadable = found(stand_in, "unreadable")
@@ -199,13 +233,50 @@ def test_an_exception_of_the_engine_differs():
     assert finding.lines[0].startswith("exception: ")
 
 
-def test_exempt_scenarios_have_their_rule():
-    scenario = first_of_corpus("scores")
-    wrong = scenario | {"expected": scenario["expected"] | {"feasible": 99}}
+def expecting(scenario, **verdict):
+    return scenario | {"expected": scenario["expected"] | verdict}
+
+
+@pytest.mark.parametrize(
+    ("unsettled", "excused"),
+    [(["feasible"], True), (["filter"], True), (["scores"], False), (["clock", "selected"], False)],
+)
+def test_what_is_unsettled_excuses_itself_and_what_follows_and_nothing_else(unsettled, excused):
+    wrong = expecting(first_of_corpus("scores"), feasible=99)
     assert examine(wrong, 36).outcome is Outcome.DIFFERS
-    unsettled = wrong | {"expected": wrong["expected"] | {"unsettled": ["scores"]}}
-    finding = examine(unsettled, 36)
-    assert (finding.outcome, finding.rule, finding.kinds) == (Outcome.EXEMPT, "unsettled", ())
+    finding = examine(expecting(wrong, unsettled=unsettled), 36)
+    assert finding.outcome is (Outcome.EXEMPT if excused else Outcome.DIFFERS)
+    assert finding.rule == ("unsettled" if excused else None)
+    assert bool(finding.kinds) is not excused
+
+
+@pytest.mark.parametrize(("unsettled", "excused"), [(["postFilter"], True), (["candidates"], True), (["clock"], False)])
+def test_a_cycle_that_ends_otherwise_is_excused_where_what_it_follows_from_is_unsettled(unsettled, excused):
+    scenario = first_of_corpus("postFilter")
+    post_filter = scenario["expected"]["postFilter"] | {"reasons": ["made up"]}
+    wrong = expecting(scenario, postFilter=post_filter, unsettled=unsettled)
+    assert examine(wrong, 36).outcome is (Outcome.EXEMPT if excused else Outcome.DIFFERS)
+
+
+def test_a_post_filter_that_is_made_up_is_exempt_by_overflow_and_no_agreement():
+    scenario = first_of_corpus("postFilter")
+    node = next(item for item in scenario["cluster"]["items"] if item["kind"] == "Node")
+    node["status"]["allocatable"] |= {"example.com/huge": "9e17"}
+    assert examine(scenario, 36) == Finding(Outcome.AGREES)
+    made_up = {"code": "Success", "reasons": ["made up"], "nominatedNode": "nowhere"}
+    finding = examine(expecting(scenario, postFilter=made_up), 36)
+    assert (finding.outcome, finding.rule) == (Outcome.EXEMPT, "overflow")
+    assert finding.lines[0].startswith("cycle")
+
+
+def test_a_verdict_that_does_not_say_how_the_cycle_ends_is_counted_as_such():
+    scenario = first_of_corpus("postFilter")
+    del scenario["expected"]["postFilter"]
+    finding = examine(scenario, 36)
+    assert finding == Finding(Outcome.AGREES, without_cycle=True)
+    count = Count()
+    count.add(Found(("pdb", 0), "a", finding, None))
+    assert str(count) == "1 scenarios, 0 differ, 0 exempt, 1 without a cycle to compare"
 
 
 def test_victims_that_are_not_compared_count_as_exempt():
@@ -216,6 +287,20 @@ def test_victims_that_are_not_compared_count_as_exempt():
     assert examine(scenario | {"expected": wrong}, 36).kinds[0] == "candidates numPDBViolations"
     tied = scenario | {"expected": scenario["expected"] | {"unstableSort": [name]}}
     assert examine(tied, 36).outcome is Outcome.AGREES
+    for rule in ("unstableSort", "budgetOrder"):
+        exempt = scenario | {"expected": wrong | {"unstableSort": [name], rule: [name]}}
+        finding = examine(exempt, 36)
+        assert (finding.outcome, finding.rule) == (Outcome.EXEMPT, rule)
+
+
+def test_the_sentence_of_1_37_is_not_that_of_our_own_cycle_where_its_node_is_not_exempt():
+    reasons = ["preemption: found a potential placement for pod on node a, preempting 2 victims"]
+    expected = {"postFilter": {"reasons": reasons}, "selected": "a", "unstableSort": ["b"]}
+    assert post_filter_reasons({"expected": expected}, "a", 3) == reasons
+    (rewritten,) = post_filter_reasons({"expected": expected}, "b", 3)
+    assert rewritten.endswith("on node b, preempting 3 victims")
+    (rewritten,) = post_filter_reasons({"expected": expected | {"unstableSort": ["a"]}}, "a", 3)
+    assert rewritten.endswith("on node a, preempting 3 victims")
 
 
 def test_kinds_name_keys_and_plugins_but_no_nodes():

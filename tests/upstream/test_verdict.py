@@ -39,9 +39,51 @@ def test_a_pod_of_a_file_is_asked_about_with_its_configuration(file, tmp_path):
     assert scenario["config"] == {"kind": "KubeSchedulerConfiguration"}
 
 
+def test_extenders_are_not_called_and_that_is_said(file, stand_in, tmp_path, capsys):
+    config = tmp_path / "config.yaml"
+    managed = [{"name": "example.com/gpu", "ignoredByScheduler": True}]
+    extender = {"urlPrefix": "http://localhost", "filterVerb": "filter", "managedResources": managed}
+    about = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+    config.write_text(json.dumps(about | {"extenders": [extender]}), encoding="utf-8")
+    assert "extenders" not in scenario_of(file("a"), NAME, config)["config"]
+    assert main(["--judge", str(stand_in), "--config", str(config), str(file("a")), NAME]) == 0
+    assert "The configuration's extenders are not called; " in capsys.readouterr().out
+
+
+def test_a_pod_without_uid_has_its_name_as_uid(tmp_path):
+    def written(name, **spec):
+        return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {"containers": [], **spec}}
+
+    path = tmp_path / "cluster.json"
+    items = [*cluster({node("a"): []})["items"], written("runs", nodeName="a"), written("waits")]
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}), encoding="utf-8")
+    scenario = scenario_of(path, "default/waits")
+    (runs,) = [one for one in scenario["cluster"]["items"] if one["kind"] == "Pod"]
+    assert (runs["metadata"]["uid"], scenario["pod"]["metadata"]["uid"]) == ("default/runs", "default/waits")
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "holds 0 documents, not one pod"),
+        ("kind: Pod\nmetadata: {name: a}\n---\nkind: Pod\nmetadata: {name: b}", "holds 2 documents, not one pod"),
+        ("kind: List\nitems: []", "is a List, not a Pod"),
+        ("metadata: {name: a}", "has no kind"),
+        ("kind: Pod", "has no metadata.name"),
+        ("- a", "is no object"),
+    ],
+)
+def test_a_file_that_is_not_one_pod_is_not_asked_about(text, reason, file, tmp_path):
+    path = tmp_path / "pod.yaml"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(NotAsked, match=f"pod.yaml {reason}"):
+        scenario_of(file("a"), str(path))
+
+
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
+        ("", "the pod is not named"),
         ("default/nobody", "default/nobody is neither a file nor the namespace/name of a pod in the cluster file"),
         ("default/p-a", "pod default/p-a runs on a: kube-scheduler was asked about it before"),
     ],

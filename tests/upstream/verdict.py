@@ -6,8 +6,8 @@ The cluster is as for `extender serve --cluster`, the pod one that waits in it, 
 (tests/upstream/README.md says what it holds), then what the engine says otherwise. The exit code is 1 if they differ, 2
 if nothing was judged.
 
-Rule: the objects are judged as they are written, but for the scheduler's name; an API server would have filled in more
-defaults.
+Rule: the objects are judged as they are written, but for scheduler's name and UID of pods that have none; an API server
+would have filled in more defaults. No extender is called.
 """
 
 # ruff: noqa: T201 - the output of a command
@@ -25,7 +25,9 @@ from extender.cluster.files.manifests import read_cluster
 from extender.errors import ExtenderError
 from extender.k8s.kinds import KINDS
 from tests.upstream.finding import Outcome, examine
-from tests.upstream.judge import Judge, JudgeFailed
+from tests.upstream.generate.configurations import without_extenders
+from tests.upstream.judge import Judge, ProgramFailed
+from tests.upstream.shown import shown
 
 JSON = dict[str, Any]
 
@@ -37,22 +39,50 @@ class NotAsked(Exception):
 def scenario_of(cluster: Path, pod: str, config: Path | None = None) -> JSON:
     """The scenario of a cluster file and one of its pods, or the pod of a file; raises NotAsked and ExtenderError."""
     items = [dict(one) for one in read_cluster(cluster, keep=KINDS.keys()).kept]
-    file = Path(pod)
-    waiting = yaml.safe_load(file.read_text(encoding="utf-8")) if file.is_file() else _taken_from(items, pod)
+    waiting = _pod_of(Path(pod)) if pod and Path(pod).is_file() else _taken_from(items, pod)
     for one in (*items, waiting):
-        if one["kind"] == "Pod":  # kube-scheduler leaves a pod alone that names no scheduler
-            one["spec"] = {"schedulerName": "default-scheduler"} | one.get("spec", {})
-    if node := waiting.get("spec", {}).get("nodeName"):
+        if one["kind"] == "Pod":
+            about = one["metadata"]
+            one["metadata"] = {"uid": f"{about.get('namespace', 'default')}/{about['name']}"} | about
+            # kube-scheduler leaves a pod alone that names no scheduler
+            one["spec"] = {"schedulerName": "default-scheduler"} | (one.get("spec") or {})
+    if node := waiting["spec"].get("nodeName"):
         raise NotAsked(f"pod {pod} runs on {node}: kube-scheduler was asked about it before")
     scenario: JSON = {"id": pod, "category": "asked", "cluster": {"apiVersion": "v1", "kind": "List", "items": items}}
     scenario["pod"] = waiting
     if config is not None:
-        scenario["config"] = yaml.safe_load(config.read_text(encoding="utf-8"))
+        document = yaml.safe_load(config.read_text(encoding="utf-8"))
+        if not isinstance(document, dict):
+            raise NotAsked(f"{config} is no object")
+        scenario["config"] = without_extenders(document) if document.get("extenders") else document
     return scenario
+
+
+def _pod_of(file: Path) -> JSON:
+    """The only document of the file, which must be a pod."""
+    documents = [one for one in yaml.safe_load_all(file.read_text(encoding="utf-8")) if one is not None]
+    if len(documents) != 1:
+        raise NotAsked(f"{file} holds {len(documents)} documents, not one pod")
+    (pod,) = documents
+    if not isinstance(pod, dict):
+        raise NotAsked(f"{file} is no object")
+    if "kind" not in pod:
+        raise NotAsked(f"{file} has no kind")
+    if pod["kind"] != "Pod":
+        raise NotAsked(f"{file} is a {pod['kind']}, not a Pod")
+    if not isinstance(pod.get("metadata"), dict) or not pod["metadata"].get("name"):
+        raise NotAsked(f"{file} has no metadata.name")
+    return pod
+
+
+def _has_extenders(config: Path | None) -> bool:
+    return config is not None and bool(yaml.safe_load(config.read_text(encoding="utf-8")).get("extenders"))
 
 
 def _taken_from(items: list[JSON], pod: str) -> JSON:
     """Remove the pod from the cluster, in which it is not yet."""
+    if not pod:
+        raise NotAsked("the pod is not named: give namespace/name, or a file")
     for place, one in enumerate(items):
         about = one["metadata"]
         if one["kind"] == "Pod" and pod == f"{about.get('namespace', 'default')}/{about['name']}":
@@ -72,19 +102,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         judge = Judge(options.judge.absolute(), 1)
-        scenario = scenario_of(options.cluster, options.pod, options.config)
-        (judged,) = judge.verdicts([scenario])
         version = judge.version
-    except (ExtenderError, JudgeFailed, NotAsked, OSError, yaml.YAMLError) as error:
+        minor = int(version.split(".")[1])
+        scenario = shown(scenario_of(options.cluster, options.pod, options.config), minor)
+        (judged,) = judge.verdicts([scenario])
+    except (ExtenderError, ProgramFailed, NotAsked, OSError, yaml.YAMLError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    finding = examine(scenario | judged, int(version.split(".")[1]))
+    finding = examine(scenario | judged, minor)
     if finding.outcome is not Outcome.PANICKED:
         print(json.dumps(judged.get("expected") or judged["error"], indent=2))
     for line in finding.lines:
         print(line)
+    if _has_extenders(options.config):
+        print("The configuration's extenders are not called; what they manage is ignored as it says.")
     print(f"kube-scheduler {version} and the engine: {finding.rule or finding.outcome}")
-    return {Outcome.AGREES: 0, Outcome.EXEMPT: 0, Outcome.DIFFERS: 1}.get(finding.outcome, 2)
+    return {Outcome.AGREES: 0, Outcome.REFUSED: 0, Outcome.EXEMPT: 0, Outcome.DIFFERS: 1}.get(finding.outcome, 2)
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ RESOURCE_API: Final = 34
 
 @dataclass(frozen=True, slots=True)
 class Category:
-    """How to make the scenarios of one category: `CATEGORIES["pdb"](seed, number)`."""
+    """Generator of the scenarios of one category: `CATEGORIES["pdb"](seed, number)`."""
 
     generate: Callable[[str, int], JSON]
     since: int = OLDEST

@@ -80,13 +80,14 @@ def without_extenders(document: JSON) -> JSON:
     As in kube-scheduler, what the extenders manage takes the place of a profile's own ignoredResources.
     """
     result = deepcopy(document)
-    managed = [one for extender in result.pop("extenders", ()) for one in extender.get("managedResources", ())]
+    managed = [one for extender in result.pop("extenders", ()) for one in extender.get("managedResources") or ()]
     if ignored := [one["name"] for one in managed if one.get("ignoredByScheduler")]:
-        for profile in result["profiles"]:
+        for profile in result.setdefault("profiles", [{"schedulerName": "default-scheduler"}]):
             configs = profile.setdefault("pluginConfig", [])
             if not any(one["name"] == "NodeResourcesFit" for one in configs):
                 configs.append(_args("NodeResourcesFit", {}))
-            next(one for one in configs if one["name"] == "NodeResourcesFit")["args"]["ignoredResources"] = ignored
+            fit = next(one for one in configs if one["name"] == "NodeResourcesFit")
+            fit.setdefault("args", {})["ignoredResources"] = ignored
     return result
 
 

@@ -16,7 +16,8 @@ from functools import cache
 from random import Random
 from typing import Any, Final
 
-from tests.upstream.generate.expression_forms import ATTRIBUTES, BROKEN, FORMS, LEAVES, LITERALS, RARE, TEXTS, WORDS
+from tests.upstream.generate.expression_forms import FORMS, RARE
+from tests.upstream.generate.expression_values import ATTRIBUTES, BROKEN, LEAVES, LITERALS, TEXTS, WORDS
 
 JSON = dict[str, Any]
 

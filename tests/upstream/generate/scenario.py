@@ -31,7 +31,7 @@ class Scenario:
         self.tags: set[str] = set()
         self.nodes: list[JSON] = []
         self.pods: list[JSON] = []
-        """In the order in which kube-scheduler saw them."""
+        """Pods of the cluster, in the order in which kube-scheduler saw them."""
         self.budgets: list[JSON] = []
         self.others: list[JSON] = []
         """Objects of all other kinds but namespaces."""
@@ -39,10 +39,10 @@ class Scenario:
         self.namespace_labels: dict[str, dict[str, str]] = {}
         self.names = 0
         self.fancy = False
-        """Whether quantities are spelled in all ways that an API server accepts."""
+        """True if quantities are spelled in all ways that an API server accepts."""
         # What `random_cluster` draws for the whole cluster:
         self.uniform = False
-        """Whether nodes and requests are multiples of one unit, which makes ties."""
+        """True if nodes and requests are multiples of one unit, which makes ties."""
         self.pressure = "cpu"
         """The resource that is scarce: cpu, memory, both or pods."""
         self.cpu_unit = self.memory_unit = self.units_per_node = 0
@@ -50,15 +50,15 @@ class Scenario:
         """Millicores of `cpu` and bytes of `memory` of the first node with most cpu."""
         self.apps: list[str] = []
         self.priority = 0
-        """Of the incoming pod."""
+        """Priority of the incoming pod."""
         self.lower_priorities: list[int | None] = []
         self.other_priorities: list[int] = []
-        """The incoming pod's and higher ones."""
+        """Priority of the incoming pod and higher ones."""
         self.lower_share = 1.0
         """Probability that a running pod's priority is a lower one."""
         self.start_times: list[datetime] = []
         self.requests: dict[str, int] = {}
-        """Of the incoming pod."""
+        """Requests of the incoming pod."""
 
     # --- chance -------------------------------------------------------------------------------------------------------
 

@@ -1,7 +1,6 @@
 """What changed between kube-scheduler's minors in volumes, taints, affinity and empty selectors.
 
-The verdicts of v1.29 to v1.35 on the corpus are in tests/parity/test_versions.py; here is what the corpus lacks, and
-what no release was at hand for.
+The verdicts of v1.29 to v1.35 on the corpus are in tests/parity/test_versions.py; here is what the corpus lacks.
 """
 
 import msgspec

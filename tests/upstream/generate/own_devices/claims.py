@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tests.upstream.generate.own_devices.cluster import Cluster, FreeDevice
-from tests.upstream.generate.own_devices.words import FAILING_SELECTORS, SELECTORS
+from tests.upstream.generate.own_devices.words import FAILING_SELECTORS, RARELY, SELECTORS
 from tests.upstream.generate.words import JSON
 
 
@@ -44,7 +44,7 @@ def add_claim(cluster: Cluster, name: str, namespace: str = "default", requests:
         for n in range(count)
     ]
     devices: JSON = {"requests": wanted}
-    if cluster.often("constraints", 0.85, cluster.rarely):
+    if cluster.often("constraints", 0.85, RARELY):
         devices["constraints"] = [_constraint(cluster, driver, wanted) for _ in range(cluster.one_of((1, 1, 1, 2)))]
     return cluster.add("resource.k8s.io/v1", "ResourceClaim", name, namespace, spec={"devices": devices}, **rest)
 

@@ -26,8 +26,6 @@ class Cluster:
         self.drivers = random.sample(DRIVERS, random.choice((1, 1, 1, 2, 3)))
         self.free: list[FreeDevice] = []
         """Devices that no claim has."""
-        self.rarely = 0.0 if self.about("counters") else 0.03
-        """Where devices are rejected otherwise, v1.36.2 does not give back the counters that it took for them."""
         self.extended: list[str] = []
         """Names of extended resources that classes back, or seem to."""
 

@@ -1,7 +1,7 @@
 """Nodes, and the slices that publish devices: of a node, a zone or the cluster, with flaws."""
 
 from tests.upstream.generate.own_devices.cluster import Cluster
-from tests.upstream.generate.own_devices.words import MEMORY, PAST
+from tests.upstream.generate.own_devices.words import MEMORY, PAST, RARELY
 from tests.upstream.generate.words import HOST, JSON, ZONE
 
 
@@ -100,14 +100,14 @@ def _kind_of_devices(cluster: Cluster) -> JSON:
     """Choose what the devices of a pool have beyond attributes."""
     return {
         "counters": cluster.often("counters", 0.8, 0.02),
-        "shared": cluster.often("capacity", 0.75, cluster.rarely),
+        "shared": cluster.often("capacity", 0.75, RARELY),
         "policy": cluster.one_of((None, "range", "range", "values", "default")),
         "binding": cluster.often("binding", 0.6),
     }
 
 
 def _shared_counters(cluster: Cluster) -> list[JSON]:
-    """Return counters; with room where devices may be rejected for something else, see `rarely`."""
+    """Return counters; with room where devices are often rejected for something else, see `RARELY`."""
     room = any(map(cluster.about, ("taints", "constraints", "capacity")))
     memory = cluster.one_of(("900Gi", "990Gi", "999Gi") if room else ("60Gi", "80Gi", "120Gi"))
     cores = cluster.one_of(("90", "98", "99") if room else ("2", "4", "8"))
@@ -139,7 +139,7 @@ def _device(cluster: Cluster, driver: str, name: str, index: int, kind: JSON) ->
         if cluster.chance(0.5):
             wanted["cores"] = {"value": cluster.one_of(("1", "2", "4"))}
         device["consumesCounters"] = [{"counterSet": "set-0", "counters": wanted}]
-    if cluster.often("taints", 0.5, cluster.rarely):
+    if cluster.often("taints", 0.5, RARELY):
         taint = {"key": cluster.one_of(("bad", "busy")), "effect": cluster.one_of(("NoSchedule", "NoExecute", "None"))}
         device["taints"] = [taint | ({"value": "x"} if cluster.chance(0.5) else {}) | {"timeAdded": PAST}]
     if kind.get("binding"):
@@ -149,7 +149,7 @@ def _device(cluster: Cluster, driver: str, name: str, index: int, kind: JSON) ->
 
 
 def add_taint_rule(cluster: Cluster) -> None:
-    """Add a rule that taints devices, which nobody heeds by default."""
+    """Add a rule that taints devices, which kube-scheduler follows only with the gate DRADeviceTaintRules."""
     chosen = {"driver": cluster.one_of(cluster.drivers)} | ({"device": "d0"} if cluster.chance(0.5) else {})
     taint = {"key": "ruled", "value": "x", "effect": cluster.one_of(("NoSchedule", "NoExecute", "None"))}
     spec = {"deviceSelector": chosen, "taint": taint | {"timeAdded": PAST}}

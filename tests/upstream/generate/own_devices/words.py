@@ -25,6 +25,9 @@ TOPICS: Final = (
 )
 WEIGHTS: Final = (4, 8, 6, 3, 4, 3, 2, 6, 5, 6, 4, 5, 4, 3, 4, 2, 5, 2, 2)
 """How often a scenario is about each topic."""
+RARELY: Final = 0.03
+"""How often devices have taints, constraints or capacity to share where these are no topic. Beside counters, too: since
+1.36.5, v1.36 gives back what it took for a device that is then rejected."""
 DRIVERS: Final = ("gpu.example.com", "nic.example.com", "tpu.example.org")
 PAST, LONG_AGO, FAR_AHEAD = "2025-01-01T00:00:00Z", "2024-06-01T08:00:00Z", "2099-01-01T00:00:00Z"
 SELECTORS: Final = (
