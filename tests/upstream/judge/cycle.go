@@ -7,9 +7,8 @@ import (
 	"slices"
 )
 
-// cycle asks everything that a scheduling cycle asks, of all nodes. act: run the real PostFilter, too, which evicts from
-// the fake API server.
-func (m *machine) cycle(ctx context.Context, act bool) (*verdict, error) {
+// cycle asks everything that a scheduling cycle asks, of all nodes, up to PostFilter.
+func (m *machine) cycle(ctx context.Context) (*verdict, error) {
 	v := newVerdict()
 	if plugin, status := m.preEnqueue(ctx); status != nil {
 		v.PreEnqueue = &said{status.Code().String(), plugin, sorted(status.Reasons())}
@@ -31,7 +30,7 @@ func (m *machine) cycle(ctx context.Context, act bool) (*verdict, error) {
 		return nil, err
 	}
 
-	// 3. Scores, or PostFilter.
+	// 3. Scores.
 	if len(feasible) > 0 {
 		scores, err := m.scores(ctx, state, feasible)
 		if err != nil {
@@ -39,8 +38,6 @@ func (m *machine) cycle(ctx context.Context, act bool) (*verdict, error) {
 		} else {
 			v.Scores = scores
 		}
-	} else if act && v.CycleError == "" && !m.samples() {
-		return v, m.preempt(ctx, v)
 	}
 	return v, nil
 }
@@ -85,10 +82,14 @@ func (m *machine) findNodes(ctx context.Context, state CycleState, statuses *Nod
 
 var placement = regexp.MustCompile(`on node \S+, preempting \d+ victims`)
 
-// preempt runs the real PostFilter, which must agree with the dry run. It has a CycleState of its own, as no dry run has been
-// before it in upstream's cycle: DynamicResources, which comes first, remembers there which claims a Filter found
-// unavailable. Upstream draws among equals: since 1.37 its reason names the node, and is rewritten for the selected one.
+// preempt runs the real PostFilter of a pod that no node takes, which must agree with the dry run. It evicts from the fake API
+// server, and the machine is one that was asked nothing before, as in upstream's cycle: DynamicResources, whose PostFilter
+// comes first, remembers in the CycleState which claims a Filter found unavailable, and sums of requests may grow with each
+// PreFilter. Upstream draws among equals: since 1.37 its reason names the node, and is rewritten for the selected one.
 func (m *machine) preempt(ctx context.Context, v *verdict) error {
+	if m.samples() {
+		return nil
+	}
 	state, statuses := newCycleState(), newNodeToStatus()
 	_, _ = m.findNodes(ctx, state, statuses, newVerdict())
 	node, status := m.postFilter(ctx, state, statuses)

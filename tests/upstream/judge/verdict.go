@@ -74,7 +74,8 @@ func newVerdict() *verdict {
 // determined.
 func judge(ctx context.Context, s *scenario) (*verdict, error) {
 	var there, back *verdict
-	for _, patience := range []time.Duration{time.Millisecond, 20 * time.Millisecond, 200 * time.Millisecond} {
+	var patience time.Duration
+	for _, patience = range []time.Duration{time.Millisecond, 20 * time.Millisecond, 200 * time.Millisecond} {
 		var err error
 		if there, err = judgeOnce(ctx, s, false, patience); err != nil {
 			return nil, err
@@ -98,32 +99,47 @@ func judge(ctx context.Context, s *scenario) (*verdict, error) {
 		}
 	}
 	sort.Strings(there.OrderSensitive)
-	return there, nil
+	if there.Feasible > 0 || there.CycleError != "" {
+		return there, nil
+	}
+	return there, withMachine(ctx, s, false, patience, func(ctx context.Context, m *machine) error {
+		return m.preempt(ctx, there)
+	})
 }
 
-func judgeOnce(parent context.Context, s *scenario, reversed bool, patience time.Duration) (*verdict, error) {
+func judgeOnce(ctx context.Context, s *scenario, reversed bool, patience time.Duration) (v *verdict, err error) {
+	err = withMachine(ctx, s, reversed, patience, func(ctx context.Context, m *machine) error {
+		v, err = m.cycle(ctx)
+		return err
+	})
+	return v, err
+}
+
+// withMachine asks a new scheduler that holds the scenario.
+func withMachine(parent context.Context, s *scenario, reversed bool, patience time.Duration,
+	ask func(context.Context, *machine) error) error {
 	ctx, cancel := context.WithTimeout(parent, time.Minute)
 	defer cancel()
 	o, err := s.decode()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if reversed {
 		slices.Reverse(o.pods)
 	}
 	cfg, err := configuration(s.Config)
 	if err != nil {
-		return nil, fmt.Errorf("config: %w", err)
+		return fmt.Errorf("config: %w", err)
 	}
 	m, err := newMachine(ctx, apiServer(o), cfg, o.incoming, patience)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	m.listBudgets(o.rest)
 	if err := inOrder(m.nodes, o.pods); err != nil {
-		return nil, err
+		return err
 	}
-	return m.cycle(ctx, !reversed)
+	return ask(ctx, m)
 }
 
 // inOrder makes sure that the pods of each node are held in the order in which they were listed.
