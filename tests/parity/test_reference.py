@@ -61,7 +61,8 @@ def binding():
 
     @lru_cache(maxsize=1)
     def of(category):
-        return [one for one in load(category) if not exempt_nodes(one) and undetermined(one) is None]
+        every = [one for one in load(category) if not one["expected"].get("unsettled")]
+        return [one for one in every if not exempt_nodes(one) and undetermined(one) is None]
 
     return of
 
