@@ -86,9 +86,9 @@ def minors_of_name(path: Path, minors: range) -> set[int]:
 
 def test_each_file_of_some_minors_is_built_for_those_in_its_name_and_explained():
     minors = range(OLDEST, release(LOCKS[0])[0] + 1)
-    files = sorted((ROOM / "judge").glob("*_v1_*.go"))
-    assert {path.name: minors_of_constraint(path, minors) for path in files} == {
-        path.name: minors_of_name(path, minors) for path in files
+    files = sorted(path for folder in ("judge", "cel") for path in (ROOM / folder).glob("*v1_*.go"))
+    assert {path: minors_of_constraint(path, minors) for path in files} == {
+        path: minors_of_name(path, minors) for path in files
     }
     explained = set(re.findall(r"`(\w+_v1_\w+\.go)`", (ROOM / "README.md").read_text().partition("1.38")[0]))
     assert explained == {path.name for path in files}

@@ -1,16 +1,14 @@
 // cel reads device selectors (JSON lines: expression, optionally device and driver) and prints, a line each and in the
-// same order, what kube-scheduler's own code says of them: {"answer","cost"}, or {"crash":true} where it panics.
+// same order, what kube-scheduler's own code says of them: {"answer","cost"}, {"crash":true} where it panics, or {"error"} where a line cannot be read.
 //
 //	cel [-workers N] < selectors.jsonl > answers.jsonl
 //	cel -version
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -20,6 +18,8 @@ import (
 	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/dynamic-resource-allocation/cel"
+
+	"upstream/internal/lines"
 )
 
 // version is the release of Kubernetes that the selectors are compiled by, set by the linker.
@@ -36,11 +36,13 @@ type question struct {
 }
 
 // answer is one line of the output. Answer holds "true", "false", or an error with the prefix that the allocator puts
-// before it; Cost what evaluating took in CEL's units, if it was evaluated at all.
+// before it; Cost what evaluating took in CEL's units, if it was evaluated at all; Error why the line cannot be
+// read.
 type answer struct {
 	Answer string  `json:"answer,omitempty"`
 	Cost   *uint64 `json:"cost,omitempty"`
 	Crash  bool    `json:"crash,omitempty"`
+	Error  string  `json:"error,omitempty"`
 }
 
 const defaultDriver = "gpu.example.com"
@@ -66,6 +68,10 @@ func main() {
 	workers := flag.Int("workers", 2, "selectors at a time")
 	printVersion := flag.Bool("version", false, "print the version of Kubernetes and stop")
 	flag.Parse()
+	if *workers < 1 || flag.NArg() > 0 {
+		flag.Usage()
+		os.Exit(2)
+	}
 	if *printVersion {
 		fmt.Println(version)
 		return
@@ -78,77 +84,30 @@ func main() {
 
 // run answers the lines of in on out, some at a time but in their order.
 func run(in io.Reader, out io.Writer, workers int) error {
-	type job struct {
-		line []byte
-		done chan []byte
-	}
-	queue, order := make(chan job), make(chan job, 4*workers)
 	// One expression is seldom asked for twice: the cache of compiled ones only has to be the one kube-scheduler asks.
 	cache := cel.NewCache(10, features)
-	for range workers {
-		go func() {
-			for each := range queue {
-				each.done <- answerLine(cache, each.line)
-			}
-		}()
-	}
-	var broken error
-	go func() {
-		defer close(order)
-		defer close(queue)
-		reader := bufio.NewReader(in)
-		for {
-			line, err := reader.ReadBytes('\n')
-			if len(bytes.TrimSpace(line)) > 0 {
-				each := job{line, make(chan []byte, 1)}
-				order <- each
-				queue <- each
-			}
-			if err != nil {
-				if !errors.Is(err, io.EOF) {
-					broken = err
-				}
-				return
-			}
-		}
-	}()
-	writer := bufio.NewWriter(out)
-	for each := range order {
-		if _, err := writer.Write(append(<-each.done, '\n')); err != nil {
-			return err
-		}
-		// The reader on the other end sends its next lines only once these are there.
-		if len(order) == 0 {
-			if err := writer.Flush(); err != nil {
-				return err
-			}
-		}
-	}
-	if err := writer.Flush(); err != nil {
-		return err
-	}
-	return broken
+	return lines.Answer(in, out, workers, func(line []byte) []byte { return answerLine(cache, line) })
 }
 
-// answerLine returns the line for a line of the input. A line that is no question ends the program: it would shift
-// every later answer.
+// answerLine returns the line for a line of the input.
 func answerLine(cache *cel.Cache, line []byte) []byte {
 	asked := question{Driver: defaultDriver}
 	if err := json.Unmarshal(line, &asked); err != nil {
-		fmt.Fprintf(os.Stderr, "cel: %v: %s\n", err, line)
-		os.Exit(1)
+		return render(answer{Error: err.Error()})
 	}
 	if asked.Device == nil {
 		asked.Device = &defaultDevice
 	}
-	var found bytes.Buffer
-	encoder := json.NewEncoder(&found)
+	return render(ask(cache, asked))
+}
+
+// render returns a line of the output. An answer always can be: it holds texts and a number.
+func render(found answer) []byte {
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
 	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(ask(cache, asked)); err != nil {
-		fmt.Fprintln(os.Stderr, "cel:", err)
-		os.Exit(1)
-	}
-	return bytes.TrimSpace(found.Bytes())
+	_ = encoder.Encode(found)
+	return bytes.TrimSpace(text.Bytes())
 }
 
 // ask compiles and evaluates a selector as the allocator of kube-scheduler does. It compares no requests and names

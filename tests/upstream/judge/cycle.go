@@ -43,7 +43,7 @@ func (m *machine) cycle(ctx context.Context) (*verdict, error) {
 }
 
 // findNodes notes what PreFilter and Filter say, and returns the feasible nodes; failed: whether PreFilter itself failed.
-func (m *machine) findNodes(ctx context.Context, state CycleState, statuses *NodeToStatus, v *verdict) (
+func (m *machine) findNodes(ctx context.Context, state CycleState, statuses *nodeToStatus, v *verdict) (
 	feasible []NodeInfo, failed bool) {
 	status, allowed, limiting := m.preFilter(ctx, state)
 	if !status.IsSuccess() {

@@ -9,7 +9,7 @@ import (
 )
 
 // dryRunAll notes what a preemption on each node that it might help would evict, and which nodes upstream may choose.
-func (m *machine) dryRunAll(ctx context.Context, state CycleState, statuses *NodeToStatus, v *verdict) error {
+func (m *machine) dryRunAll(ctx context.Context, state CycleState, statuses *nodeToStatus, v *verdict) error {
 	potential, err := m.potential(statuses)
 	if err != nil || len(potential) == 0 {
 		return err

@@ -26,8 +26,8 @@ func main() {
 	merge := flag.Bool("merge", false, `print the scenario with its verdict as "expected"`)
 	gates := flag.Bool("gates", false, "print the feature gates in force and stop")
 	release := flag.Bool("version", false, "print the release of Kubernetes that judges and stop")
-	set := flag.String("feature-gates", "", "`Name=true|false,...` as of kube-scheduler")
-	child := flag.Bool("child", false, "judge in this process, which a crash of upstream may end")
+	set := flag.String("feature-gates", "", "feature gates that are not as this release has them, as of kube-scheduler: `Name=true|false,...`")
+	child := flag.Bool("child", false, "used by the judge itself: judge in this process, which a crash of upstream may end")
 	flag.Parse()
 	if err := utilfeature.DefaultMutableFeatureGate.Set(*set); err != nil {
 		exit(err)

@@ -3,12 +3,18 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/cache"
 )
 
 // scenario is a cluster, a pod to schedule in it, and a KubeSchedulerConfiguration (none: the default profile).
@@ -30,13 +36,36 @@ type objects struct {
 	incoming *v1.Pod
 }
 
+// prepare returns the objects, and a fake API server that has them. A panic here is not upstream's in a scheduling cycle.
+func (s *scenario) prepare(reversed bool) (o *objects, client *fake.Clientset, err error) {
+	defer func() {
+		if text := recover(); text != nil {
+			err = fmt.Errorf("the scenario cannot be prepared: %v", text)
+		}
+	}()
+	if o, err = s.decode(); err != nil {
+		return nil, nil, err
+	}
+	if reversed {
+		slices.Reverse(o.pods)
+	}
+	return o, apiServer(o), nil
+}
+
 // decode returns new objects at each call: upstream changes some of them.
 func (s *scenario) decode() (*objects, error) {
-	o := &objects{incoming: &v1.Pod{}}
+	o := &objects{}
+	seen := map[string]bool{}
 	decoder := scheme.Codecs.UniversalDeserializer()
 	for i, raw := range s.Cluster.Items {
-		item, _, err := decoder.Decode(served(raw), nil, nil)
+		item, kind, err := decoder.Decode(served(raw), nil, nil)
 		if err != nil {
+			return nil, fmt.Errorf("item %d: %w", i, err)
+		}
+		if meta.IsListType(item) {
+			return nil, fmt.Errorf("item %d: a %s within the List", i, kind.Kind)
+		}
+		if err := addOnce(seen, kind.GroupKind(), item); err != nil {
 			return nil, fmt.Errorf("item %d: %w", i, err)
 		}
 		switch item := item.(type) {
@@ -48,10 +77,54 @@ func (s *scenario) decode() (*objects, error) {
 			o.rest = append(o.rest, item)
 		}
 	}
-	if err := json.Unmarshal(s.Pod, o.incoming); err != nil {
+	var err error
+	if o.incoming, err = s.incoming(); err == nil {
+		err = addOnce(seen, v1.SchemeGroupVersion.WithKind("Pod").GroupKind(), o.incoming)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("pod: %w", err)
 	}
 	return o, nil
+}
+
+// addOnce refuses a second object of the same kind and name, which no API server holds.
+func addOnce(seen map[string]bool, kind schema.GroupKind, item runtime.Object) error {
+	object, err := meta.Accessor(item)
+	if err != nil {
+		return err
+	}
+	name := fmt.Sprintf("%s %s", kind, cache.MetaObjectToName(object))
+	if seen[name] {
+		return fmt.Errorf("%s is in the cluster twice", name)
+	}
+	seen[name] = true
+	return nil
+}
+
+// incoming returns the pod to schedule.
+func (s *scenario) incoming() (*v1.Pod, error) {
+	if given(s.Pod) == nil {
+		return nil, errors.New("no pod")
+	}
+	pod := &v1.Pod{}
+	if err := json.Unmarshal(s.Pod, pod); err != nil {
+		return nil, err
+	}
+	if pod.Kind != "" && pod.Kind != "Pod" || pod.APIVersion != "" && pod.APIVersion != "v1" {
+		return nil, fmt.Errorf("not a Pod: %s", pod.GroupVersionKind())
+	}
+	if pod.Spec.NodeName != "" {
+		return nil, fmt.Errorf("the pod runs on %s", pod.Spec.NodeName)
+	}
+	return pod, nil
+}
+
+// given returns a value, nil where it is null.
+func given(raw json.RawMessage) json.RawMessage {
+	if string(raw) == "null" {
+		return nil
+	}
+	return raw
 }
 
 var olderTaintRule = regexp.MustCompile(`"apiVersion":\s*"resource\.k8s\.io/(v1beta2|v1alpha3)"`)

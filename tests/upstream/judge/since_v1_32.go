@@ -12,10 +12,10 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 )
 
-// NodeToStatus holds the status of each node, with one for all that are absent from it.
-type NodeToStatus = framework.NodeToStatus
+// nodeToStatus holds the status of each node, with one for all that are absent from it.
+type nodeToStatus = framework.NodeToStatus
 
-func newNodeToStatus() *NodeToStatus { return framework.NewDefaultNodeToStatus() }
+func newNodeToStatus() *nodeToStatus { return framework.NewDefaultNodeToStatus() }
 
 // leftOut is the status of nodes that a PreFilterResult of these plugins does not name.
 func leftOut(plugins []string) *Status {
@@ -32,12 +32,12 @@ func (m *machine) eligible(ctx context.Context, nominated *Status) (bool, string
 }
 
 // potential returns the nodes that a preemption might help.
-func (m *machine) potential(statuses *NodeToStatus) ([]NodeInfo, error) {
+func (m *machine) potential(statuses *nodeToStatus) ([]NodeInfo, error) {
 	return statuses.NodesForStatusCode(m.fw.SnapshotSharedLister().NodeInfos(), Unschedulable)
 }
 
 // dryRun tries every potential node: one more candidate is asked for than there can be, so it never stops early.
-func (m *machine) dryRun(ctx context.Context, state CycleState, nodes []NodeInfo) ([]Candidate, *NodeToStatus, error) {
+func (m *machine) dryRun(ctx context.Context, state CycleState, nodes []NodeInfo) ([]Candidate, *nodeToStatus, error) {
 	return m.preemption.Evaluator.DryRunPreemption(ctx, state, m.pod, nodes, m.pdbs, 0, int32(len(nodes)+1))
 }
 
@@ -46,7 +46,7 @@ func (m *machine) choose(ctx context.Context, candidates []Candidate) string {
 }
 
 // postFilter runs the real thing: it evicts from the fake API server, and draws among equals.
-func (m *machine) postFilter(ctx context.Context, state CycleState, statuses *NodeToStatus) (string, *Status) {
+func (m *machine) postFilter(ctx context.Context, state CycleState, statuses *nodeToStatus) (string, *Status) {
 	result, status := m.fw.RunPostFilterPlugins(ctx, state, m.pod, statuses)
 	if result == nil || result.NominatingInfo == nil {
 		return "", status

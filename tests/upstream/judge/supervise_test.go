@@ -4,11 +4,15 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
@@ -23,7 +27,8 @@ func child() *exec.Cmd {
 	return cmd
 }
 
-// TestChild answers each line with itself. At "die" a goroutine panics, which nothing can recover from.
+// TestChild answers each line with itself. At "die" a goroutine panics, which nothing can recover from; at "kill" the process
+// is killed, as by a kernel that is out of memory.
 func TestChild(*testing.T) {
 	if os.Getenv("JUDGE_CHILD") == "" {
 		return
@@ -33,6 +38,9 @@ func TestChild(*testing.T) {
 		if strings.Contains(lines.Text(), "die") {
 			go func() { panic("at last") }()
 			time.Sleep(time.Minute)
+		}
+		if strings.Contains(lines.Text(), "kill") {
+			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 		}
 		fmt.Println(lines.Text())
 	}
@@ -71,6 +79,30 @@ func TestSuperviseGoesOnAfterACrash(t *testing.T) {
 		if a.ID != fmt.Sprintf("die-%d", i) || a.Category != "c" || a.Expected == nil || a.Expected.Crash != "at last" {
 			t.Errorf("line %d: %s", i, line)
 		}
+	}
+}
+
+func TestAKilledChildIsNoCrashOfUpstream(t *testing.T) {
+	var out bytes.Buffer
+	in := strings.NewReader("{\"id\":\"a\"}\n{\"id\":\"kill\",\"category\":\"c\"}\n{\"id\":\"b\"}\n")
+	if err := supervise(in, &out, 8, false, child); err != nil {
+		t.Fatal(err)
+	}
+	want := `{"id":"a"}
+{"id":"kill","category":"c","error":"the process that judges ended: signal: killed"}
+{"id":"b"}
+`
+	if out.String() != want {
+		t.Errorf("%s, not %s", out.String(), want)
+	}
+}
+
+func TestAnErrorOfTheInputIsReturnedAfterTheAnswers(t *testing.T) {
+	broken := errors.New("is a directory")
+	var out bytes.Buffer
+	in := io.MultiReader(strings.NewReader("{\"id\":\"a\"}\n"), iotest.ErrReader(broken))
+	if err := supervise(in, &out, 8, false, child); !errors.Is(err, broken) || out.String() != "{\"id\":\"a\"}\n" {
+		t.Errorf("%v after %s", err, out.String())
 	}
 }
 

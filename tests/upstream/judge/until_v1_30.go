@@ -11,7 +11,7 @@ import (
 )
 
 // preFilter returns upstream's status and the nodes it is limited to (nil: all). The plugins that limited them are not told.
-func (m *machine) preFilter(ctx context.Context, state CycleState) (*Status, []string, []string) {
+func (m *machine) preFilter(ctx context.Context, state CycleState) (status *Status, nodes, limiting []string) {
 	result, status := m.fw.RunPreFilterPlugins(ctx, state, m.pod)
 	if result.AllNodes() {
 		return status, nil, nil

@@ -12,32 +12,32 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/preemption"
 )
 
-// NodeToStatus has the shape of later versions, and the meaning of these: a map in which nodes may be absent. A PreFilter
+// nodeToStatus has the shape of later versions, and the meaning of these: a map in which nodes may be absent. A PreFilter
 // that rejects is entered for every node; nodes left out by a PreFilterResult are not entered at all.
-type NodeToStatus struct {
+type nodeToStatus struct {
 	explicit framework.NodeToStatusMap
 	absent   *Status
 	all      bool
 }
 
-func newNodeToStatus() *NodeToStatus {
-	return &NodeToStatus{explicit: framework.NodeToStatusMap{}}
+func newNodeToStatus() *nodeToStatus {
+	return &nodeToStatus{explicit: framework.NodeToStatusMap{}}
 }
 
 // leftOut is the status of nodes that a PreFilterResult of these plugins does not name: without a reason.
 func leftOut([]string) *Status { return newStatus(Unresolvable) }
 
 // SetAbsentNodesStatus sets the status of the nodes that have none: a PreFilter's has reasons, leftOut has not.
-func (m *NodeToStatus) SetAbsentNodesStatus(s *Status) { m.absent, m.all = s, len(s.Reasons()) > 0 }
+func (m *nodeToStatus) SetAbsentNodesStatus(s *Status) { m.absent, m.all = s, len(s.Reasons()) > 0 }
 
 // AbsentNodesStatus returns that status.
-func (m *NodeToStatus) AbsentNodesStatus() *Status { return m.absent }
+func (m *nodeToStatus) AbsentNodesStatus() *Status { return m.absent }
 
 // Set sets the status of a node.
-func (m *NodeToStatus) Set(node string, s *Status) { m.explicit[node] = s }
+func (m *nodeToStatus) Set(node string, s *Status) { m.explicit[node] = s }
 
 // Get returns the status of a node, nil where upstream's map has none.
-func (m *NodeToStatus) Get(node string) *Status {
+func (m *nodeToStatus) Get(node string) *Status {
 	if s, ok := m.explicit[node]; ok || !m.all {
 		return s
 	}
@@ -45,7 +45,7 @@ func (m *NodeToStatus) Get(node string) *Status {
 }
 
 // of returns upstream's map.
-func (m *NodeToStatus) of(nodes []NodeInfo) framework.NodeToStatusMap {
+func (m *nodeToStatus) of(nodes []NodeInfo) framework.NodeToStatusMap {
 	out := framework.NodeToStatusMap{}
 	for _, n := range nodes {
 		if s := m.Get(n.Node().Name); s != nil {
@@ -68,7 +68,7 @@ func (m *machine) eligible(_ context.Context, nominated *Status) (bool, string) 
 }
 
 // potential returns the nodes that a preemption might help.
-func (m *machine) potential(statuses *NodeToStatus) (out []NodeInfo, _ error) {
+func (m *machine) potential(statuses *nodeToStatus) (out []NodeInfo, _ error) {
 	for _, n := range m.nodes {
 		if statuses.Get(n.Node().Name).Code() == Unschedulable {
 			out = append(out, n)
@@ -84,9 +84,9 @@ func (m *machine) evaluator(state CycleState) *preemption.Evaluator {
 }
 
 // dryRun tries every potential node: one more candidate is asked for than there can be, so it never stops early.
-func (m *machine) dryRun(ctx context.Context, state CycleState, nodes []NodeInfo) ([]Candidate, *NodeToStatus, error) {
+func (m *machine) dryRun(ctx context.Context, state CycleState, nodes []NodeInfo) ([]Candidate, *nodeToStatus, error) {
 	candidates, failed, err := m.evaluator(state).DryRunPreemption(ctx, m.pod, nodes, m.pdbs, 0, int32(len(nodes)+1))
-	return candidates, &NodeToStatus{explicit: failed}, err
+	return candidates, &nodeToStatus{explicit: failed}, err
 }
 
 func (m *machine) choose(ctx context.Context, candidates []Candidate) string {
@@ -94,7 +94,7 @@ func (m *machine) choose(ctx context.Context, candidates []Candidate) string {
 }
 
 // postFilter runs the real thing: it evicts from the fake API server, and draws among equals.
-func (m *machine) postFilter(ctx context.Context, state CycleState, statuses *NodeToStatus) (string, *Status) {
+func (m *machine) postFilter(ctx context.Context, state CycleState, statuses *nodeToStatus) (string, *Status) {
 	result, status := m.fw.RunPostFilterPlugins(ctx, state, m.pod, statuses.of(m.nodes))
 	if result == nil || result.NominatingInfo == nil {
 		return "", status

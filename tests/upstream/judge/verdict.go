@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-	"sort"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -98,7 +97,7 @@ func judge(ctx context.Context, s *scenario) (*verdict, error) {
 			there.OrderSensitive = append(there.OrderSensitive, name)
 		}
 	}
-	sort.Strings(there.OrderSensitive)
+	slices.Sort(there.OrderSensitive)
 	if there.Feasible > 0 || there.CycleError != "" {
 		return there, nil
 	}
@@ -120,18 +119,15 @@ func withMachine(parent context.Context, s *scenario, reversed bool, patience ti
 	ask func(context.Context, *machine) error) error {
 	ctx, cancel := context.WithTimeout(parent, time.Minute)
 	defer cancel()
-	o, err := s.decode()
+	o, client, err := s.prepare(reversed)
 	if err != nil {
 		return err
 	}
-	if reversed {
-		slices.Reverse(o.pods)
-	}
-	cfg, err := configuration(s.Config)
+	cfg, err := configuration(given(s.Config))
 	if err != nil {
 		return fmt.Errorf("config: %w", err)
 	}
-	m, err := newMachine(ctx, apiServer(o), cfg, o.incoming, patience)
+	m, err := newMachine(ctx, client, cfg, o.incoming, patience)
 	if err != nil {
 		return err
 	}
@@ -173,7 +169,7 @@ func differing(a, b *verdict) (out []string) {
 			out = append(out, key)
 		}
 	}
-	sort.Strings(out)
+	slices.Sort(out)
 	return out
 }
 

@@ -10,7 +10,7 @@ import re
 import struct
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any
+from typing import Any, Final
 
 from extender.k8s.devices.cel.values import NotFollowed, Uint
 
@@ -82,6 +82,19 @@ def parse(expression: str) -> Tree:
     return _tree(data)
 
 
+_GIVEN_UP: Final = 30
+"""Open brackets from which on the parser may give up before it has found every error of syntax."""
+
+
+def _nesting(expression: str) -> int:
+    """Return how deep brackets are open at most; those of strings count, too."""
+    depth = deepest = 0
+    for character in expression:
+        depth += (character in "([{") - (character in ")]}")
+        deepest = max(deepest, depth)
+    return deepest
+
+
 def _failure(text: str, expression: str) -> Exception:
     """Return the error of an expression that the library does not parse."""
     text = text.removeprefix("INVALID_ARGUMENT: ").removesuffix(" [INVALID_ARGUMENT]")
@@ -92,7 +105,9 @@ def _failure(text: str, expression: str) -> Exception:
     if " variable name cannot be " in text:
         return NotFollowed("a variable of a loop with the name of its result")
     text = text.replace("\nERROR: <input>:4294967295:0: <<nil>> parsetree", "")
-    if _OTHER_WORDS.search(text) or any(words in text and has.search(expression) for words, has in _OTHER_WORDS_IF):
+    if _nesting(expression) >= _GIVEN_UP or _OTHER_WORDS.search(text):
+        return NotFollowed("the words of an error of syntax")
+    if any(words in text and has.search(expression) for words, has in _OTHER_WORDS_IF):
         return NotFollowed("the words of an error of syntax")
     if not expression:
         return SyntaxFailure(text.replace(":1:1:", ":1:0:", 1))

@@ -1,10 +1,10 @@
 package main
 
 import (
-	"bufio"
-	"bytes"
 	"encoding/json"
 	"io"
+
+	"upstream/internal/lines"
 )
 
 // answer is one line of the output.
@@ -17,52 +17,7 @@ type answer struct {
 
 // judgeLines judges as many scenarios at a time as there are workers, and writes the answers in the order of the lines.
 func judgeLines(in io.Reader, out io.Writer, workers int, merge bool) error {
-	type job struct {
-		line []byte
-		done chan []byte
-	}
-	queue, order := make(chan job, workers), make(chan job, 4*workers)
-	for range workers {
-		go func() {
-			for j := range queue {
-				j.done <- judgeLine(j.line, merge)
-			}
-		}()
-	}
-	go func() {
-		defer close(order)
-		defer close(queue)
-		for line := range readLines(in) {
-			j := job{line, make(chan []byte, 1)}
-			order <- j
-			queue <- j
-		}
-	}()
-	for j := range order {
-		if _, err := out.Write(<-j.done); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// readLines sends each line that is not blank, of any length, until the input ends.
-func readLines(in io.Reader) <-chan []byte {
-	lines := make(chan []byte)
-	go func() {
-		defer close(lines)
-		reader := bufio.NewReaderSize(in, 1<<20)
-		for {
-			line, err := reader.ReadBytes('\n')
-			if line = bytes.TrimSpace(line); len(line) > 0 {
-				lines <- line
-			}
-			if err != nil {
-				return
-			}
-		}
-	}()
-	return lines
+	return lines.Answer(in, out, workers, func(line []byte) []byte { return judgeLine(line, merge) })
 }
 
 func judgeLine(line []byte, merge bool) []byte {
@@ -94,5 +49,5 @@ func render(line []byte, a answer, merge bool) []byte {
 	if err != nil {
 		text, _ = json.Marshal(answer{ID: a.ID, Category: a.Category, Error: err.Error()})
 	}
-	return append(text, '\n')
+	return text
 }
