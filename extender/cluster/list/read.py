@@ -195,7 +195,9 @@ class _Reading:
         done, pending = wait(reading, left, return_when=FIRST_EXCEPTION)
         for one in done:
             error = one.exception()
-            if error is not None:
+            if isinstance(error, ApiUnreachable) and time.monotonic() >= self.deadline:
+                pending.add(one)  # the limit of its request is the deadline as well
+            elif error is not None:
                 lister.deadline = 0.0  # the other lists end with the page that they read
                 raise _lost(error, reading[one]) from error
         if pending:
