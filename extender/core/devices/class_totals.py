@@ -1,0 +1,232 @@
+"""Count the devices of a DeviceClass on each node for scores: those published there, and those that claims have.
+
+Mirrors calculateDRAResourceTotals (noderesources/resource_allocation.go, v1.36). Unlike the allocator, it counts slices
+of every generation, and reads neither taints nor counters nor whether the pool is valid.
+
+Rule: what is kept decides how long an answer takes, never what it is; work is counted as by `node_allocations`.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from extender.core.devices.classes import CLASS_PREFIX, classes_by_resource
+from extender.core.devices.device_index import DeviceIndex
+from extender.core.devices.node_allocations import (
+    MAX_STEPS,
+    STEPS_PER_CHARACTER,
+    ChargedSelector,
+    Charges,
+    KeptSelector,
+)
+from extender.core.devices.pools import DeviceID
+from extender.core.snapshot.arrays import IntArray
+from extender.core.snapshot.derived import derived_by
+from extender.core.snapshot.selector_index import nodes_matching
+from extender.core.snapshot.snapshot import Index, Snapshot
+from extender.k8s.cost.budget import WorkBudget, WorkLimitReached
+from extender.k8s.devices.cel.device_view import DeviceView
+from extender.k8s.devices.cel.selector import DeviceSelectorError, NotFollowed, compile_selector
+from extender.k8s.devices.objects import Device, DeviceClass, ResourceSlice, ResourceSliceSpec
+from extender.k8s.objects import Object
+from extender.k8s.requests import is_extended
+from extender.k8s.selectors import SelectorError, parse_node_selector
+
+_READS: Final = frozenset({"device_classes", "resource_slices", "resource_claims"})
+
+
+def scored_capacity(snapshot: Snapshot, resource: str) -> IntArray:
+    """Return [node]: allocatable amount of an extended resource; devices, where the node itself has none."""
+    plain, totals = snapshot.scalar_allocatable(resource), _totals(snapshot, resource)
+    return plain if totals is None else np.where(plain == 0, totals.capacity, plain)
+
+
+def scored_use(snapshot: Snapshot, resource: str) -> IntArray:
+    """Return [node]: amount in use of what `scored_capacity` returns: requests of pods, or devices that claims have."""
+    plain, totals = snapshot.scalar_used(resource), _totals(snapshot, resource)
+    if totals is None:
+        return plain
+    return np.where((snapshot.scalar_allocatable(resource) == 0) & (totals.capacity > 0), totals.used, plain)
+
+
+@dataclass(frozen=True, slots=True)
+class ClassTotals:
+    """How many devices of a class nodes have."""
+
+    capacity: IntArray
+    """[node]: 0 where a selector fails."""
+    used: IntArray
+    """[node]: of these, those that claims have, whole or in part."""
+
+
+def _totals(snapshot: Snapshot, resource: str) -> ClassTotals | None:
+    """Return the totals of the class that backs a resource; None without one, or if they are not known."""
+    features = snapshot.features
+    if not features.dra_extended_resource or not features.extended_resource_devices_are_scored:
+        return None
+    if _READS & snapshot.unreadable_tables or not (is_extended(resource) or resource.startswith(CLASS_PREFIX)):
+        return None
+    backing = classes_by_resource(snapshot).get(resource)
+    return None if backing is None else class_totals(snapshot, backing.metadata.name)
+
+
+@derived_by("nodes", "device_classes", "resource_slices", "resource_claims")
+def class_totals(snapshot: Snapshot, class_name: str) -> ClassTotals | None:
+    """Return the totals of a class; None if its selectors are more work than MAX_STEPS."""
+    parts = snapshot.index(ClassDeviceIndex).parts(class_name)
+    if parts is None:
+        return None
+    state, size = snapshot.index(DeviceIndex).state, len(snapshot.nodes)
+    capacity, used, fails = np.zeros(size, np.int64), np.zeros(size, np.int64), np.zeros(size, np.bool_)
+    for part in parts:
+        try:
+            rows = _rows(snapshot, part.on)
+        except SelectorError:
+            fails[:] = True
+            continue
+        capacity[rows] += len(part.devices)
+        used[rows] += sum(one in state.devices or one in state.shared for one in part.devices)
+        if part.fails:
+            fails[rows] = True
+    return ClassTotals(np.where(fails, 0, capacity), np.where(fails, 0, used))
+
+
+def _rows(snapshot: Snapshot, on: ResourceSliceSpec | Device) -> IntArray | Sequence[int] | slice:
+    """Return the rows of the nodes that a slice or device is for; raises SelectorError.
+
+    Quirk: a slice without any node selection is for every node, a device without any for none.
+    """
+    if on.all_nodes:
+        return slice(None)
+    if on.node_name:
+        row = snapshot.node_row.get(on.node_name)
+        return [] if row is None else [row]
+    if on.node_selector is not None:
+        return np.flatnonzero(nodes_matching(snapshot, parse_node_selector(on.node_selector)))
+    return [] if isinstance(on, Device) else slice(None)
+
+
+# --- which devices are of a class -----------------------------------------------------------------------------------
+
+
+class _Part(NamedTuple):
+    """Devices of one slice that are for the same nodes."""
+
+    on: ResourceSliceSpec | Device
+    """Where the nodes are named: in the device, with perDeviceNodeSelection."""
+    devices: tuple[DeviceID, ...]
+    """Those of the class."""
+    fails: bool
+    """A selector fails on one of them, which leaves the nodes without totals."""
+
+
+class _Matched(NamedTuple):
+    """What a class has of one slice."""
+
+    parts: tuple[_Part, ...]
+    steps: int
+    """Steps that it took, without those of selectors."""
+    results: Mapping[int, int]
+    """As in `Charges.used`."""
+
+
+class ClassDeviceIndex(Index):
+    """The devices of each class that was asked for; selectors are evaluated again for slices that changed."""
+
+    reads = ("device_classes", "resource_slices")
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        super().__init__(snapshot)
+        self._classes: dict[str, _ClassDevices] = {}
+        """Name of the class -> its devices: of classes that a profile's scoring strategy names."""
+
+    def object_changed(self, field: str, before: Object | None, after: Object | None) -> None:
+        changed = {one.metadata.name for one in (before, after) if one is not None}
+        for name in changed:
+            if field == "device_classes":
+                self._classes.pop(name, None)
+                continue
+            for one in self._classes.values():
+                one.forget(name)
+
+    def parts(self, class_name: str) -> tuple[_Part, ...] | None:
+        """Return the devices of a class; None if that is too much work."""
+        tables = self.snapshot.objects
+        if class_name not in self._classes:
+            self._classes[class_name] = _ClassDevices(tables.device_classes["", class_name])
+        return self._classes[class_name].parts(tables.resource_slices.values())
+
+
+class _ClassDevices:
+    """The devices of one class, slice by slice."""
+
+    def __init__(self, device_class: DeviceClass) -> None:
+        of_class = (one.cel for one in device_class.spec.selectors or ())
+        expressions = [one.expression for one in of_class if one is not None]
+        self._charges = Charges()
+        self._steps = STEPS_PER_CHARACTER * sum(map(len, set(expressions)))
+        """Steps that it takes to compile the selectors."""
+        compiled = [KeptSelector(compile_selector(one), {}) for one in expressions] if self._steps <= MAX_STEPS else []
+        self._selectors = [ChargedSelector(one, self._charges) for one in compiled]
+        self._of_slice: dict[str, _Matched] = {}
+        self._parts: tuple[_Part, ...] | None = None
+        self._is_current = False
+
+    def forget(self, slice_name: str) -> None:
+        """Forget what is known of a slice that changed."""
+        self._of_slice.pop(slice_name, None)
+        self._is_current = False
+
+    def parts(self, slices: Iterable[ResourceSlice]) -> tuple[_Part, ...] | None:
+        """Return the devices of all slices; None if that is too much work."""
+        if not self._is_current:
+            try:
+                self._parts = self._match_all(slices)
+            except WorkLimitReached:
+                self._parts = None
+            self._charges.end_call()
+            self._is_current = True
+        return self._parts
+
+    def _match_all(self, slices: Iterable[ResourceSlice]) -> tuple[_Part, ...]:
+        budget, found = WorkBudget(MAX_STEPS), list[_Part]()
+        budget.spend(self._steps)
+        for one in slices:
+            matched = self._of_slice.get(one.metadata.name)
+            if matched is None:
+                matched = self._of_slice[one.metadata.name] = self._match(one, budget)
+            else:
+                budget.spend(matched.steps + self._charges.charge(matched.results))
+            found += matched.parts
+        return tuple(found)
+
+    def _match(self, one: ResourceSlice, budget: WorkBudget) -> _Matched:
+        """Evaluate the selectors on the devices of a slice; raises WorkLimitReached."""
+        left, spec, devices = budget.left, one.spec, one.spec.devices or ()
+        self._charges.next_node()
+        if spec.per_device_node_selection:
+            parts = tuple([self._part(spec, device, [device], budget) for device in devices])
+        else:
+            parts = (self._part(spec, spec, devices, budget),)
+        return _Matched(parts, left - budget.left - self._charges.steps, self._charges.used)
+
+    def _part(
+        self, spec: ResourceSliceSpec, on: ResourceSliceSpec | Device, devices: Sequence[Device], budget: WorkBudget
+    ) -> _Part:
+        try:
+            matching = [one for one in devices if self._selects(spec.driver, one, budget)]
+        except (DeviceSelectorError, NotFollowed):
+            return _Part(on, (), fails=True)
+        return _Part(on, tuple([(spec.driver, spec.pool.name, one.name) for one in matching]), fails=False)
+
+    def _selects(self, driver: str, device: Device, budget: WorkBudget) -> bool:
+        """Return whether all selectors hold; raises DeviceSelectorError, NotFollowed, WorkLimitReached."""
+        view = DeviceView(driver, device, shows_sharing=False)
+        for selector in self._selectors:
+            if selector.error or selector.unsupported:
+                raise DeviceSelectorError(selector.error or selector.unsupported)
+            if not selector.matches(view, budget):
+                return False
+        return True
