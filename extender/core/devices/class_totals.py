@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from extender.core.devices.classes import CLASS_PREFIX, classes_by_resource
 from extender.core.devices.device_index import DeviceIndex
@@ -22,7 +23,7 @@ from extender.core.devices.node_allocations import (
     KeptSelector,
 )
 from extender.core.devices.pools import DeviceID
-from extender.core.snapshot.arrays import IntArray
+from extender.core.snapshot.arrays import BoolArray, IntArray
 from extender.core.snapshot.derived import derived_by
 from extender.core.snapshot.selector_index import nodes_matching
 from extender.core.snapshot.snapshot import Index, Snapshot
@@ -34,6 +35,10 @@ from extender.k8s.objects import Object
 from extender.k8s.requests import is_extended
 from extender.k8s.selectors import SelectorError, parse_node_selector
 
+PackedBits = npt.NDArray[np.uint8]
+"""Eight booleans a byte (np.packbits)."""
+
+_NO_NODE: Final = -1
 _READS: Final = frozenset({"device_classes", "resource_slices", "resource_claims"})
 
 
@@ -75,37 +80,72 @@ def _totals(snapshot: Snapshot, resource: str) -> ClassTotals | None:
 @derived_by("nodes", "device_classes", "resource_slices", "resource_claims")
 def class_totals(snapshot: Snapshot, class_name: str) -> ClassTotals | None:
     """Return the totals of a class; None if its selectors are more work than MAX_STEPS."""
-    parts = snapshot.index(ClassDeviceIndex).parts(class_name)
-    if parts is None:
+    placed, found = _placed(snapshot, class_name), snapshot.index(ClassDeviceIndex).devices(class_name)
+    if placed is None or found is None:
         return None
-    state, size = snapshot.index(DeviceIndex).state, len(snapshot.nodes)
-    capacity, used, fails = np.zeros(size, np.int64), np.zeros(size, np.int64), np.zeros(size, np.bool_)
-    for part in parts:
+    state = snapshot.index(DeviceIndex).state
+    held = {*state.devices, *state.shared} if state.shared else state.devices
+    in_use = np.fromiter(map(held.__contains__, found.ids), np.bool_, len(found.ids))
+    taken = np.bincount(np.repeat(np.arange(len(found.parts)), found.counts), in_use, len(found.parts))
+    return ClassTotals(placed.on_nodes(found.counts), placed.on_nodes(taken.astype(np.int64)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Placed:
+    """Which nodes the parts of a class are for."""
+
+    row: IntArray
+    """[part]: the only node; _NO_NODE: none or many."""
+    many: tuple[tuple[int, PackedBits], ...]
+    """(part, [node]: whether it is for the node)"""
+    fails: BoolArray
+    """[node]"""
+
+    def on_nodes(self, of_parts: IntArray) -> IntArray:
+        """Return [node]: the sum of what its parts have, [part]; 0 where a selector fails."""
+        has_row = self.row >= 0
+        found = np.bincount(self.row[has_row], of_parts[has_row], len(self.fails)).astype(np.int64)
+        for part, bits in self.many:
+            found += of_parts[part] * np.unpackbits(bits, count=len(found))
+        return np.where(self.fails, 0, found)
+
+
+@derived_by("nodes", "device_classes", "resource_slices")
+def _placed(snapshot: Snapshot, class_name: str) -> _Placed | None:
+    found = snapshot.index(ClassDeviceIndex).devices(class_name)
+    if found is None:
+        return None
+    row, many = np.full(len(found.parts), _NO_NODE, np.int64), list[tuple[int, PackedBits]]()
+    fails = np.zeros(len(snapshot.nodes), np.bool_)
+    for number, part in enumerate(found.parts):
         try:
-            rows = _rows(snapshot, part.on)
+            nodes = _nodes_of(snapshot, part.on)
         except SelectorError:
             fails[:] = True
             continue
-        capacity[rows] += len(part.devices)
-        used[rows] += sum(one in state.devices or one in state.shared for one in part.devices)
-        if part.fails:
-            fails[rows] = True
-    return ClassTotals(np.where(fails, 0, capacity), np.where(fails, 0, used))
+        if isinstance(nodes, int):
+            row[number] = nodes
+            if part.fails and nodes != _NO_NODE:
+                fails[nodes] = True
+        else:
+            many.append((number, np.packbits(nodes)))
+            fails |= nodes & part.fails
+    return _Placed(row, tuple(many), fails)
 
 
-def _rows(snapshot: Snapshot, on: ResourceSliceSpec | Device) -> IntArray | Sequence[int] | slice:
-    """Return the rows of the nodes that a slice or device is for; raises SelectorError.
+def _nodes_of(snapshot: Snapshot, on: ResourceSliceSpec | Device) -> BoolArray | int:
+    """Return [node]: whether a slice or device is for it, or the row of the only node; raises SelectorError.
 
     Quirk: a slice without any node selection is for every node, a device without any for none.
     """
-    if on.all_nodes:
-        return slice(None)
-    if on.node_name:
-        row = snapshot.node_row.get(on.node_name)
-        return [] if row is None else [row]
-    if on.node_selector is not None:
-        return np.flatnonzero(nodes_matching(snapshot, parse_node_selector(on.node_selector)))
-    return [] if isinstance(on, Device) else slice(None)
+    if not on.all_nodes:
+        if on.node_name:
+            return snapshot.node_row.get(on.node_name, _NO_NODE)
+        if on.node_selector is not None:
+            return nodes_matching(snapshot, parse_node_selector(on.node_selector))
+        if isinstance(on, Device):
+            return _NO_NODE
+    return np.ones(len(snapshot.nodes), np.bool_)
 
 
 # --- which devices are of a class -----------------------------------------------------------------------------------
@@ -116,10 +156,21 @@ class _Part(NamedTuple):
 
     on: ResourceSliceSpec | Device
     """Where the nodes are named: in the device, with perDeviceNodeSelection."""
-    devices: tuple[DeviceID, ...]
+    ids: tuple[DeviceID, ...]
     """Those of the class."""
     fails: bool
     """A selector fails on one of them, which leaves the nodes without totals."""
+
+
+class _Devices:
+    """The devices of a class."""
+
+    def __init__(self, parts: tuple[_Part, ...]) -> None:
+        self.parts = parts
+        self.ids = tuple([one for part in parts for one in part.ids])
+        """Of all parts, one after the other."""
+        self.counts = np.array([len(part.ids) for part in parts], np.int64)
+        """[part]"""
 
 
 class _Matched(NamedTuple):
@@ -143,20 +194,19 @@ class ClassDeviceIndex(Index):
         """Name of the class -> its devices: of classes that a profile's scoring strategy names."""
 
     def object_changed(self, field: str, before: Object | None, after: Object | None) -> None:
-        changed = {one.metadata.name for one in (before, after) if one is not None}
-        for name in changed:
+        for name in {one.metadata.name for one in (before, after) if one is not None}:
             if field == "device_classes":
                 self._classes.pop(name, None)
-                continue
-            for one in self._classes.values():
-                one.forget(name)
+            else:
+                for of_class in self._classes.values():
+                    of_class.forget(name)
 
-    def parts(self, class_name: str) -> tuple[_Part, ...] | None:
+    def devices(self, class_name: str) -> _Devices | None:
         """Return the devices of a class; None if that is too much work."""
         tables = self.snapshot.objects
         if class_name not in self._classes:
             self._classes[class_name] = _ClassDevices(tables.device_classes["", class_name])
-        return self._classes[class_name].parts(tables.resource_slices.values())
+        return self._classes[class_name].devices(tables.resource_slices.values())
 
 
 class _ClassDevices:
@@ -171,7 +221,7 @@ class _ClassDevices:
         compiled = [KeptSelector(compile_selector(one), {}) for one in expressions] if self._steps <= MAX_STEPS else []
         self._selectors = [ChargedSelector(one, self._charges) for one in compiled]
         self._of_slice: dict[str, _Matched] = {}
-        self._parts: tuple[_Part, ...] | None = None
+        self._devices: _Devices | None = None
         self._is_current = False
 
     def forget(self, slice_name: str) -> None:
@@ -179,16 +229,16 @@ class _ClassDevices:
         self._of_slice.pop(slice_name, None)
         self._is_current = False
 
-    def parts(self, slices: Iterable[ResourceSlice]) -> tuple[_Part, ...] | None:
+    def devices(self, slices: Iterable[ResourceSlice]) -> _Devices | None:
         """Return the devices of all slices; None if that is too much work."""
         if not self._is_current:
             try:
-                self._parts = self._match_all(slices)
+                self._devices = _Devices(self._match_all(slices))
             except WorkLimitReached:
-                self._parts = None
+                self._devices = None
             self._charges.end_call()
             self._is_current = True
-        return self._parts
+        return self._devices
 
     def _match_all(self, slices: Iterable[ResourceSlice]) -> tuple[_Part, ...]:
         budget, found = WorkBudget(MAX_STEPS), list[_Part]()
