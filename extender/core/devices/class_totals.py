@@ -13,8 +13,8 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from extender.core.devices.classes import CLASS_PREFIX, classes_by_resource
 from extender.core.devices.device_index import DeviceIndex
+from extender.core.devices.extended_resources import CLASS_PREFIX, classes_by_resource
 from extender.core.devices.node_allocations import (
     MAX_STEPS,
     STEPS_PER_CHARACTER,
@@ -168,7 +168,7 @@ class _Devices:
     def __init__(self, parts: tuple[_Part, ...]) -> None:
         self.parts = parts
         self.ids = tuple([one for part in parts for one in part.ids])
-        """Of all parts, one after the other."""
+        """IDs of all parts, one after the other."""
         self.counts = np.array([len(part.ids) for part in parts], np.int64)
         """[part]"""
 

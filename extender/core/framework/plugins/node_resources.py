@@ -15,7 +15,7 @@ from typing import Self
 import numpy as np
 
 from extender.core.devices.class_totals import scored_capacity, scored_use
-from extender.core.devices.classes import delegated_to_dra
+from extender.core.devices.extended_resources import delegated_to_dra
 from extender.core.framework.constraint import (
     CodeArray,
     ColumnwiseConstraint,
