@@ -1,25 +1,82 @@
-"""The claim that kube-scheduler makes for a pod's extended resources: on each node, for those without a device plugin.
+"""Extended resources that a DeviceClass backs: which class, and the claim that kube-scheduler makes for a pod's.
 
-Mirrors extendeddynamicresources.go of dynamicresources (v1.36; feature DRAExtendedResource).
+Devices of the class provide the resource on nodes without a device plugin. Mirrors extendedresourcecache
+(k8s.io/dynamic-resource-allocation/deviceclass) and extendeddynamicresources.go of dynamicresources (v1.36; feature
+DRAExtendedResource).
 
 Rule: what is requested of which node; which devices are allocated for it is decided by `node_allocations`.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from extender.core.devices.classes import CLASS_PREFIX, classes_by_resource
 from extender.core.snapshot.arrays import BoolArray, IntArray
+from extender.core.snapshot.derived import derived
 from extender.core.snapshot.snapshot import Index, Snapshot
 from extender.k8s import quantity
-from extender.k8s.devices.objects import EXTENDED_RESOURCE_CLAIM, DeviceRequest, ExactDeviceRequest, ResourceClaim
+from extender.k8s.devices.objects import (
+    EXTENDED_RESOURCE_CLAIM,
+    DeviceClass,
+    DeviceRequest,
+    ExactDeviceRequest,
+    ResourceClaim,
+)
 from extender.k8s.objects import Container, ContainerExtendedResourceRequest, ObjectMeta, Pod
 from extender.k8s.requests import incoming_requests, is_extended
+from extender.k8s.time import parse_time
+
+CLASS_PREFIX = "deviceclass.resource.kubernetes.io/"
+"""Prefix of the extended resource that requests a DeviceClass by its name."""
 
 IN_MEMORY = "<extended-resources>"
 """Name of the claim until kube-scheduler creates it, when it binds the pod."""
+
+
+# --- which class backs a resource -----------------------------------------------------------------------------------
+
+
+def delegated_to_dra(snapshot: Snapshot, resource: str) -> BoolArray | None:
+    """Return [node]: whether DynamicResources decides about the resource there; None: on no node.
+
+    Mirrors noderesources.shouldDelegateResourceToDRA (v1.36). Where DeviceClasses may not be read, any extended
+    resource may be backed by one.
+    """
+    if not snapshot.features.dra_extended_resource or not (
+        (is_extended(resource) or resource.startswith(CLASS_PREFIX))
+        if "device_classes" in snapshot.unreadable_tables
+        else resource in classes_by_resource(snapshot)
+    ):
+        return None
+    return snapshot.scalar_allocatable(resource) <= 0
+
+
+@derived("device_classes")
+def classes_by_resource(snapshot: Snapshot) -> Mapping[str, DeviceClass]:
+    """Return extended resource -> the DeviceClass that backs it.
+
+    Of two classes that name the same resource, the newer one backs it, or the first by name; the other one, if it comes
+    later, cannot be requested by its own name either. They come by name here, as in the first list of kube-scheduler;
+    classes created since then come in the order of their creation there.
+    """
+    found: dict[str, DeviceClass] = {}
+    for one in sorted(snapshot.objects.device_classes.values(), key=lambda of: of.metadata.name):
+        named = one.spec.extended_resource_name
+        if named is not None and named in found and not _created(found[named]) < _created(one):
+            continue
+        if named is not None:
+            found[named] = one
+        found[CLASS_PREFIX + one.metadata.name] = one
+    return found
+
+
+def _created(device_class: DeviceClass) -> int:
+    created = device_class.metadata.creation_timestamp
+    return parse_time(created) if created else 0
+
+
+# --- the claim ------------------------------------------------------------------------------------------------------
 
 
 class ExtendedResourceClaimIndex(Index):

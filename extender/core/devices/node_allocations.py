@@ -48,7 +48,7 @@ _MAX_CLAIMS: Final = 32
 """Contents of claims, those asked about last, whose outcomes are kept."""
 _MAX_KEY_BYTES: Final = 64 << 10
 """Largest content of claims, encoded, whose outcomes are kept."""
-_STEPS_PER_CHARACTER: Final = 10
+STEPS_PER_CHARACTER: Final = 10
 """Steps that it takes to compile a selector, by the length of its expression."""
 _MAX_READINGS: Final = 8
 """Sets of what selectors read for which is kept which nodes are alike, and the outcomes on these."""
@@ -693,7 +693,7 @@ class KeptAllocations(Index):
 
     def _new(self, specs: Sequence[DeviceClaim], classes: Mapping[str, DeviceClass]) -> ClaimOutcomes | None:
         """Return outcomes of claims not seen before; None: their selectors are too much work."""
-        steps = _STEPS_PER_CHARACTER * sum(map(len, set(_expressions(specs, classes.values()))))
+        steps = STEPS_PER_CHARACTER * sum(map(len, set(_expressions(specs, classes.values()))))
         if steps > MAX_STEPS:
             return None
         charges, used = Charges(), dict[str, ChargedSelector]()

@@ -14,10 +14,10 @@ from msgspec.structs import replace
 
 from extender.core.devices.allocation import Allocated, ClaimToAllocate
 from extender.core.devices.allocator import Allocator
-from extender.core.devices.classes import classes_by_resource
 from extender.core.devices.constraints import find_attribute
 from extender.core.devices.device_index import DeviceIndex
 from extender.core.devices.extended_resources import (
+    classes_by_resource,
     device_requests,
     extended_resource_claim,
     extended_resources,

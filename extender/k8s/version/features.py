@@ -191,6 +191,9 @@ class Features:
     """DynamicResources is evaluated: it allocates what resource.k8s.io/v1 describes."""
     extended_resource_claims_are_evaluated: bool = since(35)
     """DynamicResources is evaluated for extended resources that a DeviceClass backs (gate DRAExtendedResource)."""
+    extended_resource_devices_are_scored: bool = since(35)
+    """NodeResourcesFit and NodeResourcesBalancedAllocation score devices where a DeviceClass backs an extended resource
+    that no device plugin provides (gate DRAExtendedResource)."""
     prioritized_lists_are_scored: bool = since(35)
     """DynamicResources scores which alternative of a prioritized list is allocated."""
     device_allocator_of_1_36: bool = since(36)

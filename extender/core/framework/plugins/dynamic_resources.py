@@ -22,9 +22,9 @@ from extender.core.devices.claims import (
     request_problem,
     waits_since,
 )
-from extender.core.devices.classes import delegated_to_dra
 from extender.core.devices.extended_resources import (
     IN_MEMORY,
+    delegated_to_dra,
     device_requests,
     extended_resource_claim,
     extended_resources,

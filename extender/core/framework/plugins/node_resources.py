@@ -9,11 +9,13 @@ Rule: a node fits if requested <= allocatable - used, for every requested resour
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Self
 
 import numpy as np
 
-from extender.core.devices.classes import delegated_to_dra
+from extender.core.devices.class_totals import scored_capacity, scored_use
+from extender.core.devices.extended_resources import delegated_to_dra
 from extender.core.framework.constraint import (
     CodeArray,
     ColumnwiseConstraint,
@@ -232,18 +234,18 @@ class _ScoredResources:
 
     def capacity(self, snapshot: Snapshot, rows: NodeRows) -> IntArray:
         """Return [resource, row]: allocatable amounts; nodes with the amount 0 do not score the resource."""
-        return self._columns(snapshot.allocatable, snapshot.scalar_allocatable, rows)
+        return self._columns(snapshot.allocatable, partial(scored_capacity, snapshot), rows)
 
     def used(self, snapshot: Snapshot, rows: NodeRows) -> IntArray:
-        """Return [resource, row]: amounts that the running pods request."""
-        return self._columns(snapshot.used, snapshot.scalar_used, rows)
+        """Return [resource, row]: amounts that the running pods request, or the devices that claims have."""
+        return self._columns(snapshot.used, partial(scored_use, snapshot), rows)
 
     def used_with_defaults(self, snapshot: Snapshot, rows: NodeRows) -> IntArray:
         """Return [resource, row]: as `used`, with a default for containers that request no cpu or memory."""
         used = snapshot.pod_table.non_zero_requested
         if EPHEMERAL_STORAGE in self.names:
             used = np.concatenate((used, snapshot.used[len(used) :]))
-        return self._columns(used, snapshot.scalar_used, rows)
+        return self._columns(used, partial(scored_use, snapshot), rows)
 
     def _columns(self, base: IntArray, scalar: Callable[[str], IntArray], rows: NodeRows) -> IntArray:
         if self.base is not None:
