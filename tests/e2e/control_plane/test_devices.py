@@ -17,7 +17,7 @@ from tests.device_builders import (
 )
 from tests.e2e.control_plane.lab.cache_check import assert_cache_is_current
 from tests.e2e.control_plane.lab.call_recorder import CallRecorder
-from tests.e2e.control_plane.lab.objects import node, pod
+from tests.e2e.control_plane.lab.objects import node, pod, priority_class
 from tests.e2e.control_plane.lab.plane import ControlPlane
 from tests.e2e.control_plane.lab.service import Service
 from tests.e2e.control_plane.test_simulate import events
@@ -127,6 +127,37 @@ def test_an_older_version_of_the_api_has_the_same_fields(plane, service):
     assert len(v1.resource_claims) == len(CLAIMS)
     assert_cache_is_current(service, plane.api)
     assert "DeviceTaintRule: watching" in service.admin_get("/readyz?verbose").text
+
+
+def test_a_claim_that_only_a_dry_run_would_find_unavailable_is_not_deallocated(plane, service):
+    """Where the idle claim is not, another plugin rejects the pod: at most the dry run tells DynamicResources of it.
+
+    That comes after its PostFilter, which therefore leaves the claim alone, here as in kube-scheduler.
+    """
+    api, apart = plane.api, {"pool": "apart"}
+    api.create(priority_class("high", 1000), node("d1", cpu="2", labels=apart), node("d2", labels=apart))
+    held, idle = (
+        claim("held", request("gpu"), allocated=[("d1", "gpu-0")], node="d1", reserved_for=["another"]),
+        claim("idle", request("gpu"), allocated=[("d2", "gpu-0")], node="d2"),
+    )
+    for name in ("d1", "d2"):
+        api.create(served(resource_slice(name, name, [gpu("gpu-0", "A100", "40Gi")])))
+    for one in (held, idle):
+        api.create(served({key: value for key, value in one.items() if key != "status"}))
+        api.patch_status("ResourceClaim", one["metadata"]["name"], one["status"])
+    api.create(pod("low", "2", node="d1"))
+    both = pod("both", "1", priority_class="high", nodeSelector=apart, **using_claims("held", "idle"))
+    with Service(plane, {"scheduler": {"version": "1.36"}}, name="as-1.36", roles=None) as older:
+        assert_cache_is_current(older, api)
+        said = foretold(older, both)
+        scheduler = plane.start_scheduler({"extenders": [older.extender()]}, "1.36")
+        uid = api.create(both)["metadata"]["uid"]
+        message = api.wait_until(lambda: events(api, uid), 20, "the pod to be tried")[0]
+        scheduler.stop()
+    assert message == said["message"]
+    assert "1 Insufficient cpu, 1 resourceclaim not available on the node" in message
+    assert "still not schedulable" in message
+    assert allocated(api)["idle"] == [("d2", "gpu-0")]
 
 
 def foretold(service, one):
