@@ -30,7 +30,7 @@ from tests.k8s.devices.cel.answers import answer_or_feature
 from tests.upstream.generate.expressions import selector
 from tests.upstream.judge import ProgramFailed, check_minor, run_program
 from tests.upstream.progress import Progress
-from tests.upstream.workers import INTERRUPTED, in_processes
+from tests.upstream.workers import INTERRUPTED, ended_by_signals, in_processes, positive
 
 JSON = dict[str, Any]
 
@@ -245,19 +245,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cel", type=Path, required=True, help="the program, as tests/upstream/build makes it")
     parser.add_argument("--minor", type=int, required=True, help="the minor of Kubernetes that the program must be of")
-    parser.add_argument("--expressions", type=int, default=20000)
+    parser.add_argument("--expressions", type=positive, default=20000)
     parser.add_argument("--seed", default="1")
-    parser.add_argument("--workers", type=int, default=2, help="processes (2)")
+    parser.add_argument("--workers", type=positive, default=2, help="processes (2)")
     given = parser.parse_args(arguments)
     program, result = given.cel.absolute(), Result()
     try:
-        check_minor(program, given.minor)
-        fuzz(program, given.seed, given.expressions, given.workers, result)
-        for line in report(program, result):
-            print(line)
-    except ProgramFailed as error:
+        with ended_by_signals():
+            check_minor(program, given.minor)
+            fuzz(program, given.seed, given.expressions, given.workers, result)
+            for line in report(program, result):
+                print(line)
+    except (ProgramFailed, OSError) as error:
         print(closing_line(result))
-        print(error, file=sys.stderr)
+        print(f"error: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print(closing_line(result))

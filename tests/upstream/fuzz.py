@@ -30,7 +30,7 @@ from tests.upstream.generate import CATEGORIES
 from tests.upstream.judge import SECONDS_PER_BATCH, Judge, ProgramFailed, check_minor
 from tests.upstream.progress import Progress
 from tests.upstream.shrink import as_text, shrink
-from tests.upstream.workers import INTERRUPTED
+from tests.upstream.workers import INTERRUPTED, ended_by_signals, positive
 
 JSON = dict[str, Any]
 
@@ -160,19 +160,23 @@ def main(arguments: Sequence[str] | None = None, generate: Generate = generated)
     judge = Judge(options.judge.absolute(), JUDGED_AT_A_TIME, options.time_limit)
     differential = Differential(judge, options.minor, options.seed, generate)
     categories = options.category or [name for name, one in CATEGORIES.items() if one.since <= options.minor]
+    if not categories:
+        print(f"error: no category of scenarios means anything in 1.{options.minor}", file=sys.stderr)
+        return 2
     if options.number is not None:
         cases = [(category, options.number) for category in categories]
     else:
         cases = list(cases_of(categories, options.scenarios))
     try:
         with ExitStack() as stack:
+            stack.enter_context(ended_by_signals())
             keep = stack.enter_context(options.keep.open("wb")) if options.keep else None
             version = check_minor(judge.binary, options.minor)
             print(f"kube-scheduler {version}, {len(cases)} scenarios of seed {options.seed}")
             fuzzer = Fuzzer(differential, options)
             fuzzer.run(cases, keep)
-    except ProgramFailed as error:
-        print(error, file=sys.stderr)
+    except (ProgramFailed, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -185,11 +189,11 @@ def _parser() -> argparse.ArgumentParser:
     add("--judge", type=Path, required=True, help="the judge's program")
     add("--minor", type=int, required=True, help="its minor: 37")
     add("--seed", default=token_hex(4), help="a random one by default")
-    add("--scenarios", type=int, default=1000)
+    add("--scenarios", type=positive, default=1000)
     add("--category", nargs="*", choices=[*CATEGORIES], help="all by default", metavar="CATEGORY")
     add("--number", type=int, help="only this scenario of each category")
-    add("--workers", type=int, default=2)
-    add("--batch", type=int, default=BATCH, help="scenarios per batch")
+    add("--workers", type=positive, default=2)
+    add("--batch", type=positive, default=BATCH, help="scenarios per batch")
     add("--time-limit", type=float, default=SECONDS_PER_BATCH, help="seconds per batch")
     add("--first", action="store_true", help="end at the first scenario that differs")
     add("--keep", type=Path, help="write scenarios that differ here, as JSON lines")

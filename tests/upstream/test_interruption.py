@@ -1,4 +1,4 @@
-"""Ctrl-C ends a run with the closing line, and leaves nothing running."""
+"""Ctrl-C and SIGTERM end a run with the closing line, and leave nothing running."""
 
 import os
 import shlex
@@ -52,8 +52,12 @@ def running():
         ("cel_fuzz --cel {} --minor 36 --expressions 2000", "0 expressions, 0 differ, 0 not followed, 0 crashes\n"),
     ],
 )
-@pytest.mark.parametrize("to_all", [True, False], ids=["from a terminal", "to the command alone"])
-def test_a_run_that_is_interrupted_says_what_it_counted_and_ends_its_programs(command, end, to_all, program):
+@pytest.mark.parametrize(
+    ("number", "to_all"),
+    [(signal.SIGINT, True), (signal.SIGINT, False), (signal.SIGTERM, False)],
+    ids=["from a terminal", "to the command alone", "as a service is ended"],
+)
+def test_a_run_that_is_interrupted_says_what_it_counted_and_ends_its_programs(command, end, number, to_all, program):
     module, *words = shlex.split(command.format(program))
     run = subprocess.Popen(
         [sys.executable, "-m", f"tests.upstream.{module}", *words],
@@ -64,7 +68,7 @@ def test_a_run_that_is_interrupted_says_what_it_counted_and_ends_its_programs(co
     )
     wanted = 1 if "--workers" in words else 2
     wait_until(lambda: len(list(program.parent.glob("runs-*"))) >= wanted or run.poll() is not None)
-    (os.killpg if to_all else os.kill)(run.pid, signal.SIGINT)
+    (os.killpg if to_all else os.kill)(run.pid, number)
     said, complaint = run.communicate(timeout=60)
     assert run.returncode == 130
     assert said.endswith(end)

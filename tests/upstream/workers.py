@@ -3,12 +3,14 @@
 Rule: results come in the order of the batches, and memory does not grow with their number.
 """
 
+import argparse
 import os
 import signal
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from itertools import islice
 from multiprocessing import active_children, get_context
 from types import FrameType
@@ -20,7 +22,7 @@ Batch = TypeVar("Batch", bound=Sequence[Any])
 Result = TypeVar("Result")
 
 INTERRUPTED: Final = 130
-"""Exit code after Ctrl-C."""
+"""Exit code after Ctrl-C, SIGTERM and SIGHUP."""
 BATCHES_PER_WORKER: Final = 2
 """Under way or waiting, so that no worker is idle."""
 
@@ -44,6 +46,25 @@ def in_processes(
         for process in {*active_children()} - others:
             process.terminate()
         pool.shutdown(cancel_futures=True)
+
+
+@contextmanager
+def ended_by_signals() -> Iterator[None]:
+    """Take SIGTERM and SIGHUP as Ctrl-C, so that the workers end with this process."""
+    before = {one: signal.signal(one, signal.default_int_handler) for one in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
+
+
+def positive(text: str) -> int:
+    """Parse a number of a command line that is greater than 0."""
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError("must be 1 or more")
+    return value
 
 
 def _submitted(pool: ProcessPoolExecutor, function: Callable[[Batch], Result], batch: Batch) -> Future[Result]:
