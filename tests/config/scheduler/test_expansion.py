@@ -262,6 +262,14 @@ def test_a_plugin_of_another_minor_does_not_exist():
     assert profile("1.37", filter=enabled("DeferredPodScheduling")).not_evaluated_plugins == ()
 
 
+@pytest.mark.parametrize(("plugin", "point"), [("VolumeBinding", "preScore"), ("DynamicResources", "preBind")])
+def test_extension_points_that_a_plugin_has_from_1_30_on(plugin, point):
+    profile("1.30", **{point: enabled(plugin)})
+    interface = f"{point[0].upper()}{point[1:]}Plugin"
+    with pytest.raises(ConfigError, match=f'plugin "{plugin}" does not extend {interface} plugin'):
+        profile("1.29", **{point: enabled(plugin)})
+
+
 POINTS = sorted({point for one in IN_TREE.values() for point in one.points})
 
 

@@ -41,13 +41,16 @@ def filter(context: SchedulingContext) -> tuple[Check, ...]:
     if not requested:
         return ()
     drivers = {driver for driver, _ in requested}
-    limits = _limits(snapshot, drivers)
-    has_migrated = PORTWORX_DRIVER in drivers and PORTWORX_DRIVER not in storage(snapshot).native_drivers(context.pod)
-    if has_migrated and PORTWORX_DRIVER in limits:
-        limits = {**limits, PORTWORX_DRIVER: _limits_of_migrated_portworx(snapshot, limits[PORTWORX_DRIVER])}
+    limits, looked_at = _limits(snapshot, drivers), _has_limit(snapshot)
+    if PORTWORX_DRIVER in drivers and PORTWORX_DRIVER not in storage(snapshot).native_drivers(context.pod):
+        migrated = _migrates_portworx(snapshot)
+        if PORTWORX_DRIVER in limits:
+            limits = {**limits, PORTWORX_DRIVER: np.where(migrated, limits[PORTWORX_DRIVER], NEVER)}
+        if len(drivers) == 1:  # where the pod has no volume that counts, those of others are not looked at
+            looked_at = looked_at & migrated
     return (
         *_missing_drivers(context, drivers),
-        *other_pods_claims(context, NAME, _has_limit(snapshot)),
+        *other_pods_claims(context, NAME, looked_at),
         *volume_limits(context, NAME, limits, requested),
     )
 
@@ -89,17 +92,17 @@ def _drivers_of_nodes(snapshot: Snapshot) -> Iterator[tuple[int, CSINodeDriver]]
             yield from ((node, one) for one in csi_node.spec.drivers or ())
 
 
-def _limits_of_migrated_portworx(snapshot: Snapshot, limits: IntArray) -> IntArray:
-    """Return [node]: the limit for volumes of the in-tree plugin, which counts where it is migrated to the CSI driver.
+def _migrates_portworx(snapshot: Snapshot) -> BoolArray:
+    """Return [node]: whether volumes of the in-tree plugin count there, as volumes of the CSI driver.
 
     Up to v1.35 that is where its feature gate is on and the CSINode lists it; the other plugins are migrated on every
     node with a CSINode. Divergence: where a pod has volumes of the CSI driver as well, all of them count everywhere.
     """
     if not snapshot.features.csi_migration_portworx:
-        return np.full(len(limits), NEVER)
+        return np.zeros(len(snapshot.nodes), np.bool_)
     if not snapshot.features.portworx_is_migrated_by_node:
-        return limits
-    return np.where(is_migrated(snapshot, PORTWORX_PLUGIN), limits, NEVER)
+        return np.ones(len(snapshot.nodes), np.bool_)
+    return is_migrated(snapshot, PORTWORX_PLUGIN)
 
 
 @derived("nodes", "csi_nodes", "allocatable")

@@ -269,6 +269,10 @@ def test_a_running_pod_with_another_pod_s_claim_ends_the_cycle_until_it_is_evict
     message = "PVC default/p-data was not created for pod default/p (pod is not owner)"
     assert found["cycleError"] == f'running "NodeVolumeLimits" filter plugin: {message}'
     assert said("1.36", objects, incoming(cpu=None)).get("cycleError") is None
+    # Where the pod's only volume is not migrated, the volumes of other pods are not looked at.
+    portworx = incoming(cpu=None, volumes=[{"name": "v", "portworxVolume": {"volumeID": "1"}}])
+    assert said("1.36", objects, portworx)["cycleError"] == found["cycleError"]
+    assert said("1.35", objects, portworx).get("cycleError") is None
 
 
 def test_a_claim_that_changes_its_owner_is_followed():
