@@ -301,7 +301,7 @@ def hang():
 
 def test_a_hang_ends_before_the_deadline(world, hang):
     world.fails("bind", hang, times=None)
-    result = bind(world.server, REQUEST, 0.6)
+    result = bind(world.server, REQUEST, 2)  # with less, a busy machine leaves no time to look whether it was bound
     assert result.outcome == "unknown"
     assert world.calls[:2] == ["bind", "get"]
 
