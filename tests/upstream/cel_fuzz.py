@@ -26,11 +26,12 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, Final
 
+from benchmarks.measure import positive
 from tests.k8s.devices.cel.answers import answer_or_feature
 from tests.upstream.generate.expressions import selector
 from tests.upstream.judge import ProgramFailed, check_minor, run_program
 from tests.upstream.progress import Progress
-from tests.upstream.workers import INTERRUPTED, ended_by_signals, in_processes, positive
+from tests.upstream.workers import INTERRUPTED, ended_by_signals, in_processes
 
 JSON = dict[str, Any]
 

@@ -24,13 +24,14 @@ from typing import Any, BinaryIO, Final
 
 import msgspec
 
+from benchmarks.measure import positive
 from tests.upstream.differential import Case, Differential, Found, Generate, generated
 from tests.upstream.finding import Finding, Outcome
 from tests.upstream.generate import CATEGORIES
 from tests.upstream.judge import SECONDS_PER_BATCH, Judge, ProgramFailed, check_minor
 from tests.upstream.progress import Progress
 from tests.upstream.shrink import as_text, shrink
-from tests.upstream.workers import INTERRUPTED, ended_by_signals, positive
+from tests.upstream.workers import INTERRUPTED, ended_by_signals
 
 JSON = dict[str, Any]
 

@@ -3,7 +3,6 @@
 Rule: results come in the order of the batches, and memory does not grow with their number.
 """
 
-import argparse
 import os
 import signal
 from collections import deque
@@ -57,14 +56,6 @@ def ended_by_signals() -> Iterator[None]:
     finally:
         for one, handler in before.items():
             signal.signal(one, handler)
-
-
-def positive(text: str) -> int:
-    """Parse a number of a command line that is greater than 0."""
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError("must be 1 or more")
-    return value
 
 
 def _submitted(pool: ProcessPoolExecutor, function: Callable[[Batch], Result], batch: Batch) -> Future[Result]:
