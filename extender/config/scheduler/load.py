@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from pydantic.alias_generators import to_camel
+
 from extender.config.decoding import DecodingError, decode
 from extender.config.document import Document, KeyPath, Mistake
 from extender.config.scheduler.argument_validation import Release
@@ -19,9 +21,8 @@ from extender.config.scheduler.expansion import Expanded, expand, merge_plugins
 from extender.config.scheduler.profile import profile_of
 from extender.config.scheduler.schema import (
     API_VERSION,
+    GROUP_POINTS_SINCE,
     KIND,
-    PLACEMENT_POINTS,
-    PLACEMENT_POINTS_SINCE,
     KubernetesDocument,
     KubeSchedulerConfiguration,
     ProfileSection,
@@ -297,13 +298,11 @@ def _plugin_args(section: ProfileSection, path: KeyPath, minor: int) -> tuple[di
 
 def _unknown_points(section: ProfileSection, path: KeyPath, minor: int) -> list[Mistake]:
     """Return the extension points that the version does not know."""
-    if minor >= PLACEMENT_POINTS_SINCE or section.plugins is None:
-        return []
-    given = section.plugins.model_fields_set
+    given = set() if section.plugins is None else section.plugins.model_fields_set
     return [
-        Mistake((*path, "plugins", point), f"unknown key in 1.{minor}")
-        for name, point in PLACEMENT_POINTS.items()
-        if name in given
+        Mistake((*path, "plugins", to_camel(name)), f"unknown key in 1.{minor}")
+        for name, since in GROUP_POINTS_SINCE.items()
+        if name in given and minor < since
     ]
 
 
