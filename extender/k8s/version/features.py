@@ -1,14 +1,15 @@
-"""Switches that change verdicts between kube-scheduler's minors: one field per switch, with its minors beside it.
+"""Switches that change verdicts between kube-scheduler's versions: one field per switch, with its versions beside it.
 
 Some are feature gates (pkg/features/kube_features.go); the others are changes of behavior without a gate. Which
 verdicts a switch changes is documented in docs/scheduler.md.
 
-Rule: a switch is declared here once; plugins read it by its field and never compare minors themselves.
+Rule: a switch is declared here once; plugins read it by its field and never compare versions themselves.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
+from types import MappingProxyType
 from typing import Any, Final, Literal
 
 OLDEST_MINOR: Final = 29
@@ -16,12 +17,77 @@ NEWEST_MINOR: Final = 38
 DEFAULT_MINOR: Final = 36
 """Minor whose verdicts hold where nothing says which one: the newest that the corpus in tests/parity was judged by."""
 
+NEWEST_PATCHES: Final[Mapping[int, int]] = {
+    29: 14, 30: 14, 31: 14, 32: 13, 33: 13, 34: 11, 35: 8, 36: 5, 37: 2
+}  # fmt: skip
+"""Verified minor -> its newest patch whose code is known; a later one is taken for it."""
+
+Backports = Mapping[int, int]
+"""Minor -> its first patch that behaves as a later minor does from its first release on."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Version:
+    """A version of Kubernetes 1.x: 1.36.2, or 1.36, which means the newest patch."""
+
+    minor: int
+    patch: int | None = None
+
+    def __str__(self) -> str:
+        return f"1.{self.minor}" if self.patch is None else f"1.{self.minor}.{self.patch}"
+
+    def has(self, first: int, backports: Backports) -> bool:
+        """Return whether a change of minor `first` is in this version, which may carry it back."""
+        if self.minor >= first:
+            return True
+        return self.minor in backports and (self.patch is None or self.patch >= backports[self.minor])
+
+
 Stage = Literal["alpha", "beta", "GA", "locked", "removed"]
 """Maturity of a feature gate; "locked" is GA and can no longer be changed (LockToDefault). Where it is "removed",
 kube-scheduler does not start with it; its default says how kube-scheduler behaves without it."""
 
 NEEDS_ARE_CHECKED_SINCE: Final = 35
 """First minor that does not start with a gate that is on while one that it needs is off."""
+
+
+MAX_MINORS_EMULATED: Final = 3
+"""Minors that --emulated-version may be older than kube-scheduler."""
+
+OLDEST_EMULATED_MINOR: Final = 31
+
+
+@dataclass(frozen=True, slots=True)
+class Emulation:
+    """The minors of kube-scheduler's --emulated-version and --min-compatibility-version; None: not set.
+
+    They choose the stages and defaults of feature gates, and nothing else: behaviors without a gate, the gates that
+    need one another and those that are removed are those of the program.
+    """
+
+    version: int | None = None
+    min_compatibility: int | None = None
+
+    def __str__(self) -> str:
+        said = {"emulates": self.version, "is compatible with": self.min_compatibility}
+        return ", ".join(f"{what} 1.{minor}" for what, minor in said.items() if minor is not None)
+
+    def of(self, minor: int) -> tuple[int, int]:
+        """Return (emulated minor, minor to be compatible with) of a kube-scheduler of this minor.
+
+        Raises ValueError for what it refuses (effectiveVersion.Validate of component-base).
+        """
+        floor = max(minor - MAX_MINORS_EMULATED, OLDEST_EMULATED_MINOR)
+        emulated = minor if self.version is None else self.version
+        compatible = max(emulated - 1, floor) if self.min_compatibility is None else self.min_compatibility
+        if self.version is not None and not floor <= emulated <= minor:
+            raise ValueError(f"1.{minor} emulates 1.{floor} to 1.{minor}, not 1.{emulated}")
+        if self.min_compatibility is not None and not floor <= compatible <= emulated:
+            raise ValueError(f"1.{compatible} is not a version to be compatible with: 1.{floor} to 1.{emulated} are")
+        return emulated, compatible
+
+
+NO_EMULATION: Final = Emulation()
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,54 +107,32 @@ class Gate:
         """Return the gate's stage in a minor; None: that minor does not have it yet."""
         return next((stage for first, stage, _ in reversed(self.stages) if first <= minor), None)
 
-    def default(self, minor: int, emulation: "Emulation | None" = None) -> bool:
+    def default(self, minor: int, emulation: Emulation = NO_EMULATION) -> bool:
         """Return whether the gate is on by default in a minor."""
-        at, compatible = (emulation or Emulation()).of(minor)
+        at, compatible = emulation.of(minor)
         if self.on_since_compatible is not None and self.on_since_compatible <= compatible:
             return True
         return next((default for first, _, default in reversed(self.stages) if first <= at), False)
 
 
-@dataclass(frozen=True, slots=True)
-class Emulation:
-    """The minors of kube-scheduler's --emulated-version and --min-compatibility-version; None: not set.
+def since(minor: int, *, backports: Backports = MappingProxyType({})) -> Any:
+    """Declare a behavior without a gate that kube-scheduler has since this minor's first release.
 
-    They choose the stages and defaults of feature gates, and nothing else: behaviors without a gate, the gates that
-    need one another and those that are removed are those of the program.
+    `since(37, backports={36: 5})`: in 1.36.5 and later patches of 1.36, and from 1.37.0 on. A behavior that 1.37.0 does
+    not have, but 1.37.2 does, is `since(38, backports={37: 2})`.
     """
-
-    version: int | None = None
-    min_compatibility: int | None = None
-
-    def of(self, minor: int) -> tuple[int, int]:
-        """Return (emulated minor, minor to be compatible with) of a kube-scheduler of this minor.
-
-        Raises ValueError for what it refuses (effectiveVersion.Validate of component-base).
-        """
-        floor = max(minor - MAX_MINORS_EMULATED, OLDEST_EMULATED_MINOR)
-        emulated = minor if self.version is None else self.version
-        compatible = max(emulated - 1, floor) if self.min_compatibility is None else self.min_compatibility
-        if self.version is not None and not floor <= emulated <= minor:
-            raise ValueError(f"1.{minor} emulates 1.{floor} to 1.{minor}, not 1.{emulated}")
-        if self.min_compatibility is not None and not floor <= compatible <= emulated:
-            raise ValueError(f"1.{compatible} is not a version to be compatible with: 1.{floor} to 1.{emulated} are")
-        return emulated, compatible
+    return field(
+        default=Version(DEFAULT_MINOR).has(minor, backports), metadata={"since": minor, "backports": backports}
+    )
 
 
-MAX_MINORS_EMULATED: Final = 3
-"""Minors that --emulated-version may be older than kube-scheduler."""
+def until(minor: int, *, ended: Backports = MappingProxyType({})) -> Any:
+    """Declare a behavior without a gate that kube-scheduler had up to this minor, that one included.
 
-OLDEST_EMULATED_MINOR: Final = 31
-
-
-def since(minor: int, *, also: tuple[int, ...] = ()) -> Any:
-    """Declare a behavior without a gate that kube-scheduler has since this minor, and in newest patches before it."""
-    return field(default=minor <= DEFAULT_MINOR, metadata={"since": minor, "also": also})
-
-
-def until(minor: int) -> Any:
-    """Declare a behavior without a gate that kube-scheduler had up to this minor, that one included."""
-    return field(default=minor >= DEFAULT_MINOR, metadata={"until": minor})
+    `until(31, ended={30: 7, 31: 3})`: up to 1.30.6 in 1.30, and up to 1.31.2.
+    """
+    had = not Version(DEFAULT_MINOR).has(minor + 1, ended)
+    return field(default=had, metadata={"until": minor, "backports": ended})
 
 
 def gate(name: str, *stages: tuple[int, Stage, bool], needs: tuple[str, ...] = ()) -> Any:
@@ -99,7 +143,7 @@ def gate(name: str, *stages: tuple[int, Stage, bool], needs: tuple[str, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """The switches of one kube-scheduler; `Features()` are those of v1.36 with its default feature gates."""
+    """The switches of one kube-scheduler; `Features()` are those of DEFAULT_MINOR with its default feature gates."""
 
     # --- feature gates
     in_place_pod_vertical_scaling: bool = gate(
@@ -263,7 +307,7 @@ class Features:
     """DynamicResources scores which alternative of a prioritized list is allocated."""
     device_allocator_of_1_36: bool = since(36)
     """DynamicResources tries pools and slices in the order of their names, and keeps apart what alternatives found."""
-    device_limit_is_checked_by_request: bool = since(36, also=(34,))
+    device_limit_is_checked_by_request: bool = since(36, backports={34: 0})
     """DynamicResources adds up the devices of a claim request by request, and names the one that takes too many."""
     claim_reasons_of_1_36: bool = since(36)
     """The text of DynamicResources about a claim of another pod."""
@@ -289,21 +333,27 @@ class Features:
     without labels count against budgets."""
 
     @classmethod
-    def of(cls, minor: int, gates: Mapping[str, bool] | None = None, emulation: Emulation | None = None) -> "Features":
-        """Return the switches of a minor (29 for 1.29) with these feature gates, as of kube-scheduler's command line.
+    def of(
+        cls, version: Version | int, gates: Mapping[str, bool] | None = None, emulation: Emulation = NO_EMULATION
+    ) -> "Features":
+        """Return a version's switches with these feature gates, as of kube-scheduler's command line.
+
+        A minor alone (29 for 1.29) means its newest patch; a minor or patch that is not verified has those of the
+        newest that is, but for 1.38, whose own are known from its changelog.
 
         AllAlpha and AllBeta set what is not set by name. Gates of no table here are ignored (`gate_notes` and
         `gate_warnings` name them). Raises ValueError for what kube-scheduler does not start with: a gate that it does
         not have (yet or any more), one that is locked, one that needs another; and for a name that is nearly one.
         """
-        gates, emulation = gates or {}, emulation or Emulation()
-        _check_gates(gates, minor, emulation)
-        return cls(**{one.name: _value_in(one.metadata, gates, minor, emulation) for one in fields(cls)})
+        version = Version(version) if isinstance(version, int) else version
+        gates = gates or {}
+        _check_gates(gates, version.minor, emulation)
+        return cls(**{one.name: _value_in(one.metadata, gates, version, emulation) for one in fields(cls)})
 
-    def changed_gates(self, minor: int) -> dict[str, bool]:
+    def changed_gates(self, minor: int, emulation: Emulation = NO_EMULATION) -> dict[str, bool]:
         """Return the feature gates that differ from the minor's defaults, by name, with their values."""
         values = {name: getattr(self, FIELD_OF_GATE[name]) for name in GATES}
-        return {name: value for name, value in values.items() if value != GATES[name].default(minor)}
+        return {name: value for name, value in values.items() if value != GATES[name].default(minor, emulation)}
 
 
 def gate_notes(gates: Mapping[str, bool]) -> tuple[str, ...]:
@@ -312,22 +362,22 @@ def gate_notes(gates: Mapping[str, bool]) -> tuple[str, ...]:
     return tuple(f"feature gate {name} changes no verdict here" for name in ignored)
 
 
-def gate_warnings(gates: Mapping[str, bool], minor: int, emulation: Emulation | None = None) -> tuple[str, ...]:
+def gate_warnings(gates: Mapping[str, bool], minor: int, emulation: Emulation = NO_EMULATION) -> tuple[str, ...]:
     """Return a sentence about each gate that changes verdicts and is not followed here, sorted by gate.
 
     These are the UNFOLLOWED_GATES that are not at the minor's default: set by name, by AllAlpha or AllBeta, or by the
-    version that is emulated or to be compatible with.
+    version to be compatible with.
     """
-    said = []
-    for one in UNFOLLOWED_GATES.values():
-        if _value_of(one, gates, minor, emulation or Emulation()) != one.default(minor):
-            of_stage = _ALL_OF.get(one.stage((emulation or Emulation()).of(minor)[0]))
-            by = of_stage if of_stage in gates else "an emulated or compatible version"
-            said.append(
-                f"feature gate {one.name}{'' if one.name in gates else f', which {by} sets,'} is not followed: "
-                "its default is assumed"
-            )
-    return tuple(sorted(said))
+    at, _ = emulation.of(minor)
+    changed = [
+        one for one in UNFOLLOWED_GATES.values() if _value_of(one, gates, minor, emulation) != one.default(minor)
+    ]
+    by = {one.name: "" if one.name in gates else f", which {_set_by(gates, one.stage(at))} sets," for one in changed}
+    return tuple(f"feature gate {name}{by[name]} is not followed: its default is assumed" for name in sorted(by))
+
+
+def _set_by(gates: Mapping[str, bool], stage: Stage | None) -> str:
+    return next((name for name, of in ALL_OF_STAGE.items() if name in gates and of == stage), "the compatible version")
 
 
 def _value_of(gate: Gate, gates: Mapping[str, bool], minor: int, emulation: Emulation) -> bool:
@@ -337,12 +387,12 @@ def _value_of(gate: Gate, gates: Mapping[str, bool], minor: int, emulation: Emul
     return gates.get(gate.name, for_stage.get(stage, gate.default(minor, emulation)))
 
 
-def _value_in(metadata: Mapping[str, Any], gates: Mapping[str, bool], minor: int, emulation: Emulation) -> bool:
-    if "gate" not in metadata:
-        if "since" in metadata:
-            return bool(metadata["since"] <= minor or minor in metadata["also"])
-        return bool(minor <= metadata["until"])
-    return _value_of(metadata["gate"], gates, minor, emulation)
+def _value_in(metadata: Mapping[str, Any], gates: Mapping[str, bool], version: Version, emulation: Emulation) -> bool:
+    if "gate" in metadata:
+        return _value_of(metadata["gate"], gates, version.minor, emulation)
+    if "since" in metadata:
+        return version.has(metadata["since"], metadata["backports"])
+    return not version.has(metadata["until"] + 1, metadata["backports"])
 
 
 def _check_gates(gates: Mapping[str, bool], minor: int, emulation: Emulation) -> None:
@@ -389,9 +439,6 @@ FIELD_OF_GATE: Final[Mapping[str, str]] = {
 
 ALL_OF_STAGE: Final[Mapping[str, Stage]] = {"AllAlpha": "alpha", "AllBeta": "beta"}
 """Gate of kube-scheduler's command line -> stage of the gates that it sets."""
-
-_ALL_OF: Final[Mapping[Stage | None, str]] = {stage: name for name, stage in ALL_OF_STAGE.items()}
-"""Stage -> gate of kube-scheduler's command line that sets its gates."""
 
 UNFOLLOWED_GATES: Final[Mapping[str, Gate]] = {
     one.name: one
