@@ -166,7 +166,7 @@ def _notes(settings: "Configuration", scheduler: "KubeScheduler") -> "list[str]"
             "the version of the kube-scheduler that it finds in the cluster"
         )
     gates = settings.scheduler.feature_gates
-    return [*notes, *gate_warnings(gates, scheduler.minor), *gate_notes(gates)]
+    return [*notes, *gate_warnings(gates, scheduler.minor, scheduler.emulation), *gate_notes(gates)]
 
 
 def _lines(
