@@ -104,10 +104,14 @@ class Features:
     """Claims may list alternatives (`firstAvailable`)."""
     dra_partitionable_devices: bool = gate("DRAPartitionableDevices", (33, "alpha", False), (36, "beta", True))
     """Devices may share counters, and have nodes of their own."""
-    dra_device_taints: bool = gate("DRADeviceTaints", (33, "alpha", False), (36, "beta", True))
+    dra_device_taints: bool = gate("DRADeviceTaints", (33, "alpha", False), (36, "beta", True), (37, "GA", True))
     """Devices may have taints, which requests tolerate."""
     dra_device_taint_rules: bool = gate(
-        "DRADeviceTaintRules", (35, "alpha", False), (36, "beta", False), needs=("DRADeviceTaints",)
+        "DRADeviceTaintRules",
+        (35, "alpha", False),
+        (36, "beta", False),
+        (37, "GA", True),
+        needs=("DRADeviceTaints",),
     )
     """DeviceTaintRules taint devices."""
     dra_resource_claim_device_status: bool = gate(
@@ -123,6 +127,10 @@ class Features:
     """Devices may have conditions that must be true before a pod is bound."""
     dra_consumable_capacity: bool = gate("DRAConsumableCapacity", (34, "alpha", False), (36, "beta", True))
     """Several claims may share a device and consume its capacity."""
+    dra_fractional_capacity_range: bool = gate(
+        "DRAFractionalCapacityRange", (37, "beta", False), needs=("DRAConsumableCapacity",)
+    )
+    """Ranges of capacity may have fractions; off, they count in whole units."""
     taint_toleration_comparison_operators: bool = gate("TaintTolerationComparisonOperators", (35, "alpha", False))
     """Tolerations may compare by Gt and Lt."""
     in_place_pod_vertical_scaling_scheduler_preemption: bool = gate(
@@ -215,6 +223,19 @@ class Features:
     """The message of a pod that preempts others names the node that it is nominated to, and the number of victims."""
     selector_errors_name_device: bool = since(37)
     """DynamicResources: the error of a selector names the device and, where it lacks what is read, gives a hint."""
+    taint_rules_need_a_selector: bool = since(37)
+    """A DeviceTaintRule without deviceSelector selects no device; before, every one."""
+    distinct_attribute_remembers_all_values: bool = since(37)
+    """DynamicResources: `distinctAttribute` compares with every device of a request, not with the last one only."""
+    all_devices_include_full_ones: bool = since(37)
+    """DynamicResources: a request for all devices fails where one that it selects has no capacity left; before, that
+    one is left out."""
+    unusable_capacity_requests_are_errors: bool = since(37)
+    """DynamicResources: requests of capacity below 0, or too large to be rounded, end the scheduling cycle."""
+    counter_slices_have_nodes: bool = since(37)
+    """DynamicResources: a pool is seen on the nodes of its devices only, not on every node because of its counters."""
+    shares_without_capacity_count: bool = since(37)
+    """DynamicResources: a share that consumes no capacity tells that the counters of its device are in use, too."""
     candidates_may_lack_victims: bool = since(38)
     """kube-scheduler may send /preempt candidates without victims."""
     empty_selectors_match_all: bool = since(38)
@@ -319,7 +340,6 @@ UNFOLLOWED_GATES: Final[Mapping[str, Gate]] = {
         Gate("DRAControlPlaneController", ((31, "alpha", False), (32, "locked", False))),
         Gate("DRADerivedAttributes", ((37, "alpha", False),)),
         Gate("DRADeviceCompatibilityGroups", ((37, "alpha", False),)),
-        Gate("DRAFractionalCapacityRange", ((37, "alpha", False),)),
         Gate("DRAListTypeAttributes", ((36, "alpha", False),)),
         Gate("DRANodeAllocatableResources", ((36, "alpha", False),)),
         Gate("DRAOptionalNodeOperations", ((37, "alpha", False),)),
