@@ -1,20 +1,47 @@
-"""Switches that change verdicts between kube-scheduler's minors: one field per switch, with its minors beside it.
+"""Switches that change verdicts between kube-scheduler's versions: one field per switch, with its versions beside it.
 
 Some are feature gates (pkg/features/kube_features.go); the others are changes of behavior without a gate. Which
 verdicts a switch changes is documented in docs/scheduler.md.
 
-Rule: a switch is declared here once; plugins read it by its field and never compare minors themselves.
+Rule: a switch is declared here once; plugins read it by its field and never compare versions themselves.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
+from types import MappingProxyType
 from typing import Any, Final, Literal
 
 OLDEST_MINOR: Final = 29
 NEWEST_MINOR: Final = 38
 DEFAULT_MINOR: Final = 36
 """Minor whose verdicts hold where nothing says which one: the newest that the corpus in tests/parity was judged by."""
+
+NEWEST_PATCHES: Final[Mapping[int, int]] = {
+    29: 14, 30: 14, 31: 14, 32: 13, 33: 13, 34: 11, 35: 8, 36: 5, 37: 2
+}  # fmt: skip
+"""Verified minor -> its newest patch whose code is known; a later one is taken for it."""
+
+Backports = Mapping[int, int]
+"""Minor -> its first patch that behaves as a later minor does from its first release on."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Version:
+    """A version of Kubernetes 1.x: 1.36.2, or 1.36, which means the newest patch."""
+
+    minor: int
+    patch: int | None = None
+
+    def __str__(self) -> str:
+        return f"1.{self.minor}" if self.patch is None else f"1.{self.minor}.{self.patch}"
+
+    def has(self, first: int, backports: Backports) -> bool:
+        """Return whether a change of minor `first` is in this version, which may carry it back."""
+        if self.minor >= first:
+            return True
+        return self.minor in backports and (self.patch is None or self.patch >= backports[self.minor])
+
 
 Stage = Literal["alpha", "beta", "GA", "locked"]
 """Maturity of a feature gate; "locked" is GA and can no longer be changed (LockToDefault)."""
@@ -40,14 +67,24 @@ class Gate:
         return next((default for first, _, default in reversed(self.stages) if first <= minor), False)
 
 
-def since(minor: int, *, also: tuple[int, ...] = ()) -> Any:
-    """Declare a behavior without a gate that kube-scheduler has since this minor, and in newest patches before it."""
-    return field(default=minor <= DEFAULT_MINOR, metadata={"since": minor, "also": also})
+def since(minor: int, *, backports: Backports = MappingProxyType({})) -> Any:
+    """Declare a behavior without a gate that kube-scheduler has since this minor's first release.
+
+    `since(37, backports={36: 5})`: in 1.36.5 and later patches of 1.36, and from 1.37.0 on. A behavior that 1.37.0 does
+    not have, but 1.37.2 does, is `since(38, backports={37: 2})`.
+    """
+    return field(
+        default=Version(DEFAULT_MINOR).has(minor, backports), metadata={"since": minor, "backports": backports}
+    )
 
 
-def until(minor: int) -> Any:
-    """Declare a behavior without a gate that kube-scheduler had up to this minor, that one included."""
-    return field(default=minor >= DEFAULT_MINOR, metadata={"until": minor})
+def until(minor: int, *, ended: Backports = MappingProxyType({})) -> Any:
+    """Declare a behavior without a gate that kube-scheduler had up to this minor, that one included.
+
+    `until(31, ended={30: 7, 31: 3})`: up to 1.30.6 in 1.30, and up to 1.31.2.
+    """
+    had = not Version(DEFAULT_MINOR).has(minor + 1, ended)
+    return field(default=had, metadata={"until": minor, "backports": ended})
 
 
 def gate(name: str, *stages: tuple[int, Stage, bool], needs: tuple[str, ...] = ()) -> Any:
@@ -58,7 +95,7 @@ def gate(name: str, *stages: tuple[int, Stage, bool], needs: tuple[str, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """The switches of one kube-scheduler; `Features()` are those of v1.36 with its default feature gates."""
+    """The switches of one kube-scheduler; `Features()` are those of DEFAULT_MINOR with its default feature gates."""
 
     # --- feature gates
     in_place_pod_vertical_scaling: bool = gate(
@@ -206,7 +243,7 @@ class Features:
     """DynamicResources scores which alternative of a prioritized list is allocated."""
     device_allocator_of_1_36: bool = since(36)
     """DynamicResources tries pools and slices in the order of their names, and keeps apart what alternatives found."""
-    device_limit_is_checked_by_request: bool = since(36, also=(34,))
+    device_limit_is_checked_by_request: bool = since(36, backports={34: 0})
     """DynamicResources adds up the devices of a claim request by request, and names the one that takes too many."""
     claim_reasons_of_1_36: bool = since(36)
     """The text of DynamicResources about a claim of another pod."""
@@ -243,16 +280,20 @@ class Features:
     without labels count against budgets."""
 
     @classmethod
-    def of(cls, minor: int, gates: Mapping[str, bool] | None = None) -> "Features":
-        """Return the switches of a minor (29 for 1.29) with these feature gates, as of kube-scheduler's command line.
+    def of(cls, version: Version | int, gates: Mapping[str, bool] | None = None) -> "Features":
+        """Return a version's switches with these feature gates, as of kube-scheduler's command line.
+
+        A minor alone (29 for 1.29) means its newest patch; a minor or patch that is not verified has those of the
+        newest that is, but for 1.38, whose own are known from its changelog.
 
         AllAlpha and AllBeta set what is not set by name. Other gates are ignored (`gate_notes` and `gate_warnings` name
         them). Raises ValueError for a gate that the minor does not have, one that is locked, one that needs another,
         and for a name that is nearly one of GATES.
         """
+        version = Version(version) if isinstance(version, int) else version
         gates = gates or {}
-        _check_gates(gates, minor)
-        values = {one.name: _value_in(one.metadata, gates, minor) for one in fields(cls)}
+        _check_gates(gates, version.minor)
+        values = {one.name: _value_in(one.metadata, gates, version) for one in fields(cls)}
         for known in GATES.values():
             off = [
                 name for name in known.needs if values[FIELD_OF_GATE[known.name]] and not values[FIELD_OF_GATE[name]]
@@ -289,12 +330,12 @@ def _value_of(gate: Gate, gates: Mapping[str, bool], minor: int) -> bool:
     return gates.get(gate.name, for_stage.get(gate.stage(minor), gate.default(minor)))
 
 
-def _value_in(metadata: Mapping[str, Any], gates: Mapping[str, bool], minor: int) -> bool:
-    if "gate" not in metadata:
-        if "since" in metadata:
-            return bool(metadata["since"] <= minor or minor in metadata["also"])
-        return bool(minor <= metadata["until"])
-    return _value_of(metadata["gate"], gates, minor)
+def _value_in(metadata: Mapping[str, Any], gates: Mapping[str, bool], version: Version) -> bool:
+    if "gate" in metadata:
+        return _value_of(metadata["gate"], gates, version.minor)
+    if "since" in metadata:
+        return version.has(metadata["since"], metadata["backports"])
+    return not version.has(metadata["until"] + 1, metadata["backports"])
 
 
 def _check_gates(gates: Mapping[str, bool], minor: int) -> None:
