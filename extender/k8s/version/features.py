@@ -135,9 +135,14 @@ def until(minor: int, *, ended: Backports = MappingProxyType({})) -> Any:
     return field(default=had, metadata={"until": minor, "backports": ended})
 
 
-def gate(name: str, *stages: tuple[int, Stage, bool], needs: tuple[str, ...] = ()) -> Any:
-    """Declare a feature gate; `stages` and `needs` as in `Gate`."""
-    declared = Gate(name, stages, needs)
+def gate(
+    name: str,
+    *stages: tuple[int, Stage, bool],
+    needs: tuple[str, ...] = (),
+    on_since_compatible: int | None = None,
+) -> Any:
+    """Declare a feature gate; the parameters are the fields of `Gate`."""
+    declared = Gate(name, stages, needs, on_since_compatible)
     return field(default=declared.default(DEFAULT_MINOR), metadata={"gate": declared})
 
 
@@ -231,6 +236,10 @@ class Features:
         "DRAConsumableCapacity", (34, "alpha", False), (36, "beta", True), needs=("DynamicResourceAllocation",)
     )
     """Several claims may share a device and consume its capacity."""
+    dra_fractional_capacity_range: bool = gate(
+        "DRAFractionalCapacityRange", (37, "beta", False), needs=("DRAConsumableCapacity",), on_since_compatible=37
+    )
+    """Ranges of capacity may have fractions; off, they count in whole units."""
     taint_toleration_comparison_operators: bool = gate("TaintTolerationComparisonOperators", (35, "alpha", False))
     """Tolerations may compare by Gt and Lt."""
     in_place_pod_vertical_scaling_scheduler_preemption: bool = gate(
@@ -326,6 +335,19 @@ class Features:
     """The message of a pod that preempts others names the node that it is nominated to, and the number of victims."""
     selector_errors_name_device: bool = since(37)
     """DynamicResources: the error of a selector names the device and, where it lacks what is read, gives a hint."""
+    taint_rules_need_a_selector: bool = since(37)
+    """A DeviceTaintRule without deviceSelector selects no device; before, every one."""
+    distinct_attribute_remembers_all_values: bool = since(37)
+    """DynamicResources: `distinctAttribute` compares with every device of a request, not with the last one only."""
+    all_devices_include_full_ones: bool = since(37)
+    """DynamicResources: a request for all devices fails where one that it selects has no capacity left; before, that
+    one is left out."""
+    unusable_capacity_requests_are_errors: bool = since(37)
+    """DynamicResources: requests of capacity below 0, or too large to be rounded, end the scheduling cycle."""
+    counter_slices_have_nodes: bool = since(37)
+    """DynamicResources: a pool is seen on the nodes of its devices only, not on every node because of its counters."""
+    shares_without_capacity_count: bool = since(37)
+    """DynamicResources: a share that consumes no capacity tells that the counters of its device are in use, too."""
     candidates_may_lack_victims: bool = since(38)
     """kube-scheduler may send /preempt candidates without victims."""
     empty_selectors_match_all: bool = since(38)
@@ -452,7 +474,6 @@ UNFOLLOWED_GATES: Final[Mapping[str, Gate]] = {
             ((37, "alpha", False),),
             ("DynamicResourceAllocation", "DRAPartitionableDevices"),
         ),
-        Gate("DRAFractionalCapacityRange", ((37, "beta", False),), ("DRAConsumableCapacity",), on_since_compatible=37),
         Gate("DRAListTypeAttributes", ((36, "alpha", False),), ("DynamicResourceAllocation",)),
         Gate("DRANodeAllocatableResources", ((36, "alpha", False),), ("DynamicResourceAllocation",)),
         Gate(

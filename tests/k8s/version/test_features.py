@@ -67,7 +67,7 @@ GATES_ON[36] = GATES_ON[35] | {
     "DRADeviceTaints",
     "DRAPartitionableDevices",
 }
-GATES_ON[37] = GATES_ON[36] | {"StorageCapacityScoring", "VolumeLimitScaling"}
+GATES_ON[37] = GATES_ON[36] | {"StorageCapacityScoring", "VolumeLimitScaling", "DRADeviceTaintRules"}
 
 
 @pytest.mark.parametrize(("minor", "gates"), GATES_ON.items())
