@@ -56,8 +56,8 @@ _VOLUME_LIMITS: Final = InTreePlugin(("preFilter", "filter"), until=31)
 IN_TREE: Final[dict[str, InTreePlugin]] = {
     "SchedulingGates": InTreePlugin(("preEnqueue",)),
     "PrioritySort": InTreePlugin(("queueSort",)),
-    "NodeUnschedulable": InTreePlugin(("filter",)),
-    "NodeName": InTreePlugin(("filter",)),
+    "NodeUnschedulable": InTreePlugin(("filter",), later=((37, "preFilter"),)),
+    "NodeName": InTreePlugin(("filter",), later=((37, "preFilter"),)),
     "TaintToleration": InTreePlugin(("filter", "preScore", "score")),
     "NodeAffinity": InTreePlugin(("preFilter", "filter", "preScore", "score")),
     "NodePorts": InTreePlugin(("preFilter", "filter")),
@@ -110,8 +110,12 @@ def default_plugins(features: Features) -> tuple[tuple[str, int], ...]:
 
 
 def _default_names(features: Features) -> Iterator[str]:
-    yield from ("SchedulingGates", "PrioritySort", "NodeUnschedulable", "NodeName", "TaintToleration", "NodeAffinity")
-    yield from ("NodePorts", "NodeResourcesFit", "VolumeRestrictions")
+    first = ("NodeUnschedulable", "NodeName")
+    yield from ("SchedulingGates", "PrioritySort", *(reversed(first) if features.node_name_is_prefiltered else first))
+    yield from ("TaintToleration", "NodeAffinity", "NodePorts")
+    # Before NodeResourcesFit, so that a node without resize preemption is rejected for that.
+    yield from ("DeferredPodScheduling",) if features.in_place_pod_vertical_scaling_scheduler_preemption else ()
+    yield from ("NodeResourcesFit", "VolumeRestrictions")
     yield from ("EBSLimits", "GCEPDLimits") if features.in_tree_volume_limits else ()
     yield "NodeVolumeLimits"
     yield from ("AzureDiskLimits",) if features.in_tree_volume_limits else ()
