@@ -126,13 +126,13 @@ def since(minor: int, *, backports: Backports = MappingProxyType({})) -> Any:
     )
 
 
-def until(minor: int, *, ended: Backports = MappingProxyType({})) -> Any:
+def until(minor: int, *, since: int = OLDEST_MINOR, ended: Backports = MappingProxyType({})) -> Any:
     """Declare a behavior without a gate that kube-scheduler had up to this minor, that one included.
 
-    `until(31, ended={30: 7, 31: 3})`: up to 1.30.6 in 1.30, and up to 1.31.2.
+    `until(31, ended={30: 7, 31: 3})`: up to 1.30.6 in 1.30, and up to 1.31.2. `since`: the first minor that has it.
     """
-    had = not Version(DEFAULT_MINOR).has(minor + 1, ended)
-    return field(default=had, metadata={"until": minor, "backports": ended})
+    had = since <= DEFAULT_MINOR and not Version(DEFAULT_MINOR).has(minor + 1, ended)
+    return field(default=had, metadata={"until": minor, "first": since, "backports": ended})
 
 
 def gate(
@@ -293,7 +293,7 @@ class Features:
     """The text of VolumeBinding about a PersistentVolume's node affinity."""
     fit_above_allocatable_is_unresolvable: bool = since(34)
     """NodeResourcesFit: a request above the node's allocatable is UnschedulableAndUnresolvable."""
-    negative_namespace_selector_matches_all: bool = since(34)
+    negative_namespace_selector_matches_all: bool = until(36, since=34)
     """InterPodAffinity: the incoming pod's namespaceSelector of NotIn or DoesNotExist matches every namespace."""
     reasons_of_1_34: bool = since(34)
     """Texts of TaintToleration (without key and value) and of VolumeRestrictions about ReadWriteOncePod."""
@@ -327,8 +327,20 @@ class Features:
     """NodeResourcesBalancedAllocation scores the change that the pod makes: 50 + (50 + with - without) / 2."""
     image_locality_counts_image_volumes: bool = since(36)
     """ImageLocality counts the images of image volumes."""
-    node_name_comes_first: bool = since(37)
-    """NodeName stands before NodeUnschedulable in the default profile."""
+    resize_is_summed_by_pod: bool = since(37)
+    """What a pod wants, was allocated and holds is summed over its containers before the maximum is taken, which was
+    taken of each container before; the status of any init container counts."""
+    nominations_count_before_pre_enqueue: bool = since(37)
+    """Nominated pods count although a PreEnqueue plugin keeps them out of the queue."""
+    unstarted_pods_in_listing_order: bool = since(37)
+    """Of equal pods without a start time the last one listed is evicted first, as with equal start times; before, the
+    first one."""
+    node_name_is_prefiltered: bool = since(37)
+    """NodeName restricts a pod with spec.nodeName to that node in PreFilter, and stands before NodeUnschedulable."""
+    image_locality_divides_by_image_volumes: bool = since(37)
+    """ImageLocality divides by the number of image volumes, too."""
+    bind_mount_options_are_required_features: bool = since(37)
+    """NodeDeclaredFeatures: `bindMountOptions` need a node that declares VolumeBindMountOptions."""
     claim_post_filter_tells_changes_only: bool = since(37)
     """DynamicResources' PostFilter gives a reason only where it deallocates or deletes a claim."""
     post_filter_tells_placement: bool = since(37)
@@ -414,7 +426,7 @@ def _value_in(metadata: Mapping[str, Any], gates: Mapping[str, bool], version: V
         return _value_of(metadata["gate"], gates, version.minor, emulation)
     if "since" in metadata:
         return version.has(metadata["since"], metadata["backports"])
-    return not version.has(metadata["until"] + 1, metadata["backports"])
+    return metadata["first"] <= version.minor and not version.has(metadata["until"] + 1, metadata["backports"])
 
 
 def _check_gates(gates: Mapping[str, bool], minor: int, emulation: Emulation) -> None:
