@@ -214,7 +214,10 @@ class Features:
     post_filter_tells_placement: bool = since(37)
     """The message of a pod that preempts others names the node that it is nominated to, and the number of victims."""
     selector_errors_name_device: bool = since(37)
-    """DynamicResources: the error of a selector names the device and, where it lacks what is read, gives a hint."""
+    """DynamicResources: the error of a selector names the device."""
+    selectors_of_1_37: bool = since(37)
+    """Selectors of devices are those of cel-go 0.29 (before, 0.26) and of 1.37's libraries: attributes are dyn and may
+    be lists, and an error about what a device lacks gives a hint."""
     candidates_may_lack_victims: bool = since(38)
     """kube-scheduler may send /preempt candidates without victims."""
     empty_selectors_match_all: bool = since(38)

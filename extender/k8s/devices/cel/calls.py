@@ -24,14 +24,17 @@ _IMPLEMENTATIONS: dict[str, Callable[..., Any]] = {
 """By overload."""
 
 
-def call(name: str, overloads: list[str], arguments: list[Evaluate]) -> Evaluate:
+def call(name: str, overloads: list[str], arguments: list[Evaluate], *, of_1_37: bool) -> Evaluate:
     """Return what evaluates a call; raises NotFollowed."""
-    return call_of(_implementation(name, overloads), name, overloads, arguments)
+    apply = _implementation(name, overloads, of_1_37=of_1_37)
+    return call_of(apply, name, overloads, arguments, of_1_37=of_1_37)
 
 
-def call_of(apply: Callable[..., Any], name: str, overloads: list[str], arguments: list[Evaluate]) -> Evaluate:
+def call_of(
+    apply: Callable[..., Any], name: str, overloads: list[str], arguments: list[Evaluate], *, of_1_37: bool
+) -> Evaluate:
     """Return what evaluates a call of an implementation."""
-    cost = _cost(name, overloads)
+    cost = _cost(name, overloads, of_1_37=of_1_37)
     if len(arguments) == 1:
         return _unary(apply, cost, arguments[0])
     if len(arguments) == 2:
@@ -73,13 +76,13 @@ def _binary(apply: Callable[..., Any], cost: Cost | None, one: Evaluate, other: 
     return evaluate
 
 
-def _implementation(name: str, overloads: list[str]) -> Callable[..., Any]:
+def _implementation(name: str, overloads: list[str], *, of_1_37: bool) -> Callable[..., Any]:
     if name == "matches":
         return _matches
     for whole in (standard.OPERATORS, standard.UNGUARDED, lists.UNGUARDED):
         if name in whole:
             return whole[name]
-    declared = functions()[name]
+    declared = functions(of_1_37=of_1_37)[name]
     chosen = [each for each in declared if each.id == overloads[0]] if len(overloads) == 1 else list(declared)
     bound = [(each, _bound(name, each)) for each in chosen]
 
@@ -216,9 +219,19 @@ _BY_OVERLOAD: dict[str, Cost] = {
 }
 
 
-def _cost(name: str, overloads: list[str]) -> Cost | None:
+_SINCE_1_37: dict[str, Cost] = {
+    "includes": lambda run, values, _result: _tree(run, values[0]),
+    **dict.fromkeys(("starts_with_string", "ends_with_string"), lambda _run, values, _result: _up(size(values[1]) * 0.1)),
+}
+"""By function or overload."""
+
+
+def _cost(name: str, overloads: list[str], *, of_1_37: bool) -> Cost | None:
     """Return what a call costs, None for one; a call whose overload the checker could not tell has none of its own."""
     overload = overloads[0] if len(overloads) == 1 else ""
+    since_1_37 = _SINCE_1_37.get(name) or _SINCE_1_37.get(overload) if of_1_37 else None
+    if since_1_37 is not None:
+        return since_1_37
     if overload.endswith("_sort"):
         return lambda _run, values, _result: _self_compared(values[0])
     if overload.endswith("_sortByAssociatedKeys"):

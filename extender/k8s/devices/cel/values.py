@@ -40,10 +40,11 @@ class CostLimitReached(Exception):
 class Run:
     """One evaluation: what it has cost, and its variables."""
 
-    __slots__ = ("budget", "cost", "device", "limit", "slots", "spent")
+    __slots__ = ("budget", "cost", "device", "limit", "of_1_37", "slots", "spent")
 
-    def __init__(self, device: Any, slots: int, budget: WorkBudget) -> None:
+    def __init__(self, device: Any, slots: int, budget: WorkBudget, *, of_1_37: bool) -> None:
         self.device = device
+        self.of_1_37 = of_1_37
         self.slots: list[Any] = [None] * slots
         self.budget = budget
         self.cost = 0

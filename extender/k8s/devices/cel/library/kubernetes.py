@@ -109,12 +109,12 @@ def _to_float(_run: Run, amount: Quantity) -> float:
     return float(value) if scale == 0 else float(value) * float(f"1e{scale}")
 
 
-def _sum(one: Quantity, sign: int, other: Quantity) -> Quantity:
+def _sum(run: Run, one: Quantity, sign: int, other: Quantity) -> Quantity:
     """Return the first amount plus or minus the second (Quantity.Add, Quantity.Sub)."""
     nano = one.nano + sign * other.nano
-    if one.scaled is None:
-        raise NotFollowed("add() and sub() of a quantity with a fraction")  # which upstream changes in place
-    if other.scaled is None:
+    if one.scaled is None and not run.of_1_37:  # upstream changes it in place
+        raise NotFollowed("add() and sub() of a quantity with a fraction")
+    if one.scaled is None or other.scaled is None:
         return Quantity(nano, None, pointer=True)
     (first, first_scale), (second, second_scale) = one.scaled, other.scaled
     second *= sign
@@ -280,10 +280,10 @@ IMPLEMENTATIONS: dict[str, Callable[..., Any]] = {
     "quantity_get_float": _to_float,
     "quantity_get_int": _to_integer,
     "quantity_is_integer": lambda _run, amount: _as_integer(amount) is not None,
-    "quantity_add": lambda _run, one, other: _sum(one, 1, other),
-    "quantity_add_int": lambda _run, one, value: _sum(one, 1, _whole(value)),
-    "quantity_sub": lambda _run, one, other: _sum(one, -1, other),
-    "quantity_sub_int": lambda _run, one, value: _sum(one, -1, _whole(value)),
+    "quantity_add": lambda run, one, other: _sum(run, one, 1, other),
+    "quantity_add_int": lambda run, one, value: _sum(run, one, 1, _whole(value)),
+    "quantity_sub": lambda run, one, other: _sum(run, one, -1, other),
+    "quantity_sub_int": lambda run, one, value: _sum(run, one, -1, _whole(value)),
     "string_to_semver": _to_semver,
     "string_bool_to_semver": _to_semver,
     "is_semver_string": _tests(_to_semver),

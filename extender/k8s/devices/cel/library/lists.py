@@ -137,7 +137,14 @@ def sort_by_keys(run: Run, items: Any, keys: Any) -> list[Any]:
     return [items[index] for index in order]
 
 
+_MAX_RANGE = 1_000_000
+
+
 def _range(run: Run, count: int) -> list[int]:
+    if run.of_1_37 and count < 0:
+        raise CelError(f"lists.range: size must be non-negative, got {count}")
+    if run.of_1_37 and count > _MAX_RANGE:
+        raise CelError(f"lists.range: size {count} exceeds maximum allowed ({_MAX_RANGE})")
     run.work(max(count, 0))
     return list(range(count))
 
@@ -212,13 +219,15 @@ def _value(_run: Run, optional: Optional) -> Any:
 
 
 _MAX_VALUES = 48
-"""Values of an attribute that includes() looks at (ResourceSliceMaxAttributeValuesPerDevice)."""
+"""Values of an attribute that includes() looks at up to v1.36 (ResourceSliceMaxAttributeValuesPerDevice)."""
 
 
 def _includes(run: Run, value: Any, item: Any) -> bool:
-    """Return whether a list has an item, or a single value is it (compile.go includesFunc)."""
+    """Return whether a list has an item, or a single value is it (compile.go includesFunc, from v1.37 on lists.go)."""
     if type(value) is not list:
         return equal(value, item, run) is True
+    if run.of_1_37:
+        return contains(value, item, run)
     for each in value[:_MAX_VALUES]:
         if equal(each, item, run):
             return True
