@@ -216,6 +216,7 @@ class _ClassDevices:
     def __init__(self, device_class: DeviceClass, features: Features) -> None:
         of_class = (one.cel for one in device_class.spec.selectors or ())
         expressions = [one.expression for one in of_class if one is not None]
+        self._features = features
         self._charges = Charges()
         self._steps = STEPS_PER_CHARACTER * sum(map(len, set(expressions)))
         """Steps that it takes to compile the selectors."""
@@ -275,7 +276,7 @@ class _ClassDevices:
 
     def _selects(self, driver: str, device: Device, budget: WorkBudget) -> bool:
         """Return whether all selectors hold; raises DeviceSelectorError, NotFollowed, WorkLimitReached."""
-        view = DeviceView(driver, device, shows_sharing=False)
+        view = DeviceView(driver, device, shows_sharing=False, shows_lists=self._features.selectors_of_1_37)
         for selector in self._selectors:
             if selector.error or selector.unsupported:
                 raise DeviceSelectorError(selector.error or selector.unsupported)

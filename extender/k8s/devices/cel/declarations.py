@@ -42,7 +42,6 @@ QUANTITY: Final = struct("kubernetes.Quantity")
 SEMVER: Final = struct("kubernetes.Semver")
 
 
-
 def device_fields(*, of_1_37: bool) -> dict[str, Type]:
     """Return the type of each field of the variable `device`."""
     return {

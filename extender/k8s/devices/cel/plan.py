@@ -30,6 +30,7 @@ from extender.k8s.devices.cel.values import (
     check_key,
     equal,
     find,
+    go_name,
     size,
     type_name,
     written,
@@ -775,4 +776,6 @@ def _items(within: Any, pairs: bool) -> Any:
         return list(within.items())
     if type(within) is list:
         return enumerate(within) if pairs else [(each, None) for each in within]
-    raise NotFollowed("a loop over a value that is neither list nor map")
+    if pairs:
+        raise CelError(f"unsupported comprehension range type: {go_name(within)}")
+    raise CelError(f"got '{go_name(within)}', expected iterable type")

@@ -194,6 +194,32 @@ def type_name(value: Any) -> str:
     return name if name is not None else str(value.type_name)
 
 
+_GO_NAMES: dict[type, str] = {
+    type(None): "types.Null",
+    bool: "types.Bool",
+    int: "types.Int",
+    Uint: "types.Uint",
+    float: "types.Double",
+    str: "types.String",
+    bytes: "types.Bytes",
+    dict: "*types.baseMap",
+    DeviceMap: "*types.baseMap",
+    Domains: "cel.mapper",
+    Duration: "types.Duration",
+    Timestamp: "types.Timestamp",
+    TypeValue: "*types.Type",
+    Optional: "*types.Optional",
+}
+
+
+def go_name(value: Any) -> str:
+    """Return the name of a value's type in Go (%T), which some errors have; raises NotFollowed for a list's."""
+    if type(value) is list:
+        raise NotFollowed("the text of a list's type in an error")
+    name = _GO_NAMES.get(type(value))
+    return name if name is not None else str(value.go_name)
+
+
 _NUMBERS = frozenset((int, Uint, float))
 
 

@@ -57,7 +57,8 @@ def answer_or_feature(
     if isinstance(device, dict):
         device = msgspec.convert(device, Device)
     try:
-        return str(selector.matches(DeviceView(driver, device), WorkBudget(steps))).lower(), ""
+        view = DeviceView(driver, device, shows_lists=features.selectors_of_1_37)
+        return str(selector.matches(view, WorkBudget(steps))).lower(), ""
     except DeviceSelectorError as error:
         return f"CEL runtime error: {error}", ""
     except NotFollowed as feature:

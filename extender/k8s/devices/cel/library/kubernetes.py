@@ -31,6 +31,10 @@ class Quantity:
         self.pointer = pointer
         """a sum, which upstream's equality does not accept on its right"""
 
+    @property
+    def go_name(self) -> str:
+        return "*cel.Quantity" if self.pointer else "cel.Quantity"
+
     def equals(self, other: object) -> bool | None:
         if type(other) is not Quantity or other.pointer:
             return None
@@ -163,6 +167,7 @@ class Semver:
 
     __slots__ = ("core", "prerelease")
     type_name: Final = "kubernetes.Semver"
+    go_name: Final = "cel.Semver"
 
     def __init__(self, core: tuple[int, int, int], prerelease: tuple[int | str, ...]) -> None:
         self.core = core
