@@ -346,7 +346,7 @@ class Features:
     post_filter_tells_placement: bool = since(37)
     """The message of a pod that preempts others names the node that it is nominated to, and the number of victims."""
     selector_errors_name_device: bool = since(37)
-    """DynamicResources: the error of a selector names the device and, where it lacks what is read, gives a hint."""
+    """DynamicResources: the error of a selector names the device."""
     taint_rules_need_a_selector: bool = since(37)
     """A DeviceTaintRule without deviceSelector selects no device; before, every one."""
     distinct_attribute_remembers_all_values: bool = since(37)
@@ -360,6 +360,9 @@ class Features:
     """DynamicResources: a pool is seen on the nodes of its devices only, not on every node because of its counters."""
     shares_without_capacity_count: bool = since(37)
     """DynamicResources: a share that consumes no capacity tells that the counters of its device are in use, too."""
+    selectors_of_1_37: bool = since(37)
+    """Selectors of devices are those of cel-go 0.29 (before, 0.26) and of 1.37's libraries: attributes are dyn and may
+    be lists, and an error about what a device lacks gives a hint."""
     candidates_may_lack_victims: bool = since(38)
     """kube-scheduler may send /preempt candidates without victims."""
     empty_selectors_match_all: bool = since(38)
