@@ -215,6 +215,8 @@ class Features:
     """The message of a pod that preempts others names the node that it is nominated to, and the number of victims."""
     selector_errors_name_device: bool = since(37)
     """DynamicResources: the error of a selector names the device and, where it lacks what is read, gives a hint."""
+    budget_count_ends_where_exceeded: bool = since(37)
+    """A potential victim counts against its PodDisruptionBudgets up to the first one that it exceeds, in any order."""
     candidates_may_lack_victims: bool = since(38)
     """kube-scheduler may send /preempt candidates without victims."""
     empty_selectors_match_all: bool = since(38)
