@@ -363,6 +363,8 @@ class Features:
     selectors_of_1_37: bool = since(37)
     """Selectors of devices are those of cel-go 0.29 (before, 0.26) and of 1.37's libraries: attributes are dyn and may
     be lists, and an error about what a device lacks gives a hint."""
+    budget_count_ends_where_exceeded: bool = since(37)
+    """A potential victim counts against its PodDisruptionBudgets up to the first one that it exceeds, in any order."""
     candidates_may_lack_victims: bool = since(38)
     """kube-scheduler may send /preempt candidates without victims."""
     empty_selectors_match_all: bool = since(38)
