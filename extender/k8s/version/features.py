@@ -426,7 +426,9 @@ def _value_of(gate: Gate, gates: Mapping[str, bool], minor: int, emulation: Emul
     return gates.get(gate.name, for_stage.get(stage, gate.default(minor, emulation)))
 
 
-def _value_in(metadata: Mapping[str, Any], gates: Mapping[str, bool], version: Version, emulation: Emulation) -> bool:
+def _value_in(
+    metadata: Mapping[str, Any], gates: Mapping[str, bool], version: Version, emulation: Emulation = NO_EMULATION
+) -> bool:
     if "gate" in metadata:
         return _value_of(metadata["gate"], gates, version.minor, emulation)
     if "since" in metadata:
@@ -459,7 +461,7 @@ def _check_needs(values: Mapping[str, bool]) -> None:
 
 
 def _check_spelling(name: str) -> None:
-    known = (*_EVERY_GATE, *ALL_OF_STAGE)
+    known = (*GATES, *ALL_OF_STAGE)
     meant = get_close_matches(name.lower(), [one.lower() for one in known], n=1, cutoff=0.85)
     right = next((one for one in known if meant == [one.lower()]), None)
     if right is not None and name != right:
