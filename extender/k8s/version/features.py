@@ -126,13 +126,13 @@ def since(minor: int, *, backports: Backports = MappingProxyType({})) -> Any:
     )
 
 
-def until(minor: int, *, first: int = OLDEST_MINOR, ended: Backports = MappingProxyType({})) -> Any:
-    """Declare a behavior without a gate that kube-scheduler had from `first` up to this minor, both included.
+def until(minor: int, *, since: int = OLDEST_MINOR, ended: Backports = MappingProxyType({})) -> Any:
+    """Declare a behavior without a gate that kube-scheduler had up to this minor, that one included.
 
-    `until(31, ended={30: 7, 31: 3})`: up to 1.30.6 in 1.30, and up to 1.31.2.
+    `until(31, ended={30: 7, 31: 3})`: up to 1.30.6 in 1.30, and up to 1.31.2. `since`: the first minor that has it.
     """
-    had = first <= DEFAULT_MINOR and not Version(DEFAULT_MINOR).has(minor + 1, ended)
-    return field(default=had, metadata={"until": minor, "first": first, "backports": ended})
+    had = since <= DEFAULT_MINOR and not Version(DEFAULT_MINOR).has(minor + 1, ended)
+    return field(default=had, metadata={"until": minor, "first": since, "backports": ended})
 
 
 def gate(
@@ -293,7 +293,7 @@ class Features:
     """The text of VolumeBinding about a PersistentVolume's node affinity."""
     fit_above_allocatable_is_unresolvable: bool = since(34)
     """NodeResourcesFit: a request above the node's allocatable is UnschedulableAndUnresolvable."""
-    negative_namespace_selector_matches_all: bool = until(36, first=34)
+    negative_namespace_selector_matches_all: bool = until(36, since=34)
     """InterPodAffinity: the incoming pod's namespaceSelector of NotIn or DoesNotExist matches every namespace."""
     reasons_of_1_34: bool = since(34)
     """Texts of TaintToleration (without key and value) and of VolumeRestrictions about ReadWriteOncePod."""
@@ -335,9 +335,8 @@ class Features:
     unstarted_pods_in_listing_order: bool = since(37)
     """Of equal pods without a start time the last one listed is evicted first, as with equal start times; before, the
     first one."""
-    node_name_comes_first: bool = since(37)
-    """NodeName stands before NodeUnschedulable in the default profile, and leaves a pod with spec.nodeName only that
-    node in PreFilter."""
+    node_name_is_prefiltered: bool = since(37)
+    """NodeName restricts a pod with spec.nodeName to that node in PreFilter, and stands before NodeUnschedulable."""
     image_locality_divides_by_image_volumes: bool = since(37)
     """ImageLocality divides by the number of image volumes, too."""
     bind_mount_options_are_required_features: bool = since(37)
@@ -347,7 +346,7 @@ class Features:
     post_filter_tells_placement: bool = since(37)
     """The message of a pod that preempts others names the node that it is nominated to, and the number of victims."""
     selector_errors_name_device: bool = since(37)
-    """DynamicResources: the error of a selector names the device and, where it lacks what is read, gives a hint."""
+    """DynamicResources: the error of a selector names the device."""
     taint_rules_need_a_selector: bool = since(37)
     """A DeviceTaintRule without deviceSelector selects no device; before, every one."""
     distinct_attribute_remembers_all_values: bool = since(37)
@@ -361,6 +360,11 @@ class Features:
     """DynamicResources: a pool is seen on the nodes of its devices only, not on every node because of its counters."""
     shares_without_capacity_count: bool = since(37)
     """DynamicResources: a share that consumes no capacity tells that the counters of its device are in use, too."""
+    selectors_of_1_37: bool = since(37)
+    """Selectors of devices are those of cel-go 0.29 (before, 0.26) and of 1.37's libraries: attributes are dyn and may
+    be lists, and an error about what a device lacks gives a hint."""
+    budget_count_ends_where_exceeded: bool = since(37)
+    """A potential victim counts against its PodDisruptionBudgets up to the first one that it exceeds, in any order."""
     candidates_may_lack_victims: bool = since(38)
     """kube-scheduler may send /preempt candidates without victims."""
     empty_selectors_match_all: bool = since(38)
@@ -422,7 +426,9 @@ def _value_of(gate: Gate, gates: Mapping[str, bool], minor: int, emulation: Emul
     return gates.get(gate.name, for_stage.get(stage, gate.default(minor, emulation)))
 
 
-def _value_in(metadata: Mapping[str, Any], gates: Mapping[str, bool], version: Version, emulation: Emulation) -> bool:
+def _value_in(
+    metadata: Mapping[str, Any], gates: Mapping[str, bool], version: Version, emulation: Emulation = NO_EMULATION
+) -> bool:
     if "gate" in metadata:
         return _value_of(metadata["gate"], gates, version.minor, emulation)
     if "since" in metadata:
@@ -455,7 +461,7 @@ def _check_needs(values: Mapping[str, bool]) -> None:
 
 
 def _check_spelling(name: str) -> None:
-    known = (*_EVERY_GATE, *ALL_OF_STAGE)
+    known = (*GATES, *ALL_OF_STAGE)
     meant = get_close_matches(name.lower(), [one.lower() for one in known], n=1, cutoff=0.85)
     right = next((one for one in known if meant == [one.lower()]), None)
     if right is not None and name != right:

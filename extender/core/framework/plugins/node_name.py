@@ -15,7 +15,7 @@ REASON = "node(s) didn't match the requested node name"
 def prefilter(context: SchedulingContext) -> PreFilterResult:
     """Leave only the node of spec.nodeName, if the pod has it."""
     wanted = context.pod.spec.node_name
-    if not wanted or not context.features.node_name_comes_first:
+    if not wanted or not context.features.node_name_is_prefiltered:
         return PreFilterResult()
     return PreFilterResult(node_names=frozenset((wanted,)))
 
