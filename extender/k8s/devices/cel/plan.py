@@ -22,6 +22,7 @@ from extender.k8s.devices.cel.values import (
     NONE,
     Aborted,
     CelError,
+    DeviceMap,
     NotFollowed,
     Optional,
     Run,
@@ -587,9 +588,11 @@ def _qualify(value: Any, key: Any, *, test: bool) -> tuple[Any, bool]:
 
 def _bad_key(key: Any, error: type[Exception]) -> Exception:
     """Return the error of a key of a type that no list or map has."""
-    if key is None or type(key) is bytes:
-        return error(f"invalid qualifier type: types.{'Null' if key is None else 'Bytes'}")
-    return NotFollowed(f"a key of the type {type_name(key)}")
+    if type(key) is list and error is PlanError:
+        return error("invalid qualifier type: *types.baseList")
+    if type(key) in (list, DeviceMap):  # upstream has several types of lists, and maps of Go's and its own
+        return NotFollowed(f"a key of the type {type_name(key)}")
+    return error(f"invalid qualifier type: {go_name(key)}")
 
 
 def _index(key: Any) -> int:
