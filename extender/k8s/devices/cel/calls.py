@@ -5,6 +5,7 @@ Rule: a function that is declared but implemented nowhere is not followed, and i
 
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from extender.k8s.devices.cel.declarations import Overload, functions
@@ -66,6 +67,12 @@ def call_of(
     return evaluate
 
 
+def evaluate_beside_error(run: Run, other: Evaluate) -> None:
+    """Evaluate the second operand of two, the first of which is an error: it costs, and may panic."""
+    with suppress(CelError):
+        other(run)
+
+
 def _unary(apply: Callable[..., Any], cost: Cost | None, argument: Evaluate) -> Evaluate:
     def evaluate(run: Run) -> Any:
         value = argument(run)
@@ -81,7 +88,12 @@ def _unary(apply: Callable[..., Any], cost: Cost | None, argument: Evaluate) -> 
 
 def _binary(apply: Callable[..., Any], cost: Cost | None, one: Evaluate, other: Evaluate) -> Evaluate:
     def evaluate(run: Run) -> Any:
-        left, right = one(run), other(run)
+        try:
+            left = one(run)
+        except CelError:
+            evaluate_beside_error(run, other)
+            raise
+        right = other(run)
         if cost is None:
             run.cost += 1
             return apply(run, left, right)

@@ -7,7 +7,7 @@ NotFollowed.
 from dataclasses import dataclass, field
 from typing import Final
 
-from extender.k8s.devices.cel.declarations import DEVICE, TYPE_NAMES, Overload, device_fields, functions
+from extender.k8s.devices.cel.declarations import DEVICE, GENERIC_TYPES, TYPE_NAMES, Overload, device_fields, functions
 from extender.k8s.devices.cel.library.formatting import REFUSED, interpolate
 from extender.k8s.devices.cel.library.patterns import is_valid
 from extender.k8s.devices.cel.library.standard import CONVERSIONS
@@ -154,9 +154,8 @@ class _Checker:
         if bare in self.scopes[0]:
             return self.scopes[0][bare]
         if bare in TYPE_NAMES:
-            # cel-go 0.29 declares it with a parameter
-            is_generic = self.checked.of_1_37 and bare == "optional_type"
-            return ("type", optional_of(DYN) if is_generic else TYPE_NAMES[bare])
+            generic = GENERIC_TYPES.get(bare) if self.checked.of_1_37 else None
+            return ("type", generic or TYPE_NAMES[bare])
         if bare.startswith(("google.protobuf.", "kubernetes.", "net.")):
             raise NotFollowed(f"the type {bare}")
         return None
