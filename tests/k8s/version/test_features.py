@@ -39,7 +39,7 @@ def on(minor, gates=None):
     }
 
 
-def test_the_defaults_of_1_36_are_the_default_features():
+def test_the_defaults_of_the_default_minor_are_the_default_features():
     assert Features.of(DEFAULT_MINOR) == DEFAULT_FEATURES == Features()
 
 
@@ -174,7 +174,7 @@ def test_gates_that_kube_scheduler_would_refuse(minor, gates, said):
 
 
 def test_what_is_set_as_it_is_anyway_is_accepted():
-    assert Features.of(36, {"VolumeAttributesClass": True, "PodLevelResources": True}) == DEFAULT_FEATURES
+    assert Features.of(36, {"VolumeAttributesClass": True, "PodLevelResources": True}) == Features.of(36)
     assert on(34, {"VolumeAttributesClass": False}) == GATES_ON[34] - {"VolumeAttributesClass"}  # GA, not yet locked
 
 
@@ -263,7 +263,7 @@ def test_a_compatible_version_turns_a_gate_on():
 
 def test_every_real_gate_is_accepted_and_one_that_is_ignored_is_named():
     for name in set(REAL_GATES) - KNOWN.keys() - ALL_OF_STAGE.keys():
-        assert Features.of(36, {name: True}) == DEFAULT_FEATURES, name
+        assert Features.of(36, {name: True}) == Features.of(36), name
     gates = {"SchedulerQueueingHints": True, "SidecarContainers": False, "PodLevelResources": True, "AllAlpha": False}
     assert gate_notes(gates) == ("feature gate SchedulerQueueingHints changes no verdict here",)
     assert gate_warnings(gates, 32) == ("feature gate SidecarContainers is not followed: its default is assumed",)
