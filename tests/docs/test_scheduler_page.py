@@ -66,7 +66,8 @@ def documented() -> dict[str, str]:
 def minors_of(metadata) -> str:
     """Return in which minors a switch is on, in words."""
     if "since" in metadata:
-        return "; ".join((*(f"1.{one}" for one in metadata["also"]), f"from 1.{metadata['since']}"))
+        patches = (f"1.{minor}.{patch}" for minor, patch in metadata["backports"].items())
+        return "; ".join((*patches, f"from 1.{metadata['since']}"))
     if "until" in metadata:
         first = metadata["first"]
         return f"{f'from 1.{first} ' if first > OLDEST_MINOR else ''}up to 1.{metadata['until']}"

@@ -356,7 +356,17 @@ class Features:
     """The message of a pod that preempts others names the node that it is nominated to, and the number of victims."""
     selector_errors_name_device: bool = since(37)
     """DynamicResources: the error of a selector names the device."""
-    taint_rules_need_a_selector: bool = since(37)
+    device_counters_of_1_36_2: bool = since(37, backports={36: 2})
+    """DynamicResources: a device that is shared uses up its counters; before, it does not once a claim has it, and a
+    request for all devices ends kube-scheduler where one has counters, which is not evaluated."""
+    counters_are_given_back: bool = since(37, backports={36: 3})
+    """DynamicResources gives counters back of a device that a taint, a constraint or its capacity rules out, and of a
+    shared one when the search steps back."""
+    counters_are_of_drivers: bool = since(37, backports={36: 4})
+    """DynamicResources keeps counters by driver and pool; before, pools of one name have those of the first one."""
+    allocated_claims_are_scored: bool = since(37, backports={35: 6, 36: 2})
+    """DynamicResources scores a pod that has allocated claims beside new ones; before, that is an error."""
+    taint_rules_need_a_selector: bool = since(38, backports={37: 1})
     """A DeviceTaintRule without deviceSelector selects no device; before, every one."""
     distinct_attribute_remembers_all_values: bool = since(37)
     """DynamicResources: `distinctAttribute` compares with every device of a request, not with the last one only."""
