@@ -1,5 +1,6 @@
 """The search for devices, branch by branch: one node, its slices, and the claims of a pod."""
 
+from functools import partial
 from types import SimpleNamespace
 
 import msgspec
@@ -79,7 +80,8 @@ def allocated(slices, *claims, steps=100_000, **options):
     pools = gather_pools(
         at.known, at.node, lambda pool: [s for s in at.known if (s.spec.driver, s.spec.pool.name) == pool], at.features
     )
-    allocator = Allocator(at.to_allocate, at.by_name, compile_selector, at.features)
+    compiled = partial(compile_selector, of_1_37=at.features.selectors_of_1_37)
+    allocator = Allocator(at.to_allocate, at.by_name, compiled, at.features)
     return allocator.allocate(at.node, pools, at.state, WorkBudget(steps))
 
 
