@@ -30,7 +30,10 @@ DEFAULT_PREEMPTION = "DefaultPreemption"
 DYNAMIC_RESOURCES = "DynamicResources"
 SCHEDULING_GATES = "SchedulingGates"
 
-PREFILTER_PLUGINS = (
+FILTER_PLUGINS = (
+    "NodeName",
+    "NodeUnschedulable",
+    "TaintToleration",
     "NodeAffinity",
     "NodePorts",
     "NodeResourcesFit",
@@ -43,10 +46,7 @@ PREFILTER_PLUGINS = (
     DYNAMIC_RESOURCES,
     "NodeDeclaredFeatures",
 )
-"""PreFilter plugins of kube-scheduler's default profile, in its order."""
-
-FILTER_PLUGINS = ("NodeUnschedulable", "NodeName", "TaintToleration", *PREFILTER_PLUGINS)
-"""Filter plugins of kube-scheduler's default profile, in its order."""
+"""PreFilter and Filter plugins of kube-scheduler's default profile, in its order."""
 
 PRESCORE_PLUGINS = (
     "TaintToleration",
@@ -205,13 +205,13 @@ class PreemptionPolicy:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """Settings of one decision. `Profile()` decides as an unconfigured kube-scheduler v1.36 does."""
+    """Settings of one decision. `Profile()` decides as an unconfigured kube-scheduler v1.37 does."""
 
     scheduler_name: str = DEFAULT_SCHEDULER_NAME
     """spec.schedulerName of the pods that this profile schedules."""
     pre_enqueue_plugins: tuple[str, ...] = (SCHEDULING_GATES, DYNAMIC_RESOURCES, DEFAULT_PREEMPTION)
     """In-tree plugins that may keep a pod out of the queue, in order."""
-    prefilter_plugins: tuple[str, ...] = PREFILTER_PLUGINS
+    prefilter_plugins: tuple[str, ...] = FILTER_PLUGINS
     """Enabled in-tree PreFilter plugins, in order. The first that rejects gives the reason."""
     filter_plugins: tuple[str, ...] = FILTER_PLUGINS
     """Enabled in-tree Filter plugins, in order. The first that rejects a node gives its status."""
@@ -285,7 +285,7 @@ UPSTREAM = Profile()
 class KubeScheduler:
     """The kube-scheduler that calls this extender: its profiles and the switches of its version.
 
-    `KubeScheduler()` is an unconfigured kube-scheduler v1.36.
+    `KubeScheduler()` is an unconfigured kube-scheduler v1.37.
     """
 
     profiles: tuple[Profile, ...] = (UPSTREAM,)
@@ -331,4 +331,4 @@ class KubeScheduler:
 
 
 UNCONFIGURED = KubeScheduler()
-"""kube-scheduler v1.36 without configuration."""
+"""kube-scheduler v1.37 without configuration."""

@@ -10,16 +10,18 @@ from copy import deepcopy
 from random import Random
 from typing import Any, Final
 
-from extender.core.profile import FILTER_PLUGINS, PREFILTER_PLUGINS, PRESCORE_PLUGINS
+from extender.core.profile import FILTER_PLUGINS, PRESCORE_PLUGINS
 from tests.upstream.generate.words import JSON
 
 API_VERSION: Final = "kubescheduler.config.k8s.io/v1"
+FILTERS: Final = ["NodeUnschedulable", "NodeName", *FILTER_PLUGINS[2:]]
+"""In the order up to v1.36."""
 SCORES: Final = [*PRESCORE_PLUGINS, "ImageLocality", "DynamicResources"]
 NEITHER: Final = ["SchedulingGates", "PrioritySort", "DefaultPreemption", "DefaultBinder"]
 """Default plugins that neither filter nor score."""
 POINTS: Final = {
-    "preFilter": PREFILTER_PLUGINS,
-    "filter": FILTER_PLUGINS,
+    "preFilter": FILTERS[3:],
+    "filter": FILTERS,
     "postFilter": ["DynamicResources", "DefaultPreemption"],
     "preScore": PRESCORE_PLUGINS,
     "score": SCORES,
@@ -28,7 +30,7 @@ POINTS: Final = {
     "preBind": ["VolumeBinding", "DynamicResources"],
 }
 """Extension point -> in-tree plugins that v1.36 has there."""
-ORDER: Final = [*dict.fromkeys([*NEITHER[:2], *FILTER_PLUGINS, *SCORES, *NEITHER[2:]])]
+ORDER: Final = [*dict.fromkeys([*NEITHER[:2], *FILTERS, *SCORES, *NEITHER[2:]])]
 WEIGHTS: Final = (0, 1, 1, 2, 3, 7, 50, 100, 1000)
 NAMES: Final = ("default-scheduler", "pack", "gpu-scheduler", "batch")
 FOREIGN_NAME: Final = "other-scheduler"
