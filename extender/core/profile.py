@@ -46,7 +46,7 @@ FILTER_PLUGINS = (
     DYNAMIC_RESOURCES,
     "NodeDeclaredFeatures",
 )
-"""PreFilter and Filter plugins of kube-scheduler's default profile, in its order."""
+"""PreFilter and Filter plugins of kube-scheduler's default profile, in its order: every one is both."""
 
 PRESCORE_PLUGINS = (
     "TaintToleration",
@@ -205,7 +205,7 @@ class PreemptionPolicy:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """Settings of one decision. `Profile()` decides as an unconfigured kube-scheduler v1.37 does."""
+    """Settings of one decision. `Profile()` decides as an unconfigured kube-scheduler v1.36 does."""
 
     scheduler_name: str = DEFAULT_SCHEDULER_NAME
     """spec.schedulerName of the pods that this profile schedules."""
@@ -285,7 +285,7 @@ UPSTREAM = Profile()
 class KubeScheduler:
     """The kube-scheduler that calls this extender: its profiles and the switches of its version.
 
-    `KubeScheduler()` is an unconfigured kube-scheduler v1.37.
+    `KubeScheduler()` is an unconfigured kube-scheduler v1.36.
     """
 
     profiles: tuple[Profile, ...] = (UPSTREAM,)
@@ -331,4 +331,4 @@ class KubeScheduler:
 
 
 UNCONFIGURED = KubeScheduler()
-"""kube-scheduler v1.37 without configuration."""
+"""kube-scheduler v1.36 without configuration."""
