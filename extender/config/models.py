@@ -79,6 +79,10 @@ class SchedulerSection(Section):
     server's, else 1.36."""
     feature_gates: dict[str, StrictBool] = {}
     """kube-scheduler's --feature-gates: gate to true or false, such as {StorageCapacityScoring: true}."""
+    emulated_version: Annotated[str, AfterValidator(minor_version)] | None = None
+    """kube-scheduler's --emulated-version, such as "1.36": the version whose feature gates it has; unset: its own."""
+    min_compatibility_version: Annotated[str, AfterValidator(minor_version)] | None = None
+    """kube-scheduler's --min-compatibility-version; unset: one minor before the version that it emulates."""
 
     @property
     def emulation(self) -> Emulation:

@@ -105,8 +105,8 @@ class SchedulerSource:
         version = None if section.version == "auto" else section.version
         try:
             release = _release(version, section.feature_gates, section.emulation, found)
-        except ConfigError as error:
-            raise ConfigError(f"scheduler.featureGates: {error}") from error
+        except _RefusedFlag as error:
+            raise ConfigError(f"scheduler.{error.key}: {error}") from error
         preemption = self.config.preemption
         base = replace(UPSTREAM, preemption=preemption.policy(), keep_candidates=preemption.most_candidates)
         return _kube_scheduler(self.read, release, base)
@@ -118,6 +118,14 @@ class _FoundRelease(Release):
 
     found: FoundVersion
     emulation: Emulation
+
+
+class _RefusedFlag(ConfigError):
+    """A flag that kube-scheduler does not start with; `key` is our setting for it."""
+
+    def __init__(self, key: str, reason: str) -> None:
+        super().__init__(reason)
+        self.key = key
 
 
 def load_kube_scheduler(config: Configuration, found: FoundVersion | None = None) -> KubeScheduler:
@@ -147,8 +155,8 @@ def check_section(config: Configuration, document: Document) -> None:
     for version in candidates:
         try:
             release = _release(version, section.feature_gates, section.emulation, None)
-        except ConfigError as error:
-            refused = refused or document.refuse([Mistake(("scheduler", "featureGates"), str(error))])
+        except _RefusedFlag as error:
+            refused = refused or document.refuse([Mistake(("scheduler", error.key), str(error))])
             continue
         try:
             if section.config is None:
@@ -208,12 +216,18 @@ def _release(
     if not isinstance(version, str | None):
         raise ConfigError(f'version must be text such as "1.33", not {version!r}')
     found = found or FoundVersion(DEFAULT_MINOR, "default")
+    key = "version"
     try:
         if version is not None:
             found = FoundVersion.configured(version)
+        key = "emulatedVersion"
+        replace(emulation, min_compatibility=None).of(found.minor)
+        key = "minCompatibilityVersion"
+        emulation.of(found.minor)
+        key = "featureGates"
         return _FoundRelease(found.minor, Features.of(found.version, gates, emulation), found, emulation)
     except ValueError as error:
-        raise ConfigError(str(error)) from error
+        raise _RefusedFlag(key, str(error)) from error
 
 
 def _decoded(document: Document) -> SchedulerDocument:

@@ -112,10 +112,10 @@ def default_plugins(features: Features) -> tuple[tuple[str, int], ...]:
 
 
 def _default_names(features: Features) -> Iterator[str]:
-    yield from ("SchedulingGates", "PrioritySort")
-    named = ("NodeName", "NodeUnschedulable")
-    yield from named if features.node_name_comes_first else reversed(named)
+    first = ("NodeUnschedulable", "NodeName")
+    yield from ("SchedulingGates", "PrioritySort", *(reversed(first) if features.node_name_is_prefiltered else first))
     yield from ("TaintToleration", "NodeAffinity", "NodePorts")
+    # Before NodeResourcesFit, so that a node without resize preemption is rejected for that.
     yield from ("DeferredPodScheduling",) if features.in_place_pod_vertical_scaling_scheduler_preemption else ()
     yield from ("NodeResourcesFit", "VolumeRestrictions")
     yield from ("EBSLimits", "GCEPDLimits") if features.in_tree_volume_limits else ()

@@ -126,13 +126,13 @@ def since(minor: int, *, backports: Backports = MappingProxyType({})) -> Any:
     )
 
 
-def until(minor: int, *, ended: Backports = MappingProxyType({})) -> Any:
+def until(minor: int, *, since: int = OLDEST_MINOR, ended: Backports = MappingProxyType({})) -> Any:
     """Declare a behavior without a gate that kube-scheduler had up to this minor, that one included.
 
-    `until(31, ended={30: 7, 31: 3})`: up to 1.30.6 in 1.30, and up to 1.31.2.
+    `until(31, ended={30: 7, 31: 3})`: up to 1.30.6 in 1.30, and up to 1.31.2. `since`: the first minor that has it.
     """
-    had = not Version(DEFAULT_MINOR).has(minor + 1, ended)
-    return field(default=had, metadata={"until": minor, "backports": ended})
+    had = since <= DEFAULT_MINOR and not Version(DEFAULT_MINOR).has(minor + 1, ended)
+    return field(default=had, metadata={"until": minor, "first": since, "backports": ended})
 
 
 def gate(
@@ -293,7 +293,7 @@ class Features:
     """The text of VolumeBinding about a PersistentVolume's node affinity."""
     fit_above_allocatable_is_unresolvable: bool = since(34)
     """NodeResourcesFit: a request above the node's allocatable is UnschedulableAndUnresolvable."""
-    negative_namespace_selector_matches_all: bool = since(34)
+    negative_namespace_selector_matches_all: bool = until(36, since=34)
     """InterPodAffinity: the incoming pod's namespaceSelector of NotIn or DoesNotExist matches every namespace."""
     reasons_of_1_34: bool = since(34)
     """Texts of TaintToleration (without key and value) and of VolumeRestrictions about ReadWriteOncePod."""
@@ -327,14 +327,26 @@ class Features:
     """NodeResourcesBalancedAllocation scores the change that the pod makes: 50 + (50 + with - without) / 2."""
     image_locality_counts_image_volumes: bool = since(36)
     """ImageLocality counts the images of image volumes."""
-    node_name_comes_first: bool = since(37)
-    """NodeName stands before NodeUnschedulable in the default profile."""
+    resize_is_summed_by_pod: bool = since(37)
+    """What a pod wants, was allocated and holds is summed over its containers before the maximum is taken, which was
+    taken of each container before; the status of any init container counts."""
+    nominations_count_before_pre_enqueue: bool = since(37)
+    """Nominated pods count although a PreEnqueue plugin keeps them out of the queue."""
+    unstarted_pods_in_listing_order: bool = since(37)
+    """Of equal pods without a start time the last one listed is evicted first, as with equal start times; before, the
+    first one."""
+    node_name_is_prefiltered: bool = since(37)
+    """NodeName restricts a pod with spec.nodeName to that node in PreFilter, and stands before NodeUnschedulable."""
+    image_locality_divides_by_image_volumes: bool = since(37)
+    """ImageLocality divides by the number of image volumes, too."""
+    bind_mount_options_are_required_features: bool = since(37)
+    """NodeDeclaredFeatures: `bindMountOptions` need a node that declares VolumeBindMountOptions."""
     claim_post_filter_tells_changes_only: bool = since(37)
     """DynamicResources' PostFilter gives a reason only where it deallocates or deletes a claim."""
     post_filter_tells_placement: bool = since(37)
     """The message of a pod that preempts others names the node that it is nominated to, and the number of victims."""
     selector_errors_name_device: bool = since(37)
-    """DynamicResources: the error of a selector names the device and, where it lacks what is read, gives a hint."""
+    """DynamicResources: the error of a selector names the device."""
     device_counters_of_1_36_2: bool = since(37, backports={36: 2})
     """DynamicResources: a device that is shared uses up its counters; before, it does not once a claim has it, and a
     request for all devices ends kube-scheduler where one has counters, which is not evaluated."""
@@ -358,6 +370,11 @@ class Features:
     """DynamicResources: a pool is seen on the nodes of its devices only, not on every node because of its counters."""
     shares_without_capacity_count: bool = since(37)
     """DynamicResources: a share that consumes no capacity tells that the counters of its device are in use, too."""
+    selectors_of_1_37: bool = since(37)
+    """Selectors of devices are those of cel-go 0.29 (before, 0.26) and of 1.37's libraries: attributes are dyn and may
+    be lists, and an error about what a device lacks gives a hint."""
+    budget_count_ends_where_exceeded: bool = since(37)
+    """A potential victim counts against its PodDisruptionBudgets up to the first one that it exceeds, in any order."""
     candidates_may_lack_victims: bool = since(38)
     """kube-scheduler may send /preempt candidates without victims."""
     empty_selectors_match_all: bool = since(38)
@@ -419,12 +436,14 @@ def _value_of(gate: Gate, gates: Mapping[str, bool], minor: int, emulation: Emul
     return gates.get(gate.name, for_stage.get(stage, gate.default(minor, emulation)))
 
 
-def _value_in(metadata: Mapping[str, Any], gates: Mapping[str, bool], version: Version, emulation: Emulation) -> bool:
+def _value_in(
+    metadata: Mapping[str, Any], gates: Mapping[str, bool], version: Version, emulation: Emulation = NO_EMULATION
+) -> bool:
     if "gate" in metadata:
         return _value_of(metadata["gate"], gates, version.minor, emulation)
     if "since" in metadata:
         return version.has(metadata["since"], metadata["backports"])
-    return not version.has(metadata["until"] + 1, metadata["backports"])
+    return metadata["first"] <= version.minor and not version.has(metadata["until"] + 1, metadata["backports"])
 
 
 def _check_gates(gates: Mapping[str, bool], minor: int, emulation: Emulation) -> None:
@@ -452,7 +471,7 @@ def _check_needs(values: Mapping[str, bool]) -> None:
 
 
 def _check_spelling(name: str) -> None:
-    known = (*_EVERY_GATE, *ALL_OF_STAGE)
+    known = (*GATES, *ALL_OF_STAGE)
     meant = get_close_matches(name.lower(), [one.lower() for one in known], n=1, cutoff=0.85)
     right = next((one for one in known if meant == [one.lower()]), None)
     if right is not None and name != right:
