@@ -271,12 +271,19 @@ class Features:
     # --- behaviors without a gate
     image_locality_counts_init_containers: bool = since(30)
     """ImageLocality counts the images of init containers, and divides by their number."""
+    disjoint_prefilters_are_unresolvable: bool = since(30)
+    """PreFilter plugins that leave no node together are UnschedulableAndUnresolvable; before, Unschedulable."""
     in_tree_volume_limits: bool = until(30)
     """EBSLimits, GCEPDLimits and AzureDiskLimits are plugins of the default profile."""
     volume_attributes_class_is_ignored: bool = until(30)
     """Without VolumeAttributesClass, a claim that names one is treated as one that does not, instead of failing."""
     volume_limits_of_allocatable: bool = until(31)
     """NodeVolumeLimits reads `attachable-volumes-csi-*` of the node's allocatable beside its CSINode."""
+    host_names_of_volumes_are_node_names: bool = until(31, ended={29: 11, 30: 7, 31: 3})
+    """VolumeBinding: the PreFilter takes the host names in the node affinity of a bound volume for node names."""
+    victims_are_sorted: bool = since(32, backports={29: 11, 30: 7, 31: 3})
+    """The victims of a node are sorted by importance; before, those that violate a PDB come first, and the priority of
+    the first one counts as the highest."""
     volume_attachments_count: bool = since(32)
     """NodeVolumeLimits counts volumes that a VolumeAttachment attaches and no pod of the node uses."""
     sidecars_add_to_non_zero_requests: bool = since(32)
@@ -295,8 +302,10 @@ class Features:
     """NodeResourcesFit: a request above the node's allocatable is UnschedulableAndUnresolvable."""
     negative_namespace_selector_matches_all: bool = until(36, since=34)
     """InterPodAffinity: the incoming pod's namespaceSelector of NotIn or DoesNotExist matches every namespace."""
-    reasons_of_1_34: bool = since(34)
-    """Texts of TaintToleration (without key and value) and of VolumeRestrictions about ReadWriteOncePod."""
+    read_write_once_pod_reason_of_1_34: bool = since(34)
+    """The text of VolumeRestrictions about ReadWriteOncePod."""
+    taint_reason_without_taint: bool = since(35, backports={34: 2})
+    """The text of TaintToleration, without key and value."""
     shared_devices_of_1_35: bool = since(35)
     """DynamicResources: `distinctAttribute` compares values (before, it only demands the attribute of each device), and
     errors about capacity name the subrequest."""

@@ -1,5 +1,6 @@
 """The search for devices, branch by branch: one node, its slices, and the claims of a pod."""
 
+from functools import partial
 from types import SimpleNamespace
 
 import msgspec
@@ -10,7 +11,7 @@ from extender.core.devices.allocator import Allocator
 from extender.core.devices.pools import AllocationError, InvalidPools, NotEvaluated, gather_pools
 from extender.core.devices.taints import with_rule_taints
 from extender.k8s.cost.budget import WorkBudget, WorkLimitReached
-from extender.k8s.devices.cel.selector import compile_selector
+from extender.k8s.devices.cel.selector import OPTIONAL_FIELD, compile_selector
 from extender.k8s.devices.objects import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from extender.k8s.objects import Node
 from extender.k8s.version.features import Features, Version
@@ -79,7 +80,8 @@ def allocated(slices, *claims, steps=100_000, **options):
     pools = gather_pools(
         at.known, at.node, lambda pool: [s for s in at.known if (s.spec.driver, s.spec.pool.name) == pool], at.features
     )
-    allocator = Allocator(at.to_allocate, at.by_name, compile_selector, at.features)
+    compiled = partial(compile_selector, of_1_37=at.features.selectors_of_1_37)
+    allocator = Allocator(at.to_allocate, at.by_name, compiled, at.features)
     return allocator.allocate(at.node, pools, at.state, WorkBudget(steps))
 
 
