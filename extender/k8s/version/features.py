@@ -216,8 +216,8 @@ class Features:
     selector_errors_name_device: bool = since(37)
     """DynamicResources: the error of a selector names the device."""
     selectors_of_1_37: bool = since(37)
-    """Selectors of devices are those of cel-go 0.29 (before, 0.26) and of 1.37's libraries: attributes are dyn and may
-    be lists, and an error about what a device lacks gives a hint."""
+    """Selectors of devices are those of cel-go 0.29 (before, 0.26) and of the libraries of that minor: attributes are
+    dyn and may be lists, and the error about a key that a device lacks gives a hint."""
     candidates_may_lack_victims: bool = since(38)
     """kube-scheduler may send /preempt candidates without victims."""
     empty_selectors_match_all: bool = since(38)
