@@ -148,7 +148,7 @@ class DryRun:
         """Return the victims of one node that the answer names, in upstream's order.
 
         That is the order in which the reprieve failed (PDB-violating pods first); upstream sorts by importance again
-        only if the node has potential victims of both groups.
+        only if the node has potential victims of both groups, and before some patches never.
         """
         victims, violating = self.named_on(place), self.potential.violating[:, place]
         ranks = [*np.flatnonzero(victims & violating), *np.flatnonzero(victims & ~violating)]
@@ -156,11 +156,15 @@ class DryRun:
         pod_table = self.snapshot.pod_table
         has_both = violating.any() and self.potential.non_violating[:, place].any()
         policy = self.context.profile.preemption
-        if has_both or policy != UPSTREAM.preemption:
+        if (has_both and self.context.features.victims_are_sorted) or policy != UPSTREAM.preemption:
             if policy.importance == UPSTREAM.preemption.importance:
-                # As in PodTable.importance, upstream's sort inverts the order of equal pods without a start time.
                 started = [pod for pod in pods if pod_table.start[pod] != NEVER]
-                pods = started + [pod for pod in reversed(pods) if pod_table.start[pod] == NEVER]
+                unstarted = [pod for pod in pods if pod_table.start[pod] == NEVER]
+                if self.context.features.unstarted_pods_in_listing_order:
+                    unstarted.sort(key=pod_table.order.__getitem__)
+                else:  # as in PodTable.importance, upstream's sort inverts the order of equal pods
+                    unstarted.reverse()
+                pods = started + unstarted
             pods.sort(key=lambda pod: (-pod_table.priority[pod], pod_table.start[pod]))
         return tuple(self.snapshot.pods[pod] for pod in pods)
 
