@@ -1,28 +1,31 @@
-"""Selectors have the result, or the error and its position, that kube-scheduler v1.36 gives them."""
+"""Selectors have the result, or the error and its position, that kube-scheduler gives them, v1.36 or v1.37."""
 
 from random import Random
 
 import pytest
 
 from extender.k8s.cost.budget import WorkBudget
-from extender.k8s.devices.cel.selector import DeviceSelectorError, DeviceView, compile_selector
+from extender.k8s.devices.cel.selector import DeviceSelectorError, DeviceView
 from extender.k8s.devices.objects import Device, DeviceAttribute, DeviceCapacity
 from tests.k8s.devices.cel.answers import answer, compiled, recorded
 
-ANSWERS = recorded()
+ANSWERS = {minor: recorded(minor) for minor in (36, 37)}
 
 
-def test_every_answer_is_kube_schedulers_or_not_followed():
+@pytest.mark.parametrize("minor", ANSWERS)
+def test_every_answer_is_kube_schedulers_or_not_followed(minor):
     different = [
         (expression, wanted, found)
-        for expression, wanted, *about in ANSWERS
-        if (found := answer(expression, *about)) is not None and found != wanted
+        for expression, wanted, *about in ANSWERS[minor]
+        if (found := answer(expression, *about, minor=minor)) is not None and found != wanted
     ]
     assert different == []
 
 
-def test_few_expressions_are_not_followed():
-    unsupported = {compiled(expression).unsupported for expression, *_ in ANSWERS} - {""}
+@pytest.mark.parametrize("minor", ANSWERS)
+def test_few_expressions_are_not_followed(minor):
+    of_1_37 = minor == 37
+    unsupported = {compiled(expression, of_1_37=of_1_37).unsupported for expression, *_ in ANSWERS[minor]} - {""}
     assert unsupported == {
         "find()",
         "format()",
@@ -54,8 +57,9 @@ def test_few_expressions_are_not_followed():
     ],
 )
 def test_what_is_read_by_literal_keys_is_known(expression, reads):
-    found = compile_selector(expression).reads
-    assert found == (None if reads is None else frozenset(reads))
+    for of_1_37 in (False, True):
+        found = compiled(expression, of_1_37=of_1_37).reads
+        assert found == (None if reads is None else frozenset(reads))
 
 
 PATHS = ['["d"].x', '["o"].y', '.d["x"]', "[device.driver].x", '[?"d"].?x.orValue(0)', '["d"][?"y"].orValue(0)']
@@ -112,7 +116,7 @@ def outcome(selector, attributes, capacity):
 def test_devices_that_agree_in_what_is_read_have_the_same_result():
     random, known = Random(1), 0
     for _ in range(500):
-        selector = compile_selector(random_selector(random))
+        selector = compiled(random_selector(random), of_1_37=random.random() < 0.5)
         if selector.error or selector.unsupported or selector.reads is None:
             continue
         known += 1
