@@ -13,9 +13,9 @@ from typing import Any, Final
 from extender.k8s.cost.budget import WorkBudget
 from extender.k8s.devices.cel.checker import check, error_text
 from extender.k8s.devices.cel.device_view import DeviceView
-from extender.k8s.devices.cel.macros import expand
+from extender.k8s.devices.cel.parser import parse
 from extender.k8s.devices.cel.plan import PlanError, plan
-from extender.k8s.devices.cel.syntax import SyntaxFailure, Tree, parse
+from extender.k8s.devices.cel.syntax import SyntaxFailure, Tree
 from extender.k8s.devices.cel.types import declared
 from extender.k8s.devices.cel.values import (
     COST_LIMIT,
@@ -99,9 +99,8 @@ def compile_selector(expression: str) -> Selector:
 
 def _compiled(expression: str) -> Selector:
     tree = parse(expression)
-    problems = expand(tree)
-    if problems:
-        return _failed(expression, tree, problems)
+    if tree.problems:
+        return _failed(expression, tree, tree.problems)
     checked = check(tree)
     if checked.errors:
         return _failed(expression, tree, checked.errors)
