@@ -632,7 +632,10 @@ class ClaimOutcomes:
             outcome = AllocationFailed(str(failure), isinstance(failure, AllocationError))
         except NotEvaluated as missing:
             outcome = NotAllocated(str(missing))
-        names_pools = isinstance(outcome, AllocationFailed) and any(pool.id.pool in outcome.text for pool in pools)
+        names_pools = isinstance(outcome, AllocationFailed) and any(
+            pool.id.pool in outcome.text or any(one.device.name in outcome.text for one in pool.devices)
+            for pool in pools
+        )
         return _Answer(outcome, left - budget.left - self._charges.steps, self._charges.used, names_pools)
 
 
@@ -723,11 +726,12 @@ class KeptAllocations(Index):
         return {name: known["", name] for name in sorted(names) if ("", name) in known}
 
     def _selector(self, expression: str) -> KeptSelector:
+        of_1_37 = self.snapshot.features.selectors_of_1_37
         return _recent(
             self._selectors,
             expression,
             _MAX_SELECTORS,
-            lambda: KeptSelector(compile_selector(expression), self._results),
+            lambda: KeptSelector(compile_selector(expression, of_1_37=of_1_37), self._results),
         )
 
 
