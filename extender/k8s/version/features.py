@@ -380,8 +380,8 @@ class Features:
     shares_without_capacity_count: bool = since(37)
     """DynamicResources: a share that consumes no capacity tells that the counters of its device are in use, too."""
     selectors_of_1_37: bool = since(37)
-    """Selectors of devices are those of cel-go 0.29 (before, 0.26) and of 1.37's libraries: attributes are dyn and may
-    be lists, and an error about what a device lacks gives a hint."""
+    """Selectors of devices are those of cel-go 0.29 (before, 0.26) and of the libraries of that minor: attributes are
+    dyn and may be lists, and the error about a key that a device lacks gives a hint."""
     budget_count_ends_where_exceeded: bool = since(37)
     """A potential victim counts against its PodDisruptionBudgets up to the first one that it exceeds, in any order."""
     candidates_may_lack_victims: bool = since(38)
