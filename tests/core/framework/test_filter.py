@@ -11,6 +11,7 @@ from extender.core import engine
 from extender.core.eviction_history import EvictionHistory
 from extender.core.framework.filter import last_filter_run, node_rows, run_filter_plugins, scheduling_context
 from extender.core.profile import Profile
+from extender.k8s.version.features import Features
 from tests.builders import budget, built, cluster, incoming, node, pod, typed
 from tests.core.explain.test_record import world
 
@@ -142,12 +143,18 @@ def test_the_cache_does_not_keep_the_snapshot_alive():
 
 
 @pytest.mark.parametrize(
-    ("ungated", "nominees"), [(frozenset(), ["queued"]), (frozenset({"default-scheduler"}), ["gated", "queued"])]
+    ("minor", "ungated", "nominees"),
+    [
+        (36, frozenset(), ["queued"]),
+        (36, frozenset({"default-scheduler"}), ["gated", "queued"]),
+        (37, frozenset(), ["gated", "queued"]),
+    ],
 )
-def test_a_gated_nominated_pod_counts_if_its_profile_does_not_hold_it_back(ungated, nominees):
+def test_a_gated_nominated_pod_counts_from_1_37_on_or_if_its_profile_does_not_hold_it_back(minor, ungated, nominees):
     status = {"nominatedNodeName": "n3"}
     gated = incoming("gated", priority=3000, status=status, schedulingGates=[{"name": "quota"}])
     waiting = [incoming("queued", priority=3000, status=status), gated]
     snapshot = built(cluster({node("n3"): []}, waiting=waiting))
-    context = scheduling_context(snapshot, typed(incoming()), replace(PROFILE, ungated_scheduler_names=ungated))
+    profile = replace(PROFILE, features=Features.of(minor), minor=minor, ungated_scheduler_names=ungated)
+    context = scheduling_context(snapshot, typed(incoming()), profile)
     assert sorted(one.metadata.name for one in context.nominees) == nominees
