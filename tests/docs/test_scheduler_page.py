@@ -65,13 +65,16 @@ def documented() -> dict[str, str]:
 
 def minors_of(metadata) -> str:
     """Return in which minors a switch is on, in words."""
-    if "since" in metadata:
-        backports = (f"1.{minor}.{patch}" for minor, patch in sorted(metadata["backports"].items()))
-        return "; ".join((*backports, f"from 1.{metadata['since']}"))
-    if "until" in metadata:
-        first = f"from 1.{metadata['first']} " if metadata["first"] > OLDEST_MINOR else ""
-        ended = (f"1.{minor}.{patch}" for minor, patch in sorted(metadata["backports"].items()))
-        return f"{first}up to 1.{metadata['until']}" + "".join(f", not since {one}" for one in ended)
+    if "gate" not in metadata:
+        patches = ", ".join(f"1.{minor}.{patch}" for minor, patch in sorted(metadata["backports"].items()))
+        first = metadata.get("since", metadata.get("until", 0) + 1)
+        carried_back = (
+            patches if first - 1 in metadata["backports"] else ", ".join(filter(None, (patches, f"1.{first}")))
+        )
+        if "since" in metadata:
+            return f"from {carried_back}"
+        began = f"from 1.{metadata['first']} " if metadata["first"] > OLDEST_MINOR else ""
+        return f"{began}before {carried_back}" if patches else f"{began}up to 1.{metadata['until']}"
     stages = [one for one in metadata["gate"].stages if one[0] <= NEWEST_MINOR]
     current = [one for one in stages if one[0] <= OLDEST_MINOR][-1:] + [one for one in stages if one[0] > OLDEST_MINOR]
     words = []
