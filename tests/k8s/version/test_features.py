@@ -258,10 +258,11 @@ def test_gates_that_kube_scheduler_refuses_are_those_of_the_emulated_version_and
             Features.of(37, gates, Emulation(36))
 
 
-def test_a_compatible_version_turns_a_gate_on_that_is_not_followed():
-    said = "feature gate DRAFractionalCapacityRange, which the compatible version sets, is not followed"
-    assert gate_warnings({}, 37, Emulation(None, 37)) == (f"{said}: its default is assumed",)
-    assert gate_warnings({}, 37, Emulation(None, 36)) == gate_warnings({}, 37, Emulation(36)) == ()
+def test_a_compatible_version_turns_a_gate_on():
+    assert Features.of(37, {}, Emulation(None, 37)).dra_fractional_capacity_range
+    assert not Features.of(37, {}, Emulation(None, 36)).dra_fractional_capacity_range
+    assert not Features.of(37, {"DRAFractionalCapacityRange": False}, Emulation(None, 37)).dra_fractional_capacity_range
+    assert Features.of(37, {}, Emulation(None, 37)).changed_gates(37, Emulation(None, 37)) == {}
 
 
 def test_every_real_gate_is_accepted_and_one_that_is_ignored_is_named():
@@ -287,7 +288,7 @@ def test_gates_that_are_set_by_all_alpha_or_all_beta_and_not_followed_are_named(
     assert gate_warnings({"AllBeta": False}, 29) == tuple(said.format(name, "AllBeta") for name in of_1_29)
     assert gate_warnings({"AllBeta": False, "SidecarContainers": True}, 32) == ()
     assert said.format("GangScheduling", "AllAlpha") in gate_warnings({"AllAlpha": True}, 36)
-    beta = ("DRAFractionalCapacityRange", "DRAWorkloadResourceClaims", "GenericWorkload")
+    beta = ("DRAWorkloadResourceClaims", "GenericWorkload")
     assert gate_warnings({"AllBeta": True}, 37) == tuple(said.format(name, "AllBeta") for name in beta)
     assert "feature gate GenericWorkload is not followed: its default is assumed" in gate_warnings(
         {"AllBeta": True, "GenericWorkload": True}, 37
