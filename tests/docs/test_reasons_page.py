@@ -90,9 +90,8 @@ def texts_of_package(package: ModuleType) -> set[str]:
 def of_plugins() -> set[str]:
     found = texts_of_package(plugins) | texts_of_package(devices) | texts(score)
     found |= texts(status, "Status", "filter_error") | texts(node_filter, "left_out_by_prefilter")
-    found |= (
-        texts(selector, "OPTIONAL_FIELD") | texts(volume_index, "not_found") | texts(volumes, "not_for_pod_message")
-    )
+    found |= texts(volume_index, "not_found") | texts(volumes, "not_for_pod_message")
+    found |= texts(selector, "OPTIONAL_FIELD")
     put_in = {"claim {}", "claim {}, request {}", "class {}", "{}: selector #{}"}
     return without(found, put_in | POST_FILTER | NOT_EVALUATED)
 
