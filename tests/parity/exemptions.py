@@ -10,7 +10,6 @@ Whole scenarios (`excused_by`), which are compared all the same and excused only
   holds that as a big decimal and adds the overhead to the pod itself at each summing; an API server stores "512Mi".
 - overflow: an amount above 9*10^16, with which upstream's int64 arithmetic wraps around.
 - reserved twice: two volumes name a claim of the pod in their claimRef; upstream takes the first of its index.
-- crash: upstream panicked.
 - unsettled: the judge saw upstream say something else of these keys in another run; only they, and what follows from
   them (`FOLLOWING`), are excused. Up to v1.35 upstream tries devices in the order in which a Go map has their slices,
   and two runs may agree by chance: upstream/draws asks many times then, and one of the answers must be the engine's.
@@ -86,8 +85,6 @@ def _key_of(line: str) -> str:
 
 def undetermined(scenario: JSON) -> str | None:
     """The rule by which nothing of the scenario's verdict binds; None: there is none."""
-    if "crash" in scenario["expected"]:
-        return "crash"
     if _is_uncanonical(scenario["pod"]):
         return "uncanonical"
     if _is_reserved_twice(scenario):

@@ -423,19 +423,16 @@ def gate_notes(gates: Mapping[str, bool]) -> tuple[str, ...]:
 def gate_warnings(gates: Mapping[str, bool], minor: int, emulation: Emulation = NO_EMULATION) -> tuple[str, ...]:
     """Return a sentence about each gate that changes verdicts and is not followed here, sorted by gate.
 
-    These are the UNFOLLOWED_GATES that are not at the minor's default: set by name, by AllAlpha or AllBeta, or by the
-    version to be compatible with.
+    These are the UNFOLLOWED_GATES that are not at the minor's default: set by name, or by AllAlpha or AllBeta.
     """
     at, _ = emulation.of(minor)
-    changed = [
-        one for one in UNFOLLOWED_GATES.values() if _value_of(one, gates, minor, emulation) != one.default(minor)
-    ]
-    by = {one.name: "" if one.name in gates else f", which {_set_by(gates, one.stage(at))} sets," for one in changed}
+    set_by: dict[Stage | None, str] = {stage: f", which {name} sets," for name, stage in ALL_OF_STAGE.items()}
+    by = {
+        one.name: "" if one.name in gates else set_by[one.stage(at)]
+        for one in UNFOLLOWED_GATES.values()
+        if _value_of(one, gates, minor, emulation) != one.default(minor, emulation)
+    }
     return tuple(f"feature gate {name}{by[name]} is not followed: its default is assumed" for name in sorted(by))
-
-
-def _set_by(gates: Mapping[str, bool], stage: Stage | None) -> str:
-    return next((name for name, of in ALL_OF_STAGE.items() if name in gates and of == stage), "the compatible version")
 
 
 def _value_of(gate: Gate, gates: Mapping[str, bool], minor: int, emulation: Emulation) -> bool:
