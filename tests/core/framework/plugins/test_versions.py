@@ -121,7 +121,8 @@ def test_in_1_29_a_gate_makes_kube_scheduler_ignore_min_domains(gate):
 
 @pytest.mark.parametrize("many", [1, 40])
 @pytest.mark.parametrize(
-    ("version", "code"), [("1.33", "Success"), ("1.34", "Unschedulable"), ("1.36", "Unschedulable"), ("1.37", "Success")]
+    ("version", "code"),
+    [("1.33", "Success"), ("1.34", "Unschedulable"), ("1.36", "Unschedulable"), ("1.37", "Success")],
 )
 def test_from_1_34_to_1_36_a_negative_namespace_selector_matches_every_namespace(version, code, many):
     """`many`: so many terms that they are matched together."""
@@ -372,7 +373,8 @@ def test_since_1_37_image_locality_divides_by_image_volumes_as_well():
 
 
 @pytest.mark.parametrize(
-    "waits", [{"schedulingGates": [{"name": "quota"}]}, {"resourceClaims": [{"name": "c", "resourceClaimName": "gone"}]}]
+    "waits",
+    [{"schedulingGates": [{"name": "quota"}]}, {"resourceClaims": [{"name": "c", "resourceClaimName": "gone"}]}],
 )
 def test_since_1_37_a_nominated_pod_counts_while_it_is_not_queued(waits):
     nominee = incoming("nominee", cpu="3", status={"nominatedNodeName": "n"}, **waits)
@@ -424,7 +426,9 @@ def test_since_1_37_bind_mount_options_need_a_node_that_declares_them(containers
     assert reasons["1.37"] == {"old": ["node(s) didn't match Pod's required features"], "new": []}
 
 
-@pytest.mark.parametrize(("reason", "on", "is_left"), [("Deferred", True, True), ("Deferred", False, False), ("", True, False)])
+@pytest.mark.parametrize(
+    ("reason", "on", "is_left"), [("Deferred", True, True), ("Deferred", False, False), ("", True, False)]
+)
 def test_a_bound_pod_that_waits_to_grow_is_not_evaluated_with_its_gate(reason, on, is_left):
     status = {"conditions": [{"type": "PodResizePending", "status": "True", "reason": reason}]}
     growing = pod("growing", cpu="3", nodeName="n", status=status)
