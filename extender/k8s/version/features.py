@@ -290,7 +290,7 @@ class Features:
     """Sidecars add to NonZeroRequested; before, their maximum was taken."""
     left_out_nodes_are_unresolvable: bool = since(32)
     """Nodes that a PreFilterResult leaves out have a status with a reason."""
-    host_ports_of_sidecars: bool = since(33)
+    host_ports_of_sidecars: bool = since(34, backports={33: 6})
     """NodePorts counts the host ports of sidecars."""
     fit_score_reads_containers_only: bool = since(33)
     """NodeResourcesFit scores by containers' requests of the spec, whatever the gates of resizes and pod-level ones."""
@@ -380,8 +380,8 @@ class Features:
     shares_without_capacity_count: bool = since(37)
     """DynamicResources: a share that consumes no capacity tells that the counters of its device are in use, too."""
     selectors_of_1_37: bool = since(37)
-    """Selectors of devices are those of cel-go 0.29 (before, 0.26) and of 1.37's libraries: attributes are dyn and may
-    be lists, and an error about what a device lacks gives a hint."""
+    """Selectors of devices are those of cel-go 0.29 (before, 0.26) and of the libraries of that minor: attributes are
+    dyn and may be lists, and the error about a key that a device lacks gives a hint."""
     budget_count_ends_where_exceeded: bool = since(37)
     """A potential victim counts against its PodDisruptionBudgets up to the first one that it exceeds, in any order."""
     candidates_may_lack_victims: bool = since(38)
@@ -423,19 +423,16 @@ def gate_notes(gates: Mapping[str, bool]) -> tuple[str, ...]:
 def gate_warnings(gates: Mapping[str, bool], minor: int, emulation: Emulation = NO_EMULATION) -> tuple[str, ...]:
     """Return a sentence about each gate that changes verdicts and is not followed here, sorted by gate.
 
-    These are the UNFOLLOWED_GATES that are not at the minor's default: set by name, by AllAlpha or AllBeta, or by the
-    version to be compatible with.
+    These are the UNFOLLOWED_GATES that are not at the minor's default: set by name, or by AllAlpha or AllBeta.
     """
     at, _ = emulation.of(minor)
-    changed = [
-        one for one in UNFOLLOWED_GATES.values() if _value_of(one, gates, minor, emulation) != one.default(minor)
-    ]
-    by = {one.name: "" if one.name in gates else f", which {_set_by(gates, one.stage(at))} sets," for one in changed}
+    set_by: dict[Stage | None, str] = {stage: f", which {name} sets," for name, stage in ALL_OF_STAGE.items()}
+    by = {
+        one.name: "" if one.name in gates else set_by[one.stage(at)]
+        for one in UNFOLLOWED_GATES.values()
+        if _value_of(one, gates, minor, emulation) != one.default(minor, emulation)
+    }
     return tuple(f"feature gate {name}{by[name]} is not followed: its default is assumed" for name in sorted(by))
-
-
-def _set_by(gates: Mapping[str, bool], stage: Stage | None) -> str:
-    return next((name for name, of in ALL_OF_STAGE.items() if name in gates and of == stage), "the compatible version")
 
 
 def _value_of(gate: Gate, gates: Mapping[str, bool], minor: int, emulation: Emulation) -> bool:

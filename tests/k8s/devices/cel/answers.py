@@ -1,7 +1,8 @@
 """What kube-scheduler said of selectors, and what this project says, in the same words.
 
 answers-1.36.jsonl.gz and answers-1.37.jsonl.gz have rows [expression, answer] about `DEVICE`, and [expression, answer,
-device, driver] about another one: every function of the libraries, errors of types, of overloads and at run time, and expressions drawn at random.
+device, driver] about another one: every function of the libraries, errors of types, of overloads and at run time, and
+expressions drawn at random.
 """
 
 import gzip
