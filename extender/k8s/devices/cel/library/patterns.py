@@ -8,8 +8,6 @@ Rule: what RE2 accepts and Go does not, and the text of Go's error about a patte
 from functools import lru_cache
 from typing import Any
 
-import re2
-
 from extender.k8s.devices.cel.values import NO_SUCH_OVERLOAD, CelError, NotFollowed, Run, TypeValue
 
 _STEPS = 20
@@ -46,8 +44,12 @@ def _match(text: str, pattern: str) -> tuple[bool, bool]:
     """Return (whether the pattern is valid, whether the text matches); raises NotFollowed."""
     if r"\C" in pattern:
         raise NotFollowed(r"a regular expression with \C")
+    import re2  # when the first pattern is matched: few selectors have one
+
+    options = re2.Options()
+    options.log_errors = False
     try:
-        return True, _program(pattern).search(text) is not None
+        return True, re2.compile(pattern, options).search(text) is not None
     except UnicodeEncodeError:
         raise NotFollowed("a regular expression on a text that is not Unicode") from None
     except re2.error as error:
@@ -57,9 +59,3 @@ def _match(text: str, pattern: str) -> tuple[bool, bool]:
 
 
 _remembered = lru_cache(maxsize=4096)(_match)
-
-
-def _program(pattern: str) -> Any:
-    options = re2.Options()
-    options.log_errors = False
-    return re2.compile(pattern, options)
