@@ -283,8 +283,9 @@ class _Planner:
             return _constant_membership(planned[0], planned[1].value, of_1_37=self.checked.of_1_37)
         arguments = [each.evaluate for each in planned]
         if name == "matches" and planned[1].constant:
-            if type(planned[1].value) is str and not patterns.is_valid(planned[1].value):
-                raise NotFollowed("the error of an invalid regular expression")
+            wrong = patterns.problem(planned[1].value) if type(planned[1].value) is str else ""
+            if wrong:
+                raise PlanError(wrong)
             apply, of_1_37 = patterns.matches_constant, self.checked.of_1_37
             return Plan(call_of(apply, name, overloads, arguments, of_1_37=of_1_37))
         evaluate = call(name, overloads, arguments, of_1_37=self.checked.of_1_37)

@@ -2,13 +2,12 @@
 
 Python's own `re` tries again and again where a pattern is nested, so that a short one can take hours.
 
-Rule: what RE2 accepts and Go does not, and the text of Go's error about a pattern, are not followed.
+Rule: what RE2 accepts and Go does not is not followed; errors are in Go's words.
 """
 
+import re
 from functools import lru_cache
 from typing import Any
-
-import re2
 
 from extender.k8s.devices.cel.values import NO_SUCH_OVERLOAD, CelError, NotFollowed, Run, TypeValue
 
@@ -22,8 +21,8 @@ _MAX_REMEMBERED = 256
 """Characters of a text and a pattern together whose result is remembered."""
 
 
-def is_valid(pattern: str) -> bool:
-    """Return whether Go accepts a pattern; raises NotFollowed where that is not known."""
+def problem(pattern: str) -> str:
+    """Return Go's error of a pattern, "" if it accepts it; raises NotFollowed where that is not known."""
     return _match("", pattern)[0]
 
 
@@ -31,9 +30,9 @@ def matches(run: Run, text: Any, pattern: Any) -> bool:
     if type(text) is not str or type(pattern) is not str:
         raise CelError(NO_SUCH_OVERLOAD)
     run.work(_STEPS + len(pattern) + len(text) // 8 + _STEPS_OF_REPETITION * pattern.count("{"))
-    valid, found = (_remembered if len(text) + len(pattern) <= _MAX_REMEMBERED else _match)(text, pattern)
-    if not valid:
-        raise NotFollowed("the error of an invalid regular expression")
+    wrong, found = (_remembered if len(text) + len(pattern) <= _MAX_REMEMBERED else _match)(text, pattern)
+    if wrong:
+        raise CelError(wrong)
     return found
 
 
@@ -42,24 +41,41 @@ def matches_constant(run: Run, text: Any, pattern: Any) -> bool:
     return matches(run, text.name if type(text) is TypeValue else text, pattern)
 
 
-def _match(text: str, pattern: str) -> tuple[bool, bool]:
-    """Return (whether the pattern is valid, whether the text matches); raises NotFollowed."""
-    if r"\C" in pattern:
-        raise NotFollowed(r"a regular expression with \C")
+_WORDS = {
+    "bad repetition operator": "invalid nested repetition operator",
+    "invalid named capture group": "invalid named capture",
+    "invalid perl operator": "invalid or unsupported Perl syntax",
+    "invalid repetition size": "invalid repeat count",
+    "missing )": "missing closing )",
+    "missing ]": "missing closing ]",
+    "no argument for repetition operator": "missing argument to repetition operator",
+    "trailing \\": "trailing backslash at end of expression",
+}
+"""RE2's words where Go's are others."""
+_UNCLEAR = re.compile(r"\\C|\{[0-9]{9}|\{[0-9]*,[0-9]{9}")
+"""What RE2 reads otherwise than Go: one byte, a number beyond Go's."""
+
+
+def _match(text: str, pattern: str) -> tuple[str, bool]:
+    """Return (Go's error of the pattern, whether the text matches); raises NotFollowed."""
+    if _UNCLEAR.search(pattern):
+        raise NotFollowed(r"a regular expression with \C, or with a number of nine digits")
+    import re2  # when the first pattern is matched: few selectors have one
+
+    options = re2.Options()
+    options.log_errors = False
     try:
-        return True, _program(pattern).search(text) is not None
+        return "", re2.compile(pattern, options).search(text) is not None
     except UnicodeEncodeError:
         raise NotFollowed("a regular expression on a text that is not Unicode") from None
     except re2.error as error:
-        if "large" in str(error):
+        told = error.args[0].decode("utf-8", "replace")
+        if "large" in told or len(pattern) > _MAX_REMEMBERED:
             raise NotFollowed("a regular expression that is too large") from None
-        return False, False
+        words, _, part = told.partition(": ")
+        if part.startswith("(?<"):
+            raise NotFollowed("the error of a regular expression that looks behind") from None
+        return f"error parsing regexp: {_WORDS.get(words, words)}: `{part}`", False
 
 
 _remembered = lru_cache(maxsize=4096)(_match)
-
-
-def _program(pattern: str) -> Any:
-    options = re2.Options()
-    options.log_errors = False
-    return re2.compile(pattern, options)
