@@ -6,6 +6,7 @@ Rule: what RE2 accepts and Go does not is not followed; errors are in Go's words
 """
 
 import re
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -41,6 +42,62 @@ def matches_constant(run: Run, text: Any, pattern: Any) -> bool:
     return matches(run, text.name if type(text) is TypeValue else text, pattern)
 
 
+def find(run: Run, text: str, pattern: str) -> str:
+    return next(iter(find_all(run, text, pattern, 1)), "")
+
+
+def find_all(run: Run, text: str, pattern: str, limit: int = -1) -> list[str]:
+    """Return what matches, at most `limit` texts unless that is negative (regexp.FindAllString)."""
+    matches(run, "", pattern)
+    found: list[str] = []
+    at, before = 0, -1
+    while at <= len(text) and len(found) != limit:
+        run.work(_STEPS + len(text) // 8)
+        match = _compiled(pattern).search(text, at)
+        if match is None:
+            break
+        start, end = match.span()
+        if end > at or start != before:
+            found.append(text[start:end])
+        at, before = (at + 1 if end == at else end), end
+    return found
+
+
+def _of_constant(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function for a constant pattern: a type is a text to it, and other texts are errors of few words."""
+
+    def find_constant(run: Run, text: Any, pattern: str, *limit: Any) -> Any:
+        text = text.name if type(text) is TypeValue else text
+        if type(text) is not str or any(type(each) is not int for each in limit):
+            raise CelError(NO_SUCH_OVERLOAD)
+        return function(run, text, pattern, *limit)
+
+    return find_constant
+
+
+OF_CONSTANTS: dict[str, Callable[..., Any]] = {
+    "matches": matches_constant,
+    "find": _of_constant(find),
+    "findAll": _of_constant(find_all),
+}
+
+
+def _illegal(function: Callable[..., Any]) -> Callable[..., Any]:
+    def checked(run: Run, text: str, pattern: str, *limit: int) -> Any:
+        wrong = problem(pattern)
+        if wrong:
+            raise CelError(f"Illegal regex: {wrong}")
+        return function(run, text, pattern, *limit)
+
+    return checked
+
+
+IMPLEMENTATIONS: dict[str, Callable[..., Any]] = {
+    "string_find_string": _illegal(find),
+    "string_find_all_string": _illegal(find_all),
+    "string_find_all_string_int": _illegal(find_all),
+}
+
 _WORDS = {
     "bad repetition operator": "invalid nested repetition operator",
     "invalid named capture group": "invalid named capture",
@@ -62,10 +119,8 @@ def _match(text: str, pattern: str) -> tuple[str, bool]:
         raise NotFollowed(r"a regular expression with \C, or with a number of nine digits")
     import re2  # when the first pattern is matched: few selectors have one
 
-    options = re2.Options()
-    options.log_errors = False
     try:
-        return "", re2.compile(pattern, options).search(text) is not None
+        return "", _compiled(pattern).search(text) is not None
     except UnicodeEncodeError:
         raise NotFollowed("a regular expression on a text that is not Unicode") from None
     except re2.error as error:
@@ -79,3 +134,11 @@ def _match(text: str, pattern: str) -> tuple[str, bool]:
 
 
 _remembered = lru_cache(maxsize=4096)(_match)
+
+
+def _compiled(pattern: str) -> Any:
+    import re2
+
+    options = re2.Options()
+    options.log_errors = False
+    return re2.compile(pattern, options)
