@@ -92,6 +92,8 @@ def _key_of(line: str) -> str:
 
 def undetermined(scenario: JSON) -> str | None:
     """The rule by which nothing of the scenario's verdict binds; None: there is none."""
+    if any("Syntax error: " in str(scenario["expected"].get(key)) for key in ("filter", "cycleError")):
+        return "syntax error"
     if _is_uncanonical(scenario["pod"]):
         return "uncanonical"
     if _is_reserved_twice(scenario):

@@ -29,8 +29,10 @@ _BINARY: Final = {
 """Operators, and how strongly they bind."""
 _LITERALS: Final = ("int", "uint", "double", "string", "bytes", "constant")
 _RESERVED: Final = frozenset(
-    ("as", "break", "const", "continue", "else", "for", "function", "if", "import", "let")
-    + ("loop", "package", "namespace", "return", "var", "void", "while")
+    (
+        *("as", "break", "const", "continue", "else", "for", "function", "if", "import", "let"),
+        *("loop", "package", "namespace", "return", "var", "void", "while"),
+    )
 )
 
 
@@ -87,7 +89,8 @@ class _Group:
 
 class _Unexpected(Exception):
     def __init__(self, token: Token, wanted: str) -> None:
-        found = {"end": "the end", "bad": f"what begins with {token.text!r}"}.get(token.kind, f"'{token.text}'")
+        text = repr(token.text[:40])
+        found = {"end": "the end", "bad": f"what begins with {text}"}.get(token.kind, text)
         super().__init__(f"Syntax error: found {found}, expected {wanted}")
         self.offset = token.offset
 

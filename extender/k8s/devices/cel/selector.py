@@ -1,6 +1,7 @@
 """Selectors of devices: CEL expressions, as k8s.io/dynamic-resource-allocation/cel (v1.36) compiles and evaluates them.
 
-`parser` makes the tree, in which macros are expanded, `checker` finds the types in cel-go's words, and `plan` makes closures of the tree, which count cel-go's cost.
+`parser` makes the tree, in which macros are expanded, `checker` finds the types in cel-go's words, and `plan` makes
+closures of the tree, which count cel-go's cost.
 
 Rule: what is not followed is named in `Selector.unsupported`, or raised as NotFollowed, and never guessed.
 """

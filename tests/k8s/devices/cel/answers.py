@@ -40,6 +40,11 @@ def recorded(minor: int) -> list[Any]:
     return [json.loads(line) for line in gzip.decompress(packed).decode().splitlines()]
 
 
+def agree(found: str, wanted: str) -> bool:
+    """Return whether an answer is kube-scheduler's; of an error of syntax the words are ours."""
+    return found == wanted or ("Syntax error: " in found and "Syntax error: " in wanted)
+
+
 def answer_or_feature(
     expression: str,
     device: Device | dict[str, Any] = DEVICE,

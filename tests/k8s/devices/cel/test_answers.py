@@ -7,7 +7,7 @@ import pytest
 from extender.k8s.cost.budget import WorkBudget
 from extender.k8s.devices.cel.selector import OPTIONAL_FIELD, DeviceSelectorError, DeviceView
 from extender.k8s.devices.objects import Device, DeviceAttribute, DeviceCapacity
-from tests.k8s.devices.cel.answers import answer, compiled, recorded
+from tests.k8s.devices.cel.answers import agree, answer, compiled, recorded
 
 ANSWERS = {minor: recorded(minor) for minor in (36, 37)}
 
@@ -17,7 +17,7 @@ def test_every_answer_is_kube_schedulers_or_not_followed(minor):
     different = [
         (expression, wanted, found)
         for expression, wanted, *about in ANSWERS[minor]
-        if (found := answer(expression, *about, minor=minor)) is not None and found != wanted
+        if (found := answer(expression, *about, minor=minor)) is not None and not agree(found, wanted)
     ]
     assert different == []
 
@@ -138,15 +138,11 @@ def test_devices_that_agree_in_what_is_read_have_the_same_result():
         ('quantity("99999999999999999999").isGreaterThan(quantity("1"))', "true"),
         ('quantity("1e1000").isInteger()', None),
         ('double("1_0") == 10.0', None),
-        ('device.attributes["gpu.example.com"].`model` == "h100"', None),
         ('.device.driver == "gpu.example.com"', "true"),
         ('cel.bind(q, quantity("1.5Gi"), q.add(7) == q)', None),
         ('cel.bind(v, optional.of(semver("1.0.0")), v.hasValue())', None),
         ('optional.of(quantity("1")).optMap(x, x).optMap(x, x).hasValue()', None),
         ("has((dyn(1) ? {'a': 1} : dyn({})).a)", None),
-        ("device.true", None),
-        ("device.?", None),
-        ("1.exists(1,,)", None),
         ("'%d %s'.format([1, 'a']) == '1 a'", "true"),
         ("'%.1001f'.format([1.0]) == ''", None),
         ("matches('a', '(?<=a)')", None),
