@@ -34,6 +34,7 @@ _IMPLEMENTATIONS: dict[str, Callable[..., Any]] = {
     **strings.IMPLEMENTATIONS,
     **lists.IMPLEMENTATIONS,
     **kubernetes.IMPLEMENTATIONS,
+    **patterns.IMPLEMENTATIONS,
     "string_format": formatting.format_values,
 }
 """By overload."""
@@ -280,6 +281,7 @@ _BY_FUNCTION: dict[str, Cost] = {
     ),
     **dict.fromkeys(("lowerAscii", "upperAscii", "substring", "trim"), _traversed),
     **dict.fromkeys(("replace", "split"), _traversed_twice),
+    **dict.fromkeys(("find", "findAll"), _matched),
     "join": lambda _run, _values, result: _up(size(result) * 2 * 0.1),
     **dict.fromkeys(("quantity", "isQuantity", "semver", "isSemver"), _traversed),
 }

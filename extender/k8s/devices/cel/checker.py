@@ -9,7 +9,7 @@ from typing import Final
 
 from extender.k8s.devices.cel.declarations import DEVICE, GENERIC_TYPES, TYPE_NAMES, Overload, device_fields, functions
 from extender.k8s.devices.cel.library.formatting import REFUSED, interpolate
-from extender.k8s.devices.cel.library.patterns import is_valid
+from extender.k8s.devices.cel.library.patterns import problem
 from extender.k8s.devices.cel.library.standard import CONVERSIONS
 from extender.k8s.devices.cel.syntax import Expr, Loop, Tree
 from extender.k8s.devices.cel.types import (
@@ -433,7 +433,7 @@ def _refused(node: Expr, kind: str, checked: Checked) -> Expr | None:
 def _invalid(name: str, value: object) -> bool:
     """Return whether a function never accepts a literal."""
     if name == "matches":
-        return not is_valid(str(value))
+        return bool(problem(str(value)))
     try:
         CONVERSIONS[name](None, value)
     except CelError:

@@ -282,12 +282,14 @@ class _Planner:
         if overloads == ["in_list"] and planned[1].constant:
             return _constant_membership(planned[0], planned[1].value, of_1_37=self.checked.of_1_37)
         arguments = [each.evaluate for each in planned]
-        if name == "matches" and planned[1].constant:
-            if type(planned[1].value) is str and not patterns.is_valid(planned[1].value):
-                raise NotFollowed("the error of an invalid regular expression")
-            apply, of_1_37 = patterns.matches_constant, self.checked.of_1_37
-            return Plan(call_of(apply, name, overloads, arguments, of_1_37=of_1_37))
-        evaluate = call(name, overloads, arguments, of_1_37=self.checked.of_1_37)
+        of_1_37 = self.checked.of_1_37
+        pattern = planned[1].value if name in patterns.OF_CONSTANTS and planned[1].constant else None
+        if type(pattern) is str:
+            wrong = patterns.problem(pattern)
+            if wrong:
+                raise PlanError(wrong)
+            return Plan(call_of(patterns.OF_CONSTANTS[name], name, overloads, arguments, of_1_37=of_1_37))
+        evaluate = call(name, overloads, arguments, of_1_37=of_1_37)
         if name in _CONVERSIONS and len(planned) == 1 and planned[0].constant:
             return constant(_folded(evaluate, of_1_37=self.checked.of_1_37))
         return Plan(evaluate)

@@ -2,9 +2,11 @@
 
 Python's own `re` tries again and again where a pattern is nested, so that a short one can take hours.
 
-Rule: what RE2 accepts and Go does not, and the text of Go's error about a pattern, are not followed.
+Rule: what RE2 accepts and Go does not is not followed; errors are in Go's words.
 """
 
+import re
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -20,8 +22,8 @@ _MAX_REMEMBERED = 256
 """Characters of a text and a pattern together whose result is remembered."""
 
 
-def is_valid(pattern: str) -> bool:
-    """Return whether Go accepts a pattern; raises NotFollowed where that is not known."""
+def problem(pattern: str) -> str:
+    """Return Go's error of a pattern, "" if it accepts it; raises NotFollowed where that is not known."""
     return _match("", pattern)[0]
 
 
@@ -29,9 +31,9 @@ def matches(run: Run, text: Any, pattern: Any) -> bool:
     if type(text) is not str or type(pattern) is not str:
         raise CelError(NO_SUCH_OVERLOAD)
     run.work(_STEPS + len(pattern) + len(text) // 8 + _STEPS_OF_REPETITION * pattern.count("{"))
-    valid, found = (_remembered if len(text) + len(pattern) <= _MAX_REMEMBERED else _match)(text, pattern)
-    if not valid:
-        raise NotFollowed("the error of an invalid regular expression")
+    wrong, found = (_remembered if len(text) + len(pattern) <= _MAX_REMEMBERED else _match)(text, pattern)
+    if wrong:
+        raise CelError(wrong)
     return found
 
 
@@ -40,22 +42,103 @@ def matches_constant(run: Run, text: Any, pattern: Any) -> bool:
     return matches(run, text.name if type(text) is TypeValue else text, pattern)
 
 
-def _match(text: str, pattern: str) -> tuple[bool, bool]:
-    """Return (whether the pattern is valid, whether the text matches); raises NotFollowed."""
-    if r"\C" in pattern:
-        raise NotFollowed(r"a regular expression with \C")
+def find(run: Run, text: str, pattern: str) -> str:
+    return next(iter(find_all(run, text, pattern, 1)), "")
+
+
+def find_all(run: Run, text: str, pattern: str, limit: int = -1) -> list[str]:
+    """Return what matches, at most `limit` texts unless that is negative (regexp.FindAllString)."""
+    matches(run, "", pattern)
+    found: list[str] = []
+    at, before = 0, -1
+    while at <= len(text) and len(found) != limit:
+        run.work(_STEPS + len(text) // 8)
+        match = _compiled(pattern).search(text, at)
+        if match is None:
+            break
+        start, end = match.span()
+        if end > at or start != before:
+            found.append(text[start:end])
+        at, before = (at + 1 if end == at else end), end
+    return found
+
+
+def _of_constant(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function for a constant pattern: a type is a text to it, and other texts are errors of few words."""
+
+    def find_constant(run: Run, text: Any, pattern: str, *limit: Any) -> Any:
+        text = text.name if type(text) is TypeValue else text
+        if type(text) is not str or any(type(each) is not int for each in limit):
+            raise CelError(NO_SUCH_OVERLOAD)
+        return function(run, text, pattern, *limit)
+
+    return find_constant
+
+
+OF_CONSTANTS: dict[str, Callable[..., Any]] = {
+    "matches": matches_constant,
+    "find": _of_constant(find),
+    "findAll": _of_constant(find_all),
+}
+
+
+def _illegal(function: Callable[..., Any]) -> Callable[..., Any]:
+    def checked(run: Run, text: str, pattern: str, *limit: int) -> Any:
+        wrong = problem(pattern)
+        if wrong:
+            raise CelError(f"Illegal regex: {wrong}")
+        return function(run, text, pattern, *limit)
+
+    return checked
+
+
+IMPLEMENTATIONS: dict[str, Callable[..., Any]] = {
+    "string_find_string": _illegal(find),
+    "string_find_all_string": _illegal(find_all),
+    "string_find_all_string_int": _illegal(find_all),
+}
+
+_WORDS = {
+    "bad repetition operator": "invalid nested repetition operator",
+    "invalid named capture group": "invalid named capture",
+    "invalid perl operator": "invalid or unsupported Perl syntax",
+    "invalid repetition size": "invalid repeat count",
+    "missing )": "missing closing )",
+    "missing ]": "missing closing ]",
+    "no argument for repetition operator": "missing argument to repetition operator",
+    "trailing \\": "trailing backslash at end of expression",
+}
+"""RE2's words where Go's are others."""
+_UNCLEAR = re.compile(r"\\C|\{[0-9]{9}|\{[0-9]*,[0-9]{9}")
+"""What RE2 reads otherwise than Go: one byte, a number beyond Go's."""
+
+
+def _match(text: str, pattern: str) -> tuple[str, bool]:
+    """Return (Go's error of the pattern, whether the text matches); raises NotFollowed."""
+    if _UNCLEAR.search(pattern):
+        raise NotFollowed(r"a regular expression with \C, or with a number of nine digits")
     import re2  # when the first pattern is matched: few selectors have one
 
-    options = re2.Options()
-    options.log_errors = False
     try:
-        return True, re2.compile(pattern, options).search(text) is not None
+        return "", _compiled(pattern).search(text) is not None
     except UnicodeEncodeError:
         raise NotFollowed("a regular expression on a text that is not Unicode") from None
     except re2.error as error:
-        if "large" in str(error):
+        told = error.args[0].decode("utf-8", "replace")
+        if "large" in told or len(pattern) > _MAX_REMEMBERED:
             raise NotFollowed("a regular expression that is too large") from None
-        return False, False
+        words, _, part = told.partition(": ")
+        if part.startswith("(?<"):
+            raise NotFollowed("the error of a regular expression that looks behind") from None
+        return f"error parsing regexp: {_WORDS.get(words, words)}: `{part}`", False
 
 
 _remembered = lru_cache(maxsize=4096)(_match)
+
+
+def _compiled(pattern: str) -> Any:
+    import re2
+
+    options = re2.Options()
+    options.log_errors = False
+    return re2.compile(pattern, options)
