@@ -39,7 +39,7 @@ def on(minor, gates=None):
     }
 
 
-def test_the_defaults_of_1_36_are_the_default_features():
+def test_the_defaults_of_the_default_minor_are_the_default_features():
     assert Features.of(DEFAULT_MINOR) == DEFAULT_FEATURES == Features()
 
 
