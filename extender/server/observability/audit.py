@@ -115,7 +115,7 @@ class PreemptLine(AuditLine, frozen=True, kw_only=True):
     """Minor version of kube-scheduler whose verdicts were followed; None: the call failed before its request was
     parsed."""
     scheduler_release: str | None = None
-    """The same version with its patch, if that is known."""
+    """Minor version and patch; the minor alone if only that is known."""
     policies: list[str] = []
     """Keys of `preemption` that differ from kube-scheduler's own, with their values."""
     cache: AuditCache

@@ -18,7 +18,7 @@ from tests.server.conftest import configuration, filter_body, node
 
 pytestmark = pytest.mark.anyio
 
-API_SERVER = FoundVersion(34, "API server v1.34.1; no pod of kube-scheduler names its version")
+API_SERVER = FoundVersion(34, "API server v1.34.1; no pod of kube-scheduler names its version", 1)
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ async def test_kube_scheduler_s_pods_come_before_the_api_server(api):
     put(api, "cp-1", "v1.33.2")
     async with following(api.url) as rig:
         await rig.read()
-        expected = FoundVersion(33, "image tag v1.33.2 of pod kube-system/kube-scheduler-cp-1")
+        expected = FoundVersion(33, "image tag v1.33.2 of pod kube-system/kube-scheduler-cp-1", 2)
         assert rig.source.found_version == expected
 
 
@@ -69,7 +69,7 @@ async def test_an_upgrade_is_noticed_node_by_node(api):
         rig.source.watch_version(lambda found: seen.append(found and found.minor))
         await rig.read()
         put(api, "cp-1", "v1.36.0")
-        await rig.until(lambda: "1.35, 1.36" in str(rig.source.found_version))
+        await rig.until(lambda: "1.35.4, 1.36.0" in str(rig.source.found_version))
         put(api, "cp-2", "v1.36.0")
         await rig.until(lambda: minor(rig) == 36)
         for name in ("cp-1", "cp-2"):
@@ -153,14 +153,14 @@ async def test_the_first_snapshot_is_built_for_the_version_that_was_found(api):
     api.put("Node", node("worker-1"))
     async with serving(api.url) as (client, rig):
         await rig.read()
-        assert "kube-scheduler 1.33 (image tag v1.33.2 of pod kube-system/kube-scheduler-cp-1)" in await ready(client)
+        assert "kube-scheduler 1.33.2 (image tag v1.33.2 of pod kube-system/kube-scheduler-cp-1)" in await ready(client)
         assert not rig.cache.snapshot().features.read_write_once_pod_reason_of_1_34
         first = rig.cache.snapshot()
         put(api, "cp-1", "v1.36.1")
         await rig.until(lambda: minor(rig) == 36)
         while not rig.cache.snapshot().features.read_write_once_pod_reason_of_1_34:
             await asyncio.wait_for(rig.cache.next_change(), 10)
-        assert "kube-scheduler 1.36 (image tag v1.36.1" in await ready(client)
+        assert "kube-scheduler 1.36.1 (image tag v1.36.1" in await ready(client)
         assert rig.cache.snapshot() is not first
         answer = await client.post("/filter", content=filter_body(["worker-1"]))
         assert answer.json()["NodeNames"] == ["worker-1"]
@@ -181,7 +181,7 @@ async def test_nothing_is_decided_before_the_configuration_fits_the_version_that
     async with serving(api.url, {"scheduler": {"featureGates": {"StorageCapacityScoring": True}}}) as (client, rig):
         await rig.read()
         text = await ready(client)
-        found = "for kube-scheduler 1.32 (image tag v1.32.1 of pod kube-system/kube-scheduler-cp-1)"
+        found = "for kube-scheduler 1.32.1 (image tag v1.32.1 of pod kube-system/kube-scheduler-cp-1)"
         (said,) = (line for line in text.splitlines() if line.startswith("[!] configuration: "))
         assert "StorageCapacityScoring" in said
         assert said.endswith(f"{found}; nothing is decided by it")
@@ -207,7 +207,7 @@ async def test_an_upgrade_that_the_configuration_does_not_fit_keeps_the_previous
         put(api, "cp-1", "v1.32.1")
         await rig.until(lambda: minor(rig) == 32)
         text = await ready(client)
-        assert "[+] kube-scheduler 1.34 (image tag v1.34.0" in text
+        assert "[+] kube-scheduler 1.34.0 (image tag v1.34.0" in text
         assert "kube-scheduler-cp-1); using the previous one" in text
         assert (await client.get("/readyz")).status_code == 200
 
@@ -220,6 +220,6 @@ async def test_gates_that_only_the_found_version_has_are_no_mistake_before_it_is
     }
     async with serving(api.url, sections) as (client, rig):
         await rig.read()
-        assert "kube-scheduler 1.33 (image tag" in await ready(client)
+        assert "kube-scheduler 1.33.1 (image tag" in await ready(client)
     with pytest.raises(ConfigError, match="DynamicResourceAllocation"):
         LiveSettings(configuration(scheduler=sections["scheduler"]))

@@ -14,7 +14,7 @@ from extender.config import Configuration
 from extender.config.load import load_config
 from extender.config.preemption import BuiltinProtectionsSection
 from extender.config.scheduler import load_kube_scheduler
-from extender.k8s.version.features import Features
+from extender.k8s.version.features import Features, Version
 from extender.server.admin import app as admin
 from tests.e2e.deploy.manifests import (
     ALL,
@@ -153,10 +153,10 @@ def test_the_extender_decides_by_the_file_of_its_kube_scheduler(name, tmp_path):
 def test_a_second_schedulers_version_and_gates_are_those_of_its_container(name, tmp_path):
     (container,) = [one for one in containers(pod_of(rendered(name))) if one["name"] == "kube-scheduler"]
     scheduler = scheduler_of(name, tmp_path)
-    assert f":v1.{scheduler.minor}." in container["image"]
+    assert container["image"].endswith(f":v{scheduler.release}")
     gates = [word.removeprefix("--feature-gates=") for word in container["command"] if "--feature-gates=" in word]
     told = {gate: value == "true" for gate, _, value in (one.partition("=") for one in gates)}
-    assert scheduler.features == Features.of(scheduler.minor, told)
+    assert scheduler.features == Features.of(Version(scheduler.minor, scheduler.patch), told)
 
 
 FIRST_EXAMPLE = "helm examples/second-scheduler.yaml"

@@ -121,8 +121,8 @@ async def test_a_line_names_preemptor_victims_nodes_and_budgets(audited):
             "schedulerName": "default-scheduler",
         },
         "sent": 3,
-        "schedulerVersion": "1.36",
-        "schedulerRelease": "1.36",
+        "schedulerVersion": "1.37",
+        "schedulerRelease": "1.37",
         "kept": [
             {
                 "node": "worker-2",

@@ -284,7 +284,8 @@ def test_nodes_are_redacted_in_an_answer_as_in_its_request():
 
 EVERYTHING: dict[str, Any] = {
     "scheduler": {
-        "version": "1.33",
+        "version": "1.33.2",
+        "emulatedVersion": "1.32",
         "featureGates": {"PodLevelResources": True},
         "percentageOfNodesToScore": 30,
         "profiles": [
@@ -442,7 +443,7 @@ def test_everything_is_set_there():
 
 def test_every_switch_of_a_version_is_read_back():
     turned = Features(**{one.name: not getattr(DEFAULT_FEATURES, one.name) for one in dataclasses.fields(Features)})
-    settings = Settings(KubeScheduler(features=turned, minor=29, version_source="image tag v1.29.1 of pod x"))
+    settings = Settings(KubeScheduler(features=turned, minor=29, version_source="image tag v1.29.1", patch=1))
     assert read_back(settings) == settings
 
 

@@ -51,14 +51,15 @@ kube-scheduler.yaml
 {{- end -}}
 {{- end -}}
 
-{{- /* Version in the tag of a second scheduler, such as 1.36; nothing if it says none. */ -}}
+{{- /* Minor in the tag of a second scheduler, such as 1.36; nothing if it says none. */ -}}
 {{- define "extender.schedulerTag" -}}
 {{- regexFind ":v?1\\.[0-9]+[^:/@]*(@.*)?$" .Values.scheduler.image | regexFind "1\\.[0-9]+" -}}
 {{- end -}}
 
-{{- /* Minor of a second scheduler: `auto` would find the cluster's own kube-scheduler. */ -}}
+{{- /* Version of a second scheduler, such as 1.36.2: `auto` would find the cluster's own kube-scheduler. */ -}}
 {{- define "extender.schedulerVersion" -}}
-{{- required "scheduler.image: has no tag that says the version; set config.scheduler.version" (include "extender.schedulerTag" .) -}}
+{{- $version := regexFind ":v?1\\.[0-9]+[^:/@]*(@.*)?$" .Values.scheduler.image | regexFind "1\\.[0-9]+(\\.[0-9]+)?" -}}
+{{- required "scheduler.image: has no tag that says the version; set config.scheduler.version" $version -}}
 {{- end -}}
 
 {{- /*
