@@ -503,8 +503,9 @@ class _Search:
         return not one.slice.spec.per_device_node_selection or is_available_on(one, self._node)
 
     def _runtime_error(self, at: str, one: PoolDevice, error: str) -> str:
-        device = f" on device {'/'.join(one.id)}" if self._features.selector_errors_name_device else ""
-        return f"{at}{device}: CEL runtime error: {error}"
+        if not self._features.selector_errors_name_device:
+            return f"{at}: CEL runtime error: {error}"
+        return f"{at} on device {'/'.join(one.id)}: CEL runtime error: {error}"
 
     def _belongs(self, request: _Request, one: PoolDevice) -> bool:
         """Return whether the device is one of all that the request is for, as to its capacity."""

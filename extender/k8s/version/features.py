@@ -290,7 +290,7 @@ class Features:
     """Sidecars add to NonZeroRequested; before, their maximum was taken."""
     left_out_nodes_are_unresolvable: bool = since(32)
     """Nodes that a PreFilterResult leaves out have a status with a reason."""
-    host_ports_of_sidecars: bool = since(33)
+    host_ports_of_sidecars: bool = since(34, backports={33: 6})
     """NodePorts counts the host ports of sidecars."""
     fit_score_reads_containers_only: bool = since(33)
     """NodeResourcesFit scores by containers' requests of the spec, whatever the gates of resizes and pod-level ones."""

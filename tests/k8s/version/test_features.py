@@ -39,7 +39,7 @@ def on(minor, gates=None):
     }
 
 
-def test_the_defaults_of_1_36_are_the_default_features():
+def test_the_defaults_of_the_default_minor_are_the_default_features():
     assert Features.of(DEFAULT_MINOR) == DEFAULT_FEATURES == Features()
 
 
@@ -178,7 +178,7 @@ def test_gates_that_kube_scheduler_would_refuse(minor, gates, said):
 
 
 def test_what_is_set_as_it_is_anyway_is_accepted():
-    assert Features.of(36, {"VolumeAttributesClass": True, "PodLevelResources": True}) == DEFAULT_FEATURES
+    assert Features.of(36, {"VolumeAttributesClass": True, "PodLevelResources": True}) == Features.of(36)
     assert on(34, {"VolumeAttributesClass": False}) == GATES_ON[34] - {"VolumeAttributesClass"}  # GA, not yet locked
 
 

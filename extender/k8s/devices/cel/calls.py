@@ -227,7 +227,7 @@ _ASSERTIONS: dict[str, tuple[Callable[[Evaluate], Evaluate], ...]] = {
 }
 """By function: what cel-go's cost tracker assumes of the arguments, errors too; else it panics, which nothing absorbs.
 
-Only where the checker has found the one overload: without it there is no tracker."""
+Only where the checker has found the one overload: the tracker is that overload's."""
 
 # --- costs ---------------------------------------------------------------------------------------------------------
 

@@ -74,7 +74,7 @@ GENERIC_TYPES: Final[dict[str, Type]] = {
     "map": map_of(DYN, DYN),
     "optional_type": optional_of(DYN),
 }
-"""Of these, those that v1.37 declares otherwise."""
+"""Names that v1.37 declares otherwise."""
 
 _NAMED: dict[str, Type] = {
     **{name: kind for name, kind in TYPE_NAMES.items() if "." not in name and name not in ("list", "map")},
