@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from extender.core.chance import chance_of
 from extender.core.eviction_history import NO_HISTORY, EvictionHistory
 from extender.core.framework.constraint import SchedulingContext
 from extender.core.framework.filter import FilterRun, filters_not_evaluated, run_filter_plugins, scheduling_context
 from extender.core.framework.score import Scores, score
 from extender.core.framework.status import Code, Status
 from extender.core.preemption.candidates import find_candidates
-from extender.core.preemption.chance import chance_of
 from extender.core.preemption.criteria import best_candidates, ranking_keys
 from extender.core.preemption.dry_run import DryRun
 from extender.core.preemption.eligibility import pod_eligible_to_preempt_others, run_pre_enqueue_plugins
@@ -59,7 +59,7 @@ class Evaluation:
         `preEnqueue` where a plugin keeps the pod out of the queue, `prefilter` where PreFilter rejects it,
         `prefilterNodes` where a PreFilterResult restricts it to some nodes, `notEvaluated` (plugin -> nodes) where a
         plugin that is not modelled decides; `cycleError`, `scoreError` and `dryRunError` where a plugin fails, which
-        ends the scheduling cycle; `chance` (candidate -> reasons, see `core.preemption.chance`) where kube-scheduler
+        ends the scheduling cycle; `chance` (candidate -> reasons, see `core.chance`) where kube-scheduler
         may choose other victims.
         """
         run, names = self.filter_run, self.context.snapshot.node_names

@@ -153,6 +153,24 @@ def test_a_configuration_that_a_minor_refuses_is_its_verdict(room):
         room.update("1.38.1")
 
 
+def test_in_the_folder_of_a_minor_its_verdicts_stand_in_the_scenarios_also_those_that_are_a_refusal(room):
+    category = "v1.37/quirks37"
+    file = room.corpus / f"{category}.jsonl.gz"
+    file.parent.mkdir()
+    shutil.copy(CORPUS / f"{category}.jsonl.gz", file)
+    before = room.lines(category)
+    (first, second, *_), room.said = before, {one["id"]: verdict_of(one) for one in before}
+    refused, changed = {"error": "config: no such key"}, {"expected": second["expected"] | {"feasible": 77}}
+    room.said |= {first["id"]: refused, second["id"]: changed}
+    room.update("1.37.99", category)
+    after = room.lines(category)
+    assert [verdict_of(one) for one in after] == [refused, changed, *map(verdict_of, before[2:])]
+    assert [one["why"] for one in after] == [one["why"] for one in before]
+    assert not (room.corpus / "versions" / "quirks37.jsonl.gz").exists()
+    room.update("1.38.0", category)
+    assert room.lines(category) == after
+
+
 @pytest.mark.parametrize("patch", ["1.36.99", "1.38.0"])
 def test_a_scenario_at_which_kube_scheduler_panics_leaves_the_corpus_and_is_not_named(room, patch, capsys):
     told = {one["id"] for one in room.lines(OTHERS)}

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 
+from extender.core.chance import chance_of
 from extender.core.diagnosis.schema import NodeDiagnosis, NodePreemption, NodeScores, PluginStatus, ReasonCount
 from extender.core.evaluation import Evaluation
 from extender.core.framework.status import Status
-from extender.core.preemption.chance import chance_of
 from extender.core.snapshot.arrays import BoolArray
 
 MAX_EXAMPLES = 10

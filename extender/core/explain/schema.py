@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from extender.core.preemption.chance import Chance
+from extender.core.chance import Chance
 
 VerbName = Literal["filter", "prioritize", "preempt"]
 """A verb that has a decision; `bind` has none."""

@@ -66,9 +66,10 @@ def pods_violating_pdbs(
         # Where no pod with several budgets exceeds one, every pod counts against all of its budgets.
         several = np.zeros(len(pod), np.bool_)
         several[1:] = pod[1:] == pod[:-1]
-        node = pod % pods.shape[1]
-        again = np.flatnonzero(np.isin(node, node[several & flat[pod]]))
-        if len(again):
+        exceed = several & flat[pod]
+        if exceed.any():
+            node = pod % pods.shape[1]
+            again = np.flatnonzero(np.isin(node, node[exceed]))
             flat[pod[again]] = False
             flat[_exceeding_pods(pdbs, pod[again], budget[again], node[again])] = True
     return result
