@@ -74,8 +74,8 @@ def test_events_are_worded_as_kube_scheduler_words_them(world, arriving):
         [
             *("default", "Warning", "FailedScheduling", "pod/new"),
             (
-                "0/2 nodes are available: 2 Insufficient cpu. preemption: found a potential placement for pod on node n1, "
-                "preempting 1 victims"
+                "0/2 nodes are available: 2 Insufficient cpu. preemption: found a potential placement for pod on node "
+                "n1, preempting 1 victims"
             ),
         ],
         ["default", "Normal", "Preempted", "pod/a", "Preempted by pod uid-new on node n1"],

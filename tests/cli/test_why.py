@@ -61,7 +61,10 @@ def test_first_comes_the_sentence_then_facts_reasons_and_the_preemption(asked):
             "disruption budget) would make room"
         ),
         "pod default/incoming, priority 1000, requests 1 cpu",
-        "message 0/2 nodes are available: 2 Insufficient cpu.",
+        (
+            "message 0/2 nodes are available: 2 Insufficient cpu. preemption: found a potential placement for pod on node "
+            "n1, preempting 1 victims"
+        ),
         "scheduler kube-scheduler 1.37, default",
         "cluster 2 nodes, 3 pods",
         "reasons, of 2 nodes",
@@ -129,7 +132,10 @@ def test_json_and_yaml_are_the_same_and_list_the_nodes_that_are_asked_for(asked)
     found = json.loads(asked(FULL, "incoming", "-o", "json", **given).stdout)
     assert (found["verdict"], found["message"]) == (
         "FitsAfterPreemption",
-        "0/2 nodes are available: 2 Insufficient cpu.",
+        (
+            "0/2 nodes are available: 2 Insufficient cpu. preemption: found a potential placement for pod on node n1, "
+            "preempting 1 victims"
+        ),
     )
     assert (found["preemption"]["node"], found["nodes"], found["details"]) == ("n1", [], None)
     assert yaml.safe_load(asked(FULL, "incoming", "-o", "yaml", **given).stdout) == found

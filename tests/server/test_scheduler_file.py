@@ -234,7 +234,7 @@ async def test_the_version_is_that_of_the_pods_in_a_cluster_file(tmp_path):
 
 async def test_what_is_not_evaluated_is_logged_once_at_the_start(caplog):
     plugins = {"filter": {"enabled": [{"name": "Labels"}]}}
-    gates = {"SchedulerQueueingHints": True}
+    gates = {"SchedulerPopFromBackoffQ": True}
     scheduler = {"profiles": [{"plugins": plugins}], "featureGates": gates}
     app = create_app(filled_cache(), configuration(scheduler=scheduler))
     with caplog.at_level(logging.INFO):
@@ -248,4 +248,4 @@ async def test_what_is_not_evaluated_is_logged_once_at_the_start(caplog):
     assert 'extender_not_evaluated_total{plugin="Labels"} 3.0' in metrics
     messages = [one.getMessage() for one in caplog.records]
     assert "kube-scheduler 1.37 (default); profiles: default-scheduler" in messages
-    assert "feature gate SchedulerQueueingHints changes no verdict here" in messages
+    assert "feature gate SchedulerPopFromBackoffQ changes no verdict here" in messages

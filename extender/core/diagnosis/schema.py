@@ -7,8 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from extender.core.chance import Chance
-from extender.core.explain.schema import NodeReport
+from extender.core.explain.schema import Chance, NodeReport
 from extender.core.simulator.result import ClusterSize, EvictedPod, ReservedClaim
 
 PodState = Literal["Pending", "Gated", "NotOurs", "Assigned", "Terminating", "Finished", "NotFound"]

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from extender.core.chance import Chance, chance_on_node
+from extender.core.chance import chance_on_node
 from extender.core.explain.record import EVICTABLE, VICTIM, DryRunRecord, PreemptRecord
-from extender.core.explain.schema import RankingReport
+from extender.core.explain.schema import Chance, RankingReport
 from extender.core.explain.text import pluralize
 from extender.core.preemption.ranking import NOT_COMPARED, RankingKeys
 from extender.core.snapshot.arrays import NEVER

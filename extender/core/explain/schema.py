@@ -9,10 +9,11 @@ from typing import Literal
 
 import msgspec
 
-from extender.core.chance import Chance
-
 VerbName = Literal["filter", "prioritize", "preempt"]
 """A verb that has a decision; `bind` has none."""
+
+Chance = Literal["BudgetOrder", "UnstableSort"]
+"""What is chance about kube-scheduler's choice of victims, as in `core.chance`, which loads the engine."""
 
 MAX_LISTED_DECISIONS = 1000
 """Limit of the decisions in one response of GET /decisions."""

@@ -171,8 +171,7 @@ def test_a_pod_that_never_preempts_gets_that_message_and_keeps_its_nomination():
     never = incoming(preemptionPolicy="Never", status={"nominatedNodeName": "n1"})
     found = cycle({node("n1", cpu="1"): [pod("a")]}, never)
     assert found.message == (
-        "0/1 nodes are available: 1 Insufficient cpu. "
-        "preemption: not eligible due to preemptionPolicy=Never."
+        "0/1 nodes are available: 1 Insufficient cpu. preemption: not eligible due to preemptionPolicy=Never."
     )
     assert (found.nominated_node, victims(found)) == ("n1", [])
 
@@ -418,8 +417,7 @@ def test_a_veto_leaves_the_pod_pending_with_kube_scheduler_s_words_and_the_exten
     found = cycle({node("n1", cpu="1"): [pod("a")]}, waiting, STRICT, budgets=[budget(app="a")])
     assert found.outcome == "Unschedulable"
     assert found.message == (
-        "0/1 nodes are available: 1 Insufficient cpu. "
-        "preemption: no candidate node for preemption"
+        "0/1 nodes are available: 1 Insufficient cpu. preemption: no candidate node for preemption"
     )
     assert found.vetoed == "1 node: would break disruption budget default/budget"
     assert found.nominated_node == "gone"

@@ -121,7 +121,6 @@ PLUGIN_INDEXES: tuple[type[Index], ...] = (
 """Snapshot indexes that plugins read, built ahead so that no request waits for them."""
 
 
-
 def waits_to_grow(pod: Pod, features: Features) -> bool:
     """Return whether the pod runs and waits for room to grow in place, for which it may preempt (KEP-5836, v1.37).
 
