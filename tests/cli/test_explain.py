@@ -546,7 +546,8 @@ def test_a_filter_groups_its_nodes_by_what_is_said_of_them():
 
 
 def test_scores_are_shown_best_first_with_what_every_plugin_gives():
-    nodes = {node("n1"): [pod("a", "3")], node("n2"): [], node("n3", cpu="1"): [pod("b")]}
+    soft = [{"key": "maint", "effect": "PreferNoSchedule"}]
+    nodes = {node("n1", taints=soft): [pod("a", "3")], node("n2"): [], node("n3", cpu="1"): [pod("b")]}
     out = printed(scored(nodes, ["n1", "n2", "n3"]))
     header, _, *rows = out.splitlines()[out.splitlines().index("scores, highest first") + 1 :]
     assert header.split()[:5] == ["NODE", "SCORE", "(of", "10)", "TOTAL"]

@@ -62,8 +62,8 @@ def test_first_comes_the_sentence_then_facts_reasons_and_the_preemption(asked):
         ),
         "pod default/incoming, priority 1000, requests 1 cpu",
         (
-            "message 0/2 nodes are available: 2 Insufficient cpu. preemption: found a potential placement for pod on node "
-            "n1, preempting 1 victims"
+            "message 0/2 nodes are available: 2 Insufficient cpu. preemption: found a potential placement for pod on "
+            "node n1, preempting 1 victims"
         ),
         "scheduler kube-scheduler 1.37, default",
         "cluster 2 nodes, 3 pods",
