@@ -162,7 +162,7 @@ def _notes(settings: "Configuration", scheduler: "KubeScheduler") -> "list[str]"
     if settings.scheduler.version == "auto":
         refused = f", as 1.{DEFAULT_MINOR} refuses this" if scheduler.minor != DEFAULT_MINOR else ""
         notes.append(
-            f"scheduler.version is auto: {scheduler.version} is checked here{refused}; a running extender takes "
+            f"scheduler.version is auto: {scheduler.release} is checked here{refused}; a running extender takes "
             "the version of the kube-scheduler that it finds in the cluster"
         )
     gates = settings.scheduler.feature_gates
@@ -184,7 +184,7 @@ def _lines(
     yield f"{name}: valid"
     if settings.scheduler.config is not None:
         yield f"{settings.scheduler.config}: valid"
-    yield f"kube-scheduler {scheduler.version}{gates}; profiles: {profiles}"
+    yield f"kube-scheduler {scheduler.release}{gates}; profiles: {profiles}"
     for note in _notes(settings, scheduler):
         yield f"note: {note}"
     if settings.scheduler.config is None:
@@ -211,6 +211,7 @@ def _report(
         "configuration": name,
         "schedulerConfiguration": settings.scheduler.config,
         "version": scheduler.version,
+        "release": scheduler.release,
         "versionSource": scheduler.version_source,
         "featureGates": scheduler.changed_gates,
         "profiles": [

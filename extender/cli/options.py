@@ -57,7 +57,7 @@ SchedulerVersionOption = Annotated[
     typer.Option(
         "--scheduler-version",
         metavar="VERSION",
-        help="Version of kube-scheduler, such as 1.33, or auto; overrides scheduler.version.",
+        help="Version of kube-scheduler, such as 1.33 or 1.33.2, or auto; overrides scheduler.version.",
     ),
 ]
 OutputOption = Annotated[Literal["text", "json"], typer.Option("--output", "-o", help="Output format.")]

@@ -66,16 +66,16 @@ def _replaced(recorded: "KubeScheduler", config: str | None, version: str | None
 
     own = recorded.profiles[0]
     base = replace(UPSTREAM, preemption=own.preemption, keep_candidates=own.keep_candidates)
-    is_same = version in (None, "auto", recorded.version)
+    is_same = version in (None, "auto", recorded.release)
     gates = recorded.changed_gates if is_same else None
     found = kube_scheduler_of(
         {} if config is None else config,
-        version=recorded.version if is_same else version,
+        version=recorded.release if is_same else version,
         feature_gates=gates,
         base=base,
     )
     if config is None:
-        default = kube_scheduler_of({}, version=recorded.version, feature_gates=recorded.changed_gates, base=base)
+        default = kube_scheduler_of({}, version=recorded.release, feature_gates=recorded.changed_gates, base=base)
         if default.profiles != recorded.profiles:
             raise RecordingError(
                 "the recorded profiles are not kube-scheduler's default: name their --scheduler-config"

@@ -153,7 +153,7 @@ def _describe_scheduler(scheduler: schema.SchedulerReport) -> str:
     """Return the version whose verdicts the decision follows, where it was found, and the pod's profile."""
     gates = "".join(f", {gate}={str(value).lower()}" for gate, value in scheduler.feature_gates.items())
     profile = f"profile {scheduler.profile}" if scheduler.profile is not None else "no profile: not ours"
-    return f"{scheduler.version} ({scheduler.version_source}){gates}, {profile}"
+    return f"{scheduler.release} ({scheduler.version_source}){gates}, {profile}"
 
 
 def _render_preemption(decision: DecisionReport, subject: str, show_all: bool) -> Iterator[RenderableType]:

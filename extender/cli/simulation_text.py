@@ -35,7 +35,7 @@ def _summary_blocks(result: Simulation) -> Iterator[list[Text]]:
         f"{pluralize(found.scheduled, 'pod')} scheduled, {found.pending} pending, {found.skipped} skipped, "
         f"{found.evicted} preempted, {pluralize(found.pdb_violations, 'PDB violation')} "
         f"(policies: {printable(result.policies)}; "
-        f"kube-scheduler {result.version}, {printable(result.version_source)})",
+        f"kube-scheduler {result.release}, {printable(result.version_source)})",
         style="bold",
     )
     yield [counts, *(Text(f"note: {printable(note)}", style="dim") for note in result.notes)]

@@ -74,7 +74,7 @@ def _facts(found: Diagnosis) -> RenderableType:
         "pod": pod if found.state != "NotFound" else "",
         "message": found.message,
         "nominated": nominated,
-        "scheduler": f"kube-scheduler {found.version}, {found.version_source}",
+        "scheduler": f"kube-scheduler {found.release}, {found.version_source}",
         "cluster": size if found.state != "NotFound" or found.cluster.nodes else "",  # else it was not read
         "policies": "; ".join(found.policies),
         "hint": found.hint or "",

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, StrictInt
 
 from extender.k8s.selectors import is_label_value, is_qualified_name
-from extender.k8s.version.minor import supported_minor
+from extender.k8s.version.minor import supported_version
 
 _DURATION_UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 _DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)(h|ms|m|s)")
@@ -68,7 +68,7 @@ def positive_or_all(value: object) -> object:
 def scheduler_version(version: str) -> str:
     """Validate a version of kube-scheduler: `auto`, or one whose verdicts are known."""
     if version != "auto":
-        supported_minor(version)
+        supported_version(version)
     return version
 
 

@@ -14,7 +14,7 @@ from extender.k8s.annotations import EVICTION_COST
 from extender.k8s.objects import NodeAffinity, Pod, TopologySpreadConstraint
 from extender.k8s.requests import is_extended
 from extender.k8s.selectors import EVERYTHING, LabelMatcher
-from extender.k8s.version.features import DEFAULT_FEATURES, DEFAULT_MINOR, Features
+from extender.k8s.version.features import DEFAULT_FEATURES, DEFAULT_MINOR, Features, Version
 
 DEFAULT_SCHEDULER_NAME = "default-scheduler"
 """schedulerName of kube-scheduler's default profile, and of pods that name none (v1.DefaultSchedulerName)."""
@@ -287,7 +287,9 @@ class KubeScheduler:
     minor: int = DEFAULT_MINOR
     """Minor version: 36 for 1.36."""
     version_source: str = "default"
-    """Where `minor` was found, as `/readyz?verbose` says it."""
+    """Where `minor` and `patch` were found, as `/readyz?verbose` says it."""
+    patch: int | None = None
+    """Patch: 2 for 1.36.2; None: the newest of the minor."""
 
     def profile_of(self, pod: Pod) -> Profile | None:
         """Return the profile of the pod's spec.schedulerName; None: this kube-scheduler does not schedule the pod."""
@@ -302,6 +304,11 @@ class KubeScheduler:
     def version(self) -> str:
         """Return the version as kube-scheduler writes it, without patch: 1.36."""
         return f"1.{self.minor}"
+
+    @property
+    def release(self) -> str:
+        """Return the version with its patch, 1.36.2; without one if only the minor is known."""
+        return str(Version(self.minor, self.patch))
 
     @property
     def changed_gates(self) -> dict[str, bool]:

@@ -101,10 +101,10 @@ class Kind:
 
 
 def _device_kind(
-    field: str, kind: type[Object], version: str = "v1", older: str = "v1beta2", *, namespaced: bool = False
+    field: str, kind: type[Object], older: tuple[str, ...] = ("v1beta2",), *, namespaced: bool = False
 ) -> Kind:
-    """Return a kind of resource.k8s.io: v1 from v1.34 on, before that v1beta2 (v1.33), where it is switched on."""
-    return Kind(field, kind, "resource.k8s.io", namespaced, version, older_versions=(older,), has_unlike_versions=True)
+    """Return a kind of resource.k8s.io: v1 from v1.34 on (DeviceTaintRule: v1.37), before that what is switched on."""
+    return Kind(field, kind, "resource.k8s.io", namespaced, older_versions=older, has_unlike_versions=True)
 
 
 KINDS: dict[str, Kind] = {
@@ -128,7 +128,7 @@ KINDS: dict[str, Kind] = {
     "ResourceSlice": _device_kind("resource_slices", ResourceSlice),
     "ResourceClaim": _device_kind("resource_claims", ResourceClaim, namespaced=True),
     "ResourceClaimTemplate": _device_kind("resource_claim_templates", ResourceClaimTemplate, namespaced=True),
-    "DeviceTaintRule": _device_kind("device_taint_rules", DeviceTaintRule, "v1beta2", "v1alpha3"),
+    "DeviceTaintRule": _device_kind("device_taint_rules", DeviceTaintRule, ("v1beta2", "v1alpha3")),
     "PodGroup": Kind(
         "pod_groups",
         PodGroup,

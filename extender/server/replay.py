@@ -201,7 +201,12 @@ def settings_of(config: Configuration) -> SettingsOverride:
     Raises ConfigError for kube-scheduler's file, which it names.
     """
     loaded = Loaded.from_config(config)
-    return lambda recorded: loaded.settings(FoundVersion(recorded.scheduler.minor, recorded.scheduler.version_source))
+
+    def under(recorded: Settings) -> Settings:
+        scheduler = recorded.scheduler
+        return loaded.settings(FoundVersion(scheduler.minor, scheduler.version_source, scheduler.patch))
+
+    return under
 
 
 # --- the recorded server state --------------------------------------------------------------------------------------

@@ -239,7 +239,7 @@ class LiveSettings:
                 self._first_refusal = None
         except Exception as error:
             version = (
-                f", for kube-scheduler 1.{found.minor} ({found.source})" if found and loaded.takes_found_version else ""
+                f", for kube-scheduler {found.version} ({found.source})" if found and loaded.takes_found_version else ""
             )
             self._refuse([f"{line}{version}" for line in str(error).splitlines()])
             settings = loaded.settings_by(self._desired.scheduler)
@@ -345,7 +345,7 @@ def scheduler_line(scheduler: KubeScheduler) -> str:
     """Return kube-scheduler in one line: version, where it was found, changed feature gates, profiles."""
     gates = ", ".join(f"{name}={str(value).lower()}" for name, value in scheduler.changed_gates.items())
     names = ", ".join(profile.scheduler_name for profile in scheduler.profiles)
-    version = f"kube-scheduler {scheduler.version} ({scheduler.version_source})"
+    version = f"kube-scheduler {scheduler.release} ({scheduler.version_source})"
     return f"{version}; profiles: {names}" + (f"; feature gates: {gates}" if gates else "")
 
 

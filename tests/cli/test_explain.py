@@ -709,7 +709,7 @@ def test_the_sentence_about_a_node(shown, sentence):
 def crafted(**settings: Any) -> DecisionReport:
     given = {"id": "preempt-1", "verb": "preempt", "time": "2026-01-01T00:00:00.000Z", "milliseconds": 1.0}
     given |= {"outcome": "answered", "sentence": "a sentence", "pod": "x/p", "uid": "u"}
-    given |= {"scheduler": SchedulerReport(version="1.36", version_source="default")}
+    given |= {"scheduler": SchedulerReport(version="1.36", release="1.36", version_source="default")}
     return DecisionReport(**{**given, "incoming": PodReport(key="x/p", uid="u"), **settings})
 
 

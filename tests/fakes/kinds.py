@@ -52,7 +52,7 @@ RESOURCES = {
         Resource("ResourceSlice", "resourceslices", "resource.k8s.io"),
         Resource("ResourceClaim", "resourceclaims", "resource.k8s.io", namespaced=True),
         Resource("ResourceClaimTemplate", "resourceclaimtemplates", "resource.k8s.io", namespaced=True),
-        Resource("DeviceTaintRule", "devicetaintrules", "resource.k8s.io", version="v1beta2"),
+        Resource("DeviceTaintRule", "devicetaintrules", "resource.k8s.io"),
         Resource("PodGroup", "podgroups", "scheduling.k8s.io", namespaced=True, version="v1alpha2"),
         Resource(
             "PodGroup.scheduling.x-k8s.io", "podgroups", "scheduling.x-k8s.io", namespaced=True, version="v1alpha1"

@@ -30,7 +30,7 @@ from extender.config.scheduler.validation import FIT, DefaultedProfile, validate
 from extender.core.profile import DEFAULT_SCHEDULER_NAME, UPSTREAM, KubeScheduler, Profile
 from extender.errors import ConfigError
 from extender.k8s.version.features import DEFAULT_MINOR, NEWEST_MINOR, OLDEST_MINOR, Features
-from extender.k8s.version.minor import FoundVersion, supported_minor
+from extender.k8s.version.minor import FoundVersion
 
 if TYPE_CHECKING:  # models imports the schema of this package
     from extender.config.models import Configuration
@@ -106,9 +106,9 @@ class SchedulerSource:
 
 @dataclass(frozen=True, slots=True)
 class _FoundRelease(Release):
-    """The kube-scheduler that profiles are expanded for, and where its version was found."""
+    """The kube-scheduler that profiles are expanded for, its patch, and where its version was found."""
 
-    source: str
+    found: FoundVersion
 
 
 def load_kube_scheduler(config: Configuration, found: FoundVersion | None = None) -> KubeScheduler:
@@ -195,11 +195,11 @@ def _inline(config: Configuration, document: Document) -> SchedulerDocument:
 def _release(version: str | None, gates: Mapping[str, bool], found: FoundVersion | None) -> _FoundRelease:
     if not isinstance(version, str | None):
         raise ConfigError(f'version must be text such as "1.33", not {version!r}')
-    minor, source = (found.minor, found.source) if found else (DEFAULT_MINOR, "default")
+    found = found or FoundVersion(DEFAULT_MINOR, "default")
     try:
         if version is not None:
-            minor, source = supported_minor(version), "configured"
-        return _FoundRelease(minor, Features.of(minor, gates), source)
+            found = FoundVersion.configured(version)
+        return _FoundRelease(found.minor, Features.of(found.version, gates), found)
     except ValueError as error:
         raise ConfigError(str(error)) from error
 
@@ -247,7 +247,8 @@ def _kube_scheduler(read: SchedulerDocument, release: _FoundRelease, base: Profi
         ),
         release.features,
         release.minor,
-        release.source,
+        release.found.source,
+        release.found.patch,
     )
 
 

@@ -21,7 +21,7 @@ from extender.core.devices.allocation import (
     ClaimToAllocate,
     DeviceMatcher,
 )
-from extender.core.devices.capacity import UnusablePolicy, consumed_by, has_room
+from extender.core.devices.capacity import Amounts, CapacityError, UnusablePolicy, consumed_by, has_room
 from extender.core.devices.constraints import AttributeConstraint, DistinctAttribute, MatchAttribute
 from extender.core.devices.counters import Counters
 from extender.core.devices.pools import (
@@ -368,7 +368,7 @@ class _Search:
                 raise AllocationError(f"claim {claim.text}, request {request.name}: {asks}")
             self._budget.spend(len(pool.devices))
             found += [
-                one for one in pool.devices if self._selects(request, one, remembers) and self._room(request, one)
+                one for one in pool.devices if self._selects(request, one, remembers) and self._belongs(request, one)
             ]
         self._all_devices[request.number] = found
         return len(found)
@@ -514,6 +514,14 @@ class _Search:
         hint = OPTIONAL_FIELD if "no such key:" in error else ""
         return f"{at} on device {'/'.join(one.id)}: CEL runtime error: {error}{hint}"
 
+    def _belongs(self, request: _Request, one: PoolDevice) -> bool:
+        """Return whether the device is one of all that the request is for, as to its capacity."""
+        if not self._features.all_devices_include_full_ones:
+            return self._room(request, one)
+        if not (self._features.dra_consumable_capacity and (request.capacity or one.has_request_policy)):
+            return True
+        return self._has_room(request, one, one.device.name, _NOTHING, _NOTHING)
+
     def _room(self, request: _Request, one: PoolDevice) -> bool:
         """Return whether the device has the capacity that the request would consume."""
         if not self._features.dra_consumable_capacity:
@@ -521,7 +529,15 @@ class _Search:
         if not (request.capacity or one.has_request_policy or self._shares or self._state.capacity):
             return True  # all of it
         allocated = (self._state.capacity or _NOTHING).get(one.id, _NOTHING)
-        return has_room(one.device.capacity or {}, request.capacity, allocated, self._shares.get(one.id, _NOTHING))
+        return self._has_room(request, one, "/".join(one.id), allocated, self._shares.get(one.id, _NOTHING))
+
+    def _has_room(self, request: _Request, one: PoolDevice, name: str, allocated: Amounts, allocating: Amounts) -> bool:
+        try:
+            return has_room(one.device.capacity or {}, request.capacity, allocated, allocating, self._features)
+        except CapacityError as error:
+            claim = self._allocator.claims[request.claim].text
+            at = f"claim {claim}, request {request.name}: checking capacity for device {name}"
+            raise AllocationError(f"{at}: {error}") from None
 
     def _is_shareable(self, one: PoolDevice) -> bool:
         return bool(one.device.allow_multiple_allocations) and self._features.dra_consumable_capacity
@@ -581,14 +597,19 @@ class _Search:
     def _share(self, taken: _Taken) -> None:
         """Add what the request consumes to the shares of a device."""
         device_id = taken.device.id
-        taken.consumed = consumed_by(taken.device.device.capacity or {}, taken.request.capacity)
+        taken.consumed = consumed_by(taken.device.device.capacity or {}, taken.request.capacity, self._features)
         before = taken.shares_before = self._shares.get(device_id)
         self._shares[device_id] = {
             name: amount + (before or {}).get(name, 0) for name, amount in taken.consumed.items()
         }
 
     def _is_shared(self, one: PoolDevice) -> bool:
-        return one.id in self._shares or one.id in (self._state.capacity or _NOTHING)
+        state = self._state
+        return (
+            one.id in self._shares
+            or one.id in (state.capacity or _NOTHING)
+            or (self._features.shares_without_capacity_count and one.id in state.shared)
+        )
 
     def _give_back(self, call: _Call) -> None:
         """Undo what the call has taken."""
@@ -687,8 +708,11 @@ def _candidates(pools: Sequence[Pool], features: Features) -> tuple[Sequence[Poo
 def _constraint(one: DeviceConstraint, features: Features) -> AttributeConstraint:
     if one.match_attribute is not None:
         return MatchAttribute(one.match_attribute)
-    compares_values = features.shared_devices_of_1_35
-    return DistinctAttribute(one.distinct_attribute or "", compares_values=compares_values)
+    return DistinctAttribute(
+        one.distinct_attribute or "",
+        remembers_all=features.distinct_attribute_remembers_all_values,
+        compares_values=features.shared_devices_of_1_35,
+    )
 
 
 def _is_node(node: Node) -> NodeSelectorRequirement:

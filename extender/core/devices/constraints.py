@@ -1,7 +1,7 @@
 """Constraints between the devices of one claim, fed one device at a time.
 
 Mirrors matchAttributeConstraint and distinctAttributeConstraint (k8s.io/dynamic-resource-allocation/structured, package
-incubating, v1.36). The search adds devices and removes them again in reverse order.
+incubating, v1.37). The search adds devices and removes them again in reverse order.
 
 Rule: state of one search; a constraint never looks ahead.
 """
@@ -58,15 +58,16 @@ class MatchAttribute(AttributeConstraint):
 class DistinctAttribute(AttributeConstraint):
     """All devices have the attribute, each with another value.
 
-    As upstream, one value is remembered per request: the next device of the same request replaces it, and removing
+    Up to v1.36 one value is remembered per request: the next device of the same request replaces it, and removing
     that one forgets both. v1.34 compares the addresses of values, which differ from device to device.
     """
 
-    def __init__(self, attribute: str, *, compares_values: bool = True) -> None:
+    def __init__(self, attribute: str, *, remembers_all: bool, compares_values: bool = True) -> None:
         super().__init__(attribute)
+        self._remembers_all = remembers_all
         self._compares_values = compares_values
-        self._values: dict[str, tuple[str | None, Any]] = {}
-        """Request -> type and value."""
+        self._values: dict[str | int, tuple[str | None, Any]] = {}
+        """Request, or number of the device -> type and value."""
         self._count = 0
 
     def add(self, request: str, device: PoolDevice) -> bool:
@@ -77,13 +78,16 @@ class DistinctAttribute(AttributeConstraint):
         value = of, getattr(attribute, of or "", None) if self._compares_values else device.id
         if self._count and self._values and (of is None or value in self._values.values()):
             return False
-        self._values[request] = value
+        self._values[self._key(request)] = value
         self._count += 1
         return True
 
     def remove(self, request: str) -> None:
-        self._values.pop(request, None)
         self._count -= 1
+        self._values.pop(self._key(request), None)
+
+    def _key(self, request: str) -> str | int:
+        return self._count if self._remembers_all else request
 
 
 def find_attribute(device: PoolDevice, name: str) -> DeviceAttribute | None:

@@ -14,7 +14,7 @@ from operator import attrgetter
 import numpy as np
 
 from extender.core.devices.allocation import AllocatedState
-from extender.core.devices.pools import DeviceID, Pool, PoolID, gather_pools, in_order
+from extender.core.devices.pools import DeviceID, Pool, PoolID, gather_pools, in_order, is_seen_for_counters
 from extender.core.devices.taints import with_rule_taints
 from extender.core.snapshot.arrays import BoolArray
 from extender.core.snapshot.selector_index import nodes_matching
@@ -109,8 +109,10 @@ class DeviceIndex(Index):
 
     def _slice(self, one: ResourceSlice, *, is_now: bool) -> None:
         name, pool_id = one.metadata.name, _pool_of(one)
-        if is_now and self.snapshot.features.dra_device_taint_rules:
-            one = with_rule_taints(one, tuple(self.snapshot.objects.device_taint_rules.values()))
+        features = self.snapshot.features
+        if is_now and features.dra_device_taint_rules:
+            rules = self.snapshot.objects.device_taint_rules.values()
+            one = with_rule_taints(one, rules, needs_selector=features.taint_rules_need_a_selector)
         tables = [self._of_pool]
         if self._is_shared(one.spec):
             tables.append(self._shared)
@@ -278,14 +280,10 @@ class DeviceIndex(Index):
 
     def _is_shared(self, spec: ResourceSliceSpec) -> bool:
         """Return whether more than one node may see the slice, as NewAllocator distributes them (v1.36)."""
-        return not spec.node_name or self._offers_counters(spec)
-
-    def _offers_counters(self, spec: ResourceSliceSpec) -> bool:
-        """Return whether every node sees the slice because it has the counters of its pool."""
-        return bool(spec.shared_counters) and self.snapshot.features.device_pools_of_1_35
+        return not spec.node_name or is_seen_for_counters(spec, self.snapshot.features)
 
     def _is_seen_everywhere(self, spec: ResourceSliceSpec) -> bool:
-        return bool(spec.all_nodes) or self._offers_counters(spec)
+        return bool(spec.all_nodes) or is_seen_for_counters(spec, self.snapshot.features)
 
     def _conditions(self, slices: Iterable[ResourceSlice]) -> Iterator[ResourceSliceSpec | Device]:
         """Yield shared slices, and devices where each says it, that some nodes see and others do not."""

@@ -632,7 +632,10 @@ class ClaimOutcomes:
             outcome = AllocationFailed(str(failure), isinstance(failure, AllocationError))
         except NotEvaluated as missing:
             outcome = NotAllocated(str(missing))
-        names_pools = isinstance(outcome, AllocationFailed) and any(pool.id.pool in outcome.text for pool in pools)
+        names_pools = isinstance(outcome, AllocationFailed) and any(
+            pool.id.pool in outcome.text or any(one.device.name in outcome.text for one in pool.devices)
+            for pool in pools
+        )
         return _Answer(outcome, left - budget.left - self._charges.steps, self._charges.used, names_pools)
 
 

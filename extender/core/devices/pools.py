@@ -124,6 +124,13 @@ def gather_pools(
     return in_order(pool for pool in pools if pool is not None)
 
 
+def is_seen_for_counters(spec: ResourceSliceSpec, features: Features) -> bool:
+    """Return whether every node sees the slice, because it has the counters of its pool."""
+    if features.counter_slices_have_nodes and knows_shares(features):
+        return False
+    return bool(spec.shared_counters) and features.device_pools_of_1_35
+
+
 def in_order(pools: Iterable[Pool]) -> tuple[Pool, ...]:
     """Return pools in the order in which they are tried: those with binding conditions come last."""
     return tuple(sorted(pools, key=lambda pool: (pool.has_binding_conditions, pool.id)))
@@ -141,7 +148,7 @@ def _is_relevant(one: ResourceSlice, node: Node, features: Features) -> bool:
         spec.per_device_node_selection is not None or (spec.shared_counters and features.device_pools_of_1_35)
     ):
         return False
-    if spec.shared_counters and features.device_pools_of_1_35:
+    if is_seen_for_counters(spec, features):
         return True
     if spec.node_name or spec.all_nodes or spec.node_selector is not None:
         return _selects(node, spec)
@@ -174,7 +181,8 @@ def _build(
     """Return the pool with these slices of one generation; None: a newer one exists that has nothing for the node."""
     slices.sort(key=lambda one: one.metadata.name)
     # Slices should agree on how many there are. Upstream believes the first one: one of this node alone, if any.
-    first = next((one for one in slices if one.spec.node_name and not one.spec.shared_counters), slices[0])
+    on_node = (one for one in slices if one.spec.node_name and not is_seen_for_counters(one.spec, features))
+    first = next(on_node, slices[0])
     newest = first.spec.pool
     complete = len(slices) == newest.resource_slice_count
     if not features.device_pools_of_1_35:
@@ -197,9 +205,10 @@ def _build(
 
 def _with_counters(pool_id: PoolID, slices: Sequence[ResourceSlice], others: Sequence[ResourceSlice]) -> Pool:
     """Return the pool whose devices share the counters that some of its slices declare."""
+    of_pool = (*slices, *others)
     offering = [one for one in slices if not one.spec.shared_counters]
-    sets = {counters.name: counters for one in slices for counters in one.spec.shared_counters or ()}
-    reason = _duplicate_device(offering) or _duplicate_set(slices) or _unknown_counter(sets, (*slices, *others))
+    sets = {counters.name: counters for one in of_pool for counters in one.spec.shared_counters or ()}
+    reason = _duplicate_device(offering) or _duplicate_set(of_pool) or _unknown_counter(sets, of_pool)
     if reason:
         return Pool(pool_id, invalid_reason=reason)
     return Pool(pool_id, offering, other_slices=others, counter_sets=sets.values())

@@ -1,11 +1,11 @@
 """Taints of devices: which requests they keep away, and which DeviceTaintRules add.
 
-Mirrors resourceclaim.ToleratesTaint and tracker.applyPatches (k8s.io/dynamic-resource-allocation, v1.36).
+Mirrors resourceclaim.ToleratesTaint and tracker.applyPatches (k8s.io/dynamic-resource-allocation, v1.37).
 
 Rule: facts about one device and one request.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 
 import msgspec
 
@@ -14,8 +14,6 @@ from extender.k8s.objects import Toleration
 
 _PREVENTING_EFFECTS = ("NoSchedule", "NoExecute")
 """Other effects are ignored, None among them."""
-
-_ANY_DEVICE = DeviceTaintSelector()
 
 
 def prevents_allocation(
@@ -39,10 +37,16 @@ def _tolerates(toleration: Toleration, taint: DeviceTaint) -> bool:
     return toleration.operator == "Exists"
 
 
-def with_rule_taints(published: ResourceSlice, rules: Sequence[DeviceTaintRule]) -> ResourceSlice:
-    """Return the slice with the taints that rules add to its devices; the slice itself if there are none."""
-    selectors = [(rule.spec.device_selector or _ANY_DEVICE, rule.spec.taint) for rule in rules]
-    for_slice = [(selector, taint) for selector, taint in selectors if _selects_slice(selector, published)]
+def with_rule_taints(
+    published: ResourceSlice, rules: Iterable[DeviceTaintRule], *, needs_selector: bool
+) -> ResourceSlice:
+    """Return the slice with the taints that rules add to its devices; the slice itself if there are none.
+
+    `needs_selector`: a rule without a selector selects no device; False: every one.
+    """
+    without = None if needs_selector else DeviceTaintSelector()
+    selectors = [(rule.spec.device_selector or without, rule.spec.taint) for rule in rules]
+    for_slice = [(selector, taint) for selector, taint in selectors if selector and _selects_slice(selector, published)]
     if not for_slice or not published.spec.devices:
         return published
     devices = [_with_taints(device, for_slice) for device in published.spec.devices]

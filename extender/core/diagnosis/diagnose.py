@@ -122,6 +122,7 @@ def _about(snapshot: Snapshot, pod: Pod, scheduler: KubeScheduler) -> Diagnosis:
         nominated_node=pod.status.nominated_node_name or None,
         cluster=ClusterSize(nodes=len(snapshot.nodes), pods=len(snapshot.objects.pods)),
         version=scheduler.version,
+        release=scheduler.release,
         version_source=scheduler.version_source,
         feature_gates=scheduler.changed_gates,
         policies=[] if profile is None else changed_policies(profile),

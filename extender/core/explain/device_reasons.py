@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from extender.core.devices.allocation import ClaimToAllocate
-from extender.core.devices.capacity import UnusablePolicy, has_room
+from extender.core.devices.capacity import CapacityError, UnusablePolicy, has_room
 from extender.core.devices.constraints import find_attribute
 from extender.core.devices.counters import Counters
 from extender.core.devices.device_index import DeviceIndex
@@ -221,10 +221,12 @@ class DeviceReasons:
             requested = asks.capacity.requests if asks.capacity is not None else None
             consumed = (state.capacity or {}).get(one.id, {})
             try:
-                if not has_room(one.device.capacity or {}, requested, consumed, {}):
+                if not has_room(one.device.capacity or {}, requested, consumed, {}, features):
                     return "too little capacity is left" if consumed else "has too little capacity"
             except UnusablePolicy:
                 return "its capacity has a request policy that no API server admits"
+            except CapacityError as error:
+                return str(error)
         is_shared = bool(one.device.allow_multiple_allocations) and one.id in state.shared
         if one.device.consumes_counters and not is_shared and not Counters(self._is_allocated, self._budget).take(one):
             return "too little is left of the counters of its pool"

@@ -116,6 +116,7 @@ def render_scheduler(scheduler: KubeScheduler, profile: Profile | None) -> Sched
     """Render the version and the profile that judged a pod; None: no profile has the pod's schedulerName."""
     return SchedulerReport(
         version=scheduler.version,
+        release=scheduler.release,
         version_source=scheduler.version_source,
         feature_gates=scheduler.changed_gates,
         profile=None if profile is None else profile.scheduler_name,

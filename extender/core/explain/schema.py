@@ -237,6 +237,8 @@ class SchedulerReport(ReportStruct, frozen=True, kw_only=True):
 
     version: str
     """Its minor version, such as 1.36."""
+    release: str
+    """The version with its patch, such as 1.36.2; without one if only the minor is known."""
     version_source: str
     """Where the version was found, or who set it."""
     feature_gates: dict[str, bool] = {}

@@ -74,7 +74,7 @@ def compare_versions(one: Simulation, other: Simulation) -> VersionComparison:
     differences = sorted((one for one in found if one.changes), key=lambda one: not one.decided_otherwise)
     decided = sum(one.decided_otherwise for one in differences)
     return VersionComparison(
-        compared=[one.version, other.version],
+        compared=[one.release, other.release],
         summary=VersionSummary(pods=len(pods), decided_otherwise=decided, other_reason=len(differences) - decided),
         differences=differences,
         results=[one, other],

@@ -285,6 +285,8 @@ class Simulation(SimulationStruct, frozen=True):
     """Name of the preemption policies; empty if they have none."""
     version: str
     """Version of kube-scheduler whose verdicts these are, such as 1.36."""
+    release: str
+    """The version with its patch, such as 1.36.2; without one if only the minor is known."""
     version_source: str
     """Where the version was found; `default` if nothing says which one."""
     feature_gates: dict[str, bool]

@@ -293,6 +293,7 @@ class _Run:
             cluster=cluster,
             policies=name,
             version=scheduler.version,
+            release=scheduler.release,
             version_source=scheduler.version_source,
             feature_gates=scheduler.changed_gates,
             notes=[*left_out(scheduler), *self._notes()],

@@ -241,6 +241,6 @@ class DeviceTaintRuleSpec(Value, frozen=True):
 
 
 class DeviceTaintRule(Object, frozen=True):
-    """Feature DRADeviceTaintRules, off by default in v1.36."""
+    """Feature DRADeviceTaintRules, on by default from v1.37 on."""
 
     spec: DeviceTaintRuleSpec = DeviceTaintRuleSpec()

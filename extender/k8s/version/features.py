@@ -1,20 +1,47 @@
-"""Switches that change verdicts between kube-scheduler's minors: one field per switch, with its minors beside it.
+"""Switches that change verdicts between kube-scheduler's versions: one field per switch, with its versions beside it.
 
 Some are feature gates (pkg/features/kube_features.go); the others are changes of behavior without a gate. Which
 verdicts a switch changes is documented in docs/scheduler.md.
 
-Rule: a switch is declared here once; plugins read it by its field and never compare minors themselves.
+Rule: a switch is declared here once; plugins read it by its field and never compare versions themselves.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
+from types import MappingProxyType
 from typing import Any, Final, Literal
 
 OLDEST_MINOR: Final = 29
 NEWEST_MINOR: Final = 38
 DEFAULT_MINOR: Final = 36
 """Minor whose verdicts hold where nothing says which one: the newest that the corpus in tests/parity was judged by."""
+
+NEWEST_PATCHES: Final[Mapping[int, int]] = {
+    29: 14, 30: 14, 31: 14, 32: 13, 33: 13, 34: 11, 35: 8, 36: 5, 37: 2
+}  # fmt: skip
+"""Verified minor -> its newest patch whose code is known; a later one is taken for it."""
+
+Backports = Mapping[int, int]
+"""Minor -> its first patch that behaves as a later minor does from its first release on."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Version:
+    """A version of Kubernetes 1.x: 1.36.2, or 1.36, which means the newest patch."""
+
+    minor: int
+    patch: int | None = None
+
+    def __str__(self) -> str:
+        return f"1.{self.minor}" if self.patch is None else f"1.{self.minor}.{self.patch}"
+
+    def has(self, first: int, backports: Backports) -> bool:
+        """Return whether a change of minor `first` is in this version, which may carry it back."""
+        if self.minor >= first:
+            return True
+        return self.minor in backports and (self.patch is None or self.patch >= backports[self.minor])
+
 
 Stage = Literal["alpha", "beta", "GA", "locked"]
 """Maturity of a feature gate; "locked" is GA and can no longer be changed (LockToDefault)."""
@@ -40,14 +67,24 @@ class Gate:
         return next((default for first, _, default in reversed(self.stages) if first <= minor), False)
 
 
-def since(minor: int, *, also: tuple[int, ...] = ()) -> Any:
-    """Declare a behavior without a gate that kube-scheduler has since this minor, and in newest patches before it."""
-    return field(default=minor <= DEFAULT_MINOR, metadata={"since": minor, "also": also})
+def since(minor: int, *, backports: Backports = MappingProxyType({})) -> Any:
+    """Declare a behavior without a gate that kube-scheduler has since this minor's first release.
+
+    `since(37, backports={36: 5})`: in 1.36.5 and later patches of 1.36, and from 1.37.0 on. A behavior that 1.37.0 does
+    not have, but 1.37.2 does, is `since(38, backports={37: 2})`.
+    """
+    return field(
+        default=Version(DEFAULT_MINOR).has(minor, backports), metadata={"since": minor, "backports": backports}
+    )
 
 
-def until(minor: int) -> Any:
-    """Declare a behavior without a gate that kube-scheduler had up to this minor, that one included."""
-    return field(default=minor >= DEFAULT_MINOR, metadata={"until": minor})
+def until(minor: int, *, ended: Backports = MappingProxyType({})) -> Any:
+    """Declare a behavior without a gate that kube-scheduler had up to this minor, that one included.
+
+    `until(31, ended={30: 7, 31: 3})`: up to 1.30.6 in 1.30, and up to 1.31.2.
+    """
+    had = not Version(DEFAULT_MINOR).has(minor + 1, ended)
+    return field(default=had, metadata={"until": minor, "backports": ended})
 
 
 def gate(name: str, *stages: tuple[int, Stage, bool], needs: tuple[str, ...] = ()) -> Any:
@@ -58,7 +95,7 @@ def gate(name: str, *stages: tuple[int, Stage, bool], needs: tuple[str, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """The switches of one kube-scheduler; `Features()` are those of v1.36 with its default feature gates."""
+    """The switches of one kube-scheduler; `Features()` are those of DEFAULT_MINOR with its default feature gates."""
 
     # --- feature gates
     in_place_pod_vertical_scaling: bool = gate(
@@ -104,10 +141,14 @@ class Features:
     """Claims may list alternatives (`firstAvailable`)."""
     dra_partitionable_devices: bool = gate("DRAPartitionableDevices", (33, "alpha", False), (36, "beta", True))
     """Devices may share counters, and have nodes of their own."""
-    dra_device_taints: bool = gate("DRADeviceTaints", (33, "alpha", False), (36, "beta", True))
+    dra_device_taints: bool = gate("DRADeviceTaints", (33, "alpha", False), (36, "beta", True), (37, "GA", True))
     """Devices may have taints, which requests tolerate."""
     dra_device_taint_rules: bool = gate(
-        "DRADeviceTaintRules", (35, "alpha", False), (36, "beta", False), needs=("DRADeviceTaints",)
+        "DRADeviceTaintRules",
+        (35, "alpha", False),
+        (36, "beta", False),
+        (37, "GA", True),
+        needs=("DRADeviceTaints",),
     )
     """DeviceTaintRules taint devices."""
     dra_resource_claim_device_status: bool = gate(
@@ -123,6 +164,10 @@ class Features:
     """Devices may have conditions that must be true before a pod is bound."""
     dra_consumable_capacity: bool = gate("DRAConsumableCapacity", (34, "alpha", False), (36, "beta", True))
     """Several claims may share a device and consume its capacity."""
+    dra_fractional_capacity_range: bool = gate(
+        "DRAFractionalCapacityRange", (37, "beta", False), needs=("DRAConsumableCapacity",)
+    )
+    """Ranges of capacity may have fractions; off, they count in whole units."""
     taint_toleration_comparison_operators: bool = gate("TaintTolerationComparisonOperators", (35, "alpha", False))
     """Tolerations may compare by Gt and Lt."""
     in_place_pod_vertical_scaling_scheduler_preemption: bool = gate(
@@ -198,7 +243,7 @@ class Features:
     """DynamicResources scores which alternative of a prioritized list is allocated."""
     device_allocator_of_1_36: bool = since(36)
     """DynamicResources tries pools and slices in the order of their names, and keeps apart what alternatives found."""
-    device_limit_is_checked_by_request: bool = since(36, also=(34,))
+    device_limit_is_checked_by_request: bool = since(36, backports={34: 0})
     """DynamicResources adds up the devices of a claim request by request, and names the one that takes too many."""
     claim_reasons_of_1_36: bool = since(36)
     """The text of DynamicResources about a claim of another pod."""
@@ -215,6 +260,19 @@ class Features:
     """The message of a pod that preempts others names the node that it is nominated to, and the number of victims."""
     selector_errors_name_device: bool = since(37)
     """DynamicResources: the error of a selector names the device and, where it lacks what is read, gives a hint."""
+    taint_rules_need_a_selector: bool = since(37)
+    """A DeviceTaintRule without deviceSelector selects no device; before, every one."""
+    distinct_attribute_remembers_all_values: bool = since(37)
+    """DynamicResources: `distinctAttribute` compares with every device of a request, not with the last one only."""
+    all_devices_include_full_ones: bool = since(37)
+    """DynamicResources: a request for all devices fails where one that it selects has no capacity left; before, that
+    one is left out."""
+    unusable_capacity_requests_are_errors: bool = since(37)
+    """DynamicResources: requests of capacity below 0, or too large to be rounded, end the scheduling cycle."""
+    counter_slices_have_nodes: bool = since(37)
+    """DynamicResources: a pool is seen on the nodes of its devices only, not on every node because of its counters."""
+    shares_without_capacity_count: bool = since(37)
+    """DynamicResources: a share that consumes no capacity tells that the counters of its device are in use, too."""
     groups_are_evicted_whole: bool = since(37)
     """Where pods name a PodGroup (`spec.schedulingGroup`), kube-scheduler's own choice is kept: it schedules them
     together, and may evict them together only (GenericWorkload)."""
@@ -225,16 +283,20 @@ class Features:
     without labels count against budgets."""
 
     @classmethod
-    def of(cls, minor: int, gates: Mapping[str, bool] | None = None) -> "Features":
-        """Return the switches of a minor (29 for 1.29) with these feature gates, as of kube-scheduler's command line.
+    def of(cls, version: Version | int, gates: Mapping[str, bool] | None = None) -> "Features":
+        """Return a version's switches with these feature gates, as of kube-scheduler's command line.
+
+        A minor alone (29 for 1.29) means its newest patch; a minor or patch that is not verified has those of the
+        newest that is, but for 1.38, whose own are known from its changelog.
 
         AllAlpha and AllBeta set what is not set by name. Other gates are ignored (`gate_notes` and `gate_warnings` name
         them). Raises ValueError for a gate that the minor does not have, one that is locked, one that needs another,
         and for a name that is nearly one of GATES.
         """
+        version = Version(version) if isinstance(version, int) else version
         gates = gates or {}
-        _check_gates(gates, minor)
-        values = {one.name: _value_in(one.metadata, gates, minor) for one in fields(cls)}
+        _check_gates(gates, version.minor)
+        values = {one.name: _value_in(one.metadata, gates, version) for one in fields(cls)}
         for known in GATES.values():
             off = [
                 name for name in known.needs if values[FIELD_OF_GATE[known.name]] and not values[FIELD_OF_GATE[name]]
@@ -271,12 +333,12 @@ def _value_of(gate: Gate, gates: Mapping[str, bool], minor: int) -> bool:
     return gates.get(gate.name, for_stage.get(gate.stage(minor), gate.default(minor)))
 
 
-def _value_in(metadata: Mapping[str, Any], gates: Mapping[str, bool], minor: int) -> bool:
-    if "gate" not in metadata:
-        if "since" in metadata:
-            return bool(metadata["since"] <= minor or minor in metadata["also"])
-        return bool(minor <= metadata["until"])
-    return _value_of(metadata["gate"], gates, minor)
+def _value_in(metadata: Mapping[str, Any], gates: Mapping[str, bool], version: Version) -> bool:
+    if "gate" in metadata:
+        return _value_of(metadata["gate"], gates, version.minor)
+    if "since" in metadata:
+        return version.has(metadata["since"], metadata["backports"])
+    return not version.has(metadata["until"] + 1, metadata["backports"])
 
 
 def _check_gates(gates: Mapping[str, bool], minor: int) -> None:
@@ -322,7 +384,6 @@ UNFOLLOWED_GATES: Final[Mapping[str, Gate]] = {
         Gate("DRAControlPlaneController", ((31, "alpha", False), (32, "locked", False))),
         Gate("DRADerivedAttributes", ((37, "alpha", False),)),
         Gate("DRADeviceCompatibilityGroups", ((37, "alpha", False),)),
-        Gate("DRAFractionalCapacityRange", ((37, "alpha", False),)),
         Gate("DRAListTypeAttributes", ((36, "alpha", False),)),
         Gate("DRANodeAllocatableResources", ((36, "alpha", False),)),
         Gate("DRAOptionalNodeOperations", ((37, "alpha", False),)),

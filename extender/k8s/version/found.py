@@ -16,8 +16,8 @@ from typing import Final
 import msgspec
 
 from extender.k8s.objects import Pod
-from extender.k8s.version.features import NEWEST_MINOR, OLDEST_MINOR
-from extender.k8s.version.minor import FoundVersion, parse_minor, version_of_image
+from extender.k8s.version.features import NEWEST_MINOR, OLDEST_MINOR, Version
+from extender.k8s.version.minor import FoundVersion, parse_version, version_of_image
 
 MAX_MINORS_AHEAD: Final = 1
 """Minors that kube-scheduler may seem newer than kube-apiserver, whose version is read less often than pods change."""
@@ -43,13 +43,13 @@ def is_kube_scheduler(pod: Pod) -> bool:
 
 def version_of_pods(pods: Iterable[Pod]) -> FoundVersion | None:
     """Return the lowest version of kube-scheduler's pods among these; None if there is none with a supported one."""
-    found = ((parse_minor(tag), tag, pod.key) for pod in pods if is_kube_scheduler(pod) for tag in _tags(pod))
-    tags = sorted(one for one in found if OLDEST_MINOR <= one[0] <= NEWEST_MINOR)
+    found = ((parse_version(tag), tag, pod.key) for pod in pods if is_kube_scheduler(pod) for tag in _tags(pod))
+    tags = sorted((one for one in found if OLDEST_MINOR <= one[0].minor <= NEWEST_MINOR), key=_by_version)
     if not tags:
         return None
     _, tag, key = tags[0]
-    minors = sorted({minor for minor, _, _ in tags})
-    note = f", the lowest of {', '.join(f'1.{minor}' for minor in minors)}" if len(minors) > 1 else ""
+    versions = list(dict.fromkeys(str(version) for version, _, _ in tags))
+    note = f", the lowest of {', '.join(versions)}" if len(versions) > 1 else ""
     return FoundVersion.of(tag, f"image tag {tag} of pod {key}{note}")
 
 
@@ -64,6 +64,12 @@ def chosen_version(of_pods: FoundVersion | None, of_api_server: FoundVersion | N
     else:
         why = f"ignored, as too far from it: {of_pods.source}"
     return replace(of_api_server, source=f"{of_api_server.source}; {why}")
+
+
+def _by_version(found: tuple[Version, str, str]) -> tuple[int, int, str, str]:
+    """Return the order of what was found; a tag without a patch comes before those of its minor with one."""
+    version, tag, key = found
+    return version.minor, -1 if version.patch is None else version.patch, tag, key
 
 
 def _tags(pod: Pod) -> Iterator[str]:

@@ -1,39 +1,40 @@
-"""Kubernetes minors as versions, /version and image references name them: "1.33", "v1.33.2+k3s1", "1.33+".
+"""Kubernetes versions as settings, /version and image references name them: "1.33", "v1.33.2+k3s1", "1.33+".
 
-Rule: what an operator sets must be supported; what is found in a cluster is moved to the nearest supported minor, and
-its source says so.
+Rule: what an operator sets must be supported; what is found in a cluster and is not verified is moved to the nearest
+version that is, and its source says so. A vendor's suffix does not count: the patch is still upstream's.
 """
 
 import re
 from dataclasses import dataclass
 from typing import Final, Self
 
-from extender.k8s.version.features import NEWEST_MINOR, OLDEST_MINOR
+from extender.k8s.version.features import NEWEST_MINOR, NEWEST_PATCHES, OLDEST_MINOR, Version
 
 SUPPORTED_VERSIONS: Final = f"1.{OLDEST_MINOR} to 1.{NEWEST_MINOR}"
+NEWEST_VERIFIED: Final = Version(*max(NEWEST_PATCHES.items()))
 
-_VERSION: Final = re.compile(r"v?(\d{1,3})\.(\d{1,3})(?:\+|(?:[.+_-].*))?")
-"""Major and minor; behind them nothing, the "+" of a vendor's /version, or a patch, pre-release or build."""
+_VERSION: Final = re.compile(r"v?(\d{1,3})\.(\d{1,3})(?:\.(?P<patch>\d{1,3})(?!\d))?(?:\+|(?:[.+_-].*))?")
+"""Major, minor, perhaps a patch; behind them nothing, the "+" of a vendor's /version, a pre-release or a build."""
 _IMAGE_TAG: Final = re.compile(r"(?:.*/)?[^/:@]+:(?P<tag>[^/:@]+)(?:@.*)?")
 """A tag stands behind the last slash, before the digest; a colon before that slash is the registry's port."""
 
 
-def parse_minor(text: str) -> int:
-    """Return the minor of a version: 33 for "v1.33.2"; raises ValueError if it is not one of Kubernetes 1.x."""
+def parse_version(text: str) -> Version:
+    """Return the version of a text: 1.33.2 for "v1.33.2+k3s1"; raises ValueError if it is not one of Kubernetes 1.x."""
     found = _VERSION.fullmatch(text.strip())
     if found is None:
         raise ValueError(f'"{text}" is not a version of Kubernetes, such as 1.{OLDEST_MINOR} or v1.{OLDEST_MINOR}.1')
     if found[1] != "1":
         raise ValueError(f'"{text}" is not a version of Kubernetes 1.x')
-    return int(found[2])
+    return Version(int(found[2]), None if found["patch"] is None else int(found["patch"]))
 
 
-def supported_minor(text: str) -> int:
-    """Return the minor of a version that an operator sets; raises ValueError if it is not supported."""
-    minor = parse_minor(text)
-    if not OLDEST_MINOR <= minor <= NEWEST_MINOR:
+def supported_version(text: str) -> Version:
+    """Return the version that an operator sets; raises ValueError if its minor is not supported."""
+    version = parse_version(text)
+    if not OLDEST_MINOR <= version.minor <= NEWEST_MINOR:
         raise ValueError(f'"{text}" is not supported: {SUPPORTED_VERSIONS}')
-    return minor
+    return version
 
 
 def version_of_image(image: str) -> str | None:
@@ -45,7 +46,7 @@ def version_of_image(image: str) -> str | None:
     if found is None:
         return None
     try:
-        parse_minor(found["tag"])
+        parse_version(found["tag"])
     except ValueError:
         return None
     return found["tag"]
@@ -53,17 +54,47 @@ def version_of_image(image: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class FoundVersion:
-    """A kube-scheduler's version that was found, not set."""
+    """A kube-scheduler's version, and where it was found or set."""
 
     minor: int
     """OLDEST_MINOR to NEWEST_MINOR."""
     source: str
-    """Where it was found, as `/readyz?verbose` says it, and what was found if that is not supported."""
+    """Where it was found, as `/readyz?verbose` says it, and what was found if that is not verified."""
+    patch: int | None = None
+    """None: the newest."""
+
+    @property
+    def version(self) -> Version:
+        """Return minor and patch."""
+        return Version(self.minor, self.patch)
 
     @classmethod
-    def of(cls, version: str, source: str) -> Self:
-        """Return the supported minor nearest to the version; raises ValueError if it is not one of Kubernetes 1.x."""
-        found = parse_minor(version)
-        nearest = min(max(found, OLDEST_MINOR), NEWEST_MINOR)
-        note = "" if nearest == found else f"; 1.{found} is not among {SUPPORTED_VERSIONS}, so 1.{nearest} is assumed"
-        return cls(nearest, source + note)
+    def of(cls, text: str, source: str) -> Self:
+        """Return the verified version nearest to the one that was found; ValueError if that is not Kubernetes 1.x."""
+        found = parse_version(text)
+        nearest = _nearest_verified(found)
+        note = f"; {found} is not verified (1.{OLDEST_MINOR} to {NEWEST_VERIFIED} are), so {nearest} is assumed"
+        return cls(nearest.minor, source + (note if nearest != found else ""), nearest.patch)
+
+    @classmethod
+    def configured(cls, text: str) -> Self:
+        """Return the version that an operator sets; ValueError if its minor is not supported.
+
+        A minor whose changes are known from its changelog alone holds, and is called not verified.
+        """
+        version = supported_version(text)
+        if version.minor not in NEWEST_PATCHES:
+            return cls(version.minor, f"configured; 1.{version.minor} is not verified", version.patch)
+        nearest = _nearest_verified(version)
+        note = f"; {version} is not verified, so {nearest} is assumed" if nearest != version else ""
+        return cls(nearest.minor, f"configured{note}", nearest.patch)
+
+
+def _nearest_verified(version: Version) -> Version:
+    """Return the version itself if its verdicts are known, else the nearest one whose verdicts are."""
+    if version.minor < OLDEST_MINOR:
+        return Version(OLDEST_MINOR)
+    if version.minor > NEWEST_VERIFIED.minor:
+        return NEWEST_VERIFIED
+    newest = NEWEST_PATCHES[version.minor]
+    return Version(version.minor, newest) if (version.patch or 0) > newest else version

@@ -114,6 +114,8 @@ class PreemptLine(AuditLine, frozen=True, kw_only=True):
     scheduler_version: str | None = None
     """Minor version of kube-scheduler whose verdicts were followed; None: the call failed before its request was
     parsed."""
+    scheduler_release: str | None = None
+    """The same version with its patch, if that is known."""
     policies: list[str] = []
     """Keys of `preemption` that differ from kube-scheduler's own, with their values."""
     cache: AuditCache

@@ -277,5 +277,6 @@ def _audit_line(
             "sent": len(request.sent),
             "policies": changed_policies(profile or scheduler.profiles[0]),
             "scheduler_version": scheduler.version,
+            "scheduler_release": scheduler.release,
         }
     return PreemptLine(answer=result.answer.kind, error=result.error, cache=cache, **keys, **decided)

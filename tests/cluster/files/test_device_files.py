@@ -40,15 +40,15 @@ CLUSTER = cluster({node("n1"): []}, others=OBJECTS)
 EXPECTED = load_cluster(CLUSTER)
 
 
-def in_version(version):
+def in_version(version, of_rule):
     """The same objects, each with its API version."""
-    served = [one | {"apiVersion": f"resource.k8s.io/{version}"} for one in OBJECTS if one is not RULE]
-    return cluster({node("n1"): []}, others=[*served, RULE | {"apiVersion": "resource.k8s.io/v1alpha3"}])
+    served = [one | {"apiVersion": f"resource.k8s.io/{of_rule if one is RULE else version}"} for one in OBJECTS]
+    return cluster({node("n1"): []}, others=served)
 
 
-@pytest.mark.parametrize("version", ["v1", "v1beta2"])
-def test_both_versions_with_the_same_fields_are_read_to_the_same(version):
-    report = read_cluster(in_version(version))
+@pytest.mark.parametrize(("version", "of_rule"), [("v1", "v1"), ("v1", "v1beta2"), ("v1beta2", "v1alpha3")])
+def test_versions_with_the_same_fields_are_read_to_the_same(version, of_rule):
+    report = read_cluster(in_version(version, of_rule))
     assert report.objects == EXPECTED
     assert report.skipped_kinds == {}
 

@@ -126,7 +126,7 @@ def publish(api):
 
 
 class Older:
-    """An API server that serves each kind in its older version only."""
+    """An API server that serves each kind in its oldest version only."""
 
     def __init__(self, api: FakeAPI) -> None:
         self._api = server_at(api.url)
@@ -145,9 +145,9 @@ class Older:
         """The path at the fake, which serves the newer one."""
         if "/resource.k8s.io/" not in path:
             return path
-        newer, older = ("v1beta2", "v1alpha3") if path.endswith("/devicetaintrules") else ("v1", "v1beta2")
+        oldest = "v1alpha3" if path.endswith("/devicetaintrules") else "v1beta2"
         asked = path.split("/")[3]
-        return path.replace(f"/{asked}/", f"/{newer if asked == older else 'v0'}/")
+        return path.replace(f"/{asked}/", f"/{'v1' if asked == oldest else 'v0'}/")
 
 
 async def test_devices_and_claims_are_followed(api):

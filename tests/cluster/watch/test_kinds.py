@@ -26,7 +26,7 @@ def test_the_kinds_of_devices_are_followed_in_each_version_that_has_the_same_fie
         "ResourceSlice": (f"{api}/v1/resourceslices", f"{api}/v1beta2/resourceslices"),
         "ResourceClaim": (f"{api}/v1/resourceclaims", f"{api}/v1beta2/resourceclaims"),
         "ResourceClaimTemplate": (f"{api}/v1/resourceclaimtemplates", f"{api}/v1beta2/resourceclaimtemplates"),
-        "DeviceTaintRule": (f"{api}/v1beta2/devicetaintrules", f"{api}/v1alpha3/devicetaintrules"),
+        "DeviceTaintRule": tuple(f"{api}/{version}/devicetaintrules" for version in ("v1", "v1beta2", "v1alpha3")),
     }
 
 

@@ -225,7 +225,8 @@ def test_a_version_is_configured_found_or_the_default_one():
     assert load_kube_scheduler(auto, found).version_source == "image tag v1.33.2"
     assert load_kube_scheduler(auto, found).minor == 33
     scheduler = load_kube_scheduler(configured, found)
-    assert (scheduler.minor, scheduler.version_source) == (30, "configured")
+    assert (scheduler.minor, scheduler.patch, scheduler.version_source) == (30, 4, "configured")
+    assert (scheduler.version, scheduler.release) == ("1.30", "1.30.4")
     assert "EBSLimits" in scheduler.profiles[0].filter_plugins
 
 

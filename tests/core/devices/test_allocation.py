@@ -581,6 +581,14 @@ def test_distinct_attribute(values, requests, expected):
     assert found(_with(*values), claim("c", *requests, constraints=[distinct_attribute(f"{DRIVER}/k")])) == expected
 
 
+@pytest.mark.parametrize(("values", "expected"), [("xyx", NONE), ("xyz", "r=d0 r=d1 r=d2"), ("xyxz", "r=d0 r=d1 r=d3")])
+def test_from_1_37_on_every_value_of_a_request_is_distinct(values, expected):
+    asked = claim("c", request(count=3), constraints=[distinct_attribute(f"{DRIVER}/k")])
+
+    assert found(_with(*values), asked, minor=37) == expected
+    assert found(_with(*values), asked) == "r=d0 r=d1 r=d2"
+
+
 def test_values_of_a_distinct_attribute_may_be_equal_in_1_34_which_compares_addresses():
     asked = claim("c", request(count=2), constraints=[distinct_attribute(f"{DRIVER}/k")])
 
@@ -619,6 +627,31 @@ def test_devices_for_other_nodes_consume_the_same_counters():
 
     assert found(slices, claim("c", request())) == "r=a"
     assert found(slices, claim("c", request()), used=["p/b"]) == NONE
+
+
+def test_from_1_37_on_a_pool_is_no_matter_of_nodes_that_only_its_counters_are_for():
+    slices = [
+        counters(u=2, slices=3),
+        slice_of(counted("b", u=2), node="n2", slices=3),
+        slice_of("a", pool="q", at="q"),
+    ]
+    elsewhere = {"nodeName": "n2", "allNodes": None}
+    slices[0]["spec"] |= elsewhere
+
+    updated = "resource pool gpu.example.com/p is currently being updated"
+    asks = f"AllocationError: claim default/c, request r: asks for all devices, but {updated}"
+    assert found(slices, claim("c", every())) == asks
+    assert found(slices, claim("c", every()), minor=37) == "r=a"
+    stable = {"DRAConsumableCapacity": False, "DRADeviceBindingConditions": False}
+    assert found(slices, claim("c", every()), minor=37, gates=stable) == asks
+
+
+def test_from_1_37_on_counters_are_found_in_a_slice_for_other_nodes():
+    slices = [counters(u=2), slice_of(counted("a", u=2), slices=2)]
+    slices[0]["spec"] |= {"nodeName": "n2", "allNodes": None}
+
+    assert found(slices, claim("c", request()), minor=37) == "r=a"
+    assert found(slices, claim("c", request()), minor=37, used=["p/a"]) == NONE
 
 
 def test_a_counter_that_is_exceeded_already_stops_every_device_of_the_pool_that_consumes_any():
@@ -697,7 +730,7 @@ def test_taints_keep_requests_away_that_do_not_tolerate_them(effect, tolerations
 @pytest.mark.parametrize(
     ("selector", "tainted"),
     [
-        (None, ["a", "b"]),
+        (None, []),
         ({}, ["a", "b"]),
         ({"driver": DRIVER}, ["a", "b"]),
         ({"driver": "other.com"}, []),
@@ -715,9 +748,11 @@ def test_rules_taint_the_devices_that_they_select(selector, tainted):
     )
     rule = msgspec.convert({"metadata": {"name": "rule"}, "spec": spec}, DeviceTaintRule)
 
-    found_slice = with_rule_taints(published, [rule])
+    found_slice = with_rule_taints(published, [rule], needs_selector=True)
 
     assert (found_slice is published) == (not tainted)
+    if selector is None:
+        assert with_rule_taints(published, [rule], needs_selector=False) != published
     keys = {one.name: [taint.key for taint in one.taints or ()] for one in found_slice.spec.devices or ()}
     assert keys == {"a": ["own"] + ["rule"] * ("a" in tainted), "b": ["rule"] * ("b" in tainted)}
 
@@ -771,6 +806,73 @@ def test_what_a_request_consumes_of_a_shared_device(capacity, requested, consume
     assert (one.consumed_capacity, one.share_id) == ({"memory": consumed}, "share")
 
 
+HALVES = _capacity("10", default="500m", validRange=_range("500m", "9500m", "500m"))
+
+
+@pytest.mark.parametrize(
+    ("gate", "requested", "consumed"),
+    [
+        (False, "600m", "1"),  # in whole units the minimum and the step are 1
+        (True, "600m", "1"),
+        (True, "1200m", "1500000000n"),
+        (True, "9600m", None),
+        (True, "9500m", "9500000000n"),
+    ],
+)
+def test_from_1_37_on_ranges_may_count_in_thousandths(gate, requested, consumed):
+    asked = claim("c", request(capacity={"requests": {"memory": requested}}))
+    gates = {"DRAFractionalCapacityRange": gate}
+    result = allocated([slice_of(sharing("a", memory=HALVES))], asked, minor=37, gates=gates)
+
+    got = None if result is None else result[0].result(iter(["share"])).devices.results[0].consumed_capacity
+    assert got == (None if consumed is None else {"memory": consumed})
+
+
+UNREPRESENTABLE = "capacity request cannot be represented in the device's range arithmetic"
+PASSES = f"{UNREPRESENTABLE}: rounding request {{}} up to the next step passes"
+
+
+@pytest.mark.parametrize(
+    ("capacity", "requested", "gates", "text"),
+    [
+        (_capacity("10"), "-1", {}, "capacity value is negative"),
+        (
+            _capacity("10", validRange=_range("0", step="2")),
+            "9223372036854775807",
+            {},
+            f"{PASSES.format('9223372036854775807')} MaxInt64",
+        ),
+        (
+            HALVES,
+            "9223372036854775807m",
+            {"DRAFractionalCapacityRange": True},
+            f"{PASSES.format('9223372036854775807m')} the milli-value range",
+        ),
+        (
+            HALVES,
+            "1u",
+            {"DRAFractionalCapacityRange": True},
+            "",
+        ),
+        (
+            HALVES,
+            "600001u",
+            {"DRAFractionalCapacityRange": True},
+            f"{UNREPRESENTABLE}: request 600001u is not a representable milli value",
+        ),
+    ],
+)
+def test_from_1_37_on_capacity_that_is_no_amount_ends_the_cycle(capacity, requested, gates, text):
+    slices = [slice_of(sharing("a", memory=capacity))]
+    asked = {"requests": {"memory": requested}}
+    at = "AllocationError: claim default/c, request r: checking capacity for device {}: "
+
+    for one, name in ((request(capacity=asked), f"{DRIVER}/p/a"), (every(capacity=asked), "a")):
+        said = f'{at.format(name)}capacity "memory": {text}' if text else "r=a"
+        assert found(slices, claim("c", one), minor=37, gates=gates) == said
+        assert "AllocationError" not in found(slices, claim("c", one))
+
+
 @pytest.mark.parametrize("valid", [_range("2", "9", "0"), {"max": "9", "step": "2"}])
 def test_policies_that_end_kube_scheduler_are_not_evaluated(valid):
     published = slice_of(sharing("a", memory=_capacity("10", validRange=valid)))
@@ -789,7 +891,11 @@ def test_claims_share_a_device_while_capacity_is_left():
     assert found(slices, claim("c", request(capacity={"requests": {"memory": "4"}}, count=2))) == "r=a r=b"
     assert found(slices, claim("c", four), used=["p/a"]) == "r=b"
     assert found(slices, claim("c", every(capacity={"requests": {"memory": "4"}})), capacity=taken) == "r=a r=b"
-    assert found(slices, claim("c", every(capacity={"requests": {"memory": "8"}})), capacity=taken) == "r=b"
+    rest = claim("c", every(capacity={"requests": {"memory": "8"}}))
+    assert found(slices, rest, capacity=taken) == "r=b"
+    assert found(slices, rest, capacity=taken, minor=37) == NONE  # one that matches has no room
+    assert found(slices, rest, minor=37) == "r=a r=b"
+    assert found(slices, claim("c", every(capacity={"requests": {"memory": "11"}})), minor=37) == NONE
 
 
 def test_a_share_that_is_given_back_leaves_the_others_as_they_were():
@@ -822,6 +928,8 @@ def test_only_the_first_share_of_a_device_takes_counters():
 
     assert found(slices, claim("c", four), claim("d", four)) == "r=a | r=a"
     assert found(slices, claim("c", four), capacity={(DRIVER, "p", "a"): {}}) == "r=a"
+    assert found(slices, claim("c", four), shared=["p/a"]) == NONE
+    assert found(slices, claim("c", four), shared=["p/a"], minor=37) == "r=a"
 
 
 def test_devices_are_not_shared_without_the_gate():

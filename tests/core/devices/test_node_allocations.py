@@ -26,7 +26,14 @@ from extender.core.devices.node_allocations import (
     NotAllocated,
     allocate_on_nodes,
 )
-from extender.core.devices.pools import AllocationError, InvalidPools, NotEvaluated, PoolID, gather_pools
+from extender.core.devices.pools import (
+    AllocationError,
+    InvalidPools,
+    NotEvaluated,
+    PoolID,
+    gather_pools,
+    is_seen_for_counters,
+)
 from extender.core.devices.taints import with_rule_taints
 from extender.core.engine import prepare
 from extender.core.snapshot.snapshot import Snapshot
@@ -68,6 +75,7 @@ VERSIONS = (
     DEFAULT_FEATURES,
     DEFAULT_FEATURES,
     DEFAULT_FEATURES,
+    Features.of(37),
     Features.of(36, {"DRADeviceTaintRules": True}),
     Features.of(36, {"DRAPartitionableDevices": False, "DRAConsumableCapacity": False, "DRADeviceTaints": False}),
     Features.of(35),
@@ -289,9 +297,12 @@ def expected_on(snapshot: Snapshot, claims: Sequence[ClaimToAllocate], row: int)
     """What the allocator says about one node that knows nothing of others."""
     features = snapshot.features
     rules = tuple(snapshot.objects.device_taint_rules.values()) if features.dra_device_taint_rules else ()
-    slices = [with_rule_taints(one, rules) for one in snapshot.objects.resource_slices.values()]
-    its_own = [one for one in slices if one.spec.node_name == snapshot.node_names[row] and not one.spec.shared_counters]
-    others = [one for one in slices if not one.spec.node_name or one.spec.shared_counters]
+    needs_selector = features.taint_rules_need_a_selector
+    tables = snapshot.objects
+    slices = [with_rule_taints(one, rules, needs_selector=needs_selector) for one in tables.resource_slices.values()]
+    everywhere = [one for one in slices if is_seen_for_counters(one.spec, features)]
+    its_own = [one for one in slices if one.spec.node_name == snapshot.node_names[row] and one not in everywhere]
+    others = [one for one in slices if not one.spec.node_name or one in everywhere]
 
     def of_pool(pool: PoolID) -> list[ResourceSlice]:
         return [one for one in slices if (one.spec.driver, one.spec.pool.name) == pool]

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from extender.k8s.version.found import MAX_MINORS_BEHIND
-from extender.k8s.version.minor import parse_minor
+from extender.k8s.version.minor import parse_version
 from tests.e2e.control_plane.lab import binaries, keys
 from tests.e2e.control_plane.lab.call_recorder import CallRecorder
 from tests.e2e.control_plane.lab.objects import node, pod, priority_class
@@ -134,7 +134,7 @@ def test_without_a_kube_scheduler_in_the_cluster_the_version_is_the_api_servers(
 def test_pods_of_each_profile_land_where_the_extender_says(cluster, service, file, control_plane_pod, version):
     """`version: auto` follows the pod of kube-scheduler, unless it is too old for the API server."""
     control_plane_pod(f"{version}.4")
-    if parse_minor(binaries.NEWEST) - parse_minor(version) <= MAX_MINORS_BEHIND:
+    if parse_version(binaries.NEWEST).minor - parse_version(version).minor <= MAX_MINORS_BEHIND:
         settle_version(cluster.api, service, f"kube-scheduler {version} ")
         pods_land_where_the_extender_says(cluster, service, file, version)
         return

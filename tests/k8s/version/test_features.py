@@ -10,11 +10,16 @@ from extender.k8s.version.features import (
     DEFAULT_MINOR,
     GATES,
     NEWEST_MINOR,
+    NEWEST_PATCHES,
     OLDEST_MINOR,
     UNFOLLOWED_GATES,
     Features,
+    Version,
+    _value_in,
     gate_notes,
     gate_warnings,
+    since,
+    until,
 )
 
 MINORS = range(OLDEST_MINOR, NEWEST_MINOR + 1)
@@ -62,7 +67,7 @@ GATES_ON[36] = GATES_ON[35] | {
     "DRADeviceTaints",
     "DRAPartitionableDevices",
 }
-GATES_ON[37] = GATES_ON[36] | {"StorageCapacityScoring", "VolumeLimitScaling"}
+GATES_ON[37] = GATES_ON[36] | {"StorageCapacityScoring", "VolumeLimitScaling", "DRADeviceTaintRules"}
 
 
 @pytest.mark.parametrize(("minor", "gates"), GATES_ON.items())
@@ -70,14 +75,42 @@ def test_gates_that_are_on_by_default(minor, gates):
     assert on(minor) == gates
 
 
-def test_behaviors_without_a_gate_change_once_but_for_patches_that_carry_a_later_one_back():
+def test_behaviors_without_a_gate_change_once_in_each_minor_that_has_not_always_had_them():
     for one in fields(Features):
         if "gate" not in one.metadata:
-            also = one.metadata.get("also", ())
-            assert all(getattr(Features.of(minor), one.name) for minor in also), one.name
-            values = [getattr(Features.of(minor), one.name) for minor in MINORS if minor not in also]
+            backports = one.metadata["backports"]
+            values = [getattr(Features.of(minor), one.name) for minor in MINORS if minor not in backports]
             assert values == sorted(values, reverse="until" in one.metadata), one.name
             assert len(set(values)) == 2, one.name
+            for minor, patch in backports.items():
+                last = NEWEST_PATCHES[minor]
+                values = [getattr(Features.of(Version(minor, each)), one.name) for each in range(last + 1)]
+                assert values == [("since" in one.metadata) == (each >= patch) for each in range(last + 1)], one.name
+                assert getattr(Features.of(minor), one.name) == values[-1] == ("since" in one.metadata), one.name
+
+
+DECLARED = {"mended": since(38, backports={35: 6, 37: 2}), "faulty": until(36, ended={35: 3, 36: 1})}
+
+
+@pytest.mark.parametrize(
+    ("version", "mended", "faulty"),
+    [
+        (Version(34), False, True),
+        (Version(35, 2), False, True),
+        (Version(35, 3), False, False),
+        (Version(35, 6), True, False),
+        (Version(35), True, False),
+        (Version(36), False, False),
+        (Version(36, 0), False, True),
+        (Version(37, 1), False, False),
+        (Version(37, 2), True, False),
+        (Version(37), True, False),
+        (Version(38, 0), True, False),
+    ],
+)
+def test_a_change_that_patches_carry_back(version, mended, faulty):
+    values = {name: _value_in(one.metadata, {}, version) for name, one in DECLARED.items()}
+    assert values == {"mended": mended, "faulty": faulty}
 
 
 def test_all_alpha_and_all_beta_set_what_is_not_set_by_name():

@@ -25,7 +25,7 @@ def found(*pods):
 
 
 def test_the_tag_of_kubeadm_s_static_pod_is_the_version():
-    assert found(scheduler_pod()) == FoundVersion(33, "image tag v1.33.2 of pod kube-system/kube-scheduler-cp-1")
+    assert found(scheduler_pod()) == FoundVersion(33, "image tag v1.33.2 of pod kube-system/kube-scheduler-cp-1", 2)
 
 
 @pytest.mark.parametrize(
@@ -57,15 +57,17 @@ def test_sidecars_of_kube_scheduler_do_not_count():
 def test_during_an_upgrade_the_lowest_version_holds_whatever_the_order():
     pods = [scheduler_pod(f"cp-{tag}", f"kube-scheduler:{tag}") for tag in ("v1.36.0", "v1.35.4", "v1.36.1")]
     expected = FoundVersion(
-        35, "image tag v1.35.4 of pod kube-system/kube-scheduler-cp-v1.35.4, the lowest of 1.35, 1.36"
+        35, "image tag v1.35.4 of pod kube-system/kube-scheduler-cp-v1.35.4, the lowest of 1.35.4, 1.36.0, 1.36.1", 4
     )
     assert found(*pods) == found(*reversed(pods)) == expected
-    assert found(pods[0], pods[2]) == FoundVersion(36, "image tag v1.36.0 of pod kube-system/kube-scheduler-cp-v1.36.0")
+    assert found(pods[2], pods[0]) == FoundVersion(
+        36, "image tag v1.36.0 of pod kube-system/kube-scheduler-cp-v1.36.0, the lowest of 1.36.0, 1.36.1", 0
+    )
 
 
 def test_a_tag_that_is_not_supported_does_not_hide_one_that_is():
     assert found(scheduler_pod(image="kube-scheduler:1.2.0"), scheduler_pod("cp-2")) == FoundVersion(
-        33, "image tag v1.33.2 of pod kube-system/kube-scheduler-cp-2"
+        33, "image tag v1.33.2 of pod kube-system/kube-scheduler-cp-2", 2
     )
 
 
@@ -96,10 +98,13 @@ def test_other_pods_are_not_kube_scheduler_s():
     assert not is_kube_scheduler(pod)
 
 
-@pytest.mark.parametrize("version", ["v1.33.2", "v1.33.2+k3s1", "v1.33.5-eks-113cf36", "v1.33.1-gke.1107000"])
-def test_the_api_server_s_version(version):
+@pytest.mark.parametrize(
+    ("version", "patch"),
+    [("v1.33.2", 2), ("v1.33.2+k3s1", 2), ("v1.33.5-eks-113cf36", 5), ("v1.33.1-gke.1107000", 1), ("v1.33", None)],
+)
+def test_the_api_server_s_version(version, patch):
     body = b'{"major":"1","minor":"33+","gitVersion":"%s","platform":"linux/amd64"}' % version.encode()
-    assert version_of_api_server(body) == FoundVersion(33, f"API server {version}")
+    assert version_of_api_server(body) == FoundVersion(33, f"API server {version}", patch)
 
 
 @pytest.mark.parametrize("body", [b"", b"{}", b'{"gitVersion": ""}', b"<html>", b'{"gitVersion": "v2.0.0"}', b"[]"])

@@ -1,37 +1,41 @@
 import pytest
 
-from extender.k8s.version.minor import FoundVersion, parse_minor, supported_minor, version_of_image
+from extender.k8s.version.features import DEFAULT_MINOR, NEWEST_PATCHES, OLDEST_MINOR, Version
+from extender.k8s.version.minor import NEWEST_VERIFIED, FoundVersion, parse_version, supported_version, version_of_image
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "patch"),
     [
-        "1.33",
-        "v1.33",
-        "v1.33.2",
-        "1.33+",  # major "1" and minor "33+" of a vendor's /version
-        "v1.33.2+k3s1",
-        "v1.33.2-eks-1234567",
-        "v1.33.2-gke.1234000",
-        "1.33.0-rc.1",
-        "v1.33.2_vendor",
-        " v1.33.2\n",
+        ("1.33", None),
+        ("v1.33", None),
+        ("v1.33.2", 2),
+        ("1.33+", None),  # major "1" and minor "33+" of a vendor's /version
+        ("v1.33.2+k3s1", 2),
+        ("v1.33.2-eks-1234567", 2),
+        ("v1.33.2-gke.1234000", 2),
+        ("v1.33.12.4", 12),
+        ("1.33.0-rc.1", 0),
+        ("v1.33.2_vendor", 2),
+        ("v1.33.20250101", None),  # a date, no patch
+        ("v1.33-2", None),
+        (" v1.33.2\n", 2),
     ],
 )
-def test_the_minor_of_a_version(text):
-    assert parse_minor(text) == supported_minor(text) == 33
+def test_the_minor_and_the_patch_of_a_version(text, patch):
+    assert parse_version(text) == supported_version(text) == Version(33, patch)
 
 
 @pytest.mark.parametrize("text", ["", "latest", "33", "1", "1.", "v1.x", "1.33x", "2.33", "v10.33.1", "11.33", "1.-3"])
 def test_what_is_not_a_version_of_kubernetes_1_x_is_refused(text):
     with pytest.raises(ValueError, match="is not a version of Kubernetes"):
-        parse_minor(text)
+        parse_version(text)
 
 
 @pytest.mark.parametrize("text", ["1.28", "v1.39.0", "1.3"])
 def test_a_version_that_is_set_must_be_supported(text):
     with pytest.raises(ValueError, match=r"is not supported: 1\.29 to 1\.38"):
-        supported_minor(text)
+        supported_version(text)
 
 
 @pytest.mark.parametrize(
@@ -55,11 +59,31 @@ def test_the_version_in_an_image_reference(image, tag):
     assert version_of_image(image) == tag
 
 
-def test_a_version_that_is_found_is_moved_to_the_nearest_supported_minor_and_says_so():
-    assert FoundVersion.of("v1.33.2", "API server") == FoundVersion(33, "API server")
-    older, newer = FoundVersion.of("1.27+", "API server"), FoundVersion.of("v1.40.0", "API server")
-    assert (older.minor, newer.minor) == (29, 38)
-    assert older.source == "API server; 1.27 is not among 1.29 to 1.38, so 1.29 is assumed"
-    assert newer.source == "API server; 1.40 is not among 1.29 to 1.38, so 1.38 is assumed"
+def test_a_version_that_is_found_and_not_verified_is_moved_to_the_nearest_that_is_and_says_so():
+    assert FoundVersion.of("v1.33.2", "API server") == FoundVersion(33, "API server", 2)
+    assert FoundVersion.of("1.33+", "API server") == FoundVersion(33, "API server")
+    of_33 = Version(33, NEWEST_PATCHES[33])
+    moved = {"1.27+": Version(29), "v1.33.99": of_33, "v1.38.0": NEWEST_VERIFIED, "1.40": NEWEST_VERIFIED}
+    for text, nearest in moved.items():
+        one = FoundVersion.of(text, "API server")
+        assert one.version == nearest, text
+        verified = f"1.29 to {NEWEST_VERIFIED} are"
+        said = f"API server; {parse_version(text)} is not verified ({verified}), so {nearest} is assumed"
+        assert one.source == said
     with pytest.raises(ValueError, match="is not a version"):
         FoundVersion.of("unknown", "API server")
+
+
+def test_a_version_that_is_set_holds_if_its_changes_are_known_and_says_that_it_is_not_verified():
+    assert FoundVersion.configured("1.36.2") == FoundVersion(36, "configured", 2)
+    assert FoundVersion.configured("v1.36") == FoundVersion(36, "configured")
+    assert FoundVersion.configured("1.38.1") == FoundVersion(38, "configured; 1.38 is not verified", 1)
+    newest = NEWEST_PATCHES[36]
+    said = f"configured; 1.36.99 is not verified, so 1.36.{newest} is assumed"
+    assert FoundVersion.configured("1.36.99") == FoundVersion(36, said, newest)
+
+
+def test_every_verified_minor_has_a_newest_patch():
+    assert list(NEWEST_PATCHES) == list(range(OLDEST_MINOR, NEWEST_VERIFIED.minor + 1))
+    assert DEFAULT_MINOR in NEWEST_PATCHES
+    assert (str(Version(36)), str(Version(36, 2))) == ("1.36", "1.36.2")

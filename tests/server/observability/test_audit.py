@@ -122,6 +122,7 @@ async def test_a_line_names_preemptor_victims_nodes_and_budgets(audited):
         },
         "sent": 3,
         "schedulerVersion": "1.36",
+        "schedulerRelease": "1.36",
         "kept": [
             {
                 "node": "worker-2",
