@@ -10,8 +10,9 @@ from msgspec import structs
 
 from extender.cluster.files.manifests import load_cluster
 from extender.core import engine
+from extender.core.evaluation import evaluate
 from extender.core.preemption.sent_candidates import DropCode, SentCandidate
-from extender.core.profile import DEFAULT_RANKING, PreemptionPolicy, Profile
+from extender.core.profile import DEFAULT_RANKING, UPSTREAM, PreemptionPolicy, Profile
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.version.features import Features
 from extender.server.guard.guard import guard_preempt
@@ -129,3 +130,10 @@ def test_any_other_pod_elsewhere_is_one_that_the_watch_lacks():
 def test_policies_still_veto_a_whole_group():
     limited = replace(PreemptionPolicy(), limits=replace(PreemptionPolicy().limits, max_victims=1))
     assert decide(two_members(), {"n1": ["m1", "m2"]}, policy=limited).kept == ()
+
+
+def test_a_pod_of_a_group_is_said_to_be_left_to_kube_scheduler():
+    waiting = typed(incoming(schedulingGroup={"podGroupName": "train"}))
+    for minor, expected in ((36, {}), (37, {"GangScheduling": ["n1"]})):
+        snapshot = Snapshot.build(load_cluster(cluster(two_members())), Features.of(minor))
+        assert evaluate(snapshot, waiting, UPSTREAM).to_dict().get("notEvaluated", {}) == expected

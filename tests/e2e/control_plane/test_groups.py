@@ -40,7 +40,11 @@ def calls(plane, service):
 
 
 def group(name, mode, *, minimum=1, priority_class="low"):
-    spec = {"schedulingPolicy": {"gang": {"minCount": minimum}}, "disruptionMode": {mode: {}}, "priorityClassName": priority_class}
+    spec = {
+        "schedulingPolicy": {"gang": {"minCount": minimum}},
+        "disruptionMode": {mode: {}},
+        "priorityClassName": priority_class,
+    }
     return {"apiVersion": API, "kind": "PodGroup", "metadata": {"name": name, "namespace": "default"}, "spec": spec}
 
 
@@ -69,7 +73,9 @@ def preempted(api):
 
 
 def test_explore(plane, service, calls):
-    import json, time
+    import json
+    import time
+
     api = plane.api
     api.create(node("n1", "4"), node("n2", "4"))
     api.create(group("one-node", "all"))
@@ -78,7 +84,15 @@ def test_explore(plane, service, calls):
     time.sleep(2)
     api.create(pod("urgent", "1", priority_class="high"))
     time.sleep(5)
-    out = {"local": [(c.verb, c.name, c.nodes, {n: names_of(api, u) for n,u in c.victims.items()}, c.answer) for c in calls.calls], "left": left(api), "failure": failure(api, "urgent"), "preempted": preempted(api)}
+    out = {
+        "local": [
+            (c.verb, c.name, c.nodes, {n: names_of(api, u) for n, u in c.victims.items()}, c.answer)
+            for c in calls.calls
+        ],
+        "left": left(api),
+        "failure": failure(api, "urgent"),
+        "preempted": preempted(api),
+    }
     calls.clear()
     api.create(group("two-nodes", "all"))
     api.create(node("n3", "4"), node("n4", "4"))
@@ -87,11 +101,16 @@ def test_explore(plane, service, calls):
     api.create(pod("urgent2", "4", priority_class="high"))
     time.sleep(5)
     out["cross"] = [(c.verb, c.name, c.nodes, c.victims, c.answer, c.headers) for c in calls.calls]
-    out["cross-left"] = left(api); out["cross-failure"] = failure(api, "urgent2")
+    out["cross-left"] = left(api)
+    out["cross-failure"] = failure(api, "urgent2")
     calls.clear()
     api.create(group("gang", "all", minimum=2, priority_class="high"))
-    api.create(member("g1", "gang", cpu="4", priority_class="high"), member("g2", "gang", cpu="4", priority_class="high"))
+    api.create(
+        member("g1", "gang", cpu="4", priority_class="high"), member("g2", "gang", cpu="4", priority_class="high")
+    )
     time.sleep(8)
     out["gang"] = [(c.verb, c.name, c.nodes, c.victims, c.answer) for c in calls.calls]
-    out["gang-left"] = left(api); out["gang-failure"] = [failure(api, "g1"), failure(api, "g2")]; out["preempted2"]=preempted(api)
-    open("/tmp/kube/explore.json","w").write(json.dumps(out, indent=1))
+    out["gang-left"] = left(api)
+    out["gang-failure"] = [failure(api, "g1"), failure(api, "g2")]
+    out["preempted2"] = preempted(api)
+    open("/tmp/kube/explore.json", "w").write(json.dumps(out, indent=1))
