@@ -268,6 +268,7 @@ def _scheduler_of_file(
         document,
         version=None if section.version == "auto" else section.version,
         feature_gates=section.feature_gates,
+        emulation=section.emulation,
         base=replace(UPSTREAM, preemption=own.preemption, keep_candidates=own.keep_candidates),
     )
 

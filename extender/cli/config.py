@@ -166,7 +166,7 @@ def _notes(settings: "Configuration", scheduler: "KubeScheduler") -> "list[str]"
             "the version of the kube-scheduler that it finds in the cluster"
         )
     gates = settings.scheduler.feature_gates
-    return [*notes, *gate_warnings(gates, scheduler.minor), *gate_notes(gates)]
+    return [*notes, *gate_warnings(gates, scheduler.minor, scheduler.emulation), *gate_notes(gates)]
 
 
 def _lines(
@@ -178,13 +178,15 @@ def _lines(
 ) -> "Iterator[str]":
     from extender.config.document import path_text
     from extender.core.explain.text import pluralize
+    from extender.k8s.version.features import NO_EMULATION
 
     profiles = ", ".join(one.scheduler_name for one in scheduler.profiles)
     gates = "".join(f", {gate}={str(value).lower()}" for gate, value in scheduler.changed_gates.items())
     yield f"{name}: valid"
     if settings.scheduler.config is not None:
         yield f"{settings.scheduler.config}: valid"
-    yield f"kube-scheduler {scheduler.release}{gates}; profiles: {profiles}"
+    emulation = f", {scheduler.emulation}" if scheduler.emulation != NO_EMULATION else ""
+    yield f"kube-scheduler {scheduler.release}{emulation}{gates}; profiles: {profiles}"
     for note in _notes(settings, scheduler):
         yield f"note: {note}"
     if settings.scheduler.config is None:

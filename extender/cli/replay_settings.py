@@ -63,6 +63,7 @@ def _replaced(recorded: "KubeScheduler", config: str | None, version: str | None
     """
     from extender.config.scheduler import kube_scheduler_of
     from extender.core.profile import UPSTREAM
+    from extender.k8s.version.features import NO_EMULATION
 
     own = recorded.profiles[0]
     base = replace(UPSTREAM, preemption=own.preemption, keep_candidates=own.keep_candidates)
@@ -72,10 +73,17 @@ def _replaced(recorded: "KubeScheduler", config: str | None, version: str | None
         {} if config is None else config,
         version=recorded.release if is_same else version,
         feature_gates=gates,
+        emulation=recorded.emulation if is_same else NO_EMULATION,
         base=base,
     )
     if config is None:
-        default = kube_scheduler_of({}, version=recorded.release, feature_gates=recorded.changed_gates, base=base)
+        default = kube_scheduler_of(
+            {},
+            version=recorded.release,
+            feature_gates=recorded.changed_gates,
+            emulation=recorded.emulation,
+            base=base,
+        )
         if default.profiles != recorded.profiles:
             raise RecordingError(
                 "the recorded profiles are not kube-scheduler's default: name their --scheduler-config"

@@ -29,8 +29,11 @@ from extender.config.values import (
     Duration,
     NonEmptyText,
     PositiveDuration,
+    minor_version,
     scheduler_version,
 )
+from extender.k8s.version.features import Emulation
+from extender.k8s.version.minor import parse_version
 
 # --- the file -------------------------------------------------------------------------------------------------------
 
@@ -76,6 +79,16 @@ class SchedulerSection(Section):
     server's, else 1.36."""
     feature_gates: dict[str, StrictBool] = {}
     """kube-scheduler's --feature-gates: gate to true or false, such as {StorageCapacityScoring: true}."""
+    emulated_version: Annotated[str, AfterValidator(minor_version)] | None = None
+    """kube-scheduler's --emulated-version, such as "1.36": the version whose feature gates it has; unset: its own."""
+    min_compatibility_version: Annotated[str, AfterValidator(minor_version)] | None = None
+    """kube-scheduler's --min-compatibility-version; unset: one minor before the version that it emulates."""
+
+    @property
+    def emulation(self) -> Emulation:
+        """Return the versions of which kube-scheduler takes its feature gates."""
+        given = (self.emulated_version, self.min_compatibility_version)
+        return Emulation(*(None if one is None else parse_version(one).minor for one in given))
 
     @field_validator("feature_gates", mode="before")
     @classmethod

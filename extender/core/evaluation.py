@@ -14,6 +14,7 @@ from extender.core.framework.filter import FilterRun, filters_not_evaluated, run
 from extender.core.framework.score import Scores, score
 from extender.core.framework.status import Code, Status
 from extender.core.preemption.candidates import find_candidates
+from extender.core.preemption.chance import chance_of
 from extender.core.preemption.criteria import best_candidates, ranking_keys
 from extender.core.preemption.dry_run import DryRun
 from extender.core.preemption.eligibility import pod_eligible_to_preempt_others, run_pre_enqueue_plugins
@@ -58,7 +59,8 @@ class Evaluation:
         `preEnqueue` where a plugin keeps the pod out of the queue, `prefilter` where PreFilter rejects it,
         `prefilterNodes` where a PreFilterResult restricts it to some nodes, `notEvaluated` (plugin -> nodes) where a
         plugin that is not modelled decides; `cycleError`, `scoreError` and `dryRunError` where a plugin fails, which
-        ends the scheduling cycle.
+        ends the scheduling cycle; `chance` (candidate -> reasons, see `core.preemption.chance`) where kube-scheduler
+        may choose other victims.
         """
         run, names = self.filter_run, self.context.snapshot.node_names
         optional = {
@@ -69,6 +71,7 @@ class Evaluation:
             "cycleError": run.error(),
             "scoreError": self.scores.error,
             "dryRunError": self.dry_run.emptied.error(),
+            "chance": {names[self.dry_run.rows[place]]: why for place, why in chance_of(self.dry_run).items()} or None,
         }
         statuses = {name: _plain(run.status(row)) for row, name in enumerate(names)}
         return {key: value for key, value in optional.items() if value is not None} | {

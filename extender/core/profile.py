@@ -14,7 +14,14 @@ from extender.k8s.annotations import EVICTION_COST
 from extender.k8s.objects import NodeAffinity, Pod, TopologySpreadConstraint
 from extender.k8s.requests import is_extended
 from extender.k8s.selectors import EVERYTHING, LabelMatcher
-from extender.k8s.version.features import DEFAULT_FEATURES, DEFAULT_MINOR, Features, Version
+from extender.k8s.version.features import (
+    DEFAULT_FEATURES,
+    DEFAULT_MINOR,
+    NO_EMULATION,
+    Emulation,
+    Features,
+    Version,
+)
 
 DEFAULT_SCHEDULER_NAME = "default-scheduler"
 """schedulerName of kube-scheduler's default profile, and of pods that name none (v1.DefaultSchedulerName)."""
@@ -290,6 +297,8 @@ class KubeScheduler:
     """Where `minor` and `patch` were found, as `/readyz?verbose` says it."""
     patch: int | None = None
     """Patch: 2 for 1.36.2; None: the newest of the minor."""
+    emulation: Emulation = NO_EMULATION
+    """The minor that it emulates, and the one that it is compatible with."""
 
     def profile_of(self, pod: Pod) -> Profile | None:
         """Return the profile of the pod's spec.schedulerName; None: this kube-scheduler does not schedule the pod."""
@@ -312,8 +321,8 @@ class KubeScheduler:
 
     @property
     def changed_gates(self) -> dict[str, bool]:
-        """Return the feature gates that differ from the version's defaults, by name, with their values."""
-        return self.features.changed_gates(self.minor)
+        """Return the feature gates that differ from the defaults of the version, or of the one that it emulates."""
+        return self.features.changed_gates(self.minor, self.emulation)
 
     @property
     def preemption(self) -> PreemptionPolicy:

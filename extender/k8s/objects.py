@@ -209,6 +209,10 @@ class RestartRule(Value, frozen=True):
     action: str = ""
 
 
+class VolumeMount(Value, frozen=True):
+    bind_mount_options: list[str] | None = None
+
+
 class Container(Value, frozen=True):
     name: str = ""
     image: str = ""
@@ -216,6 +220,7 @@ class Container(Value, frozen=True):
     ports: list[ContainerPort] | None = None
     restart_policy: str | None = None
     restart_policy_rules: list[RestartRule] | None = None
+    volume_mounts: list[VolumeMount] | None = None
 
 
 class ClaimVolumeSource(Value, frozen=True):
@@ -335,6 +340,7 @@ class PodSpec(Value, frozen=True):
     node_selector: Labels | None = None
     containers: list[Container] | None = None
     init_containers: list[Container] | None = None
+    ephemeral_containers: list[Container] | None = None
     resources: ResourceRequirements | None = None
     overhead: ResourceList | None = None
     volumes: list[Volume] | None = None

@@ -8,7 +8,7 @@ Rule: sums are exact and rounded up once, at the end. Every function may raise Q
 A resource that is missing from a result has the amount 0.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
@@ -59,7 +59,7 @@ class Usage:
 def running_usage(pod: Pod, features: Features) -> Usage:
     """Return the amounts that a pod takes of its node, in-place resizes in progress included.
 
-    Mirrors framework.PodInfo.CalculateResource (kube-scheduler, v1.36).
+    Mirrors framework.PodInfo.CalculateResource (kube-scheduler, v1.37).
     """
     requests = _held_requests(pod, features)
     counted = {name: _in_units(name, nano) for name, nano in requests.items() if _is_counted(name)}
@@ -79,6 +79,7 @@ def _held_requests(pod: Pod, features: Features, non_missing: Mapping[str, int] 
         use_status=features.in_place_pod_vertical_scaling,
         pod_level=features.pod_level_resources,
         pod_level_status=features.in_place_pod_level_resources_vertical_scaling,
+        by_pod=features.resize_is_summed_by_pod,
         non_missing=non_missing,
     )
 
@@ -94,14 +95,12 @@ def _non_zero_of_steps(pod: Pod, resource: str, features: Features) -> int:
     def amount(nano: int | None) -> int:
         return _in_units(resource, _NON_ZERO[resource] if nano is None else nano)
 
-    statuses = _container_statuses(pod) if features.in_place_pod_vertical_scaling else {}
-    infeasible = is_resize_infeasible(pod)
-    containers = (_container_requests(one, statuses, infeasible, {}) for one in pod.spec.containers or ())
-    running = sum(amount(requests.get(resource)) for requests in containers)
+    requests_of = _largest_requests(pod) if features.in_place_pod_vertical_scaling else _wanted
+    running = sum(amount(requests_of(one).get(resource)) for one in pod.spec.containers or ())
     sidecars: int | None = None
     largest = 0
     for container in pod.spec.init_containers or ():
-        own = _parse(_requests(container.resources)).get(resource)
+        own = _wanted(container).get(resource)
         step = own if sidecars is None else sidecars + (own or 0)
         if container.restart_policy == "Always":
             sidecars = step
@@ -192,40 +191,48 @@ def pod_requests(
     use_status: bool,
     pod_level: bool = True,
     pod_level_status: bool = True,
+    by_pod: bool = False,
     non_missing: Mapping[str, int] | None = None,
 ) -> Nano:
     """Return resource -> nano-units: max(containers + sidecars, every init step), or pod-level requests, plus overhead.
 
     `use_status`: a pod that is being resized counts with the resources that it holds, too; `pod_level_status`: also
     with those that it holds as a whole. `pod_level`: requests of the pod as a whole replace the containers' sum.
+    `by_pod`: the maximum of a resize is taken of the pod's sums, as since v1.37, not of each container.
     `non_missing`: default requests of containers by resource.
-    Mirrors component-helpers resource.PodRequests (v1.36), of canonical quantities as an API server stores them.
+    Mirrors component-helpers resource.PodRequests (v1.37), of canonical quantities as an API server stores them.
     """
-    requests = _containers_requests(pod, use_status, non_missing or {})
+    missing = non_missing or {}
+    if use_status and by_pod:
+        requests = _resized_requests(pod, pod_level_status, missing)
+    else:
+        requests = _largest_step(pod, _largest_requests(pod) if use_status else _wanted, missing)
     if pod_level and _asks_at_pod_level(pod):
-        requests.update(_pod_level_requests(pod, use_status and pod_level_status))
+        requests.update(_pod_level_requests(pod, use_status and pod_level_status, by_pod))
     if pod.spec.overhead:
         _add_resource_list(requests, _parse(pod.spec.overhead))
     return requests
 
 
-def _containers_requests(pod: Pod, use_status: bool, non_missing: Mapping[str, int]) -> Nano:
+def _largest_step(pod: Pod, requests_of: Callable[[Container], Nano], non_missing: Mapping[str, int]) -> Nano:
     """Return the largest request of any step of the pod's life. Mirrors resource.AggregateContainerRequests (v1.36).
 
     Init containers run one after the other, each beside the sidecars (restartable init containers) listed before
     it; then the containers run beside all sidecars.
     """
-    statuses = _container_statuses(pod) if use_status else {}
-    infeasible = is_resize_infeasible(pod) if statuses else False
+
+    def requests(container: Container) -> Nano:
+        return {**non_missing, **requests_of(container)}
+
     running: Nano = {}
     for container in pod.spec.containers or ():
-        _add_resource_list(running, _container_requests(container, statuses, infeasible, non_missing))
+        _add_resource_list(running, requests(container))
     sidecars: Nano = {}
     steps: Nano = {}
     # A step changes its own resources only: of the others it has what the sidecars have, which `steps` holds already.
     for container in pod.spec.init_containers or ():
         is_sidecar = container.restart_policy == "Always"
-        own = _container_requests(container, statuses if is_sidecar else {}, infeasible, non_missing)
+        own = requests(container)
         step = {name: nano + sidecars.get(name, 0) for name, nano in own.items()}
         _max_resource_list(steps, step)
         if is_sidecar:
@@ -241,25 +248,16 @@ def _container_statuses(pod: Pod) -> dict[str, ContainerStatus]:
     return {status.name: status for status in listed}
 
 
-def _container_requests(
-    container: Container, statuses: Mapping[str, ContainerStatus], infeasible: bool, non_missing: Mapping[str, int]
-) -> Nano:
-    requests = _parse(_requests(container.resources))
-    status = statuses.get(container.name)
-    if status is not None and status.resources is not None:
-        requests = _effective(requests, status.resources, status.allocated_resources, infeasible)
-    for name, nano in non_missing.items():
-        requests.setdefault(name, nano)
-    return requests
+def _pod_level_requests(pod: Pod, use_status: bool, by_pod: bool) -> Nano:
+    """Return the pod-level requests for cpu, memory and huge pages, the only resources that have them.
 
-
-def _pod_level_requests(pod: Pod, use_status: bool) -> Nano:
-    """Return the pod-level requests for cpu, memory and huge pages, the only resources that have them."""
+    Up to v1.36 (not `by_pod`) only names of the spec count.
+    """
     held = wanted = _parse(_requests(pod.spec.resources))
     if use_status and pod.status.resources is not None:
         infeasible = is_resize_infeasible(pod)
         held = _effective(wanted, pod.status.resources, pod.status.allocated_resources, infeasible)
-    return {name: held.get(name, 0) for name in wanted if _is_pod_level(name)}
+    return {name: held.get(name, 0) for name in (held if by_pod else wanted) if _is_pod_level(name)}
 
 
 def _asks_at_pod_level(pod: Pod) -> bool:
@@ -282,6 +280,60 @@ def _effective(wanted: Nano, actuated: ResourceRequirements, allocated: Resource
     most = {} if infeasible else dict(wanted)
     _max_resource_list(most, _parse(actuated.requests))
     _max_resource_list(most, _parse(allocated))
+    return most
+
+
+def _wanted(container: Container) -> Nano:
+    return _parse(_requests(container.resources))
+
+
+def _largest_requests(pod: Pod) -> Callable[[Container], Nano]:
+    """Return the function from a container to its largest requests; up to v1.36 only sidecars' init statuses count."""
+    statuses, infeasible = _container_statuses(pod), is_resize_infeasible(pod)
+    for container in pod.spec.init_containers or ():
+        if container.restart_policy != "Always":
+            statuses.pop(container.name, None)
+
+    def requests(container: Container) -> Nano:
+        wanted, status = _wanted(container), statuses.get(container.name)
+        if status is None or status.resources is None:
+            return wanted
+        return _effective(wanted, status.resources, status.allocated_resources, infeasible)
+
+    return requests
+
+
+def _resized_requests(pod: Pod, pod_level_status: bool, non_missing: Mapping[str, int]) -> Nano:
+    """Return the maximum of the pod's desired, allocated and actuated requests, each summed over the pod.
+
+    Mirrors resource.AggregateContainerRequests (component-helpers, v1.37): without a status a container is allocated
+    what it requests, and has what it was allocated; an infeasible resize is not desired. The pod's own status, if it
+    has both parts, stands for those of its containers.
+    """
+    statuses, infeasible, status = _container_statuses(pod), is_resize_infeasible(pod), pod.status
+
+    def allocated(container: Container) -> Nano:
+        own = statuses.get(container.name)
+        if own is not None and own.allocated_resources is not None:
+            return _parse(own.allocated_resources)
+        return {} if infeasible else _wanted(container)
+
+    def actuated(container: Container) -> Nano:
+        own = statuses.get(container.name)
+        if own is not None and own.resources is not None and own.resources.requests is not None:
+            return _parse(own.resources.requests)
+        return allocated(container)
+
+    actual = status.resources.requests if status.resources is not None and pod_level_status else None
+    if actual is not None and status.allocated_resources is not None:
+        sums = [_parse(status.allocated_resources), _parse(actual)]
+    elif statuses or infeasible:
+        sums = [_largest_step(pod, of, non_missing) for of in (allocated, actuated)]
+    else:
+        sums = []
+    most = {} if infeasible else _largest_step(pod, _wanted, non_missing)
+    for one in sums:
+        _max_resource_list(most, one)
     return most
 
 

@@ -278,7 +278,7 @@ class LiveSettings:
         for line in not_evaluated_lines(scheduler):
             log.warning("%s", line)
         gates = self._loaded.config.scheduler.feature_gates
-        for warning in gate_warnings(gates, scheduler.minor):
+        for warning in gate_warnings(gates, scheduler.minor, scheduler.emulation):
             log.warning("%s", warning)
         for note in gate_notes(gates):
             log.info("%s", note)

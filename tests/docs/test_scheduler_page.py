@@ -68,7 +68,8 @@ def minors_of(metadata) -> str:
     if "since" in metadata:
         return "; ".join((*(f"1.{one}" for one in metadata["also"]), f"from 1.{metadata['since']}"))
     if "until" in metadata:
-        return f"up to 1.{metadata['until']}"
+        first = metadata["first"]
+        return f"{f'from 1.{first} ' if first > OLDEST_MINOR else ''}up to 1.{metadata['until']}"
     stages = [one for one in metadata["gate"].stages if one[0] <= NEWEST_MINOR]
     current = [one for one in stages if one[0] <= OLDEST_MINOR][-1:] + [one for one in stages if one[0] > OLDEST_MINOR]
     words = []

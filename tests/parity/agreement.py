@@ -52,6 +52,25 @@ WIDE_CATEGORIES = (
 OWN_CATEGORIES = ("own/configurations", "own/dra")
 """Scenarios of all categories under those of `generate.configurations`, and those of `generate.own_devices`."""
 EVERY_CATEGORY = (*CATEGORIES, *WIDE_CATEGORIES, *OWN_CATEGORIES)
+"""The files whose `expected` is v1.36's."""
+CATEGORIES_OF_1_37 = (
+    "v1.37/resize",
+    "v1.37/unstarted",
+    "v1.37/budgets37",
+    "v1.37/gated",
+    "v1.37/namespaces",
+    "v1.37/taintrules",
+    "v1.37/capacity",
+    "v1.37/constraints",
+    "v1.37/counters",
+    "v1.37/extended",
+    "v1.37/imagevols",
+    "v1.37/declared",
+    "v1.37/volumes37",
+    "v1.37/config37",
+    "v1.37/quirks37",
+)
+"""The files in v1.37/, whose `expected` is v1.37's; a scenario may have an `error` instead."""
 WHOLE = ("prefilter", "prefilterNodes", "feasible", "eligible", "preEnqueue", "cycleError", "scoreError", "dryRunError")
 """Keys of which the values are compared as they are."""
 COMPARED = (*WHOLE, "filter", "scores", "candidates", "nonCandidates", "selected", "selectedTies")

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 
-from tests.parity.agreement import EVERY_CATEGORY, JSON, lines_of
+from tests.parity.agreement import CATEGORIES_OF_1_37, EVERY_CATEGORY, JSON, lines_of
 from tests.parity.changes import Verdict, changes_of
-from tests.parity.judged import BASE_MINOR, patches
+from tests.parity.judged import base_minor, patches
 from tests.parity.versions import verdicts_file
 
 
@@ -52,7 +52,7 @@ class OtherMinors:
         for line in lines_of(path) if path.exists() else ():
             decoded = json.loads(line)
             lines[decoded["id"]].append(decoded)
-        return cls(path, frozenset(patches(folder).get(category, {})) - {BASE_MINOR}, lines)
+        return cls(path, frozenset(patches(folder).get(category, {})) - {base_minor(category)}, lines)
 
     def said(self, name: str, base: Verdict) -> dict[int, Verdict]:
         """Minor -> what it says of the scenario; `base`: what those without a line say."""
@@ -75,7 +75,7 @@ class OtherMinors:
 
     def write(self) -> None:
         folder = self.path.parent.parent
-        sharing = [one for one in EVERY_CATEGORY if verdicts_file(one, folder) == self.path]
+        sharing = [one for one in (*EVERY_CATEGORY, *CATEGORIES_OF_1_37) if verdicts_file(one, folder) == self.path]
         files = [path for one in sharing if (path := folder / f"{one}.jsonl.gz").exists()]
         names = [json.loads(line)["id"] for path in files for line in lines_of(path)]
         lines = [encoded(line) for name in names for line in self.lines.get(name, ())]

@@ -3,9 +3,9 @@
     python -m tests.parity.update --judge build/judge-1.36
     python -m tests.parity.update --judge build/judge-1.29 --workers 12 --category volumes wide/volumes2
 
-A judge of the base minor writes `expected` into the scenarios; that of another minor writes versions/, a line where it
-says otherwise; either writes the scenarios of gates.jsonl.gz that are of its minor. A file is written only where a
-verdict changed, so that the diff is what Kubernetes changed.
+A judge of a category's base minor writes `expected` into the scenarios; that of another minor writes versions/, a line
+where it says otherwise; either writes the scenarios of gates.jsonl.gz that are of its minor. A file is written only
+where a verdict changed, so that the diff is what Kubernetes changed.
 
 Rule: a scenario at which kube-scheduler panics leaves the corpus; it is counted, never printed.
 """
@@ -27,6 +27,7 @@ from tests.parity.judged import (
     CORPUS,
     GATES,
     OlderPatch,
+    base_minor,
     categories_of,
     check_not_older,
     minor_of,
@@ -34,11 +35,10 @@ from tests.parity.judged import (
     write_patches,
 )
 from tests.parity.other_minors import OtherMinors, encoded, verdict_of, write_lines
-from tests.parity.versions import verdicts_file
+from tests.parity.versions import as_served, verdicts_file
 from tests.upstream.draws import answers, may_draw
 from tests.upstream.generate.configurations import without_extenders
 from tests.upstream.judge import REFUSAL, Judge, ProgramFailed
-from tests.upstream.shown import shown
 
 JSON = dict[str, Any]
 
@@ -57,7 +57,7 @@ def judged_by(judge: Judge, category: str, scenarios: Sequence[JSON], minor: int
 
 def _shown(category: str, scenario: JSON, minor: int) -> JSON:
     """The scenario as the judge reads it: no extender answers there."""
-    asked = shown(scenario, minor)
+    asked = as_served(scenario, minor)
     return asked | {"config": without_extenders(asked["config"])} if category == "own/configurations" else asked
 
 
@@ -86,7 +86,7 @@ class Corpus:
             self._remove(category, panicking)
         decided = [one for one in scenarios if name_of(one) not in panicking]
         changes = Changes(category, len(scenarios), len(panicking))
-        if category == GATES or self.minor == BASE_MINOR:
+        if category == GATES or self.minor == base_minor(category):
             self._update_scenarios(changes, decided, verdicts)
         else:
             self._update_versions(changes, decided, verdicts)
@@ -109,10 +109,10 @@ class Corpus:
         others = OtherMinors.of(category, self.folder)
         for scenario in scenarios:
             name, after = name_of(scenario), verdicts[name_of(scenario)]
-            if "error" in after:
+            if "error" in after and self.minor == BASE_MINOR:  # tests of its categories want a verdict of each
                 raise ProgramFailed(f"{category}: {name}: {after['error']}")
             if changes.note(scenario, scenario, after, self.minor, again=partial(self._answers, category, scenario)):
-                new[name] = scenario | after
+                new[name] = {key: value for key, value in scenario.items() if key not in ("expected", "error")} | after
                 if category != GATES:
                     others.put(name, others.said(name, verdict_of(scenario)), after)
         if new:

@@ -1,8 +1,8 @@
-"""How far the engine agrees with kube-scheduler v1.29 to v1.35, each judged by its own code: `make parity`.
+"""How far the engine agrees with kube-scheduler of the minors beside v1.36, each judged by its own code: `make parity`.
 
-corpus/versions holds the verdicts that differ from v1.36's: a line {"id", "minors", "expected"}, or {"id", "minors",
-"error"} where those minors refuse the configuration; a scenario without a line is judged as by v1.36. To see the first
-difference of every scenario:
+corpus/versions holds the verdicts that differ from the scenario's own, which is v1.36's or, in v1.37/, that minor's: a
+line {"id", "minors", "expected"}, or {"id", "minors", "error"} where those minors refuse the configuration; a scenario
+without a line is judged as it says itself. To see the first difference of every scenario:
 
     python -m tests.parity.versions --minor 29 33 --category volumes wide/podlevel
 
@@ -18,6 +18,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
@@ -28,17 +29,19 @@ from extender.core.profile import KubeScheduler
 from extender.errors import ConfigError
 from extender.k8s.kinds import ClusterObjects
 from extender.k8s.version.features import Features
-from tests.parity.agreement import CORPUS, EVERY_CATEGORY, JSON, lines_of
-from tests.parity.judged import BASE_MINOR, patches, shown
+from tests.parity.agreement import CATEGORIES_OF_1_37, CORPUS, EVERY_CATEGORY, JSON, lines_of
+from tests.parity.judged import BASE_MINOR, base_minor, patches, shown
 from tests.parity.parity import PAGE, Evaluated, Normal
 
 _PATCHES = patches()
-VERSIONED = tuple(one for one in EVERY_CATEGORY if len(_PATCHES[one]) > 1)
-"""Categories that other minors judged, too."""
+VERSIONED = (*(one for one in EVERY_CATEGORY if len(_PATCHES[one]) > 1), *CATEGORIES_OF_1_37)
+"""Categories that other minors than v1.36 judged."""
 MINORS = tuple(sorted({minor for category in VERSIONED for minor in _PATCHES[category]} - {BASE_MINOR}))
 VERDICTS = CORPUS / "versions"
-RESOURCE_API_SINCE = 34
-"""First minor that the judge showed the objects of resource.k8s.io."""
+TAINT_RULES: Final = {34: "v1alpha3", 35: "v1alpha3", 36: "v1beta2", 37: "v1"}
+"""Minor -> version of resource.k8s.io in which it has DeviceTaintRule, with the same fields in all; later ones as 37.
+
+Minors before are not shown the objects of resource.k8s.io."""
 
 
 # --- what they say ----------------------------------------------------------------------------------------------------
@@ -55,8 +58,9 @@ def verdicts_file(category: str, corpus: Path = CORPUS) -> Path:
 
 @lru_cache(maxsize=1)
 def verdicts(category: str) -> dict[tuple[str, int], JSON]:
-    """(scenario, minor) -> line, where that minor says otherwise than v1.36."""
-    lines = map(msgspec.json.decode, lines_of(verdicts_file(category)))
+    """(scenario, minor) -> line, where that minor says otherwise than the scenario."""
+    path = verdicts_file(category)
+    lines = map(msgspec.json.decode, lines_of(path) if path.exists() else ())
     return {(line["id"], minor): line for line in lines for minor in line["minors"]}
 
 
@@ -72,11 +76,11 @@ def _corpus(category: str) -> list[tuple[str, bytes]]:
 
 
 def names_of(category: str, minor: int = 0, every: int = 1) -> list[str]:
-    """The scenarios of a category; with `every`, each Nth of those of which the minor says otherwise than v1.36."""
+    """The scenarios of a category; with `every`, each Nth of those of which the minor has a verdict of its own."""
     names = [name for name, _ in _corpus(category)]
     if every > 1:
         lines = verdicts(category)
-        names = [name for name in names if (name, minor) in lines]
+        names = [name for name in names if minor == base_minor(category) or (name, minor) in lines]
         names = names[minor % min(every, len(names)) :: every]
     return names
 
@@ -111,12 +115,19 @@ def _unconfigured(minor: int, gates: tuple[tuple[str, bool], ...]) -> KubeSchedu
     return kube_scheduler_of({}, version=f"1.{minor}", feature_gates=dict(gates))
 
 
-def cluster_of(scenario: JSON, minor: int) -> JSON:
-    """The scenario's List as the judge read it."""
-    if minor >= RESOURCE_API_SINCE:
-        return scenario["cluster"]
-    items = [item for item in scenario["cluster"]["items"] if not item["apiVersion"].startswith("resource.k8s.io/")]
-    return scenario["cluster"] | {"items": items}
+def _taint_rules(minor: int) -> str | None:
+    return TAINT_RULES.get(min(minor, max(TAINT_RULES)))
+
+
+def as_served(scenario: JSON, minor: int) -> JSON:
+    """The scenario with the objects that an API server of the minor has, as the judge reads it."""
+    version, cluster = _taint_rules(minor), scenario["cluster"]
+    items = [
+        item | {"apiVersion": f"resource.k8s.io/{version}"} if item["kind"] == "DeviceTaintRule" else item
+        for item in cluster["items"]
+        if version is not None or not item["apiVersion"].startswith("resource.k8s.io/")
+    ]
+    return scenario | {"cluster": cluster | {"items": items}}
 
 
 class Snapshots:
@@ -124,24 +135,24 @@ class Snapshots:
 
     def __init__(self, scenario: JSON) -> None:
         self._scenario = scenario
-        self._objects: dict[bool, ClusterObjects] = {}
-        self._built: dict[tuple[bool, Features], Snapshot] = {}
+        self._objects: dict[str | None, ClusterObjects] = {}
+        self._built: dict[tuple[str | None, Features], Snapshot] = {}
 
     def of(self, minor: int, features: Features) -> Snapshot:
-        shown = minor >= RESOURCE_API_SINCE
-        if shown not in self._objects:
-            self._objects[shown] = load_cluster(cluster_of(self._scenario, minor))
-        if (shown, features) not in self._built:
-            self._built[shown, features] = Snapshot.build(self._objects[shown], features)
-        return self._built[shown, features]
+        served = _taint_rules(minor)
+        if served not in self._objects:
+            self._objects[served] = load_cluster(as_served(self._scenario, minor)["cluster"])
+        if (served, features) not in self._built:
+            self._built[served, features] = Snapshot.build(self._objects[served], features)
+        return self._built[served, features]
 
 
 def evaluated(scenario: JSON, minor: int, snapshots: Snapshots | None = None) -> Evaluated:
     """What the engine makes of the scenario as a kube-scheduler of that minor."""
-    shown = scenario | {"cluster": cluster_of(scenario, minor)}
+    served = as_served(scenario, minor)
     scheduler = scheduler_of(scenario, minor)
     snapshot = (snapshots or Snapshots(scenario)).of(minor, scheduler.features)
-    return Evaluated.of(shown, scheduler, normal_of(minor), snapshot)
+    return Evaluated.of(served, scheduler, normal_of(minor), snapshot)
 
 
 def judged(category: str, minors: Sequence[int], every: int = 1) -> Iterator[tuple[int, JSON, Evaluated | None]]:

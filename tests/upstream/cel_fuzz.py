@@ -77,15 +77,15 @@ def upstream_answers(program: Path, selectors: Sequence[JSON]) -> list[str | Non
     return [None if each.get("crash") else each["answer"] for each in found]
 
 
-def _own_answer(asked: JSON) -> tuple[str | None, str]:
+def _own_answer(asked: JSON, minor: int) -> tuple[str | None, str]:
     """Return this project's answer, or None and the feature not followed; an exception is an answer: a wrong one."""
     try:
-        return answer_or_feature(**asked)
+        return answer_or_feature(**asked, minor=minor)
     except Exception as error:
         return f"{type(error).__name__}: {error}", ""
 
 
-def compare(program: Path, selectors: Sequence[JSON]) -> Result:
+def compare(program: Path, minor: int, selectors: Sequence[JSON]) -> Result:
     """Count and collect what both say of each selector."""
     result = Result(compared=len(selectors))
     different = []
@@ -93,7 +93,7 @@ def compare(program: Path, selectors: Sequence[JSON]) -> Result:
         if wanted is None:
             result.crashes += 1
             continue
-        found, feature = _own_answer(asked)
+        found, feature = _own_answer(asked, minor)
         if found is None:
             result.not_followed[feature] += 1
         elif found != wanted:
@@ -107,16 +107,16 @@ def compare(program: Path, selectors: Sequence[JSON]) -> Result:
     return result
 
 
-def _batch(program: Path, seed: str, numbers: range) -> Result:
-    return compare(program, [selector(seed, number) for number in numbers])
+def _batch(program: Path, minor: int, seed: str, numbers: range) -> Result:
+    return compare(program, minor, [selector(seed, number) for number in numbers])
 
 
-def fuzz(program: Path, seed: str, count: int, workers: int, result: Result) -> None:
+def fuzz(program: Path, minor: int, seed: str, count: int, workers: int, result: Result) -> None:
     """Compare `count` random selectors in several processes, and add what comes of them to the result."""
     progress = Progress(count, sys.stderr)
     numbers = (range(start, min(start + BATCH, count)) for start in range(0, count, BATCH))
     try:
-        with closing(in_processes(partial(_batch, program, seed), numbers, workers)) as batches:
+        with closing(in_processes(partial(_batch, program, minor, seed), numbers, workers)) as batches:
             for each in batches:
                 result.add(each)
                 progress.show(result.compared, f"{len(result.different)} differ")
@@ -188,9 +188,9 @@ def _parts(tokens: Sequence[str]) -> Iterator[tuple[int, int]]:
                 yield start, end + 1
 
 
-def first_different(program: Path, kind: str, selectors: Sequence[JSON]) -> int | None:
+def first_different(program: Path, minor: int, kind: str, selectors: Sequence[JSON]) -> int | None:
     """Return the index of the first selector whose two answers differ in a way of that kind."""
-    different = compare(program, selectors).different
+    different = compare(program, minor, selectors).different
     return next((selectors.index(asked) for asked, wanted, found in different if kind_of(wanted, found) == kind), None)
 
 
@@ -212,12 +212,12 @@ def kind_of(wanted: str, found: str) -> str:
     return f"other words of a {one}" if one == other else f"kube-scheduler: {one}, here: {other}"
 
 
-def report(program: Path, result: Result) -> Iterator[str]:
+def report(program: Path, minor: int, result: Result) -> Iterator[str]:
     """Yield the lines that are printed; asks the program again to make the first difference small."""
     if result.different:
         asked, wanted, found = result.different[0]
-        small = shrink(asked, partial(first_different, program, kind_of(wanted, found)))
-        again = compare(program, [small]).different
+        small = shrink(asked, partial(first_different, program, minor, kind_of(wanted, found)))
+        again = compare(program, minor, [small]).different
         if again:
             (small, wanted, found) = again[0]
             yield f"differs, made small: {row(small, wanted)}"
@@ -254,8 +254,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         with ended_by_signals():
             check_minor(program, given.minor)
-            fuzz(program, given.seed, given.expressions, given.workers, result)
-            for line in report(program, result):
+            fuzz(program, given.minor, given.seed, given.expressions, given.workers, result)
+            for line in report(program, given.minor, result):
                 print(line)
     except (ProgramFailed, OSError) as error:
         print(closing_line(result))

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
+from tests.parity.versions import as_served
 from tests.upstream.draws import answers, may_draw
 from tests.upstream.finding import Finding, Outcome, examine
 from tests.upstream.generate import CATEGORIES
 from tests.upstream.judge import Judge, ProgramFailed
-from tests.upstream.shown import shown
 from tests.upstream.workers import in_processes
 
 JSON = dict[str, Any]
@@ -52,7 +52,7 @@ class Differential:
         except Exception as error:
             error.add_note(f"generating number {case[1]} of {case[0]}, seed {self.seed}")
             raise
-        return shown(scenario, self.minor)
+        return as_served(scenario, self.minor)
 
     def judged(self, scenarios: Sequence[JSON]) -> list[JSON]:
         """Return the scenarios, each with the judge's `expected` or `error`."""

@@ -24,10 +24,10 @@ import yaml
 from extender.cluster.files.manifests import read_cluster
 from extender.errors import ExtenderError
 from extender.k8s.kinds import KINDS
+from tests.parity.versions import as_served
 from tests.upstream.finding import Outcome, examine
 from tests.upstream.generate.configurations import without_extenders
 from tests.upstream.judge import Judge, ProgramFailed
-from tests.upstream.shown import shown
 
 JSON = dict[str, Any]
 
@@ -104,7 +104,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         judge = Judge(options.judge.absolute(), 1)
         version = judge.version
         minor = int(version.split(".")[1])
-        scenario = shown(scenario_of(options.cluster, options.pod, options.config), minor)
+        scenario = as_served(scenario_of(options.cluster, options.pod, options.config), minor)
         (judged,) = judge.verdicts([scenario])
     except (ExtenderError, ProgramFailed, NotAsked, OSError, yaml.YAMLError) as error:
         print(f"error: {error}", file=sys.stderr)

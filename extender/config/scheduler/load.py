@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from pydantic.alias_generators import to_camel
+
 from extender.config.decoding import DecodingError, decode
 from extender.config.document import Document, KeyPath, Mistake
 from extender.config.scheduler.argument_validation import Release
@@ -19,9 +21,8 @@ from extender.config.scheduler.expansion import Expanded, expand, merge_plugins
 from extender.config.scheduler.profile import profile_of
 from extender.config.scheduler.schema import (
     API_VERSION,
+    GROUP_POINTS_SINCE,
     KIND,
-    PLACEMENT_POINTS,
-    PLACEMENT_POINTS_SINCE,
     KubernetesDocument,
     KubeSchedulerConfiguration,
     ProfileSection,
@@ -29,7 +30,14 @@ from extender.config.scheduler.schema import (
 from extender.config.scheduler.validation import FIT, DefaultedProfile, validate, validate_queue_sorts
 from extender.core.profile import DEFAULT_SCHEDULER_NAME, UPSTREAM, KubeScheduler, Profile
 from extender.errors import ConfigError
-from extender.k8s.version.features import DEFAULT_MINOR, NEWEST_MINOR, OLDEST_MINOR, Features
+from extender.k8s.version.features import (
+    DEFAULT_MINOR,
+    NEWEST_MINOR,
+    NO_EMULATION,
+    OLDEST_MINOR,
+    Emulation,
+    Features,
+)
 from extender.k8s.version.minor import FoundVersion
 
 if TYPE_CHECKING:  # models imports the schema of this package
@@ -96,9 +104,9 @@ class SchedulerSource:
         section = self.config.scheduler
         version = None if section.version == "auto" else section.version
         try:
-            release = _release(version, section.feature_gates, found)
-        except ConfigError as error:
-            raise ConfigError(f"scheduler.featureGates: {error}") from error
+            release = _release(version, section.feature_gates, section.emulation, found)
+        except _RefusedFlag as error:
+            raise ConfigError(f"scheduler.{error.key}: {error}") from error
         preemption = self.config.preemption
         base = replace(UPSTREAM, preemption=preemption.policy(), keep_candidates=preemption.most_candidates)
         return _kube_scheduler(self.read, release, base)
@@ -109,6 +117,15 @@ class _FoundRelease(Release):
     """The kube-scheduler that profiles are expanded for, its patch, and where its version was found."""
 
     found: FoundVersion
+    emulation: Emulation
+
+
+class _RefusedFlag(ConfigError):
+    """A flag that kube-scheduler does not start with; `key` is our setting for it."""
+
+    def __init__(self, key: str, reason: str) -> None:
+        super().__init__(reason)
+        self.key = key
 
 
 def load_kube_scheduler(config: Configuration, found: FoundVersion | None = None) -> KubeScheduler:
@@ -137,9 +154,9 @@ def check_section(config: Configuration, document: Document) -> None:
     refused: ConfigError | None = None
     for version in candidates:
         try:
-            release = _release(version, section.feature_gates, None)
-        except ConfigError as error:
-            refused = refused or document.refuse([Mistake(("scheduler", "featureGates"), str(error))])
+            release = _release(version, section.feature_gates, section.emulation, None)
+        except _RefusedFlag as error:
+            refused = refused or document.refuse([Mistake(("scheduler", error.key), str(error))])
             continue
         try:
             if section.config is None:
@@ -163,6 +180,7 @@ def kube_scheduler_of(
     *,
     version: str | None = None,
     feature_gates: Mapping[str, bool] | None = None,
+    emulation: Emulation = NO_EMULATION,
     base: Profile = UPSTREAM,
 ) -> KubeScheduler:
     """Return the kube-scheduler of a KubeSchedulerConfiguration, as a mapping or the path of a file.
@@ -170,7 +188,7 @@ def kube_scheduler_of(
     `version` such as "1.33"; `base` holds the preemption policy; an empty mapping is kube-scheduler without a file.
     Raises ConfigError.
     """
-    release = _release(version, feature_gates or {}, None)
+    release = _release(version, feature_gates or {}, emulation, None)
     if isinstance(document, Mapping):
         data = dict(document) or {"apiVersion": API_VERSION, "kind": KIND}
         return _kube_scheduler(_decoded(Document(KIND, data)), release, base)
@@ -192,16 +210,24 @@ def _inline(config: Configuration, document: Document) -> SchedulerDocument:
     return SchedulerDocument(document, values, ("scheduler",))
 
 
-def _release(version: str | None, gates: Mapping[str, bool], found: FoundVersion | None) -> _FoundRelease:
+def _release(
+    version: str | None, gates: Mapping[str, bool], emulation: Emulation, found: FoundVersion | None
+) -> _FoundRelease:
     if not isinstance(version, str | None):
         raise ConfigError(f'version must be text such as "1.33", not {version!r}')
     found = found or FoundVersion(DEFAULT_MINOR, "default")
+    key = "version"
     try:
         if version is not None:
             found = FoundVersion.configured(version)
-        return _FoundRelease(found.minor, Features.of(found.version, gates), found)
+        key = "emulatedVersion"
+        replace(emulation, min_compatibility=None).of(found.minor)
+        key = "minCompatibilityVersion"
+        emulation.of(found.minor)
+        key = "featureGates"
+        return _FoundRelease(found.minor, Features.of(found.version, gates, emulation), found, emulation)
     except ValueError as error:
-        raise ConfigError(str(error)) from error
+        raise _RefusedFlag(key, str(error)) from error
 
 
 def _decoded(document: Document) -> SchedulerDocument:
@@ -247,8 +273,9 @@ def _kube_scheduler(read: SchedulerDocument, release: _FoundRelease, base: Profi
         ),
         release.features,
         release.minor,
-        release.found.source,
+        "; ".join(filter(None, (release.found.source, str(release.emulation)))),
         release.found.patch,
+        release.emulation,
     )
 
 
@@ -298,13 +325,11 @@ def _plugin_args(section: ProfileSection, path: KeyPath, minor: int) -> tuple[di
 
 def _unknown_points(section: ProfileSection, path: KeyPath, minor: int) -> list[Mistake]:
     """Return the extension points that the version does not know."""
-    if minor >= PLACEMENT_POINTS_SINCE or section.plugins is None:
-        return []
-    given = section.plugins.model_fields_set
+    given = set() if section.plugins is None else section.plugins.model_fields_set
     return [
-        Mistake((*path, "plugins", point), f"unknown key in 1.{minor}")
-        for name, point in PLACEMENT_POINTS.items()
-        if name in given
+        Mistake((*path, "plugins", to_camel(name)), f"unknown key in 1.{minor}")
+        for name, since in GROUP_POINTS_SINCE.items()
+        if name in given and minor < since
     ]
 
 

@@ -26,6 +26,8 @@ EXTENSION_POINTS: Final = (
     "queueSort",
     "placementGenerate",
     "placementScore",
+    "podGroupPostFilter",
+    "placementFeasible",
 )
 """In the order in which kube-scheduler expands MultiPoint (frameworkImpl.getExtensionPoints)."""
 
@@ -56,9 +58,9 @@ _VOLUME_LIMITS: Final = InTreePlugin(("preFilter", "filter"), until=31)
 IN_TREE: Final[dict[str, InTreePlugin]] = {
     "SchedulingGates": InTreePlugin(("preEnqueue",)),
     "PrioritySort": InTreePlugin(("queueSort",)),
-    "NodeUnschedulable": InTreePlugin(("filter",)),
-    "NodeName": InTreePlugin(("filter",)),
-    "TaintToleration": InTreePlugin(("filter", "preScore", "score")),
+    "NodeUnschedulable": InTreePlugin(("filter",), later=((37, "preFilter"),)),
+    "NodeName": InTreePlugin(("filter",), later=((37, "preFilter"),)),
+    "TaintToleration": InTreePlugin(("filter", "preScore", "score"), later=((37, "preFilter"),)),
     "NodeAffinity": InTreePlugin(("preFilter", "filter", "preScore", "score")),
     "NodePorts": InTreePlugin(("preFilter", "filter")),
     "NodeResourcesFit": InTreePlugin(("preFilter", "filter", "preScore", "score"), later=((36, "placementScore"),)),
@@ -74,15 +76,15 @@ IN_TREE: Final[dict[str, InTreePlugin]] = {
     "InterPodAffinity": InTreePlugin(("preFilter", "filter", "preScore", "score")),
     "DynamicResources": InTreePlugin(
         ("preEnqueue", "preFilter", "filter", "postFilter", "reserve"),
-        later=((30, "preBind"), (35, "score")),
+        later=((30, "preBind"), (35, "score"), (37, "podGroupPostFilter")),
         earlier=((31, "preScore"), (31, "postBind")),
     ),
-    "DefaultPreemption": InTreePlugin(("postFilter",), later=((32, "preEnqueue"),)),
+    "DefaultPreemption": InTreePlugin(("postFilter",), later=((32, "preEnqueue"), (37, "podGroupPostFilter"))),
     "NodeResourcesBalancedAllocation": InTreePlugin(("preScore", "score")),
     "ImageLocality": InTreePlugin(("score",)),
     "DefaultBinder": InTreePlugin(("bind",)),
     "NodeDeclaredFeatures": InTreePlugin(("preFilter", "filter"), since=35),
-    "GangScheduling": InTreePlugin(("preEnqueue", "permit"), since=35),
+    "GangScheduling": InTreePlugin(("preEnqueue", "permit"), since=35, later=((38, "placementFeasible"),)),
     "DeferredPodScheduling": InTreePlugin(("preFilter", "filter", "permit"), since=37),
     "TopologyPlacementGenerator": InTreePlugin(("placementGenerate",), since=36),
     "PodGroupPodsCount": InTreePlugin(("placementScore",), since=36),
@@ -110,8 +112,12 @@ def default_plugins(features: Features) -> tuple[tuple[str, int], ...]:
 
 
 def _default_names(features: Features) -> Iterator[str]:
-    yield from ("SchedulingGates", "PrioritySort", "NodeUnschedulable", "NodeName", "TaintToleration", "NodeAffinity")
-    yield from ("NodePorts", "NodeResourcesFit", "VolumeRestrictions")
+    first = ("NodeUnschedulable", "NodeName")
+    yield from ("SchedulingGates", "PrioritySort", *(reversed(first) if features.node_name_is_prefiltered else first))
+    yield from ("TaintToleration", "NodeAffinity", "NodePorts")
+    # Before NodeResourcesFit, so that a node without resize preemption is rejected for that.
+    yield from ("DeferredPodScheduling",) if features.in_place_pod_vertical_scaling_scheduler_preemption else ()
+    yield from ("NodeResourcesFit", "VolumeRestrictions")
     yield from ("EBSLimits", "GCEPDLimits") if features.in_tree_volume_limits else ()
     yield "NodeVolumeLimits"
     yield from ("AzureDiskLimits",) if features.in_tree_volume_limits else ()

@@ -21,11 +21,13 @@ from extender.config.section import Section
 API_VERSION: Final = "kubescheduler.config.k8s.io/v1"
 KIND: Final = "KubeSchedulerConfiguration"
 
-PLACEMENT_POINTS: Final = {"placement_generate": "placementGenerate", "placement_score": "placementScore"}
-"""Field of PluginsSection -> extension point of pod groups."""
-
-PLACEMENT_POINTS_SINCE: Final = 36
-"""Minor that has them."""
+GROUP_POINTS_SINCE: Final = {
+    "placement_generate": 36,
+    "placement_score": 36,
+    "pod_group_post_filter": 37,
+    "placement_feasible": 38,
+}
+"""Field of PluginsSection for an extension point of pod groups -> first minor whose configuration has it."""
 
 _YAML_CONSTANTS: Final = {
     spelling: value
@@ -168,6 +170,8 @@ class PluginsSection(KubernetesSection):
     """Plugins that are enabled at every extension point that they implement."""
     placement_generate: PluginSetSection = PluginSetSection()
     placement_score: PluginSetSection = PluginSetSection()
+    pod_group_post_filter: PluginSetSection = PluginSetSection()
+    placement_feasible: PluginSetSection = PluginSetSection()
 
 
 class PluginConfigSection(KubernetesSection):

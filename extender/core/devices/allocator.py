@@ -260,12 +260,6 @@ def _exceeds_limit(more: int, counted: int) -> str:
 
 # --- search --------------------------------------------------------------------------------------------------------
 
-OPTIONAL_FIELD: Final = (
-    ". consider using CEL optional chaining (.? followed by orValue()) or guarding the check with has() for optional "
-    "fields"
-)
-"""Hint behind the error of a selector that reads an attribute or capacity which the device lacks."""
-
 _ADVANCE: Final = 0
 """The last call goes on."""
 _FAILED: Final = 1
@@ -509,10 +503,8 @@ class _Search:
         return not one.slice.spec.per_device_node_selection or is_available_on(one, self._node)
 
     def _runtime_error(self, at: str, one: PoolDevice, error: str) -> str:
-        if not self._features.selector_errors_name_device:
-            return f"{at}: CEL runtime error: {error}"
-        hint = OPTIONAL_FIELD if "no such key:" in error else ""
-        return f"{at} on device {'/'.join(one.id)}: CEL runtime error: {error}{hint}"
+        device = f" on device {'/'.join(one.id)}" if self._features.selector_errors_name_device else ""
+        return f"{at}{device}: CEL runtime error: {error}"
 
     def _belongs(self, request: _Request, one: PoolDevice) -> bool:
         """Return whether the device is one of all that the request is for, as to its capacity."""

@@ -34,6 +34,7 @@ from extender.k8s.devices.objects import Device, DeviceClass, ResourceSlice, Res
 from extender.k8s.objects import Object
 from extender.k8s.requests import is_extended
 from extender.k8s.selectors import SelectorError, parse_node_selector
+from extender.k8s.version.features import Features
 
 PackedBits = npt.NDArray[np.uint8]
 """Eight booleans a byte (np.packbits)."""
@@ -205,21 +206,23 @@ class ClassDeviceIndex(Index):
         """Return the devices of a class; None if that is too much work."""
         tables = self.snapshot.objects
         if class_name not in self._classes:
-            self._classes[class_name] = _ClassDevices(tables.device_classes["", class_name])
+            self._classes[class_name] = _ClassDevices(tables.device_classes["", class_name], self.snapshot.features)
         return self._classes[class_name].devices(tables.resource_slices.values())
 
 
 class _ClassDevices:
     """The devices of one class, slice by slice."""
 
-    def __init__(self, device_class: DeviceClass) -> None:
+    def __init__(self, device_class: DeviceClass, features: Features) -> None:
         of_class = (one.cel for one in device_class.spec.selectors or ())
         expressions = [one.expression for one in of_class if one is not None]
+        self._features = features
         self._charges = Charges()
         self._steps = STEPS_PER_CHARACTER * sum(map(len, set(expressions)))
         """Steps that it takes to compile the selectors."""
-        compiled = [KeptSelector(compile_selector(one), {}) for one in expressions] if self._steps <= MAX_STEPS else []
-        self._selectors = [ChargedSelector(one, self._charges) for one in compiled]
+        compiled = (compile_selector(one, of_1_37=features.selectors_of_1_37) for one in expressions)
+        kept = [KeptSelector(one, {}) for one in compiled] if self._steps <= MAX_STEPS else []
+        self._selectors = [ChargedSelector(one, self._charges) for one in kept]
         self._of_slice: dict[str, _Matched] = {}
         self._devices: _Devices | None = None
         self._is_current = False
@@ -273,7 +276,7 @@ class _ClassDevices:
 
     def _selects(self, driver: str, device: Device, budget: WorkBudget) -> bool:
         """Return whether all selectors hold; raises DeviceSelectorError, NotFollowed, WorkLimitReached."""
-        view = DeviceView(driver, device, shows_sharing=False)
+        view = DeviceView(driver, device, shows_sharing=False, shows_lists=self._features.selectors_of_1_37)
         for selector in self._selectors:
             if selector.error or selector.unsupported:
                 raise DeviceSelectorError(selector.error or selector.unsupported)

@@ -726,11 +726,12 @@ class KeptAllocations(Index):
         return {name: known["", name] for name in sorted(names) if ("", name) in known}
 
     def _selector(self, expression: str) -> KeptSelector:
+        of_1_37 = self.snapshot.features.selectors_of_1_37
         return _recent(
             self._selectors,
             expression,
             _MAX_SELECTORS,
-            lambda: KeptSelector(compile_selector(expression), self._results),
+            lambda: KeptSelector(compile_selector(expression, of_1_37=of_1_37), self._results),
         )
 
 

@@ -48,7 +48,8 @@ class PoolDevice:
     def view(self, features: Features) -> DeviceView:
         """Return the device as selectors see it: the "stable" allocator hides from them whether it can be shared."""
         if self._view is None:
-            self._view = DeviceView(self.id[0], self.device, shows_sharing=knows_shares(features))
+            shared, lists = knows_shares(features), features.selectors_of_1_37
+            self._view = DeviceView(self.id[0], self.device, shows_sharing=shared, shows_lists=lists)
         return self._view
 
 

@@ -18,6 +18,7 @@ from extender.core.diagnosis.node_diagnoses import node_diagnoses, reason_counts
 from extender.core.diagnosis.placement import placement_of, placement_sentence
 from extender.core.diagnosis.schema import (
     Diagnosis,
+    NodeDiagnosis,
     Placement,
     PodHistory,
     PodState,
@@ -161,7 +162,7 @@ def _with_outcome(found: Diagnosis, cycle: Cycle, evaluation: Evaluation, schedu
     if cycle.outcome == "Scheduled":
         why = fits_sentence(cycle, len(found.nodes))
     else:
-        preemption = _preemption_outcome(cycle, evaluation, scheduler.preemption.empty_selector)
+        preemption = _preemption_outcome(found.nodes, cycle, evaluation, scheduler.preemption.empty_selector)
         rejection = evaluation.filter_run.prefilter_status
         why = rejected_sentence(cycle, found.nodes, "" if rejection is None else rejection.message, preemption)
     decided: Diagnosis = replace(
@@ -194,14 +195,18 @@ def _verdict(cycle: Cycle, preemption: PreemptionOutcome | None, other_post_filt
     return "Fits" if cycle.outcome == "Scheduled" else "FitsAfterPreemption"
 
 
-def _preemption_outcome(cycle: Cycle, evaluation: Evaluation, empty_selector: str) -> PreemptionOutcome:
+def _preemption_outcome(
+    nodes: Sequence[NodeDiagnosis], cycle: Cycle, evaluation: Evaluation, empty_selector: str
+) -> PreemptionOutcome:
     status, run = cycle.post_filter, evaluation.dry_run
     ties = [] if cycle.node is None else evaluation.selected_ties
     if cycle.node is not None and cycle.node not in ties:  # ranked by policies, but kube-scheduler has the last word
         ties = [cycle.node]
+    tried = [one.preemption for one in nodes if one.preemption is not None and cycle.node is not None]
     return PreemptionOutcome(
         node=cycle.node,
         ties=ties,
+        chance=sorted({why for one in tried for why in one.chance}),
         candidates=int(np.count_nonzero(run.candidate)),
         victims=evicted_pods(evaluation.context.snapshot, cycle, empty_selector),
         num_pdb_violations=cycle.num_pdb_violations,

@@ -10,6 +10,7 @@ import numpy as np
 from extender.core.diagnosis.schema import NodeDiagnosis, NodePreemption, NodeScores, PluginStatus, ReasonCount
 from extender.core.evaluation import Evaluation
 from extender.core.framework.status import Status
+from extender.core.preemption.chance import chance_of
 from extender.core.snapshot.arrays import BoolArray
 
 MAX_EXAMPLES = 10
@@ -64,7 +65,7 @@ def _preemptions(evaluation: Evaluation) -> Iterator[tuple[int, NodePreemption]]
     """Yield (row, what a preemption there would take) of every node on which it is tried."""
     run, candidate = evaluation.dry_run, evaluation.dry_run.candidate.tolist()
     others = np.flatnonzero(~evaluation.dry_run.candidate)
-    why_not = dict(zip(others.tolist(), run.statuses(others), strict=True))
+    why_not, chance = dict(zip(others.tolist(), run.statuses(others), strict=True)), chance_of(run)
     for place, row in enumerate(run.rows.tolist()):
         victims = [pod.key for pod in run.victims_on(place)] if candidate[place] else []
         yield (
@@ -73,6 +74,7 @@ def _preemptions(evaluation: Evaluation) -> Iterator[tuple[int, NodePreemption]]
                 victims=victims,
                 num_pdb_violations=int(run.violations[place]) if candidate[place] else 0,
                 status=None if candidate[place] else _status(why_not[place]),
+                chance=chance.get(place, []),
             ),
         )
 

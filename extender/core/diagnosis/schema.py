@@ -8,6 +8,7 @@ from typing import Literal
 import msgspec
 
 from extender.core.explain.schema import NodeReport
+from extender.core.preemption.chance import Chance
 from extender.core.simulator.result import ClusterSize, EvictedPod, ReservedClaim
 
 PodState = Literal["Pending", "Gated", "NotOurs", "Assigned", "Terminating", "Finished", "NotFound"]
@@ -66,6 +67,9 @@ class NodePreemption(DiagnosisStruct, frozen=True, kw_only=True):
     num_pdb_violations: int = msgspec.field(name="numPDBViolations")
     status: PluginStatus | None
     """Null for a candidate."""
+    chance: list[Chance] = []
+    """Why kube-scheduler may choose other victims there, these being one of its answers: BudgetOrder (several budgets
+    over one pod, in the order of a Go map) or UnstableSort (of more than 12 pods equally important ones)."""
 
 
 class NodeDiagnosis(DiagnosisStruct, frozen=True, kw_only=True):
@@ -91,6 +95,9 @@ class PreemptionOutcome(DiagnosisStruct, frozen=True, kw_only=True):
     """The node that the pod would be nominated to; null: none."""
     ties: list[str]
     """Nodes that cost the same, this one included; kube-scheduler may choose any of them."""
+    chance: list[Chance] = []
+    """Why kube-scheduler may choose another node or other victims, as in the nodes' `preemption`: what is chance about
+    the victims of this node, or of another one that could be chosen then."""
     candidates: int
     """Number of nodes on which evicting pods would make room."""
     victims: list[EvictedPod]

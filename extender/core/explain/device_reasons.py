@@ -191,7 +191,7 @@ class DeviceReasons:
     def selector(self, expression: str) -> Selector:
         """Return the compiled selector."""
         if expression not in self._selectors:
-            compiled = compile_selector(expression)
+            compiled = compile_selector(expression, of_1_37=self._features.selectors_of_1_37)
             self._selectors[expression] = compiled
         return self._selectors[expression]
 

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from extender.core.explain.record import VICTIM, DryRunRecord, PreemptRecord
+from extender.core.explain.record import EVICTABLE, VICTIM, DryRunRecord, PreemptRecord
 from extender.core.explain.schema import RankingReport
 from extender.core.explain.text import pluralize
+from extender.core.preemption.chance import Chance, chance_on_node
 from extender.core.preemption.ranking import NOT_COMPARED, RankingKeys
 from extender.core.snapshot.arrays import NEVER
 from extender.k8s.priority import PRIORITY_OFFSET
@@ -31,7 +32,16 @@ def report_ranking(record: PreemptRecord) -> RankingReport | None:
         # In the order of the ranking the runner-up is equal to the best by the most criteria.
         decided_by=keys.decided_by(0, 1) if len(ranked) > 1 else None,
         ties=[dry_run.name(node) for node in ties],
+        chance=sorted({why for node in ranked.tolist() for why in recorded_chance(record, dry_run, node)}),
     )
+
+
+def recorded_chance(record: PreemptRecord, dry_run: DryRunRecord, node: int) -> list[Chance]:
+    """Return what is chance about kube-scheduler's choice of victims on the node."""
+    context, on = record.request.context, dry_run.pods_on_node[node]
+    evictable = np.flatnonzero(flags_of_node(dry_run, node) & EVICTABLE).tolist()
+    pods, budgets = [on.pods[k] for k in evictable], [on.budgets[k] for k in evictable]
+    return chance_on_node(pods, budgets, dry_run.allowed, context.profile.preemption, context.features)
 
 
 def keys_at(record: PreemptRecord, dry_run: DryRunRecord, place: int) -> list[list[int]]:

@@ -16,7 +16,13 @@ import numpy.typing as npt
 from msgspec.structs import replace
 
 from extender.core.explain.devices import report_claims, report_pod_claims
-from extender.core.explain.ranking_report import flags_of_node, keys_at, render_keys, report_ranking
+from extender.core.explain.ranking_report import (
+    flags_of_node,
+    keys_at,
+    recorded_chance,
+    render_keys,
+    report_ranking,
+)
 from extender.core.explain.record import (
     EVICTABLE,
     PROTECTED,
@@ -257,6 +263,7 @@ class _TriedNode:
             victims=[pods[k].key for k in victims] if self.answered is None else self.answered,
             violations=int(dry_run.violations[node]) if victims else 0,
             chosen_by=VICTIM_SELECTION_METHODS[method] if victims and method != REPRIEVE else "",
+            chance=[] if place is None else recorded_chance(record, dry_run, node),
             counts=self.counts(),
             budgets=budgets,
         )

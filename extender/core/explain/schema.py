@@ -9,6 +9,8 @@ from typing import Literal
 
 import msgspec
 
+from extender.core.preemption.chance import Chance
+
 VerbName = Literal["filter", "prioritize", "preempt"]
 """A verb that has a decision; `bind` has none."""
 
@@ -197,6 +199,9 @@ class NodeReport(ReportStruct, frozen=True, kw_only=True):
     """NumPDBViolations of the victims."""
     chosen_by: str = ""
     """Method of victim selection (`VICTIM_SELECTION_METHODS` in `core.preemption.dry_run`); empty: by the reprieve."""
+    chance: list[Chance] = []
+    """Why kube-scheduler may choose other victims there, these being one of its answers: BudgetOrder (several budgets
+    over one pod, in the order of a Go map) or UnstableSort (of more than 12 pods equally important ones)."""
     counts: dict[PodRole, int] = {}
     """Role -> number of pods of the node that have it."""
     budgets: list[BudgetReport] = []
@@ -230,6 +235,8 @@ class RankingReport(ReportStruct, frozen=True, kw_only=True):
     `name` (its name comes first). None: at most one candidate."""
     ties: list[str] = []
     """Nodes that cost the same as the best, including the best."""
+    chance: list[Chance] = []
+    """Why kube-scheduler may choose another node or other victims: what is chance about those of any candidate."""
 
 
 class SchedulerReport(ReportStruct, frozen=True, kw_only=True):

@@ -182,25 +182,30 @@ def scheduling_context(
 ) -> SchedulingContext:
     """Return the context of the incoming pod, with the nominated pods that it must yield to.
 
-    These have equal or higher priority, no scheduling gates and no unusable claims that hold them back, and the same
-    spec.schedulerName, because the queue and nominator of a kube-scheduler hold no other pods; the pods of its other
-    profiles are those of `Profile.scheduler_names`.
+    These have equal or higher priority and the same spec.schedulerName, because the queue and nominator of a
+    kube-scheduler hold no other pods; the pods of its other profiles are those of `Profile.scheduler_names`. Up to
+    v1.36 the nominator holds no pods either that scheduling gates or unusable claims keep out of the queue.
     """
     schedulers = profile.scheduler_names or {pod.spec.scheduler_name}
+    counts_any = snapshot.features.nominations_count_before_pre_enqueue
     nominees = tuple(
         nominee
         for nominee in snapshot.nominees
         if nominee.priority >= pod.priority
         and nominee.metadata.uid != pod.metadata.uid
-        and (not nominee.spec.scheduling_gates or nominee.spec.scheduler_name in profile.ungated_scheduler_names)
         and nominee.spec.scheduler_name in schedulers
-        and (
-            not nominee.spec.resource_claims
-            or dynamic_resources.NAME not in profile.pre_enqueue_plugins
-            or dynamic_resources.pre_enqueue(snapshot, nominee) is None
-        )
+        and (counts_any or _is_queued(snapshot, nominee, profile))
     )
     return SchedulingContext(pod, snapshot, profile, nominees, history)
+
+
+def _is_queued(snapshot: Snapshot, nominee: Pod, profile: Profile) -> bool:
+    """Return whether neither scheduling gates nor unusable claims keep the pod out of the queue."""
+    spec = nominee.spec
+    if spec.scheduling_gates and spec.scheduler_name not in profile.ungated_scheduler_names:
+        return False
+    has_claims = spec.resource_claims and dynamic_resources.NAME in profile.pre_enqueue_plugins
+    return not has_claims or dynamic_resources.pre_enqueue(snapshot, nominee) is None
 
 
 def run_filter_plugins(context: SchedulingContext) -> FilterRun:

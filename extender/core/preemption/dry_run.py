@@ -158,9 +158,13 @@ class DryRun:
         policy = self.context.profile.preemption
         if has_both or policy != UPSTREAM.preemption:
             if policy.importance == UPSTREAM.preemption.importance:
-                # As in PodTable.importance, upstream's sort inverts the order of equal pods without a start time.
                 started = [pod for pod in pods if pod_table.start[pod] != NEVER]
-                pods = started + [pod for pod in reversed(pods) if pod_table.start[pod] == NEVER]
+                unstarted = [pod for pod in pods if pod_table.start[pod] == NEVER]
+                if self.context.features.unstarted_pods_in_listing_order:
+                    unstarted.sort(key=pod_table.order.__getitem__)
+                else:  # as in PodTable.importance, upstream's sort inverts the order of equal pods
+                    unstarted.reverse()
+                pods = started + unstarted
             pods.sort(key=lambda pod: (-pod_table.priority[pod], pod_table.start[pod]))
         return tuple(self.snapshot.pods[pod] for pod in pods)
 

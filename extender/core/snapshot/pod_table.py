@@ -100,11 +100,14 @@ class PodTable:
     def importance(self, pods: IntArray) -> tuple[IntArray, ...]:
         """Return sort keys of pod rows: higher priority, then earlier start (util.MoreImportantPod, v1.36).
 
-        Quirk: for a pod without a start time upstream reads the clock at each comparison, so that the pod which it asks
-        about first is the more important one: its insertion sort inverts the listing order of such equals.
+        Quirk up to v1.36: for a pod without a start time upstream reads the clock at each comparison, so that the pod
+        which it asks about first is the more important one: its insertion sort inverts the listing order of such
+        equals. Since v1.37 it reads the clock once for each pod, in listing order.
         """
         order = self.order[pods]
-        return -self.priority[pods], self.start[pods], np.where(self.start[pods] == NEVER, -order, order)
+        if not self._features.unstarted_pods_in_listing_order:
+            order = np.where(self.start[pods] == NEVER, -order, order)
+        return -self.priority[pods], self.start[pods], order
 
     # --- nodes ------------------------------------------------------------------------------------------------
 

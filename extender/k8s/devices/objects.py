@@ -134,12 +134,16 @@ class ResourceClaimTemplate(Object, frozen=True):
 
 
 class DeviceAttribute(Value, frozen=True):
-    """One value of one of the types; none at all for a list of values (feature DRAListTypeAttributes, alpha)."""
+    """One value of one of the types, or several; an API server accepts these with DRAListTypeAttributes only, alpha."""
 
     int_value: Int64 | None = field(name="int", default=None)
     bool_value: bool | None = field(name="bool", default=None)
     string_value: str | None = field(name="string", default=None)
     version_value: str | None = field(name="version", default=None)
+    int_values: tuple[Int64, ...] | None = field(name="ints", default=None)
+    bool_values: tuple[bool, ...] | None = field(name="bools", default=None)
+    string_values: tuple[str, ...] | None = field(name="strings", default=None)
+    version_values: tuple[str, ...] | None = field(name="versions", default=None)
 
 
 class CapacityRequestPolicyRange(Value, frozen=True):

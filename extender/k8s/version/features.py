@@ -14,7 +14,7 @@ from typing import Any, Final, Literal
 
 OLDEST_MINOR: Final = 29
 NEWEST_MINOR: Final = 38
-DEFAULT_MINOR: Final = 36
+DEFAULT_MINOR: Final = 37
 """Minor whose verdicts hold where nothing says which one: the newest that the corpus in tests/parity was judged by."""
 
 NEWEST_PATCHES: Final[Mapping[int, int]] = {
@@ -43,8 +43,51 @@ class Version:
         return self.minor in backports and (self.patch is None or self.patch >= backports[self.minor])
 
 
-Stage = Literal["alpha", "beta", "GA", "locked"]
-"""Maturity of a feature gate; "locked" is GA and can no longer be changed (LockToDefault)."""
+Stage = Literal["alpha", "beta", "GA", "locked", "removed"]
+"""Maturity of a feature gate; "locked" is GA and can no longer be changed (LockToDefault). Where it is "removed",
+kube-scheduler does not start with it; its default says how kube-scheduler behaves without it."""
+
+NEEDS_ARE_CHECKED_SINCE: Final = 35
+"""First minor that does not start with a gate that is on while one that it needs is off."""
+
+
+MAX_MINORS_EMULATED: Final = 3
+"""Minors that --emulated-version may be older than kube-scheduler."""
+
+OLDEST_EMULATED_MINOR: Final = 31
+
+
+@dataclass(frozen=True, slots=True)
+class Emulation:
+    """The minors of kube-scheduler's --emulated-version and --min-compatibility-version; None: not set.
+
+    They choose the stages and defaults of feature gates, and nothing else: behaviors without a gate, the gates that
+    need one another and those that are removed are those of the program.
+    """
+
+    version: int | None = None
+    min_compatibility: int | None = None
+
+    def __str__(self) -> str:
+        said = {"emulates": self.version, "is compatible with": self.min_compatibility}
+        return ", ".join(f"{what} 1.{minor}" for what, minor in said.items() if minor is not None)
+
+    def of(self, minor: int) -> tuple[int, int]:
+        """Return (emulated minor, minor to be compatible with) of a kube-scheduler of this minor.
+
+        Raises ValueError for what it refuses (effectiveVersion.Validate of component-base).
+        """
+        floor = max(minor - MAX_MINORS_EMULATED, OLDEST_EMULATED_MINOR)
+        emulated = minor if self.version is None else self.version
+        compatible = max(emulated - 1, floor) if self.min_compatibility is None else self.min_compatibility
+        if self.version is not None and not floor <= emulated <= minor:
+            raise ValueError(f"1.{minor} emulates 1.{floor} to 1.{minor}, not 1.{emulated}")
+        if self.min_compatibility is not None and not floor <= compatible <= emulated:
+            raise ValueError(f"1.{compatible} is not a version to be compatible with: 1.{floor} to 1.{emulated} are")
+        return emulated, compatible
+
+
+NO_EMULATION: Final = Emulation()
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +100,19 @@ class Gate:
     """(minor since which this holds, stage, default), by rising minor; before the first one the gate does not exist."""
     needs: tuple[str, ...] = ()
     """Gates that must be on where this one is."""
+    on_since_compatible: int | None = None
+    """--min-compatibility-version from which it is on by default; None: that has no say."""
 
     def stage(self, minor: int) -> Stage | None:
-        """Return the gate's stage in a minor; None: that minor does not have it."""
+        """Return the gate's stage in a minor; None: that minor does not have it yet."""
         return next((stage for first, stage, _ in reversed(self.stages) if first <= minor), None)
 
-    def default(self, minor: int) -> bool:
+    def default(self, minor: int, emulation: Emulation = NO_EMULATION) -> bool:
         """Return whether the gate is on by default in a minor."""
-        return next((default for first, _, default in reversed(self.stages) if first <= minor), False)
+        at, compatible = emulation.of(minor)
+        if self.on_since_compatible is not None and self.on_since_compatible <= compatible:
+            return True
+        return next((default for first, _, default in reversed(self.stages) if first <= at), False)
 
 
 def since(minor: int, *, backports: Backports = MappingProxyType({})) -> Any:
@@ -78,18 +126,23 @@ def since(minor: int, *, backports: Backports = MappingProxyType({})) -> Any:
     )
 
 
-def until(minor: int, *, ended: Backports = MappingProxyType({})) -> Any:
+def until(minor: int, *, since: int = OLDEST_MINOR, ended: Backports = MappingProxyType({})) -> Any:
     """Declare a behavior without a gate that kube-scheduler had up to this minor, that one included.
 
-    `until(31, ended={30: 7, 31: 3})`: up to 1.30.6 in 1.30, and up to 1.31.2.
+    `until(31, ended={30: 7, 31: 3})`: up to 1.30.6 in 1.30, and up to 1.31.2. `since`: the first minor that has it.
     """
-    had = not Version(DEFAULT_MINOR).has(minor + 1, ended)
-    return field(default=had, metadata={"until": minor, "backports": ended})
+    had = since <= DEFAULT_MINOR and not Version(DEFAULT_MINOR).has(minor + 1, ended)
+    return field(default=had, metadata={"until": minor, "first": since, "backports": ended})
 
 
-def gate(name: str, *stages: tuple[int, Stage, bool], needs: tuple[str, ...] = ()) -> Any:
-    """Declare a feature gate; `stages` and `needs` as in `Gate`."""
-    declared = Gate(name, stages, needs)
+def gate(
+    name: str,
+    *stages: tuple[int, Stage, bool],
+    needs: tuple[str, ...] = (),
+    on_since_compatible: int | None = None,
+) -> Any:
+    """Declare a feature gate; the parameters are the fields of `Gate`."""
+    declared = Gate(name, stages, needs, on_since_compatible)
     return field(default=declared.default(DEFAULT_MINOR), metadata={"gate": declared})
 
 
@@ -112,7 +165,7 @@ class Features:
     pod_level_resources: bool = gate("PodLevelResources", (32, "alpha", False), (34, "beta", True))
     """Resources of the pod as a whole replace the sum of its containers."""
     csi_migration_portworx: bool = gate(
-        "CSIMigrationPortworx", (25, "beta", False), (31, "beta", True), (33, "locked", True)
+        "CSIMigrationPortworx", (25, "beta", False), (31, "beta", True), (33, "locked", True), (36, "removed", True)
     )
     """Portworx volumes of the in-tree plugin count for the limit of its CSI driver."""
     volume_attributes_class: bool = gate(
@@ -135,37 +188,56 @@ class Features:
         needs=("DynamicResourceAllocation",),
     )
     """DeviceClasses may back extended resources."""
-    dra_admin_access: bool = gate("DRAAdminAccess", (32, "alpha", False), (34, "beta", True), (36, "locked", True))
+    dra_admin_access: bool = gate(
+        "DRAAdminAccess",
+        (32, "alpha", False),
+        (34, "beta", True),
+        (36, "locked", True),
+        needs=("DynamicResourceAllocation",),
+    )
     """Claims may ask for devices with admin access, which others may use as well."""
-    dra_prioritized_list: bool = gate("DRAPrioritizedList", (33, "alpha", False), (34, "beta", True), (36, "GA", True))
+    dra_prioritized_list: bool = gate(
+        "DRAPrioritizedList",
+        (33, "alpha", False),
+        (34, "beta", True),
+        (36, "GA", True),
+        (37, "locked", True),
+        needs=("DynamicResourceAllocation",),
+    )
     """Claims may list alternatives (`firstAvailable`)."""
-    dra_partitionable_devices: bool = gate("DRAPartitionableDevices", (33, "alpha", False), (36, "beta", True))
+    dra_partitionable_devices: bool = gate(
+        "DRAPartitionableDevices", (33, "alpha", False), (36, "beta", True), needs=("DynamicResourceAllocation",)
+    )
     """Devices may share counters, and have nodes of their own."""
-    dra_device_taints: bool = gate("DRADeviceTaints", (33, "alpha", False), (36, "beta", True), (37, "GA", True))
+    dra_device_taints: bool = gate(
+        "DRADeviceTaints",
+        (33, "alpha", False),
+        (36, "beta", True),
+        (37, "GA", True),
+        needs=("DynamicResourceAllocation",),
+    )
     """Devices may have taints, which requests tolerate."""
     dra_device_taint_rules: bool = gate(
-        "DRADeviceTaintRules",
-        (35, "alpha", False),
-        (36, "beta", False),
-        (37, "GA", True),
-        needs=("DRADeviceTaints",),
+        "DRADeviceTaintRules", (35, "alpha", False), (36, "beta", False), (37, "GA", True), needs=("DRADeviceTaints",)
     )
     """DeviceTaintRules taint devices."""
     dra_resource_claim_device_status: bool = gate(
-        "DRAResourceClaimDeviceStatus", (32, "alpha", False), (33, "beta", True)
+        "DRAResourceClaimDeviceStatus", (32, "alpha", False), (33, "beta", True), (37, "locked", True)
     )
     """Claims report the conditions of their devices."""
     dra_device_binding_conditions: bool = gate(
         "DRADeviceBindingConditions",
         (34, "alpha", False),
         (36, "beta", True),
-        needs=("DRAResourceClaimDeviceStatus",),
+        needs=("DynamicResourceAllocation", "DRAResourceClaimDeviceStatus"),
     )
     """Devices may have conditions that must be true before a pod is bound."""
-    dra_consumable_capacity: bool = gate("DRAConsumableCapacity", (34, "alpha", False), (36, "beta", True))
+    dra_consumable_capacity: bool = gate(
+        "DRAConsumableCapacity", (34, "alpha", False), (36, "beta", True), needs=("DynamicResourceAllocation",)
+    )
     """Several claims may share a device and consume its capacity."""
     dra_fractional_capacity_range: bool = gate(
-        "DRAFractionalCapacityRange", (37, "beta", False), needs=("DRAConsumableCapacity",)
+        "DRAFractionalCapacityRange", (37, "beta", False), needs=("DRAConsumableCapacity",), on_since_compatible=37
     )
     """Ranges of capacity may have fractions; off, they count in whole units."""
     taint_toleration_comparison_operators: bool = gate("TaintTolerationComparisonOperators", (35, "alpha", False))
@@ -188,6 +260,7 @@ class Features:
         (25, "beta", False),
         (27, "beta", True),
         (30, "locked", True),
+        (32, "removed", True),
     )
     """PodTopologySpread reads `minDomains`."""
     node_inclusion_policy_in_pod_topology_spread: bool = gate(
@@ -220,7 +293,7 @@ class Features:
     """The text of VolumeBinding about a PersistentVolume's node affinity."""
     fit_above_allocatable_is_unresolvable: bool = since(34)
     """NodeResourcesFit: a request above the node's allocatable is UnschedulableAndUnresolvable."""
-    negative_namespace_selector_matches_all: bool = since(34)
+    negative_namespace_selector_matches_all: bool = until(36, since=34)
     """InterPodAffinity: the incoming pod's namespaceSelector of NotIn or DoesNotExist matches every namespace."""
     reasons_of_1_34: bool = since(34)
     """Texts of TaintToleration (without key and value) and of VolumeRestrictions about ReadWriteOncePod."""
@@ -254,12 +327,26 @@ class Features:
     """NodeResourcesBalancedAllocation scores the change that the pod makes: 50 + (50 + with - without) / 2."""
     image_locality_counts_image_volumes: bool = since(36)
     """ImageLocality counts the images of image volumes."""
+    resize_is_summed_by_pod: bool = since(37)
+    """What a pod wants, was allocated and holds is summed over its containers before the maximum is taken, which was
+    taken of each container before; the status of any init container counts."""
+    nominations_count_before_pre_enqueue: bool = since(37)
+    """Nominated pods count although a PreEnqueue plugin keeps them out of the queue."""
+    unstarted_pods_in_listing_order: bool = since(37)
+    """Of equal pods without a start time the last one listed is evicted first, as with equal start times; before, the
+    first one."""
+    node_name_is_prefiltered: bool = since(37)
+    """NodeName restricts a pod with spec.nodeName to that node in PreFilter, and stands before NodeUnschedulable."""
+    image_locality_divides_by_image_volumes: bool = since(37)
+    """ImageLocality divides by the number of image volumes, too."""
+    bind_mount_options_are_required_features: bool = since(37)
+    """NodeDeclaredFeatures: `bindMountOptions` need a node that declares VolumeBindMountOptions."""
     claim_post_filter_tells_changes_only: bool = since(37)
     """DynamicResources' PostFilter gives a reason only where it deallocates or deletes a claim."""
     post_filter_tells_placement: bool = since(37)
     """The message of a pod that preempts others names the node that it is nominated to, and the number of victims."""
     selector_errors_name_device: bool = since(37)
-    """DynamicResources: the error of a selector names the device and, where it lacks what is read, gives a hint."""
+    """DynamicResources: the error of a selector names the device."""
     taint_rules_need_a_selector: bool = since(37)
     """A DeviceTaintRule without deviceSelector selects no device; before, every one."""
     distinct_attribute_remembers_all_values: bool = since(37)
@@ -276,6 +363,11 @@ class Features:
     groups_are_evicted_whole: bool = since(37)
     """Where pods name a PodGroup (`spec.schedulingGroup`), kube-scheduler's own choice is kept: it schedules them
     together, and may evict them together only (GenericWorkload)."""
+    selectors_of_1_37: bool = since(37)
+    """Selectors of devices are those of cel-go 0.29 (before, 0.26) and of 1.37's libraries: attributes are dyn and may
+    be lists, and an error about what a device lacks gives a hint."""
+    budget_count_ends_where_exceeded: bool = since(37)
+    """A potential victim counts against its PodDisruptionBudgets up to the first one that it exceeds, in any order."""
     candidates_may_lack_victims: bool = since(38)
     """kube-scheduler may send /preempt candidates without victims."""
     empty_selectors_match_all: bool = since(38)
@@ -283,32 +375,27 @@ class Features:
     without labels count against budgets."""
 
     @classmethod
-    def of(cls, version: Version | int, gates: Mapping[str, bool] | None = None) -> "Features":
+    def of(
+        cls, version: Version | int, gates: Mapping[str, bool] | None = None, emulation: Emulation = NO_EMULATION
+    ) -> "Features":
         """Return a version's switches with these feature gates, as of kube-scheduler's command line.
 
         A minor alone (29 for 1.29) means its newest patch; a minor or patch that is not verified has those of the
         newest that is, but for 1.38, whose own are known from its changelog.
 
-        AllAlpha and AllBeta set what is not set by name. Other gates are ignored (`gate_notes` and `gate_warnings` name
-        them). Raises ValueError for a gate that the minor does not have, one that is locked, one that needs another,
-        and for a name that is nearly one of GATES.
+        AllAlpha and AllBeta set what is not set by name. Gates of no table here are ignored (`gate_notes` and
+        `gate_warnings` name them). Raises ValueError for what kube-scheduler does not start with: a gate that it does
+        not have (yet or any more), one that is locked, one that needs another; and for a name that is nearly one.
         """
         version = Version(version) if isinstance(version, int) else version
         gates = gates or {}
-        _check_gates(gates, version.minor)
-        values = {one.name: _value_in(one.metadata, gates, version) for one in fields(cls)}
-        for known in GATES.values():
-            off = [
-                name for name in known.needs if values[FIELD_OF_GATE[known.name]] and not values[FIELD_OF_GATE[name]]
-            ]
-            if off:
-                raise ValueError(f"{known.name} is on, but needs feature gates that are off: {', '.join(off)}")
-        return cls(**values)
+        _check_gates(gates, version.minor, emulation)
+        return cls(**{one.name: _value_in(one.metadata, gates, version, emulation) for one in fields(cls)})
 
-    def changed_gates(self, minor: int) -> dict[str, bool]:
+    def changed_gates(self, minor: int, emulation: Emulation = NO_EMULATION) -> dict[str, bool]:
         """Return the feature gates that differ from the minor's defaults, by name, with their values."""
         values = {name: getattr(self, FIELD_OF_GATE[name]) for name in GATES}
-        return {name: value for name, value in values.items() if value != GATES[name].default(minor)}
+        return {name: value for name, value in values.items() if value != GATES[name].default(minor, emulation)}
 
 
 def gate_notes(gates: Mapping[str, bool]) -> tuple[str, ...]:
@@ -317,39 +404,63 @@ def gate_notes(gates: Mapping[str, bool]) -> tuple[str, ...]:
     return tuple(f"feature gate {name} changes no verdict here" for name in ignored)
 
 
-def gate_warnings(gates: Mapping[str, bool], minor: int) -> tuple[str, ...]:
+def gate_warnings(gates: Mapping[str, bool], minor: int, emulation: Emulation = NO_EMULATION) -> tuple[str, ...]:
     """Return a sentence about each gate that changes verdicts and is not followed here, sorted by gate.
 
-    These are the UNFOLLOWED_GATES that are not at the minor's default: set by name, or by AllAlpha or AllBeta.
+    These are the UNFOLLOWED_GATES that are not at the minor's default: set by name, by AllAlpha or AllBeta, or by the
+    version to be compatible with.
     """
-    changed = [one for one in UNFOLLOWED_GATES.values() if _value_of(one, gates, minor) != one.default(minor)]
-    by = {one.name: "" if one.name in gates else f", which {_ALL_OF[one.stage(minor)]} sets," for one in changed}
+    at, _ = emulation.of(minor)
+    changed = [
+        one for one in UNFOLLOWED_GATES.values() if _value_of(one, gates, minor, emulation) != one.default(minor)
+    ]
+    by = {one.name: "" if one.name in gates else f", which {_set_by(gates, one.stage(at))} sets," for one in changed}
     return tuple(f"feature gate {name}{by[name]} is not followed: its default is assumed" for name in sorted(by))
 
 
-def _value_of(gate: Gate, gates: Mapping[str, bool], minor: int) -> bool:
+def _set_by(gates: Mapping[str, bool], stage: Stage | None) -> str:
+    return next((name for name, of in ALL_OF_STAGE.items() if name in gates and of == stage), "the compatible version")
+
+
+def _value_of(gate: Gate, gates: Mapping[str, bool], minor: int, emulation: Emulation) -> bool:
     """Return whether the gate is on in a minor; what is set by name comes before AllAlpha and AllBeta."""
     for_stage: dict[Stage | None, bool] = {stage: gates[name] for name, stage in ALL_OF_STAGE.items() if name in gates}
-    return gates.get(gate.name, for_stage.get(gate.stage(minor), gate.default(minor)))
+    stage = gate.stage(emulation.of(minor)[0])
+    return gates.get(gate.name, for_stage.get(stage, gate.default(minor, emulation)))
 
 
-def _value_in(metadata: Mapping[str, Any], gates: Mapping[str, bool], version: Version) -> bool:
+def _value_in(
+    metadata: Mapping[str, Any], gates: Mapping[str, bool], version: Version, emulation: Emulation = NO_EMULATION
+) -> bool:
     if "gate" in metadata:
-        return _value_of(metadata["gate"], gates, version.minor)
+        return _value_of(metadata["gate"], gates, version.minor, emulation)
     if "since" in metadata:
         return version.has(metadata["since"], metadata["backports"])
-    return not version.has(metadata["until"] + 1, metadata["backports"])
+    return metadata["first"] <= version.minor and not version.has(metadata["until"] + 1, metadata["backports"])
 
 
-def _check_gates(gates: Mapping[str, bool], minor: int) -> None:
+def _check_gates(gates: Mapping[str, bool], minor: int, emulation: Emulation) -> None:
+    """Raise ValueError for gates that kube-scheduler does not start with (featureGate.unsafeSetFromMap)."""
+    at, _ = emulation.of(minor)
     for name, value in gates.items():
-        known = GATES.get(name)
+        known = _EVERY_GATE.get(name)
         if known is None:
             _check_spelling(name)
-        elif known.stage(minor) is None:
-            raise ValueError(f"1.{minor} does not have the feature gate {name}")
-        elif known.stage(minor) == "locked" and value != known.default(minor):
-            raise ValueError(f"feature gate {name} is locked to {str(known.default(minor)).lower()} in 1.{minor}")
+        elif "removed" in (known.stage(minor), known.stage(at)):
+            raise ValueError(f"1.{minor} no longer has the feature gate {name}: kube-scheduler does not start with it")
+        elif known.stage(at) is None:
+            raise ValueError(f"1.{at} does not have the feature gate {name}")
+        elif known.stage(at) == "locked" and value != known.default(at):
+            raise ValueError(f"feature gate {name} is locked to {str(known.default(at)).lower()} in 1.{at}")
+    if minor >= NEEDS_ARE_CHECKED_SINCE:
+        _check_needs({name: _value_of(one, gates, minor, emulation) for name, one in _EVERY_GATE.items()})
+
+
+def _check_needs(values: Mapping[str, bool]) -> None:
+    for name, one in _EVERY_GATE.items():
+        off = [needed for needed in one.needs if values[name] and not values[needed]]
+        if off:
+            raise ValueError(f"{name} is on, but needs feature gates that are off: {', '.join(off)}")
 
 
 def _check_spelling(name: str) -> None:
@@ -373,36 +484,90 @@ FIELD_OF_GATE: Final[Mapping[str, str]] = {
 ALL_OF_STAGE: Final[Mapping[str, Stage]] = {"AllAlpha": "alpha", "AllBeta": "beta"}
 """Gate of kube-scheduler's command line -> stage of the gates that it sets."""
 
-_ALL_OF: Final[Mapping[Stage | None, str]] = {stage: name for name, stage in ALL_OF_STAGE.items()}
-"""Stage -> gate of kube-scheduler's command line that sets its gates."""
-
 UNFOLLOWED_GATES: Final[Mapping[str, Gate]] = {
     one.name: one
     for one in (
-        Gate("CSIMigrationRBD", ((28, "GA", False), (31, "locked", False))),
-        Gate("CompositePodGroup", ((37, "alpha", False),)),
-        Gate("DRAControlPlaneController", ((31, "alpha", False), (32, "locked", False))),
-        Gate("DRADerivedAttributes", ((37, "alpha", False),)),
-        Gate("DRADeviceCompatibilityGroups", ((37, "alpha", False),)),
-        Gate("DRAListTypeAttributes", ((36, "alpha", False),)),
-        Gate("DRANodeAllocatableResources", ((36, "alpha", False),)),
-        Gate("DRAOptionalNodeOperations", ((37, "alpha", False),)),
-        Gate("DRASchedulerFilterTimeout", ((34, "beta", True),)),
-        Gate("DRAWorkloadResourceClaims", ((36, "alpha", False),)),
-        Gate("GangScheduling", ((35, "alpha", False),)),
+        Gate("CSIMigrationRBD", ((28, "GA", False), (31, "removed", False))),
+        Gate("CompositePodGroup", ((37, "alpha", False),), ("GenericWorkload", "TopologyAwareWorkloadScheduling")),
+        Gate("DRAControlPlaneController", ((31, "alpha", False), (32, "removed", False))),
+        Gate("DRADerivedAttributes", ((37, "alpha", False),), ("DynamicResourceAllocation",)),
+        Gate(
+            "DRADeviceCompatibilityGroups",
+            ((37, "alpha", False),),
+            ("DynamicResourceAllocation", "DRAPartitionableDevices"),
+        ),
+        Gate("DRAListTypeAttributes", ((36, "alpha", False),), ("DynamicResourceAllocation",)),
+        Gate("DRANodeAllocatableResources", ((36, "alpha", False),), ("DynamicResourceAllocation",)),
+        Gate(
+            "DRAOptionalNodeOperations",
+            ((37, "alpha", False),),
+            ("DynamicResourceAllocation", "NodeDeclaredFeatures"),
+        ),
+        Gate("DRASchedulerFilterTimeout", ((34, "beta", True),), ("DynamicResourceAllocation",)),
+        Gate(
+            "DRAWorkloadResourceClaims",
+            ((36, "alpha", False), (37, "beta", False)),
+            ("DynamicResourceAllocation", "GenericWorkload"),
+        ),
+        Gate("GangScheduling", ((35, "alpha", False), (37, "removed", False)), ("GenericWorkload",)),
         Gate("GenericWorkload", ((35, "alpha", False), (37, "beta", False))),
-        Gate("PodDisruptionConditions", ((26, "beta", True), (31, "locked", True))),
-        Gate("PodGroupPreemptionPolicy", ((37, "alpha", False),)),
+        Gate("PodDisruptionConditions", ((26, "beta", True), (31, "locked", True), (34, "removed", True))),
+        Gate("PodGroupPreemptionPolicy", ((37, "alpha", False),), ("GenericWorkload",)),
         Gate("PodSchedulingReadiness", ((27, "beta", True), (30, "locked", True))),
-        Gate("SidecarContainers", ((29, "beta", True), (33, "locked", True))),
-        Gate("TopologyAwareWorkloadScheduling", ((36, "alpha", False),)),
-        Gate("VolumeCapacityPriority", ((21, "alpha", False), (33, "locked", False))),
-        Gate("WorkloadAwarePreemption", ((36, "alpha", False),)),
+        Gate("SidecarContainers", ((29, "beta", True), (33, "locked", True), (37, "removed", True))),
+        Gate("TopologyAwareWorkloadScheduling", ((36, "alpha", False),), ("GenericWorkload",)),
+        Gate("VolumeCapacityPriority", ((21, "alpha", False), (33, "removed", False))),
+        Gate("WorkloadAwarePreemption", ((36, "alpha", False), (37, "removed", False)), ("GangScheduling",)),
     )
 }
-"""Name of a gate that changes verdicts where it is not at its default -> gate; here its default is assumed.
+"""Name of a gate that changes verdicts where it is not at its default -> gate; here its default is assumed."""
 
-One that is gone counts as locked."""
+IDLE_GATES: Final[Mapping[str, Gate]] = {
+    one.name: one
+    for one in (
+        Gate("ContainerRestartRules", ((34, "alpha", False), (35, "beta", True))),
+        Gate(
+            "DRAPartitionableDevicesType", ((37, "alpha", False),), ("DRAPartitionableDevices", "DRAResourcePoolStatus")
+        ),
+        Gate("DRAResourceClaimGranularStatusAuthorization", ((36, "beta", True),), ("DRAResourceClaimDeviceStatus",)),
+        Gate("DRAResourcePoolStatus", ((36, "alpha", False),), ("DynamicResourceAllocation",)),
+        Gate("ExtendWebSocketsToKubelet", ((36, "beta", True),), ("NodeDeclaredFeatures",)),
+        Gate(
+            "InPlacePodVerticalScalingInitContainers",
+            ((36, "beta", True), (37, "locked", True)),
+            ("InPlacePodVerticalScaling", "NodeDeclaredFeatures"),
+        ),
+        Gate("InterPodAffinityHostnameFastPath", ((37, "alpha", False),)),
+        Gate(
+            "MatchLabelKeysInPodTopologySpreadSelectorMerge",
+            ((34, "beta", True),),
+            ("MatchLabelKeysInPodTopologySpread",),
+        ),
+        Gate("NominatedNodeNameForExpectation", ((34, "alpha", False), (35, "beta", True))),
+        Gate("OpportunisticBatching", ((35, "beta", True),)),
+        Gate("PodLevelResourceManagers", ((36, "alpha", False), (37, "beta", False)), ("PodLevelResources",)),
+        Gate("PodLevelResourcesFixDefaulting", ((37, "beta", True),), ("PodLevelResources",)),
+        Gate("PodLevelResourcesFixKubeletQOSClass", ((37, "beta", True),), ("PodLevelResources",)),
+        Gate(
+            "RestartAllContainersOnContainerExits",
+            ((35, "alpha", False), (36, "beta", True)),
+            ("ContainerRestartRules", "NodeDeclaredFeatures"),
+        ),
+        Gate("SchedulerAsyncAPICalls", ((34, "beta", False),)),
+        Gate("SchedulerAsyncPreemption", ((32, "alpha", False), (33, "beta", True))),
+        Gate("SchedulerPopFromBackoffQ", ((33, "beta", True),)),
+        Gate("SchedulerPreQueueingHints", ((37, "alpha", False),)),
+        Gate(
+            "SchedulerQueueingHints",
+            ((28, "beta", False), (32, "beta", True), (34, "locked", True), (37, "removed", True)),
+        ),
+        Gate("VolumeBindMountOptions", ((37, "alpha", False),)),
+        Gate("WorkloadWithJob", ((36, "alpha", False),), ("GenericWorkload",)),
+    )
+}
+"""Name of a gate that changes no verdict -> gate; kube-scheduler does not start where one that it needs is off."""
+
+_EVERY_GATE: Final[Mapping[str, Gate]] = {**GATES, **UNFOLLOWED_GATES, **IDLE_GATES}
 
 DEFAULT_FEATURES: Final = Features()
 """Switches of DEFAULT_MINOR with its default feature gates."""

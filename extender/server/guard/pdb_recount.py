@@ -2,8 +2,9 @@
 
 Every potential victim of a node counts against the budgets that select it, the most important first, including pods
 that stay; a pod that counts against an exhausted budget is violating (defaultpreemption.filterPodsWithPDBViolation,
-v1.36). With `budgetAccounting: Live` a budget allows what the healthy pods in the cluster cache leave over, and a pod
-counts as the eviction API would count it (pkg/registry/core/pod/storage/eviction.go, v1.36).
+v1.36), and since v1.37 counts against no further one. With `budgetAccounting: Live` a budget allows what the healthy
+pods in the cluster cache leave over, and a pod counts as the eviction API would count it
+(pkg/registry/core/pod/storage/eviction.go, v1.36).
 
 Rule: plain Python, pod by pod, as upstream does it. It may be slower than the engine, but must share no code with it.
 """
@@ -87,8 +88,13 @@ class PDBRecount:
         allowed = {share: self._allowed(share) for share in {one for _, shares in counted_pods for one in shares}}
         used, violating = Counter[BudgetShare](), 0
         for pod, shares in sorted(counted_pods, key=lambda one: self._order(one[0])):
-            used.update(shares)
-            violating += any(used[one] > allowed[one] for one in shares) and pod.metadata.uid in victims
+            exceeded = False
+            for share in shares:
+                used[share] += 1
+                exceeded |= used[share] > allowed[share]
+                if exceeded and self._snapshot.features.budget_count_ends_where_exceeded:
+                    break
+            violating += exceeded and pod.metadata.uid in victims
         return violating
 
     def _order(self, pod: Pod) -> tuple[int, ...]:

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from extender.core.devices.allocation import AllocatedState, ClaimToAllocate
-from extender.core.devices.allocator import OPTIONAL_FIELD, Allocator
+from extender.core.devices.allocator import Allocator
 from extender.core.devices.pools import AllocationError, InvalidPools, NotEvaluated, gather_pools
 from extender.core.devices.taints import with_rule_taints
 from extender.k8s.cost.budget import WorkBudget, WorkLimitReached

@@ -1,3 +1,5 @@
+import gzip
+import json
 import re
 from dataclasses import fields
 from pathlib import Path
@@ -9,10 +11,12 @@ from extender.k8s.version.features import (
     DEFAULT_FEATURES,
     DEFAULT_MINOR,
     GATES,
+    IDLE_GATES,
     NEWEST_MINOR,
     NEWEST_PATCHES,
     OLDEST_MINOR,
     UNFOLLOWED_GATES,
+    Emulation,
     Features,
     Version,
     _value_in,
@@ -147,8 +151,18 @@ def test_all_alpha_and_all_beta_set_what_is_not_set_by_name():
             {"PodLevelResources": False},
             "InPlacePodLevelResourcesVerticalScaling is on, but needs feature gates that are off: PodLevelResources",
         ),
-        (34, {"DRAExtendedResource": True, "DynamicResourceAllocation": False}, "needs feature gates that are off"),
+        (35, {"DRADeviceTaintRules": True}, "needs feature gates that are off: DRADeviceTaints"),
         (37, {"NodeDeclaredFeatures": False}, "feature gate NodeDeclaredFeatures is locked to true in 1.37"),
+        (37, {"DRADeviceTaints": False}, "DRADeviceTaintRules is on, but needs feature gates that are off: DRADevice"),
+        (37, {"DRAPartitionableDevicesType": True}, "needs feature gates that are off: DRAResourcePoolStatus"),
+        (37, {"AllAlpha": True}, "needs feature gates that are off: GenericWorkload"),
+        (
+            37,
+            {"SchedulerQueueingHints": True},
+            "1.37 no longer has the feature gate SchedulerQueueingHints: kube-scheduler does not start with it",
+        ),
+        (32, {"MinDomainsInPodTopologySpread": True}, "1.32 no longer has the feature gate MinDomainsInPodTopology"),
+        (36, {"VolumeBindMountOptions": True}, "1.36 does not have the feature gate VolumeBindMountOptions"),
         (36, {"PodLevelResource": False}, "PodLevelResource is not a feature gate; PodLevelResources is"),
         (36, {"podlevelresources": False}, "podlevelresources is not a feature gate; PodLevelResources is"),
         (36, {"allBeta": False}, "allBeta is not a feature gate; AllBeta is"),
@@ -164,15 +178,96 @@ def test_what_is_set_as_it_is_anyway_is_accepted():
     assert on(34, {"VolumeAttributesClass": False}) == GATES_ON[34] - {"VolumeAttributesClass"}  # GA, not yet locked
 
 
+KNOWN = {**GATES, **UNFOLLOWED_GATES, **IDLE_GATES}
+JUDGED = [
+    json.loads(line)
+    for line in gzip.decompress((Path(__file__).parent / "judged_gates.jsonl.gz").read_bytes()).decode().splitlines()
+]
+"""What kube-scheduler's own code says of its gates; see judged_gates.py."""
+
+
+def minor_of(line):
+    return int(line["release"].split(".")[1])
+
+
+@pytest.mark.parametrize("line", [one for one in JUDGED if "stages" in one], ids=lambda one: one["release"])
+def test_stages_and_defaults_are_those_of_kube_scheduler(line):
+    minor = minor_of(line)
+    stages = {name: one.stage(minor) for name, one in KNOWN.items()}
+    ours = {
+        name: f"{'on' if KNOWN[name].default(minor) else 'off'}, {stage.lower()}"
+        for name, stage in stages.items()
+        if stage not in (None, "removed")
+    }
+    assert ours == {name: said for name, said in line["stages"].items() if name in KNOWN}
+
+
+def refusal(minor, gates):
+    try:
+        return "", Features.of(minor, gates).changed_gates(minor)
+    except ValueError as error:
+        return str(error), {}
+
+
+def test_sets_of_gates_are_refused_and_change_others_as_in_kube_scheduler():
+    sets = [one for one in JUDGED if "gates" in one]
+    assert sum(one["refused"] is None for one in sets) > 100
+    for one in sets:
+        said, changed = refusal(minor_of(one), one["gates"])
+        assert bool(said) == bool(one["refused"]), (one["gates"], said, one["refused"])
+        assert changed == {name: value for name, value in one["changed"].items() if name in GATES}, one["gates"]
+
+
+# --- emulated and compatible versions ---------------------------------------------------------------------------------
+
+
+def test_an_emulated_version_has_its_own_gates_and_no_other_behavior_of_it():
+    emulating, own = Features.of(37, {}, Emulation(35)), Features.of(35)
+    for one in fields(Features):
+        of = own if "gate" in one.metadata else Features.of(37)
+        assert getattr(emulating, one.name) == getattr(of, one.name), one.name
+    assert emulating.changed_gates(37, Emulation(35)) == {}
+
+
+@pytest.mark.parametrize(
+    ("minor", "emulation", "said"),
+    [
+        (37, Emulation(33), "1.37 emulates 1.34 to 1.37, not 1.33"),
+        (37, Emulation(38), "1.37 emulates 1.34 to 1.37, not 1.38"),
+        (32, Emulation(30), "1.32 emulates 1.31 to 1.32, not 1.30"),
+        (37, Emulation(36, 37), "1.37 is not a version to be compatible with: 1.34 to 1.36 are"),
+        (37, Emulation(None, 33), "1.33 is not a version to be compatible with: 1.34 to 1.37 are"),
+    ],
+)
+def test_versions_that_kube_scheduler_does_not_emulate(minor, emulation, said):
+    with pytest.raises(ValueError, match=re.escape(said)):
+        Features.of(minor, {}, emulation)
+
+
+def test_gates_that_kube_scheduler_refuses_are_those_of_the_emulated_version_and_those_it_has_no_more():
+    assert not Features.of(37, {"NodeDeclaredFeatures": False}, Emulation(35)).node_declared_features
+    for gates, said in (
+        ({"GangScheduling": False}, "1.37 no longer has the feature gate GangScheduling"),
+        ({"DRADerivedAttributes": True}, "1.36 does not have the feature gate DRADerivedAttributes"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            Features.of(37, gates, Emulation(36))
+
+
+def test_a_compatible_version_turns_a_gate_on_that_is_not_followed():
+    said = "feature gate DRAFractionalCapacityRange, which the compatible version sets, is not followed"
+    assert gate_warnings({}, 37, Emulation(None, 37)) == (f"{said}: its default is assumed",)
+    assert gate_warnings({}, 37, Emulation(None, 36)) == gate_warnings({}, 37, Emulation(36)) == ()
+
+
 def test_every_real_gate_is_accepted_and_one_that_is_ignored_is_named():
-    for name in REAL_GATES:
-        if name not in GATES:
-            assert Features.of(36, {name: True}) == DEFAULT_FEATURES or name in ALL_OF_STAGE, name
+    for name in set(REAL_GATES) - KNOWN.keys() - ALL_OF_STAGE.keys():
+        assert Features.of(36, {name: True}) == DEFAULT_FEATURES, name
     gates = {"SchedulerQueueingHints": True, "SidecarContainers": False, "PodLevelResources": True, "AllAlpha": False}
     assert gate_notes(gates) == ("feature gate SchedulerQueueingHints changes no verdict here",)
     assert gate_warnings(gates, 32) == ("feature gate SidecarContainers is not followed: its default is assumed",)
-    assert set(REAL_GATES) >= GATES.keys() | UNFOLLOWED_GATES.keys()
-    assert not GATES.keys() & UNFOLLOWED_GATES.keys()
+    assert set(REAL_GATES) >= KNOWN.keys()
+    assert len(KNOWN) == len(GATES) + len(UNFOLLOWED_GATES) + len(IDLE_GATES)
 
 
 @pytest.mark.parametrize("minor", MINORS)
@@ -188,7 +283,8 @@ def test_gates_that_are_set_by_all_alpha_or_all_beta_and_not_followed_are_named(
     assert gate_warnings({"AllBeta": False}, 29) == tuple(said.format(name, "AllBeta") for name in of_1_29)
     assert gate_warnings({"AllBeta": False, "SidecarContainers": True}, 32) == ()
     assert said.format("GangScheduling", "AllAlpha") in gate_warnings({"AllAlpha": True}, 36)
-    assert gate_warnings({"AllBeta": True}, 37) == (said.format("GenericWorkload", "AllBeta"),)
-    assert gate_warnings({"AllBeta": True, "GenericWorkload": True}, 37) == (
-        "feature gate GenericWorkload is not followed: its default is assumed",
+    beta = ("DRAFractionalCapacityRange", "DRAWorkloadResourceClaims", "GenericWorkload")
+    assert gate_warnings({"AllBeta": True}, 37) == tuple(said.format(name, "AllBeta") for name in beta)
+    assert "feature gate GenericWorkload is not followed: its default is assumed" in gate_warnings(
+        {"AllBeta": True, "GenericWorkload": True}, 37
     )

@@ -171,6 +171,14 @@ _VALUES: Final[tuple[JSON, ...]] = (
     {"version": "1.2.3"},
     {"version": "2.0.0-rc.1"},
 )
+_LISTS: Final[tuple[JSON, ...]] = (
+    {"ints": [1, 2, -5]},
+    {"bools": [True, False]},
+    {"strings": ["h100", "a", "é"]},
+    {"strings": ["a"]},
+    {"versions": ["1.2.3", "2.0.0-rc.1"]},
+    {"versions": ["1.2.3", "1.2"]},
+)
 _WITHOUT_VALUE: Final[tuple[JSON, ...]] = ({}, {"version": "1.2"}, {"version": "v1.0.0"})
 
 
@@ -180,6 +188,8 @@ def device(random: Random) -> JSON:
     attributes = {name: random.choice(_VALUES) for name in names}
     if random.random() < 0.05:
         attributes["odd"] = random.choice(_WITHOUT_VALUE)
+    if names and random.random() < 0.15:
+        attributes[random.choice(names)] = random.choice(_LISTS)
     found: JSON = {"name": "d1", "attributes": attributes}
     found["capacity"] = {
         f"{random.choice(_DOMAINS)}{name}": {"value": random.choice(_AMOUNTS)}

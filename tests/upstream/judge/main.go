@@ -8,10 +8,12 @@
 package main
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
@@ -24,7 +26,7 @@ var version = "unknown"
 func main() {
 	workers := flag.Int("workers", 2, "scenarios at a time")
 	merge := flag.Bool("merge", false, `print the scenario with its verdict as "expected"`)
-	gates := flag.Bool("gates", false, "print the feature gates in force and stop")
+	gates := flag.Bool("gates", false, "print the feature gates in force, their stages and stop")
 	release := flag.Bool("version", false, "print the release of Kubernetes that judges and stop")
 	set := flag.String("feature-gates", "", "feature gates that are not as this release has them, as of kube-scheduler: `Name=true|false,...`")
 	child := flag.Bool("child", false, "used by the judge itself: judge in this process, which a crash of upstream may end")
@@ -72,12 +74,16 @@ func silence() {
 
 func printGates() {
 	var lines []string
-	for name := range utilfeature.DefaultMutableFeatureGate.GetAll() {
+	for name, spec := range utilfeature.DefaultMutableFeatureGate.GetAll() {
 		state := "off"
 		if utilfeature.DefaultFeatureGate.Enabled(name) {
 			state = "on"
 		}
-		lines = append(lines, fmt.Sprintf("%s: %s", name, state))
+		stage := cmp.Or(strings.ToLower(string(spec.PreRelease)), "ga")
+		if spec.LockToDefault {
+			stage = "locked"
+		}
+		lines = append(lines, fmt.Sprintf("%s: %s, %s", name, state, stage))
 	}
 	slices.Sort(lines)
 	for _, line := range lines {

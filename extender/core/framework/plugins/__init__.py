@@ -38,6 +38,7 @@ from extender.core.snapshot.snapshot import Index
 
 # The profile says which of them are enabled, and in which order: the first that rejects sets the status of a node.
 PREFILTERS: dict[str, Callable[[SchedulingContext], PreFilterResult]] = {
+    node_name.NAME: node_name.prefilter,
     node_affinity.NAME: node_affinity.prefilter,
     volume_restrictions.NAME: volume_restrictions.prefilter,
     volume_binding.NAME: volume_binding.prefilter,

@@ -68,21 +68,25 @@ def score(context: SchedulingContext, rows: NodeRows) -> IntArray:
     """Return [row]: 0-100 by the bytes of the pod's images on the node."""
     # sum   = sum over the pod's images on the node of size * (nodes with the image / all nodes): the spread factor
     #         keeps pods from piling up on the few nodes that have a rare image
-    # score = 100 * (sum - min) / (max - min), sum clipped to min..max, max = 1000 MB * containers
+    # score = 100 * (sum - min) / (max - min), sum clipped to min..max, max = 1000 MB * containers; since
+    #         v1.37 image volumes count as containers
     snapshot, spec, features = context.snapshot, context.pod.spec, context.features
     image_bytes = np.zeros(len(snapshot.nodes), np.int64)
     containers = list(spec.containers or ())
     if features.image_locality_counts_init_containers:
         containers = [*(spec.init_containers or ()), *containers]
     images = [container.image for container in containers]
+    divisor = len(containers)
     if features.image_locality_counts_image_volumes:
         images += [volume.image.reference for volume in spec.volumes or () if volume.image]
+    if features.image_locality_divides_by_image_volumes:
+        divisor = len(images)
     for image in images:
         # The tag is `latest` if there is none; the colon of a registry port does not start a tag.
         tagged = image if image.rfind(":") > image.rfind("/") else f"{image}:latest"
         size, holders = _image(snapshot, tagged)
         image_bytes[holders] += int(size * (len(holders) / len(snapshot.nodes)))
-    max_threshold = _MAX_CONTAINER_THRESHOLD_BYTES * len(containers)
+    max_threshold = _MAX_CONTAINER_THRESHOLD_BYTES * divisor
     if max_threshold <= _MIN_THRESHOLD_BYTES:
         return np.zeros(len(rows), np.int64)
     bounded = np.clip(image_bytes[rows], _MIN_THRESHOLD_BYTES, max_threshold)

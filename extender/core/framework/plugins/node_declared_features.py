@@ -1,36 +1,41 @@
 """NodeDeclaredFeatures: a pod that needs a kubelet feature fits only on nodes that declare it.
 
-Mirrors pkg/scheduler/framework/plugins/nodedeclaredfeatures and component-helpers/nodedeclaredfeatures (v1.36). Of the
-features known there, only two are inferred from a pod that is being scheduled.
+Mirrors pkg/scheduler/framework/plugins/nodedeclaredfeatures and component-helpers/nodedeclaredfeatures (v1.37). Of the
+features known there, only these are inferred from a pod that is being scheduled.
 """
-
-from itertools import chain
 
 from extender.core.framework.constraint import SchedulingContext, StaticCheck
 from extender.core.snapshot.arrays import Encoded, encode
 from extender.core.snapshot.derived import derived
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.objects import Pod
+from extender.k8s.version.features import Features
 
 NAME = "NodeDeclaredFeatures"
 REASON = "node(s) didn't match Pod's required features"
 
 
-def required_features(pod: Pod) -> frozenset[str]:
+def required_features(pod: Pod, features: Features) -> frozenset[str]:
     """Return the kubelet features that the pod's spec requires (InferForPodScheduling)."""
     spec = pod.spec
-    features = set()
-    containers = chain(spec.containers or (), spec.init_containers or ())
+    required = set()
+    containers = [*(spec.containers or ()), *(spec.init_containers or ())]
     if any(rule.action == "RestartAllContainers" for c in containers for rule in c.restart_policy_rules or ()):
-        features.add("RestartAllContainersOnContainerExits")
+        required.add("RestartAllContainersOnContainerExits")
     if spec.host_network and spec.host_users is False:
-        features.add("UserNamespacesHostNetworkSupport")
-    return frozenset(features)
+        required.add("UserNamespacesHostNetworkSupport")
+    if features.bind_mount_options_are_required_features and any(
+        mount.bind_mount_options
+        for container in (*containers, *(spec.ephemeral_containers or ()))
+        for mount in container.volume_mounts or ()
+    ):
+        required.add("VolumeBindMountOptions")
+    return frozenset(required)
 
 
 def filter(context: SchedulingContext) -> tuple[StaticCheck, ...]:
     """Return one check, or none for a pod that requires no feature."""
-    required = required_features(context.pod)
+    required = required_features(context.pod, context.features)
     if not required:
         return ()
     rejected = _declared(context.snapshot).map_bool(lambda declared: not required <= declared)

@@ -1,14 +1,23 @@
 """NodeName: a pod with spec.nodeName fits only on that node.
 
-Mirrors pkg/scheduler/framework/plugins/nodename (v1.36).
+Mirrors pkg/scheduler/framework/plugins/nodename (v1.37).
 """
 
 import numpy as np
 
 from extender.core.framework.constraint import SchedulingContext, StaticCheck
+from extender.core.framework.status import PreFilterResult
 
 NAME = "NodeName"
 REASON = "node(s) didn't match the requested node name"
+
+
+def prefilter(context: SchedulingContext) -> PreFilterResult:
+    """Leave only the node of spec.nodeName, if the pod has it."""
+    wanted = context.pod.spec.node_name
+    if not wanted or not context.features.node_name_is_prefiltered:
+        return PreFilterResult()
+    return PreFilterResult(node_names=frozenset((wanted,)))
 
 
 def filter(context: SchedulingContext) -> tuple[StaticCheck, ...]:

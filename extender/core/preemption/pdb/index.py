@@ -155,6 +155,7 @@ class BudgetIndex(Index):
         self._changed_pods: set[int] = set()
         """Rows of pods whose `_uses` are out of date."""
         self._rows: dict[Key, int] = {}
+        """Budget -> its row, in the order in which the budgets were listed or created."""
         self._names: dict[int, str] | None = None
         self._free_rows: list[int] = []
         self._selectors: dict[str, NamespaceSelectors] = {}
@@ -213,10 +214,22 @@ class BudgetIndex(Index):
         return self._settle_uses().of(pods)
 
     @property
+    def listed(self) -> IntArray:
+        """[budget]: its turn in the order in which the budgets were listed or created."""
+        turns: IntArray = np.zeros(len(self.allowed), np.int64)
+        turns[list(self._rows.values())] = np.arange(len(self._rows))
+        return turns
+
+    @property
     def long_sets(self) -> tuple[frozenset[int], ...]:
         """Return the sets of more budgets than most pods have, each once: what records keep of them is measured."""
         found = map(self.budgets_of, self._settle_uses().longer_than(_MOST_BUDGETS).tolist())
         return tuple({id(budgets): budgets for budgets in found}.values())
+
+    @property
+    def has_pods_of_several(self) -> bool:
+        """Return whether some pod counts against more than one budget."""
+        return len(self._settle_uses().longer_than(1)) > 0
 
     def _settle_uses(self) -> RowLists:
         self._uses.reserve(len(self.snapshot.pods))

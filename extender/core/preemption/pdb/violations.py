@@ -12,6 +12,9 @@ a budget allows one disruption and selects two evictable pods of the node:
 Violating pods are reprieved first, although the unimportant one is tried before the important one then: evicting it is
 worse than evicting any pod that violates no budget, so it gets the first chance to stay.
 
+Since v1.37 a pod counts against its budgets up to the first one that it exceeds, so that the others have more left for
+less important pods. Upstream takes the budgets in the order of a Go map; here in that of their list (see `chance`).
+
 `exceeds_budgets` checks the outcome instead: a budget is exceeded if it selects more of the actual victims than it
 allows, whatever the split says. Profiles with disruptionBudgets Strict reject such victims.
 
@@ -39,7 +42,8 @@ def pods_violating_pdbs(
 ) -> BoolArray:
     """Return [k, node]: the evictable pods whose eviction would violate a budget.
 
-    Mirrors defaultpreemption.filterPodsWithPDBViolation, v1.36. `pods`: [k, node] -> pod row, of all nodes or some.
+    Mirrors defaultpreemption.filterPodsWithPDBViolation, v1.36, and preemption.FilterVictimsWithPDBViolation, v1.37.
+    `pods`: [k, node] -> pod row, of all nodes or some.
     `least_important_first`: count the pods from the least important one on, which upstream does not do.
     """
     # One entry for each pod and budget that it counts against, in the order in which the pods of a node count.
@@ -56,8 +60,39 @@ def pods_violating_pdbs(
     some, group = some[order], group[order]
     violates[some] = np.arange(len(group)) - np.searchsorted(group, group) >= pdbs.allowances[budget[some]]
     result = np.zeros(evictable.shape, np.bool_)
-    result.reshape(-1)[pod[violates]] = True
+    flat = result.reshape(-1)
+    flat[pod[violates]] = True
+    if pdbs.snapshot.features.budget_count_ends_where_exceeded:
+        # Where no pod with several budgets exceeds one, every pod counts against all of its budgets.
+        several = np.zeros(len(pod), np.bool_)
+        several[1:] = pod[1:] == pod[:-1]
+        node = pod % pods.shape[1]
+        again = np.flatnonzero(np.isin(node, node[several & flat[pod]]))
+        if len(again):
+            flat[pod[again]] = False
+            flat[_exceeding_pods(pdbs, pod[again], budget[again], node[again])] = True
     return result
+
+
+def _exceeding_pods(pdbs: BudgetIndex, pod: IntArray, budget: IntArray, node: IntArray) -> IntArray:
+    """Return the pods that exceed a budget where each counts up to the first one that it exceeds.
+
+    One entry for each pod and budget; the entries of a pod follow each other, pods of a node in the order of counting.
+    """
+    turn = np.cumsum(np.diff(pod, prepend=pod[0]) != 0)
+    order = np.lexsort((pdbs.listed[budget], turn, node))
+    pod, budget, node = pod[order], budget[order], node[order]
+    keys, shared = np.unique(node * len(pdbs.allowances) + budget, return_inverse=True)
+    left = pdbs.allowances[keys % len(pdbs.allowances)]
+    # Step by step: the nth entry of every node, so that an entry knows what earlier ones have left.
+    step = np.arange(len(node)) - np.searchsorted(node, node)
+    in_steps = np.argsort(step, kind="stable")
+    exceeding = np.zeros(pod.max() + 1, np.bool_)
+    for entries in np.split(in_steps, np.flatnonzero(np.diff(step[in_steps])) + 1):
+        counting = entries[~exceeding[pod[entries]]]
+        left[shared[counting]] -= 1
+        exceeding[pod[counting[left[shared[counting]] < 0]]] = True
+    return np.flatnonzero(exceeding)
 
 
 def exceeds_budgets(pdbs: BudgetIndex, taken: VictimRows) -> BoolArray:

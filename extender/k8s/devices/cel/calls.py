@@ -10,7 +10,20 @@ from typing import Any
 from extender.k8s.devices.cel.declarations import Overload, functions
 from extender.k8s.devices.cel.library import kubernetes, lists, patterns, standard, strings, times
 from extender.k8s.devices.cel.types import Type
-from extender.k8s.devices.cel.values import NO_SUCH_OVERLOAD, CelError, NotFollowed, Optional, Run, size, type_name
+from extender.k8s.devices.cel.values import (
+    NO_SUCH_OVERLOAD,
+    Aborted,
+    CelError,
+    Duration,
+    NotFollowed,
+    Optional,
+    Run,
+    Timestamp,
+    Uint,
+    go_name,
+    size,
+    type_name,
+)
 
 Evaluate = Callable[[Run], Any]
 Cost = Callable[[Run, list[Any], Any], int]
@@ -24,14 +37,20 @@ _IMPLEMENTATIONS: dict[str, Callable[..., Any]] = {
 """By overload."""
 
 
-def call(name: str, overloads: list[str], arguments: list[Evaluate]) -> Evaluate:
+def call(name: str, overloads: list[str], arguments: list[Evaluate], *, of_1_37: bool) -> Evaluate:
     """Return what evaluates a call; raises NotFollowed."""
-    return call_of(_implementation(name, overloads), name, overloads, arguments)
+    apply = _implementation(name, overloads, of_1_37=of_1_37)
+    return call_of(apply, name, overloads, arguments, of_1_37=of_1_37)
 
 
-def call_of(apply: Callable[..., Any], name: str, overloads: list[str], arguments: list[Evaluate]) -> Evaluate:
+def call_of(
+    apply: Callable[..., Any], name: str, overloads: list[str], arguments: list[Evaluate], *, of_1_37: bool
+) -> Evaluate:
     """Return what evaluates a call of an implementation."""
-    cost = _cost(name, overloads)
+    cost = _cost(name, overloads, of_1_37=of_1_37)
+    asserts = _ASSERTIONS.get(name) if len(overloads) == 1 else None
+    if asserts is not None:
+        arguments = [asserted(arguments[index]) for index, asserted in enumerate(asserts[: len(arguments)])]
     if len(arguments) == 1:
         return _unary(apply, cost, arguments[0])
     if len(arguments) == 2:
@@ -73,13 +92,13 @@ def _binary(apply: Callable[..., Any], cost: Cost | None, one: Evaluate, other: 
     return evaluate
 
 
-def _implementation(name: str, overloads: list[str]) -> Callable[..., Any]:
+def _implementation(name: str, overloads: list[str], *, of_1_37: bool) -> Callable[..., Any]:
     if name == "matches":
         return _matches
     for whole in (standard.OPERATORS, standard.UNGUARDED, lists.UNGUARDED):
         if name in whole:
             return whole[name]
-    declared = functions()[name]
+    declared = functions(of_1_37=of_1_37)[name]
     chosen = [each for each in declared if each.id == overloads[0]] if len(overloads) == 1 else list(declared)
     bound = [(each, _bound(name, each)) for each in chosen]
 
@@ -137,6 +156,65 @@ def _fits(wanted: Type, value: Any) -> bool:
     name = wanted[1] if kind in ("opaque", "struct") else _KINDS.get(kind, kind)
     return type_name(value) == name
 
+
+# --- panics ---------------------------------------------------------------------------------------------------------
+
+
+def _panic(what: str) -> Aborted:
+    return Aborted(f"internal error: interface conversion: {what}")
+
+
+def _list_or_panic(argument: Evaluate) -> Evaluate:
+    """Return what evaluates an argument that the cost's tracker takes for a list, whatever it is."""
+
+    def evaluate(run: Run) -> Any:
+        try:
+            value = argument(run)
+        except CelError:
+            raise _panic("*types.Err is not traits.Lister: missing method Add") from None
+        if type(value) is not list:
+            method = "Contains" if type(value) in _ADDERS else "Add"
+            raise _panic(f"{go_name(value)} is not traits.Lister: missing method {method}")
+        return value
+
+    return evaluate
+
+
+def _int_or_panic(argument: Evaluate) -> Evaluate:
+    def evaluate(run: Run) -> Any:
+        try:
+            value = argument(run)
+        except CelError:
+            raise _panic("ref.Val is *types.Err, not types.Int") from None
+        if type(value) is not int:
+            raise _panic(f"ref.Val is {go_name(value)}, not types.Int")
+        return value
+
+    return evaluate
+
+
+def _error_panics(argument: Evaluate) -> Evaluate:
+    """Return what evaluates the target of sortBy(): its error is also that of the keys."""
+
+    def evaluate(run: Run) -> Any:
+        try:
+            return argument(run)
+        except CelError:
+            raise _panic("*types.Err is not traits.Lister: missing method Add") from None
+
+    return evaluate
+
+
+_ADDERS = frozenset((int, Uint, float, str, bytes, Duration, Timestamp))
+_ASSERTIONS: dict[str, tuple[Callable[[Evaluate], Evaluate], ...]] = {
+    "sort": (_list_or_panic,),
+    "distinct": (_list_or_panic,),
+    "flatten": (lambda argument: argument, _int_or_panic),
+    "@sortByAssociatedKeys": (_error_panics, _list_or_panic),
+}
+"""By function: what cel-go's cost tracker assumes of the arguments, errors too; else it panics, which nothing absorbs.
+
+Only where the checker has found the one overload: without it there is no tracker."""
 
 # --- costs ---------------------------------------------------------------------------------------------------------
 
@@ -216,9 +294,21 @@ _BY_OVERLOAD: dict[str, Cost] = {
 }
 
 
-def _cost(name: str, overloads: list[str]) -> Cost | None:
+_SINCE_1_37: dict[str, Cost] = {
+    "includes": lambda run, values, _result: _tree(run, values[0]),
+    **dict.fromkeys(
+        ("starts_with_string", "ends_with_string"), lambda _run, values, _result: _up(size(values[1]) * 0.1)
+    ),
+}
+"""By function or overload."""
+
+
+def _cost(name: str, overloads: list[str], *, of_1_37: bool) -> Cost | None:
     """Return what a call costs, None for one; a call whose overload the checker could not tell has none of its own."""
     overload = overloads[0] if len(overloads) == 1 else ""
+    since_1_37 = _SINCE_1_37.get(name) or _SINCE_1_37.get(overload) if of_1_37 else None
+    if since_1_37 is not None:
+        return since_1_37
     if overload.endswith("_sort"):
         return lambda _run, values, _result: _self_compared(values[0])
     if overload.endswith("_sortByAssociatedKeys"):

@@ -7,7 +7,7 @@ NotFollowed.
 from dataclasses import dataclass, field
 from typing import Final
 
-from extender.k8s.devices.cel.declarations import DEVICE, DEVICE_FIELDS, TYPE_NAMES, Overload, functions
+from extender.k8s.devices.cel.declarations import DEVICE, TYPE_NAMES, Overload, device_fields, functions
 from extender.k8s.devices.cel.library.patterns import is_valid
 from extender.k8s.devices.cel.library.standard import CONVERSIONS
 from extender.k8s.devices.cel.syntax import Expr, Loop, Tree
@@ -48,8 +48,10 @@ _LITERALS: dict[type, Type] = {
 
 @dataclass
 class Checked:
-    """`types` and `overloads` are by node; an identifier or a field in `names` is a variable or type of that name."""
+    """`types` and `overloads` are by node; an identifier or a field in `names` is a variable or type of that name, with
+    a leading dot if a loop has a variable of that name, too, which is not meant."""
 
+    of_1_37: bool
     types: dict[int, Type] = field(default_factory=dict)
     overloads: dict[int, list[str]] = field(default_factory=dict)
     names: dict[int, str] = field(default_factory=dict)
@@ -57,9 +59,9 @@ class Checked:
     """(node, text)"""
 
 
-def check(tree: Tree) -> Checked:
+def check(tree: Tree, *, of_1_37: bool) -> Checked:
     """Return the types of a tree's nodes; raises NotFollowed."""
-    checker = _Checker()
+    checker = _Checker(of_1_37=of_1_37)
     try:
         checker.check(tree.root)
         types = checker.checked.types
@@ -109,10 +111,11 @@ def qualified_name(node: Expr) -> str | None:
 
 
 class _Checker:
-    def __init__(self) -> None:
-        self.checked = Checked()
+    def __init__(self, *, of_1_37: bool) -> None:
+        self.checked = Checked(of_1_37)
         self.unifier = Unifier(_STEPS)
-        self.functions = functions()
+        self.functions = functions(of_1_37=of_1_37)
+        self.device_fields = device_fields(of_1_37=of_1_37)
         self.scopes: list[dict[str, Type]] = [{"device": DEVICE}]
         self._kinds = {
             "literal": lambda node: _LITERALS[type(node.value)],
@@ -143,29 +146,41 @@ class _Checker:
     def _look_up(self, name: str) -> Type | None:
         """Return the type of a variable, or of a name that is a type."""
         bare = name.removeprefix(".")
-        for scope in reversed(self.scopes):
-            if bare in scope:
-                if name != bare and scope is not self.scopes[0]:
-                    raise NotFollowed("a name with a leading dot that is a loop's variable too")
-                return scope[bare]
+        local = self._local(bare)
+        if local is not None and (name == bare or not self.checked.of_1_37):
+            return local
+        if bare in self.scopes[0]:
+            return self.scopes[0][bare]
         if bare in TYPE_NAMES:
-            return ("type", TYPE_NAMES[bare])
+            # cel-go 0.29 declares it with a parameter
+            is_generic = self.checked.of_1_37 and bare == "optional_type"
+            return ("type", optional_of(DYN) if is_generic else TYPE_NAMES[bare])
         if bare.startswith(("google.protobuf.", "kubernetes.", "net.")):
             raise NotFollowed(f"the type {bare}")
         return None
 
-    def _ident(self, node: Expr) -> Type:
-        found = self._look_up(node.name)
-        if found is None:
-            return self._undeclared(node, node.name)
-        self.checked.names[node.id] = node.name.removeprefix(".")
+    def _local(self, name: str) -> Type | None:
+        """Return the type of a loop's variable."""
+        return next((scope[name] for scope in reversed(self.scopes[1:]) if name in scope), None)
+
+    def _named(self, node: Expr, name: str) -> Type | None:
+        """Return the type of a node that is a name, and note the name that is meant."""
+        bare = name.removeprefix(".")
+        is_local = self._local(bare.partition(".")[0]) is not None and self.checked.of_1_37
+        if is_local and name == bare and node.kind == "select":
+            return None
+        found = self._look_up(name)
+        if found is not None:
+            self.checked.names[node.id] = f".{bare}" if is_local and name != bare else bare
         return found
+
+    def _ident(self, node: Expr) -> Type:
+        return self._named(node, node.name) or self._undeclared(node, node.name)
 
     def _select(self, node: Expr) -> Type:
         name = qualified_name(node)
-        found = self._look_up(name) if name is not None else None
-        if found is not None and name is not None:
-            self.checked.names[node.id] = name.removeprefix(".")
+        found = self._named(node, name) if name is not None else None
+        if found is not None:
             return found
         assert node.operand is not None
         result = self._field(node, node.operand, node.name, optional=False)
@@ -180,7 +195,8 @@ class _Checker:
         if within[0] == "map":
             result = within[2]
         elif within == DEVICE:
-            result = DEVICE_FIELDS[name] if name in DEVICE_FIELDS else self._error(node, f"undefined field '{name}'")
+            known = self.device_fields.get(name)
+            result = known if known is not None else self._error(node, f"undefined field '{name}'")
         elif within[0] == "struct":
             self._error(node, f"unexpected failed resolution of '{within[1]}'")
         elif within[0] == "param":

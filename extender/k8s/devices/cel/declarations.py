@@ -41,12 +41,16 @@ DEVICE: Final = struct("kubernetes.DRADevice")
 QUANTITY: Final = struct("kubernetes.Quantity")
 SEMVER: Final = struct("kubernetes.Semver")
 
-DEVICE_FIELDS: Final[dict[str, Type]] = {
-    "driver": STRING,
-    "attributes": map_of(STRING, map_of(STRING, ANY)),
-    "capacity": map_of(STRING, map_of(STRING, QUANTITY)),
-    "allowMultipleAllocations": BOOL,
-}
+
+def device_fields(*, of_1_37: bool) -> dict[str, Type]:
+    """Return the type of each field of the variable `device`."""
+    return {
+        "driver": STRING,
+        "attributes": map_of(STRING, map_of(STRING, DYN if of_1_37 else ANY)),
+        "capacity": map_of(STRING, map_of(STRING, QUANTITY)),
+        "allowMultipleAllocations": BOOL,
+    }
+
 
 TYPE_NAMES: Final[dict[str, Type]] = {
     "bool": BOOL,
@@ -177,7 +181,6 @@ double int64_to_double: (int) -> double
 double string_to_double: (string) -> double
 double uint64_to_double: (uint) -> double
 duration duration_to_duration: (duration) -> duration
-duration int64_to_duration: (int) -> duration
 duration string_to_duration: (string) -> duration
 dyn to_dyn: (A) -> dyn
 int int64_to_int64: (int) -> int
@@ -368,13 +371,18 @@ _FORMATS = (
 )
 """Named formats of Kubernetes' format library."""
 
+_UNTIL_1_36 = """
+duration int64_to_duration: (int) -> duration
+"""
+
 _LINE = re.compile(r"(\S+) (\S+): (?:([^()]+)\.)?\((.*)\) -> (.*)")
 
 
 @cache
-def functions() -> dict[str, tuple[Overload, ...]]:
+def functions(*, of_1_37: bool) -> dict[str, tuple[Overload, ...]]:
     """Return the overloads of each function, in the order in which cel-go tries them."""
-    lines = [*_DECLARED.strip().splitlines(), *_operators(), *_lists()]
+    until_1_36 = "" if of_1_37 else _UNTIL_1_36
+    lines = [*_DECLARED.strip().splitlines(), *until_1_36.strip().splitlines(), *_operators(), *_lists()]
     lines += [f"format.{name} format.{name}: () -> NamedFormat" for name in _FORMATS]
     found: dict[str, list[Overload]] = {}
     for line in lines:

@@ -5,22 +5,26 @@ Mirrors CompilationResult.DeviceMatches (k8s.io/dynamic-resource-allocation/cel,
 Rule: each part is read when it is first asked for, and once.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property, lru_cache
 from typing import Any
 
-from extender.k8s.devices.cel.library.kubernetes import quantity, semver
+from extender.k8s.devices.cel.library.kubernetes import Semver, quantity, semver
 from extender.k8s.devices.cel.values import CelError, DeviceMap, Domains
 from extender.k8s.devices.objects import Device, DeviceAttribute
 from extender.k8s.objects import QuantityText
 
 
 class DeviceView:
-    """The variable `device` of a selector; without `shows_sharing`, its allowMultipleAllocations is always false."""
+    """The variable `device` of a selector; without `shows_sharing`, its allowMultipleAllocations is always false.
 
-    def __init__(self, driver: str, device: Device, *, shows_sharing: bool = True) -> None:
+    `shows_lists`: attributes may be lists of values, as since v1.37; before, such a one fails every selector.
+    """
+
+    def __init__(self, driver: str, device: Device, *, shows_sharing: bool = True, shows_lists: bool = False) -> None:
         self.driver = driver
         self.device = device
+        self._value: Callable[[DeviceAttribute], Any] = _value_or_list if shows_lists else _value
         self.allow_multiple_allocations = shows_sharing and bool(device.allow_multiple_allocations)
 
     @cached_property
@@ -50,7 +54,7 @@ class DeviceView:
     def _problem(self) -> str:
         for name, attribute in sorted((self.device.attributes or {}).items()):
             try:
-                _value(attribute)
+                self._value(attribute)
             except CelError as error:
                 return f"attribute {name}: {error}"
         return ""
@@ -60,12 +64,12 @@ class DeviceView:
         """The attributes as values of expressions."""
         domains = self.attributes.items()
         return Domains(
-            (domain, DeviceMap((key, _value(each)) for key, each in within.items())) for domain, within in domains
+            (domain, DeviceMap((key, self._value(each)) for key, each in within.items())) for domain, within in domains
         )
 
     @cached_property
     def has_values(self) -> bool:
-        """Whether each attribute has a value, as `has_values`."""
+        """Whether each attribute has one value, as `has_values`."""
         return has_values(self.device)
 
     @cached_property
@@ -84,7 +88,7 @@ class DeviceView:
 
 
 def has_values(device: Device) -> bool:
-    """Return whether each attribute has a value, so that `DeviceView.check` raises nothing."""
+    """Return whether each attribute has one value, so that `DeviceView.check` raises nothing."""
     return all(
         one.string_value is not None or one.int_value is not None or one.bool_value is not None or _is_version(one)
         for one in (device.attributes or {}).values()
@@ -107,8 +111,21 @@ def _value(attribute: DeviceAttribute) -> Any:
             return value
     if attribute.version_value is None:
         raise CelError("unsupported attribute value")
+    return _version(attribute.version_value)
+
+
+def _value_or_list(attribute: DeviceAttribute) -> Any:
+    for values in (attribute.int_values, attribute.bool_values, attribute.string_values):
+        if values is not None:
+            return list(values)
+    if attribute.version_values is not None:
+        return [_version(each) for each in attribute.version_values]
+    return _value(attribute)
+
+
+def _version(text: str) -> Semver:
     try:
-        return semver(attribute.version_value)
+        return semver(text)
     except CelError as error:
         raise CelError(f"parse semantic version: {error}") from None
 

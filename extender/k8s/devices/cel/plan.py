@@ -30,6 +30,7 @@ from extender.k8s.devices.cel.values import (
     check_key,
     equal,
     find,
+    go_name,
     size,
     type_name,
     written,
@@ -58,6 +59,10 @@ class Plan:
     ternary: bool = False
     path: tuple[str, ...] = ()
     """of `device.attributes` or of one domain of it: ("attributes",) or ("attributes", domain)"""
+
+
+_DEVICE: Final = ("device", ".device")
+"""Names of the variable; the second where a loop has a variable of that name, too."""
 
 
 class _Failure:
@@ -108,7 +113,7 @@ class _Planner:
 
     def _attribute(self, node: Expr) -> Plan:
         name = self.checked.names.get(node.id)
-        is_type = name is not None and self._slot(name) is None and name != "device"
+        is_type = name is not None and self._slot(name) is None and name not in _DEVICE
         if name is not None and (is_type or self.checked.types[node.id][0] == "type"):
             if name not in TYPE_NAMES:  # cel-go takes each name of that type for the name of one
                 raise PlanError(f"reference to undefined type: {name}")
@@ -144,7 +149,8 @@ class _Planner:
     def _path(self, node: Expr) -> list[str] | None:
         """Return the keys of `device.a["b"].c` after the variable, None for any other node."""
         if node.kind == "ident":
-            return [] if self.checked.names.get(node.id) == "device" and self._slot("device") is None else None
+            name = self.checked.names.get(node.id)
+            return [] if name in _DEVICE and self._slot(name) is None else None
         if node.kind == "select" and not node.test_only and node.operand is not None:
             before = self._path(node.operand)
             return None if before is None else [*before, node.name]
@@ -187,8 +193,16 @@ class _Planner:
             if type(planned.value) not in _KEYS:
                 raise _bad_key(planned.value, PlanError)
             return root, [*qualifiers, _Qualifier(planned.value, optional=optional)]
+        if self._is_beside_local(operand):  # cel-go looks for the key's variables outside of all loops
+            raise NotFollowed("a key behind a name with a leading dot that is a loop's variable, too")
         evaluate = planned.qualified or planned.evaluate
         return root, [*qualifiers, _Qualifier(None, evaluate, optional=optional)]
+
+    def _is_beside_local(self, node: Expr) -> bool:
+        """Return whether a chain's variable is `.device` where a loop has a variable `device`."""
+        while node.kind in ("select", "call") and (node.operand is not None or node.args):
+            node = node.operand if node.operand is not None else node.args[0]
+        return self.checked.names.get(node.id, "").startswith(".")
 
     def _links(self, node: Expr) -> tuple[Plan, list["_Qualifier"]]:
         chained = node.kind == "select" and not node.test_only
@@ -205,7 +219,7 @@ class _Planner:
     def _root_of(self, node: Expr) -> Plan | None:
         """Return the plan of a node that needs no chain: a name of a type, or a literal path into the device."""
         name = self.checked.names.get(node.id, "device")
-        if node.kind == "ident" and name != "device" and self._slot(name) is None:
+        if node.kind == "ident" and name not in _DEVICE and self._slot(name) is None:
             return self.plan(node)
         path = self._path(node)
         if path is not None and len(path) == 3:
@@ -255,7 +269,8 @@ class _Planner:
             return Plan(_equality(one, other, wanted=name == "_==_"))
         if name in ("or", "orValue"):
             assert node.operand is not None
-            return Plan(_alternative(self.plan(node.operand).evaluate, self.plan(node.args[0]).evaluate, name))
+            one, other = self.plan(node.operand).evaluate, self.plan(node.args[0]).evaluate
+            return Plan(_alternative(one, other, name, only_optional=self.checked.of_1_37))
         if name == "@not_strictly_false":
             return Plan(_not_strictly_false(self.plan(node.args[0]).evaluate))
         appended = self._appended(node)
@@ -264,15 +279,16 @@ class _Planner:
         planned = [self.plan(each) for each in ([node.operand] if node.operand is not None else []) + node.args]
         overloads = self.checked.overloads[node.id]
         if overloads == ["in_list"] and planned[1].constant:
-            return _constant_membership(planned[0], planned[1].value)
+            return _constant_membership(planned[0], planned[1].value, of_1_37=self.checked.of_1_37)
         arguments = [each.evaluate for each in planned]
         if name == "matches" and planned[1].constant:
             if type(planned[1].value) is str and not patterns.is_valid(planned[1].value):
                 raise NotFollowed("the error of an invalid regular expression")
-            return Plan(call_of(patterns.matches_constant, name, overloads, arguments))
-        evaluate = call(name, overloads, arguments)
+            apply, of_1_37 = patterns.matches_constant, self.checked.of_1_37
+            return Plan(call_of(apply, name, overloads, arguments, of_1_37=of_1_37))
+        evaluate = call(name, overloads, arguments, of_1_37=self.checked.of_1_37)
         if name in _CONVERSIONS and len(planned) == 1 and planned[0].constant:
-            return constant(_folded(evaluate))
+            return constant(_folded(evaluate, of_1_37=self.checked.of_1_37))
         return Plan(evaluate)
 
     def _appended(self, node: Expr) -> Plan | None:
@@ -383,7 +399,7 @@ class _Planner:
             return found
 
         if all(each.constant for each in planned) and not optional:
-            return constant(_folded(evaluate))
+            return constant(_folded(evaluate, of_1_37=self.checked.of_1_37))
         return Plan(evaluate)
 
     def _new_slot(self) -> int:
@@ -416,10 +432,10 @@ _CONVERSIONS = frozenset(
 )
 
 
-def _folded(evaluate: Evaluate) -> Any:
+def _folded(evaluate: Evaluate, *, of_1_37: bool) -> Any:
     """Return the value of a constant; raises PlanError."""
     try:
-        return evaluate(Run(None, 0, WorkBudget(1_000_000)))
+        return evaluate(Run(None, 0, WorkBudget(1_000_000), of_1_37=of_1_37))
     except Aborted:
         raise NotFollowed("a map of constants with keys at which kube-scheduler crashes") from None
     except CelError as error:
@@ -440,15 +456,17 @@ def _resolved(evaluate: Evaluate) -> Evaluate:
     def resolved(run: Run) -> Any:
         value = evaluate(run)
         if type(value) is Optional and value.present:
-            _within(value)
+            _within(run, value)
         return value
 
     return resolved
 
 
-def _within(optional: Optional) -> Any:
-    """Return an optional's value, which cel-go makes a Go value and back: not every value stands that."""
+def _within(run: Run, optional: Optional) -> Any:
+    """Return an optional's value, which cel-go 0.26 makes a Go value and back: not every value stands that."""
     value = optional.value
+    if run.of_1_37:
+        return value
     if type(value) in (Optional, TypeValue) or hasattr(value, "type_name"):
         raise NotFollowed("an optional quantity, version, type or optional value that is a variable's or a ternary's")
     return value
@@ -508,7 +526,7 @@ def _chain(base: Evaluate, qualifiers: list[_Qualifier]) -> Evaluate:
         if was_optional:
             if not value.present:
                 return value
-            value = _within(value)
+            value = _within(run, value)
         for key, key_of in steps:
             if key_of is not None:
                 key = key_of(run)
@@ -528,7 +546,7 @@ def _optional_chain(base: Evaluate, qualifiers: list[_Qualifier], tested: bool) 
         if is_optional:
             if not value.present:
                 return False if tested else value
-            value = _within(value)
+            value = _within(run, value)
         for each in qualifiers:
             is_optional = is_optional or each.optional
             key = each.key if each.evaluate is None else each.evaluate(run)
@@ -611,10 +629,12 @@ def _traversal(characters: int) -> int:
     return whole if whole == cost else whole + 1
 
 
-def _alternative(one: Evaluate, other: Evaluate, name: str) -> Evaluate:
+def _alternative(one: Evaluate, other: Evaluate, name: str, *, only_optional: bool) -> Evaluate:
     def evaluate(run: Run) -> Any:
         value = one(run)
         if type(value) is not Optional:
+            if only_optional:
+                raise CelError(NO_SUCH_OVERLOAD)
             return value
         if value.present:
             return value.value if name == "orValue" else value
@@ -634,13 +654,13 @@ def _not_strictly_false(condition: Evaluate) -> Evaluate:
     return evaluate
 
 
-def _constant_membership(item: Plan, within: list[Any]) -> Plan:
+def _constant_membership(item: Plan, within: list[Any], *, of_1_37: bool) -> Plan:
     """Return the plan of `in` with a list of constants, which costs nothing (maybeOptimizeSetMembership)."""
     if not within:
         return constant(False)
     kinds = {type(each) for each in within}
     if not kinds <= {str, int, Uint, float, bool} or (bool in kinds and len(kinds) > 1):
-        return Plan(call("@in", ["in_list"], [item.evaluate, lambda _run: within]))
+        return Plan(call("@in", ["in_list"], [item.evaluate, lambda _run: within], of_1_37=of_1_37))
     values = frozenset(within)
     evaluate = item.evaluate
 
@@ -756,4 +776,6 @@ def _items(within: Any, pairs: bool) -> Any:
         return list(within.items())
     if type(within) is list:
         return enumerate(within) if pairs else [(each, None) for each in within]
-    raise NotFollowed("a loop over a value that is neither list nor map")
+    if pairs:
+        raise CelError(f"unsupported comprehension range type: {go_name(within)}")
+    raise CelError(f"got '{go_name(within)}', expected iterable type")

@@ -33,6 +33,12 @@ __all__ = ["DeviceSelectorError", "DeviceView", "NotFollowed", "Selector", "comp
 _STEPS: Final = 2
 """Steps of an evaluation, whatever it costs."""
 
+OPTIONAL_FIELD: Final = (
+    ". consider using CEL optional chaining (.? followed by orValue()) or guarding the check with has() for optional "
+    "fields"
+)
+"""Hint behind the error of a selector that reads what the device lacks, since v1.37 (EnhanceRuntimeError)."""
+
 
 class DeviceSelectorError(Exception):
     """A selector's runtime error, in upstream's words."""
@@ -53,6 +59,7 @@ class Selector:
     reads: frozenset[tuple[str, str, str]] | None = None
     evaluate: Callable[[Run], Any] | None = field(default=None, repr=False)
     variables: int = 0
+    of_1_37: bool = False
 
     def matches(self, device: DeviceView, budget: WorkBudget) -> bool:
         """Return whether the device is selected.
@@ -60,18 +67,21 @@ class Selector:
         Raises DeviceSelectorError, NotFollowed for a CEL feature that only the values show, and WorkLimitReached.
         """
         assert self.evaluate is not None
-        run = Run(device, self.variables, budget)
+        run = Run(device, self.variables, budget, of_1_37=self.of_1_37)
         result: Any = None
         try:
             device.check()
             result = self.evaluate(run)
         except (CelError, Aborted) as error:
             self._finish(run)
-            raise DeviceSelectorError(str(error)) from None
+            raise DeviceSelectorError(self._with_hint(str(error))) from None
         except CostLimitReached:
             self._finish(run)
         self._finish(run)
         return result if type(result) is bool else _as_bool(result)
+
+    def _with_hint(self, error: str) -> str:
+        return f"{error}{OPTIONAL_FIELD}" if self.of_1_37 and "no such key:" in error else error
 
     @staticmethod
     def _finish(run: Run) -> None:
@@ -81,14 +91,14 @@ class Selector:
             raise DeviceSelectorError("operation cancelled: actual cost limit exceeded") from None
 
 
-def compile_selector(expression: str) -> Selector:
-    """Return the compiled selector; never raises for what the expression says.
+def compile_selector(expression: str, *, of_1_37: bool) -> Selector:
+    """Return the compiled selector; never raises for what the expression says. `of_1_37`: as v1.37 does, not v1.36.
 
     A device has allowMultipleAllocations whatever feature gates say: kube-scheduler compiles expressions as the API
     server does those that are stored already. Without the package cel-expr-python, no selector is followed.
     """
     try:
-        return _compiled(expression)
+        return _compiled(expression, of_1_37=of_1_37)
     except SyntaxFailure as failure:
         return Selector(expression, error=f"compilation failed: {failure}")
     except PlanError as failure:
@@ -97,20 +107,20 @@ def compile_selector(expression: str) -> Selector:
         return Selector(expression, unsupported=str(feature))
 
 
-def _compiled(expression: str) -> Selector:
+def _compiled(expression: str, *, of_1_37: bool) -> Selector:
     tree = parse(expression)
     problems = expand(tree)
     if problems:
         return _failed(expression, tree, problems)
-    checked = check(tree)
+    checked = check(tree, of_1_37=of_1_37)
     if checked.errors:
         return _failed(expression, tree, checked.errors)
     output = checked.types[tree.root.id]
-    if output[0] not in ("bool", "any"):
+    if output[0] not in ("bool", "dyn" if of_1_37 else "any"):
         error = f"must evaluate to bool or the unknown type, not {declared(output)}"
         return Selector(expression, error=error)
     evaluate, variables, reads = plan(tree.root, checked)
-    return Selector(expression, reads=reads, evaluate=evaluate, variables=variables)
+    return Selector(expression, reads=reads, evaluate=evaluate, variables=variables, of_1_37=of_1_37)
 
 
 def _failed(expression: str, tree: Tree, errors: list[tuple[int, str]]) -> Selector:

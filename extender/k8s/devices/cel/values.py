@@ -40,10 +40,11 @@ class CostLimitReached(Exception):
 class Run:
     """One evaluation: what it has cost, and its variables."""
 
-    __slots__ = ("budget", "cost", "device", "limit", "slots", "spent")
+    __slots__ = ("budget", "cost", "device", "limit", "of_1_37", "slots", "spent")
 
-    def __init__(self, device: Any, slots: int, budget: WorkBudget) -> None:
+    def __init__(self, device: Any, slots: int, budget: WorkBudget, *, of_1_37: bool) -> None:
         self.device = device
+        self.of_1_37 = of_1_37
         self.slots: list[Any] = [None] * slots
         self.budget = budget
         self.cost = 0
@@ -191,6 +192,32 @@ def type_name(value: Any) -> str:
     """Return the name of a value's type (Type.TypeName)."""
     name = _TYPE_NAMES.get(type(value))
     return name if name is not None else str(value.type_name)
+
+
+_GO_NAMES: dict[type, str] = {
+    type(None): "types.Null",
+    bool: "types.Bool",
+    int: "types.Int",
+    Uint: "types.Uint",
+    float: "types.Double",
+    str: "types.String",
+    bytes: "types.Bytes",
+    dict: "*types.baseMap",
+    DeviceMap: "*types.baseMap",
+    Domains: "cel.mapper",
+    Duration: "types.Duration",
+    Timestamp: "types.Timestamp",
+    TypeValue: "*types.Type",
+    Optional: "*types.Optional",
+}
+
+
+def go_name(value: Any) -> str:
+    """Return the name of a value's type in Go (%T), which some errors have; raises NotFollowed for a list's."""
+    if type(value) is list:
+        raise NotFollowed("the text of a list's type in an error")
+    name = _GO_NAMES.get(type(value))
+    return name if name is not None else str(value.go_name)
 
 
 _NUMBERS = frozenset((int, Uint, float))

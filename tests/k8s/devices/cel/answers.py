@@ -15,6 +15,7 @@ import msgspec
 from extender.k8s.cost.budget import WorkBudget, WorkLimitReached
 from extender.k8s.devices.cel.selector import DeviceSelectorError, DeviceView, NotFollowed, compile_selector
 from extender.k8s.devices.objects import Device, DeviceAttribute, DeviceCapacity
+from extender.k8s.version.features import Features
 
 DRIVER = "gpu.example.com"
 DEVICE = Device(
@@ -39,10 +40,16 @@ def recorded() -> list[Any]:
 
 
 def answer_or_feature(
-    expression: str, device: Device | dict[str, Any] = DEVICE, driver: str = DRIVER, *, steps: int = 5_000_000
+    expression: str,
+    device: Device | dict[str, Any] = DEVICE,
+    driver: str = DRIVER,
+    *,
+    minor: int = 36,
+    steps: int = 5_000_000,
 ) -> tuple[str | None, str]:
     """Return kube-scheduler's words for what a selector says of a device, or None and the feature not followed."""
-    selector = compiled(expression)
+    features = Features.of(minor)
+    selector = compiled(expression, of_1_37=features.selectors_of_1_37)
     if selector.unsupported:
         return None, selector.unsupported
     if selector.error:
@@ -50,7 +57,8 @@ def answer_or_feature(
     if isinstance(device, dict):
         device = msgspec.convert(device, Device)
     try:
-        return str(selector.matches(DeviceView(driver, device), WorkBudget(steps))).lower(), ""
+        view = DeviceView(driver, device, shows_lists=features.selectors_of_1_37)
+        return str(selector.matches(view, WorkBudget(steps))).lower(), ""
     except DeviceSelectorError as error:
         return f"CEL runtime error: {error}", ""
     except NotFollowed as feature:

@@ -31,6 +31,10 @@ class Quantity:
         self.pointer = pointer
         """a sum, which upstream's equality does not accept on its right"""
 
+    @property
+    def go_name(self) -> str:
+        return "*cel.Quantity" if self.pointer else "cel.Quantity"
+
     def equals(self, other: object) -> bool | None:
         if type(other) is not Quantity or other.pointer:
             return None
@@ -109,12 +113,12 @@ def _to_float(_run: Run, amount: Quantity) -> float:
     return float(value) if scale == 0 else float(value) * float(f"1e{scale}")
 
 
-def _sum(one: Quantity, sign: int, other: Quantity) -> Quantity:
+def _sum(run: Run, one: Quantity, sign: int, other: Quantity) -> Quantity:
     """Return the first amount plus or minus the second (Quantity.Add, Quantity.Sub)."""
     nano = one.nano + sign * other.nano
-    if one.scaled is None:
-        raise NotFollowed("add() and sub() of a quantity with a fraction")  # which upstream changes in place
-    if other.scaled is None:
+    if one.scaled is None and not run.of_1_37:  # upstream changes it in place
+        raise NotFollowed("add() and sub() of a quantity with a fraction")
+    if one.scaled is None or other.scaled is None:
         return Quantity(nano, None, pointer=True)
     (first, first_scale), (second, second_scale) = one.scaled, other.scaled
     second *= sign
@@ -163,6 +167,7 @@ class Semver:
 
     __slots__ = ("core", "prerelease")
     type_name: Final = "kubernetes.Semver"
+    go_name: Final = "cel.Semver"
 
     def __init__(self, core: tuple[int, int, int], prerelease: tuple[int | str, ...]) -> None:
         self.core = core
@@ -280,10 +285,10 @@ IMPLEMENTATIONS: dict[str, Callable[..., Any]] = {
     "quantity_get_float": _to_float,
     "quantity_get_int": _to_integer,
     "quantity_is_integer": lambda _run, amount: _as_integer(amount) is not None,
-    "quantity_add": lambda _run, one, other: _sum(one, 1, other),
-    "quantity_add_int": lambda _run, one, value: _sum(one, 1, _whole(value)),
-    "quantity_sub": lambda _run, one, other: _sum(one, -1, other),
-    "quantity_sub_int": lambda _run, one, value: _sum(one, -1, _whole(value)),
+    "quantity_add": lambda run, one, other: _sum(run, one, 1, other),
+    "quantity_add_int": lambda run, one, value: _sum(run, one, 1, _whole(value)),
+    "quantity_sub": lambda run, one, other: _sum(run, one, -1, other),
+    "quantity_sub_int": lambda run, one, value: _sum(run, one, -1, _whole(value)),
     "string_to_semver": _to_semver,
     "string_bool_to_semver": _to_semver,
     "is_semver_string": _tests(_to_semver),

@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 from extender.k8s.devices.cel.declarations import COMPARABLE, SUMMABLE
-from extender.k8s.devices.cel.library.standard import OPERATORS
+from extender.k8s.devices.cel.library.standard import OPERATORS, wanted
 from extender.k8s.devices.cel.values import (
     NO_SUCH_OVERLOAD,
     NONE,
@@ -96,16 +96,24 @@ def _slice(run: Run, items: list[Any], start: int, end: int) -> list[Any]:
     return items[start:end]
 
 
-def _flatten(run: Run, items: Any, depth: int = 1) -> list[Any]:
-    if type(items) is not list or type(depth) is not int:
-        raise NotFollowed("flatten() of a value that is not a list")
+def _flatten(run: Run, items: Any, depth: int | None = None) -> list[Any]:
+    if type(items) is not list:
+        parameters = "(dyn, dyn)" if isinstance(items, dict) else ""
+        if type(items) is Optional and run.of_1_37:
+            parameters = "(dyn)"
+        call = f"flatten({'' if depth is None else 'int'})"
+        raise CelError(f"{NO_SUCH_OVERLOAD}: {type_name(items)}{parameters}.{call}")
+    return _flattened(run, items, 1 if depth is None else depth)
+
+
+def _flattened(run: Run, items: list[Any], depth: int) -> list[Any]:
     if depth < 0:
         raise CelError("level must be non-negative")
     run.work(len(items))
     found: list[Any] = []
     for each in items:
         if type(each) is list and depth > 0:
-            nested = _flatten(run, each, depth - 1)
+            nested = _flattened(run, each, depth - 1)
             run.work(len(nested))
             found += nested
         else:
@@ -114,13 +122,15 @@ def _flatten(run: Run, items: Any, depth: int = 1) -> list[Any]:
 
 
 def _sort(run: Run, items: Any) -> list[Any]:
+    if type(items) is not list:
+        raise wanted("sort", items)
     return sort_by_keys(run, items, items)
 
 
-def sort_by_keys(run: Run, items: Any, keys: Any) -> list[Any]:
+def sort_by_keys(run: Run, items: Any, keys: list[Any]) -> list[Any]:
     """Return the items in the order of their keys; equal ones: Go's sort is not stable beyond 12 of them."""
-    if type(items) is not list or type(keys) is not list:
-        raise CelError(NO_SUCH_OVERLOAD)
+    if type(items) is not list:
+        raise wanted("@sortByAssociatedKeys", items)
     if not items:
         return items
     run.work(len(items) * len(items).bit_length())
@@ -137,7 +147,14 @@ def sort_by_keys(run: Run, items: Any, keys: Any) -> list[Any]:
     return [items[index] for index in order]
 
 
+_MAX_RANGE = 1_000_000
+
+
 def _range(run: Run, count: int) -> list[int]:
+    if run.of_1_37 and count < 0:
+        raise CelError(f"lists.range: size must be non-negative, got {count}")
+    if run.of_1_37 and count > _MAX_RANGE:
+        raise CelError(f"lists.range: size {count} exceeds maximum allowed ({_MAX_RANGE})")
     run.work(max(count, 0))
     return list(range(count))
 
@@ -212,13 +229,15 @@ def _value(_run: Run, optional: Optional) -> Any:
 
 
 _MAX_VALUES = 48
-"""Values of an attribute that includes() looks at (ResourceSliceMaxAttributeValuesPerDevice)."""
+"""Values of an attribute that includes() looks at up to v1.36 (ResourceSliceMaxAttributeValuesPerDevice)."""
 
 
 def _includes(run: Run, value: Any, item: Any) -> bool:
-    """Return whether a list has an item, or a single value is it (compile.go includesFunc)."""
+    """Return whether a list has an item, or a single value is it (compile.go includesFunc, from v1.37 on lists.go)."""
     if type(value) is not list:
         return equal(value, item, run) is True
+    if run.of_1_37:
+        return contains(value, item, run)
     for each in value[:_MAX_VALUES]:
         if equal(each, item, run):
             return True

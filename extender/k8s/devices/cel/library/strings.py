@@ -42,11 +42,19 @@ def _char_at(_run: Run, text: str, index: int) -> str:
     return text[index : index + 1]
 
 
-def _index_of(run: Run, text: str, part: str, offset: int = 0) -> int:
-    if not part:
-        return offset
-    if offset < 0:
+def _check_offset(run: Run, text: str, part: str, offset: int) -> int | None:
+    """Return where an empty part is found; raises CelError."""
+    if offset < 0 and (part or run.of_1_37):
         raise _out_of_range(offset)
+    if part:
+        return None
+    return min(offset, len(text)) if run.of_1_37 else offset
+
+
+def _index_of(run: Run, text: str, part: str, offset: int = 0) -> int:
+    found = _check_offset(run, text, part, offset)
+    if found is not None:
+        return found
     _spend(run, len(text))
     return text.find(part, offset)
 
@@ -59,10 +67,9 @@ def _last_index_of(run: Run, text: str, part: str) -> int:
 
 
 def _last_index_of_offset(run: Run, text: str, part: str, offset: int) -> int:
-    if not part:
-        return offset
-    if offset < 0:
-        raise _out_of_range(offset)
+    found = _check_offset(run, text, part, offset)
+    if found is not None:
+        return found
     _spend(run, len(text))
     return -1 if offset >= len(text) else text.rfind(part, 0, offset + len(part))
 

@@ -1,0 +1,88 @@
+"""Name what of kube-scheduler's choice of victims is chance: then the victims found here are one of its answers.
+
+- UnstableSort: Go's sort.Slice keeps the order of equally important pods only up to 12 of them.
+- BudgetOrder: since v1.37 a pod counts against its budgets up to the first one that it exceeds, and they come in the
+  order of a Go map (`pdb.violations`). With one order an exhausted budget ends the count before another one is reached,
+  which has more left then for less important pods.
+
+Rule: only what people read asks for this; no decision depends on it.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Final, Literal
+
+import numpy as np
+
+from extender.core.preemption.dry_run import DryRun
+from extender.core.preemption.pdb.violations import budget_index
+from extender.core.profile import DEFAULT_IMPORTANCE, PreemptionPolicy
+from extender.core.snapshot.arrays import IntArray, select_columns
+from extender.core.snapshot.pod_table import start_time
+from extender.k8s.objects import Pod
+from extender.k8s.version.features import Features
+
+Chance = Literal["BudgetOrder", "UnstableSort"]
+
+_STABLE_UP_TO: Final = 12
+"""Number of pods up to which sort.Slice sorts by insertion, which keeps the order of equal ones."""
+
+
+def chance_on_node(
+    pods: Sequence[Pod],
+    budgets: Sequence[frozenset[int]],
+    allowed: Sequence[int] | IntArray,
+    policy: PreemptionPolicy,
+    features: Features,
+) -> list[Chance]:
+    """Return what is chance about the victims on a node, of the rules in the module's docstring.
+
+    `pods`: its potential victims, most important first, with their `budgets`, of which each has `allowed`.
+    """
+    found: list[Chance] = []
+    if features.budget_count_ends_where_exceeded and _depends_on_budget_order(budgets, allowed):
+        found.append("BudgetOrder")
+    is_unstable = len(pods) > _STABLE_UP_TO and policy.importance == DEFAULT_IMPORTANCE
+    if is_unstable and any(_tie(one, other) for one, other in pairwise(pods)):
+        found.append("UnstableSort")
+    return found
+
+
+def _tie(one: Pod, other: Pod) -> bool:
+    return one.priority == other.priority and start_time(one) == start_time(other)
+
+
+def _depends_on_budget_order(budgets: Sequence[frozenset[int]], allowed: Sequence[int] | IntArray) -> bool:
+    """Return whether with another order of the budgets some pod may exceed one that exceeds none now, or reverse.
+
+    A pod that exceeds a budget counts against all of its budgets at most, and against none of several at least.
+    """
+    if max(map(len, budgets), default=0) < 2:
+        return False
+    most, least = Counter[int](), Counter[int]()
+    for own in budgets:
+        may_exceed = any(most[one] >= allowed[one] for one in own)
+        if may_exceed and all(least[one] < allowed[one] for one in own):
+            return True
+        most.update(own)
+        if len(own) == 1 or not may_exceed:
+            least.update(own)
+    return False
+
+
+def chance_of(run: DryRun) -> dict[int, list[Chance]]:
+    """Return place of a candidate -> what is chance about its victims; candidates without any are left out."""
+    policy, features = run.context.profile.preemption, run.context.features
+    pdbs, places = budget_index(run.snapshot, policy), np.flatnonzero(run.candidate)
+    evictable = select_columns(run.potential.evictable.mask, places)
+    if not (features.budget_count_ends_where_exceeded and pdbs.has_pods_of_several):
+        large = evictable.sum(axis=0) > _STABLE_UP_TO
+        places, evictable = places[large], evictable[:, large]
+    found: dict[int, list[Chance]] = {}
+    for nth, place in enumerate(places.tolist()):
+        rows = run.pods[evictable[:, nth], place].tolist()
+        pods, budgets = [run.snapshot.pods[row] for row in rows], [pdbs.budgets_of(row) for row in rows]
+        if chance := chance_on_node(pods, budgets, pdbs.allowed, policy, features):
+            found[place] = chance
+    return found
