@@ -8,16 +8,29 @@ from collections.abc import Iterator
 from typing import Any
 
 from extender.k8s.kinds import KINDS, kind_without_group
-from tests.e2e.control_plane.lab.api import Api
+from tests.e2e.control_plane.lab.api import Api, ApiError
 from tests.e2e.control_plane.lab.objects import budget, node, pod, priority_class, workload
 
 JSON = dict[str, Any]
 
 DRIVER = "gpu.example.com"
 CSI = "csi.example.com"
-GATES = "AllAlpha=true,AllBeta=true"
+_GATES = (
+    "CSIVolumeHealth",
+    "CompositePodGroup",
+    "DRAListTypeAttributes",
+    "EvictionRequestAPI",
+    "GenericWorkload",
+    "HostnameOverride",
+    "InPlacePodVerticalScalingSchedulerPreemption",
+    "TaintTolerationComparisonOperators",
+    "TopologyAwareWorkloadScheduling",
+    "VolumeBindMountOptions",
+    "WorkloadWithJob",
+)
+GATES = ",".join(f"{gate}=true" for gate in _GATES)
 """So that the API server keeps every field that it knows."""
-RUNTIME_CONFIG = "api/all=true"
+RUNTIME_CONFIG = "scheduling.k8s.io/v1beta1=true,scheduling.k8s.io/v1alpha3=true"
 OTHER_KINDS = (
     "batch/v1/Job",
     "scheduling.k8s.io/v1beta1/Workload",
@@ -28,6 +41,7 @@ OTHER_KINDS = (
 PENDING = "default/pending"
 """The pod that waits, for the taint of both devices."""
 
+_SHARE = "00000000-0000-4000-8000-00000000abcd"
 _TIME = "2026-01-01T00:00:00Z"
 
 
@@ -76,14 +90,15 @@ def anonymised(found: JSON) -> JSON:
             return [plain(one, key) for one in value]
         if key == "resourceVersion":
             return "1"
-        if key == "uid" and value:
+        if key.endswith("uid") and value:
             return uid(value)
-        return _TIMES.sub(_TIME, value) if isinstance(value, str) else value
+        return _TOKEN.sub("kube-api-access-", _TIMES.sub(_TIME, value)) if isinstance(value, str) else value
 
     return {**found, "items": [plain(one) for one in items]}
 
 
 _LEFT_OUT = ("managedFields", "clusterIP", "clusterIPs", "nodePort")
+_TOKEN = re.compile(r"\bkube-api-access-\w{5}$")
 _TIMES = re.compile(r"\b20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 _OF_THE_API_SERVER = {
     ("Service", "kubernetes"),
@@ -105,8 +120,11 @@ def _create(api: Api, one: JSON) -> None:
 
 
 def _serves_coscheduling(api: Api) -> bool:
-    groups = api.request("GET", "/apis")["groups"]
-    return any(one["name"] == "scheduling.x-k8s.io" for one in groups)
+    try:
+        api.list("scheduling.x-k8s.io/v1alpha1/PodGroup")
+    except (ApiError, KeyError):
+        return False
+    return True
 
 
 def _named(name: str, namespace: str | None = None, **labels: str) -> JSON:
@@ -135,7 +153,7 @@ def _classes() -> list[JSON]:
 
 def _nodes() -> list[JSON]:
     first = node("n1", "4", labels={"zone": "a"}, taints=[{"key": "k", "value": "v", "effect": "PreferNoSchedule"}])
-    first["spec"]["podPreemptionPolicy"] = {"disableResizePreemption": ["*"]}
+    first["spec"]["podPreemptionPolicy"] = {"disableResizePreemption": ["example.com/never"]}
     first["status"] |= {
         "declaredFeatures": ["GuaranteedQoSPodCPUResize", "UserNamespacesHostNetwork"],
         "features": {"supplementalGroupsPolicy": True},
@@ -198,11 +216,11 @@ def _devices() -> list[JSON]:
     }
     request = {"name": "gpu", "exactly": {"deviceClassName": "gpu", "capacity": {"requests": {"memory": "10Gi"}}}}
     spec = {"devices": {"requests": [request], "constraints": [{"matchAttribute": f"{DRIVER}/model"}]}}
-    result = {"request": "gpu", "driver": DRIVER, "pool": "n1", "device": "gpu-0",
-              "shareID": "00000000-0000-4000-8000-00000000abcd", "consumedCapacity": {"memory": "10Gi"},
-              "bindingConditions": ["example.com/Ready"], "bindingFailureConditions": ["example.com/Failed"]}  # fmt: skip
+    result = {"request": "gpu", "driver": DRIVER, "pool": "n1", "device": "gpu-0", "shareID": _SHARE,
+              "consumedCapacity": {"memory": "10Gi"}, "bindingConditions": ["example.com/Ready"],
+              "bindingFailureConditions": ["example.com/Failed"]}  # fmt: skip
     on_n1 = {"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}]}
-    device = {"driver": DRIVER, "pool": "n1", "device": "gpu-0", "shareID": result["shareID"],
+    device = {"driver": DRIVER, "pool": "n1", "device": "gpu-0", "shareID": _SHARE,
               "conditions": [{"type": "example.com/Ready", "status": "True", "reason": "Ready", "message": "",
                               "lastTransitionTime": _TIME}]}  # fmt: skip
     return [
@@ -256,7 +274,9 @@ def _workloads() -> list[JSON]:
          "status": {"conditions": [{"type": "PodGroupInitiallyScheduled", "status": "True", "reason": "Scheduled",
                                     "message": "", "lastTransitionTime": _TIME}]}},
         {"apiVersion": "scheduling.k8s.io/v1alpha3", "kind": "CompositePodGroup",
-         "metadata": _named("campaign", "default"), "spec": {"schedulingPolicy": {"basic": {}}}},
+         "metadata": _named("campaign", "default"),
+         "spec": {"workloadRef": {"workloadName": "train", "templateName": "campaign"},
+                  "schedulingPolicy": {"basic": {}}}},
     ]  # fmt: skip
 
 
@@ -307,7 +327,7 @@ def _rich() -> JSON:
         "rich", "100m", node="n1", labels={"app": "web"}, initContainers=[sidecar], hostnameOverride="rich",
         volumes=[{"name": "data", "persistentVolumeClaim": {"claimName": "data"}},
                  {"name": "code", "image": {"reference": "registry.example.com/code:1"}}],
-        evictionResponders=[{"name": "example.com/responder", "priority": 100}],
+        evictionResponders=[{"name": "example.com/responder", "priority": 1000}],
         tolerations=[{"key": "example.com/level", "operator": "Gt", "value": "5", "effect": "NoSchedule"}],
     )  # fmt: skip
     one["spec"]["containers"][0] |= {

@@ -75,9 +75,8 @@ class ControlPlane:
     def __enter__(self) -> "ControlPlane":
         try:
             self.etcd.start()
-            self.controller_manager.start(wait=False)
-            self.api_server.start()
-            self.controller_manager.wait_ready()
+            self.api_server.start()  # first: the controller manager gives up after 20 s, which a busy machine may need
+            self.controller_manager.start()
             find = self.api.find
             self.api.wait_until(lambda: find("ServiceAccount", "default", "default"), 30, "the default service account")
             self.kubelet.start()
