@@ -98,7 +98,8 @@ def test_a_group_on_one_node_is_evicted_whole(plane, service, calls):
     (call,) = calls.calls_of("preempt")
     assert set(call.victims["n1"]) == set(call.answered_victims["n1"]) == set(uids)
     assert FOUND.format("n1", 2) in failure(api, "urgent")
-    assert preempted(api) == dict.fromkeys(("train-0", "train-1"), f"Preempted by pod {uid} on node n1")
+    expected = dict.fromkeys(("train-0", "train-1"), f"Preempted by pod {uid} on node n1")
+    api.wait_until(lambda: preempted(api) == expected, 20, "the events Preempted")
 
 
 def test_of_a_group_that_may_be_split_kube_scheduler_s_choice_is_taken(plane, service, calls):
@@ -158,4 +159,5 @@ def test_a_group_preempts_with_an_extender_that_filters(plane, service, calls):
     assert calls.calls_of("preempt") == []
     assert {name for name, _ in answers(calls, "filter")} == {"u0", "u1"}
     assert not any(answer["FailedNodes"] for _, answer in answers(calls, "filter"))
-    assert preempted(api) == dict.fromkeys(("train-0", "train-1"), f"Preempted by podgroup {uid} on node cluster")
+    expected = dict.fromkeys(("train-0", "train-1"), f"Preempted by podgroup {uid} on node cluster")
+    api.wait_until(lambda: preempted(api) == expected, 20, "the events Preempted")

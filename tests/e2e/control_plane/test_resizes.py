@@ -46,25 +46,35 @@ def run_resized(api, name, wanted, allocated, held, condition):
     """Run the pod as the kubelet would report it in the middle of the resize."""
     api.create(pod(name, node="n1", priority_class="low", containers=[*map(container, CONTAINERS, allocated)]))
     running = api.wait_until(lambda: is_running(api.get("Pod", name)), 20, f"{name} to run")
-    spec = {"containers": [*map(container, CONTAINERS, wanted)]}
-    path = api.path("Pod", "default", name, "resize")
-    api.request("PATCH", path, {"spec": spec}, "application/strategic-merge-patch+json")
     status = [
         one | {"allocatedResources": {"cpu": str(of)}, "resources": {"requests": {"cpu": str(has)}}}
         for one, of, has in zip(running["status"]["containerStatuses"], allocated, held, strict=True)
     ]
     conditions = running["status"]["conditions"] + ([condition] if condition else [])
     api.patch_status("Pod", name, {"containerStatuses": status, "conditions": conditions})
+    spec = {"containers": [*map(container, CONTAINERS, wanted)]}
+    path = api.path("Pod", "default", name, "resize")  # only for a pod whose status has resources
+    api.request("PATCH", path, {"spec": spec}, "application/strategic-merge-patch+json")
 
 
 def is_running(one):
     return one if one.get("status", {}).get("phase") == "Running" else None
 
 
+@pytest.fixture
+def api(plane):
+    """The API server, with one node; what the test created goes afterwards."""
+    plane.api.create(node("n1", str(NODE)))
+    yield plane.api
+    plane.api.request("DELETE", plane.api.path("Pod", "default"), {"gracePeriodSeconds": 0})
+    plane.api.wait_until(lambda: not plane.api.list("Pod", "default"), 20, "all pods to go")
+    plane.api.request("DELETE", plane.api.path("Event", "default"))
+    plane.api.request("DELETE", plane.api.path("Node"))
+
+
 @pytest.mark.parametrize("name", RESIZES)
-def test_a_pod_that_is_resized_takes_as_much_as_kube_scheduler_says(plane, service, name):
-    api, (*states, counts) = plane.api, RESIZES[name]
-    api.create(node("n1", str(NODE)))
+def test_a_pod_that_is_resized_takes_as_much_as_kube_scheduler_says(plane, service, api, name):
+    *states, counts = RESIZES[name]
     run_resized(api, "resized", *states)
     fits, too_large = pod("fits", str(NODE - counts), "1Mi"), pod("too-large", f"{NODE - counts}001m", "1Mi")
     assert_cache_is_current(service, api)
@@ -78,12 +88,9 @@ def test_a_pod_that_is_resized_takes_as_much_as_kube_scheduler_says(plane, servi
     api.create(fits)
     assert api.wait_until(lambda: api.get("Pod", "fits")["spec"].get("nodeName"), 20, "the pod to be bound") == "n1"
     scheduler.stop()
-    clear(api)
 
 
-def test_a_pod_preempts_one_that_is_resized(plane, service):
-    api = plane.api
-    api.create(node("n1", str(NODE)))
+def test_a_pod_preempts_one_that_is_resized(plane, service, api):
     run_resized(api, "resized", (1, 3), (3, 1), (3, 1), None)
     urgent = pod("urgent", "3", "1Mi", priority_class="high")
     assert_cache_is_current(service, api)
@@ -93,14 +100,11 @@ def test_a_pod_preempts_one_that_is_resized(plane, service):
     message = api.wait_until(lambda: events(api, uid), 20, "the pod to be tried")[0]
     assert message == said["message"]
     assert "preemption: found a potential placement for pod on node n1, preempting 1 victims" in message
-    evicted = api.list("v1/Event", "default", fieldSelector="reason=Preempted,involvedObject.name=resized")
-    assert [one["message"] for one in evicted] == [f"Preempted by pod {uid} on node n1"]
     assert api.wait_until(lambda: api.get("Pod", "urgent")["spec"].get("nodeName"), 20, "the pod to be bound") == "n1"
+    evicted = api.wait_until(
+        lambda: api.list("v1/Event", "default", fieldSelector="reason=Preempted,involvedObject.name=resized"),
+        20,
+        "the event Preempted",
+    )
+    assert [one["message"] for one in evicted] == [f"Preempted by pod {uid} on node n1"]
     scheduler.stop()
-    clear(api)
-
-
-def clear(api):
-    api.request("DELETE", api.path("Pod", "default"), {"gracePeriodSeconds": 0})
-    api.wait_until(lambda: not api.list("Pod", "default"), 20, "all pods to go")
-    api.request("DELETE", api.path("Node"))

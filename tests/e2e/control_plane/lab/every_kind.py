@@ -116,6 +116,8 @@ def _create(api: Api, one: JSON) -> None:
     api.create(one)
     if status is not None:
         kind = f"{one['apiVersion']}/{one['kind']}"
+        if kind == "v1/Pod":  # after the status of the fake kubelet
+            api.wait_until(lambda: api.get("Pod", about["name"])["status"]["phase"] == "Running", 20, about["name"])
         api.patch_status(kind, about["name"], status, about.get("namespace", "default"))
 
 
