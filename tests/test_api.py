@@ -60,6 +60,16 @@ def test_the_version_decides_what_a_running_pod_requests():
     assert feasible(here, incoming("new", cpu="3"), version="1.33", feature_gates=off) == 1
 
 
+def test_a_patch_may_carry_a_change_of_a_later_minor_back():
+    """NodePorts counts the host ports of sidecars from 1.33.6 on."""
+    sidecar = {"name": "side", "restartPolicy": "Always", "ports": [{"hostPort": 80, "containerPort": 80}]}
+    held, new = pod("held"), incoming("new")
+    held["spec"]["initContainers"] = new["spec"]["initContainers"] = [sidecar]
+    here = cluster({node("n1"): [held]})
+    versions = ("1.32.13", "1.33.0", "1.33.5", "1.33.6", "1.33", "1.34.0")
+    assert [feasible(here, new, version=one) for one in versions] == [1, 1, 1, 0, 0, 0]
+
+
 def test_a_snapshot_is_built_again_for_another_version():
     here = cluster({node("n1", cpu="4"): [RESIZED]})
     snapshot = extender.Snapshot.build(extender.load_cluster(here))

@@ -152,7 +152,9 @@ def _entry_number(written: "KubeSchedulerConfiguration", settings: "Configuratio
 
 def _notes(settings: "Configuration", scheduler: "KubeScheduler") -> "list[str]":
     """Return what is not read or not evaluated of what is said about kube-scheduler."""
-    from extender.k8s.version.features import DEFAULT_MINOR, gate_notes, gate_warnings
+    from extender.k8s.version.faults import known_faults
+    from extender.k8s.version.features import DEFAULT_MINOR, Version, gate_notes, gate_warnings
+    from extender.k8s.version.minor import NEWEST_VERIFIED
 
     notes = [
         f"profile {one.scheduler_name}: plugins that are not evaluated: {', '.join(one.not_evaluated_plugins)}"
@@ -165,7 +167,10 @@ def _notes(settings: "Configuration", scheduler: "KubeScheduler") -> "list[str]"
             f"scheduler.version is auto: {scheduler.release} is checked here{refused}; a running extender takes "
             "the version of the kube-scheduler that it finds in the cluster"
         )
+    if scheduler.minor > NEWEST_VERIFIED.minor:
+        notes.append(f"{scheduler.version} is not verified: its rules follow from its published changes")
     gates = settings.scheduler.feature_gates
+    notes += known_faults(Version(scheduler.minor, scheduler.patch))
     return [*notes, *gate_warnings(gates, scheduler.minor, scheduler.emulation), *gate_notes(gates)]
 
 

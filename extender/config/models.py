@@ -75,8 +75,8 @@ class SchedulerSection(Section):
     percentage_of_nodes_to_score: Annotated[StrictInt, Field(ge=0, le=100)] | None = None
     """Share of nodes that kube-scheduler scores, for simulations; 0: it depends on the size of the cluster."""
     version: Annotated[str, AfterValidator(scheduler_version)] = "auto"
-    """Minor version of kube-scheduler, 1.29 to 1.38; auto: that of the kube-scheduler in the cluster, else the API
-    server's, else 1.36."""
+    """Version of kube-scheduler, 1.36.2 or, for the newest patch, 1.36; 1.29 to 1.37 verified, 1.38 not; auto: that of
+    the kube-scheduler in the cluster, else the API server's, else 1.37."""
     feature_gates: dict[str, StrictBool] = {}
     """kube-scheduler's --feature-gates: gate to true or false, such as {StorageCapacityScoring: true}."""
     emulated_version: Annotated[str, AfterValidator(minor_version)] | None = None

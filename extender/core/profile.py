@@ -30,7 +30,10 @@ DEFAULT_PREEMPTION = "DefaultPreemption"
 DYNAMIC_RESOURCES = "DynamicResources"
 SCHEDULING_GATES = "SchedulingGates"
 
-PREFILTER_PLUGINS = (
+FILTER_PLUGINS = (
+    "NodeName",
+    "NodeUnschedulable",
+    "TaintToleration",
     "NodeAffinity",
     "NodePorts",
     "NodeResourcesFit",
@@ -43,10 +46,7 @@ PREFILTER_PLUGINS = (
     DYNAMIC_RESOURCES,
     "NodeDeclaredFeatures",
 )
-"""PreFilter plugins of kube-scheduler's default profile, in its order."""
-
-FILTER_PLUGINS = ("NodeUnschedulable", "NodeName", "TaintToleration", *PREFILTER_PLUGINS)
-"""Filter plugins of kube-scheduler's default profile, in its order."""
+"""PreFilter and Filter plugins of kube-scheduler's default profile, in its order: every one is both."""
 
 PRESCORE_PLUGINS = (
     "TaintToleration",
@@ -211,7 +211,7 @@ class Profile:
     """spec.schedulerName of the pods that this profile schedules."""
     pre_enqueue_plugins: tuple[str, ...] = (SCHEDULING_GATES, DYNAMIC_RESOURCES, DEFAULT_PREEMPTION)
     """In-tree plugins that may keep a pod out of the queue, in order."""
-    prefilter_plugins: tuple[str, ...] = PREFILTER_PLUGINS
+    prefilter_plugins: tuple[str, ...] = FILTER_PLUGINS
     """Enabled in-tree PreFilter plugins, in order. The first that rejects gives the reason."""
     filter_plugins: tuple[str, ...] = FILTER_PLUGINS
     """Enabled in-tree Filter plugins, in order. The first that rejects a node gives its status."""

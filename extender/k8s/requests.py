@@ -338,9 +338,18 @@ def _resized_requests(pod: Pod, pod_level_status: bool, non_missing: Mapping[str
 
 
 def is_resize_infeasible(pod: Pod) -> bool:
-    """Return whether the first PodResizePending condition is Infeasible (resource.IsPodResizeInfeasible, v1.36)."""
-    pending = (one for one in pod.status.conditions or () if one.type == "PodResizePending")
-    return next((one.reason == "Infeasible" for one in pending), False)
+    """Return whether the node can never grant the pod's resize (resource.IsPodResizeInfeasible, v1.37)."""
+    return _why_resize_is_pending(pod) == "Infeasible"
+
+
+def is_resize_deferred(pod: Pod) -> bool:
+    """Return whether the pod runs and waits for room to grow in place (resource.IsPodResizeDeferred, v1.37)."""
+    return _why_resize_is_pending(pod) == "Deferred"
+
+
+def _why_resize_is_pending(pod: Pod) -> str:
+    """Return the reason of the first PodResizePending condition."""
+    return next((one.reason for one in pod.status.conditions or () if one.type == "PodResizePending"), "")
 
 
 # --- arithmetic on resource lists -----------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from extender.cluster.apiserver import binding
 from extender.cluster.cache.cache import ClusterCache
 from extender.cluster.cache.eviction_history import EvictionLog
 from extender.core.eviction_history import EvictionHistory
-from extender.core.preemption.eligibility import is_resize_deferred
+from extender.core.framework.plugins import waits_to_grow
 from extender.core.profile import KubeScheduler, Profile
 from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import LeftToScheduler, NotReady, UnknownScheduler
@@ -108,7 +108,7 @@ class ServerContext:
         profile = scheduler.profile_of(pod)
         if profile is None:
             raise UnknownScheduler(not_ours_message(pod, scheduler))
-        if scheduler.features.in_place_pod_vertical_scaling_scheduler_preemption and is_resize_deferred(pod):
+        if waits_to_grow(pod, scheduler.features):
             raise LeftToScheduler("a bound pod that waits for room to grow in place: left to kube-scheduler")
         if scheduler.features.groups_are_evicted_whole and pod.spec.scheduling_group is not None:
             raise LeftToScheduler("a pod of a PodGroup, scheduled together with others: left to kube-scheduler")

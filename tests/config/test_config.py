@@ -125,7 +125,7 @@ preemption:
 killSwitch: {enabled: true, preempt: PassThrough}
 mode: Observe
 scheduler:
-  version: "1.36"
+  version: "1.37"
   featureGates: {TaintTolerationComparisonOperators: true}
   percentageOfNodesToScore: 30
   profiles:
@@ -259,7 +259,7 @@ def test_the_profile_holds_every_choice_about_decisions(load):
         percentage_of_nodes_to_score=100,
         **{name: getattr(scheduler.profiles[0], name) for name in SHARED},
     )
-    assert (scheduler.minor, scheduler.version_source) == (36, "configured")
+    assert (scheduler.minor, scheduler.version_source) == (37, "configured")
     assert scheduler.features == replace(DEFAULT_FEATURES, taint_toleration_comparison_operators=True)
 
 

@@ -40,6 +40,7 @@ from extender.core.preemption.protections import protections, returning_pods
 from extender.core.simulator import drain, fit_error, schedule_one
 from extender.core.simulator.result import CycleOutcome, NodeState
 from extender.core.snapshot import volume_index
+from extender.k8s.devices.cel import selector
 from extender.k8s.storage import volumes
 from extender.server import context, settings
 from extender.server.admin import health
@@ -90,7 +91,8 @@ def of_plugins() -> set[str]:
     found = texts_of_package(plugins) | texts_of_package(devices) | texts(score)
     found |= texts(status, "Status", "filter_error") | texts(node_filter, "left_out_by_prefilter")
     found |= texts(volume_index, "not_found") | texts(volumes, "not_for_pod_message")
-    put_in = {"claim {}", "claim {}, request {}", "class {}", "{}: selector #{}", "no such key:"}
+    found |= texts(selector, "OPTIONAL_FIELD")
+    put_in = {"claim {}", "claim {}, request {}", "class {}", "{}: selector #{}"}
     return without(found, put_in | POST_FILTER | NOT_EVALUATED)
 
 

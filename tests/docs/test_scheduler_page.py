@@ -31,7 +31,16 @@ from extender.config.scheduler.schema import (
     ProfileSection,
 )
 from extender.k8s.version import features
-from extender.k8s.version.features import DEFAULT_MINOR, GATES, NEWEST_MINOR, OLDEST_MINOR, UNFOLLOWED_GATES, Features
+from extender.k8s.version.faults import FAULTS
+from extender.k8s.version.features import (
+    DEFAULT_MINOR,
+    GATES,
+    NEWEST_MINOR,
+    NEWEST_PATCHES,
+    OLDEST_MINOR,
+    UNFOLLOWED_GATES,
+    Features,
+)
 from extender.k8s.version.found import version_of_pods
 from extender.k8s.version.minor import FoundVersion
 from extender.server.settings import scheduler_line
@@ -41,6 +50,10 @@ ROOT = Path(__file__).parents[2]
 PATH = ROOT / "docs" / "scheduler.md"
 PAGE = PATH.read_text(encoding="utf-8")
 TABLE = re.compile(r"(<!-- written by python -m tests\.docs\.test_scheduler_page -->\n).*?(<!-- end -->\n)", re.DOTALL)
+FAULT_TABLE = re.compile(
+    r"(<!-- faults, written by python -m tests\.docs\.test_scheduler_page -->\n).*?(<!-- end of faults -->\n)",
+    re.DOTALL,
+)
 OUTPUT = re.compile(r"```console\n\$ extender ((?:config check|simulate) .*)\n((?:(?!```).*\n)+)```\n")
 """A command, and the lines that it prints; a command without any is only checked to be one."""
 
@@ -65,17 +78,22 @@ def documented() -> dict[str, str]:
 
 def minors_of(metadata) -> str:
     """Return in which minors a switch is on, in words."""
-    if "since" in metadata:
-        return "; ".join((*(f"1.{one}" for one in metadata["also"]), f"from 1.{metadata['since']}"))
-    if "until" in metadata:
-        first = metadata["first"]
-        return f"{f'from 1.{first} ' if first > OLDEST_MINOR else ''}up to 1.{metadata['until']}"
+    if "gate" not in metadata:
+        patches = ", ".join(f"1.{minor}.{patch}" for minor, patch in sorted(metadata["backports"].items()))
+        first = metadata.get("since", metadata.get("until", 0) + 1)
+        carried_back = (
+            patches if first - 1 in metadata["backports"] else ", ".join(filter(None, (patches, f"1.{first}")))
+        )
+        if "since" in metadata:
+            return f"from {carried_back}"
+        began = f"from 1.{metadata['first']} " if metadata["first"] > OLDEST_MINOR else ""
+        return f"{began}before {carried_back}" if patches else f"{began}up to 1.{metadata['until']}"
     stages = [one for one in metadata["gate"].stages if one[0] <= NEWEST_MINOR]
     current = [one for one in stages if one[0] <= OLDEST_MINOR][-1:] + [one for one in stages if one[0] > OLDEST_MINOR]
     words = []
     for first, stage, default in current:
         value = "on" if default else "off"
-        shown = f"locked to {value}" if stage == "locked" else f"{stage}, {value}"
+        shown = {"locked": f"locked to {value}", "removed": "removed"}.get(stage, f"{stage}, {value}")
         words.append(shown + (f" from 1.{first}" if first > OLDEST_MINOR else ""))
     return "; ".join(words)
 
@@ -91,8 +109,28 @@ def table() -> str:
     return "\n".join(lines) + "\n"
 
 
-def test_the_table_of_versions_is_that_of_the_code():
+def faults() -> str:
+    """Return the table of the faults of single patches, as Markdown."""
+    lines = ["| patches | fault |", "|---|---|"]
+    for one in FAULTS:
+        patches = (
+            f"1.{minor}.{one.begun.get(minor, 0)} to 1.{minor}.{mended - 1}"
+            if one.begun.get(minor, 0) < mended - 1
+            else f"1.{minor}.{mended - 1}"
+            for minor, mended in one.mended.items()
+        )
+        lines.append(f"| {', '.join(patches)} | {one.text} |")
+    return "\n".join(lines) + "\n"
+
+
+def test_the_tables_of_versions_and_of_faults_are_those_of_the_code():
     assert table() in PAGE, "run `python -m tests.docs.test_scheduler_page`"
+    assert faults() in PAGE, "run `python -m tests.docs.test_scheduler_page`"
+
+
+def test_the_newest_patches_are_named():
+    *others, last = (f"1.{minor}.{patch}" for minor, patch in NEWEST_PATCHES.items())
+    assert f"{', '.join(others)} and {last}" in PAGE
 
 
 def test_every_minor_is_named():
@@ -125,8 +163,7 @@ def test_every_field_of_the_file_is_on_the_page():
 
 
 def test_every_extension_point_is_on_the_page():
-    points = keys(PluginsSection) - {"placementGenerate", "placementScore"}
-    assert {key for key in points if not is_on_the_page(key)} == set()
+    assert {key for key in keys(PluginsSection) if not is_on_the_page(key)} == set()
     assert keys(PluginSetSection) == {"enabled", "disabled"}
 
 
@@ -217,6 +254,7 @@ def printed(command: str) -> str:
 def renewed(page: str) -> str:
     """The page with the table and the outputs as they are now; the folder holds its files."""
     page = TABLE.sub(lambda found: found[1] + table() + found[2], page)
+    page = FAULT_TABLE.sub(lambda found: found[1] + "\n" + faults() + found[2], page)
     return OUTPUT.sub(lambda block: f"```console\n$ extender {block[1]}\n{printed(block[1])}```\n", page)
 
 

@@ -29,7 +29,7 @@ from extender.k8s.requests import (
     pod_requests,
     running_usage,
 )
-from extender.k8s.version.features import DEFAULT_FEATURES
+from extender.k8s.version.features import DEFAULT_FEATURES, Features
 
 GI = 2**30
 
@@ -275,8 +275,8 @@ RESIZE_CASES = {
 
 
 @pytest.mark.parametrize(("resizing", "millicores"), RESIZE_CASES.values(), ids=RESIZE_CASES)
-def test_cpu_of_a_running_pod(resizing, millicores):
-    assert running_usage(resizing, DEFAULT_FEATURES).requests["cpu"] == millicores
+def test_cpu_of_a_running_pod_up_to_1_36(resizing, millicores):
+    assert running_usage(resizing, Features.of(36)).requests["cpu"] == millicores
 
 
 def test_the_status_of_an_incoming_pod_plays_no_part():

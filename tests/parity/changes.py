@@ -17,7 +17,7 @@ JSON = dict[str, Any]
 Verdict = JSON
 """{"expected": …}, or {"error": …} where kube-scheduler refuses the configuration."""
 
-READ: Final = (*COMPARED, "postFilter", "unstableSort", "unsettled")
+READ: Final = (*COMPARED, "postFilter", "unstableSort", "budgetOrder", "unsettled")
 """Keys of a verdict that tests read; the others are notes of the judge."""
 
 

@@ -8,7 +8,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 
 from extender import Pod, Snapshot
@@ -16,7 +16,7 @@ from extender.cluster.files.manifests import load_cluster
 from extender.config.scheduler import kube_scheduler_of
 from extender.core.evaluation import evaluate
 from extender.core.eviction_history import EvictionHistory
-from extender.core.profile import UNCONFIGURED, KubeScheduler, Profile
+from extender.core.profile import KubeScheduler, Profile
 from tests.builders import typed
 from tests.parity.agreement import EVERY_CATEGORY, JSON, compare, load
 from tests.parity.exemptions import excused_by, exempt_nodes
@@ -31,6 +31,9 @@ HEADER = f"""\
 """
 NOW = EvictionHistory(now=1_780_000_000 * 10**9)
 """In 2026, when upstream was asked: every time in the corpus is long ago or far ahead."""
+
+_configured = partial(kube_scheduler_of, version=f"1.{BASE_MINOR}")
+_UNCONFIGURED = _configured({})
 
 Normal = Callable[[JSON], JSON]
 
@@ -56,13 +59,13 @@ class Evaluated:
         normal: Normal = dict,
         snapshot: Snapshot | None = None,
     ) -> "Evaluated":
-        """Evaluate the scenario as this kube-scheduler; None: as v1.36 with the scenario's own configuration.
+        """Evaluate the scenario as this kube-scheduler; None: of BASE_MINOR with the scenario's own configuration.
 
         `normal` is applied to both verdicts before they are compared. `snapshot`: of the scenario's cluster and the
         scheduler's features, if there is one already.
         """
         if scheduler is None:
-            scheduler = kube_scheduler_of(scenario["config"]) if "config" in scenario else UNCONFIGURED
+            scheduler = _configured(scenario["config"]) if "config" in scenario else _UNCONFIGURED
         if snapshot is None:
             snapshot = Snapshot.build(load_cluster(scenario["cluster"]), scheduler.features)
         pod = typed(scenario["pod"])

@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from tests.parity.agreement import CATEGORIES, CORPUS, EVERY_CATEGORY, load_verdicts
+from tests.parity.agreement import CATEGORIES, CATEGORIES_OF_1_37, CORPUS, EVERY_CATEGORY, load_verdicts
 from tests.parity.cycles import cycle_differences, cycle_of, error_of, is_told, ties_of
 from tests.parity.diagnoses import diagnosis_differences
 from tests.parity.exemptions import exempt_nodes, undetermined
@@ -40,6 +40,8 @@ def test_every_scenario_of_the_category_agrees_in_everything_and_the_documentati
 def test_every_file_of_the_corpus_is_a_category_and_a_row_of_the_table():
     files = {str(path.relative_to(CORPUS)).removesuffix(".jsonl.gz") for path in CORPUS.glob("[wo]*/*.jsonl.gz")}
     assert files == set(EVERY_CATEGORY) - set(CATEGORIES)
+    files_of_1_37 = {str(path.relative_to(CORPUS)).removesuffix(".jsonl.gz") for path in CORPUS.glob("v1*/*.jsonl.gz")}
+    assert files_of_1_37 == set(CATEGORIES_OF_1_37)
     assert set(CATEGORIES) <= {path.name.removesuffix(".jsonl.gz") for path in CORPUS.glob("*.jsonl.gz")}
     table = PAGE.read_text(encoding="utf-8").partition(BEGIN)[2].partition(END)[0]
     assert table.startswith(HEADER)

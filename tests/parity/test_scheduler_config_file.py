@@ -10,9 +10,11 @@ import extender
 from extender import cli
 from tests.parity.agreement import compare, load
 from tests.parity.exemptions import excused_by
+from tests.parity.judged import BASE_MINOR
 from tests.profiles import by_profile
 
 CATEGORY = "wide/config"
+VERSION = f"1.{BASE_MINOR}"
 STEP = 15
 """Of so many scenarios one is simulated by the command line, and written as YAML, which takes longer to read."""
 
@@ -27,7 +29,7 @@ def wrong_verdicts(scenarios, path, write):
     wrong = {}
     for one in scenarios:
         path.write_text(write(one["config"]))
-        found = extender.evaluate(one["cluster"], one["pod"], scheduler_config=path).to_dict()
+        found = extender.evaluate(one["cluster"], one["pod"], version=VERSION, scheduler_config=path).to_dict()
         differences = compare(one, found, excuse=False)
         if differences and not excused_by(one, differences):
             wrong[one["id"]] = differences
@@ -51,7 +53,8 @@ def test_a_simulation_by_a_file_schedules_where_kube_scheduler_finds_room(scenar
         for name, path in files.items():
             path.write_text(json.dumps(one[name]))
         options = ["--cluster", files["cluster"], "--pod", files["pod"], "--scheduler-config", files["config"]]
-        result = CliRunner().invoke(cli.app, ["simulate", *map(str, options), "-o", "json"], env={})
+        options += ["--scheduler-version", VERSION, "-o", "json"]
+        result = CliRunner().invoke(cli.app, ["simulate", *map(str, options)], env={})
         assert result.exit_code == 0, (one["id"], result.exception)
         (cycle, *_) = json.loads(result.stdout)["cycles"]
         expected = one["expected"]

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.parity.agreement import CORPUS, EVERY_CATEGORY, lines_of, load
+from tests.parity.agreement import CATEGORIES_OF_1_37, CORPUS, EVERY_CATEGORY, lines_of, load
 from tests.parity.changes import is_chance
-from tests.parity.judged import BASE_MINOR, GATES, patches, write_patches
+from tests.parity.judged import BASE_MINOR, GATES, base_minor, patches, write_patches
 from tests.parity.other_minors import OtherMinors, encoded, verdict_of, write_lines
 from tests.parity.update import main
 from tests.parity.versions import VERSIONED, minors_of, names_of, verdicts
@@ -129,16 +129,16 @@ def test_another_minor_has_a_line_where_it_says_otherwise_and_shares_it(room):
     first, second = [*room.said][:2]
     for name in (first, second):
         room.said[name] = {"expected": room.said[name]["expected"] | {"feasible": 77}}
-    room.update("1.37.0")
     room.update("1.38.0")
-    assert room.said_by(37) == room.said_by(38) == room.said
-    lines = [one for one in room.lines(OTHERS) if one["minors"][-1] == 38]
-    assert {one["id"]: one["minors"] for one in lines} == {first: [37, 38], second: [37, 38]}
+    room.update("1.39.0")
+    assert room.said_by(38) == room.said_by(39) == room.said
+    lines = [one for one in room.lines(OTHERS) if one["minors"][-1] == 39]
+    assert {one["id"]: one["minors"] for one in lines} == {first: [38, 39], second: [38, 39]}
     room.said |= {first: room.said_by(BASE_MINOR)[first]}
-    room.update("1.37.1")
-    assert {one["id"]: one["minors"] for one in room.lines(OTHERS) if 38 in one["minors"]} == {
-        first: [38],
-        second: [37, 38],
+    room.update("1.38.1")
+    assert {one["id"]: one["minors"] for one in room.lines(OTHERS) if 39 in one["minors"]} == {
+        first: [39],
+        second: [38, 39],
     }
     assert room.said_by(33) == before
 
@@ -146,14 +146,14 @@ def test_another_minor_has_a_line_where_it_says_otherwise_and_shares_it(room):
 def test_a_configuration_that_a_minor_refuses_is_its_verdict(room):
     name, refused = next(iter(room.said)), {"error": "initializing profiles: no such plugin"}
     room.said[name] = refused
-    room.update("1.37.0")
-    assert room.said_by(37)[name] == refused
+    room.update("1.38.0")
+    assert room.said_by(38)[name] == refused
     room.said[name] = {"error": "no verdict within a minute"}
     with pytest.raises(SystemExit, match=f"error: {CATEGORY}: {name}: no verdict"):
-        room.update("1.37.1")
+        room.update("1.38.1")
 
 
-@pytest.mark.parametrize("patch", ["1.36.99", "1.37.0"])
+@pytest.mark.parametrize("patch", ["1.36.99", "1.38.0"])
 def test_a_scenario_at_which_kube_scheduler_panics_leaves_the_corpus_and_is_not_named(room, patch, capsys):
     told = {one["id"] for one in room.lines(OTHERS)}
     name = next(name for name in room.said if name in told)
@@ -189,8 +189,8 @@ def test_an_older_patch_is_refused(room):
 
 def test_every_category_names_one_patch_of_each_minor_that_judged_it():
     found = patches()
-    assert list(found) == [*EVERY_CATEGORY, GATES]
-    assert all(BASE_MINOR in by_minor for by_minor in found.values())
+    assert list(found) == [*EVERY_CATEGORY, *CATEGORIES_OF_1_37, GATES]
+    assert all(base_minor(category) in by_minor for category, by_minor in found.items())
     for category in VERSIONED:
         names = {*names_of(category)}
         assert {minor for name, minor in verdicts(category) if name in names} <= {*minors_of(category)}

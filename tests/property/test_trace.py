@@ -16,7 +16,7 @@ from extender.core.explain import summary
 from extender.core.explain.record import RecordedPod, record_filter, record_preempt, record_prioritize
 from extender.core.explain.schema import DecisionReport, NodeReport
 from extender.core.preemption.sent_candidates import SentCandidate
-from extender.core.profile import PREFILTER_PLUGINS, Profile
+from extender.core.profile import FILTER_PLUGINS, Profile
 from extender.k8s.kinds import KINDS
 from extender.k8s.requests import incoming_requests
 from extender.k8s.version.features import DEFAULT_FEATURES
@@ -285,7 +285,7 @@ def test_the_trace_of_a_filter_says_what_was_answered(seed):
         assert (node.outcome == "unresolvable") == (node.name in decision.unresolvable)
         rejected = decision.failed | decision.unresolvable
         assert node.why in ({rejected[node.name]} if node.name in rejected else {"", engine.ROOM_OF_TERMINATING_PODS})
-        assert node.filter.plugin in ("", *(trace.filters or PREFILTER_PLUGINS))  # none: PreFilter rejected the pod
+        assert node.filter.plugin in ("", *(trace.filters or FILTER_PLUGINS))  # none: PreFilter rejected the pod
         assert ", ".join(node.filter.reasons) == node.why
     round_trip(trace)
 

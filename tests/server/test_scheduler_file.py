@@ -143,14 +143,14 @@ async def test_another_version_is_said_and_rebuilds_the_snapshot(tmp_path):
     files = Files(tmp_path, ", version: '1.33'")
     async with Service(files.own) as service:
         snapshot = service.app.server_context.cache.snapshot()
-        assert not snapshot.features.reasons_of_1_34
+        assert not snapshot.features.read_write_once_pod_reason_of_1_34
         write(files.own, f"scheduler: {{config: {files.scheduler}, version: '1.36'}}")
 
         async def newer():
             return "[+] kube-scheduler 1.36 (configured)" in (await service.client.get("/readyz?verbose")).text
 
         assert await service.until(newer) <= 6
-        assert service.app.server_context.cache.snapshot().features.reasons_of_1_34
+        assert service.app.server_context.cache.snapshot().features.read_write_once_pod_reason_of_1_34
         assert await service.nodes() == ["worker-1"]
 
 
@@ -187,14 +187,14 @@ async def test_calls_are_judged_by_the_old_version_as_a_whole_until_the_new_snap
     await asyncio.sleep(0)
     assert context.settings.scheduler is before.scheduler
     assert context.settings.is_observing
-    assert not cache.snapshot().features.reasons_of_1_34
+    assert not cache.snapshot().features.read_write_once_pod_reason_of_1_34
     assert "configuration: changed, takes effect once the cluster cache is prepared" in live.warnings()
     source.may_go_on.set()
     async with asyncio.timeout(10):
         while context.settings.scheduler is before.scheduler:
-            assert not cache.snapshot().features.reasons_of_1_34
+            assert not cache.snapshot().features.read_write_once_pod_reason_of_1_34
             await asyncio.sleep(0)
-    assert cache.snapshot().features.reasons_of_1_34
+    assert cache.snapshot().features.read_write_once_pod_reason_of_1_34
     assert context.settings.scheduler.minor == 36
     assert context.settings.scheduler.profiles[0].filter_plugins == ()
 
@@ -221,13 +221,13 @@ async def test_the_version_is_that_of_the_pods_in_a_cluster_file(tmp_path):
     source.load()
     app = create_app(cache, configuration(), source)
     assert app.server_context.settings.scheduler.minor == 33
-    assert not cache.snapshot().features.reasons_of_1_34
+    assert not cache.snapshot().features.read_write_once_pod_reason_of_1_34
     cluster_file(tmp_path, scheduler_pod(image="kube-scheduler:v1.36.0"))
     async with asyncio.timeout(10):
         while app.server_context.settings.scheduler.minor != 36:
             await source.poll()
             await asyncio.sleep(0)
-    assert cache.snapshot().features.reasons_of_1_34
+    assert cache.snapshot().features.read_write_once_pod_reason_of_1_34
     async with client_for(app) as client:
         assert (await client.post("/filter", content=filter_body())).json()["NodeNames"] == ["worker-1"]
 

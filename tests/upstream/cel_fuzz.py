@@ -3,9 +3,9 @@
     tests/upstream/build cel 37 build
     python -m tests.upstream.cel_fuzz --cel build/cel-1.37 --minor 37 --expressions 20000 --seed mine
 
-Prints the first difference made small, as a row for tests/k8s/devices/cel/answers.jsonl.gz, then each other one in a
-line, and how many there are of each kind. The exit code is 1 if any differ, 2 if the program fails, 130 after Ctrl-C;
-what was counted until then is printed.
+Prints the first difference made small, as a row for tests/k8s/devices/cel/answers-1.37.jsonl.gz, then each other one
+in a line, and how many there are of each kind. The exit code is 1 if any differ, 2 if the program fails, 130 after
+Ctrl-C; what was counted until then is printed.
 
 Rule: what this project does not follow is counted by its feature, never as agreement; a selector at which upstream
 crashes is counted, never printed.
@@ -198,7 +198,7 @@ def first_different(program: Path, minor: int, kind: str, selectors: Sequence[JS
 
 
 def row(asked: JSON, wanted: str) -> str:
-    """Return the selector and its answer as a row of answers.jsonl.gz."""
+    """Return the selector and its answer as a row of recorded answers."""
     about = [asked["device"], asked["driver"]] if "device" in asked else []
     return json.dumps([asked["expression"], wanted, *about])
 

@@ -47,25 +47,25 @@ def asked(*expressions):
 
 
 def test_agreement_crashes_and_features_are_counted_apart(program):
-    result = cel_fuzz.compare(program, asked("1 == 1", "'crash' == ''", "isIP('a')", "2 == 2", "'varies' == ''"))
+    result = cel_fuzz.compare(program, 36, asked("1 == 1", "'crash' == ''", "isIP('a')", "2 == 2", "'varies' == ''"))
     assert (result.compared, result.crashes, result.undetermined, result.different) == (5, 1, 1, [])
     assert result.not_followed == {"isIP()": 1}
 
 
 def test_a_difference_has_both_answers(program):
-    result = cel_fuzz.compare(program, asked("size('a') == 1"))
+    result = cel_fuzz.compare(program, 36, asked("size('a') == 1"))
     assert result.different == [({"expression": "size('a') == 1"}, "CEL runtime error: no sizes here", "true")]
 
 
 def test_a_program_that_ends_early_is_an_error_without_the_expressions(program):
     with pytest.raises(ProgramFailed, match="stand-in ended with code 1: 2 selectors: stand-in: died"):
-        cel_fuzz.compare(program, asked("1 == 1", "'dies' == ''"))
+        cel_fuzz.compare(program, 36, asked("1 == 1", "'dies' == ''"))
 
 
 def test_a_program_that_hangs_is_stopped(program, monkeypatch):
     monkeypatch.setattr(cel_fuzz, "SECONDS_PER_BATCH", 0.3)
     with pytest.raises(ProgramFailed, match=r"stand-in did not end within 0\.3 s: 1 selectors"):
-        cel_fuzz.compare(program, asked("'hangs' == ''"))
+        cel_fuzz.compare(program, 36, asked("'hangs' == ''"))
 
 
 def test_shrinking_asks_no_more_than_it_may():
@@ -84,17 +84,17 @@ def test_shrinking_asks_no_more_than_it_may():
 
 
 def test_the_original_is_a_row_where_the_small_one_does_not_differ_any_more(program, monkeypatch):
-    result = cel_fuzz.compare(program, asked("size('a') == 1"))
+    result = cel_fuzz.compare(program, 36, asked("size('a') == 1"))
     monkeypatch.setattr(cel_fuzz, "shrink", lambda given, _differ: given | {"expression": "1 == 1"})
-    first, *_ = cel_fuzz.report(program, result)
+    first, *_ = cel_fuzz.report(program, 36, result)
     assert first.startswith("differs: ")
     assert "size('a')" in first
 
 
 def test_the_first_difference_is_made_small_and_is_a_row_to_keep(program):
     large = "[1, 2].exists(x, x == 1) && (device.driver == 'a' || (size('abc' + 'd') == 4 ? true : false))"
-    result = cel_fuzz.compare(program, [{"expression": large, "device": {"name": "d1"}, "driver": "d"}])
-    first, here, *_, last = cel_fuzz.report(program, result)
+    result = cel_fuzz.compare(program, 36, [{"expression": large, "device": {"name": "d1"}, "driver": "d"}])
+    first, here, *_, last = cel_fuzz.report(program, 36, result)
     small, wanted = json.loads(first.removeprefix("differs, made small: "))
     assert "size(" in small
     assert len(small) < 20

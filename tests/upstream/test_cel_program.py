@@ -6,13 +6,9 @@ from tests.k8s.devices.cel.answers import recorded
 from tests.upstream.cel_fuzz import upstream_answers
 
 
-@pytest.fixture(scope="module")
-def program(build):
-    return build("cel", "36")
-
-
-def test_recorded_answers_are_those_of_kube_scheduler(program):
-    rows = recorded()
+@pytest.mark.parametrize("minor", [36, 37])
+def test_recorded_answers_are_those_of_kube_scheduler(build, minor):
+    program, rows = build("cel", str(minor)), recorded(minor)
     names = ("expression", "answer", "device", "driver")
     selectors = [dict(zip(names, each, strict=False)) for each in rows]
     wanted = [each.pop("answer") for each in selectors]

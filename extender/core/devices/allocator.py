@@ -503,8 +503,9 @@ class _Search:
         return not one.slice.spec.per_device_node_selection or is_available_on(one, self._node)
 
     def _runtime_error(self, at: str, one: PoolDevice, error: str) -> str:
-        device = f" on device {'/'.join(one.id)}" if self._features.selector_errors_name_device else ""
-        return f"{at}{device}: CEL runtime error: {error}"
+        if not self._features.selector_errors_name_device:
+            return f"{at}: CEL runtime error: {error}"
+        return f"{at} on device {'/'.join(one.id)}: CEL runtime error: {error}"
 
     def _belongs(self, request: _Request, one: PoolDevice) -> bool:
         """Return whether the device is one of all that the request is for, as to its capacity."""
@@ -545,16 +546,21 @@ class _Search:
             if not self._features.dra_partitionable_devices:
                 return None
             if not (shareable and self._is_shared(one)):
+                if must and not self._features.device_counters_of_1_36_2:
+                    raise NotEvaluated("all devices of a pool with counters before 1.36.2")
                 if not self._counters_of_pools().take(one):
                     return None
                 counted = True
         taken = _Taken(request, one, counted=counted)
         if (one.device.taints and self._is_tainted(request, one)) or not self._add_to_constraints(taken, must=must):
-            if counted:
+            if counted and self._features.counters_are_given_back:
                 self._counters_of_pools().give_back(one)
             return None
         if must and not self._room(request, one):
-            self._remove(taken)
+            if self._features.counters_are_given_back:
+                self._remove(taken)
+            elif not shareable:
+                self._allocating.setdefault(one, set()).add(request.claim)
             return None
         if shareable:
             self._share(taken)
@@ -624,16 +630,12 @@ class _Search:
         constraints = self._constraints[taken.request.claim]
         for at in reversed(taken.request.constraints):
             constraints[at].remove(taken.request.base_name)
-        if taken.counted:
+        if taken.counted and (taken.consumed is None or self._features.counters_are_given_back):
             self._counters_of_pools().give_back(taken.device)
 
     def _counters_of_pools(self) -> Counters:
         if self._counters is None:
-            state = self._state
-            self._counters = Counters(
-                lambda one: one in state.devices or one in state.shared or one in (state.capacity or _NOTHING),
-                self._budget,
-            )
+            self._counters = Counters(self._state, self._features, self._budget)
         return self._counters
 
     # --- the solution

@@ -1,18 +1,20 @@
 """Counters that devices of a pool share: what is left of them while devices are chosen.
 
-Mirrors checkAvailableCounters (k8s.io/dynamic-resource-allocation/structured/internal/incubating, v1.36.5): counters
-are kept by driver and pool. Upstream keeps what is available of a pool for all nodes of a scheduling cycle; here each
-node computes it, which differs only where slices of one pool give nodes other counters.
+Mirrors checkAvailableCounters (k8s.io/dynamic-resource-allocation/structured/internal/incubating, v1.37). Upstream
+keeps what is available of a pool for all nodes of a scheduling cycle; here each node computes it, which differs only
+where slices of one pool give nodes other counters, or pools have one name before v1.36.4.
 
 Rule: state of one search; amounts in nano-units.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
+from extender.core.devices.allocation import AllocatedState
 from extender.core.devices.pools import DeviceID, PoolDevice, PoolID
 from extender.k8s.cost.budget import WorkBudget
 from extender.k8s.devices.objects import Device
 from extender.k8s.quantity import parse
+from extender.k8s.version.features import Features
 
 _COUNTERS_PER_STEP = 8
 """Counters that are added and compared in the time of a step of the search."""
@@ -24,11 +26,12 @@ _Counter = tuple[str, str]
 class Counters:
     """Counters of the pools of one node, in nano-units."""
 
-    def __init__(self, is_allocated: Callable[[DeviceID], bool], budget: WorkBudget) -> None:
+    def __init__(self, state: AllocatedState, features: Features, budget: WorkBudget) -> None:
         self._budget = budget
-        self._is_allocated = is_allocated
-        self._available: dict[PoolID, dict[_Counter, int]] = {}
-        self._consumed: dict[PoolID, dict[_Counter, int]] = {}
+        self._state = state
+        self._features = features
+        self._available: dict[PoolID | str, dict[_Counter, int]] = {}
+        self._consumed: dict[PoolID | str, dict[_Counter, int]] = {}
         self._needs: dict[PoolDevice, tuple[tuple[_Counter, int], ...]] = {}
 
     def take(self, one: PoolDevice) -> bool:
@@ -36,7 +39,7 @@ class Counters:
 
         That may be a counter which the device does not consume: one that devices in use exceed already.
         """
-        pool = one.pool.id
+        pool = self._key(one)
         if pool not in self._available:
             self._available[pool] = self._left_by_devices_in_use(one)
         available, consumed = self._available[pool], self._consumed.setdefault(pool, {})
@@ -53,9 +56,18 @@ class Counters:
 
     def give_back(self, one: PoolDevice) -> None:
         """Undo a successful `take`."""
-        consumed = self._consumed[one.pool.id]
+        consumed = self._consumed[self._key(one)]
         for key, amount in self._needs[one]:
             consumed[key] -= amount
+
+    def _key(self, one: PoolDevice) -> PoolID | str:
+        """Return what the counters of a device's pool are kept by."""
+        return one.pool.id if self._features.counters_are_of_drivers else one.pool.id.pool
+
+    def _is_allocated(self, device: DeviceID) -> bool:
+        state = self._state
+        is_shared = device in state.shared or (state.capacity is not None and device in state.capacity)
+        return device in state.devices or (is_shared and self._features.device_counters_of_1_36_2)
 
     def _left_by_devices_in_use(self, one: PoolDevice) -> dict[_Counter, int]:
         """Return what devices in use leave of the counters of a device's pool; below zero if they exceed them."""

@@ -228,12 +228,9 @@ class DeviceReasons:
             except CapacityError as error:
                 return str(error)
         is_shared = bool(one.device.allow_multiple_allocations) and one.id in state.shared
-        if one.device.consumes_counters and not is_shared and not Counters(self._is_allocated, self._budget).take(one):
+        if one.device.consumes_counters and not is_shared and not Counters(state, features, self._budget).take(one):
             return "too little is left of the counters of its pool"
         return ""
-
-    def _is_allocated(self, device: DeviceID) -> bool:
-        return device in self._state.devices or device in self._state.shared
 
 
 def _why_unusable(pool: Pool) -> str:

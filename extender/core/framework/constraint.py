@@ -33,6 +33,10 @@ NodeRows = npt.NDArray[np.int64]
 """Row numbers of some of the snapshot's nodes."""
 
 
+class ScoreFailed(Exception):
+    """The error of a score plugin, in upstream's words; it ends the scheduling cycle."""
+
+
 @dataclass(frozen=True, slots=True)
 class AfterPreemption:
     """What a preemption changes in the snapshot: victims that are gone and the preemptor that runs in their place."""

@@ -245,7 +245,17 @@ def _run_prefilter_plugins(
             # PreFilterResult.Merge: the intersection of the node names; None stands for all nodes.
             left = result.node_names if left is None else left & result.node_names
             restricting.add(name)
+            if not left:
+                return None, frozenset(), _nothing_left(sorted(restricting), context.features)
     return left, frozenset(restricting), None
+
+
+def _nothing_left(plugins: Sequence[str], features: Features) -> Status:
+    """Return the rejection of a pod whose PreFilter plugins leave no node (RunPreFilterPlugins, v1.31)."""
+    unmet = f"plugin(s) [{' '.join(plugins)}] simultaneously" if len(plugins) > 1 else f"plugin {plugins[0]}"
+    is_final = features.disjoint_prefilters_are_unresolvable
+    code = Code.UNSCHEDULABLE_AND_UNRESOLVABLE if is_final else Code.UNSCHEDULABLE
+    return Status(code, "", (f"node(s) didn't satisfy {unmet}",))
 
 
 def filter_checks(context: SchedulingContext, name: str) -> Sequence[Check]:

@@ -8,10 +8,11 @@ Rule: total score of a node = sum over the plugins of (normalized score * weight
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Final
 
 import numpy as np
 
-from extender.core.framework.constraint import NodeRows, SchedulingContext
+from extender.core.framework.constraint import NodeRows, SchedulingContext, ScoreFailed
 from extender.core.framework.plugins import NORMALIZE_SCORE, SCORES
 from extender.core.framework.plugins.cycle_state import (
     NOT_FOUND,
@@ -23,6 +24,8 @@ from extender.core.framework.plugins.missing_permissions import plugins_missing_
 from extender.core.framework.plugins.normalize import MAX_NODE_SCORE
 from extender.core.profile import PRESCORE_PLUGINS
 from extender.core.snapshot.arrays import IntArray
+
+_FAILED: Final = 'running Score plugins: plugin "{}" failed with: {}'
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +66,10 @@ def score(
             continue
         column = known.get(name)
         if name not in known:
-            scores = SCORES[name](context, rows)
+            try:
+                scores = SCORES[name](context, rows)
+            except ScoreFailed as failure:
+                return Scores(rows, {}, 0, _FAILED.format(name, failure))
         else:
             scores = None if column is None else column[rows]
         if scores is None and name in PRESCORE_PLUGINS and name not in context.profile.prescore_plugins:
@@ -95,7 +101,7 @@ def _score_error(context: SchedulingContext) -> str | None:
         if error is None and _lacks_prefilter(context, name):
             error = NOT_FOUND
         if error is not None:
-            return f'running Score plugins: plugin "{name}" failed with: {error}'
+            return _FAILED.format(name, error)
     return None
 
 

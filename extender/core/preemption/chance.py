@@ -44,12 +44,14 @@ def chance_on_node(
     if features.budget_count_ends_where_exceeded and _depends_on_budget_order(budgets, allowed):
         found.append("BudgetOrder")
     is_unstable = len(pods) > _STABLE_UP_TO and policy.importance == DEFAULT_IMPORTANCE
-    if is_unstable and any(_tie(one, other) for one, other in pairwise(pods)):
+    if is_unstable and any(_tie(one, other, features) for one, other in pairwise(pods)):
         found.append("UnstableSort")
     return found
 
 
-def _tie(one: Pod, other: Pod) -> bool:
+def _tie(one: Pod, other: Pod, features: Features) -> bool:
+    if features.unstarted_pods_in_listing_order and not one.status.start_time:
+        return False
     return one.priority == other.priority and start_time(one) == start_time(other)
 
 

@@ -23,8 +23,8 @@ import numpy as np
 from extender.core.preemption.dry_run import DryRun
 from extender.core.preemption.ranking import RankingKeys
 from extender.core.preemption.stranded import count_stranded
-from extender.core.profile import DEFAULT_IMPORTANCE
-from extender.core.snapshot.arrays import NEVER, IntArray, count_per_node, select_columns
+from extender.core.profile import DEFAULT_IMPORTANCE, UPSTREAM
+from extender.core.snapshot.arrays import NEVER, BoolArray, IntArray, count_per_node, select_columns
 from extender.core.snapshot.importance import PodCosts
 from extender.core.snapshot.workloads import PodGroupIndex, WorkloadIndex
 from extender.k8s.priority import PRIORITY_OFFSET
@@ -91,20 +91,27 @@ def known_ranking_keys(run: DryRun, places: IntArray, then: Sequence[str] = ()) 
 
 
 def _highest_priority(run: DryRun, places: IntArray) -> Sequence[IntArray]:
-    """Return the priority of the most important victim."""
-    priority = run.snapshot.pod_table.priority
+    """Return the priority of the most important victim.
+
+    Where kube-scheduler does not sort the victims, it takes the first one for it, that is, one that violates a PDB if
+    any does.
+    """
+    priority, policy = run.snapshot.pod_table.priority, run.context.profile.preemption
     # Sorted by priority first, the most important victim has it: no need to list the victims.
-    if run.context.profile.preemption.importance[0] == "Priority":
-        return [priority[_first_victims(run, places)]]
+    if policy.importance[0] == "Priority":
+        victims = select_columns(run.victims, places)
+        if not run.context.features.victims_are_sorted and policy == UPSTREAM.preemption:
+            violating = victims & select_columns(run.potential.violating, places)
+            victims = np.where(violating.any(axis=0), violating, victims)
+        return [priority[_first_of(run, places, victims)]]
     return [_highest(run, places, priority)]
 
 
-def _first_victims(run: DryRun, places: IntArray) -> IntArray:
-    """Return [candidate]: pod row of the most important victim."""
+def _first_of(run: DryRun, places: IntArray, victims: BoolArray) -> IntArray:
+    """Return [candidate]: pod row of the most important of these victims [k, candidate]."""
     if not len(places):  # a cluster without pods has no ranks to search
         return np.zeros(0, np.int64)
-    first = select_columns(run.victims, places).argmax(axis=0)
-    pods: IntArray = run.context.layout.pod[first, run.rows[places]]
+    pods: IntArray = run.context.layout.pod[victims.argmax(axis=0), run.rows[places]]
     return pods
 
 
@@ -126,7 +133,7 @@ def _latest_start_time(run: DryRun, places: IntArray) -> Sequence[IntArray]:
     """
     pod_table = run.snapshot.pod_table
     if run.context.profile.preemption.importance[:2] == DEFAULT_IMPORTANCE:
-        return [-pod_table.start[_first_victims(run, places)]]
+        return [-pod_table.start[_first_of(run, places, select_columns(run.victims, places))]]
     victims, (highest,) = run.victim_rows(places), _highest_priority(run, places)
     top = pod_table.priority[victims.pods] == highest[victims.places]
     earliest = np.full(len(places), NEVER)

@@ -148,7 +148,7 @@ class DryRun:
         """Return the victims of one node that the answer names, in upstream's order.
 
         That is the order in which the reprieve failed (PDB-violating pods first); upstream sorts by importance again
-        only if the node has potential victims of both groups.
+        only if the node has potential victims of both groups, and before some patches never.
         """
         victims, violating = self.named_on(place), self.potential.violating[:, place]
         ranks = [*np.flatnonzero(victims & violating), *np.flatnonzero(victims & ~violating)]
@@ -156,7 +156,7 @@ class DryRun:
         pod_table = self.snapshot.pod_table
         has_both = violating.any() and self.potential.non_violating[:, place].any()
         policy = self.context.profile.preemption
-        if has_both or policy != UPSTREAM.preemption:
+        if (has_both and self.context.features.victims_are_sorted) or policy != UPSTREAM.preemption:
             if policy.importance == UPSTREAM.preemption.importance:
                 started = [pod for pod in pods if pod_table.start[pod] != NEVER]
                 unstarted = [pod for pod in pods if pod_table.start[pod] == NEVER]

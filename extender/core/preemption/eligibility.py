@@ -104,16 +104,6 @@ def _is_worth_waiting_for(filter_run: FilterRun, nominated: int) -> bool:
     return is_left_out or bool(code != Code.UNSCHEDULABLE_AND_UNRESOLVABLE)
 
 
-def is_resize_deferred(pod: Pod) -> bool:
-    """Return whether the pod runs and waits for room to grow in place (KEP-5836, v1.37).
-
-    Its own node is then the only candidate. Its larger requests count there already, so that the filters here, which
-    would add them once more, cannot judge it.
-    """
-    pending = (one for one in pod.status.conditions or () if one.type == "PodResizePending" and one.status == "True")
-    return bool(pod.spec.node_name) and any(one.reason == "Deferred" for one in pending)
-
-
 def nominated_node(snapshot: Snapshot, pod: Pod) -> str:
     """Return the node that the pod is nominated to, by the pod itself or else by the cache; "" if to none."""
     cached = snapshot.objects.pods.get(key_of("Pod", pod))

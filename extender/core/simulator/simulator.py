@@ -47,6 +47,8 @@ from extender.errors import RequestError
 from extender.k8s.devices.objects import ResourceClaim
 from extender.k8s.kinds import KINDS, Key, key_of
 from extender.k8s.objects import Object, Pod, PodStatus
+from extender.k8s.version.faults import known_faults
+from extender.k8s.version.features import Version
 from extender.k8s.workloads import workload_of
 
 NO_SCENARIO = Scenario()
@@ -405,8 +407,8 @@ def _taken_back(one: CycleReport, message: str) -> CycleReport:
 
 
 def left_out(scheduler: KubeScheduler) -> list[str]:
-    """Return what the configuration says that a simulation leaves out: plugins, and that kube-scheduler samples."""
-    notes = []
+    """Return what a simulation leaves out: plugins, that kube-scheduler samples, and faults of its patch."""
+    notes = known_faults(Version(scheduler.minor, scheduler.patch))
     for profile in scheduler.profiles:
         name = f"profile {profile.scheduler_name}"
         if profile.percentage_of_nodes_to_score not in (0, 100):

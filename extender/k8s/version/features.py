@@ -18,7 +18,7 @@ DEFAULT_MINOR: Final = 37
 """Minor whose verdicts hold where nothing says which one: the newest that the corpus in tests/parity was judged by."""
 
 NEWEST_PATCHES: Final[Mapping[int, int]] = {
-    29: 14, 30: 14, 31: 14, 32: 13, 33: 13, 34: 11, 35: 8, 36: 5, 37: 2
+    29: 14, 30: 14, 31: 14, 32: 13, 33: 13, 34: 12, 35: 8, 36: 5, 37: 2
 }  # fmt: skip
 """Verified minor -> its newest patch whose code is known; a later one is taken for it."""
 
@@ -271,19 +271,26 @@ class Features:
     # --- behaviors without a gate
     image_locality_counts_init_containers: bool = since(30)
     """ImageLocality counts the images of init containers, and divides by their number."""
+    disjoint_prefilters_are_unresolvable: bool = since(30)
+    """PreFilter plugins that leave no node together are UnschedulableAndUnresolvable; before, Unschedulable."""
     in_tree_volume_limits: bool = until(30)
     """EBSLimits, GCEPDLimits and AzureDiskLimits are plugins of the default profile."""
     volume_attributes_class_is_ignored: bool = until(30)
     """Without VolumeAttributesClass, a claim that names one is treated as one that does not, instead of failing."""
     volume_limits_of_allocatable: bool = until(31)
     """NodeVolumeLimits reads `attachable-volumes-csi-*` of the node's allocatable beside its CSINode."""
+    host_names_of_volumes_are_node_names: bool = until(31, ended={29: 11, 30: 7, 31: 3})
+    """VolumeBinding: the PreFilter takes the host names in the node affinity of a bound volume for node names."""
+    victims_are_sorted: bool = since(32, backports={29: 11, 30: 7, 31: 3})
+    """The victims of a node are sorted by importance; before, those that violate a PDB come first, and the priority of
+    the first one counts as the highest."""
     volume_attachments_count: bool = since(32)
     """NodeVolumeLimits counts volumes that a VolumeAttachment attaches and no pod of the node uses."""
     sidecars_add_to_non_zero_requests: bool = since(32)
     """Sidecars add to NonZeroRequested; before, their maximum was taken."""
     left_out_nodes_are_unresolvable: bool = since(32)
     """Nodes that a PreFilterResult leaves out have a status with a reason."""
-    host_ports_of_sidecars: bool = since(33)
+    host_ports_of_sidecars: bool = since(34, backports={33: 6})
     """NodePorts counts the host ports of sidecars."""
     fit_score_reads_containers_only: bool = since(33)
     """NodeResourcesFit scores by containers' requests of the spec, whatever the gates of resizes and pod-level ones."""
@@ -295,8 +302,10 @@ class Features:
     """NodeResourcesFit: a request above the node's allocatable is UnschedulableAndUnresolvable."""
     negative_namespace_selector_matches_all: bool = until(36, since=34)
     """InterPodAffinity: the incoming pod's namespaceSelector of NotIn or DoesNotExist matches every namespace."""
-    reasons_of_1_34: bool = since(34)
-    """Texts of TaintToleration (without key and value) and of VolumeRestrictions about ReadWriteOncePod."""
+    read_write_once_pod_reason_of_1_34: bool = since(34)
+    """The text of VolumeRestrictions about ReadWriteOncePod."""
+    taint_reason_without_taint: bool = since(35, backports={34: 2})
+    """The text of TaintToleration, without key and value."""
     shared_devices_of_1_35: bool = since(35)
     """DynamicResources: `distinctAttribute` compares values (before, it only demands the attribute of each device), and
     errors about capacity name the subrequest."""
@@ -316,7 +325,7 @@ class Features:
     """DynamicResources scores which alternative of a prioritized list is allocated."""
     device_allocator_of_1_36: bool = since(36)
     """DynamicResources tries pools and slices in the order of their names, and keeps apart what alternatives found."""
-    device_limit_is_checked_by_request: bool = since(36, backports={34: 0})
+    device_limit_is_checked_by_request: bool = since(38, backports={34: 12, 36: 5, 37: 1})
     """DynamicResources adds up the devices of a claim request by request, and names the one that takes too many."""
     claim_reasons_of_1_36: bool = since(36)
     """The text of DynamicResources about a claim of another pod."""
@@ -347,7 +356,17 @@ class Features:
     """The message of a pod that preempts others names the node that it is nominated to, and the number of victims."""
     selector_errors_name_device: bool = since(37)
     """DynamicResources: the error of a selector names the device."""
-    taint_rules_need_a_selector: bool = since(37)
+    device_counters_of_1_36_2: bool = since(37, backports={36: 2})
+    """DynamicResources: a device that is shared uses up its counters; before, it does not once a claim has it, and a
+    request for all devices ends kube-scheduler where one has counters, which is not evaluated."""
+    counters_are_given_back: bool = since(37, backports={36: 3})
+    """DynamicResources gives counters back of a device that a taint, a constraint or its capacity rules out, and of a
+    shared one when the search steps back."""
+    counters_are_of_drivers: bool = since(37, backports={36: 4})
+    """DynamicResources keeps counters by driver and pool; before, pools of one name have those of the first one."""
+    allocated_claims_are_scored: bool = since(37, backports={35: 6, 36: 2})
+    """DynamicResources scores a pod that has allocated claims beside new ones; before, that is an error."""
+    taint_rules_need_a_selector: bool = since(38, backports={37: 1})
     """A DeviceTaintRule without deviceSelector selects no device; before, every one."""
     distinct_attribute_remembers_all_values: bool = since(37)
     """DynamicResources: `distinctAttribute` compares with every device of a request, not with the last one only."""
@@ -364,8 +383,8 @@ class Features:
     """Where pods name a PodGroup (`spec.schedulingGroup`), kube-scheduler's own choice is kept: it schedules them
     together, and may evict them together only (GenericWorkload)."""
     selectors_of_1_37: bool = since(37)
-    """Selectors of devices are those of cel-go 0.29 (before, 0.26) and of 1.37's libraries: attributes are dyn and may
-    be lists, and an error about what a device lacks gives a hint."""
+    """Selectors of devices are those of cel-go 0.29 (before, 0.26) and of the libraries of that minor: attributes are
+    dyn and may be lists, and the error about a key that a device lacks gives a hint."""
     budget_count_ends_where_exceeded: bool = since(37)
     """A potential victim counts against its PodDisruptionBudgets up to the first one that it exceeds, in any order."""
     candidates_may_lack_victims: bool = since(38)
@@ -407,19 +426,16 @@ def gate_notes(gates: Mapping[str, bool]) -> tuple[str, ...]:
 def gate_warnings(gates: Mapping[str, bool], minor: int, emulation: Emulation = NO_EMULATION) -> tuple[str, ...]:
     """Return a sentence about each gate that changes verdicts and is not followed here, sorted by gate.
 
-    These are the UNFOLLOWED_GATES that are not at the minor's default: set by name, by AllAlpha or AllBeta, or by the
-    version to be compatible with.
+    These are the UNFOLLOWED_GATES that are not at the minor's default: set by name, or by AllAlpha or AllBeta.
     """
     at, _ = emulation.of(minor)
-    changed = [
-        one for one in UNFOLLOWED_GATES.values() if _value_of(one, gates, minor, emulation) != one.default(minor)
-    ]
-    by = {one.name: "" if one.name in gates else f", which {_set_by(gates, one.stage(at))} sets," for one in changed}
+    set_by: dict[Stage | None, str] = {stage: f", which {name} sets," for name, stage in ALL_OF_STAGE.items()}
+    by = {
+        one.name: "" if one.name in gates else set_by[one.stage(at)]
+        for one in UNFOLLOWED_GATES.values()
+        if _value_of(one, gates, minor, emulation) != one.default(minor, emulation)
+    }
     return tuple(f"feature gate {name}{by[name]} is not followed: its default is assumed" for name in sorted(by))
-
-
-def _set_by(gates: Mapping[str, bool], stage: Stage | None) -> str:
-    return next((name for name, of in ALL_OF_STAGE.items() if name in gates and of == stage), "the compatible version")
 
 
 def _value_of(gate: Gate, gates: Mapping[str, bool], minor: int, emulation: Emulation) -> bool:

@@ -154,11 +154,11 @@ async def test_the_first_snapshot_is_built_for_the_version_that_was_found(api):
     async with serving(api.url) as (client, rig):
         await rig.read()
         assert "kube-scheduler 1.33 (image tag v1.33.2 of pod kube-system/kube-scheduler-cp-1)" in await ready(client)
-        assert not rig.cache.snapshot().features.reasons_of_1_34
+        assert not rig.cache.snapshot().features.read_write_once_pod_reason_of_1_34
         first = rig.cache.snapshot()
         put(api, "cp-1", "v1.36.1")
         await rig.until(lambda: minor(rig) == 36)
-        while not rig.cache.snapshot().features.reasons_of_1_34:
+        while not rig.cache.snapshot().features.read_write_once_pod_reason_of_1_34:
             await asyncio.wait_for(rig.cache.next_change(), 10)
         assert "kube-scheduler 1.36 (image tag v1.36.1" in await ready(client)
         assert rig.cache.snapshot() is not first

@@ -18,7 +18,7 @@ from extender.config.scheduler.plugins import IN_TREE, default_plugins, in_tree
 from extender.config.scheduler.schema import API_VERSION, KIND, PluginsSection
 from extender.core.profile import UPSTREAM
 from extender.errors import ConfigError
-from extender.k8s.version.features import NEWEST_MINOR, OLDEST_MINOR, Features
+from extender.k8s.version.features import NEWEST_MINOR, OLDEST_MINOR, Emulation, Features
 
 FEW = {"disabled": [{"name": "*"}], "enabled": [{"name": "PrioritySort"}, {"name": "DefaultBinder"}]}
 """MultiPoint with what kube-scheduler needs to start, and nothing else."""
@@ -28,7 +28,7 @@ def document(*profiles, **others):
     return {"apiVersion": API_VERSION, "kind": KIND, "profiles": list(profiles), **others}
 
 
-def profile(version="1.36", *, config=(), **plugins):
+def profile(version="1.37", *, config=(), **plugins):
     return kube_scheduler_of(document({"plugins": plugins, "pluginConfig": list(config)}), version=version).profiles[0]
 
 
@@ -99,16 +99,46 @@ def test_the_default_list_of_each_minor(minor):
 
 
 def test_dynamic_resources_comes_before_default_preemption_and_node_declared_features_last():
-    names = [name for name, _ in default_plugins(Features())]
+    names = [name for name, _ in default_plugins(Features.of(37))]
     assert names.index("DynamicResources") == names.index("DefaultPreemption") - 1
     assert names[-1] == "NodeDeclaredFeatures"
 
 
 def test_a_gate_takes_its_plugin_out_of_the_default_list():
-    gates = {"NodeDeclaredFeatures": False, "InPlacePodLevelResourcesVerticalScaling": False}
-    found = kube_scheduler_of({}, feature_gates=gates).profiles[0]
+    gates = {"NodeDeclaredFeatures": False}
+    found = kube_scheduler_of({}, version="1.35", feature_gates=gates).profiles[0]
     assert "NodeDeclaredFeatures" not in (*found.filter_plugins, *found.prefilter_plugins)
+    found = kube_scheduler_of({}, version="1.37", emulation=Emulation(35)).profiles[0]
     assert found.filter_plugins == tuple(name for name in UPSTREAM.filter_plugins if name != "NodeDeclaredFeatures")
+
+
+def test_a_gate_puts_deferred_pods_before_node_resources_fit():
+    gates = {"InPlacePodVerticalScalingSchedulerPreemption": True}
+    names = [name for name, _ in default_plugins(Features.of(37, gates))]
+    assert names[names.index("DeferredPodScheduling") + 1] == "NodeResourcesFit"
+
+
+def test_node_name_comes_first_from_1_37_on():
+    assert profile("1.36").filter_plugins[:2] == ("NodeUnschedulable", "NodeName")
+    assert profile("1.37").filter_plugins[:2] == ("NodeName", "NodeUnschedulable")
+
+
+@pytest.mark.parametrize(
+    ("point", "since", "plugin"),
+    [
+        ("placementGenerate", 36, "TopologyPlacementGenerator"),
+        ("placementScore", 36, "PodGroupPodsCount"),
+        ("podGroupPostFilter", 37, "DefaultPreemption"),
+        ("placementFeasible", 38, "GangScheduling"),
+    ],
+)
+def test_extension_points_of_pod_groups_are_keys_since_a_minor(point, since, plugin):
+    assert profile(f"1.{since}", **{point: enabled(plugin)}).scheduler_name == "default-scheduler"
+    with pytest.raises(ConfigError, match=rf"plugins\.{point}: unknown key in 1\.{since - 1}"):
+        profile(f"1.{since - 1}", **{point: enabled(plugin)})
+    if since == 37:
+        with pytest.raises(ConfigError, match='plugin "NodeName" does not extend PodGroupPostFilterPlugin plugin'):
+            profile("1.37", podGroupPostFilter=enabled("NodeName"))
 
 
 def test_dynamic_resources_scores_from_1_35_on():
@@ -152,7 +182,7 @@ def test_a_plugin_that_multi_point_disables_runs_nowhere():
     found = profile(multiPoint=disabled("PodTopologySpread"))
     everywhere = (*found.prefilter_plugins, *found.filter_plugins, *found.prescore_plugins, *weights(found))
     assert "PodTopologySpread" not in everywhere
-    assert len(everywhere) == 10 + 13 + 6 + 8
+    assert len(everywhere) == 13 + 13 + 6 + 8
 
 
 def test_disabling_what_does_not_exist_changes_nothing():
@@ -165,7 +195,7 @@ def test_disabling_what_does_not_exist_changes_nothing():
 def test_multi_point_enables_a_plugin_at_each_point_that_it_implements():
     found = profile(multiPoint=few("TaintToleration", "NodePorts"))
     assert found.filter_plugins == ("TaintToleration", "NodePorts")
-    assert (found.prefilter_plugins, found.prescore_plugins) == (("NodePorts",), ("TaintToleration",))
+    assert (found.prefilter_plugins, found.prescore_plugins) == (("TaintToleration", "NodePorts"), ("TaintToleration",))
     assert found.score_weights == (("TaintToleration", 1),)
 
 
@@ -273,13 +303,13 @@ def test_extension_points_that_a_plugin_has_from_1_30_on(plugin, point):
 POINTS = sorted({point for one in IN_TREE.values() for point in one.points})
 
 
-@pytest.mark.parametrize("name", in_tree(36))
+@pytest.mark.parametrize("name", in_tree(37))
 def test_an_in_tree_plugin_may_be_enabled_where_it_runs_and_nowhere_else(name):
-    runs = {point for point in POINTS if in_tree(36)[name].implements(point, 36)}
+    runs = {point for point in POINTS if in_tree(37)[name].implements(point, 37)}
     for point in POINTS:
         given = document({"plugins": {point: enabled(name) | disabled("*")}})
         with contextlib.nullcontext() if point in runs else pytest.raises(ConfigError, match="does not extend"):
-            kube_scheduler_of(given)
+            kube_scheduler_of(given, version="1.37")
 
 
 # --- arguments --------------------------------------------------------------------------------------------------------

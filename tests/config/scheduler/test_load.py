@@ -22,6 +22,7 @@ from extender.config.scheduler.schema import (
 )
 from extender.core.profile import UNCONFIGURED
 from extender.errors import ConfigError
+from extender.k8s.version.features import DEFAULT_MINOR
 from extender.k8s.version.minor import FoundVersion
 
 HEAD = f"apiVersion: {API_VERSION}\nkind: {KIND}\n"
@@ -221,7 +222,7 @@ def test_a_version_is_configured_found_or_the_default_one():
     auto = Configuration()
     configured = Configuration.model_validate({"scheduler": {"version": "v1.30.4"}})
     found = FoundVersion(33, "image tag v1.33.2")
-    assert (load_kube_scheduler(auto).minor, load_kube_scheduler(auto).version_source) == (36, "default")
+    assert (load_kube_scheduler(auto).minor, load_kube_scheduler(auto).version_source) == (DEFAULT_MINOR, "default")
     assert load_kube_scheduler(auto, found).version_source == "image tag v1.33.2"
     assert load_kube_scheduler(auto, found).minor == 33
     scheduler = load_kube_scheduler(configured, found)

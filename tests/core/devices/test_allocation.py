@@ -1,5 +1,6 @@
 """The search for devices, branch by branch: one node, its slices, and the claims of a pod."""
 
+from functools import partial
 from types import SimpleNamespace
 
 import msgspec
@@ -10,10 +11,10 @@ from extender.core.devices.allocator import Allocator
 from extender.core.devices.pools import AllocationError, InvalidPools, NotEvaluated, gather_pools
 from extender.core.devices.taints import with_rule_taints
 from extender.k8s.cost.budget import WorkBudget, WorkLimitReached
-from extender.k8s.devices.cel.selector import compile_selector
+from extender.k8s.devices.cel.selector import OPTIONAL_FIELD, compile_selector
 from extender.k8s.devices.objects import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from extender.k8s.objects import Node
-from extender.k8s.version.features import Features
+from extender.k8s.version.features import Features, Version
 from tests.device_builders import (
     DRIVER,
     alternative,
@@ -79,7 +80,8 @@ def allocated(slices, *claims, steps=100_000, **options):
     pools = gather_pools(
         at.known, at.node, lambda pool: [s for s in at.known if (s.spec.driver, s.spec.pool.name) == pool], at.features
     )
-    allocator = Allocator(at.to_allocate, at.by_name, compile_selector, at.features)
+    compiled = partial(compile_selector, of_1_37=at.features.selectors_of_1_37)
+    allocator = Allocator(at.to_allocate, at.by_name, compiled, at.features)
     return allocator.allocate(at.node, pools, at.state, WorkBudget(steps))
 
 
@@ -672,11 +674,39 @@ def test_counters_are_kept_by_driver_and_pool():
     assert found(slices, claim("c", request(count=3))) == NONE
 
 
+def test_before_1_36_4_pools_of_one_name_have_the_counters_of_the_first():
+    slices = [
+        counters(u=2, driver="a.com", at="c1"),
+        slice_of(counted("a", u=1), driver="a.com", slices=2),
+        counters(u=1, driver="b.com", at="c2"),
+        slice_of(counted("b", u=1), counted("c", u=1), driver="b.com", at="s2", slices=2),
+    ]
+
+    assert found(slices, claim("c", request(count=3)), minor=Version(36, 3)) == NONE
+    assert found(slices, claim("c", request(count=2)), minor=Version(36, 3)) == "r=a r=b"
+    of_b = request("of-b", count=2)
+    classes = [device_class("of-b", 'device.driver == "b.com"'), *CLASSES]
+    assert found(slices, claim("c", of_b), minor=Version(36, 3), classes=classes) == NONE
+    both = claim("c", request(name="x"), request("of-b", name="y", count=1))
+    assert found(slices, both, minor=Version(36, 3), classes=classes) == "x=a y=b"
+
+
 def test_counters_come_back_when_a_device_is_not_used_after_all():
     tainted = counted("a", u=2) | {"taints": [{"key": "k", "effect": "NoSchedule"}]}
     slices = [counters(u=2), slice_of(tainted, counted("b", u=2), slices=2)]
 
     assert found(slices, claim("c", request())) == "r=b"
+    assert found(slices, claim("c", request()), minor=Version(36, 2)) == NONE
+
+
+def test_before_1_36_2_all_devices_with_counters_end_kube_scheduler_and_are_not_evaluated():
+    slices = [counters(u=2), slice_of(counted("a", u=1), counted("b", u=1), slices=2)]
+
+    assert found(slices, claim("c", every())) == "r=a r=b"
+    assert found(slices, claim("c", every()), minor=Version(36, 2)) == "r=a r=b"
+    ends = "not evaluated: all devices of a pool with counters before 1.36.2"
+    assert found(slices, claim("c", every()), minor=Version(36, 1)) == ends
+    assert found(slices, claim("c", every()), minor=Version(36, 1), used=["p/a"]) == NONE
 
 
 @pytest.mark.parametrize(
@@ -918,7 +948,8 @@ def test_all_devices_with_too_little_capacity_left_have_no_solution():
     asked = every(capacity={"requests": {"memory": "6"}})
     again = every(name="q", capacity={"requests": {"memory": "6"}})
 
-    assert found([slice_of(sharing("a", memory=_capacity("10")))], claim("c", asked, again)) == NONE
+    for version in (Version(36, 2), Version(36, 3)):
+        assert found([slice_of(sharing("a", memory=_capacity("10")))], claim("c", asked, again), minor=version) == NONE
 
 
 def test_only_the_first_share_of_a_device_takes_counters():
@@ -929,6 +960,7 @@ def test_only_the_first_share_of_a_device_takes_counters():
     assert found(slices, claim("c", four), claim("d", four)) == "r=a | r=a"
     assert found(slices, claim("c", four), capacity={(DRIVER, "p", "a"): {}}) == "r=a"
     assert found(slices, claim("c", four), shared=["p/a"]) == NONE
+    assert found(slices, claim("c", four), shared=["p/a"], minor=Version(36, 1)) == "r=a"
     assert found(slices, claim("c", four), shared=["p/a"], minor=37) == "r=a"
 
 

@@ -6,6 +6,7 @@ python -c 'from tests.core.devices.test_node_allocations import check; check(471
 import random
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -308,7 +309,7 @@ def expected_on(snapshot: Snapshot, claims: Sequence[ClaimToAllocate], row: int)
         return [one for one in slices if (one.spec.driver, one.spec.pool.name) == pool]
 
     classes = {one.metadata.name: one for one in snapshot.objects.device_classes.values()}
-    allocator = Allocator(claims, classes, compile_selector, features)
+    allocator = Allocator(claims, classes, partial(compile_selector, of_1_37=features.selectors_of_1_37), features)
     try:
         pools = gather_pools([*its_own, *others], snapshot.nodes[row], of_pool, features)
         found = allocator.allocate(snapshot.nodes[row], pools, state_of(snapshot), WorkBudget(10**9))

@@ -82,7 +82,10 @@ def test_a_preemption_is_told_with_its_victims_and_what_else_stands_for_choice()
     assert preemption is not None
     assert (preemption.node, preemption.candidates, preemption.num_pdb_violations) == ("n2", 2, 0)
     assert [(one.pod, one.priority, one.budgets) for one in preemption.victims] == [("default/b", 500, [])]
-    assert found.message == "0/2 nodes are available: 2 Insufficient cpu."
+    assert found.message == (
+        "0/2 nodes are available: 2 Insufficient cpu. preemption: found a potential placement for pod on node n2, "
+        "preempting 1 victims"
+    )
     assert found.why.endswith("2 with too little cpu; evicting default/b from n2 would make room")
     assert {one.name: one.preemption and one.preemption.victims for one in found.nodes} == {
         "n1": ["default/a"],

@@ -78,7 +78,8 @@ def test_selectors_are_told_by_number_and_whose_they_are():
     asked = the_request(device_class("big", BIG), claim("mine", request("big")), slices)
     assert asked.summary == (
         "1 of 3 devices matches, 1 free: 1 selector #0 of class big is false, "
-        "1 selector #0 of class big fails: no such key: model"
+        "1 selector #0 of class big fails: no such key: model. consider using CEL optional chaining (.? followed by "
+        "orValue()) or guarding the check with has() for optional fields"
     )
     assert the_request(claim("mine", request("gpu", "true", "false")), slices).summary == (
         "0 of 3 devices match, 0 free: 3 selector #1 of request r is false"

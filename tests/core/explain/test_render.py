@@ -820,7 +820,7 @@ def test_the_incoming_pod_the_cache_status_and_the_filters_are_rendered():
         1000,
         "version=1",
     )
-    assert found.filters[:2] == ["NodeUnschedulable", "NodeName"]
+    assert found.filters[:2] == ["NodeName", "NodeUnschedulable"]
     assert (found.id, found.time, found.milliseconds) == ("preempt-1", "2026-01-01T00:00:30.000Z", 1.0)
 
 

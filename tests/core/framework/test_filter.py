@@ -7,10 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from extender.cluster.files.manifests import load_cluster
 from extender.core import engine
 from extender.core.eviction_history import EvictionHistory
 from extender.core.framework.filter import last_filter_run, node_rows, run_filter_plugins, scheduling_context
 from extender.core.profile import Profile
+from extender.core.snapshot.snapshot import Snapshot
+from extender.k8s.version.features import Features
 from tests.builders import budget, built, cluster, incoming, node, pod, typed
 from tests.core.explain.test_record import world
 
@@ -142,12 +145,17 @@ def test_the_cache_does_not_keep_the_snapshot_alive():
 
 
 @pytest.mark.parametrize(
-    ("ungated", "nominees"), [(frozenset(), ["queued"]), (frozenset({"default-scheduler"}), ["gated", "queued"])]
+    ("minor", "ungated", "nominees"),
+    [
+        (36, frozenset(), ["queued"]),
+        (36, frozenset({"default-scheduler"}), ["gated", "queued"]),
+        (37, frozenset(), ["gated", "queued"]),
+    ],
 )
-def test_a_gated_nominated_pod_counts_if_its_profile_does_not_hold_it_back(ungated, nominees):
+def test_a_gated_nominated_pod_counts_from_1_37_on_or_if_its_profile_does_not_hold_it_back(minor, ungated, nominees):
     status = {"nominatedNodeName": "n3"}
     gated = incoming("gated", priority=3000, status=status, schedulingGates=[{"name": "quota"}])
     waiting = [incoming("queued", priority=3000, status=status), gated]
-    snapshot = built(cluster({node("n3"): []}, waiting=waiting))
+    snapshot = Snapshot.build(load_cluster(cluster({node("n3"): []}, waiting=waiting)), Features.of(minor))
     context = scheduling_context(snapshot, typed(incoming()), replace(PROFILE, ungated_scheduler_names=ungated))
     assert sorted(one.metadata.name for one in context.nominees) == nominees

@@ -10,14 +10,14 @@ import pytest
 from extender.core import engine
 from extender.core.evaluation import evaluate
 from extender.core.preemption.sent_candidates import DropCode, SentCandidate
-from extender.core.profile import FILTER_PLUGINS, PREFILTER_PLUGINS, PRESCORE_PLUGINS, UPSTREAM, PreemptionPolicy
+from extender.core.profile import FILTER_PLUGINS, PRESCORE_PLUGINS, UPSTREAM, PreemptionPolicy
 from extender.errors import PluginFailed
 from tests.builders import built, cluster, incoming, node, pod, typed
 from tests.device_builders import using_claims
 
 TAINT = {"key": "k", "effect": "NoSchedule"}
 OUT_OF_TREE = replace(UPSTREAM, not_evaluated_filters=("Quota", "Topology"), not_evaluated_scores=("Cost", "Topology"))
-FAILING = replace(UPSTREAM, prefilter_plugins=tuple(name for name in PREFILTER_PLUGINS if name != "NodePorts"))
+FAILING = replace(UPSTREAM, prefilter_plugins=tuple(name for name in FILTER_PLUGINS if name != "NodePorts"))
 
 
 def world(**of_node):
@@ -119,7 +119,7 @@ def test_kube_scheduler_s_own_victims_are_kept_where_a_filter_that_is_not_in_tre
 
 WITHOUT_DYNAMIC_RESOURCES = replace(
     UPSTREAM,
-    prefilter_plugins=tuple(name for name in PREFILTER_PLUGINS if name != "DynamicResources"),
+    prefilter_plugins=tuple(name for name in FILTER_PLUGINS if name != "DynamicResources"),
     filter_plugins=tuple(name for name in FILTER_PLUGINS if name != "DynamicResources"),
 )
 OWN_POST_FILTER = replace(UPSTREAM, post_filter_plugins=(), not_evaluated_post_filters=("PreemptionToleration",))

@@ -515,7 +515,10 @@ def test_how_many_more_of_a_pod_fit_and_what_stops_the_next_one():
     assert [(one.node, one.pods) for one in found.nodes] == [("n1", 2), ("n2", 1)]
     assert (found.next.pod, found.next.outcome) == ("default/new-4", "Nominated")
     assert short(one.pod for one in found.next.victims) == ["a"]
-    assert found.next.message == "0/3 nodes are available: 1 node(s) were unschedulable, 2 Insufficient cpu."
+    assert found.next.message == (
+        "0/3 nodes are available: 1 node(s) were unschedulable, 2 Insufficient cpu. preemption: found a potential "
+        "placement for pod on node n1, preempting 1 victims"
+    )
     assert (result.cycles, result.pending, result.evicted) == ([], [], [])
     assert [(one.name, one.after["cpu"]) for one in result.summary.nodes] == [("n1", 3000), ("n2", 1000)]
     assert ("default", "new-4") not in here.objects.pods

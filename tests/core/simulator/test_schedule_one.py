@@ -161,7 +161,7 @@ def test_reasons_are_counted_and_sorted_as_text():
     nodes = {node(f"n{place}", cpu="1"): [pod(f"p{place}", priority=5000)] for place in range(10)}
     nodes |= {node(f"u{place}", unschedulable=True): [] for place in range(2)}
     assert cycle(nodes).message == (
-        "0/12 nodes are available: 10 Insufficient cpu, 2 node(s) were unschedulable. no new claims to deallocate, "
+        "0/12 nodes are available: 10 Insufficient cpu, 2 node(s) were unschedulable. "
         "preemption: 0/12 nodes are available: 10 No preemption victims found for incoming pod, "
         "2 Preemption is not helpful for scheduling."
     )
@@ -171,8 +171,7 @@ def test_a_pod_that_never_preempts_gets_that_message_and_keeps_its_nomination():
     never = incoming(preemptionPolicy="Never", status={"nominatedNodeName": "n1"})
     found = cycle({node("n1", cpu="1"): [pod("a")]}, never)
     assert found.message == (
-        "0/1 nodes are available: 1 Insufficient cpu. no new claims to deallocate, "
-        "preemption: not eligible due to preemptionPolicy=Never."
+        "0/1 nodes are available: 1 Insufficient cpu. preemption: not eligible due to preemptionPolicy=Never."
     )
     assert (found.nominated_node, victims(found)) == ("n1", [])
 
@@ -339,7 +338,7 @@ def test_the_plugin_that_rejected_the_nominated_node_is_named_for_the_nodes_that
     ports = [{"hostPort": 80}] if "n5" in targets else []
     found = cycle(nodes, incoming(affinity=affinity, ports=ports, status={"nominatedNodeName": nominated}))
     assert found.message == (
-        f"0/5 nodes are available: 1 Insufficient cpu, {reasons}. no new claims to deallocate, preemption: 0/5 nodes "
+        f"0/5 nodes are available: 1 Insufficient cpu, {reasons}. preemption: 0/5 nodes "
         f"are available: {len(targets)} No preemption victims found for incoming pod, {5 - len(targets)} Preemption is "
         "not helpful for scheduling."
     )
@@ -362,11 +361,14 @@ def test_plugins_that_are_not_evaluated_are_listed_for_every_outcome():
 # --- preemption ---------------------------------------------------------------------------------------------------
 
 
-def test_the_best_candidate_is_nominated_without_a_preemption_message():
+def test_the_best_candidate_is_nominated():
     nodes = {node("n1", cpu="1"): [pod("a", priority=10)], node("n2", cpu="1"): [pod("b", priority=5)]}
     found = cycle(nodes)
     assert (found.outcome, found.node, victims(found), found.nominated_node) == ("Nominated", "n2", ["b"], "n2")
-    assert found.message == "0/2 nodes are available: 2 Insufficient cpu."
+    assert found.message == (
+        "0/2 nodes are available: 2 Insufficient cpu. preemption: found a potential placement for pod on node n2, "
+        "preempting 1 victims"
+    )
     assert found.num_pdb_violations == 0
 
 
@@ -415,8 +417,7 @@ def test_a_veto_leaves_the_pod_pending_with_kube_scheduler_s_words_and_the_exten
     found = cycle({node("n1", cpu="1"): [pod("a")]}, waiting, STRICT, budgets=[budget(app="a")])
     assert found.outcome == "Unschedulable"
     assert found.message == (
-        "0/1 nodes are available: 1 Insufficient cpu. no new claims to deallocate, "
-        "preemption: no candidate node for preemption"
+        "0/1 nodes are available: 1 Insufficient cpu. preemption: no candidate node for preemption"
     )
     assert found.vetoed == "1 node: would break disruption budget default/budget"
     assert found.nominated_node == "gone"

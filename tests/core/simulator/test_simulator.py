@@ -146,7 +146,10 @@ def test_victims_are_evicted_and_the_preemptor_is_nominated_requeued_and_bound()
     result = run(here, incoming("new"))
     assert steps(result) == ["new Nominated n1 -a", "new Scheduled n1"]
     first, second = result.cycles
-    assert first.message == "0/1 nodes are available: 1 Insufficient cpu."
+    assert first.message == (
+        "0/1 nodes are available: 1 Insufficient cpu. preemption: found a potential placement for pod on node n1, "
+        "preempting 1 victims"
+    )
     assert (first.post_filter and first.post_filter.code, first.nominated_node, first.node) == ("Success", "n1", None)
     assert (second.attempt, second.feasible, second.nominated_node) == (2, 1, None)
     assert [one.metadata.name for one in here.pods_on("n1")] == ["new", "b"]
@@ -203,7 +206,7 @@ def test_a_preemptor_without_room_left_preempts_elsewhere_or_loses_its_nominatio
     ]
     assert here.objects.pods["default", "preemptor"].status.nominated_node_name == ""
     assert result.pending[0].message == (
-        "0/2 nodes are available: 2 Insufficient cpu. no new claims to deallocate, preemption: 0/2 nodes are "
+        "0/2 nodes are available: 2 Insufficient cpu. preemption: 0/2 nodes are "
         "available: 1 No preemption victims found for incoming pod, 1 Preemption is not helpful for scheduling."
     )
 

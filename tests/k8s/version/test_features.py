@@ -39,7 +39,7 @@ def on(minor, gates=None):
     }
 
 
-def test_the_defaults_of_1_36_are_the_default_features():
+def test_the_defaults_of_the_default_minor_are_the_default_features():
     assert Features.of(DEFAULT_MINOR) == DEFAULT_FEATURES == Features()
 
 
@@ -83,14 +83,18 @@ def test_behaviors_without_a_gate_change_once_in_each_minor_that_has_not_always_
     for one in fields(Features):
         if "gate" not in one.metadata:
             backports = one.metadata["backports"]
-            values = [getattr(Features.of(minor), one.name) for minor in MINORS if minor not in backports]
-            assert values == sorted(values, reverse="until" in one.metadata), one.name
-            assert len(set(values)) == 2, one.name
+            is_new, first = "since" in one.metadata, one.metadata.get("first", OLDEST_MINOR)
+            steady = [getattr(Features.of(minor), one.name) for minor in MINORS if minor not in backports]
+            assert not any(steady[: first - OLDEST_MINOR]), one.name
+            assert steady[first - OLDEST_MINOR :] == sorted(steady[first - OLDEST_MINOR :], reverse=not is_new), (
+                one.name
+            )
             for minor, patch in backports.items():
-                last = NEWEST_PATCHES[minor]
-                values = [getattr(Features.of(Version(minor, each)), one.name) for each in range(last + 1)]
-                assert values == [("since" in one.metadata) == (each >= patch) for each in range(last + 1)], one.name
-                assert getattr(Features.of(minor), one.name) == values[-1] == ("since" in one.metadata), one.name
+                patches = range(NEWEST_PATCHES[minor] + 1)
+                values = [getattr(Features.of(Version(minor, each)), one.name) for each in patches]
+                assert values == [is_new == (each >= patch) for each in patches], one.name
+                assert getattr(Features.of(minor), one.name) == values[-1] == is_new, one.name
+            assert backports or len(set(steady)) == 2, one.name
 
 
 DECLARED = {"mended": since(38, backports={35: 6, 37: 2}), "faulty": until(36, ended={35: 3, 36: 1})}
@@ -174,7 +178,7 @@ def test_gates_that_kube_scheduler_would_refuse(minor, gates, said):
 
 
 def test_what_is_set_as_it_is_anyway_is_accepted():
-    assert Features.of(36, {"VolumeAttributesClass": True, "PodLevelResources": True}) == DEFAULT_FEATURES
+    assert Features.of(36, {"VolumeAttributesClass": True, "PodLevelResources": True}) == Features.of(36)
     assert on(34, {"VolumeAttributesClass": False}) == GATES_ON[34] - {"VolumeAttributesClass"}  # GA, not yet locked
 
 
@@ -254,15 +258,16 @@ def test_gates_that_kube_scheduler_refuses_are_those_of_the_emulated_version_and
             Features.of(37, gates, Emulation(36))
 
 
-def test_a_compatible_version_turns_a_gate_on_that_is_not_followed():
-    said = "feature gate DRAFractionalCapacityRange, which the compatible version sets, is not followed"
-    assert gate_warnings({}, 37, Emulation(None, 37)) == (f"{said}: its default is assumed",)
-    assert gate_warnings({}, 37, Emulation(None, 36)) == gate_warnings({}, 37, Emulation(36)) == ()
+def test_a_compatible_version_turns_a_gate_on():
+    assert Features.of(37, {}, Emulation(None, 37)).dra_fractional_capacity_range
+    assert not Features.of(37, {}, Emulation(None, 36)).dra_fractional_capacity_range
+    assert not Features.of(37, {"DRAFractionalCapacityRange": False}, Emulation(None, 37)).dra_fractional_capacity_range
+    assert Features.of(37, {}, Emulation(None, 37)).changed_gates(37, Emulation(None, 37)) == {}
 
 
 def test_every_real_gate_is_accepted_and_one_that_is_ignored_is_named():
     for name in set(REAL_GATES) - KNOWN.keys() - ALL_OF_STAGE.keys():
-        assert Features.of(36, {name: True}) == DEFAULT_FEATURES, name
+        assert Features.of(DEFAULT_MINOR, {name: True}) == DEFAULT_FEATURES, name
     gates = {"SchedulerQueueingHints": True, "SidecarContainers": False, "PodLevelResources": True, "AllAlpha": False}
     assert gate_notes(gates) == ("feature gate SchedulerQueueingHints changes no verdict here",)
     assert gate_warnings(gates, 32) == ("feature gate SidecarContainers is not followed: its default is assumed",)
@@ -283,7 +288,7 @@ def test_gates_that_are_set_by_all_alpha_or_all_beta_and_not_followed_are_named(
     assert gate_warnings({"AllBeta": False}, 29) == tuple(said.format(name, "AllBeta") for name in of_1_29)
     assert gate_warnings({"AllBeta": False, "SidecarContainers": True}, 32) == ()
     assert said.format("GangScheduling", "AllAlpha") in gate_warnings({"AllAlpha": True}, 36)
-    beta = ("DRAFractionalCapacityRange", "DRAWorkloadResourceClaims", "GenericWorkload")
+    beta = ("DRAWorkloadResourceClaims", "GenericWorkload")
     assert gate_warnings({"AllBeta": True}, 37) == tuple(said.format(name, "AllBeta") for name in beta)
     assert "feature gate GenericWorkload is not followed: its default is assumed" in gate_warnings(
         {"AllBeta": True, "GenericWorkload": True}, 37

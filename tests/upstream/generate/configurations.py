@@ -10,16 +10,19 @@ from copy import deepcopy
 from random import Random
 from typing import Any, Final
 
-from extender.core.profile import FILTER_PLUGINS, PREFILTER_PLUGINS, PRESCORE_PLUGINS
+from extender.core.profile import FILTER_PLUGINS, PRESCORE_PLUGINS
 from tests.upstream.generate.words import JSON
 
 API_VERSION: Final = "kubescheduler.config.k8s.io/v1"
 SCORES: Final = [*PRESCORE_PLUGINS, "ImageLocality", "DynamicResources"]
 NEITHER: Final = ["SchedulingGates", "PrioritySort", "DefaultPreemption", "DefaultBinder"]
 """Default plugins that neither filter nor score."""
+PREFILTERS: Final = FILTER_PLUGINS[3:]
+FILTERS: Final = ("NodeUnschedulable", "NodeName", *FILTER_PLUGINS[2:])
+"""In the order of v1.36, in which the first three have no PreFilter: the same seed draws the same file ever since."""
 POINTS: Final = {
-    "preFilter": PREFILTER_PLUGINS,
-    "filter": FILTER_PLUGINS,
+    "preFilter": PREFILTERS,
+    "filter": FILTERS,
     "postFilter": ["DynamicResources", "DefaultPreemption"],
     "preScore": PRESCORE_PLUGINS,
     "score": SCORES,
@@ -28,7 +31,7 @@ POINTS: Final = {
     "preBind": ["VolumeBinding", "DynamicResources"],
 }
 """Extension point -> in-tree plugins that v1.36 has there."""
-ORDER: Final = [*dict.fromkeys([*NEITHER[:2], *FILTER_PLUGINS, *SCORES, *NEITHER[2:]])]
+ORDER: Final = [*dict.fromkeys([*NEITHER[:2], *FILTERS, *SCORES, *NEITHER[2:]])]
 WEIGHTS: Final = (0, 1, 1, 2, 3, 7, 50, 100, 1000)
 NAMES: Final = ("default-scheduler", "pack", "gpu-scheduler", "batch")
 FOREIGN_NAME: Final = "other-scheduler"

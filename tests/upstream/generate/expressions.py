@@ -188,7 +188,7 @@ def device(random: Random) -> JSON:
     attributes = {name: random.choice(_VALUES) for name in names}
     if random.random() < 0.05:
         attributes["odd"] = random.choice(_WITHOUT_VALUE)
-    if names and random.random() < 0.15:
+    elif names and random.random() < 0.15:  # up to v1.36 an error, too, and which of two is told is chance
         attributes[random.choice(names)] = random.choice(_LISTS)
     found: JSON = {"name": "d1", "attributes": attributes}
     found["capacity"] = {

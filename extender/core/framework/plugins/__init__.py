@@ -9,6 +9,8 @@ Rule: a plugin exists if it is in a table here; nothing registers itself by impo
 
 from collections.abc import Callable, Sequence
 
+import numpy as np
+
 from extender.core.framework.constraint import Check, NodeRows, SchedulingContext
 from extender.core.framework.plugins import (
     dynamic_resources,
@@ -35,6 +37,9 @@ from extender.core.snapshot.affinity_terms import TermOwnerIndex
 from extender.core.snapshot.arrays import BoolArray, IntArray
 from extender.core.snapshot.default_selector import ServiceIndex
 from extender.core.snapshot.snapshot import Index
+from extender.k8s.objects import Pod
+from extender.k8s.requests import is_resize_deferred
+from extender.k8s.version.features import Features
 
 # The profile says which of them are enabled, and in which order: the first that rejects sets the status of a node.
 PREFILTERS: dict[str, Callable[[SchedulingContext], PreFilterResult]] = {
@@ -115,8 +120,23 @@ PLUGIN_INDEXES: tuple[type[Index], ...] = (
 )
 """Snapshot indexes that plugins read, built ahead so that no request waits for them."""
 
+
+def waits_to_grow(pod: Pod, features: Features) -> bool:
+    """Return whether the pod runs and waits for room to grow in place, for which it may preempt (KEP-5836, v1.37).
+
+    Its own node is then the only candidate. Its larger requests count there already, so that the filters here, which
+    would add them once more, cannot judge it.
+    """
+    return features.in_place_pod_vertical_scaling_scheduler_preemption and is_resize_deferred(pod)
+
+
+def _all_nodes_if_it_waits_to_grow(context: SchedulingContext) -> BoolArray:
+    return np.full(len(context.snapshot.nodes), waits_to_grow(context.pod, context.features))
+
+
 NODES_NOT_EVALUATED: dict[str, Callable[[SchedulingContext], BoolArray]] = {
-    dynamic_resources.NAME: dynamic_resources.nodes_not_evaluated
+    dynamic_resources.NAME: dynamic_resources.nodes_not_evaluated,
+    "DeferredPodScheduling": _all_nodes_if_it_waits_to_grow,
 }
 """Filter plugins with features that are not followed -> [node] where the pod needs one, or an object that may not be
 read."""

@@ -38,7 +38,7 @@ from extender.core.devices.node_allocations import (
     Outcome,
     allocate_on_nodes,
 )
-from extender.core.framework.constraint import NodeRows, SchedulingContext, StaticCheck
+from extender.core.framework.constraint import NodeRows, SchedulingContext, ScoreFailed, StaticCheck
 from extender.core.framework.status import Code, PreFilterResult, Status, filter_error
 from extender.core.profile import DYNAMIC_RESOURCES
 from extender.core.snapshot.arrays import BoolArray, IntArray
@@ -418,14 +418,20 @@ def _parses(claim: ResourceClaim) -> bool:
 
 
 def score(context: SchedulingContext, rows: NodeRows) -> IntArray | None:
-    """Return [row]: more for earlier alternatives of prioritized lists; None if the pod's claims have none."""
+    """Return [row]: more for earlier alternatives of prioritized lists; None if the pod's claims have none.
+
+    Raises ScoreFailed.
+    """
     features = context.features
-    is_scored = features.prioritized_lists_are_scored and features.dra_prioritized_list
-    if not is_scored or NAME not in context.profile.filter_plugins:  # Filter finds what Score reads
-        return None
+    if not features.prioritized_lists_are_scored or NAME not in context.profile.filter_plugins:
+        return None  # Filter finds what Score reads
     found = verdicts(context)
     state = _state(context)
-    if found is None or isinstance(state, Status) or not any(map(_has_alternatives, state.claims)):
+    if found is None or isinstance(state, Status):
+        return None
+    if not features.allocated_claims_are_scored:
+        _check_all_are_new(state, found, rows)
+    if not features.dra_prioritized_list or not any(map(_has_alternatives, state.claims)):
         return None
     scores = np.zeros(len(context.snapshot.nodes), np.int64)
     allocated = sum(_score_of_allocated(claim) for claim in state.claims)
@@ -436,6 +442,16 @@ def score(context: SchedulingContext, rows: NodeRows) -> IntArray | None:
         ]
         scores[one.rows] = np.array(values, np.int64)[one.nodes.outcome[one.rows]]
     return scores[rows]
+
+
+def _check_all_are_new(state: _State, found: Verdicts, rows: NodeRows) -> None:
+    """Raise ScoreFailed if devices were allocated on one of the nodes, but not for all claims."""
+    for one in found.allocations:
+        outcomes = one.nodes.outcome[rows]
+        if len(one.claims) < len(state.all) and any(
+            isinstance(one.nodes.outcomes[at], tuple) for at in outcomes[outcomes >= 0]
+        ):
+            raise ScoreFailed(f"number of allocations {len(one.claims)} is smaller than number of claims")
 
 
 def _has_alternatives(claim: ResourceClaim) -> bool:

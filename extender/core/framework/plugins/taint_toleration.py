@@ -24,7 +24,7 @@ def filter(context: SchedulingContext) -> tuple[StaticCheck, ...]:
     compares = features.taint_toleration_comparison_operators
     found = [find_untolerated(one, tolerations, _HARD_EFFECTS, compares=compares) for one in taints.values]
     rejected = np.fromiter((taint is not None for taint in found), np.bool_, len(found))[taints.codes]
-    if features.reasons_of_1_34:
+    if features.taint_reason_without_taint:
         return (StaticCheck(NAME, rejected, (REASON,)),)
     reasons = [_reason_until_1_33(taint) if taint is not None else "" for taint in found]
     place = {reason: nth for nth, reason in enumerate(dict.fromkeys(reasons))}

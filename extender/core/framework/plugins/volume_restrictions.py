@@ -117,7 +117,7 @@ def _claim_conflicts(context: SchedulingContext, names: set[str], in_use: int) -
     headroom = np.full(len(snapshot.nodes), -in_use)
     return _conflict_constraint(
         context,
-        REASON_CLAIM if context.features.reasons_of_1_34 else REASON_CLAIM_UNTIL_1_33,
+        REASON_CLAIM if context.features.read_write_once_pod_reason_of_1_34 else REASON_CLAIM_UNTIL_1_33,
         headroom,
         snapshot.pod_amounts(uses),
         lambda pod: sum(name in names for name in named_claims(pod)),

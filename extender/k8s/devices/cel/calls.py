@@ -5,10 +5,11 @@ Rule: a function that is declared but implemented nowhere is not followed, and i
 
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from extender.k8s.devices.cel.declarations import Overload, functions
-from extender.k8s.devices.cel.library import kubernetes, lists, patterns, standard, strings, times
+from extender.k8s.devices.cel.library import formatting, kubernetes, lists, patterns, standard, strings, times
 from extender.k8s.devices.cel.types import Type
 from extender.k8s.devices.cel.values import (
     NO_SUCH_OVERLOAD,
@@ -33,6 +34,7 @@ _IMPLEMENTATIONS: dict[str, Callable[..., Any]] = {
     **strings.IMPLEMENTATIONS,
     **lists.IMPLEMENTATIONS,
     **kubernetes.IMPLEMENTATIONS,
+    "string_format": formatting.format_values,
 }
 """By overload."""
 
@@ -65,6 +67,12 @@ def call_of(
     return evaluate
 
 
+def evaluate_beside_error(run: Run, other: Evaluate) -> None:
+    """Evaluate the second operand of two, the first of which is an error: it costs, and may panic."""
+    with suppress(CelError):
+        other(run)
+
+
 def _unary(apply: Callable[..., Any], cost: Cost | None, argument: Evaluate) -> Evaluate:
     def evaluate(run: Run) -> Any:
         value = argument(run)
@@ -80,7 +88,12 @@ def _unary(apply: Callable[..., Any], cost: Cost | None, argument: Evaluate) -> 
 
 def _binary(apply: Callable[..., Any], cost: Cost | None, one: Evaluate, other: Evaluate) -> Evaluate:
     def evaluate(run: Run) -> Any:
-        left, right = one(run), other(run)
+        try:
+            left = one(run)
+        except CelError:
+            evaluate_beside_error(run, other)
+            raise
+        right = other(run)
         if cost is None:
             run.cost += 1
             return apply(run, left, right)
@@ -214,7 +227,7 @@ _ASSERTIONS: dict[str, tuple[Callable[[Evaluate], Evaluate], ...]] = {
 }
 """By function: what cel-go's cost tracker assumes of the arguments, errors too; else it panics, which nothing absorbs.
 
-Only where the checker has found the one overload: without it there is no tracker."""
+Only where the checker has found the one overload: the tracker is that overload's."""
 
 # --- costs ---------------------------------------------------------------------------------------------------------
 
@@ -296,19 +309,17 @@ _BY_OVERLOAD: dict[str, Cost] = {
 
 _SINCE_1_37: dict[str, Cost] = {
     "includes": lambda run, values, _result: _tree(run, values[0]),
-    **dict.fromkeys(
-        ("starts_with_string", "ends_with_string"), lambda _run, values, _result: _up(size(values[1]) * 0.1)
-    ),
+    "matches": _matched,
+    **dict.fromkeys(("startsWith", "endsWith"), lambda _run, values, _result: _up(size(values[1]) * 0.1)),
 }
-"""By function or overload."""
+"""By function: what costs otherwise than up to v1.36."""
 
 
 def _cost(name: str, overloads: list[str], *, of_1_37: bool) -> Cost | None:
     """Return what a call costs, None for one; a call whose overload the checker could not tell has none of its own."""
     overload = overloads[0] if len(overloads) == 1 else ""
-    since_1_37 = _SINCE_1_37.get(name) or _SINCE_1_37.get(overload) if of_1_37 else None
-    if since_1_37 is not None:
-        return since_1_37
+    if of_1_37 and name in _SINCE_1_37:
+        return _SINCE_1_37[name]
     if overload.endswith("_sort"):
         return lambda _run, values, _result: _self_compared(values[0])
     if overload.endswith("_sortByAssociatedKeys"):

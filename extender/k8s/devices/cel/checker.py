@@ -7,7 +7,8 @@ NotFollowed.
 from dataclasses import dataclass, field
 from typing import Final
 
-from extender.k8s.devices.cel.declarations import DEVICE, TYPE_NAMES, Overload, device_fields, functions
+from extender.k8s.devices.cel.declarations import DEVICE, GENERIC_TYPES, TYPE_NAMES, Overload, device_fields, functions
+from extender.k8s.devices.cel.library.formatting import REFUSED, interpolate
 from extender.k8s.devices.cel.library.patterns import is_valid
 from extender.k8s.devices.cel.library.standard import CONVERSIONS
 from extender.k8s.devices.cel.syntax import Expr, Loop, Tree
@@ -24,6 +25,7 @@ from extender.k8s.devices.cel.types import (
     TooLarge,
     Type,
     Unifier,
+    declared,
     display,
     is_dyn,
     is_optional,
@@ -152,9 +154,8 @@ class _Checker:
         if bare in self.scopes[0]:
             return self.scopes[0][bare]
         if bare in TYPE_NAMES:
-            # cel-go 0.29 declares it with a parameter
-            is_generic = self.checked.of_1_37 and bare == "optional_type"
-            return ("type", optional_of(DYN) if is_generic else TYPE_NAMES[bare])
+            generic = GENERIC_TYPES.get(bare) if self.checked.of_1_37 else None
+            return ("type", generic or TYPE_NAMES[bare])
         if bare.startswith(("google.protobuf.", "kubernetes.", "net.")):
             raise NotFollowed(f"the type {bare}")
         return None
@@ -364,21 +365,69 @@ def _renamed(of: Type, fresh: dict[Type, Type]) -> Type:
 def _validate(root: Expr, checked: Checked) -> None:
     """Report literals that are never valid, and lists and maps of several types (cel/validator.go)."""
     nodes = list(_descendants(root))
-    if any(node.kind == "call" and node.name == "format" for node in nodes):
-        raise NotFollowed("format()")  # whose arguments a validator of its own checks, before the others
+    for node in nodes:
+        if checked.overloads.get(node.id) == ["string_format"]:
+            _check_format(node, checked)
+    formatted = {
+        id(each) for node in nodes if node.kind == "call" and node.name == "format" for each in _descendants(node)
+    }
     for name in ("duration", "timestamp", "matches"):
         for node in nodes:
             argument = node.args[0] if node.kind == "call" and node.name == name and node.args else None
             if argument is not None and argument.kind == "literal" and _invalid(name, argument.value):
                 checked.errors.append((argument.id, f"invalid {name} argument"))
     for node in nodes:
-        if node.kind == "list":
+        if node.kind == "list" and id(node) not in formatted:
             _same_types(node, range(len(node.args)), node.optional, checked, every=False)
     for node in nodes:
-        if node.kind == "map":
+        if node.kind == "map" and id(node) not in formatted:
             _same_types(node, range(0, len(node.args), 2), [], checked, every=True)
             optional = [index * 2 + 1 for index in node.optional]
             _same_types(node, range(1, len(node.args), 2), optional, checked, every=True)
+
+
+_TAKEN: dict[str, tuple[str, ...]] = {
+    "s": ("list", "map", "int", "uint", "double", "bool", "string", "timestamp", "bytes", "duration", "type", "null"),
+    **dict.fromkeys("do", ("int", "uint")),
+    **dict.fromkeys("fe", ("double", "string")),
+    "b": ("int", "uint", "bool"),
+    **dict.fromkeys("xX", ("int", "uint", "string", "bytes")),
+}
+"""By clause of format(): kinds of types that it takes besides dyn."""
+
+
+def _check_format(node: Expr, checked: Checked) -> None:
+    """Report clauses of a literal format that do not take the literal list's elements (stringFormatValidator)."""
+    target, arguments = node.operand, node.args[0]
+    if target is None or target.kind != "literal" or type(target.value) is not str or arguments.kind != "list":
+        return
+    at = node.id
+
+    def check_clause(index: int, kind: str, _precision: int | None) -> str:
+        nonlocal at
+        refused = _refused(arguments.args[index], kind, checked)
+        if refused is not None:
+            at = refused.id
+            name = declared(checked.types[at]).partition("(")[0]
+            raise CelError(f"error during formatting: {REFUSED[kind]}, was given {name}")
+        return ""
+
+    try:
+        _, taken = interpolate(target.value, len(arguments.args), check_clause, checks=True)
+    except CelError as error:
+        checked.errors.append((at, str(error)))
+        return
+    if len(arguments.args) > taken:
+        counts = f"(expected {taken}, got {len(arguments.args)})"
+        checked.errors.append((at, f"too many arguments supplied to string.format {counts}"))
+
+
+def _refused(node: Expr, kind: str, checked: Checked) -> Expr | None:
+    """Return the node that a clause does not take: the argument, or what is within it."""
+    if checked.types[node.id][0] not in (*_TAKEN[kind], "dyn"):
+        return node
+    within = node.args if kind == "s" and node.kind in ("list", "map") else []
+    return next((found for each in within if (found := _refused(each, kind, checked)) is not None), None)
 
 
 def _invalid(name: str, value: object) -> bool:

@@ -69,6 +69,13 @@ TYPE_NAMES: Final[dict[str, Type]] = {
 }
 """Names that are types."""
 
+GENERIC_TYPES: Final[dict[str, Type]] = {
+    "list": list_of(DYN),
+    "map": map_of(DYN, DYN),
+    "optional_type": optional_of(DYN),
+}
+"""Names that v1.37 declares otherwise."""
+
 _NAMED: dict[str, Type] = {
     **{name: kind for name, kind in TYPE_NAMES.items() if "." not in name and name not in ("list", "map")},
     "duration": DURATION,

@@ -1,168 +1,208 @@
-"""Macros that the library lacks: two-variable comprehensions and sortBy (ext/comprehensions.go, ext/lists.go, cel-go).
+"""Macros, as cel-go expands them while it parses (parser/macro.go, cel/library.go, ext/comprehensions.go and lists.go).
 
-Rule: as cel-go expands them while it parses, before anything is checked.
+Rule: what a macro makes stands where its call does. A call with wrong arguments is a problem of the tree; one with
+another number of arguments is no macro.
 """
 
-import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
 
-from extender.k8s.devices.cel.syntax import Expr, Loop, Tree
+from extender.k8s.devices.cel.syntax import MAX_DEPTH, Expr, Loop, Tree
 
 RESULT = "@result"
 _SORTED = "@__sortBy_input__"
-_TWO_VARIABLES = {
-    ("all", 3),
-    ("exists", 3),
-    ("existsOne", 3),
-    ("exists_one", 3),
-    ("transformList", 3),
-    ("transformList", 4),
-    ("transformMap", 3),
-    ("transformMap", 4),
-    ("transformMapEntry", 3),
-    ("transformMapEntry", 4),
-}
+_UNUSED = "#unused"
 _SORTABLE = {"list", "select", "ident", "loop", "call"}
-
-Problem = tuple[int, str]
-"""(node, what is wrong)."""
+_SIMPLE, _IDENTIFIER = "argument must be a simple name", "argument is not an identifier"
 
 
-class Expansion:
-    """One tree in which macros are expanded; `problems` are those of their arguments."""
+class _WrongArgument(Exception):
+    """Raised with (node, what is wrong with it)."""
 
-    def __init__(self, tree: Tree) -> None:
-        self.tree = tree
-        self.problems: list[Problem] = []
-        self._next_id = max([0, *tree.positions]) + 1
 
-    def expand(self, node: Expr) -> Expr:
-        """Return the node with the macros in it expanded, innermost first."""
-        if node.kind == "literal" and type(node.value) is float and math.isinf(node.value):
-            self.problems.append((node.id, "invalid double literal"))
-        if node.operand is not None:
-            node.operand = self.expand(node.operand)
-        node.args = [self.expand(each) for each in node.args]
-        loop = node.loop
-        if loop is not None:
-            loop.over, loop.start = self.expand(loop.over), self.expand(loop.start)
-            loop.condition, loop.step = self.expand(loop.condition), self.expand(loop.step)
-            loop.result = self.expand(loop.result)
-        if node.kind != "call" or node.operand is None:
-            return node
-        if (node.name, len(node.args)) in _TWO_VARIABLES:
-            return self._two_variables(node)
-        if node.name == "sortBy" and len(node.args) == 2:
-            return self._sorted(node)
-        return node
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """A call of a macro, and makers of the nodes that stand in its place."""
 
-    def _new(self, at: int, node: Expr) -> Expr:
-        """Return a node that an expansion makes, where the macro was called."""
-        node.id = self._next_id
-        self.tree.positions[node.id] = self.tree.positions.get(at, 0)
-        self._next_id += 1
-        return node
+    tree: Tree
+    offset: int
+    name: str
+    target: Expr
+    """the argument itself of has(), which has no target"""
+    args: list[Expr]
 
-    def _wrong(self) -> Expr:
-        """Return a node where the last problem is, instead of what would be expanded."""
-        return self._new(self.problems[-1][0], Expr("literal", value=True))
+    def new(self, node: Expr) -> Expr:
+        return self.tree.add(node, self.offset)
 
-    def _variable(
-        self, node: Expr, other: str | None = None, not_a_name: str = "argument must be a simple name"
-    ) -> str | None:
+    def ident(self, name: str = RESULT) -> Expr:
+        return self.new(Expr("ident", name=name))
+
+    def literal(self, value: object) -> Expr:
+        return self.new(Expr("literal", value=value))
+
+    def list(self, *args: Expr) -> Expr:
+        return self.new(Expr("list", args=[*args]))
+
+    def call(self, name: str, *args: Expr, on: Expr | None = None) -> Expr:
+        return self.new(Expr("call", name=name, operand=on, args=[*args]))
+
+    def variable(self, index: int, not_a_name: str) -> str:
+        """Return the name that an argument is."""
+        node = self.args[index]
         if node.kind != "ident":
-            self.problems.append((node.id, not_a_name))
-        elif node.name == other:
-            self.problems.append((node.id, f"duplicate variable name: {other}"))
-        elif node.name in (RESULT, "__result__"):
-            self.problems.append((node.id, "iteration variable overwrites accumulator variable"))
-        else:
-            return node.name
+            raise _WrongArgument(node, not_a_name)
+        return node.name
+
+    def loop_variable(self, not_a_name: str) -> str:
+        found = self.variable(0, not_a_name)
+        self.check_variable(0, found)
+        return found
+
+    def check_variable(self, index: int, name: str) -> None:
+        if name in (RESULT, "__result__"):
+            raise _WrongArgument(self.args[index], "iteration variable overwrites accumulator variable")
+
+    def loop(self, variables: tuple[str, str], over: Expr, parts: tuple[Expr, Expr, Expr, Expr]) -> Expr:
+        """Return a loop with (start, condition, step, result)."""
+        return self.new(Expr("loop", loop=Loop(*variables, over, RESULT, *parts)))
+
+    def bound(self, name: str, value: Expr, result: Expr) -> Expr:
+        """Return a loop over nothing, in whose result the name has the value."""
+        over, condition, step = self.list(), self.literal(False), self.ident(name)
+        return self.new(Expr("loop", loop=Loop(_UNUSED, "", over, name, value, condition, step, result)))
+
+
+def expand(tree: Tree, offset: int, name: str, target: Expr | None, args: list[Expr]) -> Expr | None:
+    """Return what a call becomes, None if it is no macro's."""
+    expansion = _MACROS.get((name, len(args), target is not None))
+    if expansion is None:
         return None
+    try:
+        return expansion(_Call(tree, offset, name, args[0] if target is None else target, args))
+    except _WrongArgument as wrong:
+        node, problem = wrong.args
+        return tree.wrong(tree.positions[node.id], problem)
 
-    def _two_variables(self, node: Expr) -> Expr:
-        at = node.id
-        first = self._variable(node.args[0])
-        second = self._variable(node.args[1], first) if first is not None else None
-        if first is None or second is None or node.operand is None:
-            return self._wrong()
-        start, condition, step, result = self._parts(node, at, first)
-        loop = Loop(first, second, node.operand, RESULT, start, condition, step, result)
-        return self._new(at, Expr("loop", loop=loop))
 
-    def _parts(self, node: Expr, at: int, first: str) -> tuple[Expr, Expr, Expr, Expr]:
-        """Return what the loop starts with, while what it goes on, its step and its result."""
+def _has(call: _Call) -> Expr:
+    found = call.args[0]
+    if found.kind != "select":
+        raise _WrongArgument(found, "invalid argument to has() macro")
+    return call.new(Expr("select", name=found.name, operand=found.operand, test_only=True))
 
-        def accumulated() -> Expr:
-            return self._new(at, Expr("ident", name=RESULT))
 
-        def literal(value: object) -> Expr:
-            return self._new(at, Expr("literal", value=value))
+def _one_variable(call: _Call) -> Expr:
+    return call.loop((call.loop_variable(_SIMPLE), ""), call.target, _quantified(call))
 
-        def call(name: str, *args: Expr) -> Expr:
-            return self._new(at, Expr("call", name=name, args=list(args)))
 
-        body = node.args[-1]
-        if node.name == "all":
-            step = call("_&&_", accumulated(), body)
-            return literal(True), call("@not_strictly_false", accumulated()), step, accumulated()
-        if node.name == "exists":
-            condition = call("@not_strictly_false", call("!_", accumulated()))
-            return literal(False), condition, call("_||_", accumulated(), body), accumulated()
-        if node.name in ("existsOne", "exists_one"):
-            step = call("_?_:_", body, call("_+_", accumulated(), literal(1)), accumulated())
-            return literal(0), literal(True), step, call("_==_", accumulated(), literal(1))
-        if node.name == "transformList":
-            start = self._new(at, Expr("list"))
-            step = call("_+_", accumulated(), self._new(at, Expr("list", args=[body])))
-        else:
-            start = self._new(at, Expr("map"))
-            key = [self._new(at, Expr("ident", name=first))] if node.name == "transformMap" else []
-            step = call("cel.@mapInsert", accumulated(), *key, body)
-        if len(node.args) == 4:
-            step = call("_?_:_", node.args[2], step, accumulated())
-        return start, literal(True), step, accumulated()
+def _two_variables(call: _Call) -> Expr:
+    first, second = call.variable(0, _SIMPLE), call.variable(1, _SIMPLE)
+    if first == second:
+        raise _WrongArgument(call.args[1], f"duplicate variable name: {first}")
+    call.check_variable(0, first)
+    call.check_variable(1, second)
+    parts = _transformed(call, first) if call.name.startswith("transform") else _quantified(call)
+    return call.loop((first, second), call.target, parts)
 
-    def _sorted(self, node: Expr) -> Expr:
-        at, over = node.id, node.operand
-        if over is None or over.kind not in _SORTABLE:
-            what = "sortBy can only be applied to a list, identifier, comprehension, call or select expression"
-            self.problems.append((over.id if over is not None else at, what))
-            return self._wrong()
-        variable = self._variable(node.args[0], not_a_name="argument is not an identifier")
-        if variable is None:
-            return self._wrong()
-        accumulated = self._new(at, Expr("ident", name=RESULT))
-        key = self._new(at, Expr("list", args=[node.args[1]]))
-        step = self._new(at, Expr("call", name="_+_", args=[accumulated, key]))
-        keys = Loop(
-            variable,
-            "",
-            self._new(at, Expr("ident", name=_SORTED)),
-            RESULT,
-            self._new(at, Expr("list")),
-            self._new(at, Expr("literal", value=True)),
-            step,
-            self._new(at, Expr("ident", name=RESULT)),
+
+def _quantified(call: _Call) -> tuple[Expr, Expr, Expr, Expr]:
+    """Return (start, condition, step, result) of all(), exists() and exists_one()."""
+    body = call.args[-1]
+    if call.name == "all":
+        condition = call.call("@not_strictly_false", call.ident())
+        return call.literal(True), condition, call.call("_&&_", call.ident(), body), call.ident()
+    if call.name == "exists":
+        condition = call.call("@not_strictly_false", call.call("!_", call.ident()))
+        return call.literal(False), condition, call.call("_||_", call.ident(), body), call.ident()
+    step = call.call("_?_:_", body, call.call("_+_", call.ident(), call.literal(1)), call.ident())
+    return call.literal(0), call.literal(True), step, call.call("_==_", call.ident(), call.literal(1))
+
+
+def _transformed(call: _Call, key: str) -> tuple[Expr, Expr, Expr, Expr]:
+    """Return (start, condition, step, result) of what makes a list or a map, with a filter or without."""
+    body = call.args[-1]
+    if call.name == "transformList":
+        return _collected(call, call.list(body), call.args[2] if len(call.args) == 4 else None)
+    keys = [call.ident(key)] if call.name == "transformMap" else []
+    step = call.call("cel.@mapInsert", call.ident(), *keys, body)
+    if len(call.args) == 4:
+        step = call.call("_?_:_", call.args[2], step, call.ident())
+    return call.new(Expr("map")), call.literal(True), step, call.ident()
+
+
+def _collected(call: _Call, added: Expr, condition: Expr | None) -> tuple[Expr, Expr, Expr, Expr]:
+    step = call.call("_+_", call.ident(), added)
+    if condition is not None:
+        step = call.call("_?_:_", condition, step, call.ident())
+    return call.list(), call.literal(True), step, call.ident()
+
+
+def _map(call: _Call, over: Expr | None = None) -> Expr:
+    variable = call.loop_variable(_IDENTIFIER)
+    condition = call.args[1] if len(call.args) == 3 else None
+    parts = _collected(call, call.list(call.args[-1]), condition)
+    return call.loop((variable, ""), call.target if over is None else over, parts)
+
+
+def _filter(call: _Call) -> Expr:
+    variable = call.loop_variable(_IDENTIFIER)
+    return call.loop((variable, ""), call.target, _collected(call, call.list(call.args[0]), call.args[1]))
+
+
+def _bind(call: _Call) -> Expr | None:
+    if call.target.kind != "ident" or call.target.name != "cel":
+        return None
+    name = call.variable(0, "cel.bind() variable names must be simple identifiers")
+    return call.bound(name, call.args[1], call.args[2])
+
+
+def _optional(call: _Call) -> Expr:
+    """Return the tree of optMap() or optFlatMap(), in which what they are called on stands twice."""
+    name = call.variable(0, f"{call.name}() variable name must be a simple identifier")
+    value = call.call("value", on=_copy(call.tree, call.target))
+    result = call.bound(name, value, call.args[1])
+    if call.name == "optMap":
+        result = call.call("optional.of", result)
+    return call.call("_?_:_", call.call("hasValue", on=call.target), result, call.call("optional.none"))
+
+
+def _sort_by(call: _Call) -> Expr:
+    if call.target.kind not in _SORTABLE:
+        what = "sortBy can only be applied to a list, identifier, comprehension, call or select expression"
+        raise _WrongArgument(call.target, what)
+    keys = _map(call, call.ident(_SORTED))
+    return call.bound(_SORTED, call.target, call.call("@sortByAssociatedKeys", keys, on=call.ident(_SORTED)))
+
+
+def _copy(tree: Tree, node: Expr) -> Expr:
+    """Return the node again, with other ids; one that is too deep to be followed is not copied."""
+    if tree.depths[node.id] > MAX_DEPTH:
+        return node
+    again = partial(_copy, tree)
+    loop = node.loop
+    if loop is not None:
+        over, start, condition, step, result = map(
+            again, (loop.over, loop.start, loop.condition, loop.step, loop.result)
         )
-        target = self._new(at, Expr("ident", name=_SORTED))
-        call = Expr("call", name="@sortByAssociatedKeys", operand=target)
-        call.args = [self._new(at, Expr("loop", loop=keys))]
-        bound = Loop(
-            "#unused",
-            "",
-            self._new(at, Expr("list")),
-            _SORTED,
-            over,
-            self._new(at, Expr("literal", value=False)),
-            self._new(at, Expr("ident", name=_SORTED)),
-            self._new(at, call),
-        )
-        return self._new(at, Expr("loop", loop=bound))
+        loop = Loop(loop.variable, loop.variable2, over, loop.result_variable, start, condition, step, result)
+    operand = None if node.operand is None else _copy(tree, node.operand)
+    copied = Expr(node.kind, 0, node.value, node.name, operand, node.test_only, loop=loop)
+    copied.args, copied.optional = list(map(again, node.args)), [*node.optional]
+    return tree.add(copied, tree.positions[node.id])
 
 
-def expand(tree: Tree) -> list[Problem]:
-    """Expand the macros of a tree in place; returns what is wrong with their arguments."""
-    expansion = Expansion(tree)
-    tree.root = expansion.expand(tree.root)
-    places = {(tree.positions.get(node, 0), text): (node, text) for node, text in expansion.problems}
-    return list(places.values())  # optMap() has its target twice, and so its problems
+_Expansion = Callable[[_Call], Expr | None]
+_MACROS: Final[dict[tuple[str, int, bool], _Expansion]] = {
+    ("has", 1, False): _has,
+    **{(name, 2, True): _one_variable for name in ("all", "exists", "exists_one")},
+    **{(name, 3, True): _two_variables for name in ("all", "exists", "exists_one", "existsOne")},
+    **{(f"transform{name}", n, True): _two_variables for name in ("List", "Map", "MapEntry") for n in (3, 4)},
+    **{("map", n, True): _map for n in (2, 3)},
+    ("filter", 2, True): _filter,
+    ("bind", 3, True): _bind,
+    **{(name, 2, True): _optional for name in ("optMap", "optFlatMap")},
+    ("sortBy", 2, True): _sort_by,
+}
+"""(name, number of arguments, whether it is called on something) -> expansion."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from extender.k8s.cost.budget import WorkBudget
-from extender.k8s.devices.cel.calls import call, call_of
+from extender.k8s.devices.cel.calls import call, call_of, evaluate_beside_error
 from extender.k8s.devices.cel.checker import Checked
 from extender.k8s.devices.cel.declarations import TYPE_NAMES
 from extender.k8s.devices.cel.library import patterns
@@ -22,6 +22,7 @@ from extender.k8s.devices.cel.values import (
     NONE,
     Aborted,
     CelError,
+    DeviceMap,
     NotFollowed,
     Optional,
     Run,
@@ -587,9 +588,11 @@ def _qualify(value: Any, key: Any, *, test: bool) -> tuple[Any, bool]:
 
 def _bad_key(key: Any, error: type[Exception]) -> Exception:
     """Return the error of a key of a type that no list or map has."""
-    if key is None or type(key) is bytes:
-        return error(f"invalid qualifier type: types.{'Null' if key is None else 'Bytes'}")
-    return NotFollowed(f"a key of the type {type_name(key)}")
+    if type(key) is list and error is PlanError:
+        return error("invalid qualifier type: *types.baseList")
+    if type(key) in (list, DeviceMap):  # upstream has several types of lists, and maps of Go's and its own
+        return NotFollowed(f"a key of the type {type_name(key)}")
+    return error(f"invalid qualifier type: {go_name(key)}")
 
 
 def _index(key: Any) -> int:
@@ -608,7 +611,12 @@ def _check_key(key: Any) -> None:
 
 def _equality(one: Evaluate, other: Evaluate, *, wanted: bool) -> Evaluate:
     def evaluate(run: Run) -> bool:
-        left, right = one(run), other(run)
+        try:
+            left = one(run)
+        except CelError:
+            evaluate_beside_error(run, other)
+            raise
+        right = other(run)
         if type(left) is str and type(right) is str:
             smaller = min(len(left), len(right))
             run.cost += -(-smaller // 10) if smaller < 30 else _traversal(smaller)

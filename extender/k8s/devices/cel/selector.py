@@ -1,7 +1,6 @@
 """Selectors of devices: CEL expressions, as k8s.io/dynamic-resource-allocation/cel (v1.36) compiles and evaluates them.
 
-The library cel-expr-python parses, in cel-go's words; macros that it lacks are expanded in `macros`, `checker` finds
-the types in cel-go's words too, and `plan` makes closures of the tree, which count cel-go's cost.
+`parser` makes the tree, in which macros are expanded, `checker` finds the types in cel-go's words, and `plan` makes closures of the tree, which count cel-go's cost.
 
 Rule: what is not followed is named in `Selector.unsupported`, or raised as NotFollowed, and never guessed.
 """
@@ -13,9 +12,9 @@ from typing import Any, Final
 from extender.k8s.cost.budget import WorkBudget
 from extender.k8s.devices.cel.checker import check, error_text
 from extender.k8s.devices.cel.device_view import DeviceView
-from extender.k8s.devices.cel.macros import expand
+from extender.k8s.devices.cel.parser import parse
 from extender.k8s.devices.cel.plan import PlanError, plan
-from extender.k8s.devices.cel.syntax import SyntaxFailure, Tree, parse
+from extender.k8s.devices.cel.syntax import SyntaxFailure, Tree
 from extender.k8s.devices.cel.types import declared
 from extender.k8s.devices.cel.values import (
     COST_LIMIT,
@@ -95,7 +94,7 @@ def compile_selector(expression: str, *, of_1_37: bool) -> Selector:
     """Return the compiled selector; never raises for what the expression says. `of_1_37`: as v1.37 does, not v1.36.
 
     A device has allowMultipleAllocations whatever feature gates say: kube-scheduler compiles expressions as the API
-    server does those that are stored already. Without the package cel-expr-python, no selector is followed.
+    server does those that are stored already.
     """
     try:
         return _compiled(expression, of_1_37=of_1_37)
@@ -108,10 +107,9 @@ def compile_selector(expression: str, *, of_1_37: bool) -> Selector:
 
 
 def _compiled(expression: str, *, of_1_37: bool) -> Selector:
-    tree = parse(expression)
-    problems = expand(tree)
-    if problems:
-        return _failed(expression, tree, problems)
+    tree = parse(expression, escaped_names=of_1_37)
+    if tree.problems:
+        return _failed(expression, tree, tree.problems)
     checked = check(tree, of_1_37=of_1_37)
     if checked.errors:
         return _failed(expression, tree, checked.errors)

@@ -40,7 +40,7 @@ class CostLimitReached(Exception):
 class Run:
     """One evaluation: what it has cost, and its variables."""
 
-    __slots__ = ("budget", "cost", "device", "limit", "of_1_37", "slots", "spent")
+    __slots__ = ("budget", "converted", "cost", "device", "limit", "of_1_37", "slots", "spent")
 
     def __init__(self, device: Any, slots: int, budget: WorkBudget, *, of_1_37: bool) -> None:
         self.device = device
@@ -48,6 +48,8 @@ class Run:
         self.slots: list[Any] = [None] * slots
         self.budget = budget
         self.cost = 0
+        self.converted: dict[int, Any] | None = None
+        """Quantities, by identity, that upstream holds otherwise since they were compared."""
         self.spent = 0
         self.limit = min(COST_LIMIT, budget.left)
 

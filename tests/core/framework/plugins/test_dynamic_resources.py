@@ -94,11 +94,15 @@ def test_a_claim_that_cannot_be_used_keeps_the_pod_out_of_the_queue_and_from_eve
     assert (found["prefilter"], found["preEnqueue"], found["filter"]) == (status, status, {})
 
 
-@pytest.mark.parametrize(("names", "reason"), [(["c"], "Insufficient cpu"), (["gone"], FITS)])
-def test_a_nominated_pod_that_is_kept_out_of_the_queue_counts_nowhere(names, reason):
+@pytest.mark.parametrize(
+    ("version", "names", "reason"),
+    [("1.36", ["c"], "Insufficient cpu"), ("1.36", ["gone"], FITS), ("1.37", ["gone"], "Insufficient cpu")],
+)
+def test_up_to_1_36_a_nominated_pod_that_is_kept_out_of_the_queue_counts_nowhere(version, names, reason):
     nominated = incoming("nominated", "3", status={"nominatedNodeName": "n1"}, **using_claims(*names))
     objects = cluster({node("n1"): []}, waiting=[nominated], others=[claim("c", request())])
-    assert reasons(extender.evaluate(objects, incoming(cpu="2")).to_dict()) == {"n1": reason}
+    scheduler = kube_scheduler_of({}, version=version)
+    assert reasons(extender.evaluate(objects, incoming(cpu="2"), scheduler=scheduler).to_dict()) == {"n1": reason}
 
 
 def test_up_to_1_35_the_claim_of_another_pod_is_said_otherwise():

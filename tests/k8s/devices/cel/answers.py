@@ -1,7 +1,8 @@
 """What kube-scheduler said of selectors, and what this project says, in the same words.
 
-answers.jsonl.gz has rows [expression, answer] about `DEVICE`, and [expression, answer, device, driver] about another
-one: every function of the libraries, errors of types, of overloads and at run time, and expressions drawn at random.
+answers-1.36.jsonl.gz and answers-1.37.jsonl.gz have rows [expression, answer] about `DEVICE`, and [expression, answer,
+device, driver] about another one: every function of the libraries, errors of types, of overloads and at run time, and
+expressions drawn at random.
 """
 
 import gzip
@@ -33,9 +34,9 @@ DEVICE = Device(
 compiled = lru_cache(maxsize=4096)(compile_selector)
 
 
-def recorded() -> list[Any]:
-    """Return the rows of answers.jsonl.gz."""
-    packed = (Path(__file__).parent / "answers.jsonl.gz").read_bytes()
+def recorded(minor: int) -> list[Any]:
+    """Return the rows of kube-scheduler's answers in a minor: 36 or 37."""
+    packed = (Path(__file__).parent / f"answers-1.{minor}.jsonl.gz").read_bytes()
     return [json.loads(line) for line in gzip.decompress(packed).decode().splitlines()]
 
 
@@ -67,6 +68,8 @@ def answer_or_feature(
         return None, "an evaluation that takes too many steps"
 
 
-def answer(expression: str, device: Device | dict[str, Any] = DEVICE, driver: str = DRIVER) -> str | None:
+def answer(
+    expression: str, device: Device | dict[str, Any] = DEVICE, driver: str = DRIVER, *, minor: int = 36
+) -> str | None:
     """Return kube-scheduler's words for what a selector says of a device; None where that is not followed."""
-    return answer_or_feature(expression, device, driver)[0]
+    return answer_or_feature(expression, device, driver, minor=minor)[0]

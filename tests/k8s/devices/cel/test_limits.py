@@ -28,14 +28,14 @@ def test_the_cost_limit_is_upstreams_error():
 
 
 def test_the_budget_ends_what_costs_less_than_the_limit():
-    selector = compile_selector("lists.range(100).all(a, lists.range(100).all(b, a + b >= 0))")
+    selector = compile_selector("lists.range(100).all(a, lists.range(100).all(b, a + b >= 0))", of_1_37=True)
     with pytest.raises(WorkLimitReached):
         selector.matches(DeviceView("d", Device()), WorkBudget(1000))
 
 
 def test_every_evaluation_spends_the_budget():
     budget = WorkBudget(1000)
-    assert compile_selector("device.driver == 'd'").matches(DeviceView("d", Device()), budget)
+    assert compile_selector("device.driver == 'd'", of_1_37=True).matches(DeviceView("d", Device()), budget)
     assert budget.left < 1000
 
 
@@ -64,8 +64,9 @@ def test_every_evaluation_spends_the_budget():
     ],
     ids=range(19),
 )
-def test_large_values_and_deep_trees_end(expression):
-    selector = compile_selector(expression)
+@pytest.mark.parametrize("of_1_37", [False, True])
+def test_large_values_and_deep_trees_end(expression, of_1_37):
+    selector = compile_selector(expression, of_1_37=of_1_37)
     if selector.unsupported or selector.error:
         return
     with suppress(WorkLimitReached, DeviceSelectorError, NotFollowed):
@@ -87,7 +88,7 @@ def test_long_expressions_are_evaluated(expression, wanted):
 
 
 def test_an_expression_longer_than_the_api_accepts_is_not_followed():
-    assert compile_selector("'" + "a" * 20_000 + "' == ''").unsupported
+    assert compile_selector("'" + "a" * 20_000 + "' == ''", of_1_37=True).unsupported
 
 
 def test_the_parser_is_imported_only_for_a_selector_and_without_it_none_is_followed():
@@ -96,7 +97,7 @@ def test_the_parser_is_imported_only_for_a_selector_and_without_it_none_is_follo
         "from extender.k8s.devices.cel.selector import compile_selector\n"
         "assert 'cel_expr_python' not in sys.modules\n"
         "sys.modules['cel_expr_python'] = None\n"
-        "print(compile_selector('true').unsupported)"
+        "print(compile_selector('true', of_1_37=True).unsupported)"
     )
     said = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
     assert "selectors, without the package cel-expr-python" in said

@@ -20,14 +20,18 @@ _MAX_POWER = 100
 
 
 class Quantity:
-    """An amount; `scaled` is int64Amount's (value, power of ten), None where upstream holds an inf.Dec."""
+    """An amount; `scaled` is int64Amount's (value, power of ten), None where upstream holds an inf.Dec.
 
-    __slots__ = ("nano", "pointer", "scaled")
+    `power` is the power of ten of which that is a multiple.
+    """
+
+    __slots__ = ("nano", "pointer", "power", "scaled")
     type_name: Final = "kubernetes.Quantity"
 
-    def __init__(self, nano: int, scaled: tuple[int, int] | None, *, pointer: bool = False) -> None:
+    def __init__(self, nano: int, scaled: tuple[int, int] | None, *, power: int = -9, pointer: bool = False) -> None:
         self.nano = nano
         self.scaled = scaled
+        self.power = power if scaled is None else scaled[1]
         self.pointer = pointer
         """a sum, which upstream's equality does not accept on its right"""
 
@@ -53,19 +57,38 @@ def _parsed(text: str) -> Quantity:
             raise CelError("unable to parse quantity's suffix") from None
         raise NotFollowed("the error of an invalid quantity") from None
     scaled = _scaled(text)
-    if scaled is None and abs(nano) == MAX_NANO and not text.endswith("i"):
-        raise NotFollowed("a quantity beyond 64 bits")
-    if scaled is not None and scaled[1] >= 0:
+    if scaled is None:
+        return _decimal(text, nano)
+    if scaled[1] >= 0:
         if scaled[1] > _MAX_POWER:
             raise NotFollowed(f"a quantity with an exponent beyond {_MAX_POWER}")
         nano = scaled[0] * 10 ** scaled[1] * NANO  # upstream does not cap it
     return Quantity(nano, scaled)
 
 
+def _decimal(text: str, nano: int) -> Quantity:
+    """Return an amount that upstream holds as an inf.Dec, rounded to nano-units; only binary ones are capped."""
+    match = _QUANTITY.fullmatch(text)
+    assert match is not None
+    sign, whole, fraction, suffix = match.groups(default="")
+    binary = suffix in _BINARY
+    exponent = 0 if binary else _DECIMAL[suffix] if suffix in _DECIMAL else int(suffix[1:])
+    power = exponent - len(fraction)
+    if nano == 0:
+        return Quantity(0, None, power=power)
+    if abs(nano) < MAX_NANO or binary:
+        return Quantity(nano, None, power=0 if abs(nano) == MAX_NANO else -9)
+    if power > _MAX_POWER:
+        raise NotFollowed(f"a quantity with an exponent beyond {_MAX_POWER}")
+    digits = int(whole + fraction)
+    exact = digits * 10 ** (power + 9) if power >= -9 else -(-digits // 10 ** -(power + 9))
+    return Quantity(-exact if sign == "-" else exact, None)
+
+
 def quantity(text: Any) -> Quantity:
     """Return an object's amount, which an API server has accepted."""
     if isinstance(text, str):
-        return _parsed(text)
+        return _copied(_parsed(text))
     return Quantity(parse(text), (int(text), 0) if isinstance(text, int) else None)
 
 
@@ -92,47 +115,64 @@ def _scaled(text: str) -> tuple[int, int] | None:
     return (-value if sign == "-" else value), scale
 
 
-def _as_integer(amount: Quantity) -> int | None:
-    if amount.scaled is None or amount.scaled[1] < 0:
+def _copied(amount: Quantity) -> Quantity:
+    """Return an amount of its own: comparing one changes how upstream holds it, see `_compare`."""
+    return Quantity(amount.nano, amount.scaled, power=amount.power)
+
+
+def _held(run: Run, amount: Quantity) -> tuple[int, int] | None:
+    """Return what `Quantity.scaled` is by now."""
+    return None if run.converted is not None and id(amount) in run.converted else amount.scaled
+
+
+def _compare(run: Run, one: Quantity, other: Quantity) -> int:
+    """Return -1, 0 or 1; with an inf.Dec upstream makes the first amount one, too (Quantity.Cmp)."""
+    if one.scaled is not None and _held(run, other) is None:
+        run.converted = {**(run.converted or {}), id(one): one}
+    return _sign(one.nano - other.nano)
+
+
+def _as_integer(run: Run, amount: Quantity) -> int | None:
+    scaled = _held(run, amount)
+    if scaled is None or scaled[1] < 0:
         return None
-    value = amount.scaled[0] * 10 ** min(amount.scaled[1], 40)
+    value = scaled[0] * 10 ** min(scaled[1], 40)
     return value if MIN_INT <= value <= MAX_INT else None
 
 
-def _to_integer(_run: Run, amount: Quantity) -> int:
-    found = _as_integer(amount)
+def _to_integer(run: Run, amount: Quantity) -> int:
+    found = _as_integer(run, amount)
     if found is None:
         raise CelError("cannot convert value to integer")
     return found
 
 
 def _to_float(_run: Run, amount: Quantity) -> float:
-    if amount.scaled is None:
-        raise NotFollowed("asApproximateFloat() of a quantity with a fraction")
-    value, scale = amount.scaled
+    value, scale = amount.scaled or (amount.nano // 10 ** (amount.power + 9), amount.power)
     return float(value) if scale == 0 else float(value) * float(f"1e{scale}")
 
 
 def _sum(run: Run, one: Quantity, sign: int, other: Quantity) -> Quantity:
     """Return the first amount plus or minus the second (Quantity.Add, Quantity.Sub)."""
     nano = one.nano + sign * other.nano
-    if one.scaled is None and not run.of_1_37:  # upstream changes it in place
+    one_scaled, other_scaled = _held(run, one), _held(run, other)
+    if one_scaled is None and not run.of_1_37:  # upstream changes it in place
         raise NotFollowed("add() and sub() of a quantity with a fraction")
-    if one.scaled is None or other.scaled is None:
-        return Quantity(nano, None, pointer=True)
-    (first, first_scale), (second, second_scale) = one.scaled, other.scaled
+    if one_scaled is None or other_scaled is None:
+        return Quantity(nano, None, power=min(one.power, other.power), pointer=True)
+    (first, first_scale), (second, second_scale) = one_scaled, other_scaled
     second *= sign
     exact = nano
     if second > MAX_INT:  # the negative of the smallest int is itself
         second -= 2**64
-        nano -= 2**64 * NANO * 10**second_scale
+        nano -= 2**64 * 10 ** (second_scale + 9)
     if second == 0 or first == 0:
         return Quantity(nano, one.scaled if second == 0 else (second, second_scale), pointer=True)
     scale = min(first_scale, second_scale)
     total = first * 10 ** (first_scale - scale) + second * 10 ** (second_scale - scale)
     if MIN_INT <= total <= MAX_INT:
         return Quantity(nano, (total, scale), pointer=True)
-    return Quantity(exact, None, pointer=True)
+    return Quantity(exact, None, power=scale, pointer=True)
 
 
 def _whole(value: int) -> Quantity:
@@ -276,15 +316,15 @@ def _as_int64(number: int) -> int:
 
 
 IMPLEMENTATIONS: dict[str, Callable[..., Any]] = {
-    "string_to_quantity": lambda _run, text: _parsed(text),
+    "string_to_quantity": lambda _run, text: _copied(_parsed(text)),
     "is_quantity_string": _tests(lambda _run, text: _parsed(text)),
     "quantity_sign": lambda _run, amount: _sign(amount.nano),
-    "quantity_is_greater_than": lambda _run, one, other: one.nano > other.nano,
-    "quantity_is_less_than": lambda _run, one, other: one.nano < other.nano,
-    "quantity_compare_to": lambda _run, one, other: _sign(one.nano - other.nano),
+    "quantity_is_greater_than": lambda run, one, other: _compare(run, one, other) > 0,
+    "quantity_is_less_than": lambda run, one, other: _compare(run, one, other) < 0,
+    "quantity_compare_to": _compare,
     "quantity_get_float": _to_float,
     "quantity_get_int": _to_integer,
-    "quantity_is_integer": lambda _run, amount: _as_integer(amount) is not None,
+    "quantity_is_integer": lambda run, amount: _as_integer(run, amount) is not None,
     "quantity_add": lambda run, one, other: _sum(run, one, 1, other),
     "quantity_add_int": lambda run, one, value: _sum(run, one, 1, _whole(value)),
     "quantity_sub": lambda run, one, other: _sum(run, one, -1, other),

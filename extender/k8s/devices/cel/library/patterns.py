@@ -1,12 +1,14 @@
-"""Regular expressions, which the library cel-expr-python matches with RE2: linear in the text, as Go's are.
+"""Regular expressions, which the library google-re2 matches with RE2: linear in the text, as Go's are.
 
 Python's own `re` tries again and again where a pattern is nested, so that a short one can take hours.
 
 Rule: what RE2 accepts and Go does not, and the text of Go's error about a pattern, are not followed.
 """
 
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Any
+
+import re2
 
 from extender.k8s.devices.cel.values import NO_SUCH_OVERLOAD, CelError, NotFollowed, Run, TypeValue
 
@@ -45,23 +47,19 @@ def _match(text: str, pattern: str) -> tuple[bool, bool]:
     if r"\C" in pattern:
         raise NotFollowed(r"a regular expression with \C")
     try:
-        found = _program().eval(data={"text": text, "pattern": pattern})
-    except Exception as error:  # the library raises plain exceptions
-        raise NotFollowed("a regular expression on a text that is not Unicode") from error
-    if found.type().name() == "ERROR":
-        problem = str(found.value())
-        if "invalid regular expression" not in problem or "large" in problem:
-            raise NotFollowed("a regular expression that is too large")
+        return True, _program(pattern).search(text) is not None
+    except UnicodeEncodeError:
+        raise NotFollowed("a regular expression on a text that is not Unicode") from None
+    except re2.error as error:
+        if "large" in str(error):
+            raise NotFollowed("a regular expression that is too large") from None
         return False, False
-    return True, bool(found.plain_value())
 
 
 _remembered = lru_cache(maxsize=4096)(_match)
 
 
-@cache
-def _program() -> Any:
-    from cel_expr_python import cel
-
-    environment = cel.NewEnv(variables={"text": cel.Type.STRING, "pattern": cel.Type.STRING})
-    return environment.compile("text.matches(pattern)")
+def _program(pattern: str) -> Any:
+    options = re2.Options()
+    options.log_errors = False
+    return re2.compile(pattern, options)

@@ -28,6 +28,20 @@ _LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
 _UPPER = {code: code - 32 for code in range(ord("a"), ord("z") + 1)}
 
 
+def quoted(text: str) -> str:
+    """Return a text as Go's %q quotes it."""
+    return '"' + "".join(map(_quoted, text)) + '"'
+
+
+def _quoted(character: str) -> str:
+    code = ord(character)
+    if character in '\a\b\f\n\r\t\v\\"':
+        return _ESCAPES[code]
+    if character.isprintable():
+        return character
+    return f"\\x{code:02x}" if code < 128 else f"\\u{code:04x}" if code < 65536 else f"\\U{code:08x}"
+
+
 def _spend(run: Run, size: int) -> None:
     run.work(size // 16)
 

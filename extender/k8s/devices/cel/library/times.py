@@ -111,20 +111,18 @@ def _local(value: Timestamp, offset: int) -> tuple[int, int, int]:
     return days, second, nanos
 
 
-def _offset(run: Run, zone: str) -> int:
+def _offset(zone: str) -> int:
     match = re.fullmatch(r"([+-]?)([0-9]{2}):([0-9]{2})", zone)
     if zone in ("UTC", ""):
         return 0
     if match is None:
         raise NotFollowed("a time zone by its name")
-    if run.of_1_37 and int(match[3]) > 59:
-        raise CelError(f"timezone offset minutes out of range [0, 59]: {zone}")
     return (int(match[2]) * 60 + int(match[3])) * (-60 if match[1] == "-" else 60)
 
 
 def _getter(part: Callable[[date, int, int], int]) -> Callable[..., int]:
-    def get(run: Run, value: Any, zone: str = "UTC") -> int:
-        days, second, nanos = _local(value, _offset(run, zone))
+    def get(_run: Run, value: Any, zone: str = "UTC") -> int:
+        days, second, nanos = _local(value, _offset(zone))
         return part(date.fromordinal(days + _EPOCH), second, nanos)
 
     return get
