@@ -142,7 +142,14 @@ def test_a_pod_that_is_gone_was_preempted_by_a_pod_that_is_there(shop, where, no
         ("Preempted by a pod on node n1", None, (None, None, None)),
         ("by another scheduler", {"kind": "Pod", "namespace": "b", "name": "was", "uid": "u"}, ("u", "b/was", None)),
     ],
-    ids=["by UID", "with the related object", "by a pod group", "by a composite one", "older than 1.26", "of another scheduler"],
+    ids=[
+        "by UID",
+        "with the related object",
+        "by a pod group",
+        "by a composite one",
+        "older than 1.26",
+        "of another scheduler",
+    ],
 )
 def test_a_preemptor_that_is_gone_is_named_as_far_as_the_event_does(shop, message, related, expected):
     shop.put("Event", preempted(message, related=related))

@@ -242,7 +242,9 @@ def test_a_pod_group_that_breaks_loses_its_other_members_before_outsiders_go(min
 
 def test_pod_groups_do_not_matter_where_the_ranking_does_not_name_them():
     nodes = {node("n1", cpu="3"): two_of(COSCHEDULING)}
-    assert kept(nodes, {"n1": []}, OFFERED, incoming(cpu="2"), others=[gang(2, COSCHEDULING)]) == [("n1", ["outsider", "second"])]
+    assert kept(nodes, {"n1": []}, OFFERED, incoming(cpu="2"), others=[gang(2, COSCHEDULING)]) == [
+        ("n1", ["outsider", "second"])
+    ]
 
 
 def test_a_group_of_the_other_api_is_another_one():
