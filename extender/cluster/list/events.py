@@ -4,7 +4,7 @@ kube-scheduler writes Events of events.k8s.io; core/v1 shows the same objects, a
 after an hour by default, and anyone who may create Events in the namespace may write such messages.
 
 Mirrors the messages of pkg/scheduler/framework/preemption, v1.29 to v1.36: `Preempted by pod UID on node NAME`, and
-`Preempted by podgroup UID on node NAME` from v1.36 on.
+`Preempted by podgroup UID on node cluster` from v1.36 on.
 
 Rule: an Event counts for the pod whose UID it names, not for another one of the same name.
 """
