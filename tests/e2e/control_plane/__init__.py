@@ -21,7 +21,7 @@ folder with the logs (fixture `plane`: plane.directory).
             assert judge(plane.audit_events(), calls.calls).faults == []
             scheduler.stop()
 
-ControlPlane (lab/plane.py): `api`, `url`, `kubelet` (`deletion_seconds`: how long deleted pods stay; bound pods become
+ControlPlane (lab/plane.py; `runtime_config=`, `feature_gates=`): `api`, `url`, `kubelet` (`deletion_seconds`: how long deleted pods stay; bound pods become
 Running by themselves; annotation kubelet.START_TIME sets a start time), `etcd`, `api_server`,
 `controller_manager` (Process: start, stop, kill, pause, resume, log, pid, environment), `restart_api_server()`,
 `compact()`, `start_scheduler(config, version="1.37" | "1.36" | "1.33" | "1.30", api_url=…, kubeconfig=…, flags=[…])`,
