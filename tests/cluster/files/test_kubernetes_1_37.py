@@ -5,7 +5,9 @@ the fields that 1.37 added, also those of gates that are off by default.
 """
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -71,19 +73,21 @@ def test_a_watch_reads_what_a_file_reads(kind):
         assert without_annotations(read) == without_annotations(found)
 
 
+def named(objects: Iterable[Any]) -> dict[str, Any]:
+    return {one.metadata.name: one for one in objects}
+
+
 def test_what_decides_is_read():
     found = load_cluster(FILE)
-    nodes, pods = ({one.metadata.name: one for one in of} for of in (found.nodes, found.pods))
+    nodes, pods = named(found.nodes), named(found.pods)
     assert nodes["n1"].status.declared_features == ["GuaranteedQoSPodCPUResize", "UserNamespacesHostNetwork"]
     resized = pods["resized"].status
     assert resized.resources.requests == resized.allocated_resources == {"cpu": "2", "memory": "2Gi"}
     assert resized.container_statuses[0].allocated_resources == {"cpu": "1500m", "memory": "1Gi"}
     assert pods["member"].spec.scheduling_group.pod_group_name == "train"
     assert pods["rich"].spec.tolerations[0].operator == "Gt"
-    (group,) = found.pod_groups
-    assert (group.minimum, group.may_go_together_only) == (2, True)
-    (rule,) = found.device_taint_rules
-    assert rule.spec.device_selector.pool == "n1"
+    assert (named(found.pod_groups)["train"].minimum, found.pod_groups[0].may_go_together_only) == (2, True)
+    assert named(found.device_taint_rules)["n1-is-repaired"].spec.device_selector.pool == "n1"
 
 
 def test_why_names_the_taints_of_a_rule_and_of_a_slice():

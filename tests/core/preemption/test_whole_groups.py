@@ -16,12 +16,12 @@ from extender.core.profile import DEFAULT_RANKING, UPSTREAM, PreemptionPolicy, P
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.version.features import Features
 from extender.server.guard.guard import guard_preempt
-from tests.builders import cluster, incoming, node, pod, thing, typed
+from tests.builders import JSON, cluster, incoming, node, pod, thing, typed
 
 READS_GROUPS = PreemptionPolicy(ranking=(*DEFAULT_RANKING, "PodGroups"))
-ALL = {"disruptionMode": {"all": {}}}
-SINGLE = {"disruptionMode": {"single": {}}}
-NO_MODE = {}
+ALL: JSON = {"disruptionMode": {"all": {}}}
+SINGLE: JSON = {"disruptionMode": {"single": {}}}
+NO_MODE: JSON = {}
 OF_COMPOSITE = {"parentCompositePodGroupName": "campaign", **SINGLE}
 
 
