@@ -21,7 +21,7 @@ folder with the logs (fixture `plane`: plane.directory).
             assert judge(plane.audit_events(), calls.calls).faults == []
             scheduler.stop()
 
-ControlPlane (lab/plane.py; `runtime_config=`, `feature_gates=`): `api`, `url`, `kubelet` (`deletion_seconds`: how long deleted pods stay; bound pods become
+ControlPlane (lab/plane.py): `api`, `url`, `kubelet` (`deletion_seconds`: how long deleted pods stay; bound pods become
 Running by themselves; annotation kubelet.START_TIME sets a start time), `etcd`, `api_server`,
 `controller_manager` (Process: start, stop, kill, pause, resume, log, pid, environment), `restart_api_server()`,
 `compact()`, `start_scheduler(config, version="1.37" | "1.36" | "1.33" | "1.30", api_url=…, kubeconfig=…, flags=[…])`,
@@ -29,6 +29,7 @@ Running by themselves; annotation kubelet.START_TIME sets a start time), `etcd`,
 `service_account_kubeconfig(namespace, name)` with a token file, `write_token(…)`, `audit_events()`,
 `delayed_api((least, most))` -> DelayedApi: `url` for Service(api_url=…) or start_scheduler(api_url=…), and
 `set_delay(0, 0.2)` (seconds, from the next watch event on).
+`runtime_config=` and `feature_gates=` are those of the API server and, the gates, of its schedulers.
 Schedulers, services and proxies end with the control plane; stop them in the test if the next test must not meet them.
 Two schedulers: profiles with other `schedulerName`s in `config`, and pods with `schedulerName=…`.
 
