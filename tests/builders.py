@@ -24,6 +24,7 @@ from extender.core.snapshot.arrays import PodAmounts
 from extender.core.snapshot.node_layout import NodeLayout, RankedDemand
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.objects import Pod
+from extender.k8s.version.features import DEFAULT_FEATURES, Features
 
 JSON = dict[str, Any]
 
@@ -170,8 +171,8 @@ def drop_messages(decision: PreemptDecision) -> dict[str, str]:
     return {node: dropped.message for node, dropped in decision.dropped.items()}
 
 
-def built(cluster: JSON) -> Snapshot:
-    return Snapshot.build(load_cluster(cluster))
+def built(cluster: JSON, features: Features = DEFAULT_FEATURES) -> Snapshot:
+    return Snapshot.build(load_cluster(cluster), features)
 
 
 def candidates_sent_by_kube_scheduler(

@@ -78,7 +78,7 @@ class SchedulerSection(Section):
     """Version of kube-scheduler, 1.36.2 or, for the newest patch, 1.36; 1.29 to 1.37 verified, 1.38 not; auto: that of
     the kube-scheduler in the cluster, else the API server's, else 1.37."""
     feature_gates: dict[str, StrictBool] = {}
-    """kube-scheduler's --feature-gates: gate to true or false, such as {StorageCapacityScoring: true}."""
+    """kube-scheduler's --feature-gates: gate to true or false, such as {StorageCapacityScoring: false}."""
     emulated_version: Annotated[str, AfterValidator(minor_version)] | None = None
     """kube-scheduler's --emulated-version, such as "1.36": the version whose feature gates it has; unset: its own."""
     min_compatibility_version: Annotated[str, AfterValidator(minor_version)] | None = None

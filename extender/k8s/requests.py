@@ -311,30 +311,29 @@ def _resized_requests(pod: Pod, pod_level_status: bool, non_missing: Mapping[str
     has both parts, stands for those of its containers.
     """
     statuses, infeasible, status = _container_statuses(pod), is_resize_infeasible(pod), pod.status
+    allocated = {name: one.allocated_resources for name, one in statuses.items() if one.allocated_resources is not None}
+    actual = {name: of for name, one in statuses.items() if (of := _actuated(one.resources)) is not None}
 
-    def allocated(container: Container) -> Nano:
-        own = statuses.get(container.name)
-        if own is not None and own.allocated_resources is not None:
-            return _parse(own.allocated_resources)
+    def in_status(container: Container, *lists: Mapping[str, ResourceList]) -> Nano:
+        found = next((one[container.name] for one in lists if container.name in one), None)
+        if found is not None:
+            return _parse(found)
         return {} if infeasible else _wanted(container)
 
-    def actuated(container: Container) -> Nano:
-        own = statuses.get(container.name)
-        if own is not None and own.resources is not None and own.resources.requests is not None:
-            return _parse(own.resources.requests)
-        return allocated(container)
-
-    actual = status.resources.requests if status.resources is not None and pod_level_status else None
-    if actual is not None and status.allocated_resources is not None:
-        sums = [_parse(status.allocated_resources), _parse(actual)]
-    elif statuses or infeasible:
-        sums = [_largest_step(pod, of, non_missing) for of in (allocated, actuated)]
-    else:
-        sums = []
     most = {} if infeasible else _largest_step(pod, _wanted, non_missing)
-    for one in sums:
-        _max_resource_list(most, one)
+    of_pod = _actuated(status.resources) if pod_level_status else None
+    if of_pod is not None and status.allocated_resources is not None:
+        _max_resource_list(most, _parse(status.allocated_resources))
+        _max_resource_list(most, _parse(of_pod))
+    elif allocated or actual or infeasible:
+        _max_resource_list(most, _largest_step(pod, lambda one: in_status(one, allocated), non_missing))
+        if actual != allocated:  # nearly all pods have what they were allocated
+            _max_resource_list(most, _largest_step(pod, lambda one: in_status(one, actual, allocated), non_missing))
     return most
+
+
+def _actuated(resources: ResourceRequirements | None) -> ResourceList | None:
+    return None if resources is None else resources.requests
 
 
 def is_resize_infeasible(pod: Pod) -> bool:

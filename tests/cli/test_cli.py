@@ -76,7 +76,7 @@ def test_config_check_says_that_a_file_is_valid(tmp_path):
     result = run("config", "check", "--config", str(path))
     assert (result.exit_code, result.stdout.splitlines()[:2]) == (
         0,
-        [f"{path}: valid", "kube-scheduler 1.36; profiles: default-scheduler"],
+        [f"{path}: valid", "kube-scheduler 1.37; profiles: default-scheduler"],
     )
 
 
@@ -162,9 +162,9 @@ def test_config_check_tries_the_versions_and_names_the_one_that_it_checked(tmp_p
     shown = check("--scheduler-config", path)
     assert shown.exit_code == 0
     version = shown.stdout.splitlines()[2].split(";")[0].removeprefix("kube-scheduler ")
-    assert version != "1.36"
-    assert f"note: scheduler.version is auto: {version} is checked here, as 1.36 refuses this" in shown.stdout
-    assert run_main(monkeypatch, "config", "check", "--scheduler-config", path, "--scheduler-version", "1.36") == 2
+    assert version != "1.37"
+    assert f"note: scheduler.version is auto: {version} is checked here, as 1.37 refuses this" in shown.stdout
+    assert run_main(monkeypatch, "config", "check", "--scheduler-config", path, "--scheduler-version", "1.37") == 2
     assert "Forbidden" in capsys.readouterr().err
 
 
@@ -173,11 +173,11 @@ def test_serve_leaves_the_version_to_the_cluster(tmp_path, monkeypatch, capfd):
     monkeypatch.setattr(options, "connect_api_server", lambda _: sys.exit(7))
     serve = ("serve", "--kubernetes", "--scheduler-config", path)
     assert run_main(monkeypatch, *serve) == 7
-    assert run_main(monkeypatch, *serve, "--scheduler-version", "1.36") == 2
+    assert run_main(monkeypatch, *serve, "--scheduler-version", "1.37") == 2
     assert "Forbidden" in capfd.readouterr().err
     monkeypatch.undo()
     assert run_main(monkeypatch, "serve", "--scheduler-config", path) == 2  # the example cluster has no kube-scheduler
-    assert "scheduler.version is auto: none was found, so 1.36 is taken; 1.3" in capfd.readouterr().err
+    assert "scheduler.version is auto: none was found, so 1.37 is taken; 1.3" in capfd.readouterr().err
 
 
 def test_config_check_asks_which_entry_is_ours(tmp_path, monkeypatch, capsys):

@@ -403,7 +403,7 @@ def test_decisions_of_a_recording_are_made_by_another_version_and_configuration(
     assert "  scheduler  1.33 (configured), profile default-scheduler" in shown.splitlines()
     assert f"explain --recording {recording} --scheduler-version 1.33 " in shown
     shown = explain_stdout("--recording", recording, "--scheduler-config", str(path), "urgent")
-    assert "  scheduler  1.36 (default), profile default-scheduler" in shown.splitlines()
+    assert "  scheduler  1.37 (default), profile default-scheduler" in shown.splitlines()
 
 
 def test_a_service_has_decided_already_by_its_own_version(monkeypatch, capsys, url):
@@ -448,7 +448,7 @@ def test_a_preemption_is_told_from_the_sentence_to_what_to_ask_next():
         "  pod        default/incoming, priority 1000, requests 1 cpu",
         "  when       2026-01-01 00:00:30 UTC, decided in 1.0 ms",
         "  cache      version=1",
-        "  scheduler  1.36 (default), profile default-scheduler",
+        "  scheduler  1.37 (default), profile default-scheduler",
         "  policies   ranking: HighestPriority, VictimCount",
         "  mode       answered",
         "",
@@ -626,13 +626,13 @@ def test_why_not_that_node_is_told_with_its_pods():
         "  pod        default/incoming, priority 1000, requests 1 cpu",
         "  when       2026-01-01 00:00:30 UTC, decided in 1.0 ms",
         "  cache      version=1",
-        "  scheduler  1.36 (default), profile default-scheduler",
+        "  scheduler  1.37 (default), profile default-scheduler",
         "  policies   ranking: HighestPriority",
         "  mode       answered",
         "",
         "filters, before preemption",
         "  NodeResourcesFit: Insufficient cpu (Unschedulable)",
-        "  passed: NodeUnschedulable, NodeName, TaintToleration, NodeAffinity, NodePorts",
+        "  passed: NodeName, NodeUnschedulable, TaintToleration, NodeAffinity, NodePorts",
         (
             "  not run: VolumeRestrictions, NodeVolumeLimits, VolumeBinding, VolumeZone, PodTopologySpread, "
             "InterPodAffinity, DynamicResources, NodeDeclaredFeatures"
@@ -714,7 +714,7 @@ def crafted(**settings: Any) -> DecisionReport:
 
 
 def test_a_node_on_which_the_pod_fits_passed_all_filters():
-    assert "  all passed: NodeUnschedulable, NodeName, " in printed_node(filtered({node("n1"): []}, ["n1"]), "n1")
+    assert "  all passed: NodeName, NodeUnschedulable, " in printed_node(filtered({node("n1"): []}, ["n1"]), "n1")
 
 
 def test_nominated_pods_and_policies_that_found_the_victims_are_named():

@@ -137,7 +137,8 @@ def test_workloads_are_read_from_lists_beside_pods(world, write):
 def test_until_full_says_how_many_fit_and_what_stops_the_next_one(world, write):
     shown = lines("--cluster", world, "--pod", write(incoming("a", cpu="500m")), "--until-full")
     assert shown[:4] == [
-        "2 more of default/a fit; the next one: 0/2 nodes are available: 2 Insufficient cpu.",
+        "2 more of default/a fit; the next one: 0/2 nodes are available: 2 Insufficient cpu. preemption: found a "
+        "potential placement for pod on node n1, preempting 1 victims",
         "",
         "FITS ON   PODS",
         "n2        2",

@@ -23,7 +23,7 @@ from tests.cluster.apiserver.credentials.kubeconfigs import forget_everything, k
 from tests.device_builders import undecided_claim, using_claims
 from tests.fakes.api_server import FakeAPI
 
-POLICIES = "(policies: configured; kube-scheduler 1.36, default)"
+POLICIES = "(policies: configured; kube-scheduler 1.37, default)"
 
 WORLD = {node("n1", cpu="1"): [pod("a")], node("n2", cpu="1"): [pod("b", priority=500)]}
 
@@ -71,7 +71,13 @@ def test_events_are_worded_as_kube_scheduler_words_them(world, arriving):
     shown = lines("--cluster", world, "--pod", arriving)
     assert [re.split(r"   +", line) for line in shown[:4]] == [
         ["NAMESPACE", "TYPE", "REASON", "OBJECT", "MESSAGE"],
-        ["default", "Warning", "FailedScheduling", "pod/new", "0/2 nodes are available: 2 Insufficient cpu."],
+        [
+            *("default", "Warning", "FailedScheduling", "pod/new"),
+            (
+                "0/2 nodes are available: 2 Insufficient cpu. preemption: found a potential placement for pod on node n1, "
+                "preempting 1 victims"
+            ),
+        ],
         ["default", "Normal", "Preempted", "pod/a", "Preempted by pod uid-new on node n1"],
         ["default", "Normal", "Scheduled", "pod/new", "Successfully assigned default/new to n1"],
     ]

@@ -62,7 +62,7 @@ def test_first_comes_the_sentence_then_facts_reasons_and_the_preemption(asked):
         ),
         "pod default/incoming, priority 1000, requests 1 cpu",
         "message 0/2 nodes are available: 2 Insufficient cpu.",
-        "scheduler kube-scheduler 1.36, default",
+        "scheduler kube-scheduler 1.37, default",
         "cluster 2 nodes, 3 pods",
         "reasons, of 2 nodes",
         "NODES PLUGIN REASON PREEMPTION EXAMPLES",

@@ -205,7 +205,7 @@ def test_the_setting_block_is_a_configuration():
     unset.scheduler.feature_gates.clear()
     assert default.changed_gates == configuration.scheduler.feature_gates != load_kube_scheduler(unset).changed_gates
     for minor in range(33, NEWEST_MINOR + 1):
-        assert load_kube_scheduler(configuration, FoundVersion(minor, "found")).features.storage_capacity_scoring
+        assert not load_kube_scheduler(configuration, FoundVersion(minor, "found")).features.storage_capacity_scoring
 
 
 def test_the_feature_gate_of_the_reference_is_accepted():

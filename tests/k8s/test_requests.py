@@ -197,18 +197,31 @@ def held(name="c", actuated=None, allocated=None):
     return ContainerStatus(name=name, resources=asking(actuated), allocated_resources=allocated)
 
 
+# (pod, millicores up to 1.36, since 1.37)
 RESIZE_CASES = {
     "growing to 2, has 1: max(2, 1, 1) = 2000": (
         pod(container(cpu="2"), container_statuses=[held(actuated={"cpu": "1"}, allocated={"cpu": "1"})]),
+        2000,
         2000,
     ),
     "shrinking to 1, still has 3: max(1, 3, 1) = 3000": (
         pod(container(cpu="1"), container_statuses=[held(actuated={"cpu": "3"}, allocated={"cpu": "1"})]),
         3000,
+        3000,
     ),
     "allocated but not in force yet: max(1, 1, 4) = 4000": (
         pod(container(cpu="1"), container_statuses=[held(actuated={"cpu": "1"}, allocated={"cpu": "4"})]),
         4000,
+        4000,
+    ),
+    "two containers: max(1, 2) + max(2, 1), then max(1 + 2, 2 + 1)": (
+        pod(
+            container(cpu="1"),
+            container("d", cpu="2"),
+            container_statuses=[held(actuated={"cpu": "2"}), held("d", actuated={"cpu": "1"})],
+        ),
+        4000,
+        3000,
     ),
     "a resize that cannot happen is not wanted: max(1, 1) = 1000": (
         pod(
@@ -217,7 +230,9 @@ RESIZE_CASES = {
             conditions=[INFEASIBLE],
         ),
         1000,
+        1000,
     ),
+    "nor is it without a status: 3, then 0": (pod(container(cpu="3"), conditions=[INFEASIBLE]), 3000, None),
     "only the first condition of that type is read: max(9, 1, 1) = 9000": (
         pod(
             container(cpu="9"),
@@ -225,33 +240,60 @@ RESIZE_CASES = {
             conditions=[Condition(type="Ready"), DEFERRED, INFEASIBLE],
         ),
         9000,
+        9000,
     ),
-    "without status.resources the specification counts: 2000": (
+    "without status.resources: 2, then what is allocated, 5": (
         pod(container(cpu="2"), container_statuses=[held(allocated={"cpu": "5"})]),
         2000,
+        5000,
     ),
-    "that holds for infeasible resizes, too: 2000": (
-        pod(container(cpu="2"), container_statuses=[held(allocated={"cpu": "5"})], conditions=[INFEASIBLE]),
+    "that holds for infeasible resizes, too: 2, then 1": (
+        pod(container(cpu="2"), container_statuses=[held(allocated={"cpu": "1"})], conditions=[INFEASIBLE]),
         2000,
+        1000,
     ),
     "another container's status does not matter: 2000": (
         pod(container(cpu="2"), container_statuses=[held("other", actuated={"cpu": "9"})]),
+        2000,
         2000,
     ),
     "sidecars are resized as well: 1 + max(1, 3) = 4000": (
         pod(container(cpu="1"), init=[sidecar(cpu="1")], init_container_statuses=[held("s", actuated={"cpu": "3"})]),
         4000,
+        4000,
     ),
-    "init containers are not: max(1, 2) = 2000": (
+    "plain init containers are not: max(1, 2), then max(1, 9)": (
         pod(
             container(cpu="1"),
             init=[container("i", cpu="2")],
             init_container_statuses=[held("i", actuated={"cpu": "9"})],
         ),
         2000,
+        9000,
+    ),
+    "the pod's own status stands for its containers': 1, then max(1, 3, 2)": (
+        pod(
+            container(cpu="1"),
+            container_statuses=[held(actuated={"cpu": "1"}, allocated={"cpu": "1"})],
+            resources=asking({"cpu": "3"}),
+            allocated_resources={"cpu": "2"},
+        ),
+        1000,
+        3000,
+    ),
+    "also where it is lower: max(1, 4), then max(1, 2, 2)": (
+        pod(
+            container(cpu="1"),
+            container_statuses=[held(actuated={"cpu": "4"})],
+            resources=asking({"cpu": "2"}),
+            allocated_resources={"cpu": "2"},
+        ),
+        4000,
+        2000,
     ),
     "the pod as a whole: max(2, 3, 1) = 3000": (
         pod(level={"cpu": "2"}, resources=asking({"cpu": "3"}), allocated_resources={"cpu": "1"}),
+        3000,
         3000,
     ),
     "the pod as a whole, infeasible: max(3, 4) = 4000": (
@@ -262,21 +304,36 @@ RESIZE_CASES = {
             conditions=[INFEASIBLE],
         ),
         4000,
+        4000,
     ),
-    "the pod as a whole, infeasible and nothing held: 0": (
-        pod(container(cpu="1"), level={"cpu": "9"}, resources=asking({}), conditions=[INFEASIBLE]),
+    "the pod as a whole, infeasible and nothing held: 0, then what its containers hold": (
+        pod(
+            container(cpu="1"),
+            level={"cpu": "9"},
+            resources=asking({}),
+            container_statuses=[held(actuated={"cpu": "1"})],
+            conditions=[INFEASIBLE],
+        ),
         0,
+        1000,
+    ),
+    "held as a whole, wanted of memory only: 1, then 3": (
+        pod(container(cpu="1"), level={"memory": "1Gi"}, resources=asking({"cpu": "3"})),
+        1000,
+        3000,
     ),
     "the pod as a whole without status.resources: 2000": (
         pod(level={"cpu": "2"}, allocated_resources={"cpu": "9"}),
+        2000,
         2000,
     ),
 }
 
 
-@pytest.mark.parametrize(("resizing", "millicores"), RESIZE_CASES.values(), ids=RESIZE_CASES)
-def test_cpu_of_a_running_pod_up_to_1_36(resizing, millicores):
-    assert running_usage(resizing, Features.of(36)).requests["cpu"] == millicores
+@pytest.mark.parametrize(("resizing", "before", "since"), RESIZE_CASES.values(), ids=RESIZE_CASES)
+def test_cpu_of_a_running_pod_up_to_1_36_and_since_1_37(resizing, before, since):
+    assert running_usage(resizing, Features.of(36)).requests.get("cpu") == before
+    assert running_usage(resizing, Features.of(37)).requests.get("cpu") == since
 
 
 def test_the_status_of_an_incoming_pod_plays_no_part():

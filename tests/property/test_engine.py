@@ -27,6 +27,7 @@ from extender.core.preemption.reprieve import reprieve
 from extender.core.preemption.sent_candidates import SentCandidate
 from extender.core.profile import DEFAULT_RANKING, Profile
 from extender.core.snapshot.arrays import NEVER
+from extender.k8s.version.features import Features
 from tests.builders import built, candidates_sent_by_kube_scheduler, typed
 from tests.parity.agreement import compare
 from tests.parity.reference import best_nodes
@@ -50,7 +51,7 @@ def filtered(one):
 def test_the_engine_says_what_the_slow_reference_says(seed):
     one = case(seed)
     expected = tests.parity.reference.evaluate(one.cluster, one.pod)
-    got = extender.evaluate(one.cluster, one.pod).to_dict()
+    got = extender.evaluate(one.cluster, one.pod, version=tests.parity.reference.VERSION).to_dict()
     assert compare({"cluster": one.cluster, "pod": one.pod, "expected": expected}, got) == []
     assert got == expected
 
@@ -99,7 +100,7 @@ def test_many_nodes_asked_at_once_are_told_the_reasons_of_each(seed):
 def judged(seed):
     """A case, what the reference says of it, and the snapshot to ask the engine about."""
     one = case(seed)
-    return one, tests.parity.reference.evaluate(one.cluster, one.pod), built(one.cluster)
+    return one, tests.parity.reference.evaluate(one.cluster, one.pod), built(one.cluster, Features.of(36))
 
 
 def nodes_to_preempt_on(one, expected):

@@ -19,7 +19,6 @@ from extender.k8s.version.features import NO_EMULATION, Emulation
 
 FOLDER = Path(__file__).with_name("written")
 FLAGS: dict[str, dict[str, Any]] = {
-    "1.36": {"version": "1.36"},
     "1.37": {"version": "1.37"},
     "1.37-emulating-1.35": {"version": "1.37", "emulation": Emulation(35)},
     "1.37-deferred": {

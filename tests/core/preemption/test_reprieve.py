@@ -11,7 +11,7 @@ from tests.parity import reference
 
 
 def candidates(objects, waiting):
-    found = extender.evaluate(objects, waiting).to_dict()["candidates"]
+    found = extender.evaluate(objects, waiting, version=reference.VERSION).to_dict()["candidates"]
     assert found == reference.evaluate(objects, waiting)["candidates"]
     return {name: one["victims"] for name, one in found.items()}
 

@@ -18,7 +18,11 @@ from tests.parity.reference.ranking import best_nodes
 from tests.parity.reference.scores import score
 from tests.parity.reference.state import Cluster, Pod
 
+VERSION = "1.36"
+"""What the engine is asked as, to be compared."""
+
 __all__ = [
+    "VERSION",
     "Candidate",
     "Cluster",
     "Cycle",

@@ -120,8 +120,11 @@ def test_in_1_29_a_gate_makes_kube_scheduler_ignore_min_domains(gate):
 
 
 @pytest.mark.parametrize("many", [1, 40])
-@pytest.mark.parametrize(("version", "code"), [("1.33", "Success"), ("1.34", "Unschedulable")])
-def test_since_1_34_a_negative_namespace_selector_matches_every_namespace(version, code, many):
+@pytest.mark.parametrize(
+    ("version", "code"),
+    [("1.33", "Success"), ("1.34", "Unschedulable"), ("1.36", "Unschedulable"), ("1.37", "Success")],
+)
+def test_from_1_34_to_1_36_a_negative_namespace_selector_matches_every_namespace(version, code, many):
     """`many`: so many terms that they are matched together."""
     term = {
         "topologyKey": ZONE,
@@ -353,6 +356,85 @@ def test_storage_capacity_scoring_prefers_what_the_shape_says():
     assert scores("1.37") == scores("1.36", StorageCapacityScoring=True) == {"small": 50, "large": 90}
     packing = {"shape": [{"utilization": 0, "score": 0}, {"utilization": 100, "score": 10}]}
     assert scores("1.37", packing) == {"small": 50, "large": 10}
+
+
+# --- 1.37 -----------------------------------------------------------------------------------------------------------
+
+
+def test_since_1_37_image_locality_divides_by_image_volumes_as_well():
+    there = [{"names": [name], "sizeBytes": 400 << 20} for name in ("app:1", "data:1")]
+    objects = cluster({node("n", images=there): []})
+    one = incoming(volumes=[{"name": "v", "image": {"reference": "data:1"}}])
+    scores = {
+        version: said(version, objects, one)["scores"]["n"]["plugins"]["ImageLocality"] for version in ("1.36", "1.37")
+    }
+    # 100 * (800 MB - 23 MB) / (1000 MB * images - 23 MB)
+    assert scores == {"1.36": 79, "1.37": 39}
+
+
+@pytest.mark.parametrize(
+    "waits",
+    [{"schedulingGates": [{"name": "quota"}]}, {"resourceClaims": [{"name": "c", "resourceClaimName": "gone"}]}],
+)
+def test_since_1_37_a_nominated_pod_counts_while_it_is_not_queued(waits):
+    nominee = incoming("nominee", cpu="3", status={"nominatedNodeName": "n"}, **waits)
+    objects = cluster({node("n", cpu="4"): []}, waiting=[nominee])
+    found = {version: verdict(version, objects, incoming(cpu="2"))[0] for version in ("1.36", "1.37")}
+    assert found == {"1.36": "Success", "1.37": "Unschedulable"}
+
+
+def test_since_1_37_the_last_listed_of_equal_unstarted_pods_goes_first():
+    objects = cluster({node("n", cpu="2"): [pod(name, start=None) for name in "ab"]})
+    victims = {
+        version: said(version, objects, incoming())["candidates"]["n"]["victims"] for version in ("1.36", "1.37")
+    }
+    assert victims == {"1.36": ["uid-a"], "1.37": ["uid-b"]}
+
+
+def test_since_1_37_unstarted_victims_are_named_in_listing_order_whether_they_break_a_budget_or_not():
+    pods = [pod(name, start=None) for name in "abc"]
+    objects = cluster({node("n", cpu="3"): pods}, budgets=[budget(app="b")])
+    victims = {
+        version: said(version, objects, incoming(cpu="3"))["candidates"]["n"]["victims"] for version in ("1.36", "1.37")
+    }
+    assert victims == {"1.36": ["uid-a", "uid-c", "uid-b"], "1.37": ["uid-a", "uid-b", "uid-c"]}
+
+
+def test_since_1_37_node_name_leaves_one_node_in_prefilter():
+    objects = cluster({node("a", unschedulable=True): [], node("b", unschedulable=True): []})
+    found = {version: said(version, objects, incoming(nodeName="b")) for version in ("1.36", "1.37")}
+    cordoned = ["node(s) were unschedulable"]
+    assert {name: one["reasons"] for name, one in found["1.36"]["filter"].items()} == {"a": cordoned, "b": cordoned}
+    assert found["1.37"]["prefilterNodes"] == ["b"]
+    assert {name: one["reasons"] for name, one in found["1.37"]["filter"].items()} == {
+        "a": ["node(s) didn't satisfy plugin(s) [NodeName]"],
+        "b": cordoned,
+    }
+
+
+@pytest.mark.parametrize("containers", ["containers", "initContainers", "ephemeralContainers"])
+def test_since_1_37_bind_mount_options_need_a_node_that_declares_them(containers):
+    mounting = {"name": "c", "volumeMounts": [{"name": "v", "mountPath": "/v", "bindMountOptions": ["noexec"]}]}
+    one = incoming()
+    one["spec"] |= {containers: [mounting]}
+    objects = cluster({node("old"): [], node("new", declaredFeatures=["VolumeBindMountOptions"]): []})
+    reasons = {
+        version: {name: status["reasons"] for name, status in said(version, objects, one)["filter"].items()}
+        for version in ("1.36", "1.37")
+    }
+    assert reasons["1.36"] == {"old": [], "new": []}
+    assert reasons["1.37"] == {"old": ["node(s) didn't match Pod's required features"], "new": []}
+
+
+@pytest.mark.parametrize(
+    ("reason", "on", "is_left"), [("Deferred", True, True), ("Deferred", False, False), ("", True, False)]
+)
+def test_a_bound_pod_that_waits_to_grow_is_not_evaluated_with_its_gate(reason, on, is_left):
+    status = {"conditions": [{"type": "PodResizePending", "status": "True", "reason": reason}]}
+    growing = pod("growing", cpu="3", nodeName="n", status=status)
+    gates = {"InPlacePodVerticalScalingSchedulerPreemption": on}
+    found = said("1.37", cluster({node("n"): [growing]}), growing, **gates)
+    assert found.get("notEvaluated") == ({"DeferredPodScheduling": ["n"]} if is_left else None)
 
 
 # --- 1.38: from its release notes -----------------------------------------------------------------------------------
