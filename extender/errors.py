@@ -8,7 +8,7 @@
     │   └── UnsupportedBody     415  the body has another media type or encoding
     ├── UnknownScheduler        503  no profile of kube-scheduler's has the pod's schedulerName
     ├── PluginFailed            503  a plugin of kube-scheduler's fails for the pod, which ends its scheduling cycle
-    ├── ResizeDeferred          503  a bound pod waits for room to grow in place: kube-scheduler decides
+    ├── LeftToScheduler         503  a bound pod is to grow in place, or a group is scheduled: kube-scheduler decides
     ├── UnknownNode             503  a node is not in the cluster cache: no safe answer is possible
     ├── NotReady                503  the cluster cache is not synced yet, or is stale
     ├── Overloaded              503  more calls are in flight than server.maxInFlight allows
@@ -65,7 +65,7 @@ class PluginFailed(ExtenderError):
     status = 503
 
 
-class ResizeDeferred(ExtenderError):
+class LeftToScheduler(ExtenderError):
     status = 503
 
 

@@ -30,7 +30,12 @@ from extender.core.framework.plugins import PLUGIN_INDEXES
 from extender.core.framework.scheduling_signature import current_filter_run, kept_verdicts
 from extender.core.framework.score import Scores, score
 from extender.core.framework.status import SUCCESS, Code
-from extender.core.preemption.candidates import apply_policies, find_candidates, preemption_would_help
+from extender.core.preemption.candidates import (
+    apply_policies,
+    find_candidates,
+    has_whole_groups,
+    preemption_would_help,
+)
 from extender.core.preemption.criteria import best_candidates, ranking_keys
 from extender.core.preemption.drop_reasons import drop_reasons
 from extender.core.preemption.dry_run import DryRun
@@ -157,7 +162,7 @@ class PreemptDecision:
     not_evaluated: tuple[str, ...]
     """Filter and PostFilter plugins of kube-scheduler that matter for this pod but are not modelled."""
     as_sent: frozenset[str]
-    """Nodes answered with kube-scheduler's own victims, because a plugin that is not modelled decides there."""
+    """Nodes answered with kube-scheduler's own victims: a plugin that is not modelled decides, or pods go together."""
     vetoed: str | None = None
     """Reason why the pod may not preempt on any node now, and until when; None: it may."""
     rejected: Mapping[str, str] = field(default_factory=dict)
@@ -210,6 +215,8 @@ def prepare_in_steps(snapshot: Snapshot, scheduler: KubeScheduler) -> Iterator[N
     potential = potential_victims(context)
     if profile.preemption.disruption_budgets == "Strict":
         potential_victims(context, reverse_of=potential)
+    yield
+    has_whole_groups(context)
     yield
     snapshot.index(PodUIDs).read()
     yield
@@ -359,16 +366,16 @@ def preempt(
 ) -> PreemptDecision:
     """Choose the best candidates among the sent nodes, or all nodes, with the victims that our own dry run finds.
 
-    On a node where a plugin that is not modelled decides, our reprieve could spare a pod that must be evicted:
-    kube-scheduler's own victims are kept there, and the node is ranked with them. A PostFilter plugin that is not
-    modelled may have chosen the victims on every node. Where kube-scheduler's cache and the snapshot differ by a
-    deletion, see `core.preemption.recent_deletions`.
+    On a node where a plugin that is not modelled decides, or pods run that may be evicted together only, our reprieve
+    could spare a pod that must be evicted: kube-scheduler's own victims are kept there, and the node is ranked with
+    them. A PostFilter plugin that is not modelled may have chosen the victims on every node. Where kube-scheduler's
+    cache and the snapshot differ by a deletion, see `core.preemption.recent_deletions`.
     """
     resolved = resolve_candidates(snapshot, sent, history.recent_deletions)
     context = scheduling_context(snapshot, pod, profile, history)
     filters, scheduler_decides = not_evaluated_on(context, resolved.rows)
     plugins = tuple(dict.fromkeys((*filters, *profile.not_evaluated_post_filters)))
-    keeps_victims = scheduler_decides | bool(profile.not_evaluated_post_filters)
+    keeps_victims = scheduler_decides | has_whole_groups(context) | bool(profile.not_evaluated_post_filters)
     refusal = not_schedulable(snapshot, pod, profile)
     refusal = PREEMPTION_POLICY_NEVER if pod.spec.preemption_policy == "Never" else refusal
     refusal = preemption_refusal(context) if refusal is None else refusal
@@ -386,7 +393,7 @@ def preempt(
         others[[snapshot.node_row[name] for name in resolved.dropped if name in snapshot.node_row]] = False
         tried |= others
     run = dry_run_sent_candidates(context, filter_run.checks, np.flatnonzero(tried), resolved)
-    run = apply_policies(run, keeps_victims if plugins else None)
+    run = apply_policies(run, keeps_victims if keeps_victims.any() else None)
     decision_context = DecisionContext(context, resolved.rows, filter_run, dry_run=run)
     not_needed = no_eviction_needed(filter_run, run, resolved, scheduler_decides) if history.recent_deletions else None
     if not_needed is not None:

@@ -5,6 +5,8 @@ As in `objects`: one Struct per API type, with only the fields that are read.
 Rule: immutable values; nothing here decides anything.
 """
 
+from typing import Any
+
 from extender.k8s.objects import Int32, Labels, LabelSelector, Object, Value
 
 # --- pod groups -----------------------------------------------------------------------------------------------------
@@ -20,7 +22,11 @@ class GroupSchedulingPolicy(Value, frozen=True):
 
 class PodGroupSpec(Value, frozen=True):
     scheduling_policy: GroupSchedulingPolicy | None = None
-    """Field of scheduling.k8s.io/v1alpha2."""
+    """Field of scheduling.k8s.io."""
+    disruption_mode: Any = None
+    """Field of scheduling.k8s.io: `{"all": {}}` or `{"single": {}}`, in v1alpha2 a text."""
+    parent_composite_pod_group_name: str | None = None
+    """Field of scheduling.k8s.io from v1alpha3 on."""
     min_member: Int32 = 0
     """Field of scheduling.x-k8s.io/v1alpha1."""
 
@@ -36,6 +42,13 @@ class PodGroup(Object, frozen=True):
         policy = self.spec.scheduling_policy
         gang = policy.gang if policy is not None else None
         return (gang.min_count if gang is not None else self.spec.min_member) or None
+
+    @property
+    def may_go_together_only(self) -> bool:
+        """Return whether its pods, or those of a group above it, may only be evicted together (v1.37)."""
+        mode = self.spec.disruption_mode
+        has_mode_all = isinstance(mode, dict) and mode.get("all") is not None
+        return has_mode_all or self.spec.parent_composite_pod_group_name is not None
 
 
 # --- services and controllers, for the default selector of a pod --------------------------------------------------

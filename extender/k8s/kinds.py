@@ -83,8 +83,6 @@ class Kind:
     namespaced: bool = False
     version: str = "v1"
     """Version of the API group that is read, and that dumps name."""
-    newer_versions: tuple[str, ...] = ()
-    """Further versions with the same fields, of which an API server may serve any, newest first."""
     older_versions: tuple[str, ...] = ()
     """Versions with the same fields that an API server may serve instead, newest first."""
     has_unlike_versions: bool = False
@@ -97,7 +95,7 @@ class Kind:
     @property
     def versions(self) -> tuple[str, ...]:
         """Every version that is read, newest first."""
-        return (*self.newer_versions, self.version, *self.older_versions)
+        return (self.version, *self.older_versions)
 
 
 def _device_kind(
@@ -134,8 +132,8 @@ KINDS: dict[str, Kind] = {
         PodGroup,
         SCHEDULING,
         namespaced=True,
-        version="v1alpha2",
-        newer_versions=("v1beta1", "v1alpha3"),
+        version="v1beta1",
+        older_versions=("v1alpha3", "v1alpha2"),
     ),
     "PodGroup.scheduling.x-k8s.io": Kind(
         "coscheduling_groups", PodGroup, COSCHEDULING, namespaced=True, version="v1alpha1"

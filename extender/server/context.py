@@ -16,7 +16,7 @@ from extender.core.eviction_history import EvictionHistory
 from extender.core.framework.plugins import waits_to_grow
 from extender.core.profile import KubeScheduler, Profile
 from extender.core.snapshot.snapshot import Snapshot
-from extender.errors import NotReady, ResizeDeferred, UnknownScheduler
+from extender.errors import LeftToScheduler, NotReady, UnknownScheduler
 from extender.k8s.cost.limits import MAX_NAME_CHARACTERS
 from extender.k8s.objects import Pod
 from extender.log_throttle import ThrottledLoggers
@@ -101,15 +101,17 @@ class ServerContext:
     def decision_inputs(self, pod: Pod, history: EvictionHistory | None) -> tuple[Snapshot, Profile, EvictionHistory]:
         """Return the snapshot, the pod's profile and the history to decide on; None: the current history.
 
-        Raises UnknownScheduler, ResizeDeferred and NotReady. The snapshot comes before the history: the first one after
-        a start seeds it.
+        Raises UnknownScheduler, LeftToScheduler and NotReady. The snapshot comes before the history: the first one
+        after a start seeds it.
         """
         scheduler = self.settings.scheduler
         profile = scheduler.profile_of(pod)
         if profile is None:
             raise UnknownScheduler(not_ours_message(pod, scheduler))
         if waits_to_grow(pod, scheduler.features):
-            raise ResizeDeferred("a bound pod that waits for room to grow in place: left to kube-scheduler")
+            raise LeftToScheduler("a bound pod that waits for room to grow in place: left to kube-scheduler")
+        if scheduler.features.groups_are_evicted_whole and pod.spec.scheduling_group is not None:
+            raise LeftToScheduler("a pod of a PodGroup, scheduled together with others: left to kube-scheduler")
         return self.snapshot(), profile, history or self.history()
 
     def simulation_inputs(self) -> tuple[Snapshot, KubeScheduler, EvictionHistory]:

@@ -105,7 +105,7 @@ def of_vetoes_of_nodes() -> set[str]:
 
 def of_pods_not_tried() -> set[str]:
     found = texts(eligibility) | texts(schedule_one, "not_tried_reason") | texts(context, "not_ours_message")
-    return without(found | strings_given_to(context, "ResizeDeferred"), NOT_ELIGIBLE)
+    return without(found | strings_given_to(context, "LeftToScheduler"), NOT_ELIGIBLE)
 
 
 def of_preemption_messages() -> set[str]:

@@ -4,7 +4,7 @@ kube-scheduler writes Events of events.k8s.io; core/v1 shows the same objects, a
 after an hour by default, and anyone who may create Events in the namespace may write such messages.
 
 Mirrors the messages of pkg/scheduler/framework/preemption, v1.29 to v1.36: `Preempted by pod UID on node NAME`, and
-`Preempted by podgroup UID on node NAME` from v1.36 on.
+`Preempted by podgroup UID on node cluster` from v1.36 on.
 
 Rule: an Event counts for the pod whose UID it names, not for another one of the same name.
 """
@@ -148,7 +148,7 @@ def _scheduler_event(event: Event) -> SchedulerEvent:
     )
 
 
-_PREEMPTED = re.compile(r"Preempted by (?P<type>pod|podgroup) (?P<uid>\S+) on node (?P<node>\S+)")
+_PREEMPTED = re.compile(r"Preempted by (?P<type>(?:composite)?podgroup|pod) (?P<uid>\S+) on node (?P<node>\S+)")
 
 
 def _preempted_by_event(events: Sequence[Event], find_pod: FindPod) -> PreemptedBy | None:
@@ -158,14 +158,14 @@ def _preempted_by_event(events: Sequence[Event], find_pod: FindPod) -> Preempted
         return None
     message = event.message or ""
     found, related = _PREEMPTED.search(message), event.related
-    is_group = found is not None and found["type"] == "podgroup"
+    is_group = found is not None and found["type"] != "pod"
     uid = found["uid"] if found else related.uid if related else None
     by = find_pod(uid) if uid and not is_group else None
     name = by.key if by else f"{related.namespace}/{related.name}" if related and related.name else None
     return PreemptedBy(
         message=message,
         time=event.last_seen or None,
-        node=found["node"] if found else None,
+        node=found["node"] if found and not is_group else None,  # of a group: `cluster`
         preemptor_uid=uid,
         preemptor=name,
         preemptor_exists=by is not None,

@@ -350,7 +350,8 @@ def filters_not_evaluated(context: SchedulingContext) -> Mapping[str, BoolArray]
     """Return filter plugin -> [node] where kube-scheduler evaluates it and this extender does not.
 
     These are the plugins that do not follow a feature that the pod needs (NODES_NOT_EVALUATED) and, on all nodes, the
-    enabled ones that lack permission to read the objects that they need, and those that are not in-tree.
+    enabled ones that lack permission to read the objects that they need, those that are not in-tree, and GangScheduling
+    for a pod of a PodGroup.
     """
     profile, size = context.profile, len(context.snapshot.nodes)
     enabled = {*profile.prefilter_plugins, *profile.filter_plugins}
@@ -363,6 +364,8 @@ def filters_not_evaluated(context: SchedulingContext) -> Mapping[str, BoolArray]
         *(plugins_missing_permissions(context, "filter") & enabled),
         *profile.not_evaluated_filters,
     } - masks.keys()
+    if context.features.groups_are_evicted_whole and context.pod.spec.scheduling_group is not None:
+        skipped.add("GangScheduling")
     return masks | {name: np.ones(size, np.bool_) for name in sorted(skipped)} if skipped else masks
 
 

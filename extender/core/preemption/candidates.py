@@ -5,7 +5,8 @@
     least important first (Strict)   on nodes where these exceed a budget: count the least important pods first instead
     whole pod groups                 on nodes where a pod group falls below its minimum: reprieve its members last
     kube-scheduler's victims         of two interchangeable pods evict the one that kube-scheduler chose; where a plugin
-                                     decides that is not modelled, evict what it chose; evict no other system pods
+                                     decides that is not modelled, or pods go together only, evict what it chose;
+                                     evict no other system pods
 
 Without policies and without candidates from kube-scheduler only the first step runs. Each later step proposes other
 victims for some nodes.
@@ -77,8 +78,9 @@ def _last_helped(_snapshot: Snapshot) -> list[tuple[Sequence[Check], BoolArray]]
 def apply_policies(run: DryRun, scheduler_decides: BoolArray | None = None) -> DryRun:
     """Return the dry run with the victims that the profile's policies prefer and with their vetoes.
 
-    `scheduler_decides`: [node] of the snapshot where a plugin that is not modelled decides or chose the victims; None:
-    nowhere. Our reprieve could spare a pod there that must be evicted, so kube-scheduler's own victims are kept.
+    `scheduler_decides`: [node] of the snapshot where a plugin that is not modelled decides or chose the victims, or
+    pods go together only; None: nowhere. Our reprieve could spare a pod there that must be evicted, so kube-scheduler's
+    own victims are kept.
     """
     policy = run.context.profile.preemption
     vetoes, changes_victims = tuple(_policy_vetoes(run, np.arange(len(run.rows)))), policy.may_change_victims
@@ -208,6 +210,19 @@ def _members_of_broken_groups(run: DryRun, places: IntArray) -> tuple[BoolArray,
     for place, group in zip(broken_at.tolist(), broken_group.tolist(), strict=True):
         members[:, place] |= group_of[:, place] == group
     return members, mask_of(broken_at, len(places))
+
+
+def has_whole_groups(context: SchedulingContext) -> BoolArray:
+    """Return [node]: whether a pod runs there that kube-scheduler may evict together with its PodGroup only (v1.37).
+
+    Where PodGroups are not read, any of them may be such a one.
+    """
+    snapshot = context.snapshot
+    if not context.features.groups_are_evicted_whole:
+        return np.zeros(len(snapshot.nodes), np.bool_)
+    has_objects = context.profile.preemption.reads_pod_groups and "pod_groups" not in snapshot.unreadable_tables
+    rows = snapshot.index(PodGroupIndex).evicted_whole(has_objects=has_objects)
+    return mask_of(snapshot.pod_node[rows], len(snapshot.nodes))
 
 
 # --- kube-scheduler's victims -----------------------------------------------------------------------------------------

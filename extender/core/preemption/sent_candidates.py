@@ -27,11 +27,12 @@ from extender.k8s.objects import Pod
 class DropCode(enum.Enum):
     """Why a node that kube-scheduler sent is not in the answer to `/preempt`, with the message unless details say more.
 
-    The first two are decided here, REJECTED by the guard, and the others by `core.engine.preempt`.
+    The first three are decided here, REJECTED by the guard, and the others by `core.engine.preempt`.
     """
 
     UNKNOWN_NODE = "node is not in the cluster cache"
     UNKNOWN_VICTIM = "a victim that kube-scheduler sent does not run on this node in the cluster cache"
+    GROUP_ELSEWHERE = "the victims are a group with pods on other nodes, which kube-scheduler takes from no extender"
     REFUSED = "the pod may not preempt on any node now"
     FITS = "the pod fits without evicting anyone"
     NOT_NEEDED = "no further eviction is needed"
@@ -198,10 +199,22 @@ def resolve_candidates(
     unknown = mask_of(place_of[missing], len(names))
     resolved = (rows >= 0) & ~unknown
     dropped = {names[place]: Dropped(DropCode.UNKNOWN_VICTIM) for place in np.flatnonzero((rows >= 0) & unknown)}
+    grouped = [_is_of_group(snapshot, uid) for uid in _texts(candidates.uids[missing])]
+    dropped |= {names[place]: Dropped(DropCode.GROUP_ELSEWHERE) for place in place_of[missing[grouped]].tolist()}
     dropped |= {names[place]: Dropped(DropCode.UNKNOWN_NODE) for place in np.flatnonzero(rows < 0)}
     victims = mask_of(pods[pods >= 0], len(snapshot.pod_node))
     nodes = list(compress(names, resolved.tolist()))
     return ResolvedCandidates(nodes, rows[resolved], dropped, victims, frozenset(deleted.intersection(nodes)))
+
+
+def _is_of_group(snapshot: Snapshot, uid: str) -> bool:
+    """Return whether the pod runs and is one of a PodGroup, which kube-scheduler may evict whole (v1.37).
+
+    Of such a group on several nodes it sends all pods as victims on one node. It refuses an answer that has them: an
+    extender's victims must run on the node (HTTPExtender.convertPodUIDToPod). With fewer of them the group would break.
+    """
+    row = snapshot.pod_table.row_of.get(uid)
+    return row is not None and snapshot.pods[row].spec.scheduling_group is not None
 
 
 def _pods_of_victims(snapshot: Snapshot, sent: SentCandidates, rows: NodeRows, place_of: IntArray) -> IntArray:

@@ -97,6 +97,8 @@ class PodGroupIndex(GroupIndex):
     def __init__(self, snapshot: Snapshot) -> None:
         super().__init__(snapshot)
         self._minimum: dict[PodGroupID, int] = {}
+        self._whole: set[PodGroupID] = set()
+        """Groups whose pods may be evicted together only."""
 
     def group_of(self, pod: Pod) -> PodGroupID | None:
         named = pod.pod_group
@@ -104,9 +106,26 @@ class PodGroupIndex(GroupIndex):
 
     def object_changed(self, field: str, before: PodGroup | None, after: PodGroup | None) -> None:
         if before is not None:
-            del self._minimum[_API_GROUP[field], before.metadata.namespace, before.metadata.name]
+            del self._minimum[group := (_API_GROUP[field], before.metadata.namespace, before.metadata.name)]
+            self._whole.discard(group)
         if after is not None:
-            self._minimum[_API_GROUP[field], after.metadata.namespace, after.metadata.name] = after.minimum or 0
+            group = _API_GROUP[field], after.metadata.namespace, after.metadata.name
+            self._minimum[group] = after.minimum or 0
+            if after.may_go_together_only:
+                self._whole.add(group)
+
+    def evicted_whole(self, *, has_objects: bool) -> list[int]:
+        """Return the rows of running pods that kube-scheduler may evict together with others only.
+
+        Without the PodGroup objects (`has_objects`) these are all pods of a PodGroup of SCHEDULING. A group whose
+        object does not exist is none to kube-scheduler.
+        """
+        return [
+            row
+            for group, number in self._numbers.items()
+            if (group in self._whole if has_objects else cast(PodGroupID, group)[0] == SCHEDULING)
+            for row in self.members[number].members
+        ]
 
     def below_minimum(self, pods: IntArray, places: IntArray) -> tuple[IntArray, IntArray, IntArray]:
         """Find the pod groups that fall below their minimum when these victims are evicted.

@@ -379,6 +379,9 @@ class Features:
     """DynamicResources: a pool is seen on the nodes of its devices only, not on every node because of its counters."""
     shares_without_capacity_count: bool = since(37)
     """DynamicResources: a share that consumes no capacity tells that the counters of its device are in use, too."""
+    groups_are_evicted_whole: bool = since(37)
+    """Where pods name a PodGroup (`spec.schedulingGroup`), kube-scheduler's own choice is kept: it schedules them
+    together, and may evict them together only (GenericWorkload)."""
     selectors_of_1_37: bool = since(37)
     """Selectors of devices are those of cel-go 0.29 (before, 0.26) and of the libraries of that minor: attributes are
     dyn and may be lists, and the error about a key that a device lacks gives a hint."""

@@ -15,7 +15,7 @@ logged; a bug is logged each time.
 
 import logging
 
-from extender.errors import INTERNAL, ExtenderError, ResizeDeferred
+from extender.errors import INTERNAL, ExtenderError, LeftToScheduler
 from extender.k8s.objects import Pod
 from extender.server.context import ServerContext
 from extender.server.http.errors import error_body
@@ -42,7 +42,7 @@ def failure_answer(verb: str, server_context: ServerContext, error: Exception) -
 def pass_through(verb: str, server_context: ServerContext, request: object, error: Exception) -> Answer:
     """Log a pod that is not judged here, count it unless it waits for a resize, and return the pass-through answer."""
     server_context.log_failure((verb, type(error)), "%s passed through: %s", verb, error)
-    if not isinstance(error, ResizeDeferred):
+    if not isinstance(error, LeftToScheduler):
         server_context.metrics.count_failure(error)
     server_context.metrics.count_answer(verb, "passthrough")
     return passthrough.ANSWERS[verb](request)

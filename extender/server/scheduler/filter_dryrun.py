@@ -12,7 +12,7 @@ import logging
 from dataclasses import dataclass, field
 
 from extender.core import engine
-from extender.errors import ExtenderError, Overloaded, RequestError, ResizeDeferred, UnknownScheduler
+from extender.errors import ExtenderError, LeftToScheduler, Overloaded, RequestError, UnknownScheduler
 from extender.server.context import ServerContext
 from extender.server.guard.guard import guard_filter
 from extender.server.http.deadline import Deadline
@@ -73,7 +73,7 @@ class DryRuns:
             deadline.check()
             try:
                 answer = self._decide(request, sent)
-            except (UnknownScheduler, ResizeDeferred):
+            except (UnknownScheduler, LeftToScheduler):
                 return accept_every_node(request)
             deadline.check()
         return answer

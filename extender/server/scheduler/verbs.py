@@ -27,7 +27,7 @@ from extender.core.explain import schema
 from extender.core.preemption.eligibility import nominated_node
 from extender.core.preemption.sent_candidates import DropCode, Dropped, SentCandidates
 from extender.core.snapshot.snapshot import Snapshot
-from extender.errors import GuardError, RequestError, ResizeDeferred, UnknownScheduler
+from extender.errors import GuardError, LeftToScheduler, RequestError, UnknownScheduler
 from extender.server.context import ServerContext
 from extender.server.guard.guard import guard_filter, guard_preempt, guard_scores
 from extender.server.http.body import too_large
@@ -200,7 +200,7 @@ def _failed(verb: schema.VerbName, server_context: ServerContext, request: Any, 
     call is passed through, and only counted as what it would have been.
     """
     metrics, is_observing = server_context.metrics, server_context.settings.is_observing
-    is_passed = isinstance(error, ResizeDeferred) or (isinstance(error, UnknownScheduler) and verb != "preempt")
+    is_passed = isinstance(error, LeftToScheduler) or (isinstance(error, UnknownScheduler) and verb != "preempt")
     if is_observing:
         metrics.count_observed_answer(verb, "same" if is_passed else "failed")
     if is_passed:

@@ -249,7 +249,7 @@ REFUSED = {
     "an item that is no object": (cluster("n1"), "cluster: item 0: expected object, got str"),
     "a pod group of nobody knows which API": (
         cluster({**NATIVE, "apiVersion": ""}),
-        "cluster: PodGroup train: apiVersion is missing: scheduling.k8s.io/v1alpha2 or scheduling.x-k8s.io/v1alpha1",
+        "cluster: PodGroup train: apiVersion is missing: scheduling.k8s.io/v1beta1 or scheduling.x-k8s.io/v1alpha1",
     ),
     "two pod groups of one name and API": (
         cluster(NATIVE, FOREIGN, FOREIGN),

@@ -134,14 +134,22 @@ def test_a_pod_that_is_gone_was_preempted_by_a_pod_that_is_there(shop, where, no
             (UID, "b/was", "n1"),
         ),
         (
-            f"Preempted by podgroup {UID} on node n1",
+            f"Preempted by podgroup {UID} on node cluster",
             {"kind": "PodGroup", "namespace": "b", "name": "group", "uid": UID},
-            (UID, "b/group", "n1"),
+            (UID, "b/group", None),
         ),
+        (f"Preempted by compositepodgroup {UID} on node cluster", None, (UID, None, None)),
         ("Preempted by a pod on node n1", None, (None, None, None)),
         ("by another scheduler", {"kind": "Pod", "namespace": "b", "name": "was", "uid": "u"}, ("u", "b/was", None)),
     ],
-    ids=["by UID", "with the related object", "by a pod group", "older than 1.26", "of another scheduler"],
+    ids=[
+        "by UID",
+        "with the related object",
+        "by a pod group",
+        "by a composite one",
+        "older than 1.26",
+        "of another scheduler",
+    ],
 )
 def test_a_preemptor_that_is_gone_is_named_as_far_as_the_event_does(shop, message, related, expected):
     shop.put("Event", preempted(message, related=related))

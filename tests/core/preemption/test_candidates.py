@@ -241,8 +241,10 @@ def test_a_pod_group_that_breaks_loses_its_other_members_before_outsiders_go(min
 
 
 def test_pod_groups_do_not_matter_where_the_ranking_does_not_name_them():
-    nodes = {node("n1", cpu="3"): two_of()}
-    assert kept(nodes, {"n1": []}, OFFERED, incoming(cpu="2"), others=[gang(2)]) == [("n1", ["outsider", "second"])]
+    nodes = {node("n1", cpu="3"): two_of(COSCHEDULING)}
+    assert kept(nodes, {"n1": []}, OFFERED, incoming(cpu="2"), others=[gang(2, COSCHEDULING)]) == [
+        ("n1", ["outsider", "second"])
+    ]
 
 
 def test_a_group_of_the_other_api_is_another_one():
@@ -288,22 +290,22 @@ def test_a_budget_that_holds_is_not_broken_for_the_sake_of_a_pod_group():
 def test_of_nodes_that_cost_the_same_the_one_where_no_pod_group_breaks_is_better(policy):
     """Both of the group are needed; by name it would be n1."""
     nodes = {
-        node("n1", cpu="1"): [member("m1")],
+        node("n1", cpu="1"): [member("m1", COSCHEDULING)],
         node("n2", cpu="1"): [pod("o")],
-        node("n3", cpu="1"): [member("m2", priority=5000)],
+        node("n3", cpu="1"): [member("m2", COSCHEDULING, priority=5000)],
     }
     sent = NOBODY_NAMED
-    assert kept(nodes, sent, policy, others=[gang(2)]) == [("n2", ["o"]), ("n1", ["m1"])]
-    assert kept(nodes, sent, policy, others=[gang(1)]) == [("n1", ["m1"]), ("n2", ["o"])]
-    assert kept(nodes, sent, OFFERED, others=[gang(2)]) == [("n1", ["m1"]), ("n2", ["o"])]
+    assert kept(nodes, sent, policy, others=[gang(2, COSCHEDULING)]) == [("n2", ["o"]), ("n1", ["m1"])]
+    assert kept(nodes, sent, policy, others=[gang(1, COSCHEDULING)]) == [("n1", ["m1"]), ("n2", ["o"])]
+    assert kept(nodes, sent, OFFERED, others=[gang(2, COSCHEDULING)]) == [("n1", ["m1"]), ("n2", ["o"])]
 
 
 def test_of_pod_groups_that_break_the_one_with_fewer_outsiders_is_better():
     """2 of each node go. n1 breaks a group and loses an outsider, n2 breaks a group of which both go."""
     nodes = {
-        node("n1", cpu="2"): [pod("o"), member("m1", of="sort")],
-        node("n2", cpu="2"): [member("m2"), member("m3")],
+        node("n1", cpu="2"): [pod("o"), member("m1", COSCHEDULING, of="sort")],
+        node("n2", cpu="2"): [member("m2", COSCHEDULING), member("m3", COSCHEDULING)],
     }
-    groups, sent = [gang(1, name="sort"), gang(2)], NOBODY_NAMED
+    groups, sent = [gang(1, COSCHEDULING, "sort"), gang(2, COSCHEDULING)], NOBODY_NAMED
     assert best(nodes, sent, GANGS_LAST, incoming(cpu="2"), others=groups) == ("n2", ["m2", "m3"])
     assert best(nodes, sent, OFFERED, incoming(cpu="2"), others=groups) == ("n1", ["o", "m1"])

@@ -29,6 +29,7 @@ Running by themselves; annotation kubelet.START_TIME sets a start time), `etcd`,
 `service_account_kubeconfig(namespace, name)` with a token file, `write_token(…)`, `audit_events()`,
 `delayed_api((least, most))` -> DelayedApi: `url` for Service(api_url=…) or start_scheduler(api_url=…), and
 `set_delay(0, 0.2)` (seconds, from the next watch event on).
+`runtime_config=` and `feature_gates=` are those of the API server and, the gates, of its schedulers.
 Schedulers, services and proxies end with the control plane; stop them in the test if the next test must not meet them.
 Two schedulers: profiles with other `schedulerName`s in `config`, and pods with `schedulerName=…`.
 

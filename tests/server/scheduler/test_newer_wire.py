@@ -108,3 +108,25 @@ async def test_any_other_bound_pod_may_not_preempt(version, gates, pod):
     answer = await ask(app(version, featureGates=gates), "/preempt", preempt_body(pod, **{"worker-2": ["uid-large"]}))
     assert answer.json() == {"NodeNameToMetaVictims": {}}
     assert "is assigned to node worker-2 already" in answer.headers["X-Extender-Vetoed"]
+
+
+# --- pods of a PodGroup (v1.37, GenericWorkload) ----------------------------------------------------------------------
+
+
+def of_group(pod):
+    return {**pod, "spec": {**pod["spec"], "schedulingGroup": {"podGroupName": "train"}}}
+
+
+async def test_a_pod_of_a_group_is_placed_by_kube_scheduler_alone():
+    """It may try the pod on a node without the pods that the group would preempt: they are not gone here."""
+    application = app("1.37")
+    body = filter_body(["worker-1", "worker-2"], of_group(URGENT))
+    assert (await ask(application, "/filter", body)).json()["NodeNames"] == ["worker-1", "worker-2"]
+    assert (await ask(application, "/prioritize", body)).json() == []
+    assert [one.mode for one in application.server_context.decisions.newest_first()] == ["passthrough"] * 2
+    assert application.server_context.metrics.failures_by_reason() == {}
+
+
+async def test_up_to_1_36_it_is_judged_for_itself():
+    answer = await ask(app("1.36"), "/filter", filter_body(["worker-1"], of_group(URGENT)))
+    assert answer.json()["NodeNames"] == []

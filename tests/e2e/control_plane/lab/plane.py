@@ -40,7 +40,7 @@ class ControlPlane:
     """A control plane in `directory`, with etcd `etcd` (one of binaries.ETCDS); a context manager.
 
     `runtime_config`: further API versions that the API server serves, such as `resource.k8s.io/v1beta2=true`;
-    `controllers`: the controllers that run.
+    `feature_gates`: those of the API server and of its kube-schedulers; `controllers`: the controllers that run.
     """
 
     def __init__(
@@ -50,12 +50,13 @@ class ControlPlane:
         *,
         deletion_seconds: float = 0.5,
         runtime_config: str = "",
+        feature_gates: str = "",
         controllers: Sequence[str] = CONTROLLERS,
     ) -> None:
         self.directory = directory
         self._controllers = controllers
         self._etcd_binary = binaries.etcd(etcd)
-        self._runtime_config = runtime_config
+        self._runtime_config, self._feature_gates = runtime_config, feature_gates
         for name in ("kube-apiserver", "kube-controller-manager", "kube-scheduler"):
             binaries.binary(name)
         directory.mkdir(parents=True, exist_ok=True)
@@ -74,9 +75,8 @@ class ControlPlane:
     def __enter__(self) -> "ControlPlane":
         try:
             self.etcd.start()
-            self.controller_manager.start(wait=False)
-            self.api_server.start()
-            self.controller_manager.wait_ready()
+            self.api_server.start()  # first: the controller manager gives up after 20 s, which a busy machine may need
+            self.controller_manager.start()
             find = self.api.find
             self.api.wait_until(lambda: find("ServiceAccount", "default", "default"), 30, "the default service account")
             self.kubelet.start()
@@ -137,7 +137,7 @@ class ControlPlane:
         argv = [
             binaries.binary(binaries.SCHEDULERS[version]), f"--config={file}", f"--authentication-kubeconfig={own}",
             f"--authorization-kubeconfig={own}", "--bind-address=127.0.0.1", f"--secure-port={port}",
-            f"--v={verbosity}", *flags,
+            f"--v={verbosity}", f"--feature-gates={self._feature_gates}", *flags,
         ]  # fmt: skip
         path = "healthz" if version == "1.30" else "readyz"
         process = Process(name, argv, self.directory, lambda: answers(f"https://127.0.0.1:{port}/{path}"))
@@ -238,7 +238,7 @@ class ControlPlane:
             "--disable-admission-plugins=TaintNodesByCondition",
             f"--audit-policy-file={policy}", f"--audit-log-path={self.audit_file}",
             "--max-requests-inflight=800", "--max-mutating-requests-inflight=400", "--profiling=false", "--v=1",
-            f"--runtime-config={self._runtime_config}",
+            f"--runtime-config={self._runtime_config}", f"--feature-gates={self._feature_gates}",
         ]  # fmt: skip
         process = Process("kube-apiserver", argv, self.directory, self.api.is_ready)
         process.environment["GOGC"] = "200"
