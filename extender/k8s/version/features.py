@@ -342,7 +342,7 @@ class Features:
     nominations_count_before_pre_enqueue: bool = since(37)
     """Nominated pods count although a PreEnqueue plugin keeps them out of the queue."""
     unstarted_pods_in_listing_order: bool = since(37)
-    """Of equal pods without a start time the last one listed is evicted first, as with equal start times; before, the
+    """The last one listed of equal pods without a start time is evicted first, as with equal start times; before, the
     first one."""
     node_name_is_prefiltered: bool = since(37)
     """NodeName restricts a pod with spec.nodeName to that node in PreFilter, and stands before NodeUnschedulable."""

@@ -54,7 +54,7 @@ def with_policy(**policy):
         ({"metadata": owned("ReplicaSet")}, NO_SPREADING, set()),
         (with_volume(persistentVolumeClaim={"claimName": "c"}), NO_SPREADING, CLAIMS),
         (with_volume(ephemeral={}), NO_SPREADING, CLAIMS),
-        (with_volume(awsElasticBlockStore={"volumeID": "v"}), NO_SPREADING, VOLUMES),
+        (with_volume(awsElasticBlockStore={"volumeID": "v"}), NO_SPREADING, VOLUMES | {"CSIDriver"}),
         (with_volume(emptyDir={}), NO_SPREADING, set()),
         (using_claims("mine"), NO_SPREADING, DEVICES | {"ResourceClaimTemplate"}),
         ({"requests": {"example.com/gpu": "1"}}, NO_SPREADING, DEVICES),

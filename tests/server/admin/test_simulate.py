@@ -74,7 +74,10 @@ def test_a_snapshot_gives_the_error_of_its_objects(options):
 def test_the_result_is_plain_values():
     result = asked({"pod": incoming("new")})
     assert outcomes(result) == [("default/new", "Nominated", None), ("default/new", "Scheduled", "n1")]
-    assert result["cycles"][0]["postFilter"] == {"code": "Success", "reasons": []}
+    assert result["cycles"][0]["postFilter"] == {
+        "code": "Success",
+        "reasons": ["preemption: found a potential placement for pod on node n1, preempting 1 victims"],
+    }
     assert result["evicted"] == [
         {
             "pod": "default/a",

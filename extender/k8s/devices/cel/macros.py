@@ -1,7 +1,7 @@
 """Macros, as cel-go expands them while it parses (parser/macro.go, cel/library.go, ext/comprehensions.go and lists.go).
 
 Rule: what a macro makes stands where its call does. A call with wrong arguments is a problem of the tree; one with
-another number of arguments is no macro.
+another number of arguments is an ordinary call.
 """
 
 from collections.abc import Callable
@@ -75,7 +75,7 @@ class _Call:
 
 
 def expand(tree: Tree, offset: int, name: str, target: Expr | None, args: list[Expr]) -> Expr | None:
-    """Return what a call becomes, None if it is no macro's."""
+    """Return what the call of a macro becomes, None for another call."""
     expansion = _MACROS.get((name, len(args), target is not None))
     if expansion is None:
         return None
