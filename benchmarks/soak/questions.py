@@ -20,7 +20,7 @@ from benchmarks.generate import JSON, Plan
 from benchmarks.soak import population
 from benchmarks.world import World
 from extender.k8s.objects import Pod
-from tests.contract.scheduler_eye import SchedulerDies, SchedulerEye, SchedulerRefuses
+from tests.contract.scheduler_eye import SchedulerEye, SchedulerRefuses
 
 Verb = Literal["filter", "prioritize", "preempt"]
 
@@ -158,7 +158,7 @@ class Cycle:
         """Check a /preempt response; return its nodes that were not sent as candidates."""
         try:
             answered = self.common.eye.preempt(reply.status, reply.body)
-        except (SchedulerRefuses, SchedulerDies) as refusal:
+        except SchedulerRefuses as refusal:
             raise WrongAnswer(f"{type(refusal).__name__}: {refusal}") from refusal
         priority = self.pod["spec"]["priority"]
         for node, victims in answered.items():
