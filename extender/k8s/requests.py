@@ -326,10 +326,19 @@ def _resized_requests(pod: Pod, pod_level_status: bool, non_missing: Mapping[str
         _max_resource_list(most, _parse(status.allocated_resources))
         _max_resource_list(most, _parse(of_pod))
     elif allocated or actual or infeasible:
-        _max_resource_list(most, _largest_step(pod, lambda one: in_status(one, allocated), non_missing))
-        if actual != allocated:  # nearly all pods have what they were allocated
+        # Nearly all pods were allocated what they request, and have what they were allocated.
+        if infeasible or _differ(pod, allocated):
+            _max_resource_list(most, _largest_step(pod, lambda one: in_status(one, allocated), non_missing))
+        if actual != allocated:
             _max_resource_list(most, _largest_step(pod, lambda one: in_status(one, actual, allocated), non_missing))
     return most
+
+
+def _differ(pod: Pod, allocated: Mapping[str, ResourceList]) -> bool:
+    """Return whether a container was allocated something else than what it requests."""
+    containers = (*(pod.spec.containers or ()), *(pod.spec.init_containers or ()))
+    requests = ((one.name, _requests(one.resources)) for one in containers)
+    return any(allocated.get(name, wanted) != wanted for name, wanted in requests)
 
 
 def _actuated(resources: ResourceRequirements | None) -> ResourceList | None:
@@ -342,7 +351,7 @@ def is_resize_infeasible(pod: Pod) -> bool:
 
 
 def is_resize_deferred(pod: Pod) -> bool:
-    """Return whether the pod runs and waits for room to grow in place (resource.IsPodResizeDeferred, v1.37)."""
+    """Return whether the pod's resize is deferred until there is room (resource.IsPodResizeDeferred, v1.37)."""
     return _why_resize_is_pending(pod) == "Deferred"
 
 

@@ -99,10 +99,21 @@ class PodGroupIndex(GroupIndex):
         self._minimum: dict[PodGroupID, int] = {}
         self._whole: set[PodGroupID] = set()
         """Groups whose pods may be evicted together only."""
+        self._of_scheduling = RowSet()
+        """Pods of PodGroups of SCHEDULING."""
 
     def group_of(self, pod: Pod) -> PodGroupID | None:
         named = pod.pod_group
         return None if named is None else (named.api_group, pod.metadata.namespace, named.name)
+
+    def pod_added(self, row: int, pod: Pod) -> None:
+        super().pod_added(row, pod)
+        if pod.pod_group is not None and pod.pod_group.api_group == SCHEDULING:
+            self._of_scheduling.add(row)
+
+    def pod_removed(self, row: int, pod: Pod) -> None:
+        super().pod_removed(row, pod)
+        self._of_scheduling.remove(row)
 
     def object_changed(self, field: str, before: PodGroup | None, after: PodGroup | None) -> None:
         if before is not None:
@@ -114,18 +125,15 @@ class PodGroupIndex(GroupIndex):
             if after.may_go_together_only:
                 self._whole.add(group)
 
-    def evicted_whole(self, *, has_objects: bool) -> list[int]:
+    def evicted_whole(self, *, has_objects: bool) -> IntArray:
         """Return the rows of running pods that kube-scheduler may evict together with others only.
 
         Without the PodGroup objects (`has_objects`) these are all pods of a PodGroup of SCHEDULING. A group whose
         object does not exist is none to kube-scheduler.
         """
-        return [
-            row
-            for group, number in self._numbers.items()
-            if (group in self._whole if has_objects else cast(PodGroupID, group)[0] == SCHEDULING)
-            for row in self.members[number].members
-        ]
+        if not has_objects:
+            return self._of_scheduling.rows
+        return np.concatenate([np.empty(0, np.int64), *map(self.rows_of, self._whole)])
 
     def below_minimum(self, pods: IntArray, places: IntArray) -> tuple[IntArray, IntArray, IntArray]:
         """Find the pod groups that fall below their minimum when these victims are evicted.

@@ -423,10 +423,16 @@ def gate_notes(gates: Mapping[str, bool]) -> tuple[str, ...]:
     return tuple(f"feature gate {name} changes no verdict here" for name in ignored)
 
 
+_LEFT_TO_SCHEDULER_SINCE: Final = {"GenericWorkload": 37}
+"""Gate that is not followed -> minor since which pods with its fields are left to kube-scheduler, also if it is off: an
+API server whose own gate is off drops the fields."""
+
+
 def gate_warnings(gates: Mapping[str, bool], minor: int, emulation: Emulation = NO_EMULATION) -> tuple[str, ...]:
     """Return a sentence about each gate that changes verdicts and is not followed here, sorted by gate.
 
-    These are the UNFOLLOWED_GATES that are not at the minor's default: set by name, or by AllAlpha or AllBeta.
+    These are the UNFOLLOWED_GATES that are not at the minor's default: set by name, or by AllAlpha or AllBeta. Without
+    those whose pods are left to kube-scheduler anyway.
     """
     at, _ = emulation.of(minor)
     set_by: dict[Stage | None, str] = {stage: f", which {name} sets," for name, stage in ALL_OF_STAGE.items()}
@@ -434,6 +440,7 @@ def gate_warnings(gates: Mapping[str, bool], minor: int, emulation: Emulation = 
         one.name: "" if one.name in gates else set_by[one.stage(at)]
         for one in UNFOLLOWED_GATES.values()
         if _value_of(one, gates, minor, emulation) != one.default(minor, emulation)
+        and minor < _LEFT_TO_SCHEDULER_SINCE.get(one.name, minor + 1)
     }
     return tuple(f"feature gate {name}{by[name]} is not followed: its default is assumed" for name in sorted(by))
 

@@ -100,11 +100,16 @@ class PDBRecount:
     def _order(self, pod: Pod) -> tuple[int, ...]:
         """Return the sort key for counting pods: importance, then listing order.
 
-        In kube-scheduler's own order, the listing order of pods without a start time is inverted (PodTable.importance).
+        In kube-scheduler's own order up to 1.36, the listing order of pods without a start time is inverted
+        (PodTable.importance).
         """
         pod_table = self._snapshot.pod_table
         listed = int(pod_table.order[pod_table.row_of[identity(pod)]])
-        is_inverted = self._policy.importance == DEFAULT_IMPORTANCE and not pod.status.start_time
+        is_inverted = (
+            not self._snapshot.features.unstarted_pods_in_listing_order
+            and self._policy.importance == DEFAULT_IMPORTANCE
+            and not pod.status.start_time
+        )
         return *importance_under_policy(self._policy, pod), -listed if is_inverted else listed
 
     # --- what a pod counts against -----------------------------------------------------------------------------------

@@ -122,7 +122,7 @@ PLUGIN_INDEXES: tuple[type[Index], ...] = (
 
 
 def waits_to_grow(pod: Pod, features: Features) -> bool:
-    """Return whether the pod runs and waits for room to grow in place, for which it may preempt (KEP-5836, v1.37).
+    """Return whether the pod waits for room to grow in place, for which it may preempt (KEP-5836, v1.37).
 
     Its own node is then the only candidate. Its larger requests count there already, so that the filters here, which
     would add them once more, cannot judge it.
