@@ -359,7 +359,7 @@ class _Search:
             unusable = "being updated" if pool.incomplete else "invalid" if pool.invalid_reason else ""
             if unusable:
                 asks = f"asks for all devices, but resource pool {pool.id} is currently {unusable}"
-                raise AllocationError(f"claim {claim.text}, request {request.name}: {asks}")
+                raise AllocationError(f"claim {claim.text}, request {request.name}: {asks}", names_pool=True)
             self._budget.spend(len(pool.devices))
             found += [
                 one for one in pool.devices if self._selects(request, one, remembers) and self._belongs(request, one)
@@ -463,7 +463,8 @@ class _Search:
                 call.start = place + 1
                 return self._enter(call.choice, request, call.number + 1, place + 1)
         if self._invalid is not None:
-            raise AllocationError(f"pool {self._invalid.id.pool} is invalid: {self._invalid.invalid_reason}")
+            text = f"pool {self._invalid.id.pool} is invalid: {self._invalid.invalid_reason}"
+            raise AllocationError(text, names_pool=True)
         self._budget.spend(len(candidates) - call.start + 1)
         self._calls.pop()
         return _FAILED
@@ -497,15 +498,15 @@ class _Search:
                 if not selector.matches(one.view(self._features), self._budget):
                     return False
             except DeviceSelectorError as error:
-                raise AllocationError(self._runtime_error(at, one, str(error))) from None
+                raise self._runtime_error(at, one, str(error)) from None
             except NotFollowed as feature:
                 raise NotEvaluated(f"{at}: {feature}") from None
         return not one.slice.spec.per_device_node_selection or is_available_on(one, self._node)
 
-    def _runtime_error(self, at: str, one: PoolDevice, error: str) -> str:
-        if not self._features.selector_errors_name_device:
-            return f"{at}: CEL runtime error: {error}"
-        return f"{at} on device {'/'.join(one.id)}: CEL runtime error: {error}"
+    def _runtime_error(self, at: str, one: PoolDevice, error: str) -> AllocationError:
+        names_device = self._features.selector_errors_name_device
+        on_device = f" on device {'/'.join(one.id)}" if names_device else ""
+        return AllocationError(f"{at}{on_device}: CEL runtime error: {error}", names_pool=names_device)
 
     def _belongs(self, request: _Request, one: PoolDevice) -> bool:
         """Return whether the device is one of all that the request is for, as to its capacity."""
@@ -530,7 +531,7 @@ class _Search:
         except CapacityError as error:
             claim = self._allocator.claims[request.claim].text
             at = f"claim {claim}, request {request.name}: checking capacity for device {name}"
-            raise AllocationError(f"{at}: {error}") from None
+            raise AllocationError(f"{at}: {error}", names_pool=True) from None
 
     def _is_shareable(self, one: PoolDevice) -> bool:
         return bool(one.device.allow_multiple_allocations) and self._features.dra_consumable_capacity
@@ -588,7 +589,7 @@ class _Search:
                 broken = (
                     f"cannot add device {'/'.join(taken.device.id)} because a claim constraint would not be satisfied"
                 )
-                raise AllocationError(f"claim {claim}, request {request.name}: {broken}")
+                raise AllocationError(f"claim {claim}, request {request.name}: {broken}", names_pool=True)
             return False
         return True
 

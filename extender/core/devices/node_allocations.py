@@ -621,21 +621,19 @@ class ClaimOutcomes:
 
     def _evaluate(self, row: int, budget: WorkBudget) -> _Answer:
         """Ask the allocator about one node; raises WorkLimitReached."""
-        left, pools = budget.left, tuple[Pool, ...]()
+        left, names_pools = budget.left, False
         self._charges.next_node()
         outcome: Outcome
         try:
             pools = self._devices.pools_at(row)
             found = self._allocator.allocate(self._snapshot.nodes[row], pools, self._devices.state, budget)
             outcome = CannotAllocate() if found is None else found
-        except (AllocationError, InvalidPools) as failure:
-            outcome = AllocationFailed(str(failure), isinstance(failure, AllocationError))
+        except AllocationError as error:
+            outcome, names_pools = AllocationFailed(str(error), True), error.names_pool
+        except InvalidPools as failure:
+            outcome = AllocationFailed(str(failure), False)
         except NotEvaluated as missing:
             outcome = NotAllocated(str(missing))
-        names_pools = isinstance(outcome, AllocationFailed) and any(
-            pool.id.pool in outcome.text or any(one.device.name in outcome.text for one in pool.devices)
-            for pool in pools
-        )
         return _Answer(outcome, left - budget.left - self._charges.steps, self._charges.used, names_pools)
 
 

@@ -86,7 +86,14 @@ class Pool:
 
 
 class AllocationError(Exception):
-    """An error that ends the scheduling cycle (code Error), in upstream's words."""
+    """An error that ends the scheduling cycle (code Error), in upstream's words.
+
+    `names_pool`: they name a pool or a device of the node, so that they are no other node's words.
+    """
+
+    def __init__(self, text: str, *, names_pool: bool = False) -> None:
+        super().__init__(text)
+        self.names_pool = names_pool
 
 
 class InvalidPools(Exception):

@@ -543,6 +543,14 @@ def test_a_text_names_the_devices_of_each_node():
     assert found.outcomes[found.outcome[3]] == CannotAllocate()
 
 
+def test_a_text_in_which_a_devices_name_only_occurs_is_shared():
+    slices = [resource_slice(f"s{at}", f"n{at}", [device("e", attributes={"uuid": f"{at}"})]) for at in range(3)]
+    living = with_claims(claim("mine", request("gpu", "device.driver.")), slices=slices)
+    found = asked(living, "mine")
+    assert "CEL compile error" in text_at(found, 0)
+    assert found.outcome[:3].tolist() == [0, 0, 0]
+
+
 def test_nothing_is_worked_out_again_while_no_device_changes():
     living = with_claims(claim("mine", request()), slices=gpus(0, 1))
     before = asked(living, "mine")

@@ -13,7 +13,15 @@ from typing import Final, NamedTuple
 
 from extender.k8s.devices.cel.lexer import Token, tokens, value_of
 from extender.k8s.devices.cel.macros import expand
-from extender.k8s.devices.cel.syntax import MAX_CHARACTERS, MAX_DEPTH, Expr, SyntaxFailure, Tree
+from extender.k8s.devices.cel.syntax import (
+    MAX_CHARACTERS,
+    MAX_DEPTH,
+    NODES_PER_CHARACTER,
+    SPARE_NODES,
+    Expr,
+    SyntaxFailure,
+    Tree,
+)
 from extender.k8s.devices.cel.values import NotFollowed
 
 _LIMIT: Final = 250
@@ -118,7 +126,7 @@ def parse(expression: str, *, escaped_names: bool) -> Tree:
 
 class _Parser:
     def __init__(self, expression: str, escaped_names: bool) -> None:
-        self.tree = Tree()
+        self.tree = Tree(SPARE_NODES + NODES_PER_CHARACTER * len(expression))
         self.tokens = tokens(expression)
         self.escaped_names = escaped_names
         self.at = 0

@@ -11,8 +11,14 @@ MAX_DEPTH: Final = 90
 MAX_CHARACTERS: Final = 20_000
 """Characters of an expression that are read; an API server accepts 10 KiB."""
 
-MAX_NODES: Final = 50_000
-"""Nodes of a tree that are followed: optMap() doubles what it is called on, and a chain of them again and again."""
+NODES_PER_CHARACTER: Final = 2
+"""Nodes of a tree that are followed, for each character of the text: what compiling takes is charged by the text.
+
+Other macros make at most 1.4; optMap() doubles what it is called on, and a chain of them again and again.
+"""
+
+SPARE_NODES: Final = 200
+"""Nodes that are followed in addition: three or four optMap() one after the other in a short text."""
 
 
 class SyntaxFailure(Exception):
@@ -65,6 +71,7 @@ class Loop:
 
 @dataclass(slots=True)
 class Tree:
+    max_nodes: int = SPARE_NODES
     root: Expr = field(default_factory=lambda: Expr("none"))
     positions: dict[int, int] = field(default_factory=dict)
     """node -> offset in characters"""
@@ -76,8 +83,8 @@ class Tree:
     def add(self, node: Expr, offset: int) -> Expr:
         """Give a node, whose children have theirs, an id and its place; raises NotFollowed if they are too many."""
         node.id = len(self.positions) + 1
-        if node.id > MAX_NODES:
-            raise NotFollowed(f"an expression of more than {MAX_NODES} nodes")
+        if node.id > self.max_nodes:
+            raise NotFollowed(f"an expression of more than {self.max_nodes} nodes")
         self.positions[node.id] = offset
         self.depths[node.id] = 1 + max((self.depths[each.id] for each in node.children()), default=0)
         return node

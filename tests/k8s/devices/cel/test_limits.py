@@ -5,6 +5,7 @@ from contextlib import suppress
 import pytest
 
 from extender.k8s.cost.budget import WorkBudget, WorkLimitReached
+from extender.k8s.devices.cel.library.patterns import _compiled
 from extender.k8s.devices.cel.selector import DeviceSelectorError, DeviceView, NotFollowed, compile_selector
 from extender.k8s.devices.objects import Device
 from tests.k8s.devices.cel.answers import answer
@@ -83,6 +84,35 @@ def test_large_values_and_deep_trees_end(expression, of_1_37):
 )
 def test_long_expressions_are_evaluated(expression, wanted):
     assert answer(expression) == wanted
+
+
+@pytest.mark.parametrize(
+    ("pattern", "wanted"),
+    [
+        ("(" * 100 + "a" + ")" * 100, "true"),
+        ("(" * 101 + "a" + ")" * 101, None),
+        ("(?:" * 101 + "a" + ")*" * 101, None),
+        ("(" * 1000 + "a" + ")" * 1000, None),
+        ("[[:alpha:](]" * 101 + "|a", "true"),
+        ("[]((]" * 101 + "|[^]((]", "true"),
+        (r"\Q" + "(" * 101 + r"\E|a", "true"),
+        (r"\(" * 101 + "|a", "true"),
+        ("(?i)" * 101 + "(a)" * 101 + "|a", "true"),
+        ("[a](" * 101 + "a" + ")" * 101, None),
+        (r"[\]](" * 101 + "a" + ")" * 101, None),
+    ],
+    ids=range(11),
+)
+def test_groups_of_a_pattern_are_followed_as_deep_as_go_surely_follows_them(pattern, wanted):
+    assert answer(f"'a'.matches(r'{pattern}')") == wanted
+
+
+def test_a_pattern_has_few_groups_that_are_searched_for():
+    assert _compiled("((a)|b)+").groups == 0
+    assert _compiled("((a)|b)+").search("zabab").span() == (1, 5)
+    assert answer("'zabab'.find('(?P<first>(a)|b)+') == 'abab'") == "true"
+    assert answer("'a'.matches('" + "(?P<n>a?)" * 10 + "')") == "true"
+    assert answer("'a'.matches('" + "(?P<n>a?)" * 11 + "')") is None
 
 
 def test_an_expression_longer_than_the_api_accepts_is_not_followed():

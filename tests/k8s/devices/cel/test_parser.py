@@ -164,5 +164,17 @@ def test_a_chain_is_followed_as_far_as_cel_go_follows_it():
 
 
 def test_what_opt_map_doubles_again_and_again_is_not_followed():
-    with pytest.raises(NotFollowed, match="more than 50000 nodes"):
+    with pytest.raises(NotFollowed, match="more than 982 nodes"):
         parse("a" + ".optMap(x, x)" * 30, escaped_names=True)
+
+
+def test_a_tree_has_nodes_by_the_text_that_is_charged():
+    assert len(parse("optional.of(1)" + ".optMap(x,x)" * 4, escaped_names=True).positions) == 202
+    selector = compile_selector("optional.of(1)" + ".optMap(x,x)" * 11 + ".hasValue()", of_1_37=True)
+    assert selector.unsupported == "an expression of more than 514 nodes"
+
+
+@pytest.mark.parametrize("call", [".sortBy(x,x)", ".all(x,x)", ".all(x,y,x)", ".map(x,x,x)", ".transformMap(x,y,x,x)"])
+def test_other_macros_in_a_chain_have_nodes_enough(call):
+    text = "+".join([f"[]{call * 12}"] * 50)
+    assert len(parse(text, escaped_names=True).positions) < 1.5 * len(text)

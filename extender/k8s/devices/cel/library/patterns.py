@@ -8,6 +8,7 @@ Rule: what RE2 accepts and Go does not is not followed; errors are in Go's words
 import re
 from collections.abc import Callable
 from functools import lru_cache
+from itertools import accumulate
 from typing import Any
 
 from extender.k8s.devices.cel.values import NO_SUCH_OVERLOAD, CelError, NotFollowed, Run, TypeValue
@@ -17,6 +18,16 @@ _STEPS = 20
 
 _STEPS_OF_REPETITION = 300
 """Steps for each repetition with a count, which RE2 writes out up to 1,000 times."""
+
+_MAX_NESTED = 100
+"""Groups within each other that are followed.
+
+Go refuses a tree of more than 1,000 levels, and a group is up to four of them: itself, what repeats it, the row and the
+alternatives it stands in. RE2 does not refuse it.
+"""
+
+_MAX_NAMED = 10
+"""Groups with names that are followed: RE2 keeps where each matched for each way to match, whatever its options."""
 
 _MAX_REMEMBERED = 256
 """Characters of a text and a pattern together whose result is remembered."""
@@ -111,12 +122,16 @@ _WORDS = {
 """RE2's words where Go's are others."""
 _UNCLEAR = re.compile(r"\\C|\{[0-9]{9}|\{[0-9]*,[0-9]{9}")
 """What RE2 reads otherwise than Go: one byte, a number beyond Go's."""
+_BRACKETS = re.compile(r"\\Q.*?(?:\\E|\Z)|\\.|\[\^?\]?(?:\\.|\[:\^?\w+:\]|[^\]\\])*|([()])", re.DOTALL)
+"""The brackets of groups, and before them whatever may hold brackets that are none."""
 
 
 def _match(text: str, pattern: str) -> tuple[str, bool]:
     """Return (Go's error of the pattern, whether the text matches); raises NotFollowed."""
     if _UNCLEAR.search(pattern):
         raise NotFollowed(r"a regular expression with \C, or with a number of nine digits")
+    if _nests_deeply(pattern):
+        raise NotFollowed("a regular expression with groups nested too deeply")
     import re2  # when the first pattern is matched: few selectors have one
 
     try:
@@ -133,6 +148,14 @@ def _match(text: str, pattern: str) -> tuple[str, bool]:
         return f"error parsing regexp: {_WORDS.get(words, words)}: `{part}`", False
 
 
+def _nests_deeply(pattern: str) -> bool:
+    """Return whether groups are nested deeper than is followed, in time that is linear in the pattern."""
+    if pattern.count("(") <= _MAX_NESTED:
+        return False
+    open_groups = (1 if each[1] == "(" else -1 for each in _BRACKETS.finditer(pattern) if each[1])
+    return max(accumulate(open_groups), default=0) > _MAX_NESTED
+
+
 _remembered = lru_cache(maxsize=4096)(_match)
 
 
@@ -141,4 +164,9 @@ def _compiled(pattern: str) -> Any:
 
     options = re2.Options()
     options.log_errors = False
-    return re2.compile(pattern, options)
+    # Only whole matches are asked for, and what searches for groups is quadratic in nested ones.
+    options.never_capture = True
+    compiled = re2.compile(pattern, options)
+    if compiled.groups > _MAX_NAMED:
+        raise NotFollowed(f"a regular expression with more than {_MAX_NAMED} named groups")
+    return compiled
