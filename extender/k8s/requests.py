@@ -242,10 +242,10 @@ def _largest_step(pod: Pod, requests_of: Callable[[Container], Nano], non_missin
     return running
 
 
-def _container_statuses(pod: Pod) -> dict[str, ContainerStatus]:
-    """Return name -> status; an init container's status replaces a container's of the same name, as upstream."""
+def _container_statuses(pod: Pod, *, by_pod: bool) -> dict[str, ContainerStatus]:
+    """Return name -> status, containers before init containers; of several the last one, since v1.37 the first."""
     listed = (*(pod.status.container_statuses or ()), *(pod.status.init_container_statuses or ()))
-    return {status.name: status for status in listed}
+    return {status.name: status for status in (reversed(listed) if by_pod else listed)}
 
 
 def _pod_level_requests(pod: Pod, use_status: bool, by_pod: bool) -> Nano:
@@ -289,7 +289,7 @@ def _wanted(container: Container) -> Nano:
 
 def _largest_requests(pod: Pod) -> Callable[[Container], Nano]:
     """Return the function from a container to its largest requests; up to v1.36 only sidecars' init statuses count."""
-    statuses, infeasible = _container_statuses(pod), is_resize_infeasible(pod)
+    statuses, infeasible = _container_statuses(pod, by_pod=False), is_resize_infeasible(pod)
     for container in pod.spec.init_containers or ():
         if container.restart_policy != "Always":
             statuses.pop(container.name, None)
@@ -310,7 +310,7 @@ def _resized_requests(pod: Pod, pod_level_status: bool, non_missing: Mapping[str
     what it requests, and has what it was allocated; an infeasible resize is not desired. The pod's own status, if it
     has both parts, stands for those of its containers.
     """
-    statuses, infeasible, status = _container_statuses(pod), is_resize_infeasible(pod), pod.status
+    statuses, infeasible, status = _container_statuses(pod, by_pod=True), is_resize_infeasible(pod), pod.status
     allocated = {name: one.allocated_resources for name, one in statuses.items() if one.allocated_resources is not None}
     actual = {name: of for name, one in statuses.items() if (of := _actuated(one.resources)) is not None}
 

@@ -37,6 +37,15 @@ def test_a_resize_counts_from_1_33(minor, gates, millicores):
 
 
 @pytest.mark.parametrize(
+    ("minor", "order", "millicores"), [(36, 1, 1000), (36, -1, 7000), (37, 1, 7000), (37, -1, 1000)]
+)
+def test_of_two_statuses_of_one_name_the_last_one_counts_up_to_1_36_and_the_first_one_since(minor, order, millicores):
+    held = [ContainerStatus(name="c", resources=ResourceRequirements(requests={"cpu": cpu})) for cpu in ("7", "1")]
+    running = pod(container(cpu="1"), container_statuses=held[::order])
+    assert running_usage(running, Features.of(minor)).requests == {"cpu": millicores}
+
+
+@pytest.mark.parametrize(
     ("minor", "gates", "running", "incoming"),
     [
         (33, {}, 1000, 1000),
