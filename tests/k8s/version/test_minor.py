@@ -50,11 +50,15 @@ def test_a_version_that_is_set(text, patch):
     ["1.36.", "1.36.2x", "1.36.x", "1.36.1234", "1.36.²", "1.३६", "1.36.٢", "1.036", "1.36.02", "1.36.2.4", "1.36_2"],
 )
 def test_what_is_set_and_is_nearly_a_version_is_refused(text):
-    with pytest.raises(ValueError, match=f'"{re.escape(text)}" is not a version of Kubernetes, such as 1.29 or v1.29.1'):
+    with pytest.raises(
+        ValueError, match=f'"{re.escape(text)}" is not a version of Kubernetes, such as 1.29 or v1.29.1'
+    ):
         supported_version(text)
 
 
-@pytest.mark.parametrize("text", ["", "latest", "33", "1", "1.", "v1.x", "1.33x", "2.33", "v10.33.1", "11.33", "1.-3", "1.३६"])
+@pytest.mark.parametrize(
+    "text", ["", "latest", "33", "1", "1.", "v1.x", "1.33x", "2.33", "v10.33.1", "11.33", "1.-3", "1.३६"]
+)
 def test_what_is_not_a_version_of_kubernetes_1_x_is_refused(text):
     with pytest.raises(ValueError, match="is not a version of Kubernetes"):
         parse_version(text)
