@@ -61,7 +61,7 @@ def load_scheduler(
 ) -> KubeScheduler:
     """Return the kube-scheduler of a KubeSchedulerConfiguration; without one, that of the default configuration.
 
-    `version` is its minor, such as "1.33" (1.36 by default), `feature_gates` its --feature-gates. `config`, a
+    `version` is its minor, such as "1.33" (1.37 by default), `feature_gates` its --feature-gates. `config`, a
     configuration file of the extender, adds the preemption policies; what its section `scheduler` says holds unless an
     argument says otherwise.
     Raises ConfigError with one line per mistake, and its place.

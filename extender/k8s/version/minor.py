@@ -16,7 +16,7 @@ NEWEST_VERIFIED: Final = Version(*max(NEWEST_PATCHES.items()))
 _FOUND: Final = re.compile(r"v?([0-9]{1,3})\.([0-9]{1,3})(?:\.(?P<patch>[0-9]{1,3})(?![0-9]))?(?:\+|(?:[.+_-].*))?")
 """Major, minor, perhaps a patch; behind them nothing, the "+" of a vendor's /version, a pre-release or a build."""
 _SET: Final = re.compile(r"v?([0-9]{1,3})\.(0|[1-9][0-9]{0,2})(?:\.(?P<patch>0|[1-9][0-9]{0,2}))?(?:[+-].*)?")
-"""The same as an operator writes it: a patch that is none is a mistake, not the name that a vendor gave an image."""
+"""Version as an operator writes it: what follows the minor and is not a patch is a mistake, not a vendor's image."""
 _IMAGE_TAG: Final = re.compile(r"(?:.*/)?[^/:@]+:(?P<tag>[^/:@]+)(?:@.*)?")
 """A tag stands behind the last slash, before the digest; a colon before that slash is the registry's port."""
 
