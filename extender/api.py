@@ -61,7 +61,7 @@ def load_scheduler(
 ) -> KubeScheduler:
     """Return the kube-scheduler of a KubeSchedulerConfiguration; without one, that of the default configuration.
 
-    `version` is its minor, such as "1.33" (1.36 by default), `feature_gates` its --feature-gates. `config`, a
+    `version` is its minor, such as "1.33" (1.37 by default), `feature_gates` its --feature-gates. `config`, a
     configuration file of the extender, adds the preemption policies; what its section `scheduler` says holds unless an
     argument says otherwise.
     Raises ConfigError with one line per mistake, and its place.
@@ -214,7 +214,7 @@ def _chosen_scheduler(
     version: str | None,
     feature_gates: Mapping[str, bool] | None,
 ) -> KubeScheduler:
-    """Return the kube-scheduler that the arguments describe; v1.36 without configuration if they are all None."""
+    """Return the kube-scheduler that the arguments describe; v1.37 without configuration if they are all None."""
     is_described = not (version is None and feature_gates is None and scheduler_config is None)
     if scheduler is not None and is_described:
         raise ValueError("scheduler has a version, feature gates and profiles already: give it, or give those")

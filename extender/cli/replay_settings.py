@@ -59,7 +59,7 @@ def _with_preset(settings: "Settings", preset: PresetName) -> "Settings":
 def _replaced(recorded: "KubeScheduler", config: str | None, version: str | None) -> "KubeScheduler":
     """Replace the profiles or the version, and keep the preemption policy.
 
-    Another version has its own default feature gates.
+    Another minor has its own default feature gates, and emulates none.
     """
     from extender.config.scheduler import kube_scheduler_of
     from extender.core.profile import UPSTREAM
@@ -68,12 +68,13 @@ def _replaced(recorded: "KubeScheduler", config: str | None, version: str | None
     own = recorded.profiles[0]
     base = replace(UPSTREAM, preemption=own.preemption, keep_candidates=own.keep_candidates)
     is_same = version in (None, "auto", recorded.release)
-    gates = recorded.changed_gates if is_same else None
+    is_same_minor = is_same or _minor_of(version) == recorded.minor
+    gates = recorded.changed_gates if is_same_minor else None
     found = kube_scheduler_of(
         {} if config is None else config,
         version=recorded.release if is_same else version,
         feature_gates=gates,
-        emulation=recorded.emulation if is_same else NO_EMULATION,
+        emulation=recorded.emulation if is_same_minor else NO_EMULATION,
         base=base,
     )
     if config is None:
@@ -89,3 +90,13 @@ def _replaced(recorded: "KubeScheduler", config: str | None, version: str | None
                 "the recorded profiles are not kube-scheduler's default: name their --scheduler-config"
             )
     return replace(found, version_source=recorded.version_source) if is_same else found
+
+
+def _minor_of(version: str | None) -> int | None:
+    """Return the minor of a version that is set; None for a mistake, which is reported where the version is read."""
+    from extender.k8s.version.minor import supported_version
+
+    try:
+        return None if version is None else supported_version(version).minor
+    except ValueError:
+        return None

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, StrictInt
 
 from extender.k8s.selectors import is_label_value, is_qualified_name
-from extender.k8s.version.minor import parse_version, supported_version
+from extender.k8s.version.minor import supported_version
 
 _DURATION_UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 _DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)(h|ms|m|s)")
@@ -74,8 +74,8 @@ def scheduler_version(version: str) -> str:
 
 def minor_version(version: str) -> str:
     """Validate a version that kube-scheduler emulates or is compatible with: a minor, without patch."""
-    if parse_version(version).patch:
-        raise ValueError(f'"{version}" has a patch: kube-scheduler takes a minor such as 1.36')
+    if version.strip().removeprefix("v") != f"1.{supported_version(version).minor}":
+        raise ValueError(f'"{version}" is more than a minor: kube-scheduler takes one such as 1.36')
     return version
 
 

@@ -1,4 +1,4 @@
-"""Settings of a decision: a scheduler profile and the preemption policy; the defaults are kube-scheduler v1.36's.
+"""Settings of a decision: a scheduler profile and the preemption policy; the defaults are kube-scheduler v1.37's.
 
 Counterpart of KubeSchedulerConfiguration, KubeSchedulerProfile and its plugin arguments
 (kubescheduler.config.k8s.io/v1) after defaulting and merging. Built once from the configuration files
@@ -205,7 +205,7 @@ class PreemptionPolicy:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """Settings of one decision. `Profile()` decides as an unconfigured kube-scheduler v1.36 does."""
+    """Settings of one decision. `Profile()` decides as an unconfigured kube-scheduler v1.37 does."""
 
     scheduler_name: str = DEFAULT_SCHEDULER_NAME
     """spec.schedulerName of the pods that this profile schedules."""
@@ -278,14 +278,14 @@ class Profile:
 
 
 UPSTREAM = Profile()
-"""kube-scheduler v1.36 with its default configuration."""
+"""kube-scheduler v1.37 with its default configuration."""
 
 
 @dataclass(frozen=True, slots=True)
 class KubeScheduler:
     """The kube-scheduler that calls this extender: its profiles and the switches of its version.
 
-    `KubeScheduler()` is an unconfigured kube-scheduler v1.36.
+    `KubeScheduler()` is an unconfigured kube-scheduler v1.37.
     """
 
     profiles: tuple[Profile, ...] = (UPSTREAM,)
@@ -331,4 +331,4 @@ class KubeScheduler:
 
 
 UNCONFIGURED = KubeScheduler()
-"""kube-scheduler v1.36 without configuration."""
+"""kube-scheduler v1.37 without configuration."""

@@ -14,8 +14,12 @@ import pytest
 from typer.testing import CliRunner
 
 from extender import cli
+from extender.cli.replay_settings import settings_override
+from extender.config.scheduler import kube_scheduler_of
+from extender.k8s.version.features import NO_EMULATION, Emulation
 from extender.server.recording.lines import SETTINGS
 from extender.server.scheduler import verbs
+from extender.server.settings import Settings
 from tests.server.conftest import CLUSTER, filled_cache, filter_body, pod, preempt_body
 from tests.server.recording.rig import Rig
 
@@ -223,6 +227,26 @@ def test_calls_are_decided_as_another_version_of_kube_scheduler(rig, tmp_path, m
     code, err = failed(monkeypatch, capsys, rig.directory, "--scheduler-version", "1.12")
     assert code == 2
     assert '"1.12" is not supported: 1.29 to 1.38' in err
+
+
+@pytest.mark.parametrize(
+    ("version", "is_kept"),
+    [
+        (None, True),
+        ("auto", True),
+        ("1.36.2", True),
+        ("1.36", True),
+        ("v1.36.3", True),
+        ("1.37", False),
+    ],
+)
+def test_another_patch_keeps_the_recorded_gates_and_what_is_emulated(version, is_kept):
+    gates, emulation = {"StorageCapacityScoring": True}, Emulation(35)
+    recorded = kube_scheduler_of({}, version="1.36.2", feature_gates=gates, emulation=emulation)
+    under = settings_override(scheduler_version=version)
+    found = under(Settings(recorded)).scheduler
+    assert (found.changed_gates, found.emulation) == ((gates, emulation) if is_kept else ({}, NO_EMULATION))
+    assert found.release == ("1.36.2" if version in (None, "auto") else version.removeprefix("v"))
 
 
 def test_another_version_of_recorded_profiles_needs_their_file(tmp_path, monkeypatch, capsys):

@@ -586,6 +586,18 @@ MISTAKES = {
         "scheduler: {version: 1.28}",
         'scheduler.version: "1.28" is not supported: 1.29 to 1.38',
     ),
+    "a version that is nearly one": (
+        'scheduler: {version: "1.36.2x"}',
+        'scheduler.version: "1.36.2x" is not a version of Kubernetes',
+    ),
+    "an emulated version with a patch": (
+        'scheduler: {emulatedVersion: "1.36.0"}',
+        'scheduler.emulatedVersion: "1.36.0" is more than a minor: kube-scheduler takes one such as 1.36',
+    ),
+    "a compatible version that is nearly one": (
+        'scheduler: {minCompatibilityVersion: "1.36."}',
+        'scheduler.minCompatibilityVersion: "1.36." is not a version of Kubernetes',
+    ),
     "feature gates as kube-scheduler's option has them": (
         "scheduler: {featureGates: AllAlpha=true}",
         "c.yaml:1: scheduler.featureGates: must be a mapping such as {AllAlpha: true}",

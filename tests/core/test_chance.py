@@ -1,13 +1,15 @@
 """Victims that are one of kube-scheduler's several answers: they are those in the order of the lists, and say so."""
 
 from dataclasses import replace
+from typing import get_args
 
 import pytest
 
 from extender.cluster.files.manifests import load_cluster
-from extender.core import engine
+from extender.core import chance, engine
 from extender.core.diagnosis.diagnose import diagnose
 from extender.core.evaluation import evaluate
+from extender.core.explain import schema
 from extender.core.explain.record import RecordedPod, record_preempt
 from extender.core.preemption.sent_candidates import SentCandidate
 from extender.core.profile import UPSTREAM, KubeScheduler, Profile
@@ -130,3 +132,7 @@ def test_why_and_explained_decisions_name_it_for_the_node_and_for_the_choice():
     kept = KeptDecision("preempt-1", "preempt", 0, 1.0, waits, Profile(), "answered", "", record).decision()
     assert kept.ranking is not None
     assert (on(kept, "n1").chance, kept.ranking.chance) == (["BudgetOrder"], ["BudgetOrder"])
+
+
+def test_explanations_name_what_the_engine_calls_chance():
+    assert get_args(chance.Chance) == get_args(schema.Chance)

@@ -3,7 +3,7 @@
 kube-scheduler writes Events of events.k8s.io; core/v1 shows the same objects, and those of older writers. They expire
 after an hour by default, and anyone who may create Events in the namespace may write such messages.
 
-Mirrors the messages of pkg/scheduler/framework/preemption, v1.29 to v1.36: `Preempted by pod UID on node NAME`, and
+Mirrors the messages of pkg/scheduler/framework/preemption, v1.29 to v1.37: `Preempted by pod UID on node NAME`, and
 `Preempted by podgroup UID on node cluster` from v1.36 on.
 
 Rule: an Event counts for the pod whose UID it names, not for another one of the same name.

@@ -34,13 +34,17 @@ FAULTS: Final = (
         "nodes that node affinity by name leaves out are tried for preemption, and the name of a node that does not "
         "exist is an error for the pod",
     ),
-    Fault({29: 6, 30: 2}, "it ends at a pod whose node affinity names only nodes that do not exist", {29: 5}),
+    Fault(
+        {29: 6, 30: 2}, "kube-scheduler ends at a pod whose node affinity names only nodes that do not exist", {29: 5}
+    ),
     Fault({32: 4}, "containsCIDR of device selectors is false for an address that is not the network's"),
-    Fault({33: 4}, "it ends at a pod with a container that requests nothing while its status shows resources"),
+    Fault(
+        {33: 4}, "kube-scheduler ends at a pod with a container that requests nothing while its status shows resources"
+    ),
     Fault({34: 2, 35: 1}, "its API calls wait for the rate limit of its client (SchedulerAsyncAPICalls is on)"),
     Fault({34: 4, 35: 1}, "a device may be given to two claims while claims change at the same time"),
     Fault({35: 8, 36: 4}, "a pod that a PreEnqueue plugin holds back is not tried again every five minutes"),
-    Fault({36: 2}, "it ends at a claim for all devices of which one has counters"),
+    Fault({36: 2}, "kube-scheduler ends at a claim for all devices of which one has counters"),
 )
 """In the order of the versions that have them."""
 

@@ -69,8 +69,8 @@ class Emulation:
     min_compatibility: int | None = None
 
     def __str__(self) -> str:
-        said = {"emulates": self.version, "is compatible with": self.min_compatibility}
-        return ", ".join(f"{what} 1.{minor}" for what, minor in said.items() if minor is not None)
+        minors = {"emulates": self.version, "is compatible with": self.min_compatibility}
+        return ", ".join(f"{what} 1.{minor}" for what, minor in minors.items() if minor is not None)
 
     def of(self, minor: int) -> tuple[int, int]:
         """Return (emulated minor, minor to be compatible with) of a kube-scheduler of this minor.
@@ -418,9 +418,10 @@ class Features:
 
 
 def gate_notes(gates: Mapping[str, bool]) -> tuple[str, ...]:
-    """Return a sentence about each gate that is set and changes no verdicts, sorted."""
+    """Return a sentence about each gate that is set and changes no verdicts or is in no table here, sorted."""
     ignored = sorted(gates.keys() - GATES.keys() - UNFOLLOWED_GATES.keys() - ALL_OF_STAGE.keys())
-    return tuple(f"feature gate {name} changes no verdict here" for name in ignored)
+    said = {name: "changes no verdict here" if name in IDLE_GATES else "is not known here" for name in ignored}
+    return tuple(f"feature gate {name} {what}" for name, what in said.items())
 
 
 _LEFT_TO_SCHEDULER_SINCE: Final = {"GenericWorkload": 37}
@@ -487,8 +488,9 @@ def _check_needs(values: Mapping[str, bool]) -> None:
 
 
 def _check_spelling(name: str) -> None:
-    known = (*GATES, *ALL_OF_STAGE)
-    meant = get_close_matches(name.lower(), [one.lower() for one in known], n=1, cutoff=0.85)
+    known = (*_EVERY_GATE, *ALL_OF_STAGE)
+    # LegacySidecarContainers, a gate of its own, is as near to SidecarContainers as 0.85.
+    meant = get_close_matches(name.lower(), [one.lower() for one in known], n=1, cutoff=0.86)
     right = next((one for one in known if meant == [one.lower()]), None)
     if right is not None and name != right:
         raise ValueError(f"{name} is not a feature gate; {right} is")

@@ -13,15 +13,21 @@ from extender.k8s.version.features import NEWEST_MINOR, NEWEST_PATCHES, OLDEST_M
 SUPPORTED_VERSIONS: Final = f"1.{OLDEST_MINOR} to 1.{NEWEST_MINOR}"
 NEWEST_VERIFIED: Final = Version(*max(NEWEST_PATCHES.items()))
 
-_VERSION: Final = re.compile(r"v?(\d{1,3})\.(\d{1,3})(?:\.(?P<patch>\d{1,3})(?!\d))?(?:\+|(?:[.+_-].*))?")
+_FOUND: Final = re.compile(r"v?([0-9]{1,3})\.([0-9]{1,3})(?:\.(?P<patch>[0-9]{1,3})(?![0-9]))?(?:\+|(?:[.+_-].*))?")
 """Major, minor, perhaps a patch; behind them nothing, the "+" of a vendor's /version, a pre-release or a build."""
+_SET: Final = re.compile(r"v?([0-9]{1,3})\.(0|[1-9][0-9]{0,2})(?:\.(?P<patch>0|[1-9][0-9]{0,2}))?(?:[+-].*)?")
+"""Version as an operator writes it: what follows the minor and is not a patch is a mistake, not a vendor's image."""
 _IMAGE_TAG: Final = re.compile(r"(?:.*/)?[^/:@]+:(?P<tag>[^/:@]+)(?:@.*)?")
 """A tag stands behind the last slash, before the digest; a colon before that slash is the registry's port."""
 
 
 def parse_version(text: str) -> Version:
     """Return the version of a text: 1.33.2 for "v1.33.2+k3s1"; raises ValueError if it is not one of Kubernetes 1.x."""
-    found = _VERSION.fullmatch(text.strip())
+    return _parsed(text, _FOUND)
+
+
+def _parsed(text: str, pattern: re.Pattern[str]) -> Version:
+    found = pattern.fullmatch(text.strip())
     if found is None:
         raise ValueError(f'"{text}" is not a version of Kubernetes, such as 1.{OLDEST_MINOR} or v1.{OLDEST_MINOR}.1')
     if found[1] != "1":
@@ -30,8 +36,8 @@ def parse_version(text: str) -> Version:
 
 
 def supported_version(text: str) -> Version:
-    """Return the version that an operator sets; raises ValueError if its minor is not supported."""
-    version = parse_version(text)
+    """Return the version that an operator sets; raises ValueError if it is none or its minor is not supported."""
+    version = _parsed(text, _SET)
     if not OLDEST_MINOR <= version.minor <= NEWEST_MINOR:
         raise ValueError(f'"{text}" is not supported: {SUPPORTED_VERSIONS}')
     return version
@@ -73,7 +79,8 @@ class FoundVersion:
         """Return the verified version nearest to the one that was found; ValueError if that is not Kubernetes 1.x."""
         found = parse_version(text)
         nearest = _nearest_verified(found)
-        note = f"; {found} is not verified (1.{OLDEST_MINOR} to {NEWEST_VERIFIED} are), so {nearest} is assumed"
+        verified = "" if found.minor in NEWEST_PATCHES else f" (1.{OLDEST_MINOR} to {NEWEST_VERIFIED} are)"
+        note = f"; {found} is not verified{verified}, so {nearest} is assumed"
         return cls(nearest.minor, source + (note if nearest != found else ""), nearest.patch)
 
     @classmethod
@@ -93,7 +100,7 @@ class FoundVersion:
 def _nearest_verified(version: Version) -> Version:
     """Return the version itself if its verdicts are known, else the nearest one whose verdicts are."""
     if version.minor < OLDEST_MINOR:
-        return Version(OLDEST_MINOR)
+        return Version(OLDEST_MINOR, NEWEST_PATCHES[OLDEST_MINOR])
     if version.minor > NEWEST_VERIFIED.minor:
         return NEWEST_VERIFIED
     newest = NEWEST_PATCHES[version.minor]

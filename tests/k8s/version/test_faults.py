@@ -39,7 +39,7 @@ def test_the_commands_say_the_faults_of_the_patch_that_is_set(tmp_path, command)
         version: " ".join(CliRunner().invoke(cli.app, [*asked, "--scheduler-version", version]).stdout.split())
         for version in ("1.30.1", "1.30.14", "1.30")
     }
-    assert "kube-scheduler 1.30.1 has a fault, mended in 1.30.2: it ends" in said["1.30.1"]
+    assert "kube-scheduler 1.30.1 has a fault, mended in 1.30.2: kube-scheduler ends" in said["1.30.1"]
     assert "has a fault, mended in 1.30.5" in said["1.30.1"]
     assert "kube-scheduler 1.30.14" in said["1.30.14"]
     assert "has a fault" not in said["1.30.14"] + said["1.30"]

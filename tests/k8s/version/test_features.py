@@ -170,6 +170,8 @@ def test_all_alpha_and_all_beta_set_what_is_not_set_by_name():
         (36, {"PodLevelResource": False}, "PodLevelResource is not a feature gate; PodLevelResources is"),
         (36, {"podlevelresources": False}, "podlevelresources is not a feature gate; PodLevelResources is"),
         (36, {"allBeta": False}, "allBeta is not a feature gate; AllBeta is"),
+        (37, {"genericworkload": True}, "genericworkload is not a feature gate; GenericWorkload is"),
+        (36, {"SchedulerQueueingHint": True}, "SchedulerQueueingHint is not a feature gate; SchedulerQueueingHints is"),
     ],
 )
 def test_gates_that_kube_scheduler_would_refuse(minor, gates, said):
@@ -268,6 +270,7 @@ def test_a_compatible_version_turns_a_gate_on():
 def test_every_real_gate_is_accepted_and_one_that_is_ignored_is_named():
     for name in set(REAL_GATES) - KNOWN.keys() - ALL_OF_STAGE.keys():
         assert Features.of(DEFAULT_MINOR, {name: True}) == DEFAULT_FEATURES, name
+        assert gate_notes({name: True}) == (f"feature gate {name} is not known here",)
     gates = {"SchedulerQueueingHints": True, "SidecarContainers": False, "PodLevelResources": True, "AllAlpha": False}
     assert gate_notes(gates) == ("feature gate SchedulerQueueingHints changes no verdict here",)
     assert gate_warnings(gates, 32) == ("feature gate SidecarContainers is not followed: its default is assumed",)

@@ -1,3 +1,5 @@
+import re
+
 import pytest
 
 from extender.k8s.version.features import DEFAULT_MINOR, NEWEST_PATCHES, OLDEST_MINOR, Version
@@ -23,10 +25,40 @@ from extender.k8s.version.minor import NEWEST_VERIFIED, FoundVersion, parse_vers
     ],
 )
 def test_the_minor_and_the_patch_of_a_version(text, patch):
-    assert parse_version(text) == supported_version(text) == Version(33, patch)
+    assert parse_version(text) == Version(33, patch)
 
 
-@pytest.mark.parametrize("text", ["", "latest", "33", "1", "1.", "v1.x", "1.33x", "2.33", "v10.33.1", "11.33", "1.-3"])
+@pytest.mark.parametrize(
+    ("text", "patch"),
+    [
+        ("1.33", None),
+        ("v1.33", None),
+        ("1.33+", None),
+        ("v1.33-2", None),
+        ("v1.33.2+k3s1", 2),
+        ("v1.33.2-eks-1234567", 2),
+        ("1.33.0-rc.1", 0),
+        (" v1.33.12\n", 12),
+    ],
+)
+def test_a_version_that_is_set(text, patch):
+    assert supported_version(text) == Version(33, patch)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["1.36.", "1.36.2x", "1.36.x", "1.36.1234", "1.36.²", "1.३६", "1.36.٢", "1.036", "1.36.02", "1.36.2.4", "1.36_2"],
+)
+def test_what_is_set_and_is_nearly_a_version_is_refused(text):
+    with pytest.raises(
+        ValueError, match=f'"{re.escape(text)}" is not a version of Kubernetes, such as 1.29 or v1.29.1'
+    ):
+        supported_version(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "latest", "33", "1", "1.", "v1.x", "1.33x", "2.33", "v10.33.1", "11.33", "1.-3", "1.३६"]
+)
 def test_what_is_not_a_version_of_kubernetes_1_x_is_refused(text):
     with pytest.raises(ValueError, match="is not a version of Kubernetes"):
         parse_version(text)
@@ -62,13 +94,13 @@ def test_the_version_in_an_image_reference(image, tag):
 def test_a_version_that_is_found_and_not_verified_is_moved_to_the_nearest_that_is_and_says_so():
     assert FoundVersion.of("v1.33.2", "API server") == FoundVersion(33, "API server", 2)
     assert FoundVersion.of("1.33+", "API server") == FoundVersion(33, "API server")
-    of_33 = Version(33, NEWEST_PATCHES[33])
-    moved = {"1.27+": Version(29), "v1.33.99": of_33, "v1.38.0": NEWEST_VERIFIED, "1.40": NEWEST_VERIFIED}
+    of_29, of_33 = (Version(minor, NEWEST_PATCHES[minor]) for minor in (29, 33))
+    moved = {"1.28.3": of_29, "1.27+": of_29, "v1.33.99": of_33, "v1.38.0": NEWEST_VERIFIED, "1.40": NEWEST_VERIFIED}
     for text, nearest in moved.items():
         one = FoundVersion.of(text, "API server")
         assert one.version == nearest, text
-        verified = f"1.29 to {NEWEST_VERIFIED} are"
-        said = f"API server; {parse_version(text)} is not verified ({verified}), so {nearest} is assumed"
+        verified = "" if nearest == of_33 else f" (1.29 to {NEWEST_VERIFIED} are)"
+        said = f"API server; {parse_version(text)} is not verified{verified}, so {nearest} is assumed"
         assert one.source == said
     with pytest.raises(ValueError, match="is not a version"):
         FoundVersion.of("unknown", "API server")
