@@ -169,6 +169,7 @@ def _notes(settings: "Configuration", scheduler: "KubeScheduler") -> "list[str]"
         )
     if scheduler.minor > NEWEST_VERIFIED.minor:
         notes.append(f"{scheduler.version} is not verified: its rules follow from its published changes")
+    notes += [part for part in scheduler.version_source.split("; ") if part.endswith(" is assumed")]
     gates = settings.scheduler.feature_gates
     notes += known_faults(Version(scheduler.minor, scheduler.patch))
     return [*notes, *gate_warnings(gates, scheduler.minor, scheduler.emulation), *gate_notes(gates)]

@@ -168,6 +168,11 @@ def test_config_check_tries_the_versions_and_names_the_one_that_it_checked(tmp_p
     assert "Forbidden" in capsys.readouterr().err
 
 
+def test_config_check_says_that_a_patch_is_not_known():
+    shown = check("--scheduler-version", "1.36.99").stdout.splitlines()
+    assert "note: 1.36.99 is not verified, so 1.36.5 is assumed" in shown
+
+
 def test_serve_leaves_the_version_to_the_cluster(tmp_path, monkeypatch, capfd):
     path = written(tmp_path / "scheduler-config.yaml", ENTRY, profiles=ONLY_OLDER)
     monkeypatch.setattr(options, "connect_api_server", lambda _: sys.exit(7))
