@@ -504,9 +504,9 @@ class _Search:
         return not one.slice.spec.per_device_node_selection or is_available_on(one, self._node)
 
     def _runtime_error(self, at: str, one: PoolDevice, error: str) -> AllocationError:
-        names_device = self._features.selector_errors_name_device
-        on_device = f" on device {'/'.join(one.id)}" if names_device else ""
-        return AllocationError(f"{at}{on_device}: CEL runtime error: {error}", names_pool=names_device)
+        if not self._features.selector_errors_name_device:
+            return AllocationError(f"{at}: CEL runtime error: {error}")
+        return AllocationError(f"{at} on device {'/'.join(one.id)}: CEL runtime error: {error}", names_pool=True)
 
     def _belongs(self, request: _Request, one: PoolDevice) -> bool:
         """Return whether the device is one of all that the request is for, as to its capacity."""
