@@ -5,6 +5,7 @@ import shlex
 import signal
 import subprocess
 import sys
+from functools import partial
 from time import monotonic, sleep
 
 import pytest
@@ -65,6 +66,8 @@ def test_a_run_that_is_interrupted_says_what_it_counted_and_ends_its_programs(co
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        # A shell ignores SIGINT in what it starts in the background, and so would everything below it.
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
     )
     wanted = 1 if "--workers" in words else 2
     wait_until(lambda: len(list(program.parent.glob("runs-*"))) >= wanted or run.poll() is not None)
