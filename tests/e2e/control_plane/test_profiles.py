@@ -135,7 +135,7 @@ def test_pods_of_each_profile_land_where_the_extender_says(cluster, service, fil
     """`version: auto` follows the pod of kube-scheduler, unless it is too old for the API server."""
     control_plane_pod(f"{version}.4")
     if parse_version(binaries.NEWEST).minor - parse_version(version).minor <= MAX_MINORS_BEHIND:
-        settle_version(cluster.api, service, f"kube-scheduler {version} ")
+        settle_version(cluster.api, service, f"kube-scheduler {version}.")
         pods_land_where_the_extender_says(cluster, service, file, version)
         return
     settle_version(cluster.api, service, f"ignored, as too far from it: image tag v{version}.4")
