@@ -225,8 +225,7 @@ def test_E1_E3_E5_E6_a_preempt_answer_that_kube_scheduler_should_not_get_is_noti
 
     def answered(victims):
         entries = {
-            name: pods if pods is None else {"Pods": [{"UID": uid} for uid in pods], "NumPDBViolations": 0}
-            for name, pods in victims.items()
+            name: {"Pods": [{"UID": uid} for uid in pods], "NumPDBViolations": 0} for name, pods in victims.items()
         }
         body = json.dumps({"NodeNameToMetaVictims": entries}).encode()
         return cycle.preempted(Reply(200, body, is_decided=True))
@@ -239,7 +238,6 @@ def test_E1_E3_E5_E6_a_preempt_answer_that_kube_scheduler_should_not_get_is_noti
     body = json.dumps({"NodeNameToMetaVictims": {node: {"Pods": [{"UID": uids[0]}], "NumPDBViolations": 0}}}).encode()
     assert less.preempted(Reply(200, body, is_decided=True)) == {node}
     some: tuple[dict[str, Any], ...] = (
-        {node: None},
         {node: []},
         {node: ["unknown"]},
         {"another": uids[:1]},

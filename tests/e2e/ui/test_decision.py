@@ -259,7 +259,7 @@ def test_a_prioritize_decision_shows_the_scores_of_every_plugin(tabs):
     expect(cells).to_have_text(
         ["worker-a1", str(best["score"]), str(best["total"]), *map(str, best["plugins"].values())]
     )
-    expect(page.locator("#scores thead")).to_contain_text("of at most 600")
+    expect(page.locator("#scores thead")).to_contain_text("of at most 700")
     expect(page.locator("#scores tbody tr").last).to_contain_text(decision["nodes"][-1]["why"])
 
 
