@@ -125,10 +125,10 @@ def _rounded_up_to_step(text: QuantityText, valid: CapacityRequestPolicyRange, f
 
 def _counts_milli(valid: CapacityRequestPolicyRange, features: Features) -> bool:
     """Return whether a range counts in thousandths: all of its amounts are some (useMilli)."""
-    amounts = [parse(one) for one in (valid.min, valid.max, valid.step) if one is not None]
-    return features.dra_fractional_capacity_range and not any(
-        one % MILLI or abs(one) > MAX_INT64 * MILLI for one in amounts
-    )
+    if not features.dra_fractional_capacity_range:
+        return False
+    amounts = (parse(one) for one in (valid.min, valid.max, valid.step) if one is not None)
+    return not any(one % MILLI or abs(one) > MAX_INT64 * MILLI for one in amounts)
 
 
 def _violates(amount: int, policy: CapacityRequestPolicy, features: Features) -> bool:

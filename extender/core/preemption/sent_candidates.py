@@ -199,10 +199,9 @@ def resolve_candidates(
     unknown = mask_of(place_of[missing], len(names))
     resolved = (rows >= 0) & ~unknown
     dropped = {names[place]: Dropped(DropCode.UNKNOWN_VICTIM) for place in np.flatnonzero((rows >= 0) & unknown)}
-    if not snapshot.features.groups_are_evicted_whole:
-        missing = missing[:0]
-    grouped = [_is_of_group(snapshot, uid) for uid in _texts(candidates.uids[missing])]
-    dropped |= {names[place]: Dropped(DropCode.GROUP_ELSEWHERE) for place in place_of[missing[grouped]].tolist()}
+    if snapshot.features.groups_are_evicted_whole:
+        grouped = [_is_of_group(snapshot, uid) for uid in _texts(candidates.uids[missing])]
+        dropped |= {names[place]: Dropped(DropCode.GROUP_ELSEWHERE) for place in place_of[missing[grouped]].tolist()}
     dropped |= {names[place]: Dropped(DropCode.UNKNOWN_NODE) for place in np.flatnonzero(rows < 0)}
     victims = mask_of(pods[pods >= 0], len(snapshot.pod_node))
     nodes = list(compress(names, resolved.tolist()))

@@ -68,10 +68,15 @@ def call_of(
     return evaluate
 
 
-def evaluate_beside_error(run: Run, other: Evaluate) -> None:
-    """Evaluate the second operand of two, the first of which is an error: it costs, and may panic."""
-    with suppress(CelError):
-        other(run)
+def both(run: Run, one: Evaluate, other: Evaluate) -> tuple[Any, Any]:
+    """Return the values of two operands; the second one beside an error of the first costs, too, and may panic."""
+    try:
+        left = one(run)
+    except CelError:
+        with suppress(CelError):
+            other(run)
+        raise
+    return left, other(run)
 
 
 def _unary(apply: Callable[..., Any], cost: Cost | None, argument: Evaluate) -> Evaluate:
@@ -89,12 +94,7 @@ def _unary(apply: Callable[..., Any], cost: Cost | None, argument: Evaluate) -> 
 
 def _binary(apply: Callable[..., Any], cost: Cost | None, one: Evaluate, other: Evaluate) -> Evaluate:
     def evaluate(run: Run) -> Any:
-        try:
-            left = one(run)
-        except CelError:
-            evaluate_beside_error(run, other)
-            raise
-        right = other(run)
+        left, right = both(run, one, other)
         if cost is None:
             run.cost += 1
             return apply(run, left, right)
@@ -178,14 +178,22 @@ def _panic(what: str) -> Aborted:
     return Aborted(f"internal error: interface conversion: {what}")
 
 
+def _value_or_panic(run: Run, argument: Evaluate, what: str) -> Any:
+    """Return the value of an argument; `what` panics where it is an error."""
+    try:
+        return argument(run)
+    except CelError:
+        raise _panic(what) from None
+
+
+_ERROR_IS_NO_LIST = "*types.Err is not traits.Lister: missing method Add"
+
+
 def _list_or_panic(argument: Evaluate) -> Evaluate:
     """Return what evaluates an argument that the cost's tracker takes for a list, whatever it is."""
 
     def evaluate(run: Run) -> Any:
-        try:
-            value = argument(run)
-        except CelError:
-            raise _panic("*types.Err is not traits.Lister: missing method Add") from None
+        value = _value_or_panic(run, argument, _ERROR_IS_NO_LIST)
         if type(value) is not list:
             method = "Contains" if type(value) in _ADDERS else "Add"
             raise _panic(f"{go_name(value)} is not traits.Lister: missing method {method}")
@@ -196,10 +204,7 @@ def _list_or_panic(argument: Evaluate) -> Evaluate:
 
 def _int_or_panic(argument: Evaluate) -> Evaluate:
     def evaluate(run: Run) -> Any:
-        try:
-            value = argument(run)
-        except CelError:
-            raise _panic("ref.Val is *types.Err, not types.Int") from None
+        value = _value_or_panic(run, argument, "ref.Val is *types.Err, not types.Int")
         if type(value) is not int:
             raise _panic(f"ref.Val is {go_name(value)}, not types.Int")
         return value
@@ -209,14 +214,7 @@ def _int_or_panic(argument: Evaluate) -> Evaluate:
 
 def _error_panics(argument: Evaluate) -> Evaluate:
     """Return what evaluates the target of sortBy(): its error is also that of the keys."""
-
-    def evaluate(run: Run) -> Any:
-        try:
-            return argument(run)
-        except CelError:
-            raise _panic("*types.Err is not traits.Lister: missing method Add") from None
-
-    return evaluate
+    return lambda run: _value_or_panic(run, argument, _ERROR_IS_NO_LIST)
 
 
 _ADDERS = frozenset((int, Uint, float, str, bytes, Duration, Timestamp))

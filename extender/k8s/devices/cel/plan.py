@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from extender.k8s.cost.budget import WorkBudget
-from extender.k8s.devices.cel.calls import call, call_of, evaluate_beside_error
+from extender.k8s.devices.cel.calls import both, call, call_of
 from extender.k8s.devices.cel.checker import Checked
 from extender.k8s.devices.cel.declarations import TYPE_NAMES
 from extender.k8s.devices.cel.library import patterns
@@ -613,12 +613,7 @@ def _check_key(key: Any) -> None:
 
 def _equality(one: Evaluate, other: Evaluate, *, wanted: bool) -> Evaluate:
     def evaluate(run: Run) -> bool:
-        try:
-            left = one(run)
-        except CelError:
-            evaluate_beside_error(run, other)
-            raise
-        right = other(run)
+        left, right = both(run, one, other)
         if type(left) is str and type(right) is str:
             smaller = min(len(left), len(right))
             run.cost += -(-smaller // 10) if smaller < 30 else _traversal(smaller)
