@@ -349,6 +349,8 @@ class Reflector:
         if error.code == 404 and self._path.try_next():
             self._must_list = True
             return 0.0
+        if self._synced and self._retry.is_outage:
+            return self._schedule_retry(error)
         self._consecutive_refusals += 1
         if self.resource.core and error.code == 403 and not self._synced:
             self.state.fatal = f"no permission to {self._verb} {self.resource.plural}, which is required: {error}"

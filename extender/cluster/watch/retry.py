@@ -5,8 +5,9 @@ within PROBE_INTERVAL_SECONDS instead: its request is the probe, which needs no 
 The first request that succeeds ends the outage, and all reflectors retry at once. In client-go they come back one by
 one, because its reflectors share nothing.
 
-Rule: only a failed connection begins an outage, only a request that succeeds ends it, and an error that the API server
-itself answered, or a Retry-After, is waited out.
+Rule: only a failed connection begins an outage and only a request that succeeds ends it. Before that end a refusal says
+nothing: an API server that starts answers 403 until it has read its roles. Otherwise an error that the API server
+itself answered is waited out, and so is a Retry-After always.
 """
 
 import threading
@@ -41,14 +42,23 @@ class Outage:
         self._probe_at: float | None = None
         """Time of the next probe; in the past while it is under way, or if no reflector has taken the turn."""
 
+    @property
+    def is_under_way(self) -> bool:
+        return self._has_begun
+
     def subscribe(self, woken: threading.Event) -> None:
         """Set this event at the end of every outage."""
         self._woken.append(woken)
 
-    def limit(self, seconds: float) -> float:
-        """Record a failed connection; return the seconds to wait: fewer, if it is the caller's turn to probe."""
+    def join(self, *, has_failed_to_connect: bool) -> bool:
+        """Record a round without a request that succeeded; return whether an outage is under way."""
         with self._lock:
-            self._has_begun = True
+            self._has_begun |= has_failed_to_connect
+            return self._has_begun
+
+    def limit(self, seconds: float) -> float:
+        """Return the seconds to wait in an outage: fewer, if it is the caller's turn to probe."""
+        with self._lock:
             now = self._clock()
             if seconds > 0 and (self._probe_at is None or self._probe_at <= now):
                 seconds = min(seconds, PROBE_INTERVAL_SECONDS)
@@ -81,8 +91,13 @@ class RetryTimer:
         self._jitter = jitter
         self._backoff = new_backoff()
         self._woken = threading.Event()
-        self._has_succeeded = self._is_outage = self._was_outage = False
+        self._has_succeeded = self._is_outage = self._is_unreachable = self._was_unreachable = False
         outage.subscribe(self._woken)
+
+    @property
+    def is_outage(self) -> bool:
+        """Whether no request of any reflector has succeeded since a connection failed."""
+        return self._outage.is_under_way
 
     def stop(self) -> None:
         """End the wait that is under way, and every later one."""
@@ -91,7 +106,8 @@ class RetryTimer:
 
     def begin(self) -> None:
         """Begin a round of requests: an outage that ends from now on cuts the wait after it short."""
-        self._was_outage, self._is_outage, self._has_succeeded = self._is_outage, False, False
+        self._was_unreachable, self._is_unreachable = self._is_unreachable, False
+        self._is_outage = self._has_succeeded = False
         self._woken.clear()
 
     def succeed(self) -> None:
@@ -105,8 +121,10 @@ class RetryTimer:
 
     def delay(self, error: Exception | None = None, backoff: Iterator[float] | None = None) -> float:
         """Return the seconds to wait after a round that failed; `backoff`: one to use instead of the reflector's."""
-        self._is_outage = not self._has_succeeded and _is_outage(error)
-        if self._was_outage and not self._is_outage:
+        may_join = not self._has_succeeded and not _asks_to_wait(error)
+        self._is_unreachable = may_join and _is_unreachable(error)
+        self._is_outage = may_join and self._outage.join(has_failed_to_connect=self._is_unreachable)
+        if self._was_unreachable and not self._is_unreachable:
             self._begin_recovery()
         seconds = next(backoff or self._backoff)
         return self._outage.limit(seconds) if self._is_outage else seconds
@@ -127,7 +145,11 @@ class RetryTimer:
         next(self._backoff)
 
 
-def _is_outage(error: Exception | None) -> bool:
+def _is_unreachable(error: Exception | None) -> bool:
     if isinstance(error, ApiError):
-        return error.code in GATEWAY_ERRORS and error.retry_after is None
+        return error.code in GATEWAY_ERRORS
     return isinstance(error, ApiUnreachable)
+
+
+def _asks_to_wait(error: Exception | None) -> bool:
+    return isinstance(error, ApiError) and (error.code == 429 or error.retry_after is not None)

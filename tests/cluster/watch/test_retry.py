@@ -8,12 +8,14 @@ import pytest
 from extender.cluster.apiserver.stream import ApiError, ApiUnreachable
 from extender.cluster.watch.list_watch import WatchSettings, backoff
 from extender.cluster.watch.retry import Outage, RetryTimer
+from extender.k8s.kinds import KINDS
 from tests.builders import pod
 from tests.cluster.watch.reflector_rig import FakeClock
 from tests.cluster.watch.source_rig import following
 
 REFUSED = ApiUnreachable("connection refused")
-ANSWERED = [ApiError(500, "InternalError", ""), ApiError(429, "", ""), ApiError(503, "", "", retry_after=1.0)]
+FORBIDDEN = ApiError(403, "Forbidden", "")
+TO_WAIT = [ApiError(429, "", ""), ApiError(503, "", "", retry_after=1.0)]
 
 
 @pytest.fixture
@@ -63,15 +65,31 @@ def test_D6_a_success_between_the_failure_and_the_wait_is_not_missed():
     second.sleep(600.0)
 
 
-@pytest.mark.parametrize("error", ANSWERED, ids=str)
-def test_D6_what_the_server_answered_itself_is_waited_out_whoever_succeeds(error, clock):
+@pytest.mark.parametrize(("error", "is_outage"), [(FORBIDDEN, False), *((one, True) for one in TO_WAIT)], ids=str)
+def test_D6_what_a_server_answered_itself_is_waited_out_whoever_succeeds(error, is_outage, clock):
     first, second = timers(2, clock, clock.wait)
-    fail(first, times=2)
+    if is_outage:
+        fail(first, times=2)
     seconds = fail(second, error, times=4)
     first.begin()
     first.succeed()
     second.sleep(seconds)
     assert clock.waits == [3.2]
+
+
+def test_D6_what_a_server_refuses_before_it_has_served_anybody_is_part_of_the_outage(clock):
+    first, second = timers(2, clock, clock.wait)
+    fail(first)
+    fail(second)
+    assert fail(second, FORBIDDEN, times=4) == 6.4
+    clock.now += 3.0
+    seconds = fail(second, FORBIDDEN)
+    assert (seconds, second.is_outage) == (3.0, True), "its turn to probe"
+    first.begin()
+    first.succeed()
+    second.sleep(seconds)
+    assert fail(second, FORBIDDEN) == 0.8
+    assert not second.is_outage
 
 
 def test_D6_a_connection_that_is_lost_after_an_answer_is_no_outage(clock):
@@ -104,5 +122,24 @@ async def test_D6_when_the_server_is_back_every_kind_is_watched_although_its_own
         await rig.until(lambda: all(state.phase == "broken" and "refused" in str(state.last_error) for state in states))
         api.put("Pod", pod("a"))
         api.start()
+        await rig.until(lambda: all(state.phase == "watching" for state in states) and rig.holds(api))
+        assert rig.source.problem() is None
+
+
+@pytest.mark.anyio
+async def test_D6_a_server_that_starts_and_refuses_all_requests_at_first_loses_no_kind(api):
+    settings = WatchSettings(backoff=(600.0, 600.0), unreadable_retry_seconds=600.0)
+    kinds = list(KINDS)
+    async with following(api.url, clock=time.monotonic, settings=settings) as rig:
+        await rig.read()
+        api.stop()
+        states = [reflector.state for reflector in rig.source.reflectors.values()]
+        await rig.until(lambda: all(state.phase == "broken" and "refused" in str(state.last_error) for state in states))
+        for kind in kinds:
+            api.access.forbid(kind)
+        api.start()
+        await rig.until(lambda: any("403" in str(state.last_error) for state in states))
+        for kind in kinds:
+            api.access.allow(kind)
         await rig.until(lambda: all(state.phase == "watching" for state in states) and rig.holds(api))
         assert rig.source.problem() is None

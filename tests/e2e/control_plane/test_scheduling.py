@@ -73,7 +73,7 @@ def test_arrivals_of_all_kinds(cluster, calls, request):
 
 
 @pytest.mark.parametrize(("calls", "rounds"), [("names", 2), ("nodes", 1)], indirect=["calls"])
-def test_preemptions_of_all_kinds(cluster, calls, rounds):
+def test_preemptions_of_all_kinds(cluster, service, calls, rounds):
     api = cluster.api
     running: dict[str, Any] = {}
     for turn in range(rounds):
@@ -81,7 +81,7 @@ def test_preemptions_of_all_kinds(cluster, calls, rounds):
         kinds.clear_pods(api)
         kinds.fill_nodes(api, prefix)
         for i in range(PREEMPTORS):
-            running |= {one["metadata"]["uid"]: one for one in kinds.wait_for_budgets(api)}
+            running |= {one["metadata"]["uid"]: one for one in kinds.wait_for_cache(api, service)}
             api.create(kinds.preemptor(i, prefix, priority_class="patient" if i % 8 == 6 else None))
             if not kinds.settle(api, f"{prefix}-{i}")["spec"].get("nodeName"):
                 api.delete("Pod", f"{prefix}-{i}", grace=0)
@@ -89,6 +89,7 @@ def test_preemptions_of_all_kinds(cluster, calls, rounds):
     preempt = calls.calls_of("preempt")
     assert len(preempt) > rounds * PREEMPTORS * 0.75
     for one in preempt:
+        assert len(one.answered_victims) == 1, one
         ((node, victims),) = one.answered_victims.items()
         assert node in best_candidates(one, running), one
         assert set(victims) == set(one.victims[node]), one

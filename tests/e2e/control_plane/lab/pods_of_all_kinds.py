@@ -192,22 +192,24 @@ def wait_for_budgets(api: Api) -> list[JSON]:
     return api.wait_until(counted, 30, "running pods and the status of budgets")
 
 
-def wait_for_cache(api: Api, service: Service) -> None:
-    """Wait for the budgets, then until the extender has the pods and budgets that the API server has."""
-    latest = {"Pod": wait_for_budgets(api), "PodDisruptionBudget": api.list("PodDisruptionBudget", "default")}
-    needed = {
-        kind: max((int(one["metadata"]["resourceVersion"]) for one in found), default=0)
-        for kind, found in latest.items()
-    }
+def wait_for_cache(api: Api, service: Service) -> list[JSON]:
+    """Wait for the budgets, then until the extender has the pods and budgets of the API server; return all pods."""
+    wait_for_budgets(api)
     asked = pod("asked")
     asked["metadata"]["uid"] = "asked"
 
-    def has_all() -> bool:
+    def held() -> list[JSON] | None:
+        latest = {kind: api.list(kind, "default") for kind in ("Pod", "PodDisruptionBudget")}
         answer = service.call("filter", {"Pod": asked, "NodeNames": [api.list("Node")[0]["metadata"]["name"]]})
-        held = dict(re.findall(r"(\w+)=(\d+)@", answer.headers["X-Extender-Cache"]))
-        return all(int(held.get(kind, -1)) >= version for kind, version in needed.items())
+        versions = dict(re.findall(r"(\w+)=(\d+)@", answer.headers["X-Extender-Cache"]))
+        for kind, found in latest.items():
+            if any(int(one["metadata"]["resourceVersion"]) > int(versions.get(kind, -1)) for one in found):
+                return None
+        items = service.admin_get("/cluster").raise_for_status().json()["items"]
+        left = {one["metadata"]["uid"] for one in items if one["kind"] == "Pod"}
+        return latest["Pod"] if left == {one["metadata"]["uid"] for one in latest["Pod"]} else None
 
-    api.wait_until(has_all, 10, "the extender's cache")
+    return api.wait_until(held, 10, "the extender's cache")
 
 
 def is_leaving(one: Mapping[str, Any]) -> bool:
