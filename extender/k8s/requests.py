@@ -8,7 +8,7 @@ Rule: sums are exact and rounded up once, at the end. Every function may raise Q
 A resource that is missing from a result has the amount 0.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
@@ -69,7 +69,8 @@ def running_usage(pod: Pod, features: Features) -> Usage:
     # (framework.getNonMissingContainerRequests).
     pod_level = features.pod_level_resources and _asks_at_pod_level(pod)
     missing = {name: nano for name, nano in _NON_ZERO.items() if not pod_level or name not in requests}
-    non_zero = _held_requests(pod, features, missing) if missing else requests
+    is_stated = not missing or all(name in one for one in _stated(pod) for name in missing)
+    non_zero = requests if is_stated else _held_requests(pod, features, missing)
     return Usage(counted, _in_units(CPU, non_zero.get(CPU, 0)), _in_units(MEMORY, non_zero.get(MEMORY, 0)))
 
 
@@ -222,7 +223,7 @@ def _largest_step(pod: Pod, requests_of: Callable[[Container], Nano], non_missin
     """
 
     def requests(container: Container) -> Nano:
-        return {**non_missing, **requests_of(container)}
+        return {**non_missing, **requests_of(container)} if non_missing else requests_of(container)
 
     running: Nano = {}
     for container in pod.spec.containers or ():
@@ -244,7 +245,7 @@ def _largest_step(pod: Pod, requests_of: Callable[[Container], Nano], non_missin
 
 def _container_statuses(pod: Pod, *, by_pod: bool) -> dict[str, ContainerStatus]:
     """Return name -> status, containers before init containers; of several the last one, since v1.37 the first."""
-    listed = (*(pod.status.container_statuses or ()), *(pod.status.init_container_statuses or ()))
+    listed = _statuses(pod)
     return {status.name: status for status in (reversed(listed) if by_pod else listed)}
 
 
@@ -310,7 +311,17 @@ def _resized_requests(pod: Pod, pod_level_status: bool, non_missing: Mapping[str
     what it requests, and has what it was allocated; an infeasible resize is not desired. The pod's own status, if it
     has both parts, stands for those of its containers.
     """
-    statuses, infeasible, status = _container_statuses(pod, by_pod=True), is_resize_infeasible(pod), pod.status
+    status, infeasible = pod.status, is_resize_infeasible(pod)
+    most = {} if infeasible else _largest_step(pod, _wanted, non_missing)
+    of_pod = _actuated(status.resources) if pod_level_status else None
+    if of_pod is not None and status.allocated_resources is not None:
+        _max_resource_list(most, _parse(status.allocated_resources))
+        _max_resource_list(most, _parse(of_pod))
+        return most
+    if not infeasible and _has_what_it_requests(pod):
+        return most
+
+    statuses = _container_statuses(pod, by_pod=True)
     allocated = {name: one.allocated_resources for name, one in statuses.items() if one.allocated_resources is not None}
     actual = {name: of for name, one in statuses.items() if (of := _actuated(one.resources)) is not None}
 
@@ -320,25 +331,36 @@ def _resized_requests(pod: Pod, pod_level_status: bool, non_missing: Mapping[str
             return _parse(found)
         return {} if infeasible else _wanted(container)
 
-    most = {} if infeasible else _largest_step(pod, _wanted, non_missing)
-    of_pod = _actuated(status.resources) if pod_level_status else None
-    if of_pod is not None and status.allocated_resources is not None:
-        _max_resource_list(most, _parse(status.allocated_resources))
-        _max_resource_list(most, _parse(of_pod))
-    elif allocated or actual or infeasible:
-        # Nearly all pods were allocated what they request, and have what they were allocated.
-        if infeasible or _differ(pod, allocated):
-            _max_resource_list(most, _largest_step(pod, lambda one: in_status(one, allocated), non_missing))
-        if actual != allocated:
-            _max_resource_list(most, _largest_step(pod, lambda one: in_status(one, actual, allocated), non_missing))
+    _max_resource_list(most, _largest_step(pod, lambda one: in_status(one, allocated), non_missing))
+    _max_resource_list(most, _largest_step(pod, lambda one: in_status(one, actual, allocated), non_missing))
     return most
 
 
-def _differ(pod: Pod, allocated: Mapping[str, ResourceList]) -> bool:
-    """Return whether a container was allocated something else than what it requests."""
-    containers = (*(pod.spec.containers or ()), *(pod.spec.init_containers or ()))
-    requests = ((one.name, _requests(one.resources)) for one in containers)
-    return any(allocated.get(name, wanted) != wanted for name, wanted in requests)
+def _has_what_it_requests(pod: Pod) -> bool:
+    """Return whether no status tells of other requests than the spec, as those of nearly all pods."""
+    wanted = {one.name: _requests(one.resources) for one in _containers(pod)}
+    return all(
+        found is None or found == wanted.get(one.name)
+        for one in _statuses(pod)
+        for found in (one.allocated_resources, _actuated(one.resources))
+    )
+
+
+def _stated(pod: Pod) -> Iterator[ResourceList]:
+    """Yield the requests of each container in spec and status; those of an infeasible resize do not count."""
+    yield from (_requests(one.resources) for one in _containers(pod))
+    for status in _statuses(pod):
+        yield from (one for one in (status.allocated_resources, _actuated(status.resources)) if one is not None)
+    if is_resize_infeasible(pod):
+        yield {}
+
+
+def _containers(pod: Pod) -> tuple[Container, ...]:
+    return (*(pod.spec.containers or ()), *(pod.spec.init_containers or ()))
+
+
+def _statuses(pod: Pod) -> tuple[ContainerStatus, ...]:
+    return (*(pod.status.container_statuses or ()), *(pod.status.init_container_statuses or ()))
 
 
 def _actuated(resources: ResourceRequirements | None) -> ResourceList | None:

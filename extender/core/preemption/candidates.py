@@ -41,7 +41,7 @@ from extender.core.snapshot.arrays import BoolArray, IntArray, mask_of, select_c
 from extender.core.snapshot.derived import derived
 from extender.core.snapshot.importance import PodCosts
 from extender.core.snapshot.snapshot import Snapshot
-from extender.core.snapshot.workloads import NO_GROUP, PodGroupIndex
+from extender.core.snapshot.workloads import NO_GROUP, PodGroupIndex, SchedulingGroupIndex
 from extender.k8s.workloads import workload_of
 
 
@@ -221,7 +221,7 @@ def has_whole_groups(context: SchedulingContext) -> BoolArray:
     if not context.features.groups_are_evicted_whole:
         return np.zeros(len(snapshot.nodes), np.bool_)
     has_objects = context.profile.preemption.reads_pod_groups and "pod_groups" not in snapshot.unreadable_tables
-    rows = snapshot.index(PodGroupIndex).evicted_whole(has_objects=has_objects)
+    rows = snapshot.index(SchedulingGroupIndex).evicted_whole(has_objects=has_objects)
     return mask_of(snapshot.pod_node[rows], len(snapshot.nodes))
 
 

@@ -10,6 +10,7 @@ from typing import cast
 import numpy as np
 
 from extender.core.snapshot.arrays import IntArray, RowSet, grown
+from extender.core.snapshot.pod_table import PodPart
 from extender.core.snapshot.snapshot import Index, Snapshot
 from extender.k8s.controllers import PodGroup
 from extender.k8s.objects import COSCHEDULING, SCHEDULING, Pod
@@ -59,6 +60,10 @@ class GroupIndex(Index, ABC):
             del self.members[number], self._numbers[self.groups.pop(number)]
             self._free.append(number)
 
+    def pod_changed(self, row: int, before: Pod, after: Pod, parts: frozenset[PodPart]) -> None:
+        if self.group_of(before) != self.group_of(after):
+            super().pod_changed(row, before, after, parts)
+
     def number_of(self, group: Hashable) -> int:
         """Return the group's number; NO_GROUP if no pod of it runs."""
         return self._numbers.get(group, NO_GROUP)
@@ -72,12 +77,16 @@ class GroupIndex(Index, ABC):
 class WorkloadIndex(GroupIndex):
     """Running pods by workload (`workload_of`)."""
 
+    pod_parts = frozenset({"labels", "owners"})
+
     def group_of(self, pod: Pod) -> Hashable:
         return workload_of(pod)
 
 
 class NamespaceIndex(GroupIndex):
     """Running pods by namespace."""
+
+    pod_parts = frozenset()
 
     def group_of(self, pod: Pod) -> str:
         return pod.metadata.namespace
@@ -93,47 +102,21 @@ class PodGroupIndex(GroupIndex):
     """Running pods by the PodGroup that they name, whether or not that object exists."""
 
     reads = tuple(_API_GROUP)
+    pod_parts = frozenset({"labels", "spec"})
 
     def __init__(self, snapshot: Snapshot) -> None:
         super().__init__(snapshot)
         self._minimum: dict[PodGroupID, int] = {}
-        self._whole: set[PodGroupID] = set()
-        """Groups whose pods may be evicted together only."""
-        self._of_scheduling = RowSet()
-        """Pods of PodGroups of SCHEDULING."""
 
     def group_of(self, pod: Pod) -> PodGroupID | None:
         named = pod.pod_group
         return None if named is None else (named.api_group, pod.metadata.namespace, named.name)
 
-    def pod_added(self, row: int, pod: Pod) -> None:
-        super().pod_added(row, pod)
-        if pod.pod_group is not None and pod.pod_group.api_group == SCHEDULING:
-            self._of_scheduling.add(row)
-
-    def pod_removed(self, row: int, pod: Pod) -> None:
-        super().pod_removed(row, pod)
-        self._of_scheduling.remove(row)
-
     def object_changed(self, field: str, before: PodGroup | None, after: PodGroup | None) -> None:
         if before is not None:
-            del self._minimum[group := (_API_GROUP[field], before.metadata.namespace, before.metadata.name)]
-            self._whole.discard(group)
+            del self._minimum[_API_GROUP[field], before.metadata.namespace, before.metadata.name]
         if after is not None:
-            group = _API_GROUP[field], after.metadata.namespace, after.metadata.name
-            self._minimum[group] = after.minimum or 0
-            if after.may_go_together_only:
-                self._whole.add(group)
-
-    def evicted_whole(self, *, has_objects: bool) -> IntArray:
-        """Return the rows of running pods that kube-scheduler may evict together with others only.
-
-        Without the PodGroup objects (`has_objects`) these are all pods of a PodGroup of SCHEDULING. A group whose
-        object does not exist is none to kube-scheduler.
-        """
-        if not has_objects:
-            return self._of_scheduling.rows
-        return np.concatenate([np.empty(0, np.int64), *map(self.rows_of, self._whole)])
+            self._minimum[_API_GROUP[field], after.metadata.namespace, after.metadata.name] = after.minimum or 0
 
     def below_minimum(self, pods: IntArray, places: IntArray) -> tuple[IntArray, IntArray, IntArray]:
         """Find the pod groups that fall below their minimum when these victims are evicted.
@@ -163,3 +146,35 @@ class PodGroupIndex(GroupIndex):
 
 ALREADY_BELOW_MINIMUM = 2**31
 """Spare of a pod group that is below its minimum: more members than any node holds."""
+
+
+class SchedulingGroupIndex(GroupIndex):
+    """Running pods by (namespace, name) of the PodGroup of SCHEDULING in `spec.schedulingGroup`."""
+
+    reads = ("pod_groups",)
+    pod_parts = frozenset({"spec"})
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        super().__init__(snapshot)
+        self._whole: set[tuple[str, str]] = set()
+        """Groups whose pods may be evicted together only."""
+
+    def group_of(self, pod: Pod) -> tuple[str, str] | None:
+        named = pod.spec.scheduling_group
+        return (pod.metadata.namespace, named.pod_group_name) if named is not None and named.pod_group_name else None
+
+    def object_changed(self, _field: str, before: PodGroup | None, after: PodGroup | None) -> None:
+        if before is not None:
+            self._whole.discard((before.metadata.namespace, before.metadata.name))
+        if after is not None and after.may_go_together_only:
+            self._whole.add((after.metadata.namespace, after.metadata.name))
+
+    def evicted_whole(self, *, has_objects: bool) -> IntArray:
+        """Return the rows of running pods that kube-scheduler may evict together with others only.
+
+        Without the PodGroup objects (`has_objects`) these are all pods of a group. A group whose object does not exist
+        is none to kube-scheduler.
+        """
+        if not has_objects:
+            return np.flatnonzero(self.of_pod != NO_GROUP)
+        return np.concatenate([np.empty(0, np.int64), *map(self.rows_of, self._whole)])
