@@ -28,7 +28,7 @@ from extender.config.scheduler import kube_scheduler_of
 from extender.core.profile import KubeScheduler
 from extender.errors import ConfigError
 from extender.k8s.kinds import ClusterObjects
-from extender.k8s.version.features import Features
+from extender.k8s.version.features import Features, Version
 from tests.parity.agreement import CATEGORIES_OF_1_37, CORPUS, EVERY_CATEGORY, JSON, lines_of
 from tests.parity.judged import BASE_MINOR, base_minor, patches, shown
 from tests.parity.parity import PAGE, Evaluated, Normal
@@ -102,17 +102,17 @@ def normal_of(minor: int) -> Normal:
 # --- what the engine says ---------------------------------------------------------------------------------------------
 
 
-def scheduler_of(scenario: JSON, minor: int) -> KubeScheduler:
-    """The kube-scheduler of the scenario: of its `config` and feature `gates`, if it has any."""
-    gates = scenario.get("gates", {})
+def scheduler_of(scenario: JSON, minor: int, patch: int | None = None) -> KubeScheduler:
+    """The kube-scheduler of the scenario: of its `config` and feature `gates`, if it has any. No patch: the newest."""
+    gates, version = scenario.get("gates", {}), str(Version(minor, patch))
     if "config" not in scenario:
-        return _unconfigured(minor, tuple(gates.items()))
-    return kube_scheduler_of(scenario["config"], version=f"1.{minor}", feature_gates=gates)
+        return _unconfigured(version, tuple(gates.items()))
+    return kube_scheduler_of(scenario["config"], version=version, feature_gates=gates)
 
 
 @lru_cache
-def _unconfigured(minor: int, gates: tuple[tuple[str, bool], ...]) -> KubeScheduler:
-    return kube_scheduler_of({}, version=f"1.{minor}", feature_gates=dict(gates))
+def _unconfigured(version: str, gates: tuple[tuple[str, bool], ...]) -> KubeScheduler:
+    return kube_scheduler_of({}, version=version, feature_gates=dict(gates))
 
 
 def _taint_rules(minor: int) -> str | None:
@@ -147,10 +147,10 @@ class Snapshots:
         return self._built[served, features]
 
 
-def evaluated(scenario: JSON, minor: int, snapshots: Snapshots | None = None) -> Evaluated:
-    """What the engine makes of the scenario as a kube-scheduler of that minor."""
+def evaluated(scenario: JSON, minor: int, snapshots: Snapshots | None = None, *, patch: int | None = None) -> Evaluated:
+    """What the engine makes of the scenario as a kube-scheduler of that minor; no patch: its newest."""
     served = as_served(scenario, minor)
-    scheduler = scheduler_of(scenario, minor)
+    scheduler = scheduler_of(scenario, minor, patch)
     snapshot = (snapshots or Snapshots(scenario)).of(minor, scheduler.features)
     return Evaluated.of(served, scheduler, normal_of(minor), snapshot)
 
@@ -172,10 +172,10 @@ def judged(category: str, minors: Sequence[int], every: int = 1) -> Iterator[tup
                 yield minor, scenario, None if "error" in scenario else evaluated(scenario, minor, snapshots)
 
 
-def accepted(scenario: JSON, minor: int) -> list[str]:
+def accepted(scenario: JSON, minor: int, patch: int | None = None) -> list[str]:
     """What is wrong about a configuration that the minor refuses: that it is accepted, or another plugin is named."""
     try:
-        scheduler_of(scenario, minor)
+        scheduler_of(scenario, minor, patch)
     except ConfigError as error:
         plugins = re.findall(r'Plugin "(\w+)"', scenario["error"])
         missing = [name for name in plugins if name not in str(error)]

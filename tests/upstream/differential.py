@@ -38,12 +38,14 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Differential:
-    """The engine beside a judge of the same minor, with the scenarios of one seed."""
+    """The engine beside a judge of the same version, with the scenarios of one seed."""
 
     judge: Judge
     minor: int
     seed: str
     generate: Generate = generated
+    patch: int | None = None
+    """None: the minor's newest."""
 
     def scenario(self, case: Case) -> JSON:
         """Return the scenario as that minor is shown it."""
@@ -68,14 +70,17 @@ class Differential:
 
     def finding(self, judged: JSON) -> Finding:
         """Compare the two; what differs is `unsettled` if the engine says what upstream says at other times."""
-        finding = examine(judged, self.minor)
+        finding = self._examine(judged)
         if finding.outcome is not Outcome.DIFFERS or not may_draw(judged, self.minor):
             return finding
         asked = {key: value for key, value in judged.items() if key not in ("expected", "error")}
-        others = (examine(asked | answer, self.minor).outcome for answer in answers(self.judge, asked))
+        others = (self._examine(asked | answer).outcome for answer in answers(self.judge, asked))
         if any(one in (Outcome.AGREES, Outcome.EXEMPT) for one in others):
             return Finding(Outcome.EXEMPT, finding.lines, "unsettled")
         return finding
+
+    def _examine(self, judged: JSON) -> Finding:
+        return examine(judged, self.minor, self.patch)
 
     def batches(self, cases: Iterable[Case], size: int, workers: int) -> Generator[list[Found], None, None]:
         """Yield the findings of each batch; several workers are processes with a judge each. Raises ProgramFailed."""
@@ -92,4 +97,4 @@ class Differential:
             judged = self.judged(scenarios)
         except ProgramFailed:
             return [frozenset()] if len(scenarios) == 1 else [self.kinds([one])[0] for one in scenarios]
-        return [frozenset(examine(one, self.minor).kinds) for one in judged]
+        return [frozenset(self._examine(one).kinds) for one in judged]

@@ -60,17 +60,17 @@ class Finding:
         return tuple(dict.fromkeys(map(kind_of, self.lines))) if self.outcome is Outcome.DIFFERS else ()
 
 
-def examine(scenario: JSON, minor: int) -> Finding:
-    """Compare the engine, as kube-scheduler of that minor, with the scenario's `expected` or `error`."""
+def examine(scenario: JSON, minor: int, patch: int | None = None) -> Finding:
+    """Compare the engine, as kube-scheduler of that version, with the scenario's `expected` or `error`."""
     if "error" in scenario and not REFUSAL.match(scenario["error"]):
         return Finding(Outcome.NOT_JUDGED, (scenario["error"],))
     if "crash" in scenario.get("expected", {}):
         return Finding(Outcome.PANICKED)
     try:
         if "error" in scenario:
-            lines = tuple(f"refusal: {line}" for line in accepted(scenario, minor))
+            lines = tuple(f"refusal: {line}" for line in accepted(scenario, minor, patch))
             return Finding(Outcome.DIFFERS if lines else Outcome.REFUSED, lines)
-        return _compared(evaluated(scenario, minor), minor)
+        return _compared(evaluated(scenario, minor, patch=patch), minor)
     except Exception as error:
         place = traceback.extract_tb(error.__traceback__)[-1]
         last = traceback.format_exception_only(error)[-1].strip()

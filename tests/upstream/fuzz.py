@@ -25,6 +25,7 @@ from typing import Any, BinaryIO, Final
 import msgspec
 
 from benchmarks.measure import positive
+from extender.k8s.version.minor import parse_version
 from tests.upstream.differential import Case, Differential, Found, Generate, generated
 from tests.upstream.finding import Finding, Outcome
 from tests.upstream.generate import CATEGORIES
@@ -159,7 +160,6 @@ def main(arguments: Sequence[str] | None = None, generate: Generate = generated)
     """Run the scenarios of a seed; returns the exit code."""
     options = _parser().parse_args(arguments)
     judge = Judge(options.judge.absolute(), JUDGED_AT_A_TIME, options.time_limit)
-    differential = Differential(judge, options.minor, options.seed, generate)
     categories = options.category or [name for name, one in CATEGORIES.items() if one.since <= options.minor]
     if not categories:
         print(f"error: no category of scenarios means anything in 1.{options.minor}", file=sys.stderr)
@@ -174,6 +174,8 @@ def main(arguments: Sequence[str] | None = None, generate: Generate = generated)
             keep = stack.enter_context(options.keep.open("wb")) if options.keep else None
             version = check_minor(judge.binary, options.minor)
             print(f"kube-scheduler {version}, {len(cases)} scenarios of seed {options.seed}")
+            patch = parse_version(version).patch
+            differential = Differential(judge, options.minor, options.seed, generate, patch)
             fuzzer = Fuzzer(differential, options)
             fuzzer.run(cases, keep)
     except (ProgramFailed, OSError) as error:

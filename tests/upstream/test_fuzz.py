@@ -195,6 +195,14 @@ def test_a_difference_from_everything_that_upstream_says_at_times_is_none_of_cha
     assert one.finding.outcome is Outcome.DIFFERS
 
 
+def test_a_verdict_of_a_patch_is_compared_with_the_engine_as_that_patch():
+    named = (msgspec.json.decode(line) for line in lines_of(CORPUS / "patches.jsonl.gz"))
+    scenario = next(one for one in named if one["id"] == "P40-counter-tainted")
+    judged = scenario | {"expected": scenario["verdicts"]["1.36.2"]}
+    assert examine(judged, 36, 2).outcome is Outcome.AGREES
+    assert examine(judged, 36).outcome is Outcome.DIFFERS
+
+
 def test_a_judge_that_hangs_is_stopped(stand_in):
     with pytest.raises(ProgramFailed, match=r"did not end within 0\.3 s: the batch of 5 scenarios from pdb-plain-0"):
         differential(stand_in, "hangs", 0.3).batch([("pdb", number) for number in range(5)])
