@@ -1,7 +1,8 @@
 """Files that kube-scheduler itself writes (`kube-scheduler --write-config-to`), without a file and with these flags.
 
 written/1.37.yaml is that of v1.37.2 with a kubeconfig and no other flag that counts; beside it with
-`--emulated-version=1.35` and with `--feature-gates=InPlacePodVerticalScalingSchedulerPreemption=true`.
+`--emulated-version=1.35` and with `--feature-gates=InPlacePodVerticalScalingSchedulerPreemption=true`. The others are
+those of v1.36.5, v1.33.13 and v1.30.14.
 """
 
 from pathlib import Path
@@ -19,6 +20,9 @@ from extender.k8s.version.features import NO_EMULATION, Emulation
 
 FOLDER = Path(__file__).with_name("written")
 FLAGS: dict[str, dict[str, Any]] = {
+    "1.30": {"version": "1.30"},
+    "1.33": {"version": "1.33"},
+    "1.36": {"version": "1.36"},
     "1.37": {"version": "1.37"},
     "1.37-emulating-1.35": {"version": "1.37", "emulation": Emulation(35)},
     "1.37-deferred": {
