@@ -154,8 +154,9 @@ def _notes(settings: "Configuration", scheduler: "KubeScheduler") -> "list[str]"
     """Return what is not read or not evaluated of what is said about kube-scheduler."""
     from extender.k8s.version.faults import known_faults
     from extender.k8s.version.features import DEFAULT_MINOR, Version, gate_notes, gate_warnings
-    from extender.k8s.version.minor import NEWEST_VERIFIED
+    from extender.k8s.version.minor import NEWEST_VERIFIED, supported_version
 
+    of = Version(scheduler.minor, scheduler.patch)
     notes = [
         f"profile {one.scheduler_name}: plugins that are not evaluated: {', '.join(one.not_evaluated_plugins)}"
         for one in scheduler.profiles
@@ -169,9 +170,10 @@ def _notes(settings: "Configuration", scheduler: "KubeScheduler") -> "list[str]"
         )
     if scheduler.minor > NEWEST_VERIFIED.minor:
         notes.append(f"{scheduler.version} is not verified: its rules follow from its published changes")
-    notes += [part for part in scheduler.version_source.split("; ") if part.endswith(" is assumed")]
+    elif settings.scheduler.version != "auto" and supported_version(settings.scheduler.version) != of:
+        notes.append(f"{settings.scheduler.version} is not verified, so {of} is assumed")
     gates = settings.scheduler.feature_gates
-    notes += known_faults(Version(scheduler.minor, scheduler.patch))
+    notes += known_faults(of)
     return [*notes, *gate_warnings(gates, scheduler.minor, scheduler.emulation), *gate_notes(gates)]
 
 

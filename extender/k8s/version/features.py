@@ -77,6 +77,8 @@ class Emulation:
 
         Raises ValueError for what it refuses (effectiveVersion.Validate of component-base).
         """
+        if minor < OLDEST_EMULATED_MINOR and (self.version, self.min_compatibility) != (None, None):
+            raise ValueError(f"1.{minor} emulates no version: 1.{OLDEST_EMULATED_MINOR} is the first that does")
         floor = max(minor - MAX_MINORS_EMULATED, OLDEST_EMULATED_MINOR)
         emulated = minor if self.version is None else self.version
         compatible = max(emulated - 1, floor) if self.min_compatibility is None else self.min_compatibility

@@ -238,6 +238,7 @@ def test_an_emulated_version_has_its_own_gates_and_no_other_behavior_of_it():
 @pytest.mark.parametrize(
     ("minor", "emulation", "said"),
     [
+        (30, Emulation(30), "1.30 emulates no version: 1.31 is the first that does"),
         (37, Emulation(33), "1.37 emulates 1.34 to 1.37, not 1.33"),
         (37, Emulation(38), "1.37 emulates 1.34 to 1.37, not 1.38"),
         (32, Emulation(30), "1.32 emulates 1.31 to 1.32, not 1.30"),
