@@ -345,11 +345,11 @@ class Reflector:
         return self._schedule_retry(error, at_least=min(retry_after, self.settings.max_retry_after))
 
     def _handle_refusal(self, error: ApiError) -> float:
-        """Handle 403 and 404; the first ones after a success are retried: a starting API server sends them, too."""
+        """Handle 403 and 404; those of an API server that starts are retried, and the first ones after a success."""
         if error.code == 404 and self._path.try_next():
             self._must_list = True
             return 0.0
-        if self._synced and self._retry.is_outage:
+        if self._retry.is_outage:
             return self._schedule_retry(error)
         self._consecutive_refusals += 1
         if self.resource.core and error.code == 403 and not self._synced:

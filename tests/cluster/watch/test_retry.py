@@ -127,12 +127,16 @@ async def test_D6_when_the_server_is_back_every_kind_is_watched_although_its_own
 
 
 @pytest.mark.anyio
-async def test_D6_a_server_that_starts_and_refuses_all_requests_at_first_loses_no_kind(api):
+@pytest.mark.parametrize("is_down_at_first", [False, True])
+async def test_D6_a_server_that_starts_and_refuses_all_requests_at_first_loses_no_kind(api, is_down_at_first):
     settings = WatchSettings(backoff=(600.0, 600.0), unreadable_retry_seconds=600.0)
     kinds = list(KINDS)
-    async with following(api.url, clock=time.monotonic, settings=settings) as rig:
-        await rig.read()
+    if is_down_at_first:
         api.stop()
+    async with following(api.url, clock=time.monotonic, settings=settings) as rig:
+        if not is_down_at_first:
+            await rig.read()
+            api.stop()
         states = [reflector.state for reflector in rig.source.reflectors.values()]
         await rig.until(lambda: all(state.phase == "broken" and "refused" in str(state.last_error) for state in states))
         for kind in kinds:
