@@ -260,9 +260,9 @@ def _nothing_left(plugins: Sequence[str], features: Features) -> Status:
 
 def filter_checks(context: SchedulingContext, name: str) -> Sequence[Check]:
     """Return the checks of a filter plugin; it may fail on all nodes because its PreFilter is not enabled."""
+    if is_switched_off(name, context.features):
+        return ()
     if name in WITHOUT_PREFILTER and name not in context.profile.prefilter_plugins:
-        if is_switched_off(name, context.features):
-            return ()
         error, all_nodes = filter_error(name, WITHOUT_PREFILTER[name]), np.ones(len(context.snapshot.nodes), np.bool_)
         failing = StaticCheck(name, all_nodes, error.reasons, error.code)
         # VolumeRestrictions looks at disks first.

@@ -325,6 +325,10 @@ class Features:
     that no device plugin provides (gate DRAExtendedResource)."""
     prioritized_lists_are_scored: bool = since(35)
     """DynamicResources scores which alternative of a prioritized list is allocated."""
+    declared_features_are_named: bool = until(35)
+    """NodeDeclaredFeatures: the reason names what the node lacks."""
+    user_namespaces_of_host_network_are_declared: bool = since(36)
+    """NodeDeclaredFeatures: hostNetwork with hostUsers=false needs a node that declares it."""
     device_allocator_of_1_36: bool = since(36)
     """DynamicResources tries pools and slices in the order of their names, and keeps apart what alternatives found."""
     device_limit_is_checked_by_request: bool = since(38, backports={34: 12, 36: 5, 37: 1})

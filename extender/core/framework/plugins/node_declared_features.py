@@ -1,7 +1,7 @@
 """NodeDeclaredFeatures: a pod that needs a kubelet feature fits only on nodes that declare it.
 
-Mirrors pkg/scheduler/framework/plugins/nodedeclaredfeatures and component-helpers/nodedeclaredfeatures (v1.37). Of the
-features known there, only these are inferred from a pod that is being scheduled.
+Mirrors pkg/scheduler/framework/plugins/nodedeclaredfeatures and component-helpers/nodedeclaredfeatures (v1.35 to v1.37).
+Of the features known there, only these are inferred from a pod that is being scheduled.
 """
 
 from extender.core.framework.constraint import SchedulingContext, StaticCheck
@@ -22,7 +22,7 @@ def required_features(pod: Pod, features: Features) -> frozenset[str]:
     containers = [*(spec.containers or ()), *(spec.init_containers or ())]
     if any(rule.action == "RestartAllContainers" for c in containers for rule in c.restart_policy_rules or ()):
         required.add("RestartAllContainersOnContainerExits")
-    if spec.host_network and spec.host_users is False:
+    if features.user_namespaces_of_host_network_are_declared and spec.host_network and spec.host_users is False:
         required.add("UserNamespacesHostNetworkSupport")
     if features.bind_mount_options_are_required_features and any(
         mount.bind_mount_options
@@ -39,7 +39,13 @@ def filter(context: SchedulingContext) -> tuple[StaticCheck, ...]:
     if not required:
         return ()
     rejected = _declared(context.snapshot).map_bool(lambda declared: not required <= declared)
-    return (StaticCheck(NAME, rejected, (REASON,)),)
+    return (StaticCheck(NAME, rejected, (_reason(required, context.features),)),)
+
+
+def _reason(required: frozenset[str], features: Features) -> str:
+    if features.declared_features_are_named:  # v1.35 knows one feature, so that a node lacks all that are required
+        return f"node declared features check failed - unsatisfied requirements: {', '.join(sorted(required))}"
+    return REASON
 
 
 @derived("nodes")
