@@ -1,6 +1,6 @@
 """NodeDeclaredFeatures: a pod that needs a kubelet feature fits only on nodes that declare it.
 
-Mirrors pkg/scheduler/framework/plugins/nodedeclaredfeatures and component-helpers/nodedeclaredfeatures (v1.35 to v1.37).
+Mirrors pkg/scheduler/framework/plugins/nodedeclaredfeatures and component-helpers/nodedeclaredfeatures (v1.35 to 1.37).
 Of the features known there, only these are inferred from a pod that is being scheduled.
 """
 
