@@ -156,7 +156,7 @@ def _notes(settings: "Configuration", scheduler: "KubeScheduler") -> "list[str]"
     from extender.k8s.version.features import DEFAULT_MINOR, Version, gate_notes, gate_warnings
     from extender.k8s.version.minor import NEWEST_VERIFIED, supported_version
 
-    of = Version(scheduler.minor, scheduler.patch)
+    version = Version(scheduler.minor, scheduler.patch)
     notes = [
         f"profile {one.scheduler_name}: plugins that are not evaluated: {', '.join(one.not_evaluated_plugins)}"
         for one in scheduler.profiles
@@ -170,10 +170,10 @@ def _notes(settings: "Configuration", scheduler: "KubeScheduler") -> "list[str]"
         )
     if scheduler.minor > NEWEST_VERIFIED.minor:
         notes.append(f"{scheduler.version} is not verified: its rules follow from its published changes")
-    elif settings.scheduler.version != "auto" and supported_version(settings.scheduler.version) != of:
-        notes.append(f"{settings.scheduler.version} is not verified, so {of} is assumed")
+    elif settings.scheduler.version != "auto" and (given := supported_version(settings.scheduler.version)) != version:
+        notes.append(f"{given} is not verified, so {version} is assumed")
     gates = settings.scheduler.feature_gates
-    notes += known_faults(of)
+    notes += known_faults(version)
     return [*notes, *gate_warnings(gates, scheduler.minor, scheduler.emulation), *gate_notes(gates)]
 
 

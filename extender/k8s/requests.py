@@ -8,7 +8,7 @@ Rule: sums are exact and rounded up once, at the end. Every function may raise Q
 A resource that is missing from a result has the amount 0.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
@@ -69,8 +69,7 @@ def running_usage(pod: Pod, features: Features) -> Usage:
     # (framework.getNonMissingContainerRequests).
     pod_level = features.pod_level_resources and _asks_at_pod_level(pod)
     missing = {name: nano for name, nano in _NON_ZERO.items() if not pod_level or name not in requests}
-    is_stated = not missing or all(name in one for one in _stated(pod) for name in missing)
-    non_zero = requests if is_stated else _held_requests(pod, features, missing)
+    non_zero = requests if _all_request(pod, missing) else _held_requests(pod, features, missing)
     return Usage(counted, _in_units(CPU, non_zero.get(CPU, 0)), _in_units(MEMORY, non_zero.get(MEMORY, 0)))
 
 
@@ -245,7 +244,7 @@ def _largest_step(pod: Pod, requests_of: Callable[[Container], Nano], non_missin
 
 def _container_statuses(pod: Pod, *, by_pod: bool) -> dict[str, ContainerStatus]:
     """Return name -> status, containers before init containers; of several the last one, since v1.37 the first."""
-    listed = _statuses(pod)
+    listed = (*(pod.status.container_statuses or ()), *(pod.status.init_container_statuses or ()))
     return {status.name: status for status in (reversed(listed) if by_pod else listed)}
 
 
@@ -338,29 +337,30 @@ def _resized_requests(pod: Pod, pod_level_status: bool, non_missing: Mapping[str
 
 def _has_what_it_requests(pod: Pod) -> bool:
     """Return whether no status tells of other requests than the spec, as those of nearly all pods."""
-    wanted = {one.name: _requests(one.resources) for one in _containers(pod)}
-    return all(
-        found is None or found == wanted.get(one.name)
-        for one in _statuses(pod)
-        for found in (one.allocated_resources, _actuated(one.resources))
-    )
+    containers = _containers(pod)
+    wanted = {one.name: _requests(one.resources) for one in containers}
+    has_names_of_their_own = len(wanted) == len(containers)  # as an API server demands
+    return has_names_of_their_own and all(wanted.get(name) == held for name, held in _held_in_status(pod))
 
 
-def _stated(pod: Pod) -> Iterator[ResourceList]:
-    """Yield the requests of each container in spec and status; those of an infeasible resize do not count."""
-    yield from (_requests(one.resources) for one in _containers(pod))
-    for status in _statuses(pod):
-        yield from (one for one in (status.allocated_resources, _actuated(status.resources)) if one is not None)
+def _all_request(pod: Pod, names: Collection[str]) -> bool:
+    """Return whether every list of requests of a container that counts, in spec and status, has these resources."""
     if is_resize_infeasible(pod):
-        yield {}
+        return not names  # a container without a status counts with nothing
+    lists = (*(_requests(one.resources) for one in _containers(pod)), *(held for _, held in _held_in_status(pod)))
+    return all(name in one for one in lists for name in names)
+
+
+def _held_in_status(pod: Pod) -> Iterator[tuple[str, ResourceList]]:
+    """Yield (container, requests) that a status shows as allocated or actuated."""
+    for status in (*(pod.status.container_statuses or ()), *(pod.status.init_container_statuses or ())):
+        for held in (status.allocated_resources, _actuated(status.resources)):
+            if held is not None:
+                yield status.name, held
 
 
 def _containers(pod: Pod) -> tuple[Container, ...]:
     return (*(pod.spec.containers or ()), *(pod.spec.init_containers or ()))
-
-
-def _statuses(pod: Pod) -> tuple[ContainerStatus, ...]:
-    return (*(pod.status.container_statuses or ()), *(pod.status.init_container_statuses or ()))
 
 
 def _actuated(resources: ResourceRequirements | None) -> ResourceList | None:

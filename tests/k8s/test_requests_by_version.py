@@ -45,6 +45,12 @@ def test_of_two_statuses_of_one_name_the_last_one_counts_up_to_1_36_and_the_firs
     assert running_usage(running, Features.of(minor)).requests == {"cpu": millicores}
 
 
+def test_a_status_of_two_containers_of_one_name_counts_for_both_since_1_37():
+    held = ContainerStatus(name="c", resources=ResourceRequirements(requests={"cpu": "2"}))
+    running = pod(container(cpu="1"), container(cpu="2"), container_statuses=[held])
+    assert running_usage(running, Features.of(37)).requests == {"cpu": 4000}
+
+
 @pytest.mark.parametrize(
     ("minor", "gates", "running", "incoming"),
     [

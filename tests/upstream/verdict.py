@@ -24,6 +24,7 @@ import yaml
 from extender.cluster.files.manifests import read_cluster
 from extender.errors import ExtenderError
 from extender.k8s.kinds import KINDS
+from extender.k8s.version.minor import parse_version
 from tests.parity.versions import as_served
 from tests.upstream.finding import Outcome, examine
 from tests.upstream.generate.configurations import without_extenders
@@ -102,14 +103,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         judge = Judge(options.judge.absolute(), 1)
-        version = judge.version
-        minor = int(version.split(".")[1])
-        scenario = as_served(scenario_of(options.cluster, options.pod, options.config), minor)
+        version = parse_version(judge.version)
+        scenario = as_served(scenario_of(options.cluster, options.pod, options.config), version.minor)
         (judged,) = judge.verdicts([scenario])
     except (ExtenderError, ProgramFailed, NotAsked, OSError, yaml.YAMLError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    finding = examine(scenario | judged, minor)
+    finding = examine(scenario | judged, version.minor, version.patch)
     if finding.outcome is not Outcome.PANICKED:
         print(json.dumps(judged.get("expected") or judged["error"], indent=2))
     for line in finding.lines:

@@ -6,8 +6,8 @@ The first request that succeeds ends the outage, and all reflectors retry at onc
 one, because its reflectors share nothing.
 
 Rule: only a failed connection begins an outage and only a request that succeeds ends it. Before that end a refusal says
-nothing: an API server that starts answers 403 until it has read its roles. Otherwise an error that the API server
-itself answered is waited out, and so is a Retry-After always.
+nothing: an API server that starts answers 403 until it has read its roles. After it an error that the API server itself
+answered is waited out; a 429 or a Retry-After always is.
 """
 
 import threading
@@ -38,23 +38,18 @@ class Outage:
         self._clock = clock
         self._lock = threading.Lock()
         self._woken: list[threading.Event] = []
-        self._has_begun = False
+        self.is_under_way = False
         self._probe_at: float | None = None
         """Time of the next probe; in the past while it is under way, or if no reflector has taken the turn."""
-
-    @property
-    def is_under_way(self) -> bool:
-        return self._has_begun
 
     def subscribe(self, woken: threading.Event) -> None:
         """Set this event at the end of every outage."""
         self._woken.append(woken)
 
-    def join(self, *, has_failed_to_connect: bool) -> bool:
-        """Record a round without a request that succeeded; return whether an outage is under way."""
+    def begin(self) -> None:
+        """Record a failed connection."""
         with self._lock:
-            self._has_begun |= has_failed_to_connect
-            return self._has_begun
+            self.is_under_way = True
 
     def limit(self, seconds: float) -> float:
         """Return the seconds to wait in an outage: fewer, if it is the caller's turn to probe."""
@@ -68,10 +63,9 @@ class Outage:
     def end(self) -> None:
         """Record a request that succeeded; if connections had failed before, wake all reflectors."""
         with self._lock:
-            has_ended, self._has_begun, self._probe_at = self._has_begun, False, None
-        if has_ended:
-            for woken in self._woken:
+            for woken in self._woken if self.is_under_way else ():
                 woken.set()
+            self.is_under_way, self._probe_at = False, None  # after the events: who sees no outage sees its end
 
 
 class RetryTimer:
@@ -91,13 +85,13 @@ class RetryTimer:
         self._jitter = jitter
         self._backoff = new_backoff()
         self._woken = threading.Event()
-        self._has_succeeded = self._is_outage = self._is_unreachable = self._was_unreachable = False
+        self._has_succeeded = self._waits_for_end = self._is_unreachable = self._was_unreachable = False
         outage.subscribe(self._woken)
 
     @property
     def is_outage(self) -> bool:
-        """Whether no request of any reflector has succeeded since a connection failed."""
-        return self._outage.is_under_way
+        """Whether this round is part of an outage: one is under way, or ended after the round began."""
+        return not self._has_succeeded and (self._outage.is_under_way or self._woken.is_set())
 
     def stop(self) -> None:
         """End the wait that is under way, and every later one."""
@@ -107,7 +101,7 @@ class RetryTimer:
     def begin(self) -> None:
         """Begin a round of requests: an outage that ends from now on cuts the wait after it short."""
         self._was_unreachable, self._is_unreachable = self._is_unreachable, False
-        self._is_outage = self._has_succeeded = False
+        self._waits_for_end = self._has_succeeded = False
         self._woken.clear()
 
     def succeed(self) -> None:
@@ -123,15 +117,17 @@ class RetryTimer:
         """Return the seconds to wait after a round that failed; `backoff`: one to use instead of the reflector's."""
         may_join = not self._has_succeeded and not _asks_to_wait(error)
         self._is_unreachable = may_join and _is_unreachable(error)
-        self._is_outage = may_join and self._outage.join(has_failed_to_connect=self._is_unreachable)
+        if self._is_unreachable:
+            self._outage.begin()
+        self._waits_for_end = may_join and self.is_outage
         if self._was_unreachable and not self._is_unreachable:
             self._begin_recovery()
         seconds = next(backoff or self._backoff)
-        return self._outage.limit(seconds) if self._is_outage else seconds
+        return self._outage.limit(seconds) if self._waits_for_end else seconds
 
     def sleep(self, seconds: float) -> None:
         """Wait until `stop`, or in an outage until its end."""
-        if not self._is_outage:
+        if not self._waits_for_end:
             self._wait(self.stopped, seconds)
             return
         self._wait(self._woken, seconds)

@@ -61,7 +61,7 @@ class GroupIndex(Index, ABC):
             self._free.append(number)
 
     def pod_changed(self, row: int, before: Pod, after: Pod, parts: frozenset[PodPart]) -> None:
-        if self.group_of(before) != self.group_of(after):
+        if self.groups.get(int(self.of_pod[row])) != self.group_of(after):
             super().pod_changed(row, before, after, parts)
 
     def number_of(self, group: Hashable) -> int:

@@ -77,7 +77,7 @@ class Emulation:
 
         Raises ValueError for what it refuses (effectiveVersion.Validate of component-base).
         """
-        if minor < OLDEST_EMULATED_MINOR and (self.version, self.min_compatibility) != (None, None):
+        if minor < OLDEST_EMULATED_MINOR and self != NO_EMULATION:
             raise ValueError(f"1.{minor} emulates no version: 1.{OLDEST_EMULATED_MINOR} is the first that does")
         floor = max(minor - MAX_MINORS_EMULATED, OLDEST_EMULATED_MINOR)
         emulated = minor if self.version is None else self.version

@@ -6,6 +6,7 @@ import time
 import pytest
 
 from extender.cluster.apiserver.stream import ApiError, ApiUnreachable
+from extender.cluster.watch import retry
 from extender.cluster.watch.list_watch import WatchSettings, backoff
 from extender.cluster.watch.retry import Outage, RetryTimer
 from extender.k8s.kinds import KINDS
@@ -65,7 +66,11 @@ def test_D6_a_success_between_the_failure_and_the_wait_is_not_missed():
     second.sleep(600.0)
 
 
-@pytest.mark.parametrize(("error", "is_outage"), [(FORBIDDEN, False), *((one, True) for one in TO_WAIT)], ids=str)
+@pytest.mark.parametrize(
+    ("error", "is_outage"),
+    [(FORBIDDEN, False), (ApiError(500, "InternalError", ""), False), *((one, True) for one in TO_WAIT)],
+    ids=str,
+)
 def test_D6_what_a_server_answered_itself_is_waited_out_whoever_succeeds(error, is_outage, clock):
     first, second = timers(2, clock, clock.wait)
     if is_outage:
@@ -92,6 +97,20 @@ def test_D6_what_a_server_refuses_before_it_has_served_anybody_is_part_of_the_ou
     assert not second.is_outage
 
 
+def test_D6_a_refusal_that_comes_after_the_end_of_the_outage_that_it_was_part_of_is_not_waited_out(clock):
+    first, second = timers(2, clock, clock.wait, jitter=0.5)
+    fail(first)
+    fail(second, times=7)
+    first.begin()
+    second.begin()
+    first.succeed()
+    assert second.is_outage
+    second.sleep(second.delay(FORBIDDEN))
+    assert clock.waits[-1] == 0.5
+    assert fail(second, FORBIDDEN) == 0.8
+    assert not second.is_outage
+
+
 def test_D6_a_connection_that_is_lost_after_an_answer_is_no_outage(clock):
     first, second = timers(2, clock, clock.wait)
     seconds = []
@@ -113,7 +132,8 @@ def test_stop_ends_a_wait_for_the_end_of_an_outage():
 
 
 @pytest.mark.anyio
-async def test_D6_when_the_server_is_back_every_kind_is_watched_although_its_own_backoff_is_long(api):
+async def test_D6_when_the_server_is_back_every_kind_is_watched_although_its_own_backoff_is_long(api, monkeypatch):
+    monkeypatch.setattr(retry, "PROBE_INTERVAL_SECONDS", 0.1)
     settings = WatchSettings(backoff=(600.0, 600.0))
     async with following(api.url, clock=time.monotonic, settings=settings) as rig:
         await rig.read()
@@ -128,7 +148,10 @@ async def test_D6_when_the_server_is_back_every_kind_is_watched_although_its_own
 
 @pytest.mark.anyio
 @pytest.mark.parametrize("is_down_at_first", [False, True])
-async def test_D6_a_server_that_starts_and_refuses_all_requests_at_first_loses_no_kind(api, is_down_at_first):
+async def test_D6_a_server_that_starts_and_refuses_all_requests_at_first_loses_no_kind(
+    api, is_down_at_first, monkeypatch
+):
+    monkeypatch.setattr(retry, "PROBE_INTERVAL_SECONDS", 0.1)
     settings = WatchSettings(backoff=(600.0, 600.0), unreadable_retry_seconds=600.0)
     kinds = list(KINDS)
     if is_down_at_first:

@@ -27,7 +27,13 @@ from extender.core.profile import (
 )
 from extender.core.snapshot.pod_table import start_time
 from extender.core.snapshot.snapshot import Snapshot
-from extender.core.snapshot.workloads import ALREADY_BELOW_MINIMUM, NamespaceIndex, PodGroupIndex, WorkloadIndex
+from extender.core.snapshot.workloads import (
+    ALREADY_BELOW_MINIMUM,
+    NamespaceIndex,
+    PodGroupIndex,
+    SchedulingGroupIndex,
+    WorkloadIndex,
+)
 from extender.k8s.annotations import DELETION_COST, EVICTION_COST
 from extender.k8s.controllers import PodGroup, PodGroupSpec
 from extender.k8s.objects import COSCHEDULING, COSCHEDULING_LABEL, SCHEDULING
@@ -470,6 +476,7 @@ def test_members_are_known_in_a_changing_cluster(seed):
     """Numbers are given away and taken again, and more than 64 pods run at times."""
     chance, here = random.Random(seed), built(cluster({node("n1"): [], node("n2"): []}))
     workloads, spaces, gangs = here.index(WorkloadIndex), here.index(NamespaceIndex), here.index(PodGroupIndex)
+    groups = here.index(SchedulingGroupIndex)
     for number in range(300):
         if number == 150:
             for extra in range(80):
@@ -485,6 +492,9 @@ def test_members_are_known_in_a_changing_cluster(seed):
             assert {thing: set(index.rows_of(thing).tolist()) for thing in index.groups.values()} == {
                 thing: {row for row in running if expected[row] == thing} for thing in expected.values()
             }
+        named = {row: one.spec.scheduling_group for row, one in running.items()}
+        in_groups = {row for row, group in named.items() if group is not None and group.pod_group_name}
+        assert set(groups.evicted_whole(has_objects=False).tolist()) == in_groups
         assert {gang: gangs.spare(number) for number, gang in gangs.groups.items()} == plain_spares(here)
         assert_breaks_as_counted(here, gangs, chance)
 

@@ -206,8 +206,9 @@ def wait_for_cache(api: Api, service: Service) -> list[JSON]:
             if any(int(one["metadata"]["resourceVersion"]) > int(versions.get(kind, -1)) for one in found):
                 return None
         items = service.admin_get("/cluster").raise_for_status().json()["items"]
-        left = {one["metadata"]["uid"] for one in items if one["kind"] == "Pod"}
-        return latest["Pod"] if left == {one["metadata"]["uid"] for one in latest["Pod"]} else None
+        pods = (one["metadata"] for one in items if one["kind"] == "Pod")
+        cached = {one["uid"] for one in pods if one["namespace"] == "default"}
+        return latest["Pod"] if cached == {one["metadata"]["uid"] for one in latest["Pod"]} else None
 
     return api.wait_until(held, 10, "the extender's cache")
 
