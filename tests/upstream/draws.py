@@ -1,7 +1,8 @@
 """Answers of a kube-scheduler that draws.
 
-Up to 1.35, devices are tried in the order in which a Go map has their slices. The judge asks upstream twice
-until both runs agree, so that a rare draw shows only in many verdicts.
+A Go map's order decides, up to 1.35, in which order devices are tried, and which one of several CSIStorageCapacities
+of a class is scored. The judge asks upstream twice until both runs agree, so that a rare draw shows only in many
+verdicts.
 """
 
 from typing import Any, Final
@@ -17,7 +18,11 @@ ASKED_AGAIN: Final = 30
 
 def may_draw(scenario: JSON, minor: int) -> bool:
     """Return whether another run of that minor may say something else of the scenario, as the minor is shown it."""
-    return minor < SLICES_IN_ORDER and any(item["kind"] == "ResourceSlice" for item in scenario["cluster"]["items"])
+    items = scenario["cluster"]["items"]
+    classes = [item["storageClassName"] for item in items if item["kind"] == "CSIStorageCapacity"]
+    if len(classes) > len({*classes}):
+        return True
+    return minor < SLICES_IN_ORDER and any(item["kind"] == "ResourceSlice" for item in items)
 
 
 def answers(judge: Judge, scenario: JSON) -> list[JSON]:

@@ -180,9 +180,19 @@ def test_a_scenario_that_the_judge_does_not_survive_has_no_kind(stand_in):
     assert [bool(one) for one in kinds] == [True, False]
 
 
-@pytest.mark.parametrize(("minor", "rule"), [(35, "unsettled"), (36, None)])
-def test_what_upstream_says_only_at_times_is_unsettled_where_it_draws_devices(stand_in, minor, rule):
-    batch = Differential(Judge(stand_in, 1, 60.0), minor, "wavers", with_slices).batch([("dra", SPECIAL)])
+def with_capacities(category, seed, number):
+    scenario = unmatched(category, seed, number)
+    one = {"apiVersion": "storage.k8s.io/v1", "kind": "CSIStorageCapacity", "storageClassName": "fast"}
+    items = [one | {"metadata": {"name": name, "namespace": "default", "uid": name}} for name in ("a", "b")]
+    return scenario | {"cluster": scenario["cluster"] | {"items": [*scenario["cluster"]["items"], *items]}}
+
+
+@pytest.mark.parametrize(
+    ("generate", "minor", "rule"),
+    [(with_slices, 35, "unsettled"), (with_slices, 36, None), (with_capacities, 36, "unsettled")],
+)
+def test_what_upstream_says_only_at_times_is_unsettled_where_it_draws(stand_in, generate, minor, rule):
+    batch = Differential(Judge(stand_in, 1, 60.0), minor, "wavers", generate).batch([("dra", SPECIAL)])
     assert [one.finding.rule for one in batch] == [rule]
     assert [one.finding.outcome for one in batch] == [Outcome.EXEMPT if rule else Outcome.DIFFERS]
 
