@@ -1,6 +1,6 @@
 """The engine under feature gates that differ from a minor's defaults, against kube-scheduler's own verdicts.
 
-corpus/gates.jsonl.gz: lines {"id", "minor", "gates", "cluster", "pod", "expected"} by v1.37 to v1.35 and v1.33, most of
+corpus/gates.jsonl.gz: lines {"id", "minor", "gates", "cluster", "pod", "expected"} by v1.37 to v1.33, most of
 which were kept because the gates make a difference there.
 """
 

@@ -302,6 +302,9 @@ class Features:
     """The text of VolumeBinding about a PersistentVolume's node affinity."""
     fit_above_allocatable_is_unresolvable: bool = since(34)
     """NodeResourcesFit: a request above the node's allocatable is UnschedulableAndUnresolvable."""
+    absent_scalars_fit: bool = until(34)
+    """NodeResourcesFit: a node that lacks a scalar resource has enough of it for a pod without extended resources (gate
+    DRAExtendedResource)."""
     negative_namespace_selector_matches_all: bool = until(36, since=34)
     """InterPodAffinity: the incoming pod's namespaceSelector of NotIn or DoesNotExist matches every namespace."""
     read_write_once_pod_reason_of_1_34: bool = since(34)

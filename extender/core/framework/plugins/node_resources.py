@@ -7,7 +7,7 @@ requested_to_capacity_ratio.go, balanced_allocation.go.
 Rule: a node fits if requested <= allocatable - used, for every requested resource.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Self
@@ -36,8 +36,10 @@ from extender.k8s.requests import (
     balanced_scoring_request,
     fit_scoring_request,
     incoming_requests,
+    is_extended,
     is_scalar,
 )
+from extender.k8s.version.features import Features
 
 FIT_NAME = "NodeResourcesFit"
 BALANCED_ALLOCATION_NAME = "NodeResourcesBalancedAllocation"
@@ -137,11 +139,16 @@ def filter(context: SchedulingContext) -> tuple[ResourceConstraint, ...]:
     snapshot, profile = context.snapshot, context.profile
     requests = incoming_requests(context.pod, context.features) | {"pods": 1}
     scalars = (name for name in sorted(requests) if name not in BASE_RESOURCES and requests[name] > 0)
-    extended, absent = _without_absent(snapshot, [name for name in scalars if not profile.ignores(name)])
+    counted = [name for name in scalars if not profile.ignores(name)]
+    absent_fit = _absent_scalars_fit(context.features, requests)
+    if absent_fit:
+        counted = [name for name in counted if name in snapshot.allocatable_names]
+    extended, absent = _without_absent(snapshot, counted)
     base = max(BASE_RESOURCES.index(name) for name in requests if name in BASE_RESOURCES) + 1
     capacity, use = snapshot.allocatable[:base], snapshot.used[:base]
     if extended:
-        capacity = np.vstack((capacity, *(_extended_capacity(snapshot, name) for name in extended)))
+        of_node = _capacity_where_present if absent_fit else _extended_capacity
+        capacity = np.vstack((capacity, *(of_node(snapshot, name) for name in extended)))
         use = np.vstack((use, *(snapshot.scalar_used(name) for name in extended)))
     names = BASE_RESOURCES[:base] + extended
     demand = RankedDemand(context.layout, (*range(base), *(snapshot.scalar_demand(name) for name in extended)))
@@ -194,6 +201,22 @@ def _extended_capacity(snapshot: Snapshot, resource: str) -> IntArray:
     """
     capacity, delegated = snapshot.scalar_allocatable(resource), delegated_to_dra(snapshot, resource)
     return capacity if delegated is None else np.where(delegated, _UNLIMITED, capacity)
+
+
+def _absent_scalars_fit(features: Features, requests: Mapping[str, int]) -> bool:
+    """Return whether nodes that lack a scalar resource, such as huge pages, have enough of it (fitsRequest, v1.34).
+
+    Quirk: without extended resources in the pod there are no DeviceClasses to look up, and then every resource that a
+    node lacks is left to DynamicResources.
+    """
+    if not (features.dra_extended_resource and features.absent_scalars_fit):
+        return False
+    return not any(amount and is_extended(name) for name, amount in requests.items())
+
+
+def _capacity_where_present(snapshot: Snapshot, resource: str) -> IntArray:
+    """Return [node]: allocatable amount of a scalar resource, unlimited on nodes that do not name it."""
+    return np.where(snapshot.has_scalar(resource), snapshot.scalar_allocatable(resource), _UNLIMITED)
 
 
 # --- scores -----------------------------------------------------------------------------------------------------
