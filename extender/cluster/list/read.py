@@ -195,8 +195,8 @@ class _Reading:
         done, pending = wait(reading, left, return_when=FIRST_EXCEPTION)
         for one in done:
             error = one.exception()
-            if isinstance(error, ApiUnreachable) and time.monotonic() >= self.deadline:
-                pending.add(one)  # the limit of its request is the deadline as well
+            if self._is_late(error):
+                pending.add(one)
             elif error is not None:
                 lister.deadline = 0.0  # the other lists end with the page that they read
                 raise _lost(error, reading[one]) from error
@@ -210,6 +210,14 @@ class _Reading:
             return reading.result(max(0.0, self.deadline - time.monotonic()))
         except TimeoutError:
             raise self._timed_out(["pods"]) from None
+        except ClusterLost as error:
+            if self._is_late(error.__cause__):
+                raise self._timed_out(["pods"]) from error
+            raise
+
+    def _is_late(self, error: BaseException | None) -> bool:
+        """Return whether a request ended because its own limit is the deadline, too."""
+        return isinstance(error, ApiUnreachable) and time.monotonic() >= self.deadline
 
     def _timed_out(self, plurals: Sequence[str]) -> ClusterLost:
         return ClusterLost(f"timed out after {self.timeout:g}s reading {', '.join(plurals)} from {self.api.host}")

@@ -271,7 +271,7 @@ def test_C10_a_rotated_token_does_not_disturb_the_following(api, store, tmp_path
         synced(store, api)
     server.close()
     assert running.state.relists == 0
-    assert "401" not in str(running.state.last_error)
+    assert "401 Unauthorized" not in str(running.state.last_error)
 
 
 def test_C11_jumps_of_the_wall_clock_change_nothing(api, running, store, monkeypatch):

@@ -165,7 +165,7 @@ async def test_D6_a_server_that_starts_and_refuses_all_requests_at_first_loses_n
         for kind in kinds:
             api.access.forbid(kind)
         api.start()
-        await rig.until(lambda: any("403" in str(state.last_error) for state in states))
+        await rig.until(lambda: any("403 Forbidden" in str(state.last_error) for state in states))
         for kind in kinds:
             api.access.allow(kind)
         await rig.until(lambda: all(state.phase == "watching" for state in states) and rig.holds(api))

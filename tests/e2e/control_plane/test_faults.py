@@ -102,7 +102,7 @@ def test_the_service_account_is_deleted_and_created_again(plane, service):
     plane.api.delete("ServiceAccount", "extender", "kube-system")
     plane.api.apply(RBAC / "rbac" / "rbac.yaml")
     plane.restart_api_server()  # ends the watches; the old token belongs to a service account that is gone
-    wait_until(lambda: "401" in service.log, 40, "the old token to be rejected")
+    wait_until(lambda: "401 Unauthorized" in service.log, 40, "the old token to be rejected")
     plane.write_token("kube-system", "extender")
 
 
