@@ -26,7 +26,17 @@ MARKED = {
         "upstream/test_cel_program.py",
         "upstream/test_go.py",
     ),
-    "tools": ("tools",),
+    "tools": (
+        "parity/test_update.py",
+        "tools",
+        "upstream/test_cel_fuzz.py",
+        "upstream/test_expressions.py",
+        "upstream/test_fuzz.py",
+        "upstream/test_interruption.py",
+        "upstream/test_progress.py",
+        "upstream/test_shrink.py",
+        "upstream/test_verdict.py",
+    ),
 }
 """Marker -> folders and modules of this folder; `make test` leaves them out, `make test-all` runs everything."""
 
