@@ -154,7 +154,7 @@ def _notes(settings: "Configuration", scheduler: "KubeScheduler") -> "list[str]"
     """Return what is not read or not evaluated of what is said about kube-scheduler."""
     from extender.k8s.version.faults import known_faults
     from extender.k8s.version.features import DEFAULT_MINOR, Version, gate_notes, gate_warnings
-    from extender.k8s.version.minor import NEWEST_VERIFIED, supported_version
+    from extender.k8s.version.minor import NEWEST_VERIFIED, assumption, supported_version
 
     version = Version(scheduler.minor, scheduler.patch)
     notes = [
@@ -170,8 +170,8 @@ def _notes(settings: "Configuration", scheduler: "KubeScheduler") -> "list[str]"
         )
     if scheduler.minor > NEWEST_VERIFIED.minor:
         notes.append(f"{scheduler.version} is not verified: its rules follow from its published changes")
-    elif settings.scheduler.version != "auto" and (given := supported_version(settings.scheduler.version)) != version:
-        notes.append(f"{given} is not verified, so {version} is assumed")
+    elif settings.scheduler.version != "auto":
+        notes += assumption(supported_version(settings.scheduler.version), version)
     gates = settings.scheduler.feature_gates
     notes += known_faults(version)
     return [*notes, *gate_warnings(gates, scheduler.minor, scheduler.emulation), *gate_notes(gates)]

@@ -15,10 +15,16 @@ from dataclasses import dataclass
 from random import Random
 from typing import TypeVar
 
+from extender.k8s.version.features import Features
+from extender.k8s.version.minor import parse_version
 from tests.builders import JSON, STARTED
+from tests.parity import reference
 from tests.property import values
 
 T = TypeVar("T")
+
+REFERENCE_FEATURES = Features.of(parse_version(reference.VERSION))
+"""Of the version that the cases are compared with: that of tests.parity.reference, and so of the recount."""
 
 THEMES = {
     "budgets": 0.6,

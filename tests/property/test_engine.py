@@ -27,13 +27,12 @@ from extender.core.preemption.reprieve import reprieve
 from extender.core.preemption.sent_candidates import SentCandidate
 from extender.core.profile import DEFAULT_RANKING, Profile
 from extender.core.snapshot.arrays import NEVER
-from extender.k8s.version.features import Features
 from tests.builders import built, candidates_sent_by_kube_scheduler, typed
 from tests.parity.agreement import compare
 from tests.parity.reference import best_nodes
 from tests.profiles import SEEDS, examples
 from tests.property import recount, values
-from tests.property.generate import Draw, case
+from tests.property.generate import REFERENCE_FEATURES, Draw, case
 
 MANY = examples(30, 500, 100_000)
 SOME = examples(15, 200, 20_000)
@@ -100,7 +99,7 @@ def test_many_nodes_asked_at_once_are_told_the_reasons_of_each(seed):
 def judged(seed):
     """A case, what the reference says of it, and the snapshot to ask the engine about."""
     one = case(seed)
-    return one, tests.parity.reference.evaluate(one.cluster, one.pod), built(one.cluster, Features.of(36))
+    return one, tests.parity.reference.evaluate(one.cluster, one.pod), built(one.cluster, REFERENCE_FEATURES)
 
 
 def nodes_to_preempt_on(one, expected):

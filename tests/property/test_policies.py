@@ -18,12 +18,11 @@ from extender.core.preemption.sent_candidates import SentCandidate
 from extender.core.profile import Limits, PreemptionPolicy, Profile
 from extender.core.snapshot.pod_table import ASSUMED_DELETION_TIMESTAMP
 from extender.k8s.time import MINUTE, SECOND
-from extender.k8s.version.features import Features
 from extender.server.guard.guard import guard_preempt
 from tests.builders import built, drop_messages, typed
 from tests.parity.reference.selectors import InvalidSelectorError, Selector, label_selector
 from tests.profiles import SEEDS, examples
-from tests.property.generate import Draw
+from tests.property.generate import REFERENCE_FEATURES, Draw
 from tests.property.policies import NOW, every_node, question, some_protections
 from tests.property.recount import Room, finished, priority
 
@@ -71,7 +70,7 @@ class Asked:
 
     def __init__(self, seed, policy=None, keep=None, everywhere=False):
         self.question = question(seed, policy, keep)
-        self.snapshot = built(self.question.cluster, Features.of(36))  # as the recount: of parity.reference
+        self.snapshot = built(self.question.cluster, REFERENCE_FEATURES)
         if everywhere:
             self.question = replace(self.question, sent=every_node(self.snapshot, self.question.pod))
         self.decision = self.question.ask(self.snapshot)
@@ -354,8 +353,8 @@ def test_the_same_question_has_the_same_answer(seed):
     """From the same snapshot, from a new one, and after other policies were asked about; and all nodes are told."""
     asked, other = Asked(seed), question(seed + 1)
     assert asked.question.ask(asked.snapshot) == asked.decision
-    assert asked.question.ask(built(asked.question.cluster, Features.of(36))) == asked.decision
-    changed = built(asked.question.cluster, Features.of(36))
+    assert asked.question.ask(built(asked.question.cluster, REFERENCE_FEATURES)) == asked.decision
+    changed = built(asked.question.cluster, REFERENCE_FEATURES)
     replace(asked.question, profile=other.profile, history=other.history).ask(changed)
     replace(asked.question, profile=Profile(keep_candidates=None)).ask(changed)
     assert asked.question.ask(changed) == asked.decision

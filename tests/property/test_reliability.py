@@ -17,11 +17,10 @@ from extender import wire
 from extender.core import engine
 from extender.core.profile import Profile
 from extender.errors import UnknownNode
-from extender.k8s.version.features import Features
 from extender.server.guard.guard import guard_filter, guard_preempt
 from tests.builders import JSON, built
 from tests.device_builders import undecided_claim, using_claims
-from tests.property.generate import Case, case
+from tests.property.generate import REFERENCE_FEATURES, Case, case
 from tests.property.recount import Room, finished, importance, priority
 
 BEST = Profile()
@@ -127,7 +126,7 @@ def answer_preempt(snapshot, question):
 
 
 def examine(report, question, other):
-    seed, snapshot = question.case.seed, built(question.case.cluster, Features.of(36))
+    seed, snapshot = question.case.seed, built(question.case.cluster, REFERENCE_FEATURES)
     filtered = answer_filter(snapshot, question)
     preempted, rejected = answer_preempt(snapshot, question)
     report.check("guard", not rejected, (seed, rejected))
@@ -135,7 +134,7 @@ def examine(report, question, other):
     examine_preempt(report, question, preempted)
     # Another pod is asked about before, so that what a snapshot keeps for later cannot hide.
     if seed % 5 == 0:
-        snapshot = built(question.case.cluster, Features.of(36))
+        snapshot = built(question.case.cluster, REFERENCE_FEATURES)
     answer_preempt(snapshot, other)
     again = answer_filter(snapshot, question), answer_preempt(snapshot, question)[0]
     report.check("E12", again == (filtered, preempted), seed)
@@ -292,4 +291,6 @@ def test_E10_a_node_that_we_do_not_know_is_refused_not_dropped(seeds):
         question = Question.of(seed)
         request = wire.decode_filter(question.filter_body)
         with pytest.raises(UnknownNode):
-            engine.filter(built(question.case.cluster, Features.of(36)), request.pod, [*request.nodes, "unknown"], BEST)
+            engine.filter(
+                built(question.case.cluster, REFERENCE_FEATURES), request.pod, [*request.nodes, "unknown"], BEST
+            )

@@ -79,9 +79,7 @@ class FoundVersion:
         """Return the verified version nearest to the one that was found; ValueError if that is not Kubernetes 1.x."""
         found = parse_version(text)
         nearest = _nearest_verified(found)
-        verified = "" if found.minor in NEWEST_PATCHES else f" (1.{OLDEST_MINOR} to {NEWEST_VERIFIED} are)"
-        note = f"; {found} is not verified{verified}, so {nearest} is assumed"
-        return cls(nearest.minor, source + (note if nearest != found else ""), nearest.patch)
+        return cls(nearest.minor, "; ".join((source, *assumption(found, nearest))), nearest.patch)
 
     @classmethod
     def configured(cls, text: str) -> Self:
@@ -93,8 +91,15 @@ class FoundVersion:
         if version.minor not in NEWEST_PATCHES:
             return cls(version.minor, f"configured; 1.{version.minor} is not verified", version.patch)
         nearest = _nearest_verified(version)
-        note = f"; {version} is not verified, so {nearest} is assumed" if nearest != version else ""
-        return cls(nearest.minor, f"configured{note}", nearest.patch)
+        return cls(nearest.minor, "; ".join(("configured", *assumption(version, nearest))), nearest.patch)
+
+
+def assumption(asked: Version, taken: Version) -> tuple[str, ...]:
+    """Return the note that another version than this one is taken; none if it is the same."""
+    if asked == taken:
+        return ()
+    verified = "" if asked.minor in NEWEST_PATCHES else f" (1.{OLDEST_MINOR} to {NEWEST_VERIFIED} are)"
+    return (f"{asked} is not verified{verified}, so {taken} is assumed",)
 
 
 def _nearest_verified(version: Version) -> Version:

@@ -19,14 +19,12 @@ from extender.core.profile import DEFAULT_IMPORTANCE, EXTRA_IMPORTANCE, Preempti
 from extender.core.snapshot.importance import annotated_cost, grace_period
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.annotations import DELETION_COST, EVICTION_COST
-from extender.k8s.version.features import Features
-from extender.k8s.version.minor import parse_version
 from tests.builders import budget, cluster, incoming, node, pod, snapshot, typed
 from tests.parity import reference
 from tests.parity.reference.objects import UNRESOLVABLE, priority, start_time, terminating
 from tests.parity.reference.preemption import nodes_to_try, split_by_budgets
 from tests.profiles import SEEDS, examples
-from tests.property.generate import case
+from tests.property.generate import REFERENCE_FEATURES, case
 from tests.property.test_changes import change, objects_of, put
 
 ALL = (*DEFAULT_IMPORTANCE, *EXTRA_IMPORTANCE)
@@ -322,7 +320,7 @@ def test_victims_are_those_of_the_slow_reference_with_that_order(seed):
     """On generated clusters: extended resources, host ports, affinity, spreads, volumes and budgets."""
     chance, one, raw = drawn(seed)
     order = tuple(chance.sample(ALL, chance.randint(1, 4)))
-    snapshot = Snapshot.build(load_cluster(raw), Features.of(parse_version(reference.VERSION)))
+    snapshot = Snapshot.build(load_cluster(raw), REFERENCE_FEATURES)
     got = evaluate(snapshot, typed(one.pod), profile(*order)).to_dict()
     candidates, others = expected_of(raw, one.pod, order)
     assert got["candidates"] == candidates

@@ -139,16 +139,12 @@ def filter(context: SchedulingContext) -> tuple[ResourceConstraint, ...]:
     snapshot, profile = context.snapshot, context.profile
     requests = incoming_requests(context.pod, context.features) | {"pods": 1}
     scalars = (name for name in sorted(requests) if name not in BASE_RESOURCES and requests[name] > 0)
-    counted = [name for name in scalars if not profile.ignores(name)]
-    absent_fit = _absent_scalars_fit(context.features, requests)
-    if absent_fit:
-        counted = [name for name in counted if name in snapshot.allocatable_names]
-    extended, absent = _without_absent(snapshot, counted)
+    delegated = partial(_lacking if _absent_scalars_fit(context.features, requests) else delegated_to_dra, snapshot)
+    extended, absent = _without_absent(snapshot, [name for name in scalars if not profile.ignores(name)], delegated)
     base = max(BASE_RESOURCES.index(name) for name in requests if name in BASE_RESOURCES) + 1
     capacity, use = snapshot.allocatable[:base], snapshot.used[:base]
     if extended:
-        of_node = _capacity_where_present if absent_fit else _extended_capacity
-        capacity = np.vstack((capacity, *(of_node(snapshot, name) for name in extended)))
+        capacity = np.vstack((capacity, *(_extended_capacity(snapshot, name, delegated(name)) for name in extended)))
         use = np.vstack((use, *(snapshot.scalar_used(name) for name in extended)))
     names = BASE_RESOURCES[:base] + extended
     demand = RankedDemand(context.layout, (*range(base), *(snapshot.scalar_demand(name) for name in extended)))
@@ -178,45 +174,44 @@ def _headroom(amounts: Sequence[int], capacity: IntArray, use: IntArray) -> IntA
     return np.where(requested > 0, capacity - requested, _UNLIMITED) - use
 
 
-def _without_absent(snapshot: Snapshot, extended: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _without_absent(
+    snapshot: Snapshot, extended: Sequence[str], delegated: Callable[[str], BoolArray | None]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Split the requested extended resources into those that need a column, and the others that no node has.
 
     Resources that no node has reject every node alike, whatever is evicted: a column for the first of them stands for
-    all. Where a DeviceClass backs one, it rejects no node at all.
+    all. Those that are `delegated` to DynamicResources reject no node at all.
     """
     columns, absent = list[str](), list[str]()
     for name in extended:
         requests = snapshot.pod_table.scalar_requests.get(name, {}).values()
         if name in snapshot.allocatable_names or min(requests, default=0) < 0:
             columns.append(name)
-        elif delegated_to_dra(snapshot, name) is None:
+        elif delegated(name) is None:
             absent.append(name)
     return tuple(sorted([*columns, *absent[:1]])), tuple(absent[1:])
 
 
-def _extended_capacity(snapshot: Snapshot, resource: str) -> IntArray:
-    """Return [node]: allocatable amount of an extended resource.
-
-    Unlimited where a DeviceClass backs the resource instead of a device plugin: there DynamicResources decides.
-    """
-    capacity, delegated = snapshot.scalar_allocatable(resource), delegated_to_dra(snapshot, resource)
+def _extended_capacity(snapshot: Snapshot, resource: str, delegated: BoolArray | None) -> IntArray:
+    """Return [node]: allocatable amount of an extended resource, unlimited where DynamicResources decides."""
+    capacity = snapshot.scalar_allocatable(resource)
     return capacity if delegated is None else np.where(delegated, _UNLIMITED, capacity)
 
 
 def _absent_scalars_fit(features: Features, requests: Mapping[str, int]) -> bool:
-    """Return whether nodes that lack a scalar resource, such as huge pages, have enough of it (fitsRequest, v1.34).
+    """Return whether every scalar resource that a node lacks is left to DynamicResources (fitsRequest, v1.34).
 
-    Quirk: without extended resources in the pod there are no DeviceClasses to look up, and then every resource that a
-    node lacks is left to DynamicResources.
+    Quirk: that is so without extended resources in the pod, as there are no DeviceClasses to look up then. Nothing is
+    allocated for huge pages: such a node has enough of them.
     """
     if not (features.dra_extended_resource and features.absent_scalars_fit):
         return False
     return not any(amount and is_extended(name) for name, amount in requests.items())
 
 
-def _capacity_where_present(snapshot: Snapshot, resource: str) -> IntArray:
-    """Return [node]: allocatable amount of a scalar resource, unlimited on nodes that do not name it."""
-    return np.where(snapshot.has_scalar(resource), snapshot.scalar_allocatable(resource), _UNLIMITED)
+def _lacking(snapshot: Snapshot, resource: str) -> BoolArray:
+    """Return [node]: whether the node's allocatable does not name the resource."""
+    return ~snapshot.has_scalar(resource)
 
 
 # --- scores -----------------------------------------------------------------------------------------------------
