@@ -10,23 +10,23 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from extender.cluster.files.manifests import load_cluster
-from extender.core.diagnosis.diagnose import diagnose, not_found
-from extender.core.diagnosis.schema import Diagnosis
 from extender.core.evaluation import Evaluation
 from extender.core.evaluation import evaluate as _evaluate
 from extender.core.eviction_history import EvictionHistory
 from extender.core.profile import UNCONFIGURED, UPSTREAM, KubeScheduler
-from extender.core.simulator.arrivals import add_arrivals
-from extender.core.simulator.result import Simulation
-from extender.core.simulator.scenario import AddedNodes, Scenario
-from extender.core.simulator.schedule_one import seeded_draw
-from extender.core.simulator.simulator import simulate as _simulate
-from extender.core.simulator.workloads import parse_workload
+from extender.core.scheduling_cycle.schedule_one import seeded_draw
 from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import ConfigError, RequestError, UnknownScheduler
 from extender.k8s.kinds import ClusterObjects
 from extender.k8s.objects import Node, Pod
 from extender.k8s.version.features import Features
+from extender.report.diagnose import diagnose, not_found
+from extender.report.pod_schema import Diagnosis
+from extender.report.simulation_schema import Simulation
+from extender.whatif.arrivals import add_arrivals
+from extender.whatif.scenario import AddedNodes, Scenario
+from extender.whatif.simulator import simulate as _simulate
+from extender.whatif.workloads import parse_workload
 
 if TYPE_CHECKING:  # importing the server costs time, which reading a cluster does not need
     from extender.server.replay import ReplayResult

@@ -8,9 +8,9 @@ from extender.cli.manifest_file import other_kinds, read_manifest
 from extender.errors import ClusterFileError, RequestError
 
 if TYPE_CHECKING:
-    from extender.core.simulator.workloads import WorkloadManifest
     from extender.k8s.devices.objects import ResourceClaim
     from extender.k8s.objects import Node, Pod
+    from extender.whatif.workloads import WorkloadManifest
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +35,8 @@ def read_arrivals(files: Sequence[str], namespace: str) -> Arrivals:
 
 
 def _read_arrivals(file: str, namespace: str) -> Arrivals:
-    from extender.core.simulator.workloads import API_VERSIONS, parse_workload
     from extender.server.admin.simulate import not_a_pod_message
+    from extender.whatif.workloads import API_VERSIONS, parse_workload
 
     name, report = read_manifest(file, namespace, API_VERSIONS)
     for kind in other_kinds(report, ("pods", "resource_claims")):

@@ -185,8 +185,8 @@ def _lines(
     place_of: "dict[KeyPath, str]",
 ) -> "Iterator[str]":
     from extender.config.document import path_text
-    from extender.core.explain.text import pluralize
     from extender.k8s.version.features import NO_EMULATION
+    from extender.utilities.text import pluralize
 
     profiles = ", ".join(one.scheduler_name for one in scheduler.profiles)
     gates = "".join(f", {gate}={str(value).lower()}" for gate, value in scheduler.changed_gates.items())

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from extender.cli.http_client import TLSClientConfig
-from extender.core.explain.schema import MAX_LISTED_DECISIONS, VerbName
 from extender.errors import ExtenderError, RequestError
+from extender.report.schema import MAX_LISTED_DECISIONS, VerbName
 
 if TYPE_CHECKING:
     import httpx

@@ -21,7 +21,7 @@ from extender.cli.http_client import (
     TLSClientConfig,
 )
 from extender.cli.options import NoColorOption, OutputOption
-from extender.core.explain.schema import VerbName
+from extender.report.schema import VerbName
 
 if TYPE_CHECKING:
     from extender.cli.decision_source import DecisionSource

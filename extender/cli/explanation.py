@@ -15,8 +15,8 @@ from rich.console import Console, RenderableType
 from extender.cli import node_report, report
 from extender.cli.decision_source import DecisionListOptions, DecisionSource, DecisionSourceError
 from extender.cli.report import Invocation
-from extender.core.explain.schema import MAX_LISTED_DECISIONS, DecisionReport, DecisionSummary, VerbName
 from extender.errors import printable, printable_json
+from extender.report.schema import MAX_LISTED_DECISIONS, DecisionReport, DecisionSummary, VerbName
 
 _UNLIMITED_COLUMNS = 10_000
 """Console width where the output is not a terminal: lines are neither truncated nor wrapped."""

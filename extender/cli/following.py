@@ -16,9 +16,9 @@ from rich.text import Text
 from extender.cli import logs, tables
 from extender.cli.decision_source import DecisionListOptions, DecisionSource, DecisionSourceError
 from extender.cli.explanation import Output
-from extender.core.explain.schema import MAX_LISTED_DECISIONS, DecisionSummary
 from extender.errors import ExtenderError, printable, printable_json
 from extender.k8s.time import SECOND, format_time, parse_time
+from extender.report.schema import MAX_LISTED_DECISIONS, DecisionSummary
 
 POLL_SECONDS = 1.0
 

@@ -20,14 +20,14 @@ from extender.cli.tables import (
     section_heading,
     text,
 )
-from extender.core.explain.schema import (
+from extender.report.schema import (
     DecisionReport,
     DeviceRequestReport,
     NodeReport,
     ResourceAmounts,
     RunningPodReport,
 )
-from extender.core.explain.text import pluralize
+from extender.utilities.text import pluralize
 
 _ROLES = {
     "victim": ("to be evicted", "bold red"),

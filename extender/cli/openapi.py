@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from extender.regular_file import read_regular_file
+from extender.utilities.regular_file import read_regular_file
 
 MAX_DOCUMENT_BYTES = 16 << 20
 """Size of a document to compare with."""

@@ -14,8 +14,8 @@ import msgspec
 
 from extender.cli import logs
 from extender.cli.decision_source import DecisionListOptions
-from extender.core.explain.schema import MAX_LISTED_DECISIONS, VerbName
 from extender.errors import RequestError
+from extender.report.schema import MAX_LISTED_DECISIONS, VerbName
 from extender.server.observability.decision_log import DecisionLog, DecisionQuery, KeptDecision, read_time
 from extender.server.replay import RecordedCall, SettingsOverride, open_recording
 

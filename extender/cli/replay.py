@@ -20,8 +20,8 @@ from extender.cli.options import (
     scheduler_options,
 )
 from extender.cli.replay_settings import PresetName, settings_override
-from extender.core.explain.schema import VerbName
 from extender.errors import RecordingError, printable, printable_json
+from extender.report.schema import VerbName
 from extender.version import __version__
 
 if TYPE_CHECKING:  # the server and rich load slowly: not before they are needed
@@ -202,8 +202,8 @@ def _print_differences(rows: list[ReplayedCall], console: "Console") -> None:
     """Print the calls with another answer than recorded, `-` recorded and `+` now, and the counts."""
     from rich.text import Text
 
-    from extender.core.explain.text import pluralize
     from extender.server.recording.differences import ABSENT
+    from extender.utilities.text import pluralize
 
     for row in rows:
         if not row.differences:

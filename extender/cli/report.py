@@ -12,10 +12,10 @@ from rich.text import Text
 
 from extender.cli import tables
 from extender.cli.tables import AdaptiveTable, indented, join_names, section_heading, text
-from extender.core.explain import schema
-from extender.core.explain.schema import DecisionReport, NodeReport
-from extender.core.explain.text import pluralize
 from extender.errors import printable
+from extender.report import schema
+from extender.report.schema import DecisionReport, NodeReport
+from extender.utilities.text import pluralize
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,9 @@ from rich.text import Text
 
 from extender.cli.tables import join_names
 from extender.cli.text_tables import MAX_SUMMARY_ROWS, TextRow, summary_table
-from extender.core.explain.text import pluralize
-from extender.core.simulator.result import Gang, Replacement, ScenarioReport, Simulation, UntilFull
 from extender.errors import printable
+from extender.report.simulation_schema import Gang, Replacement, ScenarioReport, Simulation, UntilFull
+from extender.utilities.text import pluralize
 
 NONE = "<none>"
 

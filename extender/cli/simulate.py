@@ -20,10 +20,10 @@ if TYPE_CHECKING:  # the engine, pydantic and rich load slowly: not before they 
     from extender.cluster.apiserver.client import ApiServer
     from extender.config import Configuration
     from extender.core.profile import KubeScheduler
-    from extender.core.simulator.result import Simulation
-    from extender.core.simulator.scheduler import Step
     from extender.k8s.kinds import ClusterObjects
+    from extender.report.simulation_schema import Simulation
     from extender.server.admin.simulate import Comparison, SimulationRequest, StepObserver
+    from extender.whatif.scheduler import Step
 
 T = TypeVar("T")
 
@@ -138,8 +138,8 @@ def simulate(
     """
     from extender.cli.arrivals import read_arrivals, read_nodes
     from extender.core.eviction_history import EvictionHistory
-    from extender.core.simulator.scenario import AddedNodes, Scenario
     from extender.server.admin import simulate as what_if
+    from extender.whatif.scenario import AddedNodes, Scenario
 
     if not (pod or pending or drain or remove_node or cordon or add_node):
         raise typer.BadParameter("nothing to schedule: specify --pod FILE, --pending or a change of nodes")
@@ -191,7 +191,7 @@ def _check_exclusive(given: Mapping[str, object]) -> None:
 
 def _print_result(found: "Simulation | Comparison", output: str, no_color: bool) -> None:
     from extender.cli import simulation_text
-    from extender.core.simulator.result import Simulation
+    from extender.report.simulation_schema import Simulation
 
     if isinstance(found, Simulation):
         _print(found, simulation_text.render, output, no_color)
@@ -202,7 +202,7 @@ def _print_result(found: "Simulation | Comparison", output: str, no_color: bool)
 def _print_version_comparison(results: "Sequence[Simulation]", output: str, no_color: bool) -> None:
     """Print what differs; exit with code 1 if a pod is decided otherwise."""
     from extender.cli import simulation_text
-    from extender.core.simulator.comparison import compare_versions
+    from extender.whatif.comparison import compare_versions
 
     found = compare_versions(*results)
     _print(found, simulation_text.render_versions, output, no_color)

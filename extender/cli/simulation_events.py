@@ -4,9 +4,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 
 from extender.cli.text_tables import TextRow, and_more
-from extender.core.explain.text import pluralize
 from extender.core.framework.status import cut_message
-from extender.core.simulator.result import CycleReport, ReservedClaim, Simulation
+from extender.core.scheduling_cycle.result import ReservedClaim
+from extender.report.simulation_schema import CycleReport, Simulation
+from extender.utilities.text import pluralize
 
 MAX_LISTED_DEVICES = 8
 """Devices of a claim that a line names."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:  # the engine, pydantic and rich load slowly: not before they 
     from extender.cli.why_source import Read, Subject
     from extender.cluster.apiserver.client import ApiServer
     from extender.config import Configuration
-    from extender.core.diagnosis.schema import Diagnosis
+    from extender.report.pod_schema import Diagnosis
 
 Output = Literal["text", "wide", "json", "yaml"]
 
@@ -87,7 +87,7 @@ def why(
 
     See docs/why.md and docs/reasons.md.
     """
-    from extender.core.diagnosis.schema import EXIT_CODES
+    from extender.report.pod_schema import EXIT_CODES
 
     if (pod is None) == (file is None):
         raise typer.BadParameter("specify a pod, or a manifest with --pod FILE")
@@ -178,9 +178,9 @@ def _reader(
 def _diagnose(read: "Read", node: str | None, warned: set[str]) -> "Diagnosis":
     """Read the cluster and diagnose the pod; each warning is printed once."""
     from extender.cli import logs
-    from extender.core.diagnosis.diagnose import diagnose, not_found, with_history
     from extender.core.eviction_history import EvictionHistory
     from extender.errors import printable
+    from extender.report.diagnose import diagnose, not_found, with_history
 
     cluster = read()
     for warning in cluster.warnings:

@@ -7,14 +7,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from extender.core.diagnosis.schema import PodHistory
+from extender.cluster.list.pod_history import PodHistory
 from extender.core.profile import KubeScheduler
-from extender.core.simulator.arrivals import add_arrivals, add_claims
 from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import ClusterFileError
 from extender.k8s.devices.objects import ResourceClaim
 from extender.k8s.kinds import ClusterObjects
 from extender.k8s.objects import Pod
+from extender.whatif.arrivals import add_arrivals, add_claims
 
 if TYPE_CHECKING:
     from extender.cluster.apiserver.client import ApiServer

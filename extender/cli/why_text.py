@@ -20,10 +20,11 @@ from extender.cli.tables import (
     section_heading,
     text,
 )
-from extender.core.diagnosis.schema import Diagnosis, NodeDiagnosis, NodePreemption, PodHistory, PreemptionOutcome
-from extender.core.diagnosis.sentences import evicted_sentence
-from extender.core.explain.text import pluralize
+from extender.cluster.list.pod_history import PodHistory
 from extender.core.framework.status import cut_message
+from extender.report.pod_schema import Diagnosis, NodeDiagnosis, NodePreemption, PreemptionOutcome
+from extender.report.wording import evicted_sentence
+from extender.utilities.text import pluralize
 
 MAX_EXAMPLES = 3
 """Nodes that the table of reasons names, unless it is wide."""

@@ -12,8 +12,8 @@ from typing import Any, Final, NamedTuple, Self
 import yaml
 
 from extender.errors import ConfigError
-from extender.regular_file import read_regular_file
-from extender.yaml_reader import compose
+from extender.utilities.regular_file import read_regular_file
+from extender.utilities.yaml_reader import compose
 
 KeyPath = tuple[str | int, ...]
 

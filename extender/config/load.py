@@ -21,7 +21,7 @@ from extender.config.scheduler.load import check_section
 from extender.config.section import Section
 from extender.config.values import suggestion
 from extender.errors import ConfigError
-from extender.yaml_reader import compose
+from extender.utilities.yaml_reader import compose
 
 ENV_PREFIX = "EXTENDER_"
 OTHER_VARIABLES = frozenset({"EXTENDER_CONFIG", "EXTENDER_ADMIN_URL"})

@@ -76,7 +76,7 @@ MAX_LISTED_REASONS = 3
 
 @dataclass(frozen=True, slots=True)
 class DecisionContext:
-    """Intermediate results behind a decision, valid until its snapshot changes (see `core.explain.record`)."""
+    """Intermediate results behind a decision, valid until its snapshot changes (see `core.record`)."""
 
     context: SchedulingContext
     rows: NodeRows

@@ -15,7 +15,6 @@ from extender.cluster.apiserver import binding
 from extender.cluster.cache.cache import ClusterCache
 from extender.config import Configuration
 from extender.core.profile import KubeScheduler
-from extender.daemon_thread import run_in_daemon_thread
 from extender.server.admin.collectors import EventLoopCollector, register_collectors
 from extender.server.context import Binder, ServerContext
 from extender.server.events.recorder import EventApi, EventRecorder
@@ -26,6 +25,7 @@ from extender.server.observability.decision_log import ALLOCATOR_SHARE, Decision
 from extender.server.recording.recorder import Recorder
 from extender.server.scheduler.routes import SchedulerApp
 from extender.server.settings import ConfigFile, LiveSettings
+from extender.utilities.daemon_thread import run_in_daemon_thread
 
 MAX_CONCURRENT_BINDINGS = 16
 """Threads for POST /bind. kube-scheduler binds in parallel: pods must not queue behind one slow API server call."""

@@ -19,7 +19,6 @@ from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import LeftToScheduler, NotReady, UnknownScheduler
 from extender.k8s.cost.limits import MAX_NAME_CHARACTERS
 from extender.k8s.objects import Pod
-from extender.log_throttle import ThrottledLoggers
 from extender.server.catch_up import CatchUp
 from extender.server.events.recorder import EventRecorder
 from extender.server.http.deadline import Clock
@@ -31,6 +30,7 @@ from extender.server.observability.metrics import Metrics
 from extender.server.observability.tracing import Tracing
 from extender.server.recording.recorder import Recorder
 from extender.server.settings import LiveSettings, Settings
+from extender.utilities.log_throttle import ThrottledLoggers
 from extender.wire import LastNames
 
 

@@ -22,10 +22,10 @@ from msgspec import Raw
 from extender.cluster.cache.cache import ClusterCache
 from extender.config import Configuration
 from extender.core.eviction_history import EvictionHistory
-from extender.core.explain.schema import VerbName
 from extender.errors import NotReady, RecordingError, RequestError
 from extender.k8s.objects import Pod
 from extender.k8s.version.minor import FoundVersion
+from extender.report.schema import VerbName
 from extender.server.context import ServerContext
 from extender.server.observability.cache_status import NoSource
 from extender.server.recording.differences import Difference, RawAnswer, compare_answers

@@ -1,6 +1,6 @@
 """The settings in effect, and the reload of the two configuration files they come from: ours and kube-scheduler's.
 
-`extender.file_watch` decides when a changed file is reloaded: at most 6 s after the change. An upgrade of
+`extender.utilities.file_watch` decides when a changed file is reloaded: at most 6 s after the change. An upgrade of
 kube-scheduler, where its version is looked for in the cluster, changes the settings too.
 
 Rule: an invalid file never replaces valid settings; a mistake in kube-scheduler's keeps kube-scheduler's previous
@@ -18,10 +18,10 @@ from extender.cluster.cache.cache import ClusterCache
 from extender.config import Configuration
 from extender.config.scheduler import ASSUMED, SchedulerSource, load_kube_scheduler, read_scheduler
 from extender.core.profile import UNCONFIGURED, KubeScheduler
-from extender.daemon_thread import ReloadThread
-from extender.file_watch import POLL_INTERVAL_SECONDS, ChangeDetector, Signature, file_signature
 from extender.k8s.version.features import gate_notes, gate_warnings
 from extender.k8s.version.minor import FoundVersion
+from extender.utilities.daemon_thread import ReloadThread
+from extender.utilities.file_watch import POLL_INTERVAL_SECONDS, ChangeDetector, Signature, file_signature
 
 log = logging.getLogger(__name__)
 

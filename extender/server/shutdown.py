@@ -21,8 +21,8 @@ from collections.abc import Callable, Coroutine
 from types import FrameType, TracebackType
 from typing import Any
 
-from extender.log_throttle import ThrottledLogger
 from extender.server.stacks import running_threads
+from extender.utilities.log_throttle import ThrottledLogger
 
 log = logging.getLogger(__name__)
 

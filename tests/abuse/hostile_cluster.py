@@ -14,9 +14,9 @@ import msgspec
 from extender import wire
 from extender.cluster.watch.decode import Decoder
 from extender.core import engine
-from extender.core.explain.record import RecordedPod, record_filter, record_preempt, record_prioritize
 from extender.core.preemption.sent_candidates import SentCandidate
 from extender.core.profile import UPSTREAM
+from extender.core.record import RecordedPod, record_filter, record_preempt, record_prioritize
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.kinds import Key
 from extender.k8s.objects import Pod, PodDisruptionBudget

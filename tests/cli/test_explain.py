@@ -26,7 +26,8 @@ from extender import cli
 from extender.cli import node_report, report, tables
 from extender.cli.explain import explain as explain_command
 from extender.cli.report import Invocation
-from extender.core.explain.schema import (
+from extender.core.profile import PreemptionPolicy
+from extender.report.schema import (
     ClaimReport,
     DecisionReport,
     DeviceReport,
@@ -39,14 +40,13 @@ from extender.core.explain.schema import (
     SchedulerReport,
     StatusReport,
 )
-from extender.core.profile import PreemptionPolicy
 from extender.server.context import ServerContext
 from extender.server.observability.decision_log import DecisionLog
 from extender.server.scheduler import verbs
 from extender.server.settings import LiveSettings
 from tests.builders import budget, incoming, node, pod
-from tests.core.explain.test_render import STRICT, filtered, preempted, scored
 from tests.device_builders import undecided_claim, using_claims
+from tests.report.test_render import STRICT, filtered, preempted, scored
 from tests.server.conftest import (
     CLUSTER,
     INCOMING,

@@ -9,8 +9,8 @@ import yaml
 from typer.testing import CliRunner
 
 from extender import cli
-from extender.core.diagnosis.schema import EXIT_CODES
 from extender.errors import ClusterLost
+from extender.report.pod_schema import EXIT_CODES
 from tests.builders import JSON, STARTED, NodeObject, budget, cluster, incoming, node, placed, pod, thing
 from tests.cluster.apiserver.credentials.kubeconfigs import forget_everything, kubeconfig
 from tests.device_builders import undecided_claim, using_claims

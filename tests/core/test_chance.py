@@ -7,19 +7,19 @@ import pytest
 
 from extender.cluster.files.manifests import load_cluster
 from extender.core import chance, engine
-from extender.core.diagnosis.diagnose import diagnose
 from extender.core.evaluation import evaluate
-from extender.core.explain import schema
-from extender.core.explain.record import RecordedPod, record_preempt
 from extender.core.preemption.sent_candidates import SentCandidate
 from extender.core.profile import UPSTREAM, KubeScheduler, Profile
+from extender.core.record import RecordedPod, record_preempt
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.version.features import Features
+from extender.report import schema
+from extender.report.diagnose import diagnose
 from extender.server.guard.guard import guard_preempt
 from extender.server.observability.decision_log import KeptDecision
 from tests.builders import budget, cluster, incoming, node, pod, typed
-from tests.core.explain.test_render import on
 from tests.parity.parity import NOW
+from tests.report.test_render import on
 
 WAITS = incoming(cpu="2")
 B1, B2 = budget("b1", app="x"), budget("b2", allowed=1, tier="t")

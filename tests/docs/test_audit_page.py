@@ -6,9 +6,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from extender import log_throttle
 from extender.server.observability import audit_log
 from extender.server.observability.audit import AuditBudget, AuditKind, AuditNode, BindLine, PreemptLine
+from extender.utilities import log_throttle
 
 PAGE = (Path(__file__).parents[2] / "docs/audit.md").read_text()
 LINES: dict[str, type[msgspec.Struct]] = {"preempt": PreemptLine, "bind": BindLine}

@@ -17,11 +17,11 @@ from extender.cli import node_report
 from extender.cli.report import Invocation
 from extender.cluster.files.manifests import load_cluster
 from extender.core import engine
-from extender.core.explain.record import RecordedPod, record_filter
 from extender.core.profile import UPSTREAM
-from extender.core.simulator.arrivals import add_claims
+from extender.core.record import RecordedPod, record_filter
 from extender.core.snapshot.snapshot import Snapshot
 from extender.server.observability.decision_log import KeptDecision
+from extender.whatif.arrivals import add_claims
 
 PAGE = Path(__file__).parents[2] / "docs" / "dynamic-resources.md"
 COMMAND = re.compile(r"```console\n\$ extender (.*)\n((?:.*\n)*?)```\n")

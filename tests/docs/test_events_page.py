@@ -8,8 +8,8 @@ from typing import get_args
 from extender.cli.serve import EXAMPLE_PREEMPTION
 from extender.cluster.files.manifests import example_cluster
 from extender.core import engine
-from extender.core.explain.record import record_preempt
 from extender.core.profile import UPSTREAM
+from extender.core.record import record_preempt
 from extender.core.snapshot.snapshot import Snapshot
 from extender.server.events import correlator, recorder
 from extender.server.events.event import Reason

@@ -18,7 +18,7 @@ import pytest
 import typer.main
 from typer.core import TyperGroup
 
-from extender import cli, daemon_thread, errors, wire
+from extender import cli, errors, wire
 from extender.cluster.apiserver import binding
 from extender.cluster.apiserver.binding import BindResult
 from extender.cluster.cache import cache
@@ -28,20 +28,21 @@ from extender.cluster.watch.list_watch import PHASES
 from extender.config import Configuration
 from extender.core import devices
 from extender.core.devices import allocator, node_allocations, node_matching
-from extender.core.diagnosis.schema import PodState, Verdict
-from extender.core.explain import render
-from extender.core.explain.schema import NodeOutcome, PodRole
 from extender.core.framework import filter as node_filter
 from extender.core.framework import plugins, score, status
 from extender.core.framework.plugins import FILTERS, dynamic_resources
 from extender.core.framework.status import Code
 from extender.core.preemption import candidates, eligibility, rate_limits, recent_deletions, sent_candidates
 from extender.core.preemption.protections import protections, returning_pods
-from extender.core.simulator import drain, fit_error, schedule_one
-from extender.core.simulator.result import CycleOutcome, NodeState
+from extender.core.scheduling_cycle import fit_error, schedule_one
+from extender.core.scheduling_cycle.result import CycleOutcome
 from extender.core.snapshot import volume_index
-from extender.k8s.devices.cel import selector
+from extender.k8s.devices import selector
 from extender.k8s.storage import volumes
+from extender.report import render
+from extender.report.pod_schema import PodState, Verdict
+from extender.report.schema import NodeOutcome, PodRole
+from extender.report.simulation_schema import NodeState
 from extender.server import context, settings
 from extender.server.admin import health
 from extender.server.events import notices
@@ -51,6 +52,8 @@ from extender.server.http import errors as http_errors
 from extender.server.observability.metrics import ANSWER_RESULTS, FAILURE_REASONS, REFUSAL_STATUSES
 from extender.server.recording import differences
 from extender.server.scheduler import bind, filter_dryrun, routes, sent_nodes, verbs
+from extender.utilities import daemon_thread
+from extender.whatif import drain
 from tests.docs.code_texts import is_text, strings_given_to, texts, with_holes
 
 ROOT = Path(__file__).parents[2]

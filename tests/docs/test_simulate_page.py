@@ -12,9 +12,10 @@ import pytest
 from typer.testing import CliRunner
 
 from extender import cli
-from extender.core.simulator import comparison
-from extender.core.simulator import result as simulated
+from extender.core.scheduling_cycle import result as cycles
+from extender.report import simulation_schema as simulated
 from extender.server.admin import simulate as what_if
+from extender.whatif import comparison
 
 PAGE = Path(__file__).parents[2] / "docs" / "simulate.md"
 BLOCK = re.compile(r"```console\n\$ extender (.*)\n((?:.*\n)*?)```\n")
@@ -57,10 +58,10 @@ SHAPES = (
     simulated.Simulation,
     simulated.ClusterSize,
     simulated.CycleReport,
-    simulated.ReservedClaim,
-    simulated.ReservedDevice,
-    simulated.CycleScore,
-    simulated.CyclePostFilter,
+    cycles.ReservedClaim,
+    cycles.ReservedDevice,
+    cycles.CycleScore,
+    cycles.CyclePostFilter,
     simulated.EvictedPod,
     simulated.PendingPod,
     simulated.SimulationSummary,

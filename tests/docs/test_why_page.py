@@ -12,8 +12,8 @@ import pytest
 from typer.testing import CliRunner
 
 from extender import cli
-from extender.core.diagnosis import schema
-from extender.core.diagnosis.schema import EXIT_CODES
+from extender.report import pod_schema as schema
+from extender.report.pod_schema import EXIT_CODES
 
 PAGE = Path(__file__).parents[2] / "docs" / "why.md"
 BLOCK = re.compile(r"```console\n\$ extender (.*)\n((?:.*\n)*?)```\n")

@@ -6,7 +6,7 @@ Rule: what a cycle must say follows from upstream's verdicts alone, written down
 from collections import Counter
 from dataclasses import replace
 
-from extender.core.simulator.schedule_one import Cycle, Draw, schedule_one
+from extender.core.scheduling_cycle.schedule_one import Cycle, Draw, schedule_one
 from tests.parity.agreement import JSON, errors_of_nodes, errors_of_the_dry_run
 from tests.parity.exemptions import exempt_nodes
 from tests.parity.parity import NOW, Evaluated

@@ -3,8 +3,8 @@
 from dataclasses import replace
 from typing import Any
 
-from extender.core.diagnosis.diagnose import diagnose
-from extender.core.diagnosis.schema import Diagnosis, NodeDiagnosis
+from extender.report.diagnose import diagnose
+from extender.report.pod_schema import Diagnosis, NodeDiagnosis
 from tests.parity.agreement import JSON, compare, errors_of_nodes
 from tests.parity.cycles import error_of, filter_message, is_exempt_choice, is_told, post_filter_reasons, ties_of
 from tests.parity.exemptions import exempt_nodes

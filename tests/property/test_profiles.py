@@ -16,7 +16,7 @@ from extender.core.framework.filter import run_filter_plugins, scheduling_contex
 from extender.core.framework.status import Code
 from extender.core.preemption.candidates import find_candidates
 from extender.core.preemption.sent_candidates import SentCandidate
-from extender.core.simulator.schedule_one import schedule_one
+from extender.core.scheduling_cycle.schedule_one import schedule_one
 from extender.errors import PluginFailed
 from tests.builders import built, typed
 from tests.profiles import SEEDS, examples

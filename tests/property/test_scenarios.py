@@ -6,11 +6,11 @@ import numpy as np
 from hypothesis import given
 
 from extender.core.profile import KubeScheduler
-from extender.core.simulator.scenario import AddedNodes, Scenario
-from extender.core.simulator.schedule_one import schedule_one
-from extender.core.simulator.simulator import simulate
+from extender.core.scheduling_cycle.schedule_one import schedule_one
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.selectors import SelectorError, compile_label_selector
+from extender.whatif.scenario import AddedNodes, Scenario
+from extender.whatif.simulator import simulate
 from tests.builders import built, typed
 from tests.profiles import SEEDS, examples
 from tests.property.generate import Draw, case

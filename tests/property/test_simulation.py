@@ -10,14 +10,14 @@ from collections import Counter
 from hypothesis import given
 
 from extender.core.profile import KubeScheduler, PreemptionPolicy, Profile
-from extender.core.simulator.arrivals import admit_pod
-from extender.core.simulator.schedule_one import schedule_one, seeded_draw
-from extender.core.simulator.scheduler import Scheduler
-from extender.core.simulator.simulator import simulate
+from extender.core.scheduling_cycle.schedule_one import schedule_one, seeded_draw
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.requests import incoming_requests
 from extender.k8s.storage.volumes import NO_PROVISIONER, SELECTED_NODE, claim_class, is_bound
 from extender.k8s.version.features import DEFAULT_FEATURES
+from extender.whatif.arrivals import admit_pod
+from extender.whatif.scheduler import Scheduler
+from extender.whatif.simulator import simulate
 from tests.builders import built, typed
 from tests.profiles import SEEDS, examples
 from tests.property.generate import Draw, case

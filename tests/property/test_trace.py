@@ -12,14 +12,14 @@ from hypothesis import assume, given
 from extender.cluster.files.manifests import load_cluster
 from extender.core import engine
 from extender.core.evaluation import evaluate
-from extender.core.explain import summary
-from extender.core.explain.record import RecordedPod, record_filter, record_preempt, record_prioritize
-from extender.core.explain.schema import DecisionReport, NodeReport
 from extender.core.preemption.sent_candidates import SentCandidate
 from extender.core.profile import FILTER_PLUGINS, Profile
+from extender.core.record import RecordedPod, record_filter, record_preempt, record_prioritize
 from extender.k8s.kinds import KINDS
 from extender.k8s.requests import incoming_requests
 from extender.k8s.version.features import DEFAULT_FEATURES
+from extender.report import summary
+from extender.report.schema import DecisionReport, NodeReport
 from extender.server.observability.decision_log import KeptDecision
 from tests.builders import built, candidates_sent_by_kube_scheduler, drop_messages, typed
 from tests.profiles import SEEDS, examples

@@ -7,13 +7,13 @@ from hypothesis import given
 from msgspec.structs import replace
 
 from extender.cluster.files.manifests import load_cluster
-from extender.core.diagnosis.diagnose import diagnose
-from extender.core.diagnosis.node_diagnoses import node_diagnoses
 from extender.core.evaluation import evaluate
 from extender.core.framework.filter import filters_not_evaluated
 from extender.core.profile import UNCONFIGURED, UPSTREAM
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.objects import PodStatus
+from extender.report.diagnose import diagnose
+from extender.report.node_diagnoses import node_diagnoses
 from tests.profiles import SEEDS, examples
 from tests.property.generate import case
 

@@ -11,7 +11,6 @@ import pytest
 from extender.cluster.cache.cache import ClusterCache
 from extender.cluster.watch import source
 from extender.config import Configuration
-from extender.daemon_thread import run_in_daemon_thread
 from extender.server import run, shutdown
 from extender.server.app import create_app
 from extender.server.http.listener import CANCELLED_CALLS_TIMEOUT_SECONDS
@@ -19,6 +18,7 @@ from extender.server.observability import audit_log, tracing
 from extender.server.observability.cache_status import ClusterSource
 from extender.server.recording import recorder
 from extender.server.shutdown import HardStop
+from extender.utilities.daemon_thread import run_in_daemon_thread
 
 LIMIT = 30.0
 

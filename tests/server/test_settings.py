@@ -9,9 +9,9 @@ import pytest
 
 from extender.cluster.cache.cache import ClusterCache
 from extender.config import load_config
-from extender.file_watch import POLL_INTERVAL_SECONDS
 from extender.server.app import create_app
 from extender.server.settings import ConfigFile, LiveSettings
+from extender.utilities.file_watch import POLL_INTERVAL_SECONDS
 from tests.server.conftest import client_for, filled_cache, filter_body, preempt_body
 
 pytestmark = pytest.mark.anyio

@@ -3,7 +3,7 @@
     tests/upstream/build cel 37 build
     python -m tests.upstream.cel_fuzz --cel build/cel-1.37 --minor 37 --expressions 20000 --seed mine
 
-Prints the first difference made small, as a row for tests/k8s/devices/cel/answers-1.37.jsonl.gz, then each other one
+Prints the first difference made small, as a row for tests/k8s/cel/answers-1.37.jsonl.gz, then each other one
 in a line, and how many there are of each kind. The exit code is 1 if any differ, 2 if the program fails, 130 after
 Ctrl-C; what was counted until then is printed.
 
@@ -27,7 +27,7 @@ from time import monotonic
 from typing import Any, Final
 
 from benchmarks.measure import positive
-from tests.k8s.devices.cel.answers import agree, answer_or_feature
+from tests.k8s.cel.answers import agree, answer_or_feature
 from tests.upstream.generate.expressions import selector
 from tests.upstream.judge import ProgramFailed, check_minor, run_program
 from tests.upstream.progress import Progress

@@ -11,9 +11,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
-from extender.core.diagnosis.schema import NodeDiagnosis
 from extender.core.evaluation import evaluate
-from extender.core.simulator.schedule_one import Cycle
+from extender.core.scheduling_cycle.schedule_one import Cycle
+from extender.report.pod_schema import NodeDiagnosis
 from tests.parity.agreement import compare
 from tests.parity.cycles import cycle_differences, is_told
 from tests.parity.diagnoses import diagnosis_differences

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from tests.k8s.devices.cel.answers import answer
+from tests.k8s.cel.answers import answer
 from tests.upstream import cel_fuzz
 from tests.upstream.generate.expressions import selector
 from tests.upstream.judge import ProgramFailed

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.k8s.devices.cel.answers import recorded
+from tests.k8s.cel.answers import recorded
 from tests.upstream.cel_fuzz import upstream_answers
 
 

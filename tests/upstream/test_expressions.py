@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from tests.k8s.devices.cel.answers import answer_or_feature
+from tests.k8s.cel.answers import answer_or_feature
 from tests.upstream.generate.expression_forms import FORMS
 from tests.upstream.generate.expression_values import LEAVES, LITERALS, TEXTS, WORDS
 from tests.upstream.generate.expressions import MAX_CHARACTERS, selector

@@ -36,7 +36,7 @@ from extender.cluster.apiserver.stream import (
     socket_options,
     use_reporting_connections,
 )
-from extender.file_watch import POLL_INTERVAL_SECONDS, ChangeDetector
+from extender.utilities.file_watch import POLL_INTERVAL_SECONDS, ChangeDetector
 from extender.version import __version__
 
 log = logging.getLogger(__name__)

@@ -24,10 +24,10 @@ import yaml
 
 from extender.cluster.apiserver.stream import printable
 from extender.errors import ExtenderError
-from extender.file_watch import Signature, file_signature
 from extender.k8s.time import parse_datetime
-from extender.regular_file import open_regular_file, read_regular_file
-from extender.yaml_reader import LimitError, compose
+from extender.utilities.file_watch import Signature, file_signature
+from extender.utilities.regular_file import open_regular_file, read_regular_file
+from extender.utilities.yaml_reader import LimitError, compose
 
 EXEC_PLUGIN_TIMEOUT_SECONDS = 60.0
 """Seconds after which an exec plugin is killed."""

@@ -27,8 +27,8 @@ from extender.k8s.devices.objects import DeviceSubRequest, ExactDeviceRequest, R
 from extender.k8s.kinds import KINDS, ClusterObjects, Kind, kind_without_group
 from extender.k8s.objects import Labels, Object, Pod
 from extender.k8s.validation import decode_error_message, validate
-from extender.regular_file import gunzip, read_regular_file, size_text
-from extender.yaml_reader import LimitError, read_documents
+from extender.utilities.regular_file import gunzip, read_regular_file, size_text
+from extender.utilities.yaml_reader import LimitError, read_documents
 
 UNREAD_ANNOTATION = "extender/unreadable"
 """Annotation of a dumped List: fields of ClusterObjects that could not be read, comma-separated."""

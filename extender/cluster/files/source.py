@@ -1,6 +1,6 @@
 """Load the cluster cache from a file or directory and reload it when the files change.
 
-The files are polled every `interval`, more rarely if reading them takes long; `extender.file_watch` decides when a
+The files are polled every `interval`, more rarely if reading them takes long; `utilities.file_watch` decides when a
 change is loaded.
 
 Rule: a file that cannot be read never replaces a cache that was loaded before.
@@ -16,11 +16,11 @@ from pathlib import Path
 from extender.cluster.cache.cache import ClusterCache, ReflectorStatus
 from extender.cluster.files.manifests import LoadReport, cluster_files, parse_files, read_files
 from extender.core.profile import KubeScheduler
-from extender.daemon_thread import ReloadThread
 from extender.errors import ClusterFileError
-from extender.file_watch import ChangeDetector, Signature, file_signature
 from extender.k8s.version.found import OnVersionFound, version_of_pods
 from extender.k8s.version.minor import FoundVersion
+from extender.utilities.daemon_thread import ReloadThread
+from extender.utilities.file_watch import ChangeDetector, Signature, file_signature
 
 log = logging.getLogger(__name__)
 

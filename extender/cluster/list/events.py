@@ -17,9 +17,9 @@ from msgspec import field
 
 from extender.cluster.apiserver.stream import ApiError, ApiUnreachable
 from extender.cluster.list.lister import Lister
+from extender.cluster.list.pod_history import PodHistory, PreemptedBy, SchedulerEvent
 from extender.cluster.list.requests import ListRequest, field_is
 from extender.cluster.watch.list_watch import Resource, list_pages
-from extender.core.diagnosis.schema import PodHistory, PreemptedBy, SchedulerEvent
 from extender.k8s.objects import Pod
 from extender.k8s.storage.objects import ObjectReference
 

@@ -20,7 +20,7 @@ from extender.cluster.watch.delta_queue import DeltaQueue
 from extender.cluster.watch.list_watch import OBJECT_EVENT_TYPES, PartialObjectMetadata, ReflectorState
 from extender.k8s.kinds import Key, kind_without_group
 from extender.k8s.objects import Object
-from extender.log_throttle import Throttle
+from extender.utilities.log_throttle import Throttle
 
 log = logging.getLogger(__name__)
 

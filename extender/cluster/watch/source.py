@@ -34,12 +34,12 @@ from extender.cluster.watch.reflector import Reflector
 from extender.cluster.watch.retry import Outage
 from extender.cluster.watch.version_finder import VersionFinder
 from extender.core.profile import KubeScheduler
-from extender.daemon_thread import run_in_daemon_thread
 from extender.errors import INTERNAL, ClusterLost, ExtenderError
 from extender.k8s.kinds import Key
 from extender.k8s.objects import Object, Pod
 from extender.k8s.version.found import OnVersionFound, is_kube_scheduler
 from extender.k8s.version.minor import FoundVersion
+from extender.utilities.daemon_thread import run_in_daemon_thread
 
 log = logging.getLogger(__name__)
 

@@ -13,7 +13,6 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 
 from extender.cluster.apiserver.client import ApiServer
 from extender.cluster.apiserver.stream import ApiError, ApiUnreachable
-from extender.daemon_thread import run_in_daemon_thread
 from extender.k8s.objects import Pod
 from extender.k8s.version.found import (
     OnVersionFound,
@@ -23,6 +22,7 @@ from extender.k8s.version.found import (
     version_of_pods,
 )
 from extender.k8s.version.minor import FoundVersion
+from extender.utilities.daemon_thread import run_in_daemon_thread
 
 log = logging.getLogger(__name__)
 

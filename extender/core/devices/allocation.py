@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 from extender.core.devices.capacity import quantity_text
 from extender.core.devices.pools import DeviceID
 from extender.k8s.cost.budget import WorkBudget
-from extender.k8s.devices.cel.device_view import DeviceView
+from extender.k8s.devices.device_view import DeviceView
 from extender.k8s.devices.objects import (
     AllocationResult,
     DeviceAllocationResult,

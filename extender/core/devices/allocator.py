@@ -36,7 +36,6 @@ from extender.core.devices.pools import (
 )
 from extender.core.devices.taints import prevents_allocation
 from extender.k8s.cost.budget import WorkBudget
-from extender.k8s.devices.cel.selector import DeviceSelectorError, NotFollowed
 from extender.k8s.devices.objects import (
     DeviceClass,
     DeviceConstraint,
@@ -46,6 +45,7 @@ from extender.k8s.devices.objects import (
     ExactDeviceRequest,
     ResourceQuantities,
 )
+from extender.k8s.devices.selector import DeviceSelectorError, NotFollowed
 from extender.k8s.objects import Node, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Toleration
 from extender.k8s.version.features import Features
 

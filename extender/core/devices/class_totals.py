@@ -28,9 +28,9 @@ from extender.core.snapshot.derived import derived_by
 from extender.core.snapshot.selector_index import nodes_matching
 from extender.core.snapshot.snapshot import Index, Snapshot
 from extender.k8s.cost.budget import WorkBudget, WorkLimitReached
-from extender.k8s.devices.cel.device_view import DeviceView
-from extender.k8s.devices.cel.selector import DeviceSelectorError, NotFollowed, compile_selector
+from extender.k8s.devices.device_view import DeviceView
 from extender.k8s.devices.objects import Device, DeviceClass, ResourceSlice, ResourceSliceSpec
+from extender.k8s.devices.selector import DeviceSelectorError, NotFollowed, compile_selector
 from extender.k8s.objects import Object
 from extender.k8s.requests import is_extended
 from extender.k8s.selectors import SelectorError, parse_node_selector

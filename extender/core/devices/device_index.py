@@ -19,7 +19,7 @@ from extender.core.devices.taints import with_rule_taints
 from extender.core.snapshot.arrays import BoolArray
 from extender.core.snapshot.selector_index import nodes_matching
 from extender.core.snapshot.snapshot import Index, Snapshot
-from extender.k8s.devices.cel.device_view import has_values
+from extender.k8s.devices.device_view import has_values
 from extender.k8s.devices.objects import (
     Device,
     DeviceRequestAllocationResult,

@@ -26,8 +26,7 @@ from extender.core.devices.pools import AllocationError, DeviceID, InvalidPools,
 from extender.core.snapshot.arrays import IntArray
 from extender.core.snapshot.snapshot import Index, Snapshot
 from extender.k8s.cost.budget import WorkBudget, WorkLimitReached
-from extender.k8s.devices.cel.device_view import DeviceView, has_values
-from extender.k8s.devices.cel.selector import DeviceSelectorError, NotFollowed, Selector, compile_selector
+from extender.k8s.devices.device_view import DeviceView, has_values
 from extender.k8s.devices.objects import (
     Device,
     DeviceClaim,
@@ -37,6 +36,7 @@ from extender.k8s.devices.objects import (
     ExactDeviceRequest,
     ResourceSlice,
 )
+from extender.k8s.devices.selector import DeviceSelectorError, NotFollowed, Selector, compile_selector
 from extender.k8s.objects import Node
 
 MAX_STEPS: Final = 1_000_000

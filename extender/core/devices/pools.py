@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from extender.core.devices.node_matching import NodeSelectorError, selects_node
-from extender.k8s.devices.cel.device_view import DeviceView
+from extender.k8s.devices.device_view import DeviceView
 from extender.k8s.devices.objects import CounterSet, Device, ResourceSlice, ResourceSliceSpec
 from extender.k8s.objects import Node
 from extender.k8s.version.features import Features

@@ -25,8 +25,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from extender.daemon_thread import run_in_daemon_thread
 from extender.errors import SimulationTimeout
+from extender.utilities.daemon_thread import run_in_daemon_thread
 
 IS_FORK_SUPPORTED = sys.platform == "linux"
 """True on Linux; on macOS system libraries do not survive a fork of a process with threads."""

@@ -8,8 +8,8 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from extender.core.explain.schema import DecisionReport, DecisionSummary
-from extender.core.simulator.result import Simulation
+from extender.report.schema import DecisionReport, DecisionSummary
+from extender.report.simulation_schema import Simulation
 from extender.server.admin.simulate import Comparison, SimulateBody
 from extender.server.observability.decision_log import VERBS
 from extender.server.scheduler.openapi import components, ref

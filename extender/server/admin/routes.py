@@ -20,12 +20,12 @@ from starlette.concurrency import run_in_threadpool
 from extender.cluster.watch.decode import strip_unread_fields
 from extender.config.preemption import PRESETS
 from extender.core.eviction_history import EvictionHistory
-from extender.core.explain import render
-from extender.core.explain.schema import MAX_LISTED_DECISIONS
 from extender.core.profile import KubeScheduler
 from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import ExtenderError, RequestError
 from extender.k8s.kinds import ClusterObjects
+from extender.report import render
+from extender.report.schema import MAX_LISTED_DECISIONS
 from extender.server.admin import fork_worker, openapi
 from extender.server.admin.cluster_dump import dump_cluster
 from extender.server.admin.decision_thread import DecisionThread

@@ -19,19 +19,19 @@ from extender.config.preemption import PRESETS, PreemptionSection
 from extender.config.values import suggestion
 from extender.core.eviction_history import NO_HISTORY, EvictionHistory
 from extender.core.profile import KubeScheduler
-from extender.core.simulator.result import CycleReport, Simulation, SimulationStruct
-from extender.core.simulator.scenario import AddedNodes, Scenario
-from extender.core.simulator.schedule_one import seeded_draw
-from extender.core.simulator.scheduler import Step
-from extender.core.simulator.simulator import NO_SCENARIO, simulate
-from extender.core.simulator.workloads import API_VERSIONS, WORKLOAD_KINDS, WorkloadManifest, parse_workload
+from extender.core.scheduling_cycle.schedule_one import seeded_draw
 from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import ClusterFileError, ConfigError, RequestError
 from extender.k8s.devices.objects import ResourceClaim
 from extender.k8s.kinds import ClusterObjects
 from extender.k8s.objects import Node, Pod
 from extender.k8s.validation import decode_error_message
+from extender.report.simulation_schema import CycleReport, Simulation, SimulationStruct
 from extender.server.admin.fork_worker import ForkedWorker
+from extender.whatif.scenario import AddedNodes, Scenario
+from extender.whatif.scheduler import Step
+from extender.whatif.simulator import NO_SCENARIO, simulate
+from extender.whatif.workloads import API_VERSIONS, WORKLOAD_KINDS, WorkloadManifest, parse_workload
 
 MAX_SIMULATED_PODS = 1000
 """Limit of the pods of one request (with pending pods and replicas), of its workloads and of its claims."""

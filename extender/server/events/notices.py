@@ -13,12 +13,12 @@ import numpy as np
 
 from extender.core.engine import Candidate, PreemptDecision
 from extender.core.eviction_history import EvictionHistory
-from extender.core.explain.record import PreemptRecord
-from extender.core.explain.summary import why_best
-from extender.core.explain.text import pluralize
 from extender.core.preemption.sent_candidates import DropCode
+from extender.core.record import PreemptRecord
 from extender.k8s.objects import Pod
+from extender.report.summary import why_best
 from extender.server.events.event import Notice
+from extender.utilities.text import pluralize
 
 MAX_LISTED_PODS = 3
 """Victims that an Event names."""

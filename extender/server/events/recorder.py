@@ -16,11 +16,11 @@ import msgspec
 from extender.cluster.apiserver.client import Timeout
 from extender.cluster.apiserver.stream import NAMESPACE_TERMINATING, ApiError, ApiUnreachable
 from extender.k8s.time import format_time
-from extender.log_throttle import ThrottledLoggers
 from extender.server.events.correlator import EventCorrelator, Repetitions
 from extender.server.events.event import Notice, SeriesCount, SeriesPatch, new_event
 from extender.server.events.notices import AnsweredPreemption, notices
 from extender.server.observability.writer_thread import WriterThread
+from extender.utilities.log_throttle import ThrottledLoggers
 
 log = logging.getLogger(__name__)
 

@@ -25,9 +25,9 @@ from asyncio.sslproto import SSLProtocol
 from collections import deque
 from collections.abc import Callable, Coroutine
 
-from extender.log_throttle import ThrottledLogger
 from extender.server.http.protocol import LimitedProtocol, ListenerState
 from extender.server.http.tls import TLSFiles
+from extender.utilities.log_throttle import ThrottledLogger
 
 log = logging.getLogger(__name__)
 

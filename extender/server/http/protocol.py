@@ -30,12 +30,12 @@ from starlette.types import Scope
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
-from extender.log_throttle import ThrottledLogger
 from extender.server.http.body import READ_TIMEOUT_SECONDS, UNCOUNTED_BODY_BYTES
 from extender.server.http.caller import CALLER_KEY, caller_now
 from extender.server.http.errors import error_body, error_response
 from extender.server.http.response import CLOSE, Response, nothing_to_keep
 from extender.server.http.tls import TLSFiles
+from extender.utilities.log_throttle import ThrottledLogger
 
 log = logging.getLogger(__name__)
 

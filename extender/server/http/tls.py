@@ -1,6 +1,6 @@
 """TLS of a listener: server certificate, client CA (mTLS), allowed client names, and the reload of changed files.
 
-`extender.file_watch` decides when changed certificate, key and CA files are reloaded: new connections use them at
+`utilities.file_watch` decides when changed certificate, key and CA files are reloaded: new connections use them at
 most 6 s after a change. Each reload makes a new SSLContext, so that a removed client CA loses
 trust: session tickets are disabled, and no session outlives its context. Open connections keep the certificates they
 began with. `allowedNames` is read only at startup.
@@ -18,12 +18,12 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
 from extender.config.serving import TLSSection
-from extender.daemon_thread import ReloadThread
 from extender.errors import ConfigError, printable
-from extender.file_watch import POLL_INTERVAL_SECONDS, ChangeDetector, Signature, file_signature
 from extender.k8s.time import SECOND, format_time
-from extender.log_throttle import ThrottledLogger
-from extender.regular_file import descriptor_path, open_regular_file
+from extender.utilities.daemon_thread import ReloadThread
+from extender.utilities.file_watch import POLL_INTERVAL_SECONDS, ChangeDetector, Signature, file_signature
+from extender.utilities.log_throttle import ThrottledLogger
+from extender.utilities.regular_file import descriptor_path, open_regular_file
 
 log = logging.getLogger(__name__)
 

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from extender.errors import ConfigError
-from extender.log_throttle import LOG_INTERVAL_SECONDS, Throttle
 from extender.server.observability.writer_thread import WriterThread
+from extender.utilities.log_throttle import LOG_INTERVAL_SECONDS, Throttle
 
 log = logging.getLogger(__name__)
 

@@ -1,7 +1,7 @@
 """The latest decisions of each verb, with the records that explain them.
 
 Each verb has a ring of its own: a cluster that schedules a hundred pods per second must not displace the preemption
-that an operator looks up an hour later. Decisions are kept as arrays and rendered on demand (`core.explain.render`).
+that an operator looks up an hour later. Decisions are kept as arrays and rendered on demand (`report.render`).
 
 Rule: only the thread that decides uses the log; a kept decision is immutable and may be rendered on any other thread.
 """
@@ -18,15 +18,15 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from extender.core.explain import render
-from extender.core.explain import summary as sentences
-from extender.core.explain.record import DecisionRecord, PreemptRecord, RecordedPod, shared_size
-from extender.core.explain.schema import DecisionReport, DecisionSummary, VerbName
 from extender.core.profile import UNCONFIGURED, KubeScheduler, Profile
+from extender.core.record import DecisionRecord, PreemptRecord, RecordedPod, shared_size
 from extender.core.snapshot.snapshot import Departed
 from extender.k8s.cost.memory import pod_parts
 from extender.k8s.objects import Pod
 from extender.k8s.time import SECOND, format_time, parse_time
+from extender.report import render
+from extender.report import summary as sentences
+from extender.report.schema import DecisionReport, DecisionSummary, VerbName
 
 VERBS: tuple[VerbName, ...] = get_args(VerbName)
 

@@ -17,7 +17,7 @@ import sys
 import threading
 from queue import SimpleQueue
 
-from extender.log_throttle import LOG_INTERVAL_SECONDS, Throttle
+from extender.utilities.log_throttle import LOG_INTERVAL_SECONDS, Throttle
 
 MAX_QUEUED_BYTES = 1 << 20
 """Limit of the lines that wait to be written; a line of any size is accepted while no other waits."""

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from extender.core.explain.schema import VerbName
+from extender.report.schema import VerbName
 
 ABSENT = "not in the answer"
 

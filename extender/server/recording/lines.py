@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Raw
 
 from extender.core.eviction_history import EvictionHistory
-from extender.core.explain.schema import VerbName
+from extender.report.schema import VerbName
 from extender.server.settings import Settings
 
 FORMAT: Literal["extender/recording/v3"] = "extender/recording/v3"

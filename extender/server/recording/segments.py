@@ -22,7 +22,6 @@ from extender.cluster.files.manifests import UNREAD_ANNOTATION
 from extender.errors import RecordingError
 from extender.k8s.kinds import KINDS, ClusterObjects, kind_without_group
 from extender.k8s.objects import Object
-from extender.regular_file import gunzip, open_regular_file, read_regular_file, size_text
 from extender.server.recording.disk import SEGMENT_NAME, segments_in
 from extender.server.recording.lines import (
     CALLS,
@@ -35,6 +34,7 @@ from extender.server.recording.lines import (
     RecordingLine,
     SegmentHeader,
 )
+from extender.utilities.regular_file import gunzip, open_regular_file, read_regular_file, size_text
 
 MAX_SETTINGS_BYTES = 16 << 20
 """Limit of a segment's settings."""

@@ -19,7 +19,8 @@ from msgspec import Raw
 from extender.cluster.apiserver.binding import BindResult
 from extender.core.engine import FilterDecision, PreemptDecision, PrioritizeDecision
 from extender.core.eviction_history import EvictionHistory
-from extender.core.explain.record import (
+from extender.core.profile import Profile
+from extender.core.record import (
     DecisionRecord,
     PreemptRecord,
     RecordedPod,
@@ -27,10 +28,9 @@ from extender.core.explain.record import (
     record_preempt,
     record_prioritize,
 )
-from extender.core.explain.render import changed_policies
-from extender.core.profile import Profile
 from extender.k8s.objects import Pod
 from extender.k8s.time import format_time
+from extender.report.render import changed_policies
 from extender.server.context import ServerContext
 from extender.server.events.notices import AnsweredPreemption, is_worth_events, rejecting_policies
 from extender.server.observability import audit

@@ -9,7 +9,7 @@ from typing import Literal
 import msgspec
 
 from extender.core.engine import FilterDecision, PreemptDecision, PrioritizeDecision
-from extender.core.explain.schema import VerbName
+from extender.report.schema import VerbName
 from extender.server.http.response import nothing_to_keep
 from extender.server.observability.decision_log import DecisionMode
 

@@ -13,8 +13,8 @@ from extender.cluster.cache.cache import ClusterCache
 from extender.cluster.files import manifests
 from extender.cluster.files.manifests import load_cluster, read_cluster
 from extender.cluster.files.source import FileSource
-from extender.daemon_thread import MAX_RELOAD_SHARE
 from extender.errors import ClusterFileError
+from extender.utilities.daemon_thread import MAX_RELOAD_SHARE
 
 POD = b'{"kind": "Pod", "metadata": {"name": "a"}'
 HOSTILE = {

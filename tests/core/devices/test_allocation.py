@@ -11,8 +11,8 @@ from extender.core.devices.allocator import Allocator
 from extender.core.devices.pools import AllocationError, InvalidPools, NotEvaluated, gather_pools
 from extender.core.devices.taints import with_rule_taints
 from extender.k8s.cost.budget import WorkBudget, WorkLimitReached
-from extender.k8s.devices.cel.selector import OPTIONAL_FIELD, compile_selector
 from extender.k8s.devices.objects import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
+from extender.k8s.devices.selector import OPTIONAL_FIELD, compile_selector
 from extender.k8s.objects import Node
 from extender.k8s.version.features import Features, Version
 from tests.device_builders import (

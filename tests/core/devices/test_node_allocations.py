@@ -39,8 +39,8 @@ from extender.core.devices.taints import with_rule_taints
 from extender.core.engine import prepare
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.cost.budget import WorkBudget
-from extender.k8s.devices.cel.selector import compile_selector
 from extender.k8s.devices.objects import DeviceRequestAllocationResult, ResourceClaim, ResourceSlice
+from extender.k8s.devices.selector import compile_selector
 from extender.k8s.kinds import KINDS
 from extender.k8s.quantity import parse
 from extender.k8s.version.features import DEFAULT_FEATURES, Features

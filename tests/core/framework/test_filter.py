@@ -15,7 +15,7 @@ from extender.core.profile import Profile
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.version.features import Features
 from tests.builders import budget, built, cluster, incoming, node, pod, typed
-from tests.core.explain.test_record import world
+from tests.core.test_record import world
 
 NAMES = ["n2", "n4", "n1", "n3"]
 PROFILE = Profile()

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 from extender.core import engine
 from extender.core.eviction_history import NO_HISTORY
-from extender.core.explain.record import record_preempt
 from extender.core.profile import UPSTREAM, PreemptionPolicy
+from extender.core.record import record_preempt
 from extender.server.events.notices import AnsweredPreemption, notices, rejecting_policies
 from tests.builders import candidates_sent_by_kube_scheduler, snapshot, typed
 

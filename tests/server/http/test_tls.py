@@ -22,13 +22,13 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from extender import file_watch
 from extender.config.serving import TLSSection
 from extender.errors import ConfigError
 from extender.server.app import create_app
 from extender.server.http import acceptor
 from extender.server.http import tls as tls_module
 from extender.server.http.tls import TLSFiles
+from extender.utilities import file_watch
 from tests.fakes.certificates import Certificates
 from tests.server.conftest import configuration, filled_cache, filter_body
 from tests.server.sockets import post, served, talking

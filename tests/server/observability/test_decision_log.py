@@ -19,7 +19,9 @@ from extender.cluster.cache.cache import Change, ClusterCache
 from extender.config import Configuration
 from extender.core import engine
 from extender.core.eviction_history import Eviction, EvictionHistory
-from extender.core.explain.record import (
+from extender.core.preemption.sent_candidates import SentCandidate
+from extender.core.profile import Profile
+from extender.core.record import (
     DecisionRecord,
     PreemptRecord,
     RecordedPod,
@@ -28,14 +30,12 @@ from extender.core.explain.record import (
     record_prioritize,
     shared_size,
 )
-from extender.core.explain.schema import DecisionReport
-from extender.core.preemption.sent_candidates import SentCandidate
-from extender.core.profile import Profile
 from extender.errors import RequestError
 from extender.k8s.cost.memory import memory_of
 from extender.k8s.kinds import ClusterObjects
 from extender.k8s.objects import Node, NodeStatus, ObjectMeta, Pod
 from extender.k8s.time import SECOND
+from extender.report.schema import DecisionReport
 from extender.server.context import ServerContext
 from extender.server.observability.decision_log import DecisionLog, DecisionQuery, KeptDecision
 from extender.server.scheduler.verbs import VERBS, answer

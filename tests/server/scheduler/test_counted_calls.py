@@ -19,12 +19,12 @@ from prometheus_client.parser import text_string_to_metric_families
 from extender.cluster.cache.cache import ClusterCache
 from extender.core import engine
 from extender.errors import ExtenderError, RequestError
-from extender.log_throttle import LOG_INTERVAL_SECONDS, ThrottledLoggers
 from extender.server.app import create_app
 from extender.server.http.caller import CALLER_KEY, Caller
 from extender.server.observability import metrics
 from extender.server.observability.metrics import DURATION_BUCKETS_SECONDS, REFUSAL_STATUSES
 from extender.server.scheduler import verbs
+from extender.utilities.log_throttle import LOG_INTERVAL_SECONDS, ThrottledLoggers
 from tests.server.conftest import (
     BODIES,
     CLUSTER,

@@ -384,3 +384,9 @@ class BudgetIndex(Index):
 
 def _disrupted_pods(budget: PodDisruptionBudget | None) -> frozenset[str]:
     return frozenset(budget.status.disrupted_pods or () if budget is not None else ())
+
+
+def budgets_counting(snapshot: Snapshot, pod: Pod, empty_selector: str) -> list[str]:
+    """Return `namespace/name` of the disruption budgets that a running pod's eviction counts against, sorted."""
+    index, row = snapshot.index(BudgetIndex, empty_selector), snapshot.running_row(pod)
+    return [] if row is None else sorted(index.names[budget] for budget in index.budgets_of(row))

@@ -12,7 +12,7 @@ from extender.core.framework.filter import run_filter_plugins, scheduling_contex
 from extender.core.framework.plugins.dynamic_resources import verdicts
 from extender.core.preemption.sent_candidates import SentCandidate
 from extender.core.profile import FILTER_PLUGINS, UPSTREAM, KubeScheduler, Profile
-from extender.core.simulator.fit_error import dynamic_resources_post_filter
+from extender.core.scheduling_cycle.fit_error import dynamic_resources_post_filter
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.time import SECOND, parse_time
 from extender.k8s.version.features import Features

@@ -1,0 +1,468 @@
+"""Record a decision so that it can be explained later, as arrays and the objects that they refer to.
+
+The snapshot changes in place after the decision, so the inputs of an explanation are copied here, as few as possible
+because no other call is answered meanwhile; the rest is computed on demand (`report.render`).
+
+Rule: a record refers to nothing that changes.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence, Sized
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import chain
+from operator import itemgetter
+from sys import getsizeof
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from extender.core.engine import DecisionContext, FilterDecision, PreemptDecision, PrioritizeDecision
+from extender.core.framework.constraint import CodeArray, NodeRows, SchedulingContext
+from extender.core.framework.filter import FilterRun, Statuses
+from extender.core.framework.plugins import FILTERS
+from extender.core.framework.plugins.missing_permissions import plugins_missing_permissions
+from extender.core.framework.status import Code, Status
+from extender.core.preemption.criteria import TIE_BREAKERS, known_ranking_keys
+from extender.core.preemption.dry_run import DryRun
+from extender.core.preemption.node_pods import NodePods, PodsOnNode
+from extender.core.preemption.pdb.violations import budget_index
+from extender.core.preemption.ranking import RankingKeys
+from extender.core.recorded_devices import RecordedDevices, record_devices
+from extender.core.snapshot.arrays import BoolArray, IntArray, mask_of
+from extender.core.snapshot.derived import derived
+from extender.core.snapshot.snapshot import Snapshot
+from extender.k8s import requests
+from extender.k8s.cost.memory import POD_BYTES, memory_of, pod_parts
+from extender.k8s.kinds import ClusterObjects
+from extender.k8s.objects import ObjectMeta, Pod, PodSpec, ResourceList
+
+EVICTABLE, VIOLATING, VICTIM, PROTECTED, SCHEDULER_VICTIM = (1 << bit for bit in range(5))
+"""Bits of a running pod: potential victim, its eviction violates a PDB, victim, protected, victim of kube-scheduler."""
+
+
+def shared_size(part: object) -> int:
+    """Return the approximate memory in bytes of what several records share, beyond what the cluster cache holds."""
+    if isinstance(part, Pod):
+        return POD_BYTES
+    if isinstance(part, PodsOnNode):
+        return 250 + 16 * len(part.pods)
+    if isinstance(part, list | dict | msgspec.Struct):
+        return memory_of(part)
+    if isinstance(part, Snapshot):
+        return 20_000 + 600 * (len(part.objects.namespaces) + len(part.objects.priority_classes))
+    if isinstance(part, np.ndarray):
+        return part.nbytes
+    if isinstance(part, frozenset):
+        return getsizeof(part)
+    return (200 if isinstance(part, Mapping) else 16) * len(part) if isinstance(part, Sized) else 0
+
+
+_COPIED_BYTES = 64 << 10
+"""Size from which on JSON is copied: what the encoder returns was cut from a larger buffer, and where many are kept,
+the rests of these buffers are lost between them."""
+
+_ENCODER = msgspec.json.Encoder()
+_POD_DECODER = msgspec.json.Decoder(Pod)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedPod:
+    """The incoming pod as JSON: compact, and measurable whatever its fields hold."""
+
+    identity: Pod
+    """The pod with its names, UID and priority only."""
+    json: bytes
+
+    @classmethod
+    def of(cls, pod: Pod) -> "RecordedPod":
+        own = pod.metadata
+        metadata = ObjectMeta(own.name, own.namespace, own.uid)
+        json = _ENCODER.encode(pod)
+        if len(json) > _COPIED_BYTES:
+            json = bytes(memoryview(json))
+        return cls(Pod(metadata, PodSpec(priority=pod.spec.priority)), json)
+
+    @property
+    def key(self) -> str:
+        """Return `namespace/name`."""
+        return self.identity.key
+
+    @property
+    def priority(self) -> int:
+        return self.identity.priority
+
+    def decode(self) -> Pod:
+        """Return the whole pod."""
+        return _POD_DECODER.decode(self.json)
+
+    def without_details(self) -> "RecordedPod":
+        """Return the pod with its names, UID and priority only."""
+        return RecordedPod.of(self.identity)
+
+    @property
+    def size(self) -> int:
+        """Approximate memory in bytes."""
+        own = self.identity.metadata
+        return 600 + len(self.json) + getsizeof(own.name) + getsizeof(own.namespace) + getsizeof(own.uid)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedRequest:
+    """The pod of the request and the rules that applied to it."""
+
+    pod: RecordedPod
+    context: SchedulingContext
+    """Context with a reduced snapshot and pod: only what protection reasons read."""
+    filters: tuple[str, ...]
+    """Filter plugins in the order in which they run; none where PreFilter rejected the pod."""
+    devices: RecordedDevices | None = None
+    """The pod's resource claims, and the devices of the cluster; None: it asks for no devices."""
+
+    def amounts(self) -> dict[str, int]:
+        """Return the amounts that the pod requests, in the scheduler's units."""
+        return requests.incoming_requests(self.pod.decode(), self.context.features)
+
+    @property
+    def shared(self) -> tuple[object, ...]:
+        """What the record shares with others."""
+        devices = () if self.devices is None else self.devices.shared
+        return self.context.snapshot, *devices, *chain.from_iterable(map(pod_parts, self.context.nominees))
+
+    @property
+    def size(self) -> int:
+        """Approximate memory in bytes."""
+        history = self.context.history
+        remembered = 300 * len(history.evictions) + 100 * len(history.attempts) + 200 * len(history.recent_deletions)
+        devices = 0 if self.devices is None else self.devices.size
+        return 1000 + self.pod.size + remembered + 8 * len(self.context.nominees) + devices
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestedNodes:
+    """The request and its nodes: what records of `/filter` and `/prioritize` have in common."""
+
+    request: RecordedRequest
+    node_names: tuple[str, ...]
+    """[node]: names of all nodes of the cluster; records share the tuple until nodes are added or removed."""
+    rows: NodeRows
+    """[requested node] -> place in `node_names`."""
+    not_evaluated: tuple[str, ...]
+    """Filter plugins that only kube-scheduler evaluates."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """[requested node]: its name."""
+        return _take(self.node_names, self.rows)
+
+    @property
+    def shared(self) -> tuple[object, ...]:
+        """What the record shares with others."""
+        return *self.request.shared, self.node_names
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilterRecord(RequestedNodes):
+    """Record of a `/filter` decision."""
+
+    statuses: Statuses
+    """[requested node]: its filter status."""
+    preemption_helps: BoolArray
+    """[requested node] where evicting lower-priority pods would make room."""
+
+    @property
+    def size(self) -> int:
+        """Approximate memory in bytes."""
+        return self.request.size + 9 * len(self.rows) + _statuses_size(self.statuses)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrioritizeRecord(RequestedNodes):
+    """Record of a `/prioritize` decision."""
+
+    scores: tuple[int, ...]
+    """[requested node]: 0 to 10."""
+    scored: NodeRows
+    """[scored] -> place in `node_names` of a node on which the pod fits."""
+    plugins: Mapping[str, IntArray]
+    """Plugin -> [scored] weighted score."""
+    highest: int
+    """Total of a node that every plugin scores highest."""
+
+    @property
+    def size(self) -> int:
+        """Approximate memory in bytes."""
+        arrays = self.rows.nbytes + self.scored.nbytes + sum(scores.nbytes for scores in self.plugins.values())
+        return self.request.size + 8 * len(self.scores) + 200 * len(self.plugins) + arrays
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateKeys:
+    """The candidates and the keys that they were compared by."""
+
+    candidates: IntArray
+    """[candidate] -> place in `DryRunRecord.nodes`."""
+    keys: RankingKeys
+    """Keys of the candidates by each ranking criterion, then by TIE_BREAKERS."""
+
+    def best_first(self) -> "CandidateKeys":
+        """Return the same keys with the best candidate first."""
+        order = self.keys.order
+        return CandidateKeys(self.candidates[order], self.keys.at(order))
+
+
+@dataclass(frozen=True)
+class DryRunRecord:
+    """Record of a preemption dry run: its nodes and their pods.
+
+    `k` is the place of a pod among the pods of its node, most important first.
+    """
+
+    node_names: tuple[str, ...]
+    """Names of all nodes of the cluster; shared like those of RequestedNodes."""
+    node_allocatable: tuple[ResourceList | None, ...]
+    """status.allocatable of all nodes of the cluster; records share the tuple until one changes."""
+    rows: NodeRows
+    """[node] -> place in `node_names` and `node_allocatable`."""
+    filter: Statuses
+    """[node]: filter status before any eviction."""
+    emptied: Mapping[int, Status]
+    """Node -> status without its potential victims, where the pod does not fit even then and there are any."""
+    methods: CodeArray
+    """[node] -> place in VICTIM_SELECTION_METHODS."""
+    pods_on_node: tuple[PodsOnNode, ...]
+    """[node]: its pods; records share these objects."""
+    pod_count: int
+    """Number of pods on all nodes of the dry run."""
+    flags: npt.NDArray[np.uint8]
+    """[k, node]: bits EVICTABLE, VIOLATING, VICTIM, PROTECTED and SCHEDULER_VICTIM."""
+    allowed: IntArray
+    """[budget]: disruptions allowed before the preemption."""
+    budgets: Mapping[int, str]
+    """Budget -> `namespace/name`."""
+    long_sets: tuple[frozenset[int], ...]
+    """Those sets of budgets in `pods_on_node` whose memory counts."""
+    violations: IntArray
+    """[node]: NumPDBViolations of its victims."""
+    candidate_keys: CandidateKeys
+    """Ranking keys of the candidates, in the order of `nodes`."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """[node]: its name."""
+        return _take(self.node_names, self.rows)
+
+    def name(self, node: int) -> str:
+        name: str = self.node_names[self.rows[node]]
+        return name
+
+    def allocatable(self, node: int) -> dict[str, int]:
+        """Return what the node had for pods, in the scheduler's units."""
+        return requests.allocatable(self.node_allocatable[self.rows[node]])
+
+    @cached_property
+    def ranked(self) -> CandidateKeys:
+        """The keys with the best candidate first; sorted on first use, outside of the request."""
+        return self.candidate_keys.best_first()
+
+    @property
+    def shared(self) -> tuple[object, ...]:
+        """What the record shares with others, but for `pods_on_node`."""
+        return self.node_names, self.node_allocatable, self.budgets, self.allowed, *self.long_sets
+
+    @property
+    def size(self) -> int:
+        """Approximate memory in bytes, without `pods_on_node`, most of which the cluster cache holds anyway."""
+        keys = sum(map(len, self.candidate_keys.keys.by_criterion.values()))
+        total = 100 * len(self.rows)
+        # The keys are there twice once the record was rendered.
+        total += self.flags.nbytes + 2 * 8 * keys * len(self.candidate_keys.candidates)
+        return total + _statuses_size(self.filter) + _status_sizes(self.emptied.values())
+
+
+@dataclass(frozen=True, slots=True)
+class PreemptRecord:
+    """Record of a `/preempt` decision."""
+
+    request: RecordedRequest
+    decision: PreemptDecision
+    """Decision without its DecisionContext, which refers to the snapshot."""
+    sent_nodes: tuple[str, ...]
+    """Nodes of the candidates that kube-scheduler sent."""
+    dry_run: DryRunRecord | None
+    """Record of the dry run; None: the pod may not preempt on any node."""
+    not_tried: Mapping[str, Status]
+    """Sent node without a dry run -> its filter status."""
+    unknown_names_size: int
+    """Memory of the sent names in bytes if the cluster cache lacks one of the nodes, else 0."""
+
+    @property
+    def not_evaluated(self) -> tuple[str, ...]:
+        return self.decision.not_evaluated
+
+    @property
+    def shared(self) -> tuple[object, ...]:
+        """What the record shares with others."""
+        return self.request.shared + (self.dry_run.shared if self.dry_run is not None else ())
+
+    @property
+    def size(self) -> int:
+        """Approximate memory in bytes."""
+        decision, total = self.decision, self.request.size + 1000
+        if self.dry_run is not None:
+            total += self.dry_run.size
+        # A name costs 120 bytes as a key of two mappings; one that no node has may be long.
+        total += 120 * len(self.sent_nodes) + self.unknown_names_size + 100 * (len(decision.as_sent))
+        total += 100 * (len(decision.dropped) + len(self.not_tried)) + _status_sizes(self.not_tried.values())
+        reasons = dict(zip(map(id, decision.dropped.values()), decision.dropped.values(), strict=True)).values()
+        total += sum(100 + getsizeof(one.details) + getsizeof(one.protected) for one in reasons)
+        victims = sum(len(candidate.victims) for candidate in decision.kept)
+        return total + 200 * len(decision.kept) + _VICTIM_BYTES * victims
+
+
+_VICTIM_BYTES = 150
+"""Memory of a victim's entry in the decision and in its summary."""
+
+
+def _statuses_size(statuses: Statuses) -> int:
+    return statuses.indices.nbytes + _status_sizes(statuses.distinct)
+
+
+def _status_sizes(statuses: Iterable[Status]) -> int:
+    """Return the approximate memory in bytes of statuses, each counted once."""
+    distinct = {id(status): status for status in statuses}.values()
+    return sum(150 + 8 * len(one.reasons) + sum(map(getsizeof, one.reasons)) for one in distinct)
+
+
+DecisionRecord = FilterRecord | PrioritizeRecord | PreemptRecord
+
+
+def record_filter(decision: FilterDecision) -> FilterRecord:
+    """Record a decision that still has its DecisionContext, before its snapshot changes."""
+    decision_context = _context_of(decision.decision_context)
+    assert decision_context.statuses is not None
+    assert decision_context.preemption_helps is not None
+    return FilterRecord(
+        request=_recorded_request(decision_context),
+        node_names=_node_names(decision_context),
+        rows=decision_context.rows.copy(),
+        not_evaluated=decision.not_evaluated,
+        statuses=decision_context.statuses,
+        preemption_helps=decision_context.preemption_helps,
+    )
+
+
+def record_prioritize(decision: PrioritizeDecision) -> PrioritizeRecord:
+    """Record scores; like `record_filter`, before the snapshot changes."""
+    decision_context = _context_of(decision.decision_context)
+    scores = decision_context.scores
+    assert scores is not None
+    return PrioritizeRecord(
+        request=_recorded_request(decision_context),
+        node_names=_node_names(decision_context),
+        rows=decision_context.rows.copy(),
+        not_evaluated=decision.not_evaluated,
+        scores=decision.scores,
+        scored=scores.rows,
+        plugins=scores.plugins,
+        highest=scores.highest,
+    )
+
+
+def record_preempt(decision: PreemptDecision, sent_nodes: Iterable[str]) -> PreemptRecord:
+    """Record a preemption and the nodes that kube-scheduler sent; like `record_filter`, before the snapshot changes."""
+    decision_context = _context_of(decision.decision_context)
+    filter_run, run, snapshot = decision_context.filter_run, decision_context.dry_run, decision_context.context.snapshot
+    dry_run, not_tried = None, dict[str, Status]()
+    if filter_run is not None and run is not None:
+        dry_run = _record_dry_run(filter_run, run)
+        rows = decision_context.rows[~mask_of(run.rows, len(snapshot.nodes))[decision_context.rows]]
+        not_tried = dict(zip(_take(snapshot.node_names, rows), filter_run.statuses(rows).to_list(), strict=True))
+    request = _recorded_request(decision_context, decision_context.context.nominees)
+    kept, names = replace(decision, decision_context=None), tuple(sent_nodes)
+    unknown = sum(map(getsizeof, names)) if len(decision_context.rows) < len(names) else 0
+    return PreemptRecord(request, kept, names, dry_run, not_tried, unknown)
+
+
+def _node_names(decision_context: DecisionContext) -> tuple[str, ...]:
+    return decision_context.node_names or decision_context.context.snapshot.frozen_node_names
+
+
+def _context_of(decision_context: DecisionContext | None) -> DecisionContext:
+    if decision_context is None:
+        raise ValueError("the decision has no DecisionContext any more")
+    return decision_context
+
+
+# --- the request ------------------------------------------------------------------------------------------------------
+
+
+def _recorded_request(decision_context: DecisionContext, nominees: tuple[Pod, ...] = ()) -> RecordedRequest:
+    """Record the request; `nominees`: the nominated pods that an explanation shows."""
+    context, pod = decision_context.context, RecordedPod.of(decision_context.context.pod)
+    unable = plugins_missing_permissions(context, "filter")
+    run, enabled = decision_context.filter_run, context.profile.filter_plugins
+    if run is not None and run.prefilter_status is not None:
+        enabled = ()  # a rejection at PreFilter: no filter ran
+    filters = tuple(name for name in enabled if name in FILTERS and name not in unable)
+    reduced = replace(context, pod=pod.identity, snapshot=_snapshot_for_reasons(context.snapshot), nominees=nominees)
+    # The devices are those of the nodes of the snapshot, by row.
+    devices = record_devices(context) if decision_context.node_names is None else None
+    return RecordedRequest(pod, reduced, filters, devices)
+
+
+@derived("namespaces", "priority_classes")
+def _snapshot_for_reasons(snapshot: Snapshot) -> Snapshot:
+    """Return a snapshot with only the kinds that protection reasons read: Namespaces and PriorityClasses."""
+    namespaces, classes = snapshot.objects.namespaces.values(), snapshot.objects.priority_classes.values()
+    few = ClusterObjects(namespaces=tuple(namespaces), priority_classes=tuple(classes))
+    small = Snapshot.build(few, snapshot.features)
+    _ = small.namespace_labels  # computed now, because several threads may read it later
+    return small
+
+
+# --- preemption -------------------------------------------------------------------------------------------------------
+
+
+def _record_dry_run(filter_run: FilterRun, run: DryRun) -> DryRunRecord:
+    snapshot, context, policy = run.snapshot, run.context, run.context.profile.preemption
+    pods_on_node = snapshot.index(NodePods, policy).on(context.layout, run.rows)
+    budgets, candidates = budget_index(snapshot, policy), np.flatnonzero(run.candidate)
+    insufficient = np.flatnonzero((run.emptied.codes != Code.SUCCESS) & run.potential.evictable.mask.any(axis=0))
+    return DryRunRecord(
+        node_names=snapshot.frozen_node_names,
+        node_allocatable=snapshot.frozen_allocatable,
+        rows=run.rows.copy(),
+        filter=filter_run.statuses(run.rows),
+        emptied=dict(zip(insufficient.tolist(), run.emptied.statuses(insufficient).to_list(), strict=True)),
+        methods=run.methods,
+        pods_on_node=pods_on_node,
+        pod_count=int(np.count_nonzero(run.pods >= 0)),
+        flags=_flags(run),
+        allowed=budgets.allowances,
+        budgets=budgets.names,
+        long_sets=budgets.long_sets,
+        violations=run.violations,
+        candidate_keys=CandidateKeys(candidates, known_ranking_keys(run, candidates, TIE_BREAKERS)),
+    )
+
+
+def _take(values: Sequence[Any], places: IntArray) -> tuple[Any, ...]:
+    """Return the values at these places."""
+    wanted = places.tolist()
+    # itemgetter is the fastest way for many places, but returns a tuple only for two or more.
+    return tuple(values[place] for place in wanted) if len(wanted) < 2 else itemgetter(*wanted)(values)
+
+
+def _flags(run: DryRun) -> npt.NDArray[np.uint8]:
+    """Return [k, node]: the bits of each pod."""
+    potential, pods = run.potential, run.pods
+    flags = potential.evictable.mask * np.uint8(EVICTABLE)
+    flags |= potential.violating * np.uint8(VIOLATING)
+    flags |= (run.victims & run.makes_room) * np.uint8(VICTIM)
+    if potential.protected is not None:
+        flags |= potential.protected[pods] * np.uint8(PROTECTED)
+    if run.scheduler_victims is not None:
+        flags |= run.scheduler_victims * np.uint8(SCHEDULER_VICTIM)
+    return flags

@@ -1,0 +1,154 @@
+"""Compose kube-scheduler's message for a pod that fits on no node: `0/5 nodes are available: 3 Insufficient cpu, ….`
+
+Rule: messages only. Mirrors framework.FitError, RunPostFilterPlugins and the plugins that it runs (v1.37).
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+
+import numpy as np
+
+from extender.core.framework.filter import FilterRun, Statuses, evaluate_constraints, left_out_by_prefilter
+from extender.core.framework.plugins import dynamic_resources
+from extender.core.framework.status import NO_VICTIMS_FOUND, SUCCESS, Code, Status
+from extender.core.preemption.dry_run import DryRun
+from extender.core.profile import DYNAMIC_RESOURCES
+from extender.core.scheduling_cycle.result import CyclePostFilter
+from extender.core.snapshot.arrays import BoolArray
+from extender.k8s.kinds import Key, key_of
+from extender.k8s.version.features import Features
+
+NO_NODES = "no nodes available to schedule pods"
+"""Complete message for a cluster without nodes (ErrNoNodesAvailable)."""
+
+NOT_HELPFUL = "Preemption is not helpful for scheduling"
+"""Preemption status of every node on which no eviction would help."""
+
+PLUGIN_DISABLED = "plugin disabled"
+"""PostFilter status of DynamicResources without its feature gate."""
+
+CYCLE_STATE_NOT_FOUND = "not found"
+"""Error of its PostFilter if its PreFilter did not run, which writes the CycleState."""
+
+NO_CANDIDATE = "no candidate node for preemption"
+"""Preemption status when the extenders left no candidate."""
+
+
+def dynamic_resources_post_filter(filter_run: FilterRun) -> tuple[CyclePostFilter, Key | None]:
+    """Build the status of DynamicResources' PostFilter; with the claim that it deallocates or deletes, if any."""
+    context, name = filter_run.context, DYNAMIC_RESOURCES
+    if not context.features.dynamic_resource_allocation:
+        return CyclePostFilter(code="Unschedulable", reasons=[PLUGIN_DISABLED]), None
+    plugins, rejection = context.profile.prefilter_plugins, filter_run.prefilter_status
+    if rejection is not None and rejection.code == Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
+        # The plugins behind the one that rejected did not run.
+        plugins = plugins[: plugins.index(rejection.plugin) + 1] if rejection.plugin in plugins else ()
+    if name not in plugins:
+        return CyclePostFilter(code="Error", reasons=[CYCLE_STATE_NOT_FOUND]), None
+    reason, claim = dynamic_resources.post_filter(context, rejected_by(filter_run, name))
+    is_told = claim is not None or not context.features.claim_post_filter_tells_changes_only
+    status = CyclePostFilter(code="Unschedulable", reasons=[reason] if is_told else [])
+    return status, None if claim is None else key_of("ResourceClaim", claim)
+
+
+def rejected_by(filter_run: FilterRun, plugin: str) -> BoolArray:
+    """Return [node]: whether this plugin is the one that rejected it."""
+    checks = np.array([one.plugin == plugin for one in filter_run.checks] + [False], np.bool_)
+    return checks[filter_run.rejected_by // 2]
+
+
+def preemption_failed(reason: str, code: str = "Unschedulable") -> CyclePostFilter:
+    """Build DefaultPreemption's status for a pod that no eviction helps, or for which none is allowed."""
+    return CyclePostFilter(code=code, reasons=[f"preemption: {reason}"])
+
+
+def preemption_succeeded(node: str, victims: int, features: Features) -> CyclePostFilter:
+    """Build DefaultPreemption's status for a pod that is nominated to the node; upstream has no singular."""
+    placement = f"preemption: found a potential placement for pod on node {node}, preempting {victims} victims"
+    return CyclePostFilter(code="Success", reasons=[placement] if features.post_filter_tells_placement else [])
+
+
+def fit_error(nodes: int, reasons: Mapping[str, int], prefilter: str = "", post_filter: str = "") -> str:
+    """Build the message: that of PreFilter, or else the number of nodes per reason; then that of PostFilter."""
+    first = prefilter or ", ".join(sorted(f"{count} {reason}" for reason, count in reasons.items()))
+    parts = [f"0/{nodes} nodes are available:", f"{first}." if first else "", post_filter]
+    return " ".join(filter(None, parts))
+
+
+def fit_error_message(filter_run: FilterRun, post_filter: CyclePostFilter) -> str:
+    """Build the message for a pod that the filters rejected on every node."""
+    nodes, rejection = len(filter_run.context.snapshot.nodes), filter_run.prefilter_status
+    if rejection is not None:
+        return fit_error(nodes, {}, rejection.message, post_filter.message)
+    return fit_error(nodes, _filter_reasons(filter_run), post_filter=post_filter.message)
+
+
+def no_candidates_message(run: DryRun) -> str:
+    """Build the preemption message for a dry run without a candidate.
+
+    Nodes without a dry run are counted as NOT_HELPFUL: preemption runs only on nodes with status Unschedulable.
+    """
+    nodes = len(run.snapshot.nodes)
+    without_victims = ~run.potential.evictable.mask.any(axis=0)
+    reasons = _count_reasons(_counts(run.emptied.statuses(np.flatnonzero(~without_victims))))
+    reasons.update(dict.fromkeys(NO_VICTIMS_FOUND.reasons, int(np.count_nonzero(without_victims))))
+    reasons[NOT_HELPFUL] += nodes - len(run.rows)
+    return fit_error(nodes, +reasons)
+
+
+def unschedulable_plugins(filter_run: FilterRun) -> frozenset[str]:
+    """Return the plugins that rejected a node (Diagnosis.UnschedulablePlugins); their events requeue the pod."""
+    if filter_run.prefilter_status is not None:
+        return frozenset({filter_run.prefilter_status.plugin})
+    places = np.flatnonzero(np.bincount(filter_run.rejected_by[filter_run.rejected_by >= 0] // 2))
+    rejecting = {filter_run.checks[place].plugin for place in places.tolist()} - {""}
+    return _plugins_before_filters(filter_run, _nominated_status(filter_run)) | rejecting
+
+
+def _plugins_before_filters(filter_run: FilterRun, nominated: Status | None) -> frozenset[str]:
+    """Return the plugins that reject before the nodes are filtered: at PreFilter, and on the nominated node."""
+    if filter_run.prefilter_node_names is None:
+        return frozenset()
+    rejected = frozenset[str]() if nominated is None or nominated == SUCCESS else frozenset({nominated.plugin})
+    return rejected | filter_run.prefilter_plugins
+
+
+def _nominated_status(filter_run: FilterRun) -> Status | None:
+    """Return the status of the nominated node, which is filtered first, even where a PreFilterResult leaves it out.
+
+    None: it does not exist (evaluateNominatedNode).
+    """
+    context = filter_run.context
+    row = context.snapshot.node_row.get(context.pod.status.nominated_node_name)
+    if row is None or filter_run.prefilter_node_names is None:
+        return None if row is None else filter_run.status(row)
+    return evaluate_constraints(filter_run.checks[1:], len(filter_run.codes)).status(row)
+
+
+def _filter_reasons(filter_run: FilterRun) -> Counter[str]:
+    snapshot, pod = filter_run.context.snapshot, filter_run.context.pod
+    rows = np.concatenate([filter_run.rows(code) for code in (Code.UNSCHEDULABLE, Code.UNSCHEDULABLE_AND_UNRESOLVABLE)])
+    nominated = _nominated_status(filter_run)
+    if nominated is None:
+        return _count_reasons(_counts(filter_run.statuses(rows)))
+    # UnschedulablePlugins is one map, to which filtering the nominated node adds the plugin that rejected it; the
+    # status of the nodes that the PreFilterResult leaves out is worded afterwards, with the plugins that are in it.
+    features = filter_run.context.features
+    plain = left_out_by_prefilter(filter_run.prefilter_plugins, features)
+    left_out = left_out_by_prefilter(_plugins_before_filters(filter_run, nominated), features)
+    others = _counts(filter_run.statuses(rows[rows != snapshot.node_row[pod.status.nominated_node_name]]))
+    return _count_reasons((left_out if one == plain else one, count) for one, count in [*others, (nominated, 1)])
+
+
+def _counts(statuses: Statuses) -> Iterator[tuple[Status, int]]:
+    """Yield each distinct status with its number of nodes: many nodes share one."""
+    return zip(statuses.distinct, np.bincount(statuses.indices).tolist(), strict=True)
+
+
+def _count_reasons(statuses: Iterable[tuple[Status, int]]) -> Counter[str]:
+    """Return reason -> number of nodes that have it."""
+    found: Counter[str] = Counter()
+    for status, count in statuses:
+        for reason in status.reasons:
+            found[reason] += count
+    return found

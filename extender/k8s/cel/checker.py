@@ -1,0 +1,467 @@
+"""The types of an expression and which overload each call is (checker/checker.go and the validators, cel-go v0.26).
+
+Rule: says what cel-go says, in its words and at its positions; what it would accept and we do not evaluate is
+NotFollowed.
+"""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from extender.k8s.cel.declarations import DEVICE, GENERIC_TYPES, TYPE_NAMES, Overload, device_fields, functions
+from extender.k8s.cel.library.formatting import REFUSED, interpolate
+from extender.k8s.cel.library.patterns import problem
+from extender.k8s.cel.library.standard import CONVERSIONS
+from extender.k8s.cel.syntax import Expr, Loop, Tree
+from extender.k8s.cel.types import (
+    BOOL,
+    BYTES,
+    DOUBLE,
+    DYN,
+    ERROR,
+    INT,
+    NULL,
+    STRING,
+    UINT,
+    TooLarge,
+    Type,
+    Unifier,
+    declared,
+    display,
+    is_dyn,
+    is_optional,
+    list_of,
+    map_of,
+    optional_of,
+)
+from extender.k8s.cel.values import CelError, NotFollowed, Uint
+
+_STEPS: Final = 200_000
+_MAX_ERRORS: Final = 100
+_LITERALS: dict[type, Type] = {
+    type(None): NULL,
+    bool: BOOL,
+    int: INT,
+    Uint: UINT,
+    float: DOUBLE,
+    str: STRING,
+    bytes: BYTES,
+}
+
+
+@dataclass
+class Checked:
+    """`types` and `overloads` are by node; an identifier or a field in `names` is a variable or type of that name, with
+    a leading dot if a loop has a variable of that name, too, which is not meant."""
+
+    of_1_37: bool
+    types: dict[int, Type] = field(default_factory=dict)
+    overloads: dict[int, list[str]] = field(default_factory=dict)
+    names: dict[int, str] = field(default_factory=dict)
+    errors: list[tuple[int, str]] = field(default_factory=list)
+    """(node, text)"""
+
+
+def check(tree: Tree, *, of_1_37: bool) -> Checked:
+    """Return the types of a tree's nodes; raises NotFollowed."""
+    checker = _Checker(of_1_37=of_1_37)
+    try:
+        checker.check(tree.root)
+        types = checker.checked.types
+        for node_id, found in types.items():
+            types[node_id] = checker.unifier.substitute(found, free_to_dyn=True)
+    except TooLarge:
+        raise NotFollowed("an expression whose types are too large") from None
+    if not checker.checked.errors:
+        _validate(tree.root, checker.checked)
+    return checker.checked
+
+
+def error_text(expression: str, tree: Tree, errors: list[tuple[int, str]]) -> str:
+    """Return errors as cel-go displays them, in the order of their positions (common.Errors.ToDisplayString)."""
+    placed = [(*_place(expression, tree.positions.get(node, 0)), text) for node, text in errors[:_MAX_ERRORS]]
+    placed.sort(key=lambda each: each[:2])
+    lines = expression.split("\n")
+    shown = [_displayed(lines[line], line, column, text) for line, column, text in placed]
+    if len(errors) > _MAX_ERRORS:
+        shown.append(f"{len(errors) - _MAX_ERRORS} more errors were truncated")
+    return "\n".join(shown)
+
+
+def _place(expression: str, offset: int) -> tuple[int, int]:
+    line = expression.count("\n", 0, offset)
+    return line, offset - (expression.rfind("\n", 0, offset) + 1)
+
+
+def _displayed(line: str, row: int, column: int, text: str) -> str:
+    head = f"ERROR: <input>:{row + 1}:{column + 1}: {text}"
+    snippet = line.replace("\t", " ")
+    if len(snippet.encode()) > 16384:
+        return head
+    dots = "".join("." if each.isascii() else "\uff0e" for each in snippet[:column])
+    mark = "^" if column >= len(snippet) or snippet[column].isascii() else "\uff3e"
+    return f"{head}\n | {snippet}\n | {dots}{mark}"
+
+
+def qualified_name(node: Expr) -> str | None:
+    """Return `a.b.c` of identifiers and fields, None for any other node (containers.ToQualifiedName)."""
+    if node.kind == "ident":
+        return node.name
+    if node.kind == "select" and not node.test_only and node.operand is not None:
+        before = qualified_name(node.operand)
+        return None if before is None else f"{before}.{node.name}"
+    return None
+
+
+class _Checker:
+    def __init__(self, *, of_1_37: bool) -> None:
+        self.checked = Checked(of_1_37)
+        self.unifier = Unifier(_STEPS)
+        self.functions = functions(of_1_37=of_1_37)
+        self.device_fields = device_fields(of_1_37=of_1_37)
+        self.scopes: list[dict[str, Type]] = [{"device": DEVICE}]
+        self._kinds = {
+            "literal": lambda node: _LITERALS[type(node.value)],
+            "ident": self._ident,
+            "select": self._select,
+            "call": self._call,
+            "list": self._list,
+            "map": self._map,
+            "loop": self._loop,
+            "struct": self._struct,
+        }
+
+    def check(self, node: Expr) -> Type:
+        found = self._kinds[node.kind](node)
+        self.checked.types[node.id] = found
+        return found
+
+    def _error(self, node: Expr, text: str) -> Type:
+        self.checked.errors.append((node.id, text))
+        return ERROR
+
+    def _mismatch(self, node: Expr, expected: Type, actual: Type) -> Type:
+        return self._error(node, f"expected type '{display(expected)}' but found '{display(actual)}'")
+
+    def _undeclared(self, node: Expr, name: str) -> Type:
+        return self._error(node, f"undeclared reference to '{name}' (in container '')")
+
+    def _look_up(self, name: str) -> Type | None:
+        """Return the type of a variable, or of a name that is a type."""
+        bare = name.removeprefix(".")
+        local = self._local(bare)
+        if local is not None and (name == bare or not self.checked.of_1_37):
+            return local
+        if bare in self.scopes[0]:
+            return self.scopes[0][bare]
+        if bare in TYPE_NAMES:
+            generic = GENERIC_TYPES.get(bare) if self.checked.of_1_37 else None
+            return ("type", generic or TYPE_NAMES[bare])
+        if bare.startswith(("google.protobuf.", "kubernetes.", "net.")):
+            raise NotFollowed(f"the type {bare}")
+        return None
+
+    def _local(self, name: str) -> Type | None:
+        """Return the type of a loop's variable."""
+        return next((scope[name] for scope in reversed(self.scopes[1:]) if name in scope), None)
+
+    def _named(self, node: Expr, name: str) -> Type | None:
+        """Return the type of a node that is a name, and note the name that is meant."""
+        bare = name.removeprefix(".")
+        is_local = self._local(bare.partition(".")[0]) is not None and self.checked.of_1_37
+        if is_local and name == bare and node.kind == "select":
+            return None
+        found = self._look_up(name)
+        if found is not None:
+            self.checked.names[node.id] = f".{bare}" if is_local and name != bare else bare
+        return found
+
+    def _ident(self, node: Expr) -> Type:
+        return self._named(node, node.name) or self._undeclared(node, node.name)
+
+    def _select(self, node: Expr) -> Type:
+        name = qualified_name(node)
+        found = self._named(node, name) if name is not None else None
+        if found is not None:
+            return found
+        assert node.operand is not None
+        result = self._field(node, node.operand, node.name, optional=False)
+        return BOOL if node.test_only else self.unifier.substitute(result)
+
+    def _field(self, node: Expr, operand: Expr, name: str, *, optional: bool) -> Type:
+        """Return the type of a field, of a map's value, or of what is dynamic."""
+        of = self.unifier.substitute(self.check(operand))
+        was_optional = is_optional(of)
+        within = of[2] if was_optional else of
+        result = ERROR
+        if within[0] == "map":
+            result = within[2]
+        elif within == DEVICE:
+            known = self.device_fields.get(name)
+            result = known if known is not None else self._error(node, f"undefined field '{name}'")
+        elif within[0] == "struct":
+            self._error(node, f"unexpected failed resolution of '{within[1]}'")
+        elif within[0] == "param":
+            self.unifier.assignable(DYN, within)
+            result = DYN
+        else:
+            if not is_dyn(within) and within != ERROR:
+                self._error(node, f"type '{display(within)}' does not support field selection")
+            result = DYN
+        return optional_of(result) if was_optional or optional else result
+
+    def _call(self, node: Expr) -> Type:
+        if node.name == "_?._":
+            field_name = node.args[1].value
+            self.checked.types[node.args[1].id] = STRING
+            self.checked.overloads[node.id] = ["select_optional_field"]
+            return self.unifier.substitute(self._field(node, node.args[0], field_name, optional=True))
+        for each in node.args:
+            self.check(each)
+        target = node.operand
+        if target is not None:
+            prefix = qualified_name(target)
+            if prefix is not None and f"{prefix}.{node.name}".removeprefix(".") in self.functions:
+                node.name, node.operand = f"{prefix}.{node.name}".removeprefix("."), None
+                return self._resolve(node, self.functions[node.name])
+            self.check(target)
+        overloads = self.functions.get(node.name.removeprefix("."))
+        if overloads is None:
+            return self._undeclared(node, node.name)
+        node.name = node.name.removeprefix(".")
+        return self._resolve(node, overloads)
+
+    def _resolve(self, node: Expr, overloads: tuple[Overload, ...]) -> Type:
+        types = self.checked.types
+        called = [*([node.operand] if node.operand is not None else []), *node.args]
+        given = tuple(types[each.id] for each in called)
+        if node.name in ("_&&_", "_||_"):
+            return self._logical(node, given, overloads[0])
+        found: list[str] = []
+        result: Type | None = None
+        for overload in overloads:
+            if overload.member is not (node.operand is not None):
+                continue
+            arguments, returned = overload.arguments, overload.result
+            if overload.variables:
+                fresh = {each: self.unifier.new_variable() for each in sorted(overload.variables)}
+                arguments = tuple(_renamed(each, fresh) for each in arguments)
+                returned = _renamed(returned, fresh)
+            if self.unifier.all_assignable(given, arguments):
+                found.append(overload.id)
+                returned = self.unifier.substitute(returned)
+                if result is None:
+                    result = returned
+                elif not is_dyn(result) and returned != result:
+                    result = DYN
+        if result is None:
+            return self._no_overload(node, given)
+        self.checked.overloads[node.id] = found
+        return result
+
+    def _logical(self, node: Expr, given: tuple[Type, ...], overload: Overload) -> Type:
+        wrong = False
+        for each, kind in zip(node.args, given, strict=True):
+            if not self.unifier.assignable(kind, BOOL):
+                self._mismatch(each, BOOL, kind)
+                wrong = True
+        if wrong:
+            return ERROR
+        self.checked.overloads[node.id] = [overload.id]
+        return BOOL
+
+    def _no_overload(self, node: Expr, given: tuple[Type, ...]) -> Type:
+        shown = [display(self.unifier.substitute(each, free_to_dyn=True)) for each in given]
+        target = f"{shown.pop(0)}." if node.operand is not None else ""
+        signature = f"{target}({', '.join(shown)})"
+        return self._error(node, f"found no matching overload for '{node.name}' applied to '{signature}'")
+
+    def _unwrapped(self, node: Expr, of: Type) -> Type:
+        """Return the type within an optional element's or entry's type."""
+        if is_optional(of):
+            kind: Type = of[2]
+            return kind
+        if not is_dyn(of):
+            self._mismatch(node, optional_of(of), of)
+        return of
+
+    def _joined(self, before: Type | None, of: Type) -> Type:
+        """Return the type of the elements of a list, so far; those of several types are told by the validators."""
+        if before is None:
+            return of
+        return self.unifier.most_general(before, of) if self.unifier.assignable(before, of) else DYN
+
+    def _list(self, node: Expr) -> Type:
+        joined: Type | None = None
+        for index, each in enumerate(node.args):
+            kind = self.check(each)
+            if index in node.optional:
+                kind = self._unwrapped(each, kind)
+            joined = self._joined(joined, kind)
+        return list_of(joined if joined is not None else self.unifier.new_variable())
+
+    def _map(self, node: Expr) -> Type:
+        keys: Type | None = None
+        values: Type | None = None
+        for index in range(0, len(node.args), 2):
+            key, value = node.args[index : index + 2]
+            keys = self._joined(keys, self.check(key))
+            kind = self.check(value)
+            if index // 2 in node.optional:
+                kind = self._unwrapped(value, kind)
+            values = self._joined(values, kind)
+        if keys is None or values is None:
+            keys, values = self.unifier.new_variable(), self.unifier.new_variable()
+        return map_of(keys, values)
+
+    @staticmethod
+    def _struct(node: Expr) -> Type:
+        raise NotFollowed(f"the type {node.name}")
+
+    def _loop(self, node: Expr) -> Type:
+        loop = node.loop
+        assert loop is not None
+        over = self.check(loop.over)
+        result = self.check(loop.start)
+        variables = self._variables(loop, self.unifier.substitute(over))
+        self.scopes.append({loop.result_variable: result})
+        self.scopes.append(variables)
+        self._assert(loop.condition, BOOL)
+        self._assert(loop.step, result)
+        self.scopes.pop()
+        found = self.check(loop.result)
+        self.scopes.pop()
+        return self.unifier.substitute(found)
+
+    def _assert(self, node: Expr, expected: Type) -> None:
+        found = self.check(node)
+        if not self.unifier.assignable(expected, found):
+            self._mismatch(node, expected, found)
+
+    def _variables(self, loop: Loop, over: Type) -> dict[str, Type]:
+        """Return the types of the variables of a loop over a value of the type."""
+        first, second = ERROR, ERROR
+        if over[0] == "list":
+            first, second = (INT, over[1]) if loop.variable2 else (over[1], ERROR)
+        elif over[0] == "map":
+            first, second = over[1], over[2]
+        elif over[0] in ("dyn", "error", "param"):
+            self.unifier.assignable(DYN, over)
+            first = second = DYN
+        else:
+            shown = f"expression of type '{display(over)}' cannot be range of a comprehension"
+            self._error(loop.over, f"{shown} (must be list, map, or dynamic)")
+        return {loop.variable: first, **({loop.variable2: second} if loop.variable2 else {})}
+
+
+def _renamed(of: Type, fresh: dict[Type, Type]) -> Type:
+    if of in fresh:
+        return fresh[of]
+    return tuple(_renamed(each, fresh) if isinstance(each, tuple) else each for each in of)
+
+
+# --- validators ----------------------------------------------------------------------------------------------------
+
+
+def _validate(root: Expr, checked: Checked) -> None:
+    """Report literals that are never valid, and lists and maps of several types (cel/validator.go)."""
+    nodes = list(_descendants(root))
+    for node in nodes:
+        if checked.overloads.get(node.id) == ["string_format"]:
+            _check_format(node, checked)
+    formatted = {
+        id(each) for node in nodes if node.kind == "call" and node.name == "format" for each in _descendants(node)
+    }
+    for name in ("duration", "timestamp", "matches"):
+        for node in nodes:
+            argument = node.args[0] if node.kind == "call" and node.name == name and node.args else None
+            if argument is not None and argument.kind == "literal" and _invalid(name, argument.value):
+                checked.errors.append((argument.id, f"invalid {name} argument"))
+    for node in nodes:
+        if node.kind == "list" and id(node) not in formatted:
+            _same_types(node, range(len(node.args)), node.optional, checked, every=False)
+    for node in nodes:
+        if node.kind == "map" and id(node) not in formatted:
+            _same_types(node, range(0, len(node.args), 2), [], checked, every=True)
+            optional = [index * 2 + 1 for index in node.optional]
+            _same_types(node, range(1, len(node.args), 2), optional, checked, every=True)
+
+
+_TAKEN: dict[str, tuple[str, ...]] = {
+    "s": ("list", "map", "int", "uint", "double", "bool", "string", "timestamp", "bytes", "duration", "type", "null"),
+    **dict.fromkeys("do", ("int", "uint")),
+    **dict.fromkeys("fe", ("double", "string")),
+    "b": ("int", "uint", "bool"),
+    **dict.fromkeys("xX", ("int", "uint", "string", "bytes")),
+}
+"""By clause of format(): kinds of types that it takes besides dyn."""
+
+
+def _check_format(node: Expr, checked: Checked) -> None:
+    """Report clauses of a literal format that do not take the literal list's elements (stringFormatValidator)."""
+    target, arguments = node.operand, node.args[0]
+    if target is None or target.kind != "literal" or type(target.value) is not str or arguments.kind != "list":
+        return
+    at = node.id
+
+    def check_clause(index: int, kind: str, _precision: int | None) -> str:
+        nonlocal at
+        refused = _refused(arguments.args[index], kind, checked)
+        if refused is not None:
+            at = refused.id
+            name = declared(checked.types[at]).partition("(")[0]
+            raise CelError(f"error during formatting: {REFUSED[kind]}, was given {name}")
+        return ""
+
+    try:
+        _, taken = interpolate(target.value, len(arguments.args), check_clause, checks=True)
+    except CelError as error:
+        checked.errors.append((at, str(error)))
+        return
+    if len(arguments.args) > taken:
+        counts = f"(expected {taken}, got {len(arguments.args)})"
+        checked.errors.append((at, f"too many arguments supplied to string.format {counts}"))
+
+
+def _refused(node: Expr, kind: str, checked: Checked) -> Expr | None:
+    """Return the node that a clause does not take: the argument, or what is within it."""
+    if checked.types[node.id][0] not in (*_TAKEN[kind], "dyn"):
+        return node
+    within = node.args if kind == "s" and node.kind in ("list", "map") else []
+    return next((found for each in within if (found := _refused(each, kind, checked)) is not None), None)
+
+
+def _invalid(name: str, value: object) -> bool:
+    """Return whether a function never accepts a literal."""
+    if name == "matches":
+        return bool(problem(str(value)))
+    try:
+        CONVERSIONS[name](None, value)
+    except CelError:
+        return True
+    return False
+
+
+def _same_types(node: Expr, indices: range, optional: list[int], checked: Checked, *, every: bool) -> None:
+    first: Type | None = None
+    for index in indices:
+        kind = checked.types[node.args[index].id]
+        if index in optional:
+            if not is_optional(kind):
+                raise NotFollowed("an optional element of an unknown type, at which kube-scheduler crashes")
+            kind = kind[2]
+        if first is None:
+            first = kind
+        elif kind != first:
+            text = f"expected type '{display(first)}' but found '{display(kind)}'"
+            checked.errors.append((node.args[index].id, text))
+            if not every:
+                return
+
+
+def _descendants(node: Expr) -> list[Expr]:
+    found = [node]
+    for each in found:
+        loop = each.loop
+        within = [loop.over, loop.start, loop.condition, loop.step, loop.result] if loop is not None else []
+        found += [*([each.operand] if each.operand is not None else []), *each.args, *within]
+    return found

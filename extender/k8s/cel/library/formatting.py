@@ -1,0 +1,182 @@
+"""The function format() (ext/formatting.go of cel-go, strings 2), and the check of its literal arguments.
+
+Rule: one reader of format strings for both; a clause takes a value when it is evaluated, a type when it is checked.
+"""
+
+import math
+import re
+from collections.abc import Callable
+from typing import Any, Final
+
+from extender.k8s.cel.library.standard import CONVERSIONS
+from extender.k8s.cel.library.strings import quoted
+from extender.k8s.cel.values import (
+    MAX_INT,
+    CelError,
+    Duration,
+    NotFollowed,
+    Run,
+    Timestamp,
+    TypeValue,
+    Uint,
+    type_name,
+)
+
+_CLAUSE = re.compile(r"%(?:\.([0-9]*))?(.?)", re.DOTALL)
+_MAX_PRECISION: Final = 1000
+_DIGITS: Final = 6
+_NUMBER_TEXTS = frozenset(("NaN", "Infinity", "-Infinity"))
+_SUPERSCRIPTS = str.maketrans(
+    "+-0123456789", "\u207a\u207b\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079"
+)
+
+REFUSED: Final[dict[str, str]] = {
+    "s": "string clause can only be used on strings, bools, bytes, ints, doubles, maps, lists, types, durations, and "
+    "timestamps",
+    "d": "decimal clause can only be used on integers",
+    "f": "fixed-point clause can only be used on doubles",
+    "e": "scientific clause can only be used on doubles",
+    "b": "only integers and bools can be formatted as binary",
+    "x": "only integers, byte buffers, and strings can be formatted as hex",
+    "X": "only integers, byte buffers, and strings can be formatted as hex",
+    "o": "octal clause can only be used on integers",
+}
+"""By clause: why it does not take a value, or a type."""
+
+Clause = Callable[[int, str, int | None], str]
+"""(index of the argument, clause, precision) -> text; raises CelError."""
+
+
+def interpolate(text: str, count: int, clause: Clause, *, checks: bool = False) -> tuple[str, int]:
+    """Return the text with its clauses replaced, and how many arguments these took; raises CelError.
+
+    `checks`: as the validator reads it, which tells the end of the text before a missing argument.
+    """
+    found: list[str] = []
+    at = taken = 0
+    while (start := text.find("%", at)) >= 0:
+        found.append(text[at:start])
+        if text.startswith("%%", start):
+            found.append("%")
+            at = start + 2
+            continue
+        ends = start + 1 == len(text)
+        if taken >= count and not (checks and ends):
+            raise CelError(f"index {taken} out of range")
+        if ends:
+            raise CelError("unexpected end of string")
+        match = _CLAUSE.match(text, start)
+        assert match is not None
+        kind, precision = _clause(*match.groups())
+        found.append(clause(taken, kind, precision))
+        taken += 1
+        at = match.end()
+    return "".join([*found, text[at:]]), taken
+
+
+def _clause(digits: str | None, kind: str) -> tuple[str, int | None]:
+    """Return (clause, precision); raises CelError."""
+    wrong = "could not parse formatting clause: "
+    if digits is not None and not kind:
+        raise CelError(f"{wrong}error while parsing precision: could not find end of precision specifier")
+    if digits is not None and (not digits or int(digits[:20]) > MAX_INT):
+        why = "value out of range" if digits else "invalid syntax"
+        number = f'strconv.Atoi: parsing "{digits}": {why}'
+        raise CelError(f"{wrong}error while parsing precision: error while converting precision to integer: {number}")
+    if kind not in REFUSED:
+        byte = kind.encode("utf-8", "surrogatepass")[0]  # upstream takes the first byte for the whole character
+        raise CelError(f'{wrong}unrecognized formatting clause "{chr(byte)}"')
+    if digits and int(digits) > _MAX_PRECISION:
+        raise NotFollowed(f"format() with a precision above {_MAX_PRECISION}")
+    return kind, int(digits) if digits else None
+
+
+def format_values(run: Run, text: str, values: list[Any]) -> str:
+    def clause(index: int, kind: str, precision: int | None) -> str:
+        try:
+            return _formatted(run, values[index], kind, precision)
+        except CelError as error:
+            raise CelError(f"error during formatting: {error}") from None
+
+    found, _ = interpolate(text, len(values), clause)
+    run.work(len(found) // 16)
+    return found
+
+
+def _formatted(run: Run, value: Any, kind: str, precision: int | None) -> str:
+    of = type(value)
+    if kind == "s":
+        return _text(run, value)
+    if kind in "fe" and (of is float or (of is str and value in _NUMBER_TEXTS)):
+        return (_fixed if kind == "f" else _scientific)(float(value), _DIGITS if precision is None else precision)
+    if of is int or of is Uint or (kind == "b" and of is bool):
+        if kind in "dbxXo":
+            return format(int(value), kind)
+    elif kind in "xX" and of in (str, bytes):
+        found = (value if of is bytes else value.encode("utf-8", "surrogatepass")).hex()
+        return found.upper() if kind == "X" else str(found)
+    raise CelError(f"{REFUSED[kind]}, was given {type_name(value)}")
+
+
+def _fixed(value: float, digits: int) -> str:
+    """Return a double in English, with commas (golang.org/x/text/message)."""
+    if math.isnan(value):
+        return "NaN"
+    if math.isinf(value):
+        return "\u221e" if value > 0 else "-\u221e"
+    return f"{value or 0.0:,.{digits}f}"
+
+
+def _scientific(value: float, width: int) -> str:
+    """Return a double as a power of ten; upstream takes the precision for the width."""
+    if math.isnan(value) or math.isinf(value):
+        return _fixed(value, 0).rjust(width)
+    mantissa, _, exponent = f"{value or 0.0:.{_DIGITS}e}".partition("e")
+    return f"{mantissa}\u00d710{exponent.removeprefix('+').translate(_SUPERSCRIPTS)}".rjust(width)
+
+
+_CONVERTED = frozenset((int, Uint, float, bool, str, bytes, Duration, Timestamp))
+
+
+def _text(run: Run, value: Any) -> str:
+    """Return a value as %s writes it (FormatString)."""
+    of = type(value)
+    if of is list:
+        run.work(len(value))
+        return f"[{', '.join([_element(run, each) for each in value])}]"
+    if isinstance(value, dict):
+        run.work(len(value))
+        pairs = [(_key(run, key), _element(run, each)) for key, each in value.items()]
+        return f"{{{', '.join(f'{key}:{each}' for key, each in sorted(pairs, key=lambda pair: pair[0].encode()))}}}"
+    if value is None:
+        return "null"
+    if of is TypeValue:
+        return str(value.name)
+    if of not in _CONVERTED:
+        raise CelError(f"{REFUSED['s']}, was given {type_name(value)}")
+    try:
+        return str(CONVERSIONS["string"](run, value))
+    except CelError as error:
+        raise CelError(f'could not convert argument "{error}" to string') from None
+
+
+def _key(run: Run, key: Any) -> str:
+    if type(key) not in (str, bool, int, Uint):
+        raise CelError(f"no formatting function for map key of type {type_name(key)}")
+    return _element(run, key)
+
+
+def _element(run: Run, value: Any) -> str:
+    """Return an element of a list or map as a literal (clauseForType, quoteForCEL)."""
+    of = type(value)
+    if of is float:
+        if math.isnan(value) or math.isinf(value):
+            return '"NaN"' if math.isnan(value) else '"+Inf"' if value > 0 else '"-Inf"'
+        return f"{value:.{_DIGITS}f}"
+    if of is Timestamp or of is Duration:
+        return f"{'timestamp' if of is Timestamp else 'duration'}({quoted(_text(run, value))})"
+    if of is str or of is bytes:
+        return f"{'b' if of is bytes else ''}{quoted(_text(run, value))}"
+    if of in _CONVERTED or of in (list, TypeValue, type(None)) or isinstance(value, dict):
+        return _text(run, value)
+    raise CelError(f"no formatting function for {type_name(value)}")

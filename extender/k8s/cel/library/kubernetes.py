@@ -1,0 +1,342 @@
+"""Quantities and semantic versions (k8s.io/apiserver/pkg/cel/library/quantity.go and semverlib.go, v1.36).
+
+Rule: a quantity keeps how upstream holds it, since only some that are whole numbers are integers to it.
+"""
+
+import re
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, Final
+
+from extender.k8s.cel.values import MAX_INT, MAX_UINT, MIN_INT, CelError, NotFollowed, Run
+from extender.k8s.quantity import MAX_NANO, NANO, QuantityError, parse
+
+_FORMAT_WRONG = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+_QUANTITY = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?([eEinumkKMGTP]*[-+]?[0-9]*)")
+_DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+_BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
+_MAX_FACTORS = 18
+_MAX_POWER = 100
+
+
+class Quantity:
+    """An amount; `scaled` is int64Amount's (value, power of ten), None where upstream holds an inf.Dec.
+
+    `power` is the power of ten of which that is a multiple.
+    """
+
+    __slots__ = ("nano", "pointer", "power", "scaled")
+    type_name: Final = "kubernetes.Quantity"
+
+    def __init__(self, nano: int, scaled: tuple[int, int] | None, *, power: int = -9, pointer: bool = False) -> None:
+        self.nano = nano
+        self.scaled = scaled
+        self.power = power if scaled is None else scaled[1]
+        self.pointer = pointer
+        """a sum, which upstream's equality does not accept on its right"""
+
+    @property
+    def go_name(self) -> str:
+        return "*cel.Quantity" if self.pointer else "cel.Quantity"
+
+    def equals(self, other: object) -> bool | None:
+        if type(other) is not Quantity or other.pointer:
+            return None
+        return self.nano == other.nano
+
+
+@lru_cache(maxsize=4096)
+def _parsed(text: str) -> Quantity:
+    """Return the amount of a text; raises CelError (resource.ParseQuantity)."""
+    if not text or _QUANTITY.fullmatch(text) is None:
+        raise CelError(_FORMAT_WRONG)
+    try:
+        nano = parse(text)
+    except QuantityError as error:
+        if "suffix" in error.reason:
+            raise CelError("unable to parse quantity's suffix") from None
+        raise NotFollowed("the error of an invalid quantity") from None
+    scaled = _scaled(text)
+    if scaled is None:
+        return _decimal(text, nano)
+    if scaled[1] >= 0:
+        if scaled[1] > _MAX_POWER:
+            raise NotFollowed(f"a quantity with an exponent beyond {_MAX_POWER}")
+        nano = scaled[0] * 10 ** scaled[1] * NANO  # upstream does not cap it
+    return Quantity(nano, scaled)
+
+
+def _decimal(text: str, nano: int) -> Quantity:
+    """Return an amount that upstream holds as an inf.Dec, rounded to nano-units; only binary ones are capped."""
+    match = _QUANTITY.fullmatch(text)
+    assert match is not None
+    sign, whole, fraction, suffix = match.groups(default="")
+    binary = suffix in _BINARY
+    exponent = 0 if binary else _DECIMAL[suffix] if suffix in _DECIMAL else int(suffix[1:])
+    power = exponent - len(fraction)
+    if nano == 0:
+        return Quantity(0, None, power=power)
+    if abs(nano) < MAX_NANO or binary:
+        return Quantity(nano, None, power=0 if abs(nano) == MAX_NANO else -9)
+    if power > _MAX_POWER:
+        raise NotFollowed(f"a quantity with an exponent beyond {_MAX_POWER}")
+    digits = int(whole + fraction)
+    exact = digits * 10 ** (power + 9) if power >= -9 else -(-digits // 10 ** -(power + 9))
+    return Quantity(-exact if sign == "-" else exact, None)
+
+
+def quantity(text: Any) -> Quantity:
+    """Return an object's amount, which an API server has accepted."""
+    if isinstance(text, str):
+        return _copied(_parsed(text))
+    return Quantity(parse(text), (int(text), 0) if isinstance(text, int) else None)
+
+
+def _scaled(text: str) -> tuple[int, int] | None:
+    """Return the value and the power of ten of a text that upstream parses as an int64Amount."""
+    match = _QUANTITY.fullmatch(text)
+    if match is None:
+        return None
+    sign, whole, fraction, suffix = match.groups(default="")
+    whole = whole.lstrip("0") or "0"
+    if suffix in _BINARY:
+        exponent = _BINARY[suffix]
+        precision = -1 if fraction else 15 - len(whole) - exponent * 3 // 10 - 1
+        scale, factor = 0, 1 << exponent
+    else:
+        scale = _DECIMAL[suffix] if suffix in _DECIMAL else int(suffix[1:])
+        precision, factor = _MAX_FACTORS - len(whole) - len(fraction), 1
+        scale -= len(fraction)
+    if precision < 0 or scale < -9:
+        return None
+    value = int(whole + fraction) * factor
+    if value > MAX_INT:
+        return None
+    return (-value if sign == "-" else value), scale
+
+
+def _copied(amount: Quantity) -> Quantity:
+    """Return an amount of its own: comparing one changes how upstream holds it, see `_compare`."""
+    return Quantity(amount.nano, amount.scaled, power=amount.power)
+
+
+def _held(run: Run, amount: Quantity) -> tuple[int, int] | None:
+    """Return what `Quantity.scaled` is by now."""
+    return None if run.converted is not None and id(amount) in run.converted else amount.scaled
+
+
+def _compare(run: Run, one: Quantity, other: Quantity) -> int:
+    """Return -1, 0 or 1; with an inf.Dec upstream makes the first amount one, too (Quantity.Cmp)."""
+    if one.scaled is not None and _held(run, other) is None:
+        run.converted = {**(run.converted or {}), id(one): one}
+    return _sign(one.nano - other.nano)
+
+
+def _as_integer(run: Run, amount: Quantity) -> int | None:
+    scaled = _held(run, amount)
+    if scaled is None or scaled[1] < 0:
+        return None
+    value = scaled[0] * 10 ** min(scaled[1], 40)
+    return value if MIN_INT <= value <= MAX_INT else None
+
+
+def _to_integer(run: Run, amount: Quantity) -> int:
+    found = _as_integer(run, amount)
+    if found is None:
+        raise CelError("cannot convert value to integer")
+    return found
+
+
+def _to_float(_run: Run, amount: Quantity) -> float:
+    value, scale = amount.scaled or (amount.nano // 10 ** (amount.power + 9), amount.power)
+    return float(value) if scale == 0 else float(value) * float(f"1e{scale}")
+
+
+def _sum(run: Run, one: Quantity, sign: int, other: Quantity) -> Quantity:
+    """Return the first amount plus or minus the second (Quantity.Add, Quantity.Sub)."""
+    nano = one.nano + sign * other.nano
+    one_scaled, other_scaled = _held(run, one), _held(run, other)
+    if one_scaled is None and not run.of_1_37:  # upstream changes it in place
+        raise NotFollowed("add() and sub() of a quantity with a fraction")
+    if one_scaled is None or other_scaled is None:
+        return Quantity(nano, None, power=min(one.power, other.power), pointer=True)
+    (first, first_scale), (second, second_scale) = one_scaled, other_scaled
+    second *= sign
+    exact = nano
+    if second > MAX_INT:  # the negative of the smallest int is itself
+        second -= 2**64
+        nano -= 2**64 * 10 ** (second_scale + 9)
+    if second == 0 or first == 0:
+        return Quantity(nano, one.scaled if second == 0 else (second, second_scale), pointer=True)
+    scale = min(first_scale, second_scale)
+    total = first * 10 ** (first_scale - scale) + second * 10 ** (second_scale - scale)
+    if MIN_INT <= total <= MAX_INT:
+        return Quantity(nano, (total, scale), pointer=True)
+    return Quantity(exact, None, power=scale, pointer=True)
+
+
+def _whole(value: int) -> Quantity:
+    return Quantity(value * NANO, (value, 0))
+
+
+def _sign(number: int) -> int:
+    return (number > 0) - (number < 0)
+
+
+def _tests(parser: Callable[..., Any]) -> Callable[..., bool]:
+    """Return whether the parser accepts a text."""
+
+    def implementation(run: Run, text: str, *rest: Any) -> bool:
+        try:
+            parser(run, text, *rest)
+        except CelError:
+            return False
+        return True
+
+    return implementation
+
+
+# --- semantic versions ---------------------------------------------------------------------------------------------
+
+_NUMBERS = frozenset("0123456789")
+_ALPHANUMERIC = _NUMBERS | frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-")
+
+
+class Semver:
+    """A version; builds do not order (github.com/blang/semver v4)."""
+
+    __slots__ = ("core", "prerelease")
+    type_name: Final = "kubernetes.Semver"
+    go_name: Final = "cel.Semver"
+
+    def __init__(self, core: tuple[int, int, int], prerelease: tuple[int | str, ...]) -> None:
+        self.core = core
+        self.prerelease = prerelease
+
+    def equals(self, other: object) -> bool | None:
+        return self.compare(other) == 0 if type(other) is Semver else None
+
+    def compare(self, other: "Semver") -> int:
+        if self.core != other.core:
+            return 1 if self.core > other.core else -1
+        if not self.prerelease or not other.prerelease:
+            return bool(other.prerelease) - bool(self.prerelease)
+        for one, another in zip(self.prerelease, other.prerelease, strict=False):
+            if one != another or type(one) is not type(another):
+                if isinstance(one, int) and isinstance(another, int):
+                    return 1 if one > another else -1
+                if isinstance(one, int) or isinstance(another, int):
+                    return -1 if isinstance(one, int) else 1
+                return 1 if one > another else -1
+        return _sign(len(self.prerelease) - len(other.prerelease))
+
+
+def _quoted(text: str) -> str:
+    if not text.isprintable() or not text.isascii():
+        raise NotFollowed("the error of a version with unusual characters")
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _number(text: str, name: str) -> int:
+    if not _NUMBERS.issuperset(text):
+        raise CelError(f"Invalid character(s) found in {name.lower()} number {_quoted(text)}")
+    if len(text) > 1 and text[0] == "0":
+        raise CelError(f"{name} number must not contain leading zeroes {_quoted(text)}")
+    return _unsigned(text)
+
+
+def _unsigned(text: str) -> int:
+    if not text:
+        raise CelError('strconv.ParseUint: parsing "": invalid syntax')
+    if len(text) > 20 or int(text) > MAX_UINT:
+        raise CelError(f"strconv.ParseUint: parsing {_quoted(text)}: value out of range")
+    return int(text)
+
+
+def _prerelease(text: str) -> int | str:
+    if not text:
+        raise CelError("Prerelease is empty")
+    if _NUMBERS.issuperset(text):
+        if len(text) > 1 and text[0] == "0":
+            raise CelError(f"Numeric PreRelease version must not contain leading zeroes {_quoted(text)}")
+        return _unsigned(text)
+    if not _ALPHANUMERIC.issuperset(text):
+        raise CelError(f"Invalid character(s) found in prerelease {_quoted(text)}")
+    return text
+
+
+def semver(text: str) -> Semver:
+    """Return the version of a text; raises CelError (semver.Parse)."""
+    return (_remembered if len(text) <= _MAX_REMEMBERED else _version)(text)
+
+
+def _version(text: str) -> Semver:
+    if not text:
+        raise CelError("Version string empty")
+    parts = text.split(".", 2)
+    if len(parts) != 3:
+        raise CelError("No Major.Minor.Patch elements found")
+    major, minor = _number(parts[0], "Major"), _number(parts[1], "Minor")
+    patch, has_build, build = parts[2].partition("+")
+    patch, has_prerelease, prerelease = patch.partition("-")
+    core = (major, minor, _number(patch, "Patch"))
+    parsed = tuple(_prerelease(each) for each in prerelease.split(".")) if has_prerelease else ()
+    for each in build.split(".") if has_build else ():
+        if not each:
+            raise CelError("Build meta data is empty")
+        if not _ALPHANUMERIC.issuperset(each):
+            raise CelError(f"Invalid character(s) found in build meta data {_quoted(each)}")
+    return Semver(core, parsed)
+
+
+_remembered = lru_cache(maxsize=4096)(_version)
+_MAX_REMEMBERED = 128
+"""Characters of a text whose version is remembered."""
+
+
+def _to_semver(_run: Run, text: str, normalize: bool = False) -> Semver:
+    return semver(_normalized(text) if normalize else text)
+
+
+def _normalized(text: str) -> str:
+    """Return a version without "v" and leading zeroes, and with three numbers (normalizeAndParse)."""
+    parts = text.removeprefix("v").split(".", 2)
+    for index, part in enumerate(parts):
+        if len(part) > 1:
+            stripped = part.lstrip("0")
+            parts[index] = stripped if stripped and stripped[0] in _NUMBERS else "0" + stripped
+    if len(parts) < 3 and any(each in parts[-1] for each in "+-"):
+        raise CelError("short version cannot contain PreRelease/Build meta data")
+    return ".".join([*parts, "0", "0"][:3] if len(parts) < 3 else parts)
+
+
+def _as_int64(number: int) -> int:
+    """Return a version's number as an int64, which upstream's conversion wraps around."""
+    return number if number <= MAX_INT else number - 2**64
+
+
+IMPLEMENTATIONS: dict[str, Callable[..., Any]] = {
+    "string_to_quantity": lambda _run, text: _copied(_parsed(text)),
+    "is_quantity_string": _tests(lambda _run, text: _parsed(text)),
+    "quantity_sign": lambda _run, amount: _sign(amount.nano),
+    "quantity_is_greater_than": lambda run, one, other: _compare(run, one, other) > 0,
+    "quantity_is_less_than": lambda run, one, other: _compare(run, one, other) < 0,
+    "quantity_compare_to": _compare,
+    "quantity_get_float": _to_float,
+    "quantity_get_int": _to_integer,
+    "quantity_is_integer": lambda run, amount: _as_integer(run, amount) is not None,
+    "quantity_add": lambda run, one, other: _sum(run, one, 1, other),
+    "quantity_add_int": lambda run, one, value: _sum(run, one, 1, _whole(value)),
+    "quantity_sub": lambda run, one, other: _sum(run, one, -1, other),
+    "quantity_sub_int": lambda run, one, value: _sum(run, one, -1, _whole(value)),
+    "string_to_semver": _to_semver,
+    "string_bool_to_semver": _to_semver,
+    "is_semver_string": _tests(_to_semver),
+    "is_semver_string_bool": _tests(_to_semver),
+    "semver_is_greater_than": lambda _run, one, other: one.compare(other) > 0,
+    "semver_is_less_than": lambda _run, one, other: one.compare(other) < 0,
+    "semver_compare_to": lambda _run, one, other: one.compare(other),
+    "semver_major": lambda _run, version: _as_int64(version.core[0]),
+    "semver_minor": lambda _run, version: _as_int64(version.core[1]),
+    "semver_patch": lambda _run, version: _as_int64(version.core[2]),
+}

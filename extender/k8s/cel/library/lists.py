@@ -1,0 +1,280 @@
+"""Lists, sets and optional values (ext/lists.go 3, ext/sets.go, optional types, and Kubernetes' list library).
+
+Rule: every element that is looked at or copied is spent from the budget.
+"""
+
+from collections.abc import Callable
+from functools import cmp_to_key
+from itertools import pairwise
+from typing import Any
+
+from extender.k8s.cel.declarations import COMPARABLE, SUMMABLE
+from extender.k8s.cel.library.standard import OPERATORS, wanted
+from extender.k8s.cel.values import (
+    NO_SUCH_OVERLOAD,
+    NONE,
+    CelError,
+    Duration,
+    NotFollowed,
+    Optional,
+    Run,
+    Timestamp,
+    Uint,
+    compare,
+    contains,
+    equal,
+    is_comparable,
+    type_name,
+    written,
+)
+
+
+def _is_sorted(run: Run, items: list[Any]) -> bool:
+    run.work(len(items))
+    for index, each in enumerate(items):
+        if not is_comparable(each):
+            raise CelError(NO_SUCH_OVERLOAD)
+        if index and _compared(items[index - 1], each) == 1:
+            return False
+    return True
+
+
+def _compared(one: Any, other: Any) -> int | None:
+    """Return the order of two values, None where they have none, which cel-go's list functions pass over."""
+    try:
+        return compare(one, other)
+    except CelError:
+        return None
+
+
+def _sum(zero: Any) -> Callable[..., Any]:
+    def implementation(run: Run, items: list[Any]) -> Any:
+        run.work(len(items))
+        total = zero
+        for each in items:
+            total = OPERATORS["_+_"](run, total, each)
+        return total
+
+    return implementation
+
+
+def _extreme(name: str, replaced_by: int) -> Callable[..., Any]:
+    def implementation(run: Run, items: list[Any]) -> Any:
+        run.work(len(items))
+        if not items:
+            raise CelError(f"{name} called on empty list")
+        found = items[0]
+        for each in items:
+            if not is_comparable(each):
+                raise CelError(NO_SUCH_OVERLOAD)
+            if _compared(found, each) == replaced_by:
+                found = each
+        return found
+
+    return implementation
+
+
+def _index_of(run: Run, items: list[Any], item: Any) -> int:
+    run.work(len(items))
+    return next((index for index, each in enumerate(items) if equal(each, item, run)), -1)
+
+
+def _last_index_of(run: Run, items: list[Any], item: Any) -> int:
+    run.work(len(items))
+    return next((index for index in range(len(items) - 1, -1, -1) if equal(items[index], item, run)), -1)
+
+
+def _slice(run: Run, items: list[Any], start: int, end: int) -> list[Any]:
+    call = f"cannot slice({start}, {end})"
+    if start < 0 or end < 0:
+        raise CelError(f"{call}, negative indexes not supported")
+    if start > end:
+        raise CelError(f"{call}, start index must be less than or equal to end index")
+    if len(items) < end:
+        raise CelError(f"{call}, list is length {len(items)}")
+    run.work(end - start)
+    return items[start:end]
+
+
+def _flatten(run: Run, items: Any, depth: int | None = None) -> list[Any]:
+    if type(items) is not list:
+        parameters = "(dyn, dyn)" if isinstance(items, dict) else ""
+        if type(items) is Optional and run.of_1_37:
+            parameters = "(dyn)"
+        call = f"flatten({'' if depth is None else 'int'})"
+        raise CelError(f"{NO_SUCH_OVERLOAD}: {type_name(items)}{parameters}.{call}")
+    return _flattened(run, items, 1 if depth is None else depth)
+
+
+def _flattened(run: Run, items: list[Any], depth: int) -> list[Any]:
+    if depth < 0:
+        raise CelError("level must be non-negative")
+    run.work(len(items))
+    found: list[Any] = []
+    for each in items:
+        if type(each) is list and depth > 0:
+            nested = _flattened(run, each, depth - 1)
+            run.work(len(nested))
+            found += nested
+        else:
+            found.append(each)
+    return found
+
+
+def _sort(run: Run, items: Any) -> list[Any]:
+    if type(items) is not list:
+        raise wanted("sort", items)
+    return sort_by_keys(run, items, items)
+
+
+def sort_by_keys(run: Run, items: Any, keys: list[Any]) -> list[Any]:
+    """Return the items in the order of their keys; equal ones: Go's sort is not stable beyond 12 of them."""
+    if type(items) is not list:
+        raise wanted("@sortByAssociatedKeys", items)
+    if not items:
+        return items
+    run.work(len(items) * len(items).bit_length())
+    if not is_comparable(keys[0]):
+        raise CelError("list elements must be comparable")
+    if len(items) > 1 and any(type_name(each) != type_name(keys[0]) for each in keys):
+        raise CelError("list elements must have the same type")
+    by_key: Callable[[int, int], int] = lambda one, other: _compared(keys[one], keys[other]) or 0  # noqa: E731
+    order = sorted(range(len(items)), key=cmp_to_key(by_key))
+    if len(items) > 12 and items is not keys:
+        ties = any(_compared(keys[one], keys[other]) == 0 for one, other in pairwise(order))
+        if ties:
+            raise NotFollowed("sortBy() with equal keys, whose order is not defined")
+    return [items[index] for index in order]
+
+
+_MAX_RANGE = 1_000_000
+
+
+def _range(run: Run, count: int) -> list[int]:
+    if run.of_1_37 and count < 0:
+        raise CelError(f"lists.range: size must be non-negative, got {count}")
+    if run.of_1_37 and count > _MAX_RANGE:
+        raise CelError(f"lists.range: size {count} exceeds maximum allowed ({_MAX_RANGE})")
+    run.work(max(count, 0))
+    return list(range(count))
+
+
+def _distinct(run: Run, items: list[Any]) -> list[Any]:
+    found: list[Any] = []
+    for each in items:
+        run.work(len(found) + 1)
+        if not any(equal(each, other, run) for other in found):
+            found.append(each)
+    return found
+
+
+def _reverse(run: Run, items: list[Any]) -> list[Any]:
+    run.work(len(items))
+    return items[::-1]
+
+
+def _sets_contains(run: Run, items: list[Any], wanted: list[Any]) -> bool:
+    return all(contains(items, each, run) for each in _spent(run, wanted))
+
+
+def _sets_equivalent(run: Run, one: list[Any], other: list[Any]) -> bool:
+    return _sets_contains(run, one, other) and _sets_contains(run, other, one)
+
+
+def _sets_intersects(run: Run, one: list[Any], other: list[Any]) -> bool:
+    return any(contains(other, each, run) for each in _spent(run, one))
+
+
+def _spent(run: Run, items: list[Any]) -> list[Any]:
+    run.work(len(items))
+    return items
+
+
+def _insert(run: Run, within: dict[Any, Any], key: Any, value: Any) -> dict[Any, Any]:
+    return _insert_all(run, within, {key: value})
+
+
+def _insert_all(run: Run, within: dict[Any, Any], entries: dict[Any, Any]) -> dict[Any, Any]:
+    run.work(len(within) + len(entries))
+    for key in entries:
+        if key in within:
+            raise CelError(f"insert failed: key {written(key)} already exists")
+    return {**within, **entries}
+
+
+_ZERO_TIME = -62135596800 * 10**9
+
+
+def _is_zero(value: Any) -> bool:
+    kind = type(value)
+    if kind is Duration:
+        return bool(value.nanos == 0)
+    if kind is Timestamp:
+        return bool(value.nanos == _ZERO_TIME)
+    return value is None or (isinstance(value, (bool, int, float, str, bytes, list, dict)) and not value)
+
+
+def _unwrap(run: Run, items: list[Any]) -> list[Any]:
+    run.work(len(items))
+    for each in items:
+        if type(each) is not Optional:
+            raise CelError(f"value {written(each)} is not optional")
+    return [each.value for each in items if each.present]
+
+
+def _value(_run: Run, optional: Optional) -> Any:
+    if not optional.present:
+        raise CelError("optional.none() dereference")
+    return optional.value
+
+
+_MAX_VALUES = 48
+"""Values of an attribute that includes() looks at up to v1.36 (ResourceSliceMaxAttributeValuesPerDevice)."""
+
+
+def _includes(run: Run, value: Any, item: Any) -> bool:
+    """Return whether a list has an item, or a single value is it (compile.go includesFunc, from v1.37 on lists.go)."""
+    if type(value) is not list:
+        return equal(value, item, run) is True
+    if run.of_1_37:
+        return contains(value, item, run)
+    for each in value[:_MAX_VALUES]:
+        if equal(each, item, run):
+            return True
+    if len(value) > _MAX_VALUES:
+        raise CelError(f"'includes' function cannot be applied to lists longer than {_MAX_VALUES} values")
+    return False
+
+
+_ZERO: dict[str, Any] = {"int": 0, "uint": Uint(0), "double": 0.0, "duration": Duration(0)}
+
+IMPLEMENTATIONS: dict[str, Callable[..., Any]] = {
+    **{f"list_{each}_is_sorted_bool": _is_sorted for each in COMPARABLE},
+    **{f"list_{each}_max_{each}": _extreme("max", -1) for each in COMPARABLE},
+    **{f"list_{each}_min_{each}": _extreme("min", 1) for each in COMPARABLE},
+    **{f"list_{each}_sum_{each}": _sum(_ZERO[each]) for each in SUMMABLE},
+    "list_a_index_of_int": _index_of,
+    "list_a_last_index_of_int": _last_index_of,
+    "list_slice": _slice,
+    "lists_range": _range,
+    "list_reverse": _reverse,
+    "list_distinct": _distinct,
+    "list_sets_contains_list": _sets_contains,
+    "list_sets_equivalent_list": _sets_equivalent,
+    "list_sets_intersects_list": _sets_intersects,
+    "@mapInsert_map_key_value": _insert,
+    "@mapInsert_map_map": _insert_all,
+    "dra_includes_dyn_dyn": _includes,
+    "list_last": lambda _run, items: Optional(items[-1]) if items else NONE,
+    "list_first": lambda _run, items: Optional(items[0]) if items else NONE,
+    "optional_of": lambda _run, value: Optional(value),
+    "optional_ofNonZeroValue": lambda _run, value: NONE if _is_zero(value) else Optional(value),
+    "optional_none": lambda _run: NONE,
+    "optional_value": _value,
+    "optional_hasValue": lambda _run, optional: optional.present,
+    "optional_unwrap": _unwrap,
+    "optional_unwrapOpt": _unwrap,
+}
+
+UNGUARDED: dict[str, Callable[..., Any]] = {"flatten": _flatten, "sort": _sort, "@sortByAssociatedKeys": sort_by_keys}
+"""By function: what it does with arguments of other types it says itself."""

@@ -1,0 +1,172 @@
+"""Regular expressions, which the library google-re2 matches with RE2: linear in the text, as Go's are.
+
+Python's own `re` tries again and again where a pattern is nested, so that a short one can take hours.
+
+Rule: what RE2 accepts and Go does not is not followed; errors are in Go's words.
+"""
+
+import re
+from collections.abc import Callable
+from functools import lru_cache
+from itertools import accumulate
+from typing import Any
+
+from extender.k8s.cel.values import NO_SUCH_OVERLOAD, CelError, NotFollowed, Run, TypeValue
+
+_STEPS = 20
+"""Steps of one match; the library takes about that many microseconds."""
+
+_STEPS_OF_REPETITION = 300
+"""Steps for each repetition with a count, which RE2 writes out up to 1,000 times."""
+
+_MAX_NESTED = 100
+"""Groups within each other that are followed.
+
+Go refuses a tree of more than 1,000 levels, and a group is up to four of them: itself, what repeats it, the row and the
+alternatives it stands in. RE2 does not refuse it.
+"""
+
+_MAX_NAMED = 10
+"""Groups with names that are followed: RE2 keeps where each matched for each way to match, whatever its options."""
+
+_MAX_REMEMBERED = 256
+"""Characters of a text and a pattern together whose result is remembered."""
+
+
+def problem(pattern: str) -> str:
+    """Return Go's error of a pattern, "" if it accepts it; raises NotFollowed where that is not known."""
+    return _match("", pattern)[0]
+
+
+def matches(run: Run, text: Any, pattern: Any) -> bool:
+    if type(text) is not str or type(pattern) is not str:
+        raise CelError(NO_SUCH_OVERLOAD)
+    run.work(_STEPS + len(pattern) + len(text) // 8 + _STEPS_OF_REPETITION * pattern.count("{"))
+    wrong, found = (_remembered if len(text) + len(pattern) <= _MAX_REMEMBERED else _match)(text, pattern)
+    if wrong:
+        raise CelError(wrong)
+    return found
+
+
+def matches_constant(run: Run, text: Any, pattern: Any) -> bool:
+    """Match a constant pattern, to which a type is a text: its name."""
+    return matches(run, text.name if type(text) is TypeValue else text, pattern)
+
+
+def find(run: Run, text: str, pattern: str) -> str:
+    return next(iter(find_all(run, text, pattern, 1)), "")
+
+
+def find_all(run: Run, text: str, pattern: str, limit: int = -1) -> list[str]:
+    """Return what matches, at most `limit` texts unless that is negative (regexp.FindAllString)."""
+    matches(run, "", pattern)
+    found: list[str] = []
+    at, before = 0, -1
+    while at <= len(text) and len(found) != limit:
+        run.work(_STEPS + len(text) // 8)
+        match = _compiled(pattern).search(text, at)
+        if match is None:
+            break
+        start, end = match.span()
+        if end > at or start != before:
+            found.append(text[start:end])
+        at, before = (at + 1 if end == at else end), end
+    return found
+
+
+def _of_constant(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function for a constant pattern: a type is a text to it, and other texts are errors of few words."""
+
+    def find_constant(run: Run, text: Any, pattern: str, *limit: Any) -> Any:
+        text = text.name if type(text) is TypeValue else text
+        if type(text) is not str or any(type(each) is not int for each in limit):
+            raise CelError(NO_SUCH_OVERLOAD)
+        return function(run, text, pattern, *limit)
+
+    return find_constant
+
+
+OF_CONSTANTS: dict[str, Callable[..., Any]] = {
+    "matches": matches_constant,
+    "find": _of_constant(find),
+    "findAll": _of_constant(find_all),
+}
+
+
+def _illegal(function: Callable[..., Any]) -> Callable[..., Any]:
+    def checked(run: Run, text: str, pattern: str, *limit: int) -> Any:
+        wrong = problem(pattern)
+        if wrong:
+            raise CelError(f"Illegal regex: {wrong}")
+        return function(run, text, pattern, *limit)
+
+    return checked
+
+
+IMPLEMENTATIONS: dict[str, Callable[..., Any]] = {
+    "string_find_string": _illegal(find),
+    "string_find_all_string": _illegal(find_all),
+    "string_find_all_string_int": _illegal(find_all),
+}
+
+_WORDS = {
+    "bad repetition operator": "invalid nested repetition operator",
+    "invalid named capture group": "invalid named capture",
+    "invalid perl operator": "invalid or unsupported Perl syntax",
+    "invalid repetition size": "invalid repeat count",
+    "missing )": "missing closing )",
+    "missing ]": "missing closing ]",
+    "no argument for repetition operator": "missing argument to repetition operator",
+    "trailing \\": "trailing backslash at end of expression",
+}
+"""RE2's words where Go's are others."""
+_UNCLEAR = re.compile(r"\\C|\{[0-9]{9}|\{[0-9]*,[0-9]{9}")
+"""What RE2 reads otherwise than Go: one byte, a number beyond Go's."""
+_BRACKETS = re.compile(r"\\Q.*?(?:\\E|\Z)|\\.|\[\^?\]?(?:\\.|\[:\^?\w+:\]|[^\]\\])*|([()])", re.DOTALL)
+"""The brackets of groups, and before them whatever may hold brackets that are none."""
+
+
+def _match(text: str, pattern: str) -> tuple[str, bool]:
+    """Return (Go's error of the pattern, whether the text matches); raises NotFollowed."""
+    if _UNCLEAR.search(pattern):
+        raise NotFollowed(r"a regular expression with \C, or with a number of nine digits")
+    if _nests_deeply(pattern):
+        raise NotFollowed("a regular expression with groups nested too deeply")
+    import re2  # when the first pattern is matched: few selectors have one
+
+    try:
+        return "", _compiled(pattern).search(text) is not None
+    except UnicodeEncodeError:
+        raise NotFollowed("a regular expression on a text that is not Unicode") from None
+    except re2.error as error:
+        told = error.args[0].decode("utf-8", "replace")
+        if "large" in told or len(pattern) > _MAX_REMEMBERED:
+            raise NotFollowed("a regular expression that is too large") from None
+        words, _, part = told.partition(": ")
+        if part.startswith("(?<"):
+            raise NotFollowed("the error of a regular expression that looks behind") from None
+        return f"error parsing regexp: {_WORDS.get(words, words)}: `{part}`", False
+
+
+def _nests_deeply(pattern: str) -> bool:
+    """Return whether groups are nested deeper than is followed, in time that is linear in the pattern."""
+    if pattern.count("(") <= _MAX_NESTED:
+        return False
+    open_groups = (1 if each[1] == "(" else -1 for each in _BRACKETS.finditer(pattern) if each[1])
+    return max(accumulate(open_groups), default=0) > _MAX_NESTED
+
+
+_remembered = lru_cache(maxsize=4096)(_match)
+
+
+def _compiled(pattern: str) -> Any:
+    import re2
+
+    options = re2.Options()
+    options.log_errors = False
+    # Only whole matches are asked for, and what searches for groups is quadratic in nested ones.
+    options.never_capture = True
+    compiled = re2.compile(pattern, options)
+    if compiled.groups > _MAX_NAMED:
+        raise NotFollowed(f"a regular expression with more than {_MAX_NAMED} named groups")
+    return compiled

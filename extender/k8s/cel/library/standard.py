@@ -1,0 +1,355 @@
+"""Operators and conversions of cel-go's standard library (common/stdlib/standard.go, v0.26).
+
+Rule: by the values alone, whatever overload the checker found, as cel-go's types do; errors in its words.
+"""
+
+import math
+import re
+from collections.abc import Callable
+from typing import Any
+
+from extender.k8s.cel.library.times import (
+    checked_duration,
+    checked_timestamp,
+    duration_text,
+    parse_duration,
+    parse_timestamp,
+    timestamp_text,
+)
+from extender.k8s.cel.values import (
+    MAX_INT,
+    MAX_UINT,
+    MIN_INT,
+    NO_SUCH_OVERLOAD,
+    CelError,
+    Duration,
+    NotFollowed,
+    Run,
+    Timestamp,
+    TypeValue,
+    Uint,
+    compare,
+    contains,
+    go_float,
+    has_key,
+    type_name,
+)
+
+Implementation = Callable[..., Any]
+
+
+_RECEIVERS = (str, Duration, Timestamp)
+
+
+def wanted(name: str, value: Any) -> CelError:
+    """Return the error of an operand that has no such operator; some types do not name it (evalUnary, evalBinary)."""
+    return CelError(NO_SUCH_OVERLOAD if type(value) in _RECEIVERS else f"{NO_SUCH_OVERLOAD}: {name}")
+
+
+def _int(value: int) -> int:
+    if not MIN_INT <= value <= MAX_INT:
+        raise CelError("integer overflow")
+    return value
+
+
+def _uint(value: int) -> Uint:
+    if not 0 <= value <= MAX_UINT:
+        raise CelError("unsigned integer overflow")
+    return Uint(value)
+
+
+def _number(kind: type, value: Any) -> Any:
+    return _int(value) if kind is int else _uint(value) if kind is Uint else value
+
+
+def _divided(one: int, other: int) -> int:
+    quotient = abs(one) // abs(other)
+    return quotient if (one < 0) is (other < 0) else -quotient
+
+
+def _numbers(
+    name: str, apply: Callable[[Any, Any], Any], kinds: frozenset[type], times: Implementation | None = None
+) -> Implementation:
+    """Return an operator of two numbers of one kind; `times` does it for what else the operator is for."""
+
+    def operator(run: Run, one: Any, other: Any) -> Any:
+        kind = type(one)
+        if kind in kinds:
+            if type(other) is not kind:
+                raise CelError(NO_SUCH_OVERLOAD)
+            if kind is float:
+                return apply(one, other)
+            return _number(kind, apply(int(one), int(other)))
+        if times is not None:
+            return times(run, one, other)
+        raise wanted(name, one)
+
+    return operator
+
+
+def _added(run: Run, one: Any, other: Any) -> Any:
+    kind, other_kind = type(one), type(other)
+    if kind in (str, bytes, list):
+        if other_kind is not kind:
+            raise CelError(NO_SUCH_OVERLOAD)
+        run.work((len(one) + len(other)) // (1 if kind is list else 16))
+        return one + other
+    if kind is Duration and other_kind is Duration:
+        return checked_duration(one.nanos + other.nanos)
+    if kind is Duration and other_kind is Timestamp:
+        return checked_timestamp(one.nanos + other.nanos, other.offset)
+    if kind is Timestamp and other_kind is Duration:
+        return checked_timestamp(one.nanos + other.nanos, one.offset)
+    raise wanted("_+_", one)
+
+
+def _subtracted(_run: Run, one: Any, other: Any) -> Any:
+    kind, other_kind = type(one), type(other)
+    if kind is Duration and other_kind is Duration:
+        return checked_duration(one.nanos - other.nanos)
+    if kind is Timestamp and other_kind is Duration:
+        return checked_timestamp(one.nanos - other.nanos, one.offset)
+    if kind is Timestamp and other_kind is Timestamp:
+        return checked_duration(one.nanos - other.nanos)
+    raise wanted("_-_", one)
+
+
+def _float_division(one: float, other: float) -> float:
+    if other != 0:
+        return one / other
+    if one == 0 or math.isnan(one):
+        return math.nan
+    return math.copysign(math.inf, one) * math.copysign(1, other)
+
+
+def _divide(_run: Run, one: Any, other: Any) -> Any:
+    kind = type(one)
+    if kind not in (int, Uint, float):
+        raise wanted("_/_", one)
+    if type(other) is not kind:
+        raise CelError(NO_SUCH_OVERLOAD)
+    if kind is float:
+        return _float_division(one, other)
+    if other == 0:
+        raise CelError("division by zero")
+    return _number(kind, _divided(int(one), int(other)))
+
+
+def _modulo(_run: Run, one: Any, other: Any) -> Any:
+    kind = type(one)
+    if kind not in (int, Uint):
+        raise wanted("_%_", one)
+    if type(other) is not kind:
+        raise CelError(NO_SUCH_OVERLOAD)
+    if other == 0:
+        raise CelError("modulus by zero")
+    if one == MIN_INT and other == -1:
+        raise CelError("integer overflow")
+    return _number(kind, int(one) - int(other) * _divided(int(one), int(other)))
+
+
+def _negate(_run: Run, value: Any) -> Any:
+    kind = type(value)
+    if kind is int:
+        return _int(-value)
+    if kind is float:
+        return -value
+    if kind is Duration:
+        return checked_duration(-value.nanos)
+    raise CelError(NO_SUCH_OVERLOAD) if kind is bool else wanted("-_", value)
+
+
+def _not(_run: Run, value: Any) -> bool:
+    if type(value) is not bool:
+        raise CelError(NO_SUCH_OVERLOAD)
+    return not value
+
+
+_ORDERED = frozenset((bool, int, Uint, float, str, bytes, Duration, Timestamp))
+
+
+def _order(name: str, holds: Callable[[int], bool]) -> Implementation:
+    def operator(_run: Run, one: Any, other: Any) -> bool:
+        if type(one) is int and type(other) is int:
+            return holds((one > other) - (one < other))
+        if type(one) not in _ORDERED:
+            raise wanted(name, one)
+        return holds(compare(one, other))
+
+    return operator
+
+
+def is_in(run: Run, item: Any, within: Any) -> bool:
+    if type(within) is list:
+        return contains(within, item, run)
+    if isinstance(within, dict):
+        return has_key(within, item)
+    raise CelError(NO_SUCH_OVERLOAD)
+
+
+def _size(_run: Run, value: Any) -> int:
+    if isinstance(value, (str, bytes, list, dict)):
+        return len(value)
+    raise wanted("size", value)
+
+
+_NUMBERS = frozenset((int, Uint, float))
+_FLOAT = re.compile(
+    r"[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)"
+    r"[pP][+-]?[0-9]+|inf|infinity|nan)",
+    re.IGNORECASE,
+)
+_MAX_NUMBER_CHARACTERS = 400
+
+
+def _no_conversion(value: Any, to: str) -> CelError:
+    return CelError(f"type conversion error from '{type_name(value)}' to '{to}'")
+
+
+def _to_int(_run: Run, value: Any) -> int:
+    kind = type(value)
+    if kind is str and re.fullmatch("[+-]?[0-9]+", value) and len(value) <= _MAX_NUMBER_CHARACTERS:
+        number = int(value)
+        if MIN_INT <= number <= MAX_INT:
+            return number
+    elif kind is int or kind is Uint:
+        return _int(int(value))
+    elif kind is float:
+        if not -(2.0**63) < value < 2.0**63:
+            raise CelError("integer overflow")
+        return int(value)
+    elif kind is Duration:
+        return int(value.nanos)
+    elif kind is Timestamp:
+        return int(value.nanos // 10**9)
+    raise _no_conversion(value, "int")
+
+
+def _to_uint(_run: Run, value: Any) -> Uint:
+    kind = type(value)
+    if kind is str and re.fullmatch("[0-9]+", value) and len(value) <= _MAX_NUMBER_CHARACTERS:
+        if int(value) <= MAX_UINT:
+            return Uint(value)
+    elif kind is int or kind is Uint:
+        return _uint(int(value))
+    elif kind is float:
+        if not 0 <= value < 2.0**64:
+            raise CelError("unsigned integer overflow")
+        return Uint(value)
+    raise _no_conversion(value, "uint")
+
+
+def _to_double(_run: Run, value: Any) -> float:
+    kind = type(value)
+    if kind is str and "_" in value:
+        raise NotFollowed("a number with underscores in a text")
+    if kind is str and len(value) <= _MAX_NUMBER_CHARACTERS and _FLOAT.fullmatch(value):
+        if "x" in value.lower():
+            return float.fromhex(value)
+        number = float(value)
+        if not math.isinf(number) or "inf" in value.lower():
+            return number
+    elif kind in _NUMBERS:
+        return float(value)
+    raise _no_conversion(value, "double")
+
+
+_TRUE = frozenset(("1", "t", "T", "TRUE", "true", "True"))
+_FALSE = frozenset(("0", "f", "F", "FALSE", "false", "False"))
+
+
+def _to_bool(_run: Run, value: Any) -> bool:
+    if type(value) is bool:
+        return value
+    if value in _TRUE:
+        return True
+    if value in _FALSE:
+        return False
+    raise _no_conversion(value, "bool")
+
+
+def _to_string(_run: Run, value: Any) -> str:
+    kind = type(value)
+    if kind is str:
+        return str(value)
+    if kind is bool:
+        return "true" if value else "false"
+    if kind is float:
+        return go_float(value)
+    if kind is int or kind is Uint:
+        return str(int(value))
+    if kind is bytes:
+        try:
+            return str(value, "utf-8")
+        except UnicodeDecodeError:
+            raise CelError("invalid UTF-8 in bytes, cannot convert to string") from None
+    return duration_text(value) if kind is Duration else timestamp_text(value)
+
+
+def _to_bytes(_run: Run, value: Any) -> bytes:
+    return value if type(value) is bytes else str(value).encode()
+
+
+def _to_duration(_run: Run, value: Any) -> Duration:
+    found = value if type(value) is Duration else parse_duration(value) if type(value) is str else None
+    if found is None:
+        raise _no_conversion(value, "google.protobuf.Duration")
+    return found
+
+
+def _to_timestamp(_run: Run, value: Any) -> Timestamp:
+    if type(value) is int:
+        return checked_timestamp(value * 10**9)
+    found = value if type(value) is Timestamp else parse_timestamp(value) if type(value) is str else None
+    if found is None:
+        raise _no_conversion(value, "google.protobuf.Timestamp")
+    return found
+
+
+def _text_test(test: Callable[[str, str], bool]) -> Implementation:
+    def implementation(run: Run, text: Any, part: Any) -> bool:
+        if type(text) is not str or type(part) is not str:
+            raise CelError(NO_SUCH_OVERLOAD)
+        run.work(len(text) // 64)
+        return test(text, part)
+
+    return implementation
+
+
+OPERATORS: dict[str, Implementation] = {
+    "_+_": _numbers("_+_", lambda one, other: one + other, _NUMBERS, _added),
+    "_-_": _numbers("_-_", lambda one, other: one - other, _NUMBERS, _subtracted),
+    "_*_": _numbers("_*_", lambda one, other: one * other, _NUMBERS),
+    "_/_": _divide,
+    "_%_": _modulo,
+    "-_": _negate,
+    "!_": _not,
+    "_<_": _order("_<_", lambda sign: sign < 0),
+    "_<=_": _order("_<=_", lambda sign: sign <= 0),
+    "_>_": _order("_>_", lambda sign: sign > 0),
+    "_>=_": _order("_>=_", lambda sign: sign >= 0),
+    "@in": is_in,
+    "size": _size,
+    "dyn": lambda _run, value: value,
+    "type": lambda _run, value: TypeValue(type_name(value)),
+}
+"""By function: it does by itself what each overload does."""
+
+CONVERSIONS: dict[str, Implementation] = {
+    "bool": _to_bool,
+    "bytes": _to_bytes,
+    "double": _to_double,
+    "duration": _to_duration,
+    "int": _to_int,
+    "string": _to_string,
+    "timestamp": _to_timestamp,
+    "uint": _to_uint,
+}
+"""By function, for arguments that fit one of its overloads."""
+
+UNGUARDED: dict[str, Implementation] = {
+    "contains": _text_test(lambda text, part: part in text),
+    "endsWith": _text_test(lambda text, part: text.endswith(part)),
+    "startsWith": _text_test(lambda text, part: text.startswith(part)),
+}
+"""By function: arguments of other types are "no such overload" without the function's name."""

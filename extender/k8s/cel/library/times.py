@@ -1,0 +1,156 @@
+"""Durations and timestamps, as Go's package time parses and writes them (common/types/duration.go, timestamp.go).
+
+Rule: no time zone database is read; a zone by its name is not followed.
+"""
+
+import re
+from collections.abc import Callable
+from datetime import date
+from typing import Any, Final
+
+from extender.k8s.cel.values import MAX_INT, MIN_INT, CelError, Duration, NotFollowed, Run, Timestamp
+
+_SECOND: Final = 10**9
+_UNITS: Final = {
+    "ns": 1,
+    "us": 10**3,
+    "\u00b5s": 10**3,
+    "\u03bcs": 10**3,
+    "ms": 10**6,
+    "s": _SECOND,
+    "m": 60 * _SECOND,
+    "h": 3600 * _SECOND,
+}
+_DURATION = re.compile(r"([+-]?)((?:(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:ns|us|\u00b5s|\u03bcs|ms|s|m|h))+|0)")
+_PART = re.compile(r"([0-9]*)(?:\.([0-9]*))?(ns|us|\u00b5s|\u03bcs|ms|s|m|h)")
+_TIMESTAMP = re.compile(
+    r"([0-9]{4})-([0-9]{2})-([0-9]{2})T([0-9]{2}):([0-9]{2}):([0-9]{2})(?:[.,]([0-9]+))?(Z|([+-])([0-9]{2}):([0-9]{2}))"
+)
+_MAX_CHARACTERS = 200
+_MIN_UNIX = -62135596800
+_MAX_UNIX = 253402300799
+_EPOCH = date(1970, 1, 1).toordinal()
+_YEAR_1 = date(1, 1, 1).toordinal()
+_DAY = 86400
+
+
+def parse_duration(text: str) -> Duration | None:
+    match = _DURATION.fullmatch(text) if len(text) <= _MAX_CHARACTERS else None
+    if match is None:
+        return None
+    total = 0
+    for whole, fraction, unit in _PART.findall(match[2]):
+        part = int(whole or "0") * _UNITS[unit]
+        part += int(fraction[:18] or "0") * _UNITS[unit] // 10 ** len(fraction[:18]) if fraction else 0
+        total += part
+    nanos = -total if match[1] == "-" else total
+    return Duration(nanos) if MIN_INT <= nanos <= MAX_INT else None
+
+
+def parse_timestamp(text: str) -> Timestamp | None:
+    """Return the time of a text in RFC 3339; None if it is none. Raises CelError beyond the years 1 to 9999."""
+    match = _TIMESTAMP.fullmatch(text) if len(text) <= _MAX_CHARACTERS else None
+    if match is None:
+        return None
+    year, month, day, hour, minute, second = map(int, match.group(1, 2, 3, 4, 5, 6))
+    if hour > 23 or minute > 59 or second > 59:
+        return None
+    offset = 0
+    if match[8] != "Z":
+        if int(match[10]) > 24 or int(match[11]) > 60:
+            return None
+        offset = (int(match[10]) * 60 + int(match[11])) * (-60 if match[9] == "-" else 60)
+    try:
+        days = date(year or 4, month, day).toordinal() - _EPOCH
+    except ValueError:
+        return None
+    if year == 0:
+        days -= date(4, 1, 1).toordinal() - _YEAR_1 + 366
+    seconds = days * _DAY + hour * 3600 + minute * 60 + second - offset
+    return checked_timestamp(seconds * _SECOND + int(((match[7] or "") + "0" * 9)[:9]), offset)
+
+
+def checked_timestamp(nanos: int, offset: int = 0) -> Timestamp:
+    if not _MIN_UNIX <= nanos // _SECOND <= _MAX_UNIX:
+        raise CelError("timestamp overflow")
+    return Timestamp(nanos, offset)
+
+
+def checked_duration(nanos: int) -> Duration:
+    if not MIN_INT <= nanos <= MAX_INT:
+        raise CelError("integer overflow")
+    return Duration(nanos)
+
+
+def duration_text(value: Duration) -> str:
+    sign = -1 if value.nanos < 0 else 1
+    whole, rest = divmod(abs(value.nanos), _SECOND)
+    seconds = sign * (float(whole) + rest / 1e9)
+    text = str(int(seconds))
+    if seconds != int(seconds):
+        text = next(shorter for digits in range(20) if float(shorter := f"{seconds:.{digits}f}") == seconds)
+    return f"{text}s"
+
+
+def timestamp_text(value: Timestamp) -> str:
+    days, second, nanos = _local(value, value.offset)
+    day = date.fromordinal(days + _EPOCH)
+    fraction = f".{nanos:09d}".rstrip("0") if nanos else ""
+    minutes = abs(value.offset) // 60
+    zone = f"{'-' if value.offset < 0 else '+'}{minutes // 60:02d}:{minutes % 60:02d}" if value.offset else "Z"
+    clock = f"{second // 3600:02d}:{second // 60 % 60:02d}:{second % 60:02d}"
+    return f"{day.year:04d}-{day.month:02d}-{day.day:02d}T{clock}{fraction}{zone}"
+
+
+def _local(value: Timestamp, offset: int) -> tuple[int, int, int]:
+    """Return (days since 1970, second of the day, nanosecond) at an offset from UTC."""
+    seconds, nanos = divmod(value.nanos, _SECOND)
+    days, second = divmod(seconds + offset, _DAY)
+    if not _YEAR_1 <= days + _EPOCH <= date.max.toordinal():
+        raise NotFollowed("a timestamp outside the years 1 to 9999 in its time zone")
+    return days, second, nanos
+
+
+def _offset(zone: str) -> int:
+    match = re.fullmatch(r"([+-]?)([0-9]{2}):([0-9]{2})", zone)
+    if zone in ("UTC", ""):
+        return 0
+    if match is None:
+        raise NotFollowed("a time zone by its name")
+    return (int(match[2]) * 60 + int(match[3])) * (-60 if match[1] == "-" else 60)
+
+
+def _getter(part: Callable[[date, int, int], int]) -> Callable[..., int]:
+    def get(_run: Run, value: Any, zone: str = "UTC") -> int:
+        days, second, nanos = _local(value, _offset(zone))
+        return part(date.fromordinal(days + _EPOCH), second, nanos)
+
+    return get
+
+
+def _truncated(amount: int, by: int) -> int:
+    return -(-amount // by) if amount < 0 else amount // by
+
+
+IMPLEMENTATIONS: dict[str, Callable[..., Any]] = {}
+for _name, _part in (
+    ("year", lambda day, _second, _nanos: day.year),
+    ("month", lambda day, _second, _nanos: day.month - 1),
+    ("day_of_year", lambda day, _second, _nanos: day.timetuple().tm_yday - 1),
+    ("day_of_month", lambda day, _second, _nanos: day.day - 1),
+    ("day_of_month_1_based", lambda day, _second, _nanos: day.day),
+    ("day_of_week", lambda day, _second, _nanos: day.isoweekday() % 7),
+    ("hours", lambda _day, second, _nanos: second // 3600),
+    ("minutes", lambda _day, second, _nanos: second // 60 % 60),
+    ("seconds", lambda _day, second, _nanos: second % 60),
+    ("milliseconds", lambda _day, _second, nanos: nanos // 10**6),
+):
+    IMPLEMENTATIONS[f"timestamp_to_{_name}"] = _getter(_part)
+    IMPLEMENTATIONS[f"timestamp_to_{_name}_with_tz"] = _getter(_part)
+IMPLEMENTATIONS["timestamp_to_seconds_tz"] = IMPLEMENTATIONS.pop("timestamp_to_seconds_with_tz")
+IMPLEMENTATIONS |= {
+    "duration_to_hours": lambda _run, value: _truncated(value.nanos, 3600 * _SECOND),
+    "duration_to_minutes": lambda _run, value: _truncated(value.nanos, 60 * _SECOND),
+    "duration_to_seconds": lambda _run, value: _truncated(value.nanos, _SECOND),
+    "duration_to_milliseconds": lambda _run, value: _truncated(value.nanos, 10**6),
+}

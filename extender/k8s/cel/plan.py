@@ -1,0 +1,786 @@
+"""Expressions as Python closures, which evaluate them for a device (interpreter/planner.go, cel-go v0.26).
+
+Each closure takes the run and returns a value, or raises CelError; it adds what cel-go's cost tracker counts to the
+run's cost: one for a variable and for each field or key, the price of a call, nothing for a constant.
+
+Rule: constants are evaluated while planning where cel-go does so, and their errors are those of the plan.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from extender.k8s.cel.calls import both, call, call_of
+from extender.k8s.cel.checker import Checked
+from extender.k8s.cel.declarations import TYPE_NAMES
+from extender.k8s.cel.library import patterns
+from extender.k8s.cel.syntax import Expr, Loop
+from extender.k8s.cel.types import declared, is_dyn, is_optional
+from extender.k8s.cel.values import (
+    NO_SUCH_OVERLOAD,
+    NONE,
+    Aborted,
+    CelError,
+    DeviceMap,
+    NotFollowed,
+    Optional,
+    Run,
+    TypeValue,
+    Uint,
+    check_key,
+    equal,
+    find,
+    go_name,
+    size,
+    type_name,
+    written,
+)
+from extender.k8s.cost.budget import WorkBudget
+
+Evaluate = Callable[[Run], Any]
+
+LIST_COST: Final = 10
+MAP_COST: Final = 30
+_DEFERRED: Final = object()
+"""A loop's result before it is first asked for."""
+
+
+class PlanError(Exception):
+    """An error while planning, in cel-go's words ("program instantiation failed")."""
+
+
+@dataclass(slots=True)
+class Plan:
+    """`constant`: `value` is its value. `attribute`: `evaluate` counts one for the variable, `qualified` does not."""
+
+    evaluate: Evaluate
+    constant: bool = False
+    value: Any = None
+    qualified: Evaluate | None = None
+    ternary: bool = False
+    path: tuple[str, ...] = ()
+    """of `device.attributes` or of one domain of it: ("attributes",) or ("attributes", domain)"""
+
+
+_DEVICE: Final = ("device", ".device")
+"""Names of the variable; the second where a loop has a variable of that name, too."""
+
+
+class _Failure:
+    """An error that a loop's variable holds."""
+
+    __slots__ = ("error",)
+
+    def __init__(self, error: CelError) -> None:
+        self.error = error
+
+
+def plan(root: Expr, checked: Checked) -> tuple[Evaluate, int, frozenset[tuple[str, str, str]] | None]:
+    """Return (what evaluates a tree, how many variables it has, what it reads by literal keys, None: anything).
+
+    Raises PlanError and NotFollowed.
+    """
+    planner = _Planner(checked)
+    evaluate = planner.plan(root).evaluate
+    return evaluate, planner.slots, frozenset(planner.reads) if planner.reads is not None else None
+
+
+def constant(value: Any) -> Plan:
+    return Plan(lambda _run: value, constant=True, value=value)
+
+
+class _Planner:
+    def __init__(self, checked: Checked) -> None:
+        self.checked = checked
+        self.slots = 0
+        self.scopes: list[dict[str, int]] = []
+        self.starts: dict[int, Evaluate] = {}
+        self.growing: set[int] = set()
+        self.reads: set[tuple[str, str, str]] | None = set()
+        self._kinds: dict[str, Callable[[Expr], Plan]] = {
+            "literal": lambda node: constant(node.value),
+            "ident": self._attribute,
+            "select": self._attribute,
+            "call": self._call,
+            "list": self._list,
+            "map": self._map,
+            "loop": self._loop,
+        }
+
+    def plan(self, node: Expr) -> Plan:
+        return self._kinds[node.kind](node)
+
+    # --- variables, fields and keys --------------------------------------------------------------------------------
+
+    def _attribute(self, node: Expr) -> Plan:
+        name = self.checked.names.get(node.id)
+        is_type = name is not None and self._slot(name) is None and name not in _DEVICE
+        if name is not None and (is_type or self.checked.types[node.id][0] == "type"):
+            if name not in TYPE_NAMES:  # cel-go takes each name of that type for the name of one
+                raise PlanError(f"reference to undefined type: {name}")
+            return constant(TypeValue(declared(TYPE_NAMES[name]).partition("(")[0]))
+        device = self._device(node)
+        if device is not None:
+            return device
+        root, qualifiers = self._chain(node)
+        planned = self._qualified(root, qualifiers)
+        if not qualifiers and self._may_be_optional(node):
+            return Plan(_resolved(planned.evaluate), qualified=_resolved(planned.qualified or planned.evaluate))
+        return planned
+
+    def _may_be_optional(self, node: Expr) -> bool:
+        kind = self.checked.types[node.id]
+        return is_optional(kind) or is_dyn(kind)
+
+    def _device(self, node: Expr) -> Plan | None:
+        """Return the plan of a literal path into the device, None for any other node."""
+        path = self._path(node)
+        if path is None:
+            return None
+        if path == ["driver"]:
+            return _counted(lambda run: run.device.driver, 1)
+        if path == ["allowMultipleAllocations"]:
+            return _counted(lambda run: run.device.allow_multiple_allocations, 1)
+        if len(path) == 3 and path[0] in ("attributes", "capacity"):
+            if self.reads is not None:
+                self.reads.add((path[0], path[1], path[2]))
+            return _device_value(*path)
+        return None
+
+    def _path(self, node: Expr) -> list[str] | None:
+        """Return the keys of `device.a["b"].c` after the variable, None for any other node."""
+        if node.kind == "ident":
+            name = self.checked.names.get(node.id)
+            return [] if name in _DEVICE and self._slot(name) is None else None
+        if node.kind == "select" and not node.test_only and node.operand is not None:
+            before = self._path(node.operand)
+            return None if before is None else [*before, node.name]
+        if node.kind == "call" and node.name == "_[_]":
+            operand, key = node.args
+            before = self._path(operand)
+            if before is not None and key.kind == "literal" and type(key.value) is str:
+                return [*before, key.value]
+        return None
+
+    def _slot(self, name: str) -> int | None:
+        for scope in reversed(self.scopes):
+            if name in scope:
+                return scope[name]
+        return None
+
+    def _variable(self, name: str) -> Evaluate:
+        slot = self._slot(name)
+        if slot is None:
+            self.reads = None
+            return lambda run: run.device.as_map
+        start = self.starts.get(slot)
+        if start is None:
+            return lambda run: run.slots[slot]
+        return lambda run: _held(run, slot, start)
+
+    def _chain(self, node: Expr) -> tuple[Plan, list["_Qualifier"]]:
+        """Return the root of a chain of fields and keys, and the chain."""
+        if node.id in self.checked.names:
+            evaluate = self._variable(self.checked.names[node.id])
+            return Plan(evaluate, qualified=evaluate), []
+        if node.kind == "select" and node.operand is not None:
+            root, qualifiers = self._links(node.operand)
+            return root, [*qualifiers, _Qualifier(node.name, test_only=node.test_only)]
+        operand, key = node.args
+        root, qualifiers = self._links(operand)
+        optional = node.name != "_[_]"
+        planned = self.plan(key)
+        if planned.constant:
+            if type(planned.value) not in _KEYS:
+                raise _bad_key(planned.value, PlanError)
+            return root, [*qualifiers, _Qualifier(planned.value, optional=optional)]
+        if self._is_beside_local(operand):  # cel-go looks for the key's variables outside of all loops
+            raise NotFollowed("a key behind a name with a leading dot that is a loop's variable, too")
+        evaluate = planned.qualified or planned.evaluate
+        return root, [*qualifiers, _Qualifier(None, evaluate, optional=optional)]
+
+    def _is_beside_local(self, node: Expr) -> bool:
+        """Return whether a chain's variable is `.device` where a loop has a variable `device`."""
+        while node.kind in ("select", "call") and (node.operand is not None or node.args):
+            node = node.operand if node.operand is not None else node.args[0]
+        return self.checked.names.get(node.id, "").startswith(".")
+
+    def _links(self, node: Expr) -> tuple[Plan, list["_Qualifier"]]:
+        chained = node.kind == "select" and not node.test_only
+        chained = chained or (node.kind == "call" and node.name in ("_[_]", "_?._", "_[?_]"))
+        if node.kind == "ident" or chained:
+            planned = self._root_of(node)
+            if planned is not None:
+                return planned, []
+            return self._chain(node)
+        planned = self.plan(node)
+        qualified = planned.qualified or planned.evaluate
+        return Plan(planned.evaluate, qualified=qualified, ternary=planned.ternary), []
+
+    def _root_of(self, node: Expr) -> Plan | None:
+        """Return the plan of a node that needs no chain: a name of a type, or a literal path into the device."""
+        name = self.checked.names.get(node.id, "device")
+        if node.kind == "ident" and name not in _DEVICE and self._slot(name) is None:
+            return self.plan(node)
+        path = self._path(node)
+        if path is not None and len(path) == 3:
+            return self._device(node)
+        return self._domain(path)
+
+    def _domain(self, path: list[str] | None) -> Plan | None:
+        """Return the plan of `device.attributes` or `device.capacity`, whole or one domain of it."""
+        if path is None or not path or path[0] not in ("attributes", "capacity") or len(path) > 2:
+            return None
+        return _device_map(*path)
+
+    def _qualified(self, root: Plan, qualifiers: list["_Qualifier"]) -> Plan:
+        base = root.qualified or root.evaluate
+        if root.path:
+            self._note_read(root.path, qualifiers)
+        if not qualifiers:
+            return _counted(base, 0)
+        if any(each.optional or each.test_only for each in qualifiers):
+            tested = qualifiers[-1].test_only
+            evaluate = _optional_chain(base, qualifiers, tested)
+            if tested and root.ternary:
+                raise NotFollowed("has() of a ternary's field")  # whose cost may wrap below zero
+            return Plan(_added(evaluate, 0 if tested else 1), qualified=evaluate)
+        return _counted(_chain(base, qualifiers), 0)
+
+    def _note_read(self, path: tuple[str, ...], qualifiers: list["_Qualifier"]) -> None:
+        """Note which attribute or capacity a chain reads, or that it may read any."""
+        keys = [*path, *(each.key for each in qualifiers)][:3]
+        if len(keys) < 3 or not all(type(each) is str for each in keys):
+            self.reads = None
+        elif self.reads is not None:
+            self.reads.add((keys[0], keys[1], keys[2]))
+
+    # --- calls -----------------------------------------------------------------------------------------------------
+
+    def _call(self, node: Expr) -> Plan:
+        name = node.name
+        if name in ("_[_]", "_?._", "_[?_]"):
+            return self._attribute(node)
+        if name in ("_&&_", "_||_"):
+            return self._logical(node, stop=name == "_||_")
+        if name == "_?_:_":
+            return self._conditional(node)
+        if name in ("_==_", "_!=_"):
+            one, other = (self.plan(each).evaluate for each in node.args)
+            return Plan(_equality(one, other, wanted=name == "_==_"))
+        if name in ("or", "orValue"):
+            assert node.operand is not None
+            one, other = self.plan(node.operand).evaluate, self.plan(node.args[0]).evaluate
+            return Plan(_alternative(one, other, name, only_optional=self.checked.of_1_37))
+        if name == "@not_strictly_false":
+            return Plan(_not_strictly_false(self.plan(node.args[0]).evaluate))
+        appended = self._appended(node)
+        if appended is not None:
+            return appended
+        planned = [self.plan(each) for each in ([node.operand] if node.operand is not None else []) + node.args]
+        overloads = self.checked.overloads[node.id]
+        if overloads == ["in_list"] and planned[1].constant:
+            return _constant_membership(planned[0], planned[1].value, of_1_37=self.checked.of_1_37)
+        arguments = [each.evaluate for each in planned]
+        of_1_37 = self.checked.of_1_37
+        pattern = planned[1].value if name in patterns.OF_CONSTANTS and planned[1].constant else None
+        if type(pattern) is str:
+            wrong = patterns.problem(pattern)
+            if wrong:
+                raise PlanError(wrong)
+            return Plan(call_of(patterns.OF_CONSTANTS[name], name, overloads, arguments, of_1_37=of_1_37))
+        evaluate = call(name, overloads, arguments, of_1_37=of_1_37)
+        if name in _CONVERSIONS and len(planned) == 1 and planned[0].constant:
+            return constant(_folded(evaluate, of_1_37=self.checked.of_1_37))
+        return Plan(evaluate)
+
+    def _appended(self, node: Expr) -> Plan | None:
+        """Return the plan of a step that adds to a loop's own list or map, which is changed in place as in cel-go."""
+        if node.name not in ("_+_", "cel.@mapInsert") or not node.args or node.args[0].kind != "ident":
+            return None
+        slot = self._slot(self.checked.names.get(node.args[0].id, ""))
+        if slot is None or slot not in self.growing:
+            return None
+        held = self._variable(self.checked.names[node.args[0].id])
+        rest = [self.plan(each).evaluate for each in node.args[1:]]
+        if node.name == "_+_":
+            return Plan(_extended(held, rest[0]))
+        return Plan(_inserted(held, rest))
+
+    def _logical(self, node: Expr, *, stop: bool) -> Plan:
+        """Return the plan of && (`stop` False) or || (True): an error counts only where no term decides."""
+        terms = [self.plan(each).evaluate for each in node.args]
+
+        def evaluate(run: Run) -> bool:
+            failed: CelError | None = None
+            for term in terms:
+                try:
+                    value = term(run)
+                except CelError as error:
+                    failed = failed or error
+                    continue
+                if type(value) is bool:
+                    if value is stop:
+                        return stop
+                else:
+                    failed = failed or CelError(NO_SUCH_OVERLOAD)
+            if failed is not None:
+                raise failed
+            return not stop
+
+        return Plan(evaluate)
+
+    def _conditional(self, node: Expr) -> Plan:
+        condition, yes, no = (self.plan(each) for each in node.args)
+        test = condition.evaluate
+        then, otherwise = yes.qualified or yes.evaluate, no.qualified or no.evaluate
+
+        def evaluate(run: Run) -> Any:
+            value = test(run)
+            if value is True:
+                return then(run)
+            if value is False:
+                return otherwise(run)
+            raise CelError(NO_SUCH_OVERLOAD)
+
+        found = _resolved(evaluate) if self._may_be_optional(node) else evaluate
+        return Plan(found, qualified=found, ternary=True)
+
+    # --- lists, maps and loops -------------------------------------------------------------------------------------
+
+    def _list(self, node: Expr) -> Plan:
+        planned = [self.plan(each) for each in node.args]
+        optional = frozenset(node.optional)
+        if all(each.constant for each in planned):
+            if not optional:
+                return constant([each.value for each in planned])
+            raise NotFollowed("an optional element that is a constant")
+        elements = [each.evaluate for each in planned]
+
+        def evaluate(run: Run) -> list[Any]:
+            run.cost += LIST_COST
+            if not optional:
+                return [each(run) for each in elements]
+            found = []
+            for index, each in enumerate(elements):
+                value = each(run)
+                if index in optional:
+                    if type(value) is not Optional:
+                        what = "cannot initialize optional list element from non-optional value"
+                        raise CelError(f"{what} {written(value)}")
+                    if not value.present:
+                        continue
+                    value = value.value
+                found.append(value)
+            return found
+
+        return Plan(evaluate)
+
+    def _map(self, node: Expr) -> Plan:
+        planned = [self.plan(each) for each in node.args]
+        optional = frozenset(node.optional)
+        entries = [
+            (planned[index].evaluate, planned[index + 1].evaluate, index // 2 in optional)
+            for index in range(0, len(planned), 2)
+        ]
+
+        def evaluate(run: Run) -> dict[Any, Any]:
+            run.cost += MAP_COST
+            found: dict[Any, Any] = {}
+            for key_of, value_of, may_lack in entries:
+                key, value = key_of(run), value_of(run)
+                _check_key(key)
+                if may_lack:
+                    if type(value) is not Optional:
+                        what = f"cannot initialize optional entry '{written(key)}' from non-optional value"
+                        raise CelError(f"{what} {written(value)}")
+                    if not value.present:
+                        found.pop(key, None)
+                        continue
+                    value = value.value
+                found[key] = value
+            return found
+
+        if all(each.constant for each in planned) and not optional:
+            return constant(_folded(evaluate, of_1_37=self.checked.of_1_37))
+        return Plan(evaluate)
+
+    def _new_slot(self) -> int:
+        self.slots += 1
+        return self.slots - 1
+
+    def _loop(self, node: Expr) -> Plan:
+        loop = node.loop
+        assert loop is not None
+        over = self.plan(loop.over)
+        start = self.plan(loop.start)
+        result_slot, first, second = self._new_slot(), self._new_slot(), self._new_slot()
+        grows = loop.start.kind in ("list", "map") and not loop.start.args
+        self.starts[result_slot] = _fresh(start.value) if grows else start.evaluate
+        if grows:
+            self.growing.add(result_slot)
+        self.scopes.append({loop.result_variable: result_slot})
+        self.scopes.append({loop.variable: first, **({loop.variable2: second} if loop.variable2 else {})})
+        condition, step = self.plan(loop.condition), self.plan(loop.step)
+        self.scopes.pop()
+        result = self.plan(loop.result)
+        self.scopes.pop()
+        if over.constant and over.value == []:
+            return Plan(_bound(result_slot, result.evaluate))
+        return Plan(_looped(loop, over, (result_slot, first, second), condition, step, result))
+
+
+_CONVERSIONS = frozenset(
+    ("bool", "bytes", "double", "duration", "dyn", "int", "string", "timestamp", "type", "uint"),
+)
+
+
+def _folded(evaluate: Evaluate, *, of_1_37: bool) -> Any:
+    """Return the value of a constant; raises PlanError."""
+    try:
+        return evaluate(Run(None, 0, WorkBudget(1_000_000), of_1_37=of_1_37))
+    except Aborted:
+        raise NotFollowed("a map of constants with keys at which kube-scheduler crashes") from None
+    except CelError as error:
+        raise PlanError(str(error)) from None
+
+
+def _added(evaluate: Evaluate, cost: int) -> Evaluate:
+    def counted(run: Run) -> Any:
+        run.cost += cost
+        return evaluate(run)
+
+    return counted if cost else evaluate
+
+
+def _resolved(evaluate: Evaluate) -> Evaluate:
+    """Return what evaluates a variable or a ternary, whose value may be an optional one."""
+
+    def resolved(run: Run) -> Any:
+        value = evaluate(run)
+        if type(value) is Optional and value.present:
+            _within(run, value)
+        return value
+
+    return resolved
+
+
+def _within(run: Run, optional: Optional) -> Any:
+    """Return an optional's value, which cel-go 0.26 makes a Go value and back: not every value stands that."""
+    value = optional.value
+    if run.of_1_37:
+        return value
+    if type(value) in (Optional, TypeValue) or hasattr(value, "type_name"):
+        raise NotFollowed("an optional quantity, version, type or optional value that is a variable's or a ternary's")
+    return value
+
+
+def _counted(evaluate: Evaluate, cost: int) -> Plan:
+    """Return the plan of a variable: `cost` is that of its fields and keys, and its own is one."""
+    return Plan(_added(evaluate, cost + 1), qualified=_added(evaluate, cost))
+
+
+def _device_value(part: str, domain: str, identifier: str) -> Plan:
+    """Return the plan of `device.attributes[domain].identifier` or of a capacity, the usual thing to ask."""
+    attributes = part == "attributes"
+
+    def planned(cost: int) -> Evaluate:
+        def evaluate(run: Run) -> Any:
+            run.cost += cost
+            device = run.device
+            try:
+                return (device.attribute_values if attributes else device.capacity_values)[domain][identifier]
+            except KeyError:
+                raise CelError(f"no such key: {identifier}") from None
+
+        return evaluate
+
+    return Plan(planned(4), qualified=planned(3))
+
+
+def _device_map(part: str, domain: str | None = None) -> Plan:
+    attributes = part == "attributes"
+
+    def evaluate(run: Run) -> Any:
+        run.cost += 1 if domain is None else 2
+        device = run.device
+        values = device.attribute_values if attributes else device.capacity_values
+        return values if domain is None else find(values, domain)[0]
+
+    return Plan(evaluate, qualified=evaluate, path=(part,) if domain is None else (part, domain))
+
+
+@dataclass(slots=True)
+class _Qualifier:
+    """A field or a key: `key`, or what `evaluate` returns."""
+
+    key: Any
+    evaluate: Evaluate | None = None
+    optional: bool = False
+    test_only: bool = False
+
+
+def _chain(base: Evaluate, qualifiers: list[_Qualifier]) -> Evaluate:
+    steps = [(each.key, each.evaluate) for each in qualifiers]
+
+    def evaluate(run: Run) -> Any:
+        value = base(run)
+        was_optional = type(value) is Optional
+        if was_optional:
+            if not value.present:
+                return value
+            value = _within(run, value)
+        for key, key_of in steps:
+            if key_of is not None:
+                key = key_of(run)
+            value, present = _qualify(value, key, test=was_optional)
+            if not present:
+                return NONE
+            run.cost += 1
+        return Optional(value) if was_optional else value
+
+    return evaluate
+
+
+def _optional_chain(base: Evaluate, qualifiers: list[_Qualifier], tested: bool) -> Evaluate:
+    def evaluate(run: Run) -> Any:
+        value = base(run)
+        is_optional = type(value) is Optional
+        if is_optional:
+            if not value.present:
+                return False if tested else value
+            value = _within(run, value)
+        for each in qualifiers:
+            is_optional = is_optional or each.optional
+            key = each.key if each.evaluate is None else each.evaluate(run)
+            value, present = _qualify(value, key, test=is_optional or each.test_only)
+            if each.test_only:
+                run.cost += 1
+                return present
+            if not present:
+                return False if tested else NONE
+            run.cost += 1
+        return Optional(value) if is_optional else value
+
+    return evaluate
+
+
+_KEYS = frozenset((str, int, Uint, float, bool))
+
+
+def _qualify(value: Any, key: Any, *, test: bool) -> tuple[Any, bool]:
+    """Return the value of a field or a key, and whether it is there; without `test` a missing one is an error."""
+    if type(key) not in _KEYS:
+        raise _bad_key(key, CelError)
+    if isinstance(value, dict):
+        found, present = find(value, key)
+        if present or test:
+            return found, present
+    elif type(value) is list:
+        index = _index(key)
+        if 0 <= index < len(value):
+            return value[index], True
+        if not test:
+            raise CelError(f"index out of bounds: {written(key)}")
+        return None, False
+    elif test:
+        return None, False
+    raise CelError(f"no such key: {written(key)}")
+
+
+def _bad_key(key: Any, error: type[Exception]) -> Exception:
+    """Return the error of a key of a type that no list or map has."""
+    if type(key) is list and error is PlanError:
+        return error("invalid qualifier type: *types.baseList")
+    if type(key) in (list, DeviceMap):  # upstream has several types of lists, and maps of Go's and its own
+        return NotFollowed(f"a key of the type {type_name(key)}")
+    return error(f"invalid qualifier type: {go_name(key)}")
+
+
+def _index(key: Any) -> int:
+    if type(key) is str or type(key) is bool:
+        raise CelError(f"unsupported index type '{type_name(key)}' in list")
+    if key != key or key != int(key):
+        raise CelError(f"unsupported index value {written(key)} in list")
+    return int(key)
+
+
+def _check_key(key: Any) -> None:
+    check_key(key)
+    if type(key) is float or isinstance(key, (list, dict)):
+        raise NotFollowed("a map with keys that are doubles, lists or maps")
+
+
+def _equality(one: Evaluate, other: Evaluate, *, wanted: bool) -> Evaluate:
+    def evaluate(run: Run) -> bool:
+        left, right = both(run, one, other)
+        if type(left) is str and type(right) is str:
+            smaller = min(len(left), len(right))
+            run.cost += -(-smaller // 10) if smaller < 30 else _traversal(smaller)
+            return bool(left == right) is wanted
+        run.cost += 1 if hasattr(left, "type_name") else _traversal(min(size(left), size(right)))
+        found = equal(left, right, run)
+        if found is None and wanted:
+            raise CelError(NO_SUCH_OVERLOAD)
+        return bool(found) is wanted
+
+    return evaluate
+
+
+def _traversal(characters: int) -> int:
+    """Return the cost of going through a string (StringTraversalCostFactor)."""
+    cost = characters * 0.1
+    whole = int(cost)
+    return whole if whole == cost else whole + 1
+
+
+def _alternative(one: Evaluate, other: Evaluate, name: str, *, only_optional: bool) -> Evaluate:
+    def evaluate(run: Run) -> Any:
+        value = one(run)
+        if type(value) is not Optional:
+            if only_optional:
+                raise CelError(NO_SUCH_OVERLOAD)
+            return value
+        if value.present:
+            return value.value if name == "orValue" else value
+        return other(run)
+
+    return evaluate
+
+
+def _not_strictly_false(condition: Evaluate) -> Evaluate:
+    def evaluate(run: Run) -> bool:
+        run.cost += 1
+        try:
+            return condition(run) is not False
+        except CelError:
+            return True
+
+    return evaluate
+
+
+def _constant_membership(item: Plan, within: list[Any], *, of_1_37: bool) -> Plan:
+    """Return the plan of `in` with a list of constants, which costs nothing (maybeOptimizeSetMembership)."""
+    if not within:
+        return constant(False)
+    kinds = {type(each) for each in within}
+    if not kinds <= {str, int, Uint, float, bool} or (bool in kinds and len(kinds) > 1):
+        return Plan(call("@in", ["in_list"], [item.evaluate, lambda _run: within], of_1_37=of_1_37))
+    values = frozenset(within)
+    evaluate = item.evaluate
+
+    def contained(run: Run) -> bool:
+        value = evaluate(run)
+        check_key(value)
+        if type(value) is bool or bool in kinds:
+            return type(value) is bool and bool in kinds and value in values
+        try:
+            return value in values
+        except TypeError:  # a list or a map
+            return False
+
+    return Plan(contained)
+
+
+# --- loops ---------------------------------------------------------------------------------------------------------
+
+
+def _held(run: Run, slot: int, start: Evaluate) -> Any:
+    """Return a loop's result so far, which starts when it is first asked for."""
+    value = run.slots[slot]
+    if value is _DEFERRED:
+        try:
+            value = start(run)
+        except CelError as error:
+            value = _Failure(error)
+        run.slots[slot] = value
+    if type(value) is _Failure:
+        raise value.error
+    return value
+
+
+def _fresh(value: Any) -> Evaluate:
+    """Return what makes an empty list or map to add to."""
+    return (lambda _run: []) if type(value) is list else (lambda _run: {})
+
+
+def _extended(held: Evaluate, added: Evaluate) -> Evaluate:
+    def evaluate(run: Run) -> list[Any]:
+        run.cost += 2
+        found: list[Any] = held(run)
+        items = added(run)
+        run.work(len(items))
+        found.extend(items)
+        return found
+
+    return evaluate
+
+
+def _inserted(held: Evaluate, added: list[Evaluate]) -> Evaluate:
+    def evaluate(run: Run) -> dict[Any, Any]:
+        run.cost += 2
+        found: dict[Any, Any] = held(run)
+        values = [each(run) for each in added]
+        entries = values[0] if len(values) == 1 else None
+        if len(values) == 2:
+            _check_key(values[0])
+            entries = {values[0]: values[1]}
+        if not isinstance(entries, dict):
+            raise CelError(NO_SUCH_OVERLOAD)
+        run.work(len(entries) + 1)
+        for key, value in entries.items():
+            if key in found:
+                raise CelError(f"insert failed: key {written(key)} already exists")
+            found[key] = value
+        return found
+
+    return evaluate
+
+
+def _bound(slot: int, result: Evaluate) -> Evaluate:
+    """Return what evaluates cel.bind(): a loop over nothing."""
+
+    def evaluate(run: Run) -> Any:
+        run.slots[slot] = _DEFERRED
+        return result(run)
+
+    return evaluate
+
+
+def _looped(loop: Loop, over: Plan, slots: tuple[int, int, int], condition: Plan, step: Plan, result: Plan) -> Evaluate:
+    range_of, goes_on, step_of, result_of = over.evaluate, condition.evaluate, step.evaluate, result.evaluate
+    result_slot, first, second = slots
+    pairs = bool(loop.variable2)
+
+    def evaluate(run: Run) -> Any:
+        values = run.slots
+        within = range_of(run)
+        values[result_slot] = _DEFERRED
+        for one, other in _items(within, pairs):
+            values[first] = one
+            values[second] = other
+            try:
+                if goes_on(run) is False:
+                    break
+            except CelError:
+                pass
+            try:
+                values[result_slot] = step_of(run)
+            except CelError as error:
+                values[result_slot] = _Failure(error)
+            run.check()
+            run.work(2)
+        return result_of(run)
+
+    return evaluate
+
+
+def _items(within: Any, pairs: bool) -> Any:
+    """Return the values of a loop's variables, of which there are one or two."""
+    if isinstance(within, dict):
+        return list(within.items())
+    if type(within) is list:
+        return enumerate(within) if pairs else [(each, None) for each in within]
+    if pairs:
+        raise CelError(f"unsupported comprehension range type: {go_name(within)}")
+    raise CelError(f"got '{go_name(within)}', expected iterable type")

@@ -1,0 +1,96 @@
+"""The syntax tree of an expression, and how much of one is followed."""
+
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from extender.k8s.cel.values import NotFollowed
+
+MAX_DEPTH: Final = 90
+"""Levels of a tree that are followed; each takes a few frames of Python's stack to check, plan and evaluate."""
+
+MAX_CHARACTERS: Final = 20_000
+"""Characters of an expression that are read; an API server accepts 10 KiB."""
+
+NODES_PER_CHARACTER: Final = 2
+"""Nodes of a tree that are followed, for each character of the text: what compiling takes is charged by the text.
+
+Other macros make at most 1.4; optMap() doubles what it is called on, and a chain of them again and again.
+"""
+
+SPARE_NODES: Final = 200
+"""Nodes that are followed in addition: three or four optMap() one after the other in a short text."""
+
+
+class SyntaxFailure(Exception):
+    """An expression that is nested deeper than cel-go's parser follows, in cel-go's words."""
+
+
+@dataclass(slots=True)
+class Expr:
+    """A node of the tree; `kind` says which of the other fields are its own.
+
+    "none" stands where something is wrong, and occurs only in a tree with problems.
+    """
+
+    kind: str
+    id: int = 0
+    value: Any = None
+    """of a literal"""
+    name: str = ""
+    """of an identifier, a field, a function or a message type"""
+    operand: "Expr | None" = None
+    """of a field, and the target of a member function"""
+    test_only: bool = False
+    """a field within has()"""
+    args: list["Expr"] = field(default_factory=list)
+    """of a call, the elements of a list, and a map's keys and values by turns"""
+    optional: list[int] = field(default_factory=list)
+    """which elements or entries are optional"""
+    loop: "Loop | None" = None
+
+    def children(self) -> list["Expr"]:
+        """Return the nodes right below this one."""
+        loop = self.loop
+        within = [loop.over, loop.start, loop.condition, loop.step, loop.result] if loop is not None else []
+        return [*([self.operand] if self.operand is not None else []), *self.args, *within]
+
+
+@dataclass(slots=True)
+class Loop:
+    """A comprehension."""
+
+    variable: str
+    variable2: str
+    over: Expr
+    result_variable: str
+    start: Expr
+    condition: Expr
+    step: Expr
+    result: Expr
+
+
+@dataclass(slots=True)
+class Tree:
+    max_nodes: int = SPARE_NODES
+    root: Expr = field(default_factory=lambda: Expr("none"))
+    positions: dict[int, int] = field(default_factory=dict)
+    """node -> offset in characters"""
+    problems: list[tuple[int, str]] = field(default_factory=list)
+    """(node, what is wrong with it)"""
+    depths: dict[int, int] = field(default_factory=dict)
+    """node -> levels from it to the bottom"""
+
+    def add(self, node: Expr, offset: int) -> Expr:
+        """Give a node, whose children have theirs, an id and its place; raises NotFollowed if they are too many."""
+        node.id = len(self.positions) + 1
+        if node.id > self.max_nodes:
+            raise NotFollowed(f"an expression of more than {self.max_nodes} nodes")
+        self.positions[node.id] = offset
+        self.depths[node.id] = 1 + max((self.depths[each.id] for each in node.children()), default=0)
+        return node
+
+    def wrong(self, offset: int, problem: str) -> Expr:
+        """Note what is wrong at a place, and return the node that stands there instead."""
+        node = self.add(Expr("none"), offset)
+        self.problems.append((node.id, problem))
+        return node

@@ -1,0 +1,136 @@
+"""DeviceView: a device as selectors see it, by domain and id.
+
+Mirrors CompilationResult.DeviceMatches (k8s.io/dynamic-resource-allocation/cel, v1.36).
+
+Rule: each part is read when it is first asked for, and once.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import cached_property, lru_cache
+from typing import Any
+
+from extender.k8s.cel.library.kubernetes import Semver, quantity, semver
+from extender.k8s.cel.values import CelError, DeviceMap, Domains
+from extender.k8s.devices.objects import Device, DeviceAttribute
+from extender.k8s.objects import QuantityText
+
+
+class DeviceView:
+    """The variable `device` of a selector; without `shows_sharing`, its allowMultipleAllocations is always false.
+
+    `shows_lists`: attributes may be lists of values, as since v1.37; before, such a one fails every selector.
+    """
+
+    def __init__(self, driver: str, device: Device, *, shows_sharing: bool = True, shows_lists: bool = False) -> None:
+        self.driver = driver
+        self.device = device
+        self._value: Callable[[DeviceAttribute], Any] = _value_or_list if shows_lists else _value
+        self.allow_multiple_allocations = shows_sharing and bool(device.allow_multiple_allocations)
+
+    @cached_property
+    def attributes(self) -> Mapping[str, Mapping[str, DeviceAttribute]]:
+        """{domain: {id: attribute}}; a name without a domain has the driver's."""
+        found: dict[str, dict[str, DeviceAttribute]] = {}
+        for name, attribute in (self.device.attributes or {}).items():
+            domain, identifier = qualified_name(name, self.driver)
+            found.setdefault(domain, {})[identifier] = attribute
+        return found
+
+    @cached_property
+    def capacity(self) -> Mapping[str, Mapping[str, QuantityText]]:
+        """{domain: {id: amount}}; a name without a domain has the driver's."""
+        found: dict[str, dict[str, QuantityText]] = {}
+        for name, capacity in (self.device.capacity or {}).items():
+            domain, identifier = qualified_name(name, self.driver)
+            found.setdefault(domain, {})[identifier] = capacity.value
+        return found
+
+    def check(self) -> None:
+        """Raise CelError for an attribute that has no value, whatever a selector reads."""
+        if self._problem:
+            raise CelError(self._problem)
+
+    @cached_property
+    def _problem(self) -> str:
+        for name, attribute in sorted((self.device.attributes or {}).items()):
+            try:
+                self._value(attribute)
+            except CelError as error:
+                return f"attribute {name}: {error}"
+        return ""
+
+    @cached_property
+    def attribute_values(self) -> Domains:
+        """The attributes as values of expressions."""
+        domains = self.attributes.items()
+        return Domains(
+            (domain, DeviceMap((key, self._value(each)) for key, each in within.items())) for domain, within in domains
+        )
+
+    @cached_property
+    def has_values(self) -> bool:
+        """Whether each attribute has one value, as `has_values`."""
+        return has_values(self.device)
+
+    @cached_property
+    def capacity_values(self) -> Domains:
+        domains = self.capacity.items()
+        return Domains(
+            (domain, DeviceMap((key, quantity(each)) for key, each in within.items())) for domain, within in domains
+        )
+
+    @cached_property
+    def as_map(self) -> DeviceMap:
+        """The device as the one value that it is upstream."""
+        shared, attributes = self.allow_multiple_allocations, self.attribute_values
+        found = {"driver": self.driver, "allowMultipleAllocations": shared, "attributes": attributes}
+        return DeviceMap(found, capacity=self.capacity_values)
+
+
+def has_values(device: Device) -> bool:
+    """Return whether each attribute has one value, so that `DeviceView.check` raises nothing."""
+    return all(
+        one.string_value is not None or one.int_value is not None or one.bool_value is not None or _is_version(one)
+        for one in (device.attributes or {}).values()
+    )
+
+
+@lru_cache(maxsize=4096)
+def _is_version(attribute: DeviceAttribute) -> bool:
+    try:
+        _value(attribute)
+    except CelError:
+        return False
+    return True
+
+
+def _value(attribute: DeviceAttribute) -> Any:
+    """Return an attribute's value; raises CelError (getAttributeValue)."""
+    for value in (attribute.int_value, attribute.bool_value, attribute.string_value):
+        if value is not None:
+            return value
+    if attribute.version_value is None:
+        raise CelError("unsupported attribute value")
+    return _version(attribute.version_value)
+
+
+def _value_or_list(attribute: DeviceAttribute) -> Any:
+    for values in (attribute.int_values, attribute.bool_values, attribute.string_values):
+        if values is not None:
+            return list(values)
+    if attribute.version_values is not None:
+        return [_version(each) for each in attribute.version_values]
+    return _value(attribute)
+
+
+def _version(text: str) -> Semver:
+    try:
+        return semver(text)
+    except CelError as error:
+        raise CelError(f"parse semantic version: {error}") from None
+
+
+def qualified_name(name: str, default_domain: str) -> tuple[str, str]:
+    """Return (domain, id) of `domain/id` or `id`."""
+    domain, separator, identifier = name.partition("/")
+    return (domain, identifier) if separator else (default_domain, name)

@@ -1,0 +1,155 @@
+"""Selectors of devices: CEL expressions, as k8s.io/dynamic-resource-allocation/cel (v1.36) compiles and evaluates them.
+
+`parser` makes the tree, in which macros are expanded, `checker` finds the types in cel-go's words, and `plan` makes
+closures of the tree, which count cel-go's cost.
+
+Rule: what is not followed is named in `Selector.unsupported`, or raised as NotFollowed, and never guessed.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from extender.k8s.cel.checker import check, error_text
+from extender.k8s.cel.parser import parse
+from extender.k8s.cel.plan import PlanError, plan
+from extender.k8s.cel.syntax import SyntaxFailure, Tree
+from extender.k8s.cel.types import declared
+from extender.k8s.cel.values import (
+    COST_LIMIT,
+    Aborted,
+    CelError,
+    CostLimitReached,
+    NotFollowed,
+    Optional,
+    Run,
+    type_name,
+)
+from extender.k8s.cost.budget import WorkBudget
+from extender.k8s.devices.device_view import DeviceView
+
+__all__ = ["DeviceSelectorError", "DeviceView", "NotFollowed", "Selector", "compile_selector"]
+
+_STEPS: Final = 2
+"""Steps of an evaluation, whatever it costs."""
+
+OPTIONAL_FIELD: Final = (
+    ". consider using CEL optional chaining (.? followed by orValue()) or guarding the check with has() for optional "
+    "fields"
+)
+"""Hint behind the error of a selector that reads what the device lacks, since v1.37 (EnhanceRuntimeError)."""
+
+
+class DeviceSelectorError(Exception):
+    """A selector's runtime error, in upstream's words."""
+
+
+@dataclass(frozen=True)
+class Selector:
+    """A compiled expression.
+
+    `error` is upstream's compile error ("" if none), `unsupported` the CEL feature that is not evaluated ("" if none);
+    with either, `matches` must not be called. `reads` are the ("attributes" or "capacity", domain, id) that it reads by
+    literal keys; None: it may read anything.
+    """
+
+    expression: str
+    error: str = ""
+    unsupported: str = ""
+    reads: frozenset[tuple[str, str, str]] | None = None
+    evaluate: Callable[[Run], Any] | None = field(default=None, repr=False)
+    variables: int = 0
+    of_1_37: bool = False
+
+    def matches(self, device: DeviceView, budget: WorkBudget) -> bool:
+        """Return whether the device is selected.
+
+        Raises DeviceSelectorError, NotFollowed for a CEL feature that only the values show, and WorkLimitReached.
+        """
+        assert self.evaluate is not None
+        run = Run(device, self.variables, budget, of_1_37=self.of_1_37)
+        result: Any = None
+        try:
+            device.check()
+            result = self.evaluate(run)
+        except (CelError, Aborted) as error:
+            self._finish(run)
+            raise DeviceSelectorError(self._with_hint(str(error))) from None
+        except CostLimitReached:
+            self._finish(run)
+        self._finish(run)
+        return result if type(result) is bool else _as_bool(result)
+
+    def _with_hint(self, error: str) -> str:
+        return f"{error}{OPTIONAL_FIELD}" if self.of_1_37 and "no such key:" in error else error
+
+    @staticmethod
+    def _finish(run: Run) -> None:
+        """Spend the cost of a run; beyond the limit it is an error whatever the result."""
+        run.budget.spend(min(run.cost, COST_LIMIT) + _STEPS)
+        if run.cost > COST_LIMIT:
+            raise DeviceSelectorError("operation cancelled: actual cost limit exceeded") from None
+
+
+def compile_selector(expression: str, *, of_1_37: bool) -> Selector:
+    """Return the compiled selector; never raises for what the expression says. `of_1_37`: as v1.37 does, not v1.36.
+
+    A device has allowMultipleAllocations whatever feature gates say: kube-scheduler compiles expressions as the API
+    server does those that are stored already.
+    """
+    try:
+        return _compiled(expression, of_1_37=of_1_37)
+    except SyntaxFailure as failure:
+        return Selector(expression, error=f"compilation failed: {failure}")
+    except PlanError as failure:
+        return Selector(expression, error=f"program instantiation failed: {failure}")
+    except NotFollowed as feature:
+        return Selector(expression, unsupported=str(feature))
+
+
+def _compiled(expression: str, *, of_1_37: bool) -> Selector:
+    tree = parse(expression, escaped_names=of_1_37)
+    if tree.problems:
+        return _failed(expression, tree, tree.problems)
+    checked = check(tree, of_1_37=of_1_37)
+    if checked.errors:
+        return _failed(expression, tree, checked.errors)
+    output = checked.types[tree.root.id]
+    if output[0] not in ("bool", "dyn" if of_1_37 else "any"):
+        error = f"must evaluate to bool or the unknown type, not {declared(output)}"
+        return Selector(expression, error=error)
+    evaluate, variables, reads = plan(tree.root, checked)
+    return Selector(expression, reads=reads, evaluate=evaluate, variables=variables, of_1_37=of_1_37)
+
+
+def _failed(expression: str, tree: Tree, errors: list[tuple[int, str]]) -> Selector:
+    return Selector(expression, error=f"compilation failed: {error_text(expression, tree, errors)}")
+
+
+_NO_CONVERSION: Final = {
+    "int": "unsupported type conversion from 'int' to bool",
+    "uint": "unsupported type conversion from 'uint' to bool",
+    "double": "type conversion error from Double to 'bool'",
+    "string": "unsupported native conversion from string to 'bool'",
+    "bytes": "type conversion error from Bytes to 'bool'",
+    "google.protobuf.Duration": "type conversion error from 'Duration' to 'bool'",
+    "google.protobuf.Timestamp": "type conversion error from 'Timestamp' to 'bool'",
+    "list": "type conversion error from list to 'bool'",
+    "map": "type conversion error from map to 'bool'",
+    "null_type": "type conversion error from 'null_type' to 'bool'",
+    "kubernetes.Semver": "type conversion error from 'Semver' to 'bool'",
+    "kubernetes.Quantity": "type conversion error from 'Quantity' to 'bool'",
+    "type": "type conversion not supported for 'type'",
+    "optional_type": "optional.none() dereference",
+}
+
+
+def _as_bool(result: Any) -> bool:
+    """Return the value of an optional boolean; raises DeviceSelectorError for any other value (ConvertToNative)."""
+    name = type_name(result)
+    while type(result) is Optional and result.present:
+        result = result.value
+    if type(result) is bool:
+        return result
+    why = _NO_CONVERSION[type_name(result)]
+    raise DeviceSelectorError(f"CEL result of type {name} could not be converted to bool: {why}")

@@ -1,0 +1,297 @@
+"""Why a request does not get a device: reasons of single devices, and how many devices share each.
+
+Rule: a reason is a fact about one device and one request; in which combination devices are tried is the allocator's.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from extender.core.devices.allocation import ClaimToAllocate
+from extender.core.devices.capacity import CapacityError, UnusablePolicy, has_room
+from extender.core.devices.constraints import find_attribute
+from extender.core.devices.counters import Counters
+from extender.core.devices.device_index import DeviceIndex
+from extender.core.devices.node_matching import NodeSelectorError
+from extender.core.devices.pools import DeviceID, Pool, PoolDevice, is_available_on
+from extender.core.devices.taints import prevents_allocation
+from extender.core.snapshot.snapshot import Snapshot
+from extender.k8s.cost.budget import WorkBudget, WorkLimitReached
+from extender.k8s.devices.objects import (
+    DeviceAttribute,
+    DeviceClaim,
+    DeviceConstraint,
+    DeviceSelector,
+    DeviceSubRequest,
+    ExactDeviceRequest,
+    ResourceClaim,
+)
+from extender.k8s.devices.selector import DeviceSelectorError, NotFollowed, Selector, compile_selector
+from extender.report.schema import DeviceReport, DeviceRequestReport
+from extender.utilities.text import pluralize
+
+MAX_DEVICES = 256
+"""Devices that a request lists on one node."""
+
+MAX_REASONS = 4
+"""Reasons that a summary lists."""
+
+MAX_NAMES = 3
+"""Claims, pods or devices that one sentence names."""
+
+MAX_REASON_CHARACTERS = 300
+"""Length of a reason, which may quote names and errors."""
+
+_STEPS_PER_DEVICE = 10
+"""Steps of looking at one device for one request, besides those of its selectors."""
+
+IN_USE = "in use by "
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request, or an alternative of its prioritized list."""
+
+    name: str
+    """Name of the request."""
+    alternative: str
+    """Name of the alternative; empty without a list."""
+    asks: ExactDeviceRequest | DeviceSubRequest
+
+    @property
+    def full_name(self) -> str:
+        return f"{self.name}/{self.alternative}" if self.alternative else self.name
+
+    def is_of(self, constraint: DeviceConstraint) -> bool:
+        """Return whether the constraint is about the devices of this request."""
+        return not constraint.requests or self.name in constraint.requests or self.full_name in constraint.requests
+
+
+def requests_of(spec: DeviceClaim) -> Iterator[tuple[int, Request]]:
+    """Yield every request and alternative with the place of the request."""
+    for place, one in enumerate(spec.requests or ()):
+        if one.exactly is not None:
+            yield place, Request(one.name, "", one.exactly)
+        for alternative in one.first_available or ():
+            yield place, Request(one.name, alternative.name, alternative)
+
+
+class _Found(NamedTuple):
+    """What a device is for a request."""
+
+    device: PoolDevice
+    matches: bool
+    why: str
+    """Why the request does not get it; empty: it is free."""
+
+
+class DeviceReasons:
+    """The devices of the only node of a snapshot, and why requests do not get them."""
+
+    def __init__(self, snapshot: Snapshot, pools: Sequence[Pool], budget: WorkBudget) -> None:
+        self._snapshot = snapshot
+        self._features = snapshot.features
+        self._state = snapshot.index(DeviceIndex).state
+        self._budget = budget
+        self._found: dict[tuple[str, str], list[_Found]] = {}
+        """(claim, request) -> what was found."""
+        self._selectors: dict[str, Selector] = {}
+        self._users = _users(snapshot.objects.resource_claims.values())
+        self._pools = pools
+        self._without_devices = [pool for pool in pools if not pool.devices and _why_unusable(pool)]
+        """Pools whose devices are not known, because they cannot be used."""
+
+    def report(self, claim: ClaimToAllocate, request: Request, *, fails: bool) -> DeviceRequestReport:
+        """Return what a request finds on the node."""
+        found = self._find(claim, request)
+        matching, free = sum(one.matches for one in found), sum(not one.why for one in found)
+        reasons = Counter(one.why for one in found if one.why)
+        devices = sum(len(pool.devices) for pool in self._pools)
+        notes = [_why_unusable(pool) for pool in self._without_devices[:MAX_REASONS]]
+        nothing = "no device was looked at" if devices else "the node has no devices"
+        if len(found) < devices:
+            notes.append(f"{pluralize(devices - len(found), 'device')} not looked at: too many steps")
+        return DeviceRequestReport(
+            name=shortened(request.full_name),
+            summary="; ".join([_summary(request, len(found), matching, free, reasons) if found else nothing, *notes]),
+            fails=fails,
+            count=None if request.asks.allocation_mode == "All" else request.asks.count,
+            matching=matching,
+            free=free,
+            devices=[self._report(one) for one in found[:MAX_DEVICES]],
+            omitted=max(0, devices - MAX_DEVICES),
+        )
+
+    def free_devices(self, claim: ClaimToAllocate, request: Request) -> Iterator[PoolDevice]:
+        """Yield the devices that the request could get."""
+        return (one.device for one in self._find(claim, request) if not one.why)
+
+    def _find(self, claim: ClaimToAllocate, request: Request) -> list[_Found]:
+        """Return what each device is for a request, as far as the budget goes."""
+        key = f"{claim.namespace}/{claim.name}", request.full_name
+        if key not in self._found:
+            found = self._found[key] = []
+            with suppress(WorkLimitReached):
+                for one in (device for pool in self._pools for device in pool.devices):
+                    self._budget.spend(_STEPS_PER_DEVICE)
+                    found.append(_Found(one, *self._reason(claim.spec, request, one)))
+        return self._found[key]
+
+    def _report(self, found: _Found) -> DeviceReport:
+        detail = self._detail(found.device) if found.why else ""
+        return DeviceReport(device=shortened("/".join(found.device.id)), why=found.why, detail=detail)
+
+    def _detail(self, one: PoolDevice) -> str:
+        pods = [
+            f"{claim.metadata.namespace}/{pod.name}"
+            for claim in self._users.get(one.id, ())
+            for pod in claim.status.reserved_for or ()
+        ]
+        return f"reserved for {listed(pods)}" if pods else ""
+
+    def _reason(self, spec: DeviceClaim, request: Request, one: PoolDevice) -> tuple[bool, str]:
+        """Return whether the device matches, and why the request does not get it; empty: it is free."""
+        why = self._mismatch(request, one)
+        if why:
+            return False, shortened(why)
+        return True, shortened(self._taken(request, one) or _missing_attribute(spec, request, one))
+
+    def _mismatch(self, request: Request, one: PoolDevice) -> str:
+        asks, features = request.asks, self._features
+        if why := _why_unusable(one.pool):
+            return why
+        if one.device.binding_conditions and not features.dra_device_binding_conditions:
+            return "has binding conditions (DRADeviceBindingConditions is off)"
+        device_class = self._snapshot.objects.device_classes.get(("", asks.device_class_name))
+        if device_class is None:
+            return f"class {asks.device_class_name} does not exist"
+        for whose, selectors in (
+            (f"class {asks.device_class_name}", device_class.spec.selectors),
+            (f"request {request.full_name}", asks.selectors),
+        ):
+            for number, selector in enumerate(selectors or ()):
+                why = self._not_selected(selector, one)
+                if why:
+                    return f"selector #{number} of {whose} {why}"
+        try:
+            if one.slice.spec.per_device_node_selection and not is_available_on(one, self._snapshot.nodes[0]):
+                return "is for other nodes"
+        except NodeSelectorError as error:
+            return f"has {error}"
+        if features.dra_device_taints:
+            for taint in one.device.taints or ():
+                if prevents_allocation(
+                    [taint], asks.tolerations or (), whatever_effect=not features.device_pools_of_1_35
+                ):
+                    return f"taint {taint.key}={taint.value}:{taint.effect} is not tolerated"
+        return ""
+
+    def selector(self, expression: str) -> Selector:
+        """Return the compiled selector."""
+        if expression not in self._selectors:
+            compiled = compile_selector(expression, of_1_37=self._features.selectors_of_1_37)
+            self._selectors[expression] = compiled
+        return self._selectors[expression]
+
+    def _not_selected(self, selector: DeviceSelector, one: PoolDevice) -> str:
+        compiled = self.selector("" if selector.cel is None else selector.cel.expression)
+        if compiled.error:
+            return f"does not compile: {compiled.error}"
+        if compiled.unsupported:
+            return f"is not evaluated: {compiled.unsupported}"
+        try:
+            return "" if compiled.matches(one.view(self._features), self._budget) else "is false"
+        except DeviceSelectorError as error:
+            return f"fails: {error}"
+        except NotFollowed as feature:
+            return f"is not evaluated: {feature}"
+
+    def _taken(self, request: Request, one: PoolDevice) -> str:
+        """Return why a device that matches is not free."""
+        asks, features, state = request.asks, self._features, self._state
+        is_admin = isinstance(asks, ExactDeviceRequest) and bool(asks.admin_access)
+        if one.id in state.devices and not is_admin:
+            users = [f"{claim.metadata.namespace}/{claim.metadata.name}" for claim in self._users.get(one.id, ())]
+            return IN_USE + listed(users)
+        if one.device.consumes_counters and not features.dra_partitionable_devices:
+            return "consumes counters (DRAPartitionableDevices is off)"
+        if features.dra_consumable_capacity:
+            requested = asks.capacity.requests if asks.capacity is not None else None
+            consumed = (state.capacity or {}).get(one.id, {})
+            try:
+                if not has_room(one.device.capacity or {}, requested, consumed, {}, features):
+                    return "too little capacity is left" if consumed else "has too little capacity"
+            except UnusablePolicy:
+                return "its capacity has a request policy that no API server admits"
+            except CapacityError as error:
+                return str(error)
+        is_shared = bool(one.device.allow_multiple_allocations) and one.id in state.shared
+        if one.device.consumes_counters and not is_shared and not Counters(state, features, self._budget).take(one):
+            return "too little is left of the counters of its pool"
+        return ""
+
+
+def _why_unusable(pool: Pool) -> str:
+    """Return why no device of the pool can be allocated; empty: they can."""
+    if pool.incomplete:
+        return f"pool {shortened(str(pool.id))} is being updated"
+    return shortened(f"pool {pool.id} is invalid: {pool.invalid_reason}") if pool.invalid_reason else ""
+
+
+def _users(claims: Iterable[ResourceClaim]) -> dict[DeviceID, list[ResourceClaim]]:
+    """Return device -> the claims that have it."""
+    users: dict[DeviceID, list[ResourceClaim]] = defaultdict(list)
+    for claim in sorted(claims, key=lambda one: (one.metadata.namespace, one.metadata.name)):
+        allocation = claim.status.allocation
+        for one in (allocation.devices.results if allocation is not None else None) or ():
+            if not one.admin_access:
+                users[one.driver, one.pool, one.device].append(claim)
+    return users
+
+
+def _missing_attribute(spec: DeviceClaim, request: Request, one: PoolDevice) -> str:
+    for number, constraint in enumerate(spec.constraints or ()):
+        attribute = constraint.match_attribute or constraint.distinct_attribute
+        if attribute and request.is_of(constraint) and find_attribute(one, attribute) is None:
+            return f"lacks the attribute {attribute} of constraint #{number}"
+    return ""
+
+
+# --- words ----------------------------------------------------------------------------------------------------------
+
+
+def _summary(request: Request, found: int, matching: int, free: int, reasons: Counter[str]) -> str:
+    """Return `1 of 8 devices matches, 0 free: 7 selector #0 of class gpu.example.com is false, 1 in use by …`."""
+    asked = "all" if request.asks.allocation_mode == "All" else pluralize(request.asks.count, "device")
+    wants = "" if asked == "1 device" else f"asks for {asked}; "
+    users = {reason: count for reason, count in reasons.items() if reason.startswith(IN_USE)}
+    merged = Counter({reason: count for reason, count in reasons.items() if reason not in users})
+    if users:
+        merged[IN_USE + listed([reason.removeprefix(IN_USE) for reason in users])] = sum(users.values())
+    common = merged.most_common()
+    parts = [f"{count} {reason}" for reason, count in common[:MAX_REASONS]]
+    more = sum(count for _, count in common[MAX_REASONS:])
+    why = ", ".join(parts + ([f"{more} for other reasons"] if more else []))
+    matches = f"{matching} of {pluralize(found, 'device')} {'matches' if matching == 1 else 'match'}"
+    return f"{wants}{matches}, {free} free" + (f": {why}" if why else "")
+
+
+def value_of(attribute: DeviceAttribute) -> str:
+    """Return the value of an attribute as text."""
+    if attribute.bool_value is not None:
+        return str(attribute.bool_value).lower()
+    values = attribute.string_value, attribute.int_value, attribute.version_value
+    return next((str(value) for value in values if value is not None), "a list")
+
+
+def listed(names: Sequence[str]) -> str:
+    """Join the first names and count the rest."""
+    shown = ", ".join(map(shortened, names[:MAX_NAMES]))
+    return f"{shown} and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else shown
+
+
+def shortened(text: str) -> str:
+    """Return at most MAX_REASON_CHARACTERS of a text."""
+    return text if len(text) <= MAX_REASON_CHARACTERS else f"{text[: MAX_REASON_CHARACTERS - 1]}…"

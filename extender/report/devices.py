@@ -1,0 +1,300 @@
+"""Explain, for one node, whether the claims of a pod can be allocated there, and which request of them fails.
+
+The node is looked at alone, on a snapshot with its pools, the claims that use them and the DeviceClasses: the same
+allocator decides there, for one more claim and one more request at a time, so that the one that fails is found.
+
+Rule: nothing is decided again; the verdict of the node stays the one of its filter status.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from extender.core.devices.allocation import Allocated, ClaimToAllocate
+from extender.core.devices.allocator import Allocator
+from extender.core.devices.constraints import find_attribute
+from extender.core.devices.device_index import DeviceIndex
+from extender.core.devices.extended_resources import (
+    classes_by_resource,
+    device_requests,
+    extended_resource_claim,
+    extended_resources,
+    resources_from_devices,
+)
+from extender.core.devices.node_matching import NodeSelectorError, selects_node
+from extender.core.devices.pools import AllocationError, InvalidPools, NotEvaluated, Pool
+from extender.core.framework.constraint import SchedulingContext
+from extender.core.framework.plugins import dynamic_resources
+from extender.core.recorded_devices import RecordedDevices
+from extender.core.snapshot.snapshot import Snapshot
+from extender.k8s.cost.budget import WorkBudget, WorkLimitReached
+from extender.k8s.devices.objects import DeviceClaim, DeviceRequestAllocationResult, ResourceClaim
+from extender.k8s.kinds import ClusterObjects
+from extender.k8s.objects import Node, NodeStatus, ObjectMeta, Pod
+from extender.k8s.version.features import Features
+from extender.report.device_reasons import (
+    MAX_DEVICES,
+    DeviceReasons,
+    Request,
+    listed,
+    requests_of,
+    shortened,
+    value_of,
+)
+from extender.report.schema import ClaimReport, DeviceRequestReport, PodClaimReport
+
+EXTENDED_RESOURCES = "extended resources"
+"""Name of the claim that kube-scheduler makes for them."""
+
+MAX_CONSTRAINTS = 3
+"""Constraints that a summary names."""
+
+MAX_VALUES = 4
+"""Values of an attribute that a summary counts."""
+
+_CANNOT = "cannot be allocated"
+
+WORK_LIMIT = 2_000_000
+"""Steps of one explanation."""
+
+
+# --- the claims of the pod, wherever it may run ---------------------------------------------------------------------
+
+
+def report_pod_claims(devices: RecordedDevices, pod: Pod, features: Features) -> list[PodClaimReport]:
+    """Return the entries of the pod's spec.resourceClaims, and what it requests of DeviceClasses by extended resources.
+
+    Of each: which claim it is, and where that is allocated, or why it cannot be used.
+    """
+    own = [
+        PodClaimReport(name=one.name, note=shortened(one.problem) or "no claim is needed")
+        if one.claim is None
+        else PodClaimReport(name=one.name, claim=_key(one.claim), note=_allocation(one.claim))
+        for one in devices.claims
+    ]
+    snapshot = Snapshot.build(ClusterObjects(device_classes=devices.classes), features)
+    if extended_resource_claim(snapshot, pod) is None:
+        return own
+    classes = classes_by_resource(snapshot)
+    backed = [name for name in extended_resources(snapshot, pod) if name in classes]
+    names = listed([f"{name} (class {classes[name].metadata.name})" for name in backed])
+    note = f"{names}: devices, on nodes without a device plugin for it"
+    return [*own, PodClaimReport(name=EXTENDED_RESOURCES, note=note)]
+
+
+def _allocation(claim: ResourceClaim) -> str:
+    if claim.status.allocation is None:
+        return "not allocated"
+    pods = [f"{claim.metadata.namespace}/{one.name}" for one in claim.status.reserved_for or ()]
+    return f"allocated: {listed(_devices_of(claim)) or 'no devices'}; reserved for {listed(pods) or 'no pod'}"
+
+
+def _devices_of(claim: ResourceClaim) -> list[str]:
+    return [f"{one.driver}/{one.pool}/{one.device}" for one in _results(claim)]
+
+
+def _results(claim: ResourceClaim) -> Sequence[DeviceRequestAllocationResult]:
+    allocation = claim.status.allocation
+    return (allocation.devices.results or ()) if allocation is not None else ()
+
+
+def _key(claim: ResourceClaim) -> str:
+    return f"{claim.metadata.namespace}/{claim.metadata.name}"
+
+
+# --- the claims on one node -----------------------------------------------------------------------------------------
+
+
+class NodeClaims(NamedTuple):
+    """The claims of a pod on one node."""
+
+    claims: list[ClaimReport]
+    not_followed: str
+    """Feature because of which kube-scheduler alone decides there."""
+
+
+def report_claims(devices: RecordedDevices, pod: Pod, node: str, context: SchedulingContext) -> NodeClaims:
+    """Return the pod's claims on one node of the cluster: its devices, and why requests do not get them.
+
+    `context`: that of the decision, whose snapshot and pod are not read.
+    """
+    snapshot = _snapshot_of(devices, node, context.features)
+    if snapshot is None:
+        return NodeClaims([], "")
+    found = dynamic_resources.verdicts(SchedulingContext(pod, snapshot, context.profile, (), context.history))
+    feature = -1 if found is None else int(found.not_evaluated[0])
+    not_followed = found.not_followed[feature] if found is not None and feature >= 0 else ""
+    return NodeClaims(_reports(devices, pod, snapshot), shortened(not_followed))
+
+
+def _reports(devices: RecordedDevices, pod: Pod, snapshot: Snapshot) -> list[ClaimReport]:
+    own = [_own_claim(one.name, one.claim, one.problem, snapshot.nodes[0]) for one in devices.claims]
+    to_allocate = [
+        (place, ClaimToAllocate(one.claim.metadata.namespace, one.claim.metadata.name, one.claim.spec.devices))
+        for place, one in enumerate(devices.claims)
+        if one.claim is not None and one.claim.status.allocation is None
+    ]
+    extended = _extended_resources(snapshot, pod)
+    if extended is not None:
+        own.append(ClaimReport(name=EXTENDED_RESOURCES, summary=""))
+        to_allocate.append((len(own) - 1, extended))
+    search = _Search(snapshot, tuple(claim for _, claim in to_allocate))
+    for number, (place, _) in enumerate(to_allocate):
+        own[place] = search.report(number, own[place])
+    return own
+
+
+def _snapshot_of(devices: RecordedDevices, name: str, features: Features) -> Snapshot | None:
+    """Return a snapshot of one node, with everything that decides about its devices; None: it was not there."""
+    if name not in devices.node_names:
+        return None
+    row = devices.node_names.index(name)
+    metadata = ObjectMeta(name, labels=devices.node_labels[row])
+    node = Node(metadata, status=NodeStatus(allocatable=devices.node_allocatable[row]))
+    pools = {
+        (one.spec.driver, one.spec.pool.name)
+        for one in devices.slices
+        if one.spec.node_name in (None, "", name) or one.spec.shared_counters
+    }
+    own = {(one.claim.metadata.namespace, one.claim.metadata.name): one.claim for one in devices.claims if one.claim}
+    others = (claim for claim in devices.all_claims if any((one.driver, one.pool) in pools for one in _results(claim)))
+    objects = ClusterObjects(
+        nodes=(node,),
+        resource_slices=tuple(one for one in devices.slices if (one.spec.driver, one.spec.pool.name) in pools),
+        resource_claims=(
+            *own.values(),
+            *(one for one in others if (one.metadata.namespace, one.metadata.name) not in own),
+        ),
+        device_classes=devices.classes,
+        device_taint_rules=devices.taint_rules,
+    )
+    return Snapshot.build(objects, features)
+
+
+def _own_claim(name: str, claim: ResourceClaim | None, problem: str, node: Node) -> ClaimReport:
+    if claim is None:
+        return ClaimReport(name=name, summary=shortened(problem) or "no claim is needed")
+    if claim.status.allocation is None:
+        return ClaimReport(name=name, claim=_key(claim), summary="")
+    selector = claim.status.allocation.node_selector
+    try:
+        is_here = selector is None or selects_node(node, None, None, selector)
+        where = "available on this node" if is_here else "not available on this node"
+    except NodeSelectorError as error:
+        where = str(error)
+    summary = f"{_allocation(claim)}; {where}"
+    return ClaimReport(name=name, claim=_key(claim), summary=summary, devices=_devices_of(claim)[:MAX_DEVICES])
+
+
+def _extended_resources(snapshot: Snapshot, pod: Pod) -> ClaimToAllocate | None:
+    """Return the claim for the extended resources that the node lacks; None: it lacks none that a DeviceClass backs."""
+    if not snapshot.features.dra_extended_resource:
+        return None
+    lacking = resources_from_devices(snapshot, pod)
+    asked = device_requests(snapshot, pod, lacking.groups[int(lacking.group[0])]).requests
+    spec = DeviceClaim(requests=list(asked))
+    return ClaimToAllocate(pod.metadata.namespace, EXTENDED_RESOURCES, spec) if asked else None
+
+
+class _Search:
+    """The claims of a pod without an allocation, and the only node of a snapshot."""
+
+    def __init__(self, snapshot: Snapshot, claims: tuple[ClaimToAllocate, ...]) -> None:
+        self._snapshot = snapshot
+        self._claims = claims
+        self._pools: tuple[Pool, ...] = ()
+        self._pools_error = ""
+        try:
+            self._pools = snapshot.index(DeviceIndex).pools_at(0)
+        except (AllocationError, NotEvaluated, NodeSelectorError) as error:
+            self._pools_error = str(error)
+        self._budget = WorkBudget(WORK_LIMIT)
+        self._reasons = DeviceReasons(snapshot, self._pools, self._budget)
+
+    def report(self, number: int, own: ClaimReport) -> ClaimReport:
+        """Return what becomes of one claim, where the claims before it get their devices first."""
+        claim = self._claims[number]
+        found = self._pools_error or self._allocate(self._claims[: number + 1])
+        if not isinstance(found, str):
+            devices = ["/".join(one.id) for one in found[number].devices]
+            summary = f"can be allocated: {listed(devices)}"
+            requests = self._requests(claim, None)
+            return replace(own, summary=summary, devices=devices[:MAX_DEVICES], requests=requests)
+        if number and not self._pools_error and isinstance(self._allocate(self._claims[:number]), str):
+            summary = "not tried: an earlier claim of the pod cannot be allocated"
+            return replace(own, summary=summary, requests=self._requests(claim, None))
+        fails = self._first_that_fails(number)
+        why = self._in_combination(number, fails) if found == _CANNOT else ""
+        return replace(own, summary=shortened(f"{found}{why}"), requests=self._requests(claim, fails))
+
+    def _allocate(self, claims: Sequence[ClaimToAllocate]) -> Allocated | str:
+        """Return the devices of the claims, or why they do not get them."""
+        snapshot = self._snapshot
+        classes = {one.metadata.name: one for one in snapshot.objects.device_classes.values()}
+        allocator = Allocator(claims, classes, self._reasons.selector, snapshot.features)
+        state = snapshot.index(DeviceIndex).state
+        try:
+            found = allocator.allocate(snapshot.nodes[0], self._pools, state, self._budget)
+        except (AllocationError, InvalidPools) as error:
+            return str(error)
+        except (NotEvaluated, NodeSelectorError) as error:
+            return f"not evaluated: {error}"
+        except WorkLimitReached:
+            return "not evaluated: it takes too many steps"
+        return _CANNOT if found is None else found
+
+    def _first_that_fails(self, number: int) -> int | None:
+        """Return the place of the first request for which no devices are left; None: the claim fails as a whole."""
+        for place in range(len(self._claims[number].spec.requests or ())):
+            if isinstance(self._allocate((*self._claims[:number], self._part(number, place + 1))), str):
+                return place
+        return None
+
+    def _part(self, number: int, requests: int) -> ClaimToAllocate:
+        """Return a claim with the first of its requests only."""
+        claim = self._claims[number]
+        spec = replace(claim.spec, requests=(claim.spec.requests or [])[:requests])
+        return ClaimToAllocate(claim.namespace, claim.name, spec)
+
+    def _in_combination(self, number: int, fails: int | None) -> str:
+        """Return what keeps the request that fails from the devices that are free; empty: there are too few of them."""
+        if fails is None:
+            return ""
+        claim = self._part(number, fails + 1)
+        own = [one for place, one in requests_of(claim.spec) if place == fails]
+        if all(self._has_too_few(claim, one) for one in own):
+            return f": request {own[0].name} has too few devices"
+        without = ClaimToAllocate(claim.namespace, claim.name, replace(claim.spec, constraints=None))
+        if isinstance(self._allocate((*self._claims[:number], without)), str):
+            is_first = number == 0 and fails == 0
+            why = "cannot be had together" if is_first else "are needed by other requests of the pod"
+            return f": the devices for request {own[0].name} {why}"
+        constraints = [self._constraint(claim, at) for at in range(len(claim.spec.constraints or ()))]
+        return f": no devices for request {own[0].name} satisfy {'; '.join(constraints[:MAX_CONSTRAINTS])}"
+
+    def _has_too_few(self, claim: ClaimToAllocate, request: Request) -> bool:
+        free = sum(1 for _ in self._reasons.free_devices(claim, request))
+        return free < (1 if request.asks.allocation_mode == "All" else request.asks.count)
+
+    def _constraint(self, claim: ClaimToAllocate, number: int) -> str:
+        """Return a constraint with the values that free devices have: `constraint #0 (…): 1 free with 0, 1 with 1`."""
+        constraint = (claim.spec.constraints or [])[number]
+        attribute = constraint.match_attribute or constraint.distinct_attribute or ""
+        values = Counter(
+            {
+                one.id: value_of(found)
+                for _, request in requests_of(claim.spec)
+                if request.is_of(constraint)
+                for one in self._reasons.free_devices(claim, request)
+                if (found := find_attribute(one, attribute)) is not None
+            }.values()
+        )
+        counted = ", ".join(f"{count} with {shortened(value)}" for value, count in values.most_common(MAX_VALUES))
+        kind = "matchAttribute" if constraint.match_attribute else "distinctAttribute"
+        return f"constraint #{number} ({kind} {attribute}; free: {counted or 'none'})"
+
+    def _requests(self, claim: ClaimToAllocate, fails: int | None) -> list[DeviceRequestReport]:
+        report = self._reasons.report
+        return [report(claim, request, fails=place == fails) for place, request in requests_of(claim.spec)]

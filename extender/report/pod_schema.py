@@ -1,0 +1,181 @@
+"""The JSON schema of `extender why`: what kube-scheduler would say of one pod, and of every node for it.
+
+Rule: types only; `report.diagnose` fills them in, and `cluster` the history.
+"""
+
+from typing import Literal
+
+import msgspec
+
+from extender.cluster.list.pod_history import PodHistory
+from extender.core.scheduling_cycle.result import ReservedClaim
+from extender.report.schema import Chance, NodeReport
+from extender.report.simulation_schema import ClusterSize, EvictedPod
+
+PodState = Literal["Pending", "Gated", "NotOurs", "Assigned", "Terminating", "Finished", "NotFound"]
+"""Gated: kept out of the queue by a PreEnqueue plugin; NotOurs: no profile has its schedulerName; Assigned: has a node;
+NotFound: the cluster has no such pod."""
+
+Verdict = Literal["Fits", "FitsAfterPreemption", "DoesNotFit", "Unknown"]
+"""Fits: also a pod that has its node already. Unknown: kube-scheduler does not try the pod, or a plugin that is not
+evaluated here decides."""
+
+EXIT_CODES: dict[Verdict, int] = {"Fits": 0, "DoesNotFit": 1, "FitsAfterPreemption": 3, "Unknown": 4}
+"""Exit code of `extender why`; 2 is an error, as with all commands."""
+
+
+class DiagnosisStruct(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
+    """Base class of the schema: keys in camelCase."""
+
+
+class ReasonCount(DiagnosisStruct, frozen=True, kw_only=True):
+    """A reason of kube-scheduler's message, with its nodes. A node with several reasons counts for each."""
+
+    code: str
+    """Unschedulable (evicting pods may help), UnschedulableAndUnresolvable or Error."""
+    plugin: str
+    """The plugin that rejects; empty for a reason of the framework itself."""
+    reason: str
+    nodes: int
+    examples: list[str]
+    """Names of the first ten of these nodes."""
+
+
+class PluginStatus(DiagnosisStruct, frozen=True, kw_only=True):
+    """framework.Status of a node."""
+
+    code: str
+    """Success, Unschedulable, UnschedulableAndUnresolvable or Error."""
+    plugin: str
+    reasons: list[str]
+
+
+class NodeScores(DiagnosisStruct, frozen=True, kw_only=True):
+    """Scores of a node on which the pod fits."""
+
+    total: int
+    plugins: dict[str, int]
+    """Plugin -> weighted score."""
+    rank: int
+    """1 for the highest total; equal totals have the same rank."""
+
+
+class NodePreemption(DiagnosisStruct, frozen=True, kw_only=True):
+    """What a preemption on one node would take: victims, or the status that says why it is not a candidate."""
+
+    victims: list[str]
+    """`namespace/name`, most important first; empty: the node is not a candidate."""
+    num_pdb_violations: int = msgspec.field(name="numPDBViolations")
+    status: PluginStatus | None
+    """Null for a candidate."""
+    chance: list[Chance] = []
+    """Why kube-scheduler may choose other victims there, these being one of its answers: BudgetOrder (several budgets
+    over one pod, in the order of a Go map) or UnstableSort (of more than 12 pods equally important ones)."""
+
+
+class NodeDiagnosis(DiagnosisStruct, frozen=True, kw_only=True):
+    """One node for the pod."""
+
+    name: str
+    code: str
+    """Success, Unschedulable, UnschedulableAndUnresolvable or Error."""
+    plugin: str
+    reasons: list[str]
+    scores: NodeScores | None
+    """Null where the pod does not fit."""
+    preemption: NodePreemption | None
+    """Null where evicting pods cannot help: every node but those with the code Unschedulable."""
+    not_evaluated: list[str]
+    """Plugins that kube-scheduler evaluates on this node too, and that are not evaluated here."""
+
+
+class PreemptionOutcome(DiagnosisStruct, frozen=True, kw_only=True):
+    """What the preemption comes to that follows when the pod fits on no node."""
+
+    node: str | None
+    """The node that the pod would be nominated to; null: none."""
+    ties: list[str]
+    """Nodes that cost the same, this one included; kube-scheduler may choose any of them."""
+    chance: list[Chance] = []
+    """Why kube-scheduler may choose another node or other victims, as in the nodes' `preemption`: what is chance about
+    the victims of this node, or of another one that could be chosen then."""
+    candidates: int
+    """Number of nodes on which evicting pods would make room."""
+    victims: list[EvictedPod]
+    """Pods that would be evicted, most important first."""
+    num_pdb_violations: int = msgspec.field(name="numPDBViolations")
+    vetoed: str | None
+    """Reason why the policies allow no eviction, where kube-scheduler alone would evict pods."""
+    message: str
+    """What kube-scheduler says of preemption, as at the end of its message; up to 1.36 empty where a node is found."""
+
+
+class Placement(DiagnosisStruct, frozen=True, kw_only=True):
+    """Why an assigned pod is where it is: its node among the others, judged as if the pod had none yet."""
+
+    node: str
+    status: PluginStatus | None = None
+    """Filter status of its node; null: the cluster does not have the node, or it was not judged."""
+    scores: NodeScores | None = None
+    """Scores of its node; null: the pod would not fit there any more."""
+    runners_up: list[str] = []
+    """The three other nodes with the highest totals, best first."""
+    is_static: bool
+    """True for a static pod's mirror: the kubelet of its node runs it, and kube-scheduler never placed it."""
+
+
+class Diagnosis(DiagnosisStruct, frozen=True, kw_only=True):
+    """What kube-scheduler would decide about one pod now, and why."""
+
+    pod: str
+    """`namespace/name`."""
+    uid: str = ""
+    priority: int = 0
+    scheduler_name: str = ""
+    requests: dict[str, int] = {}
+    """What the pod requests, in the scheduler's units."""
+    state: PodState
+    verdict: Verdict = "Unknown"
+    message: str = ""
+    """kube-scheduler's message: that of FailedScheduling, or why it does not try the pod; empty where the pod fits."""
+    why: str
+    """The verdict and its reason in one plain sentence."""
+    node: str | None = None
+    """The node that the pod has, or the one that it would be bound to."""
+    ties: list[str] = []
+    """The first ten nodes with the same total score as that one."""
+    feasible: int = 0
+    """Number of nodes on which the pod fits."""
+    nominated_node: str | None = None
+    """status.nominatedNodeName."""
+    cluster: ClusterSize
+    version: str
+    """Version of kube-scheduler whose verdicts these are, such as 1.36."""
+    release: str
+    """The version with its patch, such as 1.36.2; without one if only the minor is known."""
+    version_source: str
+    """Where the version was found; `default` if nothing says which one."""
+    feature_gates: dict[str, bool]
+    """Feature gates that differ from the version's defaults."""
+    policies: list[str] = []
+    """Keys of the preemption policies that differ from kube-scheduler's behaviour, with their values."""
+    reasons: list[ReasonCount] = []
+    """Why nodes are rejected, the most common reason first."""
+    preemption: PreemptionOutcome | None = None
+    """Null where none is tried: the pod fits, or kube-scheduler does not try it."""
+    placement: Placement | None = None
+    """Why an assigned pod is where it is; null for any other."""
+    claims: list[ReservedClaim] = []
+    """Resource claims of a pod that fits, with the devices that it would get."""
+    hint: str | None = None
+    """What helps: with a claim that does not exist yet, a pending pod that fits, or a pod of another scheduler."""
+    not_evaluated: list[str] = []
+    """Plugins that kube-scheduler evaluates for this pod, and that are not evaluated here."""
+    notes: list[str]
+    """What the verdict leaves out, one sentence each."""
+    nodes: list[NodeDiagnosis] = []
+    """All nodes by name."""
+    details: NodeReport | None = None
+    """One node with its pods, resources and devices, on request."""
+    history: PodHistory | None = None
+    """Null where none was read: a file has no Events."""

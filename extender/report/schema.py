@@ -1,0 +1,308 @@
+"""The JSON schema of an explained decision, as /decisions, `extender explain` and the web page show it.
+
+Amounts are in the scheduler's units: millicores of cpu, bytes, or a count. A key that is left out has its default.
+
+Rule: types only; `report.render` fills them in.
+"""
+
+from typing import Literal
+
+import msgspec
+
+VerbName = Literal["filter", "prioritize", "preempt"]
+"""A verb that has a decision; `bind` has none."""
+
+Chance = Literal["BudgetOrder", "UnstableSort"]
+"""What is chance about kube-scheduler's choice of victims, as in `core.chance`, which loads the engine."""
+
+MAX_LISTED_DECISIONS = 1000
+"""Limit of the decisions in one response of GET /decisions."""
+
+ResourceAmounts = dict[str, int]
+"""Resource -> amount in the scheduler's units."""
+
+
+class ReportStruct(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True, kw_only=True):
+    """Base class of the schema: keys in camelCase, defaults left out."""
+
+
+class PodReport(ReportStruct, frozen=True, kw_only=True):
+    """An incoming or nominated pod."""
+
+    key: str
+    """`namespace/name`."""
+    uid: str
+    priority: int = 0
+    requests: ResourceAmounts = {}
+    claims: list["PodClaimReport"] = []
+    """Its resource claims; of the incoming pod only."""
+
+
+class PodClaimReport(ReportStruct, frozen=True, kw_only=True):
+    """An entry of the incoming pod's spec.resourceClaims, as it was at the decision."""
+
+    name: str
+    """Its name in the pod."""
+    claim: str = ""
+    """`namespace/name` of the ResourceClaim; empty: there is none yet."""
+    note: str = ""
+    """Where it is allocated, or why it cannot be used."""
+
+
+class DeviceReport(ReportStruct, frozen=True, kw_only=True):
+    """A device that a request may choose on a node."""
+
+    device: str
+    """`driver/pool/device`."""
+    why: str = ""
+    """Why the request does not get it; empty: it is free and matches."""
+    detail: str = ""
+    """Who uses it: the pods that its claim is reserved for."""
+
+
+class DeviceRequestReport(ReportStruct, frozen=True, kw_only=True):
+    """A request of a claim, or an alternative of its prioritized list, on one node."""
+
+    name: str
+    """Its name; `request/alternative` in a prioritized list."""
+    summary: str
+    """How many devices match and are free, and why the others do not or are not."""
+    fails: bool = False
+    """True if no devices are left for it; earlier requests got theirs."""
+    count: int | None = None
+    """Number of devices that it asks for; None: all that match."""
+    matching: int = 0
+    """Devices that its selectors and those of its class choose, and whose taints it tolerates."""
+    free: int = 0
+    """Matching devices that it could get."""
+    devices: list[DeviceReport] = []
+    """Devices of the node's pools in the order in which they are tried, at most 256."""
+    omitted: int = 0
+    """Further devices."""
+
+
+class ClaimReport(ReportStruct, frozen=True, kw_only=True):
+    """A resource claim of the pod on one node."""
+
+    name: str
+    """Its name in the pod; `extended resources` for the claim that kube-scheduler makes for them."""
+    claim: str = ""
+    """`namespace/name`; empty: it does not exist yet."""
+    summary: str
+    """Whether it can be allocated there, or where it is allocated."""
+    devices: list[str] = []
+    """Devices that it has, or would get there: `driver/pool/device`."""
+    requests: list[DeviceRequestReport] = []
+    """Its requests, if it is not allocated yet."""
+
+
+class StatusReport(ReportStruct, frozen=True, kw_only=True):
+    """Filter status of a node. Plugins before `plugin` in the decision's `filters` passed, later ones did not run."""
+
+    code: str
+    """Success, Unschedulable (evicting pods may help) or UnschedulableAndUnresolvable."""
+    plugin: str = ""
+    """The plugin that rejects; empty if none does."""
+    reasons: list[str] = []
+
+
+PodRole = Literal["victim", "reprieved", "protected", "kept"]
+"""victim; reprieved: a potential victim that was spared; protected: by a policy; kept: its priority is not lower."""
+
+
+class RunningPodReport(ReportStruct, frozen=True, kw_only=True):
+    """A running pod of a node on which preemption was tried."""
+
+    key: str
+    uid: str
+    role: PodRole
+    priority: int = 0
+    started: str | None = None
+    """status.startTime."""
+    order: int | None = None
+    """Turn in the reprieve, 1 for the pod that was put back first; None for pods that were never removed, and where
+    the victims were found in another way (`chosen_by`)."""
+    violating: bool = False
+    """True if its eviction would violate a disruption budget, as the policies in effect count budgets."""
+    budgets: list[str] = []
+    """Disruption budgets that its eviction counts against."""
+    named: bool = False
+    """True if kube-scheduler sent it as a victim."""
+    terminating: bool = False
+    """True if it had a deletionTimestamp."""
+    protected_by: list[str] = []
+    """Reasons of the policies that protect it."""
+    requests: ResourceAmounts = {}
+
+
+class BudgetReport(ReportStruct, frozen=True, kw_only=True):
+    """A disruption budget that victims of a node count against."""
+
+    name: str
+    allowed: int
+    """Disruptions allowed before the preemption."""
+    used: int
+    """Victims that count against it."""
+
+    @property
+    def after(self) -> int:
+        """Disruptions allowed after the preemption; negative where the victims exceed the budget."""
+        return self.allowed - self.used
+
+
+NodeOutcome = Literal[
+    "accepted", "failed", "unresolvable",
+    "scored", "unscored",
+    "chosen", "outranked", "rejectedByPolicy", "insufficientAfterPreemption", "noVictims", "fits", "notEvaluated",
+    "rejected", "vetoed",
+]  # fmt: skip
+"""Outcome of a node in `/filter` (first row), `/prioritize` (second row) or `/preempt` (the others).
+
+`chosen`: in the answer; `outranked`: another candidate is better; `rejectedByPolicy`: a policy forbids its victims;
+`insufficientAfterPreemption`: the pod does not fit even without all potential victims; `noVictims`: no pod may be
+evicted; `fits`: the pod fits without preemption; `notEvaluated`: not in the cluster cache, no eviction helps, or only
+kube-scheduler evaluates the plugin that decides; `rejected`: by the guard; `vetoed`: the pod may not preempt now."""
+
+
+class NodeReport(ReportStruct, frozen=True, kw_only=True):
+    """A node in a decision."""
+
+    name: str
+    outcome: NodeOutcome
+    sent: bool = True
+    """False: kube-scheduler did not send it, and a policy evaluates all nodes."""
+    why: str = ""
+    filter: StatusReport | None = None
+    """Filter status before any eviction; None: the filters did not run."""
+
+    # --- /prioritize ---
+    score: int | None = None
+    """Score in the answer, 0 to 10."""
+    total: int | None = None
+    """Sum of the weighted plugin scores, where the pod fits."""
+    plugins: dict[str, int] = {}
+    """Plugin -> weighted score."""
+
+    # --- /preempt ---
+    emptied: StatusReport | None = None
+    """Filter status without all potential victims, where the pod does not fit even then."""
+    rank: int | None = None
+    """Rank among the candidates, 1 for the best."""
+    keys: list[list[int]] = []
+    """Per ranking criterion the keys that are compared, smaller is better; 2^63 - 1: not compared."""
+    shown: list[str] = []
+    """Per ranking criterion the keys as readable text."""
+    loses_by: str | None = None
+    """The first criterion by which it is worse than the best candidate; None for the best."""
+    victims: list[str] = []
+    """Keys of the pods that would be evicted, most important first."""
+    violations: int = 0
+    """NumPDBViolations of the victims."""
+    chosen_by: str = ""
+    """Method of victim selection (`VICTIM_SELECTION_METHODS` in `core.preemption.dry_run`); empty: by the reprieve."""
+    chance: list[Chance] = []
+    """Why kube-scheduler may choose other victims there, these being one of its answers: BudgetOrder (several budgets
+    over one pod, in the order of a Go map) or UnstableSort (of more than 12 pods equally important ones)."""
+    counts: dict[PodRole, int] = {}
+    """Role -> number of pods of the node that have it."""
+    budgets: list[BudgetReport] = []
+    """Disruption budgets that the victims count against."""
+
+    # --- only if the request includes the pods ---
+    pods: list[RunningPodReport] = []
+    """Every pod of the node, most important first."""
+    allocatable: ResourceAmounts = {}
+    used: ResourceAmounts = {}
+    """Requests of the running pods before the preemption."""
+    freed: ResourceAmounts = {}
+    """Requests of the victims."""
+    nominated: list[PodReport] = []
+    """Pods nominated to the node that the preemptor must yield to."""
+    claims: list[ClaimReport] = []
+    """Resource claims of the incoming pod, with the devices that they may get there."""
+    not_followed: str = ""
+    """Feature because of which kube-scheduler alone decides about the claims there; empty: they are evaluated."""
+
+
+class RankingReport(ReportStruct, frozen=True, kw_only=True):
+    """Comparison of the candidates of a preemption."""
+
+    criteria: list[str]
+    """Names of the criteria in the order in which they are compared."""
+    candidates: int
+    """Number of candidates."""
+    decided_by: str | None = None
+    """The criterion that singled out the best candidate. At equal cost `named` (kube-scheduler sent its victims) or
+    `name` (its name comes first). None: at most one candidate."""
+    ties: list[str] = []
+    """Nodes that cost the same as the best, including the best."""
+    chance: list[Chance] = []
+    """Why kube-scheduler may choose another node or other victims: what is chance about those of any candidate."""
+
+
+class SchedulerReport(ReportStruct, frozen=True, kw_only=True):
+    """The kube-scheduler whose verdicts a decision follows."""
+
+    version: str
+    """Its minor version, such as 1.36."""
+    release: str
+    """The version with its patch, such as 1.36.2; without one if only the minor is known."""
+    version_source: str
+    """Where the version was found, or who set it."""
+    feature_gates: dict[str, bool] = {}
+    """Feature gates that differ from the version's defaults."""
+    profile: str | None = None
+    """schedulerName of the profile that judged the pod; None: no profile has the pod's schedulerName."""
+    not_evaluated_plugins: list[str] = []
+    """Plugins of the profile that only kube-scheduler evaluates, for every pod."""
+
+
+class DecisionSummary(ReportStruct, frozen=True, kw_only=True):
+    """One line in the list of decisions."""
+
+    id: str
+    """The verb and a counter that starts with the process, such as `preempt-17`."""
+    verb: VerbName
+    time: str
+    """Time of the request, UTC."""
+    milliseconds: float
+    """Duration of the decision."""
+    outcome: Literal["answered", "noVictims", "vetoed", "observed", "passthrough", "failed"]
+    """Outcome of the call. `noVictims`: a preemption that evicts no pod; `observed`: decided in mode Observe, but not
+    answered; `passthrough`: nothing was decided, because the kill switch was on or the pod is not ours."""
+    sentence: str
+    """The decision and what it was based on, in one sentence."""
+    pod: str
+    """Key of the incoming pod."""
+    uid: str
+    priority: int = 0
+    chosen: list[str] = []
+    """`/preempt`: nodes in the answer, best first."""
+    victims: list[str] = []
+    """`/preempt`: keys of the victims on the best node, most important first."""
+
+
+class DecisionReport(DecisionSummary, frozen=True, kw_only=True):
+    """One decision in full."""
+
+    cache: str = ""
+    """State of the cluster cache at the decision: its version, and for a live cluster each kind's version and age."""
+    scheduler: SchedulerReport
+    """Version and profile by which the pod was judged."""
+    policies: list[str] = []
+    """Keys of `preemption` that differ from kube-scheduler's behaviour, with their values."""
+    incoming: PodReport
+    filters: list[str] = []
+    """Filter plugins in the order in which they run; none where PreFilter rejected the pod."""
+    nodes: list[NodeReport] = []
+    """`/preempt`: candidates best first, then the others by name; otherwise in the order of the request."""
+    ranking: RankingReport | None = None
+    """`/preempt`: comparison of the candidates."""
+    highest: int | None = None
+    """`/prioritize`: total of a node that every plugin scores highest."""
+    not_evaluated: list[str] = []
+    """Filter plugins that only kube-scheduler evaluates."""
+    rejected: dict[str, str] = {}
+    """Node -> the guard rule that its candidate broke."""
+    error: str | None = None
+    """Reason why the decision failed; None: it did not."""

@@ -1,0 +1,130 @@
+"""Summarize a decision and what it was based on in one sentence.
+
+Rule: a sentence states only facts that were compared or counted at the decision.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from extender.core.framework.status import Code
+from extender.core.preemption.sent_candidates import Dropped
+from extender.core.record import DecisionRecord, FilterRecord, PreemptRecord, PrioritizeRecord
+from extender.report.ranking_report import explain_priority_sum, render_keys, report_ranking
+from extender.utilities.text import pluralize
+
+MAX_LISTED = 3
+"""Number of victims or reasons that a sentence lists."""
+
+CRITERION_PHRASES = {
+    "PDBViolations": "disruption budget violations",
+    "HighestPriority": "the highest priority among its victims",
+    "PrioritySum": "the sum of priorities",
+    "VictimCount": "the number of victims",
+    "LatestStartTime": "the start of its most important victim",
+    "PodDeletionCost": "pod deletion cost",
+    "EvictionCost": "eviction cost",
+    "QoSClass": "the quality of service of its victims",
+    "GracePeriod": "the longest grace period",
+    "Workloads": "the number of workloads that lose a pod",
+    "PodGroups": "broken pod groups",
+    "UnusedCapacity": "the capacity that is freed and left unused",
+    "Stranded": "the number of victims that fit nowhere else afterwards",
+}
+"""Ranking criterion -> its phrase after `best of N candidates by`."""
+
+
+def summarize(record: DecisionRecord, *, observed: bool = False) -> str:
+    """Return the sentence; `observed`: the decision was made in mode Observe, so that it has no effect."""
+    if isinstance(record, FilterRecord):
+        return _filter_sentence(record)
+    if isinstance(record, PrioritizeRecord):
+        return _prioritize_sentence(record)
+    return _preempt_sentence(record, observed)
+
+
+def _filter_sentence(record: FilterRecord) -> str:
+    requested, pod = len(record.names), record.request.pod.key
+    if not requested:
+        return f"kube-scheduler sent no node for {pod}"
+    failing = [status for status in record.statuses.to_list() if status.code != Code.SUCCESS]
+    fitting = requested - len(failing)
+    if not failing:
+        return f"{pod} fits on {record.names[0] if requested == 1 else f'all {requested} nodes'}"
+    why = _count_messages(status.message for status in failing)
+    if requested == 1:
+        return f"{pod} does not fit on {record.names[0]}: {failing[0].message}"
+    return f"{pod} fits on {fitting or 'none'} of {requested} nodes; {why}"
+
+
+def _count_messages(messages: Iterator[str]) -> str:
+    """Render `3 Insufficient cpu, 1 node(s) were unschedulable`, worded as in framework.FitError."""
+    common = Counter(messages).most_common()
+    listed = [f"{count} {reason}" for reason, count in common[:MAX_LISTED]]
+    more = sum(count for _, count in common[MAX_LISTED:])
+    return ", ".join(listed + ([f"{more} for other reasons"] if more else []))
+
+
+def _prioritize_sentence(record: PrioritizeRecord) -> str:
+    requested, pod = len(record.names), record.request.pod.key
+    if not requested:
+        return f"kube-scheduler sent no node for {pod}"
+    top = max(record.scores)
+    best = [name for name, score in zip(record.names, record.scores, strict=True) if score == top]
+    if len(best) == requested:
+        return f"{best[0] if requested == 1 else f'all {requested} nodes'} scored {top} of 10 for {pod}"
+    others = f" and {len(best) - 1} more" if len(best) > 1 else ""
+    return f"{best[0]}{others} scored best of {requested} nodes for {pod}: {top} of 10"
+
+
+def _preempt_sentence(record: PreemptRecord, observed: bool) -> str:
+    pod, kept = record.request.pod, record.decision.kept
+    if not kept:
+        why = record.decision.vetoed or _drop_reasons(record.decision.dropped) or "kube-scheduler sent no node"
+        return f"{'would evict' if observed else 'evicts'} no pod for {pod.key}: {why}"
+    victims = [victim.key for victim in kept[0].victims]
+    more = len(victims) - MAX_LISTED
+    listed = ", ".join(victims[:MAX_LISTED]) + (f" and {more} more" if more > 0 else "")
+    sentence = (
+        f"{'would evict' if observed else 'evicts'} {listed} from {kept[0].node} for {pod.key}: {why_best(record)}"
+    )
+    return sentence if len(kept) == 1 else f"{sentence}; kube-scheduler chooses among {len(kept)} nodes"
+
+
+def _drop_reasons(dropped: Mapping[str, Dropped]) -> str:
+    """Render `No preemption victims found for incoming pod (2 nodes); would break disruption budget shop/web (n3)`."""
+    nodes: dict[str, list[str]] = {}
+    for node, why in dropped.items():
+        # The protected pods differ from node to node.
+        reason = f"{replace(why, protected='').message}, and some pods are protected" if why.protected else why.message
+        nodes.setdefault(reason, []).append(node)
+    common = sorted(nodes.items(), key=lambda one: -len(one[1]))
+    shown = [f"{why} ({of[0] if len(of) == 1 else pluralize(len(of), 'node')})" for why, of in common[:MAX_LISTED]]
+    more = sum(len(of) for _, of in common[MAX_LISTED:])
+    return "; ".join(shown + ([f"{pluralize(more, 'node')} for other reasons"] if more else []))
+
+
+def why_best(record: PreemptRecord) -> str:
+    """Say what makes the best candidate the best; names no pod."""
+    ranking, dry_run = report_ranking(record), record.dry_run
+    if ranking is None or dry_run is None or ranking.decided_by is None:
+        tried = set(dry_run.names) if dry_run else set()
+        nodes = len(tried | set(record.sent_nodes))
+        return "the only candidate" + (f" of {nodes} nodes" if nodes > 1 else "")
+    if record.decision.kept[0].node != ranking.ties[0]:
+        return "the best candidate that passed the last check"
+    if ranking.decided_by == "PrioritySum" and (why := explain_priority_sum(record, dry_run)):
+        return f"best of {ranking.candidates} candidates by {why}"
+    if ranking.decided_by in CRITERION_PHRASES:
+        place = ranking.criteria.index(ranking.decided_by)
+        own, next_best = (render_keys(record, dry_run, one)[place] for one in (0, 1))
+        phrase = CRITERION_PHRASES[ranking.decided_by]
+        return f"best of {ranking.candidates} candidates by {phrase}, {own} against {next_best}"
+    equal, every = len(ranking.ties), ranking.candidates
+    which = f"{equal} of {every}" if equal < every else "both" if every == 2 else f"all {every}"
+    cost = f"{which} candidates cost the same"
+    if ranking.decided_by == "name":
+        return f"{cost}, and its name comes first"
+    if dry_run.ranked.keys.by_criterion["named"][0][0]:
+        return f"{cost}, and its victims differ least from those that kube-scheduler chose"
+    return f"{cost}, and kube-scheduler had chosen its victims"

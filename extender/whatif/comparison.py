@@ -1,0 +1,114 @@
+"""Compare two simulations of the same pods on the same cluster by two versions of kube-scheduler.
+
+Rule: what changes for a pod is a decision or only its reason; a decision is where it runs, and which pods go for it.
+"""
+
+from collections.abc import Iterable
+from typing import Literal
+
+import msgspec
+
+from extender.core.scheduling_cycle.result import CycleOutcome
+from extender.report.simulation_schema import CycleReport, Simulation, SimulationStruct
+
+Change = Literal["outcome", "node", "nominatedNode", "victims", "numPDBViolations", "feasible", "message"]
+
+DECISIONS: tuple[Change, ...] = ("outcome", "node", "nominatedNode", "victims", "numPDBViolations")
+REASONS: tuple[Change, ...] = ("feasible", "message")
+
+_ATTRIBUTES = {"nominatedNode": "nominated_node", "numPDBViolations": "num_pdb_violations"}
+
+
+class VersionOutcome(SimulationStruct, frozen=True):
+    """What one version decides about a pod, over all attempts to schedule it."""
+
+    outcome: CycleOutcome
+    """Outcome of the last attempt."""
+    node: str | None
+    nominated_node: str | None
+    """Node of its last nomination."""
+    victims: list[str]
+    """Pods that are evicted for it, sorted."""
+    num_pdb_violations: int = msgspec.field(name="numPDBViolations")
+    feasible: int
+    """Number of feasible nodes in the first attempt."""
+    message: str
+    """Message of the last attempt that had one."""
+
+
+class VersionDifference(SimulationStruct, frozen=True):
+    """What an upgrade changes for one pod."""
+
+    pod: str
+    decided_otherwise: bool
+    """False: the decision is the same, only `feasible` or `message` differ."""
+    changes: list[Change]
+    outcomes: list[VersionOutcome | None]
+    """One per version; null where the pod does not occur."""
+
+
+class VersionSummary(SimulationStruct, frozen=True):
+    """Numbers of pods."""
+
+    pods: int
+    decided_otherwise: int
+    other_reason: int
+    """Pods with the same decision, but another message or number of feasible nodes."""
+
+
+class VersionComparison(SimulationStruct, frozen=True):
+    """Two simulations that differ in the version of kube-scheduler."""
+
+    compared: list[str]
+    """The versions."""
+    summary: VersionSummary
+    differences: list[VersionDifference]
+    """Pods that are decided otherwise, then those with another reason, in the order of first attempts."""
+    results: list[Simulation]
+
+
+def compare_versions(one: Simulation, other: Simulation) -> VersionComparison:
+    """Compare the outcome of every pod in two simulations."""
+    before, after = _outcomes(one.attempts), _outcomes(other.attempts)
+    pods = dict.fromkeys((*before, *after))
+    found = [_difference(pod, before.get(pod), after.get(pod)) for pod in pods]
+    differences = sorted((one for one in found if one.changes), key=lambda one: not one.decided_otherwise)
+    decided = sum(one.decided_otherwise for one in differences)
+    return VersionComparison(
+        compared=[one.release, other.release],
+        summary=VersionSummary(pods=len(pods), decided_otherwise=decided, other_reason=len(differences) - decided),
+        differences=differences,
+        results=[one, other],
+    )
+
+
+def _difference(pod: str, one: VersionOutcome | None, other: VersionOutcome | None) -> VersionDifference:
+    changes: list[Change] = [key for key in (*DECISIONS, *REASONS) if value_of(one, key) != value_of(other, key)]
+    decided_otherwise = any(key in DECISIONS for key in changes)
+    return VersionDifference(pod=pod, decided_otherwise=decided_otherwise, changes=changes, outcomes=[one, other])
+
+
+def value_of(outcome: VersionOutcome | None, key: Change) -> object:
+    """Return what an outcome says of one property; None: the pod does not occur, or it has none."""
+    return getattr(outcome, _ATTRIBUTES.get(key, key), None)
+
+
+def _outcomes(cycles: Iterable[CycleReport]) -> dict[str, VersionOutcome]:
+    """Return pod -> its outcome, in the order of first attempts."""
+    of_pod: dict[str, list[CycleReport]] = {}
+    for cycle in cycles:
+        of_pod.setdefault(cycle.pod, []).append(cycle)
+    return {pod: _outcome(attempts) for pod, attempts in of_pod.items()}
+
+
+def _outcome(attempts: list[CycleReport]) -> VersionOutcome:
+    last = attempts[-1]
+    return VersionOutcome(
+        outcome=last.outcome,
+        node=last.node,
+        nominated_node=next((one.nominated_node for one in reversed(attempts) if one.nominated_node), None),
+        victims=sorted(victim.pod for one in attempts for victim in one.victims),
+        num_pdb_violations=sum(one.num_pdb_violations for one in attempts),
+        feasible=attempts[0].feasible,
+        message=next((one.message for one in reversed(attempts) if one.message), ""),
+    )

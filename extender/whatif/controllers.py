@@ -1,0 +1,218 @@
+"""Recreate evicted pods as their controllers would, and create the pods of a StatefulSet in order.
+
+ReplicaSet, Job and every other controller create a pod of another name, StatefulSet one of the same name; pods of a
+DaemonSet are pinned to their node by their own affinity. Pods without a controller are lost, as are mirror pods, which
+the kubelet of their node makes. A replacement is Ready as soon as it is bound, so that the disruption budgets that
+select it count it again.
+
+Rule: nothing is decided here; the snapshot is changed and settled.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import count, product
+from typing import Final
+
+from msgspec.structs import replace
+
+from extender.core.snapshot.pod_table import is_finished
+from extender.core.snapshot.snapshot import Snapshot
+from extender.k8s.devices.objects import ResourceClaim, ResourceClaimStatus
+from extender.k8s.kinds import Key, key_of
+from extender.k8s.objects import Object, ObjectMeta, Pod, PodResourceClaimStatus, PodStatus
+from extender.k8s.storage.objects import PersistentVolumeClaim, PhaseStatus
+from extender.k8s.storage.volumes import BETA_CLASS, claim_uses, is_for_pod
+from extender.k8s.workloads import is_recreated
+from extender.report.simulation_schema import EvictionCause
+from extender.whatif import effects
+
+DAEMON_SET, STATEFUL_SET = "DaemonSet", "StatefulSet"
+
+MAX_RECREATIONS: Final = 10
+"""Number of times that a pod comes back: without a limit, pods that exclude each other could take turns for ever."""
+
+SAFE_CHARACTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
+"""Characters of generated names and of a pod-template-hash (apimachinery/pkg/util/rand, v1.36)."""
+
+_SUFFIX_LENGTH = 5
+
+_MAX_PREFIX_LENGTH = 63 - _SUFFIX_LENGTH
+
+
+def is_of_daemon_set(pod: Pod) -> bool:
+    owner = pod.metadata.controller
+    return owner is not None and owner.kind == DAEMON_SET
+
+
+def generated_names(prefix: str) -> Iterator[str]:
+    """Yield names as a controller generates them, but one after the other instead of at random."""
+    for suffix in product(SAFE_CHARACTERS, repeat=_SUFFIX_LENGTH):
+        yield prefix[:_MAX_PREFIX_LENGTH] + "".join(suffix)
+
+
+class NameGenerator:
+    """Names of pods that the snapshot does not have yet."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        self._names: dict[Key, Iterator[str]] = {}
+
+    def next(self, namespace: str, prefix: str) -> str:
+        """Return the next free name that begins with the prefix."""
+        names = self._names.setdefault((namespace, prefix), generated_names(prefix))
+        taken = self._snapshot.objects.pods
+        return next(name for name in names if (namespace, name) not in taken)
+
+
+@dataclass(slots=True)
+class Recreation:
+    """A pod that was recreated."""
+
+    pod: Key
+    uid: str
+    of: str
+    """Key of the evicted pod."""
+    cause: EvictionCause
+    old_node: str
+    times: int
+    """How often the pod was recreated, this time included."""
+    empty_selector: str
+    """What budgets with an empty selector select, as its eviction was counted."""
+    is_ready: bool = False
+
+
+class Controllers:
+    """The controllers of a simulated cluster."""
+
+    def __init__(self, snapshot: Snapshot, *, recreate: bool = True) -> None:
+        """`recreate`: False: evicted pods do not come back."""
+        self.snapshot = snapshot
+        self.names = NameGenerator(snapshot)
+        self.recreated: list[Recreation] = []
+        """In the order of their creation."""
+        self.given_up: list[str] = []
+        """Keys of pods that were evicted more than MAX_RECREATIONS times."""
+        self.waiting: dict[Key, list[Pod]] = {}
+        """Pod -> pods of its StatefulSet that are created one by one once it is Ready."""
+        self._recreate = recreate
+        self._current: dict[Key, Recreation] = {}
+        self._numbers = count(1)
+
+    def evict(self, victims: Sequence[Pod], cause: EvictionCause, empty_selector: str) -> list[Pod]:
+        """Evict the pods; return those that controllers create for them, which are in the snapshot then."""
+        created = [self._replacement(pod) for pod in victims if self._recreates(pod, cause)]
+        effects.evict(self.snapshot, victims, empty_selector)
+        for victim, pod, objects in created:
+            for kind, one in objects:
+                self.snapshot.put(kind, one)
+            self.snapshot.put("Pod", pod)
+            self._remember(victim, pod, cause, empty_selector)
+        return [pod for _, pod, _ in created]
+
+    def bound(self, pod: Pod) -> list[Pod]:
+        """Make a replacement Ready on its node; return the pods that are created next, which the snapshot has then."""
+        key = key_of("Pod", pod)
+        recreation = self._current.get(key)
+        if recreation is not None and not recreation.is_ready:
+            recreation.is_ready = True
+            effects.make_ready(self.snapshot, self.snapshot.objects.pods[key], recreation.empty_selector)
+        later = self.waiting.pop(key, [])
+        return self.create_in_order(later)
+
+    def create_in_order(self, pods: Sequence[Pod]) -> list[Pod]:
+        """Create the first pod, and each further one once the one before it is Ready; return the first."""
+        if not pods:
+            return []
+        first, *later = pods
+        self.snapshot.put("Pod", first)
+        if later:
+            self.waiting[key_of("Pod", first)] = later
+        return [first]
+
+    def forget(self, recreated: int) -> None:
+        """Forget all but the first recreations: they did not happen."""
+        for one in self.recreated[recreated:]:
+            self._current.pop(one.pod, None)
+        del self.recreated[recreated:]
+
+    def _recreates(self, pod: Pod, cause: EvictionCause) -> bool:
+        if not self._recreate or not is_recreated(pod) or is_finished(pod):
+            return False
+        owner = pod.metadata.controller
+        is_replaced_already = pod.metadata.deletion_timestamp is not None and owner and owner.kind != STATEFUL_SET
+        if is_replaced_already or (cause == "NodeRemoved" and is_of_daemon_set(pod)):
+            return False
+        before = self._current.get(key_of("Pod", pod))
+        if before is not None and before.times >= MAX_RECREATIONS:
+            self.given_up.append(pod.key)
+            return False
+        return True
+
+    def _remember(self, victim: Pod, pod: Pod, cause: EvictionCause, empty_selector: str) -> None:
+        before = self._current.pop(key_of("Pod", victim), None)
+        times = before.times + 1 if before is not None else 1
+        key = key_of("Pod", pod)
+        self._current[key] = Recreation(
+            key, pod.metadata.uid, victim.key, cause, victim.spec.node_name, times, empty_selector
+        )
+        self.recreated.append(self._current[key])
+
+    def _replacement(self, victim: Pod) -> tuple[Pod, Pod, list[tuple[str, Object]]]:
+        """Return the evicted pod, its replacement, and the claims that are created for the replacement."""
+        old, owner = victim.metadata, victim.metadata.controller
+        assert owner is not None
+        name = old.name
+        if owner.kind != STATEFUL_SET:
+            is_generated = name.startswith(f"{owner.name}-") and len(name) > len(owner.name) + _SUFFIX_LENGTH
+            prefix = name[:-_SUFFIX_LENGTH] if is_generated else f"{owner.name}-"
+            name = self.names.next(old.namespace, prefix)
+        metadata = ObjectMeta(
+            name=name,
+            namespace=old.namespace,
+            uid=f"{old.namespace}/{name}#{next(self._numbers)}",
+            labels=old.labels,
+            annotations=old.annotations,
+            owner_references=old.owner_references,
+        )
+        pod = Pod(metadata, replace(victim.spec, node_name=""), PodStatus(phase="Pending"))
+        statuses, claims = self._resource_claims(victim, pod)
+        pod = replace(pod, status=replace(pod.status, resource_claim_statuses=statuses or None))
+        return victim, pod, [*claims, *self._volume_claims(victim, pod)]
+
+    def _resource_claims(
+        self, victim: Pod, pod: Pod
+    ) -> tuple[list[PodResourceClaimStatus], list[tuple[str, ResourceClaim]]]:
+        """Return the claims of the pod's claim templates, with the specs of the evicted pod's."""
+        claims, statuses, created = self.snapshot.objects.resource_claims, [], []
+        for one in victim.status.resource_claim_statuses or ():
+            before = claims.get((victim.metadata.namespace, one.resource_claim_name or ""))
+            if before is None:
+                statuses.append(one)
+                continue
+            name = f"{pod.metadata.name}-{one.name}-{next(self._numbers)}"
+            claim = ResourceClaim(_owned(before.metadata, pod, name), before.spec, ResourceClaimStatus())
+            statuses.append(replace(one, resource_claim_name=name))
+            created.append(("ResourceClaim", claim))
+        return statuses, created
+
+    def _volume_claims(self, victim: Pod, pod: Pod) -> Iterator[tuple[str, PersistentVolumeClaim]]:
+        """Yield the claims of the pod's ephemeral volumes, unbound, with the specs of the evicted pod's."""
+        claims, namespace = self.snapshot.objects.claims, pod.metadata.namespace
+        for old, new in zip(claim_uses(victim), claim_uses(pod), strict=True):
+            before = claims.get((namespace, old.name)) if old.is_ephemeral else None
+            if before is not None and is_for_pod(before, victim):
+                kept = {name: text for name, text in (before.metadata.annotations or {}).items() if name == BETA_CLASS}
+                metadata = replace(_owned(before.metadata, pod, new.name), annotations=kept or None)
+                yield (
+                    "PersistentVolumeClaim",
+                    PersistentVolumeClaim(metadata, replace(before.spec, volume_name=""), PhaseStatus("Pending")),
+                )
+
+
+def _owned(before: ObjectMeta, pod: Pod, name: str) -> ObjectMeta:
+    """Return the metadata of a claim that belongs to the pod."""
+    owners = [
+        replace(one, name=pod.metadata.name, uid=pod.metadata.uid) if one.controller else one
+        for one in before.owner_references or ()
+    ]
+    return replace(before, name=name, uid=f"{before.namespace}/{name}#{pod.metadata.uid}", owner_references=owners)

@@ -1,0 +1,232 @@
+"""Cordon, drain, remove and add nodes of a snapshot.
+
+A drain does what `kubectl drain --ignore-daemonsets --delete-emptydir-data --force` does: all nodes are cordoned first,
+and then their pods evicted node by node, each as soon as the eviction API allows it. The loss of a node deletes its
+pods whatever their disruption budgets.
+
+Rule: only nodes and the evictions of their pods; who comes back where is up to controllers and scheduling cycles.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
+
+from extender.core.framework.plugins.node_unschedulable import CORDON_TAINT
+from extender.core.snapshot.snapshot import Snapshot
+from extender.errors import RequestError
+from extender.k8s.kinds import Key, key_of
+from extender.k8s.labels import HOSTNAME, LabelsKey, labels_key
+from extender.k8s.objects import Node, Pod, PodDisruptionBudget
+from extender.k8s.selectors import LabelMatcher, SelectorError, compile_label_selector
+from extender.k8s.workloads import is_mirror, is_recreated
+from extender.report.simulation_schema import BlockedEviction, DrainedNode, RemovedNode
+from extender.whatif.controllers import Controllers, is_of_daemon_set
+from extender.whatif.scenario import AddedNodes
+
+EMPTY_SELECTS_ALL = "Everything"
+"""What budgets with an empty selector select for the eviction API."""
+
+MORE_THAN_ONE_BUDGET = (
+    "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
+)
+
+
+# --- nodes ------------------------------------------------------------------------------------------------------------
+
+
+def add_nodes(snapshot: Snapshot, added: Sequence[AddedNodes]) -> list[str]:
+    """Add the nodes and return their names; RequestError for a node that could not be read."""
+    names = []
+    for template in added:
+        for name in _free_names(snapshot, template):
+            node = _named(template.node, name)
+            try:
+                snapshot.put("Node", node)
+            except ValueError as error:
+                raise RequestError(f"node {name!r}: {error}") from error
+            names.append(name)
+    snapshot.refresh_layout()
+    return names
+
+
+def _free_names(snapshot: Snapshot, template: AddedNodes) -> Iterator[str]:
+    """Yield the node's own name if it is to be added once and is free, otherwise `name-1`, `name-2` and so on."""
+    base, left = template.node.metadata.name, template.count
+    if left == 1 and base not in snapshot.node_row:
+        yield base
+        return
+    number = 0
+    while left:
+        number += 1
+        name = f"{base}-{number}"
+        if name not in snapshot.node_row:
+            left -= 1
+            yield name
+
+
+def _named(node: Node, name: str) -> Node:
+    """Return the node with this name, also in the label that the kubelet sets."""
+    labels = {**(node.metadata.labels or {}), HOSTNAME: name}
+    return replace(node, metadata=replace(node.metadata, name=name, uid="", labels=labels))
+
+
+def cordon(snapshot: Snapshot, names: Sequence[str]) -> None:
+    """Make the nodes unschedulable."""
+    for name in names:
+        node = snapshot.objects.nodes["", name]
+        taints = node.spec.taints or []
+        if all((one.key, one.effect) != (CORDON_TAINT.key, CORDON_TAINT.effect) for one in taints):
+            taints = [*taints, CORDON_TAINT]
+        snapshot.put("Node", replace(node, spec=replace(node.spec, unschedulable=True, taints=taints)))
+    snapshot.refresh_layout()
+
+
+def remove_nodes(
+    snapshot: Snapshot, names: Sequence[str], controllers: Controllers
+) -> tuple[list[RemovedNode], list[Pod]]:
+    """Delete the nodes and their pods; return also the pods that controllers create for them."""
+    removed, created = [], list[Pod]()
+    for name in names:
+        pods = _pods_by_name(snapshot, name)
+        created += controllers.evict(pods, "NodeRemoved", EMPTY_SELECTS_ALL)
+        lost = (one for one in pods if not is_recreated(one) or is_of_daemon_set(one))
+        deleted = [one.key for one in pods]
+        removed.append(RemovedNode(node=name, deleted=deleted, lost=[one.key for one in lost]))
+    for name in names:
+        snapshot.remove("Node", ("", name))
+    snapshot.refresh_layout()
+    return removed, created
+
+
+def _pods_by_name(snapshot: Snapshot, node: str) -> list[Pod]:
+    """Return the running pods of a node by namespace and name, as the API server lists them."""
+    return sorted(snapshot.pods_on(node), key=lambda pod: (pod.metadata.namespace, pod.metadata.name))
+
+
+# --- disruption budgets ---------------------------------------------------------------------------------------------
+
+
+class EvictionAPI:
+    """Answers of the eviction subresource (pkg/registry/core/pod/storage/eviction.go, v1.36).
+
+    The statuses of the budgets are those of the snapshot at that moment.
+    """
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        self._matchers: dict[str, list[tuple[Key, LabelMatcher]]] = {}
+        for key, budget in snapshot.objects.budgets.items():
+            try:
+                matcher = compile_label_selector(budget.spec.selector)
+            except SelectorError:
+                continue
+            self._matchers.setdefault(budget.metadata.namespace, []).append((key, matcher))
+        self._known: dict[tuple[str, LabelsKey], list[Key]] = {}
+
+    def refusal(self, pod: Pod) -> BlockedEviction | None:
+        """Return why the pod cannot be evicted now; None: it can."""
+        if pod.status.phase == "Pending" or pod.metadata.deletion_timestamp is not None:
+            return None
+        keys = self._budgets_of(pod)
+        if len(keys) > 1:
+            return _blocked(pod, keys, MORE_THAN_ONE_BUDGET)
+        for key in keys:
+            budget = self._snapshot.objects.budgets[key]
+            if pod.is_ready or not _evicts_unready(budget):
+                message = _too_many_requests(budget)
+                return None if message is None else _blocked(pod, keys, message)
+        return None
+
+    def _budgets_of(self, pod: Pod) -> list[Key]:
+        namespace, labels = pod.metadata.namespace, pod.metadata.labels or {}
+        key = namespace, labels_key(labels)
+        if key not in self._known:
+            self._known[key] = [key for key, matcher in self._matchers.get(namespace, ()) if matcher.matches(labels)]
+        return self._known[key]
+
+
+def _evicts_unready(budget: PodDisruptionBudget) -> bool:
+    """Return whether unready pods may be evicted without counting."""
+    status = budget.status
+    is_healthy = status.current_healthy >= status.desired_healthy > 0
+    return is_healthy or budget.spec.unhealthy_pod_eviction_policy == "AlwaysAllow"
+
+
+def _too_many_requests(budget: PodDisruptionBudget) -> str | None:
+    """Return why the budget allows no eviction (checkAndDecrement); None: it allows one."""
+    name, status = budget.metadata.name, budget.status
+    if status.observed_generation < budget.metadata.generation:
+        return f"The disruption budget {name} is still being processed by the server."
+    if status.disruptions_allowed > 0:
+        return None
+    if status.current_healthy <= status.desired_healthy:
+        return (
+            f"The disruption budget {name} needs {status.desired_healthy} healthy pods "
+            f"and has {status.current_healthy} currently"
+        )
+    return f"The disruption budget {name} does not allow evicting pods currently"
+
+
+def _blocked(pod: Pod, budgets: Sequence[Key], message: str) -> BlockedEviction:
+    return BlockedEviction(pod=pod.key, budgets=sorted("/".join(key) for key in budgets), message=message)
+
+
+# --- drains ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Drain:
+    """The drain of one node, under way. Pods that arrive on the node later stay, as with kubectl."""
+
+    node: str
+    ignored: list[str]
+    left: list[Pod]
+    """Pods that were not evicted yet."""
+    evicted: list[str] = field(default_factory=list)
+    lost: list[str] = field(default_factory=list)
+    blocked: list[BlockedEviction] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, snapshot: Snapshot, node: str) -> "Drain":
+        pods = _pods_by_name(snapshot, node)
+        ignored = [is_of_daemon_set(pod) or is_mirror(pod) for pod in pods]
+        return cls(
+            node,
+            [pod.key for pod, is_ignored in zip(pods, ignored, strict=True) if is_ignored],
+            [pod for pod, is_ignored in zip(pods, ignored, strict=True) if not is_ignored],
+        )
+
+    def evict(self, snapshot: Snapshot, api: EvictionAPI, controllers: Controllers) -> list[Pod] | None:
+        """Evict what may be evicted now; return the pods that controllers create, None if nothing was evicted."""
+        created, left, has_evicted = list[Pod](), list[Pod](), False
+        self.blocked.clear()
+        for given in self.left:
+            pod = _same_pod(snapshot, given)
+            if pod is None:
+                continue  # preempted meanwhile
+            refusal = api.refusal(pod)
+            if refusal is not None:
+                self.blocked.append(refusal)
+                left.append(pod)
+                continue
+            has_evicted = True
+            created += controllers.evict([pod], "Drained", EMPTY_SELECTS_ALL)
+            self.evicted.append(pod.key)
+            if not is_recreated(pod):
+                self.lost.append(pod.key)
+        self.left = left
+        return created if has_evicted else None
+
+    def report(self, snapshot: Snapshot) -> DrainedNode:
+        """Return what became of the pods; a blocked pod that was preempted later is blocked no longer."""
+        there = (one for pod, one in zip(self.left, self.blocked, strict=True) if _same_pod(snapshot, pod) is not None)
+        return DrainedNode(
+            node=self.node, evicted=self.evicted, ignored=self.ignored, blocked=list(there), lost=self.lost
+        )
+
+
+def _same_pod(snapshot: Snapshot, given: Pod) -> Pod | None:
+    """Return the pod as it is now; None if it was evicted, even if another one has its name."""
+    pod = snapshot.objects.pods.get(key_of("Pod", given))
+    return pod if pod is not None and pod.metadata.uid == given.metadata.uid else None

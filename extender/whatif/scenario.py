@@ -1,0 +1,98 @@
+"""What a simulation changes in the cluster besides the arrival of pods.
+
+Rule: values and their checks; `whatif.simulator` carries them out.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from extender.core.snapshot.snapshot import Snapshot
+from extender.errors import RequestError
+from extender.k8s.objects import Node
+from extender.whatif.workloads import WorkloadManifest
+
+MAX_UNTIL_FULL_PODS = 10_000
+"""Number of copies at which a simulation with `until_full` stops."""
+
+MAX_ADDED = 150_000
+"""Replicas, and nodes, that one simulation adds: Kubernetes supports no more pods in a cluster."""
+
+
+@dataclass(frozen=True, slots=True)
+class AddedNodes:
+    """Nodes to add, all like one."""
+
+    node: Node
+    count: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """Changes of nodes, in this order, and how pods arrive after them."""
+
+    add_nodes: Sequence[AddedNodes] = ()
+    cordon: Sequence[str] = ()
+    remove_nodes: Sequence[str] = ()
+    """Nodes that are lost with their pods."""
+    drain: Sequence[str] = ()
+    """Nodes that are cordoned, and drained one after the other."""
+    workloads: Sequence[WorkloadManifest] = ()
+    until_full: bool = False
+    """Bind copies of the one pod, or further pods of the one workload, until one does not fit."""
+    gang: bool = False
+    """Bind either all pods that arrive or none."""
+    replace_evicted: bool = True
+    """Evicted pods come back through their controllers."""
+
+    @property
+    def changes_nodes(self) -> bool:
+        return bool(self.add_nodes or self.cordon or self.remove_nodes or self.drain)
+
+    @property
+    def is_empty(self) -> bool:
+        """Return whether only pods arrive, as without a scenario."""
+        return not (self.changes_nodes or self.workloads or self.until_full or self.gang)
+
+    @property
+    def replicas(self) -> int:
+        """Return the number of pods of all workloads."""
+        return sum(one.replicas for one in self.workloads)
+
+    @property
+    def added(self) -> int:
+        """Return the number of nodes that are added."""
+        return sum(one.count for one in self.add_nodes)
+
+    def check(self, snapshot: Snapshot, pods: int) -> None:
+        """Raise RequestError for what cannot be carried out; `pods`: the number of pods that arrive by themselves."""
+        self._check_nodes(snapshot)
+        for field, number in (("workloads", 0 if self.until_full else self.replicas), ("addNodes", self.added)):
+            if number > MAX_ADDED:
+                raise RequestError(f"{field}: {number} exceed the limit of {MAX_ADDED}")
+        keys = set[object]()
+        for workload in self.workloads:
+            if workload.key in keys:
+                raise RequestError(f"duplicate workload {workload}")
+            keys.add(workload.key)
+        if self.until_full and self.gang:
+            raise RequestError("untilFull and gang are mutually exclusive")
+        if self.gang and not pods + len(self.workloads):
+            raise RequestError("gang: give pods or workloads")
+        if self.until_full and pods + len(self.workloads) != 1:
+            raise RequestError("untilFull: give exactly one pod or one workload")
+
+    def _check_nodes(self, snapshot: Snapshot) -> None:
+        named: dict[str, str] = {}
+        for field, names in (("cordon", self.cordon), ("removeNodes", self.remove_nodes), ("drain", self.drain)):
+            for name in names:
+                if name not in snapshot.node_row:
+                    raise RequestError(f"{field}: no node {name[:300]!r} in the cluster")
+                if name in named:
+                    where = "twice" if named[name] == field else f"in {named[name]} too"
+                    raise RequestError(f"{field}: node {name!r} is named {where}")
+                named[name] = field
+        for one in self.add_nodes:
+            if one.count < 1:
+                raise RequestError(f"addNodes: node {one.node.metadata.name!r}: count must be at least 1")
+            if not one.node.status.allocatable:
+                raise RequestError(f"addNodes: node {one.node.metadata.name!r}: status.allocatable is missing")

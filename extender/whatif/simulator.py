@@ -1,0 +1,460 @@
+"""Simulate what happens to pods in a cluster: nodes change, pods arrive, and the scheduler tries them.
+
+    nodes are added, cordoned, removed  ->  pending pods and replacements are tried
+    nodes are drained one by one        ->  replacements are tried, which frees disruption budgets; again until all
+                                            pods are evicted or blocked for good
+    pods and workloads arrive           ->  they are tried, all or none of them as a gang
+    until full                          ->  copies of one pod are bound until one does not fit
+
+Rule: the snapshot belongs to the caller and is changed.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import count
+
+from msgspec.structs import replace
+
+from extender.core.eviction_history import NO_HISTORY, EvictionHistory
+from extender.core.profile import KubeScheduler
+from extender.core.scheduling_cycle.schedule_one import Draw, schedule_one
+from extender.core.snapshot.arrays import BASE_RESOURCES
+from extender.core.snapshot.snapshot import Snapshot
+from extender.errors import RequestError
+from extender.k8s.devices.objects import ResourceClaim
+from extender.k8s.kinds import KINDS, Key, key_of
+from extender.k8s.objects import Object, Pod, PodStatus
+from extender.k8s.workloads import workload_of
+from extender.report.render import left_out
+from extender.report.simulation_schema import (
+    ClusterSize,
+    CopiesOnNode,
+    CycleReport,
+    Gang,
+    NodeAmounts,
+    NodeState,
+    NodeUsage,
+    PendingPod,
+    RemovedNode,
+    Replacement,
+    ScenarioReport,
+    Simulation,
+    SimulationSummary,
+    UntilFull,
+    WorkloadPods,
+)
+from extender.whatif import drain, effects
+from extender.whatif.arrivals import add_arrivals, add_claims, admit_pod, pending_pods
+from extender.whatif.controllers import Controllers, is_of_daemon_set
+from extender.whatif.drain import Drain, EvictionAPI
+from extender.whatif.scenario import MAX_UNTIL_FULL_PODS, Scenario
+from extender.whatif.scheduler import Scheduler, Step
+from extender.whatif.workloads import PlannedPod, WorkloadPlan, current_pods, further_pods, plan
+
+NO_SCENARIO = Scenario()
+
+NOTHING_TO_SCHEDULE = "nothing to schedule: all replicas exist"
+"""Message of a gang without pods."""
+
+
+def simulate(
+    snapshot: Snapshot,
+    scheduler: KubeScheduler,
+    pods: Iterable[Pod] = (),
+    *,
+    include_pending: bool = False,
+    claims: Iterable[ResourceClaim] = (),
+    scenario: Scenario = NO_SCENARIO,
+    history: EvictionHistory = NO_HISTORY,
+    draw: Draw | None = None,
+    name: str = "",
+    seed: int | None = None,
+    on_step: Callable[[Step], object] | None = None,
+) -> Simulation:
+    """Simulate the scenario, the arrival of `pods`, and with `include_pending` new attempts for the pending pods.
+
+    The snapshot is modified; it was built for `scheduler.features`. `claims` arrive with the pods. `draw` chooses among
+    equal nodes, as in `schedule_one`; `name` and `seed` only label the result. `on_step` is called with every step
+    before its effects, but not for the copies of `until_full`. Raises RequestError for a pod, a claim or a workload
+    that is not admitted, and for a scenario that names what does not exist.
+    """
+    cluster = ClusterSize(nodes=len(snapshot.nodes), pods=len(snapshot.objects.pods))
+    given = list(pods)
+    scenario.check(snapshot, len(given))
+    add_claims(snapshot, claims)
+    run = _Run(snapshot, scheduler, history, draw, scenario, on_step)
+    own = {(pod.metadata.namespace or "default", pod.metadata.name) for pod in given}
+    before = [pod for pod in pending_pods(snapshot) if key_of("Pod", pod) not in own] if include_pending else []
+    if scenario.changes_nodes:
+        run.change_nodes(before)
+        before = []
+    if scenario.until_full:
+        run.schedule(before)
+        run.fill(given)
+    elif scenario.gang:
+        run.schedule(before)
+        run.arrive_as_gang(given)
+    else:
+        run.arrive(before, given)
+    return run.result(cluster, name, seed)
+
+
+class _Run:
+    """A simulation under way."""
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        scheduler: KubeScheduler,
+        history: EvictionHistory,
+        draw: Draw | None,
+        scenario: Scenario,
+        on_step: Callable[[Step], object] | None,
+    ) -> None:
+        self.snapshot = snapshot
+        self.scenario = scenario
+        self.controllers = Controllers(snapshot, recreate=scenario.replace_evicted)
+        self.scheduler = Scheduler(snapshot, scheduler, history, draw, self.controllers)
+        self.cycles: list[CycleReport] = []
+        self._on_step = on_step
+        self._usage: dict[str, NodeUsage] = {}
+        """Node -> its usage before the first change, as `before` and `after`."""
+        self._added: list[str] = []
+        self._removed: list[RemovedNode] = []
+        self._drains: list[Drain] = []
+        self._plans: list[WorkloadPlan] = []
+        self._until_full: UntilFull | None = None
+        self._gang: Gang | None = None
+
+    # --- scheduling ---
+
+    def schedule(self, pods: Sequence[Pod] = ()) -> None:
+        """Queue the pods, and run scheduling cycles until the queue is empty."""
+        self.scheduler.add(pods)
+        for step in self.scheduler:
+            if self._on_step is not None:
+                self._on_step(step)
+            self.cycles.append(step.report)
+            if step.cycle.node is not None:
+                self._touch(step.cycle.node)
+
+    def _touch(self, node: str, state: NodeState | None = None) -> None:
+        """Note the requests on a node before it changes."""
+        if node not in self._usage:
+            self._usage[node] = _node_usage(self.snapshot, node, state)
+
+    # --- nodes ---
+
+    def change_nodes(self, pending: Sequence[Pod]) -> None:
+        """Add, cordon, remove and drain nodes; the pending pods are tried once nodes were added and removed."""
+        snapshot, scenario = self.snapshot, self.scenario
+        self._added = drain.add_nodes(snapshot, scenario.add_nodes)
+        states: dict[NodeState, Sequence[str]] = {
+            "added": self._added,
+            "cordoned": scenario.cordon,
+            "removed": scenario.remove_nodes,
+            "drained": scenario.drain,
+        }
+        for state, names in states.items():
+            for node in names:
+                self._touch(node, state)
+        drain.cordon(snapshot, [*scenario.cordon, *scenario.drain])
+        self._removed, created = drain.remove_nodes(snapshot, scenario.remove_nodes, self.controllers)
+        self.schedule([*pending, *created])
+        api = EvictionAPI(snapshot)
+        for node in scenario.drain:
+            self._drains.append(Drain.of(snapshot, node))
+            self._drain(self._drains[-1], api)
+        while sum(self._drain(one, api) for one in self._drains):
+            pass  # what was blocked may go once other nodes were drained
+
+    def _drain(self, one: Drain, api: EvictionAPI) -> bool:
+        """Evict until nothing moves, while replacements are scheduled; return whether any pod was evicted."""
+        has_evicted = False
+        while (created := one.evict(self.snapshot, api, self.controllers)) is not None:
+            has_evicted = True
+            self.scheduler.cluster_changed()
+            self.scheduler.recreate(created)
+            self.schedule()
+        return has_evicted
+
+    # --- arrivals ---
+
+    def arrive(self, before: Sequence[Pod], given: Sequence[Pod]) -> list[Pod]:
+        """Create the pods and those of the workloads, and schedule them with the pods `before`; return the new ones."""
+        created, first = add_arrivals(self.snapshot, given), list[Pod]()
+        current = current_pods(self.snapshot, self.scenario.workloads)
+        for workload in self.scenario.workloads:
+            planned = plan(self.snapshot, workload, current[workload.key], self.controllers.names)
+            self._plans.append(planned)
+            own = [self._admit(one) for one in planned.pods]
+            created += own
+            if planned.is_ordered:
+                first += self.controllers.create_in_order(own)
+            else:
+                for pod in own:
+                    self.snapshot.put("Pod", pod)
+                first += own
+        self.schedule([*before, *created[: len(given)], *first])
+        return created
+
+    def _admit(self, planned: PlannedPod) -> Pod:
+        """Return the pod of a workload as it is stored; its volume claims are created."""
+        key = key_of("Pod", planned.pod)
+        if key in self.snapshot.objects.pods:
+            raise RequestError(f"pod {planned.pod.key!r} of a workload already exists, and belongs to another one")
+        for claim in planned.claims:
+            self.snapshot.put("PersistentVolumeClaim", claim)
+        return admit_pod(self.snapshot, planned.pod)
+
+    def arrive_as_gang(self, given: Sequence[Pod]) -> None:
+        """Bind all pods that arrive, or take everything back that happened for them."""
+        before, cycles = _tables(self.snapshot), len(self.cycles)
+        history, recreated = self.scheduler.history, len(self.controllers.recreated)
+        usage = dict(self._usage)
+        created = self.arrive((), given)
+        failed = [pod.key for pod in created if not self._is_bound(key_of("Pod", pod))]
+        if not failed:
+            self._gang = Gang(scheduled=True, pods=len(created), message="" if created else NOTHING_TO_SCHEDULE)
+            return
+        _restore(self.snapshot, before)
+        self.scheduler.history, self._usage = history, usage
+        self.controllers.forget(recreated)
+        self.controllers.waiting.clear()
+        last = {one.pod: one for one in self.cycles[cycles:]}
+        message = f"{len(failed)} of {len(created)} pods do not fit: {_why(failed, last)}"
+        self._gang = Gang(scheduled=False, pods=len(created), message=message)
+        own = (last[pod.key] for pod in created if pod.key in last)
+        self.cycles[cycles:] = [_taken_back(one, message) for one in own]
+
+    def _is_bound(self, key: Key) -> bool:
+        pod = self.snapshot.objects.pods.get(key)
+        return pod is not None and pod.spec.node_name != ""
+
+    # --- until full ---
+
+    def fill(self, given: Sequence[Pod]) -> None:
+        """Bind copies of the pod, or pods of the workload, until one does not fit; victims are not evicted."""
+        scheduler, bound, following = self.scheduler, dict[str, int](), None
+        for number, pod in enumerate(self._copies(given)):
+            if number == MAX_UNTIL_FULL_PODS:
+                break
+            self.snapshot.put("Pod", pod)
+            cycle = schedule_one(self.snapshot, pod, scheduler.scheduler, scheduler.history, scheduler.draw)
+            if cycle.outcome != "Scheduled" or cycle.node is None:
+                following = scheduler.report(cycle, 1)
+                self.snapshot.remove("Pod", key_of("Pod", pod))
+                break
+            self._touch(cycle.node)
+            effects.bind(self.snapshot, pod, cycle.node, cycle.reservation)
+            bound[cycle.node] = bound.get(cycle.node, 0) + 1
+        self._until_full = UntilFull(
+            pod=given[0].key if given else str(self.scenario.workloads[0]),
+            fits=sum(bound.values()),
+            limit_reached=following is None,
+            nodes=[CopiesOnNode(node=node, pods=pods) for node, pods in sorted(bound.items())],
+            next=following,
+        )
+
+    def _copies(self, given: Sequence[Pod]) -> Iterator[Pod]:
+        for workload in self.scenario.workloads:
+            current = current_pods(self.snapshot, [workload])[workload.key]
+            yield from map(self._admit, further_pods(self.snapshot, workload, current, self.controllers.names))
+        for template in given:
+            namespace, name = template.metadata.namespace or "default", template.metadata.name
+            spec = replace(template.spec, node_name="")
+            status = PodStatus("Pending", resource_claim_statuses=template.status.resource_claim_statuses)
+            for number in count(1):
+                copy = f"{name}-{number}"
+                if (namespace, copy) not in self.snapshot.objects.pods:
+                    own = replace(template.metadata, name=copy, namespace=namespace, uid=f"{namespace}/{copy}")
+                    yield admit_pod(self.snapshot, Pod(replace(own, deletion_timestamp=None), spec, status))
+
+    # --- the result ---
+
+    def result(self, cluster: ClusterSize, name: str, seed: int | None) -> Simulation:
+        """Return what happened."""
+        scheduler, cycles = self.scheduler.scheduler, self.cycles
+        last = {one.pod: one for one in cycles}
+        evicted = [victim for one in cycles for victim in one.victims]
+        scenario = self._report()
+        for one in scenario.drained if scenario is not None else ():
+            if one.blocked:
+                self._usage[one.node] = replace(self._usage[one.node], state="draining")
+        pending = [_pending(one) for one in last.values() if one.outcome in ("Unschedulable", "Nominated")]
+        bound = (self._is_bound(_key(one.pod)) for one in last.values() if one.outcome == "Scheduled")
+        summary = SimulationSummary(
+            scheduled=sum(bound),
+            pending=len(pending),
+            skipped=sum(one.outcome == "Skipped" for one in last.values()),
+            evicted=len(evicted),
+            pdb_violations=sum(one.num_pdb_violations for one in cycles),
+            nodes=[_usage_now(self.snapshot, self._usage[node]) for node in sorted(self._usage)],
+        )
+        return Simulation(
+            cluster=cluster,
+            policies=name,
+            version=scheduler.version,
+            release=scheduler.release,
+            version_source=scheduler.version_source,
+            feature_gates=scheduler.changed_gates,
+            notes=[*left_out(scheduler), *self._notes()],
+            seed=seed,
+            cycles=cycles,
+            pending=pending,
+            evicted=evicted,
+            summary=summary,
+            replacements=self._replacements(),
+            scenario=scenario,
+        )
+
+    def _notes(self) -> Iterator[str]:
+        """Yield what the scenario leaves out."""
+        for pod in dict.fromkeys(self.controllers.given_up):
+            yield f"pod {pod} was evicted again and again: it is not recreated any more"
+        if self._added:
+            sets = {workload_of(pod) for pod in self.snapshot.objects.pods.values() if is_of_daemon_set(pod)}
+            if sets:
+                yield f"added nodes have no pods of DaemonSets, of which the cluster has {len(sets)}"
+
+    def _replacements(self) -> list[Replacement]:
+        """Return every recreated pod with its last attempt while it was the pod of its name."""
+        attempts = {one.uid: one for one in self.cycles}
+        return [
+            Replacement(
+                pod=attempts[one.uid].pod,
+                of=one.of,
+                cause=one.cause,
+                old_node=one.old_node,
+                outcome=attempts[one.uid].outcome,
+                node=attempts[one.uid].node,
+                message=attempts[one.uid].message,
+            )
+            for one in self.controllers.recreated
+        ]
+
+    def _report(self) -> ScenarioReport | None:
+        if self.scenario.is_empty:
+            return None
+        return ScenarioReport(
+            added=self._added,
+            cordoned=list(self.scenario.cordon),
+            removed=self._removed,
+            drained=[one.report(self.snapshot) for one in self._drains],
+            workloads=[self._workload_pods(one) for one in self._plans],
+            until_full=self._until_full,
+            gang=self._gang,
+        )
+
+    def _workload_pods(self, planned: WorkloadPlan) -> WorkloadPods:
+        waiting = {pod.key for pods in self.controllers.waiting.values() for pod in pods}
+        is_taken_back = self._gang is not None and not self._gang.scheduled
+        keys = [] if is_taken_back else [one.pod.key for one in planned.pods]
+        return WorkloadPods(
+            workload=str(planned.workload),
+            existing=planned.existing,
+            created=[key for key in keys if key not in waiting],
+            waiting=[key for key in keys if key in waiting],
+        )
+
+
+# --- taking back ----------------------------------------------------------------------------------------------------
+
+
+def _tables(snapshot: Snapshot) -> dict[str, dict[Key, Object]]:
+    """Return all objects, kind by kind."""
+    return {kind: dict(snapshot.objects.of(kind)) for kind in KINDS}
+
+
+def _restore(snapshot: Snapshot, tables: Mapping[str, Mapping[Key, Object]]) -> None:
+    """Put the snapshot's objects back to what they were."""
+    for kind, before in tables.items():
+        now = snapshot.objects.of(kind)
+        for key in [key for key, one in now.items() if before.get(key) is not one]:
+            snapshot.remove(kind, key)
+    for kind, before in tables.items():
+        now = snapshot.objects.of(kind)
+        for one in [one for key, one in before.items() if key not in now]:
+            snapshot.put(kind, one)
+    snapshot.refresh_layout()
+
+
+def _why(failed: Sequence[str], last: Mapping[str, CycleReport]) -> str:
+    """Return the message of the first pod of a gang that was tried and does not fit."""
+    tried = next((last[pod] for pod in failed if pod in last), None)
+    return failed[0] if tried is None else f"{tried.pod}: {tried.message}"
+
+
+def _taken_back(one: CycleReport, message: str) -> CycleReport:
+    """Return the last attempt of a pod of a gang that was not scheduled: nothing was bound or evicted."""
+    if one.outcome == "Skipped":
+        return one
+    fits = one.outcome == "Scheduled"
+    return replace(
+        one,
+        outcome="Unschedulable",
+        node=None,
+        message=f"fits, but its gang does not: {message}" if fits else one.message,
+        nominated_node=None,
+        victims=[],
+        num_pdb_violations=0,
+        claims=[],
+        deallocated=None,
+    )
+
+
+# --- parts of the result ----------------------------------------------------------------------------------------------
+
+
+def _key(pod: str) -> Key:
+    namespace, _, name = pod.partition("/")
+    return namespace, name
+
+
+def _pending(one: CycleReport) -> PendingPod:
+    return PendingPod(
+        pod=one.pod,
+        uid=one.uid,
+        priority=one.priority,
+        attempts=one.attempt,
+        message=one.message,
+        nominated_node=one.nominated_node,
+        vetoed=one.vetoed,
+    )
+
+
+def _requests_on(snapshot: Snapshot, node: str) -> NodeAmounts:
+    """Return the sum of the requests of all pods on the node."""
+    row, pod_table = snapshot.node_row[node], snapshot.pod_table
+    amounts = dict(zip(BASE_RESOURCES, snapshot.used[:, row].tolist(), strict=True))
+    for pod in pod_table.on_node[row].values():
+        for resource, amount in pod_table.scalar_resources.get(pod, ()):
+            amounts[resource] = amounts.get(resource, 0) + amount
+    return amounts
+
+
+def _allocatable(snapshot: Snapshot, node: str, resources: Iterable[str]) -> NodeAmounts:
+    row = snapshot.node_row[node]
+    base = dict(zip(BASE_RESOURCES, snapshot.allocatable[:, row].tolist(), strict=True))
+    return {one: base[one] if one in base else int(snapshot.scalar_allocatable(one)[row]) for one in resources}
+
+
+def _node_usage(snapshot: Snapshot, node: str, state: NodeState | None) -> NodeUsage:
+    """Return what the pods of a node request now."""
+    amounts = _requests_on(snapshot, node)
+    return NodeUsage(
+        name=node, before=amounts, after=amounts, allocatable=_allocatable(snapshot, node, amounts), state=state
+    )
+
+
+def _usage_now(snapshot: Snapshot, usage: NodeUsage) -> NodeUsage:
+    """Return the usage with the requests of now as `after`."""
+    if usage.name not in snapshot.node_row:
+        return replace(usage, after=dict.fromkeys(usage.before, 0))
+    after = _requests_on(snapshot, usage.name)
+    resources = dict.fromkeys((*usage.before, *after))
+    return replace(
+        usage,
+        before={one: usage.before.get(one, 0) for one in resources},
+        after={one: after.get(one, 0) for one in resources},
+        allocatable=_allocatable(snapshot, usage.name, resources),
+    )

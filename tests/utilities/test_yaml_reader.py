@@ -1,0 +1,166 @@
+"""H7: YAML is read as PyYAML reads it, but without recursion and within limits."""
+
+import re
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from extender.utilities import yaml_reader
+from extender.utilities.yaml_reader import MAX_DEPTH, MAX_SCALAR_BYTES, LimitError, compose, read_documents
+
+Reference: Any = type("Reference", (yaml.SafeLoader,), {"yaml_implicit_resolvers": {}})
+"""PyYAML with the scalars of manifests: only null, true, false, decimal integers and merge keys."""
+
+Reference.add_implicit_resolver("tag:yaml.org,2002:null", re.compile(r"^(?:~|null|Null|NULL|)$"), ["~", "n", "N", ""])
+Reference.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile(r"^(?:true|True|false|False)$"), list("tTfF"))
+Reference.add_implicit_resolver("tag:yaml.org,2002:int", re.compile(r"^[-+]?(?:0|[1-9][0-9]*)$"), list("-+0123456789"))
+Reference.add_implicit_resolver("tag:yaml.org,2002:merge", re.compile(r"^<<$"), ["<"])
+
+SAME = {
+    "scalars": "[null, Null, ~, true, True, tRUE, false, no, on, 1, -1, +1, 01, 1_0, 0x1, 0.5, 1e3, 1:30, 2026-01-31, "
+    "'1', \"true\", '', .inf, '<<', =, -, +]",
+    "blocks": "a:\n  - b: |\n      text\n      m\n    c: >-\n      fold\n      text\n  -\n  - - x\n    - y\n? key\n: v",
+    "documents": "--- 1\n---\n--- {a: b}\n...\n---\n- x\n",
+    "empty": "# nothing\n",
+    "tags": "[!!str 5, !!int '7', !!float 1.5, !!null '', !!bool 'yes', !!seq [1], !!map {a: 1}, ! 5]",
+    "aliases": "a: &x {b: [1]}\nc: *x\nd: [*x, &y z, *y]\n&k e: *k",
+    "an anchor that is used twice": "[&a 1, *a, &b 2, *b]",
+    "merge keys": "a: &a {k: 1, l: 2}\nb: &b {l: 3, m: 4}\nc: {<<: *a, k: 5}\nd: {n: 6, <<: [*a, *b]}\n"
+    "e: {<<: [*b, *a], <<: {k: 7}}\nf: {<<: {<<: *a}}\ng: {'<<': 1}\nh: {<<: []}",
+    "duplicate keys": "a: 1\na: 2",
+    "keys of other types": "1: a\ntrue: b\n~: c",
+}
+
+
+@pytest.mark.parametrize("text", SAME.values(), ids=SAME)
+def test_values_are_those_of_pyyaml(text):
+    assert list(read_documents(text.encode())) == list(yaml.load_all(text, Loader=Reference))
+
+
+PLAIN = (
+    st.none() | st.booleans() | st.integers() | st.text(max_size=6) | st.sampled_from(["<<", "1", "true", "~", "a: b"])
+)
+VALUES = st.recursive(
+    PLAIN,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=4), inner, max_size=4),
+    max_leaves=20,
+)
+
+
+@settings(max_examples=50, deadline=None)
+@given(VALUES, st.booleans(), st.booleans())
+def test_what_pyyaml_writes_is_read_again(value, flow, twice):
+    text = yaml.safe_dump([value, value] if twice else value, default_flow_style=flow, allow_unicode=True)
+    assert list(read_documents(text.encode())) == list(yaml.load_all(text, Loader=Reference))
+
+
+def test_an_alias_is_the_very_value_that_its_anchor_names():
+    [[first, second]] = read_documents(b"[&a {b: 1}, *a]")
+    assert first is second
+
+
+LAUGHS = b"a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + b"".join(
+    b"a%d: &a%d [%s]\n" % (level, level, b", ".join([b"*a%d" % (level - 1)] * 10)) for level in range(1, 9)
+)
+MERGES = b"a0: &a0 {k: v}\n" + b"".join(
+    b"a%d: &a%d {<<: [%s]}\n" % (level, level, b", ".join([b"*a%d" % (level - 1)] * 10)) for level in range(1, 9)
+)
+LONG_ALIASES = b"a: &a " + b"x" * 64_000 + b"\nb: [" + b"*a, " * 1001 + b"]"
+
+BEYOND_A_LIMIT = {
+    "brackets": (b"a:\n  " + b"[" * 25_000, "is nested deeper than 100 levels", 2),
+    "braces": (b"{a: " * 25_000, "is nested deeper than 100 levels", 1),
+    "dashes": (b"- " * 25_000, "is nested deeper than 100 levels", 1),
+    "indentation": (b"".join(b" " * depth + b"a:\n" for depth in range(200)), "is nested deeper than 100 levels", 101),
+    "keys that are mappings": (b"? " * 25_000, "is nested deeper than 100 levels", 1),
+    "aliases": (LAUGHS, "its aliases stand for more than 1,000,000 values", 6),
+    "merge keys": (MERGES, "its aliases stand for more than 1,000,000 values", 7),
+    "aliases of a long scalar": (LONG_ALIASES, "its aliases stand for more than 1,000,000 values", 2),
+    "a plain scalar": (b"a: 1\nb: " + b"x" * 4_000_000, "a scalar or comment is longer than 3 MiB", 2),
+    "a quoted scalar": (b"a: 1\nb: '" + b"x" * 4_000_000, "a scalar or comment is longer than 3 MiB", 2),
+    "a comment": (b"a: 1\n#" + b"x" * 4_000_000 + b"\nb: 2", "a scalar or comment is longer than 3 MiB", 1),
+    "an anchor": (b"a: &" + b"x" * 4_000_000 + b" 1", "a scalar or comment is longer than 3 MiB", 1),
+    "an integer": (b"a: " + b"9" * 4001, "an integer has more than 4000 digits", 1),
+    "tag directives": (
+        b"".join(b"%%TAG !%d! x\n" % one for one in range(101)) + b"--- a",
+        "has more than 100 %TAG",
+        None,
+    ),
+}
+
+
+@pytest.mark.parametrize(("data", "problem", "line"), BEYOND_A_LIMIT.values(), ids=BEYOND_A_LIMIT)
+def test_H7_a_file_is_refused_with_its_line_for_too_much_of(data, problem, line):
+    with pytest.raises(LimitError) as caught:
+        list(read_documents(data))
+    assert str(caught.value).startswith(problem)
+    assert line is None or f"line {line}," in str(caught.value)
+
+
+def test_H7_the_nodes_of_a_file_are_limited(monkeypatch):
+    monkeypatch.setattr(yaml_reader, "MAX_NODES", 1000)
+    with pytest.raises(LimitError, match="has more than 1,000 values"):
+        list(read_documents(b"[" + b"[]," * 1001 + b"]"))
+
+
+def test_H7_what_is_just_within_the_limits_is_read():
+    deep = b"[" * MAX_DEPTH + b"]" * MAX_DEPTH
+    long = b"x" * (MAX_SCALAR_BYTES - 100_000)
+    repeated = b"- &a [" + b"x," * 998 + b"]\n" + b"- *a\n" * 1000
+    assert len(list(read_documents(b"\n---\n".join((deep, long, b"9" * 4000, repeated))))) == 4
+
+
+NOT_YAML = {
+    "an alias of itself": (b"a: &a [*a]", "found unconstructable recursive node"),
+    "an alias of what surrounds it": (b"[&a 1, &a {b: [*a]}]", "found unconstructable recursive node"),
+    "an alias of nothing": (b"a: *b", "found undefined alias"),
+    "an alias of another document": (b"--- &a 1\n--- *a", "found undefined alias"),
+    "a mapping as a key": (b"{a: 1}: b", "found unhashable key"),
+    "an alias of a list as a key": (b"- &a []\n- *a : 1", "found unhashable key"),
+    "a scalar to merge": (b"<<: 5", "expected a mapping or list of mappings for merging"),
+    "a list of scalars to merge": (b"<<: [5]", "expected a mapping or list of mappings for merging"),
+    "an object of Python": (
+        b"!!python/object/apply:os.system [ls]",
+        "unsupported tag 'tag:yaml.org,2002:python/object",
+    ),
+    "an unknown tag": (b"!" + b"x" * 1000 + b" 1", "unsupported tag '!xxxx"),
+    "a tag that does not fit": (b"!!int x", "unsupported tag 'tag:yaml.org,2002:int'"),
+    "a NUL byte": (b"a: \0", "control characters are not allowed"),
+    "text that is not UTF-8": (b"a: \xff", "invalid leading UTF-8 octet"),
+}
+
+
+@pytest.mark.parametrize(("data", "problem"), NOT_YAML.values(), ids=NOT_YAML)
+def test_H7_a_file_is_refused_that_holds(data, problem):
+    with pytest.raises(yaml.YAMLError) as caught:
+        list(read_documents(data))
+    assert not isinstance(caught.value, LimitError)
+    assert problem in str(caught.value)
+    assert len(str(caught.value)) < 200
+
+
+@pytest.mark.parametrize("text", ["a: " + "[" * 25_000, LAUGHS.decode(), MERGES.decode()])
+def test_H7_a_configuration_is_composed_within_limits(text):
+    with pytest.raises(LimitError, match=r"is nested deeper|its aliases stand for more than 10,000 values"):
+        compose(text)
+
+
+def test_a_configuration_may_end_with_a_separator_and_json_may_have_tabs():
+    for text in ("a: 1\n---\n", "---\na: 1\n---\n# end\n---\n...\n", '{\n\t"a":\t1\n}\n'):
+        node = compose(text)
+        assert node is not None
+        assert [(key.value, value.value) for key, value in node.value] == [("a", "1")]
+    with pytest.raises(LimitError, match="holds more than one document"):
+        compose("a: 1\n---\nb: 1")
+    with pytest.raises(yaml.YAMLError, match=r"'\\t'"):
+        compose('{\n\t"a": x\n}')
+
+
+def test_nodes_know_their_lines():
+    node = compose("a: 1\nb: &x [2]\nc: *x")
+    assert node is not None
+    assert [key.start_mark.line for key, _ in node.value] == [0, 1, 2]
+    assert compose("") is None
