@@ -11,7 +11,6 @@ import msgspec
 
 from extender.cluster.files.manifests import load_cluster
 from extender.core.evaluation import Evaluation
-from extender.core.evaluation import evaluate as _evaluate
 from extender.core.eviction_history import EvictionHistory
 from extender.core.profile import UNCONFIGURED, UPSTREAM, KubeScheduler
 from extender.core.scheduling_cycle.schedule_one import seeded_draw
@@ -100,7 +99,7 @@ def evaluate(
         if scheduler is not None or scheduler_config is not None:
             raise UnknownScheduler(_not_ours(typed, ours))
         profile = ours.profiles[0]
-    return _evaluate(_snapshot(cluster, ours.features), typed, profile, history or EvictionHistory(time.time_ns()))
+    return Evaluation(_snapshot(cluster, ours.features), typed, profile, history or EvictionHistory(time.time_ns()))
 
 
 def simulate(

@@ -181,8 +181,8 @@ def test_a_record_renders_the_same_after_the_whole_cluster_changed(policy):
 
 def test_a_decision_without_its_context_cannot_be_recorded():
     snapshot = world()
-    decision = replace(engine.filter(snapshot, typed(incoming()), ["n1"], Profile()), decision_context=None)
-    with pytest.raises(ValueError, match="no DecisionContext"):
+    decision = replace(engine.filter(snapshot, typed(incoming()), ["n1"], Profile()), evaluation=None)
+    with pytest.raises(ValueError, match="no Evaluation"):
         record_filter(decision)
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from extender.cluster.files.manifests import load_cluster
-from extender.core.evaluation import evaluate
+from extender.core.evaluation import Evaluation
 from extender.core.eviction_history import EvictionHistory
 from extender.core.profile import KubeScheduler, Limits, PreemptionPolicy, Profile
 from extender.core.scheduling_cycle.schedule_one import seeded_draw
@@ -91,9 +91,9 @@ def test_pods_of_a_scheduler_that_is_not_ours_are_not_tried():
 def test_an_evaluation_says_that_a_gated_pod_is_not_tried():
     here = snapshot({node("n1"): []})
     gated = typed(incoming(schedulingGates=[{"name": "quota"}]))
-    found = evaluate(here, gated, Profile()).to_dict()
+    found = Evaluation(here, gated, Profile()).to_dict()
     assert found["preEnqueue"]["reasons"] == ["waiting for scheduling gates: [quota]"]
-    assert "preEnqueue" not in evaluate(here, typed(incoming()), Profile()).to_dict()
+    assert "preEnqueue" not in Evaluation(here, typed(incoming()), Profile()).to_dict()
 
 
 def test_an_unschedulable_pod_is_not_requeued_without_an_event_that_may_help_it():

@@ -27,6 +27,7 @@ from extender.k8s.time import SECOND, format_time, parse_time
 from extender.report import render
 from extender.report import summary as sentences
 from extender.report.schema import DecisionReport, DecisionSummary, VerbName
+from extender.report.tried_node import render_incoming_pod
 
 VERBS: tuple[VerbName, ...] = get_args(VerbName)
 
@@ -147,7 +148,7 @@ class KeptDecision:
             scheduler=render.render_scheduler(self.scheduler, self.profile),
             policies=render.changed_policies(self.profile or self.scheduler.profiles[0]),
             incoming=msgspec.structs.replace(
-                render.render_incoming_pod(self.pod.decode(), self.scheduler.features),
+                render_incoming_pod(self.pod.decode(), self.scheduler.features),
                 claims=render.render_pod_claims(record),
             ),
             filters=list(record.request.filters) if record else [],
