@@ -6,10 +6,9 @@ because no other call is answered meanwhile; the rest is computed on demand (`re
 Rule: a record refers to nothing that changes.
 """
 
-from collections.abc import Iterable, Mapping, Sequence, Sized
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain
 from operator import itemgetter
 from sys import getsizeof
 from typing import Any
@@ -35,29 +34,11 @@ from extender.core.snapshot.arrays import BoolArray, IntArray, mask_of
 from extender.core.snapshot.derived import derived
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s import requests
-from extender.k8s.cost.memory import POD_BYTES, memory_of, pod_parts
 from extender.k8s.kinds import ClusterObjects
 from extender.k8s.objects import ObjectMeta, Pod, PodSpec, ResourceList
 
 EVICTABLE, VIOLATING, VICTIM, PROTECTED, SCHEDULER_VICTIM = (1 << bit for bit in range(5))
 """Bits of a running pod: potential victim, its eviction violates a PDB, victim, protected, victim of kube-scheduler."""
-
-
-def shared_size(part: object) -> int:
-    """Return the approximate memory in bytes of what several records share, beyond what the cluster cache holds."""
-    if isinstance(part, Pod):
-        return POD_BYTES
-    if isinstance(part, PodsOnNode):
-        return 250 + 16 * len(part.pods)
-    if isinstance(part, list | dict | msgspec.Struct):
-        return memory_of(part)
-    if isinstance(part, Snapshot):
-        return 20_000 + 600 * (len(part.objects.namespaces) + len(part.objects.priority_classes))
-    if isinstance(part, np.ndarray):
-        return part.nbytes
-    if isinstance(part, frozenset):
-        return getsizeof(part)
-    return (200 if isinstance(part, Mapping) else 16) * len(part) if isinstance(part, Sized) else 0
 
 
 _COPIED_BYTES = 64 << 10
@@ -126,12 +107,6 @@ class RecordedRequest:
         return requests.incoming_requests(self.pod.decode(), self.context.features)
 
     @property
-    def shared(self) -> tuple[object, ...]:
-        """What the record shares with others."""
-        devices = () if self.devices is None else self.devices.shared
-        return self.context.snapshot, *devices, *chain.from_iterable(map(pod_parts, self.context.nominees))
-
-    @property
     def size(self) -> int:
         """Approximate memory in bytes."""
         history = self.context.history
@@ -156,11 +131,6 @@ class RequestedNodes:
     def names(self) -> tuple[str, ...]:
         """[requested node]: its name."""
         return _take(self.node_names, self.rows)
-
-    @property
-    def shared(self) -> tuple[object, ...]:
-        """What the record shares with others."""
-        return *self.request.shared, self.node_names
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -242,8 +212,6 @@ class DryRunRecord:
     """[budget]: disruptions allowed before the preemption."""
     budgets: Mapping[int, str]
     """Budget -> `namespace/name`."""
-    long_sets: tuple[frozenset[int], ...]
-    """Those sets of budgets in `pods_on_node` whose memory counts."""
     violations: IntArray
     """[node]: NumPDBViolations of its victims."""
     candidate_keys: CandidateKeys
@@ -266,11 +234,6 @@ class DryRunRecord:
     def ranked(self) -> CandidateKeys:
         """The keys with the best candidate first; sorted on first use, outside of the request."""
         return self.candidate_keys.best_first()
-
-    @property
-    def shared(self) -> tuple[object, ...]:
-        """What the record shares with others, but for `pods_on_node`."""
-        return self.node_names, self.node_allocatable, self.budgets, self.allowed, *self.long_sets
 
     @property
     def size(self) -> int:
@@ -301,11 +264,6 @@ class PreemptRecord:
     @property
     def not_evaluated(self) -> tuple[str, ...]:
         return self.decision.not_evaluated
-
-    @property
-    def shared(self) -> tuple[object, ...]:
-        """What the record shares with others."""
-        return self.request.shared + (self.dry_run.shared if self.dry_run is not None else ())
 
     @property
     def size(self) -> int:
@@ -439,7 +397,6 @@ def record_dry_run(filter_run: FilterRun, run: DryRun) -> DryRunRecord:
         flags=_flags(run),
         allowed=budgets.allowances,
         budgets=budgets.names,
-        long_sets=budgets.long_sets,
         violations=run.violations,
         candidate_keys=CandidateKeys(candidates, known_ranking_keys(run, candidates, TIE_BREAKERS)),
     )
