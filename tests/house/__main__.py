@@ -32,7 +32,7 @@ def main() -> None:
 
 def table(tree: Tree) -> list[str]:
     return [
-        f"{key:18} {count.number:>8g}  {ROWS[key].goal:8}  {ROWS[key].title}" for key, count in measure(tree).items()
+        f"{key:21} {count.number:>8g}  {ROWS[key].goal:8}  {ROWS[key].title}" for key, count in measure(tree).items()
     ]
 
 

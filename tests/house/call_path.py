@@ -35,17 +35,18 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Trace:
+class Traces:
     """What the tracer prints."""
 
-    entries: list[Entry]
+    entries: dict[str, list[Entry]]
+    """Call -> functions in the order of entry."""
     loaded: dict[str, list[str]]
     """Import -> modules of `extender` that are loaded after it."""
 
 
 @cache
 def start(tree: Tree, what: str) -> subprocess.Popen[str]:
-    """Start to trace a call, of a verb or of `why`, in a new process; what else is counted need not wait for it."""
+    """Start to trace the `verbs` or `why` in a new process; what else is counted need not wait for it."""
     tracer = Path(__file__).with_name("tracer.py")
     # -P: the folder of the tracer is not searched for modules; the hash seed: the order of a set is part of the path.
     command = [sys.executable, "-P", str(tracer), what]
@@ -54,15 +55,23 @@ def start(tree: Tree, what: str) -> subprocess.Popen[str]:
 
 
 @cache
-def trace(tree: Tree, what: str) -> Trace:
-    """Return the traced call; starts it if that was not done."""
+def traces(tree: Tree, what: str) -> Traces:
+    """Return the traced calls of the `verbs` or of `why`."""
     process = start(tree, what)
     output, errors = process.communicate()
     if process.returncode:
         raise RuntimeError(errors)
     found = json.loads(output)
-    entries = [Entry(depth, _module(path), function) for depth, path, function in found["entries"]]
-    return Trace(entries, found["loaded"])
+    entries = {
+        call: [Entry(depth, _module(path), function) for depth, path, function in path_of_call]
+        for call, path_of_call in found["entries"].items()
+    }
+    return Traces(entries, found["loaded"])
+
+
+def entries_of(tree: Tree, call: str) -> list[Entry]:
+    """Return the functions that a verb or `why` enters."""
+    return traces(tree, "why" if call == "why" else "verbs").entries[call]
 
 
 def _module(path: str) -> str:
@@ -75,23 +84,22 @@ def called_from(
     """Return what is entered from calls of the modules that start a part, by modules that are not inside it."""
     found: list[Entry] = []
     stack: list[Entry] = []
-    start: int | None = None  # depth of the call that started the part
+    begun: int | None = None  # depth of the call that started the part
     for entry in entries:
         del stack[entry.depth :]
-        if start is not None and entry.depth <= start:
-            start = None
+        if begun is not None and entry.depth <= begun:
+            begun = None
         caller = stack[-1].module if stack else ""
-        if start is None and starts(entry.module) and not is_inside(caller):
-            start = entry.depth
+        if begun is None and starts(entry.module) and not is_inside(caller):
+            begun = entry.depth
         stack.append(entry)
-        if start is not None:
+        if begun is not None:
             found.append(entry)
     return found
 
 
 def engine(tree: Tree, entries: list[Entry]) -> list[Entry]:
-    layer = next(layer for layer in tree.layers("core-layers") if "evaluation" in layer)
-    starts = tuple(f"core.{name}" for name in layer)
+    starts = tuple(f"core.{name}" for name in tree.beside("core-layers", "evaluation"))
     found = called_from(entries, lambda module: is_in(module, starts), lambda module: is_in(module, ("core",)))
     return without_what_every_step_reads(tree, found)
 
@@ -103,12 +111,7 @@ def reports(tree: Tree, entries: list[Entry]) -> list[Entry]:
 
 def without_what_every_step_reads(tree: Tree, entries: list[Entry]) -> list[Entry]:
     """Leave out the plugins and the packages below them."""
-    core = tree.layers("core-layers")
-    below_framework = core[next(place for place, layer in enumerate(core) if "framework" in layer) + 1 :]
-    layers = tree.layers("layers")
-    below_core = layers[next(place for place, layer in enumerate(layers) if "core" in layer) + 1 :]
-    names = [f"core.{name}" for layer in below_framework for name in layer]
-    names += [name for layer in below_core for name in layer]
+    names = [*(f"core.{name}" for name in tree.below("core-layers", "framework")), *tree.below("layers", "core")]
     packages = tuple(name for name in names if Path(tree.package, *name.split(".")).is_dir())
     plugins = tuple(name.removeprefix("extender.") for name in tree.contracts["plugins"]["modules"])
     left_out = (*packages, plugins[0].rpartition(".")[0])
@@ -145,6 +148,6 @@ def modules(entries: Iterable[Entry]) -> Count:
     return Count.of(sorted({entry.module for entry in entries}))
 
 
-def loaded(traced: Trace, module: str) -> Count:
+def loaded(traced: Traces, module: str) -> Count:
     """Count the modules of `extender` that `import module` loads."""
     return Count.of(traced.loaded[module])

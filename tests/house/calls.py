@@ -32,8 +32,16 @@ def entry_calls(tree: Tree) -> Count:
 
 
 def entry_callers(tree: Tree) -> set[str]:
-    """Return the modules of `entry_calls`."""
-    return {place.partition(":")[0].rpartition(".")[0] for place in entry_calls(tree).items}
+    """Return the modules that call an entry function, or import one, which they may call by another name."""
+    calling = {place.partition(":")[0].rpartition(".")[0] for place in entry_calls(tree).items}
+    engine = tuple(f"extender.{package}" for package in ENGINE)
+    importing = {
+        module.name
+        for module in tree.modules
+        for _, node in module.nodes(ast.ImportFrom)
+        if is_in(node.module or "", engine) and any(one.name in ENTRY_FUNCTIONS for one in node.names)
+    }
+    return calling | {name for name in importing if not is_in(name, ENGINE)}
 
 
 def work_budgets(tree: Tree) -> Count:

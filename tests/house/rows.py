@@ -10,18 +10,18 @@ from pathlib import Path
 from typing import Any
 
 from tests.house import calls, classes, mechanisms, sizes, words
-from tests.house.call_path import Entry, engine, functions, loaded, modules, reports, returns, start, trace
+from tests.house.call_path import Entry, engine, entries_of, functions, loaded, modules, reports, returns, start, traces
 from tests.house.count import Count
 from tests.house.tree import Tree
 
 FOLDER = Path(__file__).parent
 PINS, BUDGETS, EXCEPTIONS = FOLDER / "pins.toml", FOLDER / "budgets.toml", FOLDER / "exceptions.toml"
-TRACED = ("preempt", "why")
+TRACED = ("verbs", "why")
 LOADED = {
     "extender": "why",
     "extender.cli": "why",
-    "extender.core.engine": "preempt",
-    "extender.server.app": "preempt",
+    "extender.core.engine": "verbs",
+    "extender.server.app": "verbs",
 }
 """Import that is measured -> the trace that has it."""
 
@@ -46,9 +46,9 @@ class Row:
 Part = Callable[[Tree, list[Entry]], list[Entry]]
 
 
-def _path(title: str, goal: str, what: str, part: Part, count: Callable[[list[Entry]], Count]) -> Row:
+def _path(title: str, goal: str, call: str, part: Part, count: Callable[[list[Entry]], Count]) -> Row:
     """Return the row that counts a part of a traced call."""
-    return Row(title, lambda tree: count(part(tree, trace(tree, what).entries)), goal, is_traced=True)
+    return Row(title, lambda tree: count(part(tree, entries_of(tree, call))), goal, is_traced=True)
 
 
 def _whole(_: Tree, entries: list[Entry]) -> list[Entry]:
@@ -57,7 +57,7 @@ def _whole(_: Tree, entries: list[Entry]) -> list[Entry]:
 
 def _loads(name: str, what: str) -> Row:
     title = f"modules of ours that `import {name}` loads"
-    return Row(title, lambda tree: loaded(trace(tree, what), name), is_traced=True)
+    return Row(title, lambda tree: loaded(traces(tree, what), name), is_traced=True)
 
 
 ROWS: dict[str, Row] = {
@@ -67,6 +67,10 @@ ROWS: dict[str, Row] = {
     "preempt-returns": _path("one /preempt: returns", "≤ 57", "preempt", _whole, returns),
     "engine-functions": _path("of these in the engine: functions", "≤ 50", "preempt", engine, functions),
     "engine-returns": _path("of these in the engine: returns", "≤ 12", "preempt", engine, returns),
+    "filter-functions": _path("one /filter: functions", "", "filter", _whole, functions),
+    "filter-returns": _path("one /filter: returns", "", "filter", _whole, returns),
+    "prioritize-functions": _path("one /prioritize: functions", "", "prioritize", _whole, functions),
+    "prioritize-returns": _path("one /prioritize: returns", "", "prioritize", _whole, returns),
     "why-rooms": _path("one why: modules of report, whatif and engine", "≤ 12", "why", reports, modules),
     "why-returns": _path("one why: returns there", "≤ 20", "why", reports, returns),
     "evaluations": Row("places that put filter, score, dry run and policies together", calls.entry_calls, "1"),

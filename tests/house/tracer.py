@@ -1,12 +1,12 @@
-"""Trace one call through the functions of `extender`: `tracer.py preempt` (or another verb), `tracer.py why`.
+"""Trace calls through the functions of `extender`: `tracer.py verbs` or `tracer.py why`.
 
-The call is the second of its kind, so that what is built once is there: a verb with a body that was not sent before, on
-a generated cluster of 50 nodes; `extender why` on the example cluster. Generator expressions, comprehensions and
-lambdas belong to their function.
+A call is the second of its kind, so that what is built once is there: a verb with a body that was not sent before, on a
+generated cluster of 50 nodes; `extender why` on the example cluster. Generator expressions, comprehensions and lambdas
+belong to their function.
 
-Prints JSON: `entries`, [[depth, module, function]] in the order of entry (the depth counts functions of `extender`
-only), and `loaded`, import -> modules of `extender` that are loaded after it. What is imported later imports the
-earlier ones, too, so that one process measures them in turn.
+Prints JSON: `entries`, call -> [[depth, module, function]] in the order of entry (the depth counts functions of
+`extender` only), and `loaded`, import -> modules of `extender` that are loaded after it. What is imported later imports
+the earlier ones, too, so that one process measures them in turn.
 
 Runs in a process of its own and takes `extender` and `benchmarks` from PYTHONPATH, so that it measures other revisions.
 """
@@ -40,7 +40,8 @@ POD = {
 """The pod of docs/why.md: it fits on no node, and evicting a pod makes room."""
 
 
-LOADED = {"why": ("extender", "extender.cli"), "verb": ("extender", "extender.core.engine", "extender.server.app")}
+VERBS = ("preempt", "filter", "prioritize")
+LOADED = {"why": ("extender", "extender.cli"), "verbs": ("extender", "extender.core.engine", "extender.server.app")}
 """What is traced -> what is imported before, in this order."""
 
 
@@ -155,7 +156,6 @@ def load(names: tuple[str, ...]) -> dict[str, list[str]]:
 
 
 if __name__ == "__main__":
-    what = sys.argv[1]
-    loaded = load(LOADED["why" if what == "why" else "verb"])
-    trace = trace_why() if what == "why" else trace_verb(what)
-    json.dump({"entries": trace.entries, "loaded": loaded}, sys.stdout)
+    loaded = load(LOADED[sys.argv[1]])
+    traces = {"why": trace_why()} if sys.argv[1] == "why" else {verb: trace_verb(verb) for verb in VERBS}
+    json.dump({"entries": {call: trace.entries for call, trace in traces.items()}, "loaded": loaded}, sys.stdout)

@@ -88,6 +88,22 @@ class Tree:
         layers = self.contracts[contract]["layers"]
         return [[name.strip(" ()") for name in layer.split("|")] for layer in layers]
 
+    def below(self, contract: str, name: str) -> list[str]:
+        """Return the modules in the layers below that of `name`; LookupError if no layer has it."""
+        layers = self.layers(contract)
+        return [one for layer in layers[self._place(layers, contract, name) + 1 :] for one in layer]
+
+    def beside(self, contract: str, name: str) -> list[str]:
+        """Return the layer that has `name`; LookupError if none has."""
+        layers = self.layers(contract)
+        return layers[self._place(layers, contract, name)]
+
+    def _place(self, layers: list[list[str]], contract: str, name: str) -> int:
+        for place, layer in enumerate(layers):
+            if name in layer:
+                return place
+        raise LookupError(f"import contract {contract}: no layer has {name}, from which tests/house counts")
+
     def classes(self) -> Iterator[tuple[Module, str, ast.ClassDef]]:
         """Yield (module, name with its scope, class)."""
         for module in self.modules:

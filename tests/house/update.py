@@ -1,5 +1,8 @@
 """Write pins.toml, budgets.toml and exceptions.toml from what the tree has; only ever lower, unless told to raise."""
 
+from collections.abc import Mapping
+from pathlib import Path
+
 from tests.house import exceptions
 from tests.house.rows import BUDGETS, EXCEPTIONS, PINS, ROWS, measure, read
 from tests.house.sizes import package_lines
@@ -23,34 +26,36 @@ EXCEPTIONS_HEAD = """\
 
 def update(tree: Tree, *, raises: bool) -> list[str]:
     """Write the files; return what is still worse than they allow."""
-    return _update_pins(tree, raises) + _update_budgets(tree, raises) + _update_exceptions(tree, raises) or [
-        "up to date"
-    ]
+    return [
+        *update_pins({key: count.number for key, count in measure(tree).items()}, PINS, raises=raises),
+        *update_budgets(package_lines(tree), BUDGETS, raises=raises),
+        *_update_exceptions(tree, raises),
+    ] or ["up to date"]
 
 
-def _update_pins(tree: Tree, raises: bool) -> list[str]:
-    before, text, left = read(PINS), PINS_HEAD, []
-    for key, count in measure(tree).items():
-        if ROWS[key].is_pinned:
-            pin = before.get(key)
-            is_worse = pin is not None and ROWS[key].is_worse(count.number, pin)
-            if is_worse and not raises:
-                left.append(f"{key}: {count.number:g}, pinned to {pin:g}")
-            text += f"{key} = {pin if is_worse and not raises else count.number:g}\n"
-    PINS.write_text(text, encoding="utf-8")
+def update_pins(numbers: Mapping[str, float], path: Path, *, raises: bool) -> list[str]:
+    before, text, left = read(path), PINS_HEAD, []
+    for key in (key for key, row in ROWS.items() if row.is_pinned):
+        number = numbers[key]
+        pin = before.get(key, number)
+        if ROWS[key].is_worse(number, pin) and not raises:
+            left.append(f"{key}: {number:g}, pinned to {pin:g}")
+            number = pin
+        text += f"{key} = {number:g}\n"
+    path.write_text(text, encoding="utf-8")
     return left
 
 
-def _update_budgets(tree: Tree, raises: bool) -> list[str]:
-    before, text, left = read(BUDGETS), BUDGETS_HEAD, []
-    for package, lines in sorted(package_lines(tree).items()):
-        known = before.get(package, {})
-        if lines > known.get("lines", 0) and not raises:
-            left.append(f"{package}: {lines} lines, budget {known.get('lines', 0)}")
-        size = lines if raises else min(lines, known.get("lines", 0))
-        name = f'"{package}"'
-        text += f'{name:26} = {{ lines = {size:4}, reason = "{known.get("reason", NO_REASON)}" }}\n'
-    BUDGETS.write_text(text, encoding="utf-8")
+def update_budgets(packages: Mapping[str, int], path: Path, *, raises: bool) -> list[str]:
+    before, text, left = read(path), BUDGETS_HEAD, []
+    for package, lines in sorted(packages.items()):
+        known = before.get(package, {"lines": 0, "reason": NO_REASON})
+        if lines > known["lines"] and not raises:
+            left.append(f"{package}: {lines} lines, budget {known['lines']}")
+        if package in before or raises:
+            name, size = f'"{package}"', lines if raises else min(lines, known["lines"])
+            text += f'{name:26} = {{ lines = {size:4}, reason = "{known["reason"]}" }}\n'
+    path.write_text(text, encoding="utf-8")
     return left
 
 
