@@ -35,6 +35,8 @@ class Module:
 
         def visit(node: ast.AST, scope: str) -> None:
             for child in ast.iter_child_nodes(node):
+                if isinstance(child, ast.expr_context):  # a third of all nodes: says what its parent says
+                    continue
                 found[type(child)].append((scope, child))
                 visit(child, f"{scope}.{child.name}".lstrip(".") if isinstance(child, NAMED) else scope)
 
