@@ -20,7 +20,7 @@ SECTIONS: dict[str, Callable[[Tree], set[str]]] = {
 """Section of exceptions.toml -> what the tree has."""
 
 HEADINGS = {
-    "entry_callers": "I1: only core.evaluation calls run_filter_plugins, score, find_candidates and apply_policies.",
+    "entry_callers": "I1: only core.evaluation calls run_filter_plugins, score, dry_run_preemption and apply_policies.",
     "work_budgets": "I4: one module sets work budgets and says what it means that one is spent.",
     "limit_texts": "I4: the same module makes their texts.",
     "wire_core": "I5: wire imports no engine.",

@@ -95,10 +95,11 @@ class Tree:
         layers = self.layers(contract)
         return [one for layer in layers[self._place(layers, contract, name) + 1 :] for one in layer]
 
-    def beside(self, contract: str, name: str) -> list[str]:
-        """Return the layer that has `name`; LookupError if none has."""
+    def beside(self, contract: str, *names: str) -> list[str]:
+        """Return the layers that have one of `names`; LookupError if none has."""
         layers = self.layers(contract)
-        return layers[self._place(layers, contract, name)]
+        places = sorted({self._place(layers, contract, name) for name in names})
+        return [one for place in places for one in layers[place]]
 
     def _place(self, layers: list[list[str]], contract: str, name: str) -> int:
         for place, layer in enumerate(layers):
