@@ -9,6 +9,6 @@ except ImportError:
 try:
     from extender.k8s.candidates import SentCandidate
 except ImportError:
-    from extender.core.preemption.sent_candidates import SentCandidate
+    from extender.core.preemption.sent_candidates import SentCandidate  # type: ignore[attr-defined]
 
 __all__ = ["SentCandidate", "cached_verdicts"]
