@@ -16,7 +16,6 @@ from extender.cli.tables import (
     format_amounts,
     format_timestamp,
     indented,
-    join_names,
     section_heading,
     text,
 )
@@ -27,7 +26,7 @@ from extender.report.schema import (
     ResourceAmounts,
     RunningPodReport,
 )
-from extender.utilities.text import pluralize
+from extender.utilities.text import join_names, pluralize
 
 _ROLES = {
     "victim": ("to be evicted", "bold red"),

@@ -11,11 +11,11 @@ from rich.table import Table
 from rich.text import Text
 
 from extender.cli import tables
-from extender.cli.tables import AdaptiveTable, indented, join_names, section_heading, text
+from extender.cli.tables import AdaptiveTable, indented, section_heading, text
 from extender.errors import printable
 from extender.report import schema
 from extender.report.schema import DecisionReport, NodeReport
-from extender.utilities.text import pluralize
+from extender.utilities.text import join_names, pluralize
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from extender.core.preemption.eligibility import PREEMPTION_POLICY_NEVER, TERMIN
 from extender.core.scheduling_cycle.schedule_one import Cycle
 from extender.k8s.objects import Pod
 from extender.report.pod_schema import NodeDiagnosis, PodState, PreemptionOutcome
-from extender.utilities.text import pluralize
+from extender.utilities.text import join_names, pluralize
 
 MAX_LISTED = 3
 """Pods or nodes that a sentence names."""
@@ -93,9 +93,8 @@ def rejected_sentence(cycle: Cycle, nodes: list[NodeDiagnosis], prefilter: str, 
 def _preemption_clause(pod: Pod, found: PreemptionOutcome) -> str:
     if found.node is not None:
         victims = [victim.pod for victim in found.victims]
-        more = f" and {len(victims) - MAX_LISTED} more" if len(victims) > MAX_LISTED else ""
         broken = f" ({found.num_pdb_violations} against a disruption budget)" if found.num_pdb_violations else ""
-        return f"evicting {', '.join(victims[:MAX_LISTED])}{more} from {found.node}{broken} would make room"
+        return f"evicting {join_names(victims, MAX_LISTED)} from {found.node}{broken} would make room"
     if found.vetoed is not None:
         return f"your policies allow no eviction for it ({found.vetoed})"
     if PREEMPTION_POLICY_NEVER in found.message:

@@ -307,7 +307,7 @@ def test_H7_the_banner_names_some_of_very_many_kinds(tmp_path):
     path.write_text(json.dumps({"kind": "List", "items": [{"kind": f"Kind{number:03}"} for number in range(300)]}))
     line = startup_banner(*opened(path=str(path))).splitlines()[4]
     assert line.startswith("ignored, not used by any decision: 1 Kind000, 1 Kind001, ")
-    assert line.endswith(", 1 Kind049, 250 more kinds")
+    assert line.endswith(", 1 Kind049 and 250 more")
 
 
 def test_an_ipv6_address_stands_in_brackets():
