@@ -23,9 +23,9 @@ from extender.config.scheduler.schema import (
     API_VERSION,
     GROUP_POINTS_SINCE,
     KIND,
-    KubernetesDocument,
     KubeSchedulerConfiguration,
     ProfileSection,
+    kubernetes_scalar,
 )
 from extender.config.scheduler.validation import FIT, DefaultedProfile, validate, validate_queue_sorts
 from extender.core.profile import DEFAULT_SCHEDULER_NAME, UPSTREAM, KubeScheduler, Profile
@@ -199,7 +199,7 @@ def kube_scheduler_of(
 
 
 def _read(path: Path) -> SchedulerDocument:
-    return _decoded(KubernetesDocument.read(path, _EXAMPLE))
+    return _decoded(Document.read(path, _EXAMPLE, kubernetes_scalar))
 
 
 def _inline(config: Configuration, document: Document) -> SchedulerDocument:

@@ -12,10 +12,9 @@ import binascii
 import re
 from typing import Annotated, Any, ClassVar, Final, get_args
 
-import yaml
 from pydantic import AfterValidator, Field, StrictBool, StrictFloat, StrictInt, model_validator
 
-from extender.config.document import Document
+from extender.config.document import plain_scalar
 from extender.config.section import Section
 
 API_VERSION: Final = "kubescheduler.config.k8s.io/v1"
@@ -84,20 +83,18 @@ def _base64(text: str) -> str:
     return text
 
 
-class KubernetesDocument(Document):
-    """A document whose scalars are those of Kubernetes' YAML reader (sigs.k8s.io/yaml)."""
+def kubernetes_scalar(text: str) -> object:
+    """Return a plain scalar as Kubernetes' YAML reader does (sigs.k8s.io/yaml).
 
-    def scalar(self, node: yaml.ScalarNode) -> object:
-        """Return YAML 1.1's booleans and decimal fractions typed too; a fraction without a rest is an integer."""
-        value = super().scalar(node)
-        if node.style is not None or not isinstance(value, str):
-            return value
-        if value in _YAML_CONSTANTS:
-            return _YAML_CONSTANTS[value]
-        if not _FRACTION.fullmatch(value):
-            return value
-        number = float(value)
-        return int(number) if number.is_integer() else number
+    YAML 1.1's booleans and decimal fractions are typed, too; a fraction without a rest is an integer.
+    """
+    if text in _YAML_CONSTANTS:
+        return _YAML_CONSTANTS[text]
+    value = plain_scalar(text)
+    if not isinstance(value, str) or not _FRACTION.fullmatch(value):
+        return value
+    number = float(value)
+    return int(number) if number.is_integer() else number
 
 
 GoDuration = Annotated[str, AfterValidator(_duration)]

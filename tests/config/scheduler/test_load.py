@@ -64,9 +64,9 @@ PLACES = {
         HEAD + "leaderElection: {leaseDuration: 5s, renewDeadline: 7s}",
         'k.yaml:3: leaderElection.leaseDuration: Invalid value: "7s": must be greater than `RenewDeadline`',
     ),
-    "a key that is merged, too": (HEAD + "x: &x {a: 1}\ny: {<<: *x, a: 2}", "k.yaml:4: y.a: is listed twice"),
+    "a key that is merged, too": (HEAD + "x: &x {a: 1}\ny: {<<: *x, a: 2}", "k.yaml:4: duplicate key 'a'"),
     "a merge of what has no keys": (HEAD + "x: {<<: [1]}", "k.yaml:3: << must name a mapping, or a list of mappings"),
-    "a key twice": (HEAD + "parallelism: 1\nparallelism: 2", "k.yaml:4: parallelism: is listed twice"),
+    "a key twice": (HEAD + "parallelism: 1\nparallelism: 2", "k.yaml:4: duplicate key 'parallelism'"),
     "a misspelt argument": (
         HEAD
         + "profiles:\n- pluginConfig:\n  - name: NodeResourcesFit\n    args:\n      scoringStrategy:\n        typ: A",
