@@ -21,6 +21,8 @@ _MESSAGES = {
     "model_type": "must be a mapping",
     "list_type": "must be a list",
     "dict_type": "must be a mapping",
+    "string_too_short": "must not be empty",
+    "too_short": "must not be empty",
 }
 
 

@@ -611,9 +611,9 @@ MISTAKES = {
         "scheduler:\n  profiles:\n  - plugins:\n      score: {enabled: [{name: NodeName}]}",
         'c.yaml:4: scheduler.profiles[0].plugins.score.enabled[0]: plugin "NodeName" does not extend ScorePlugin',
     ),
-    "arguments that kube-scheduler refuses": (
+    "arguments out of range": (
         "scheduler: {profiles: [{pluginConfig: [{name: InterPodAffinity, args: {hardPodAffinityWeight: 101}}]}]}",
-        "c.yaml:1: scheduler.profiles[0].pluginConfig[0].args.hardPodAffinityWeight: Invalid value: 101: not in valid ",
+        "c.yaml:1: scheduler.profiles[0].pluginConfig[0].args.hardPodAffinityWeight: must be less than or equal ",
     ),
 }
 

@@ -1,31 +1,35 @@
-"""Arguments of the plugins that take any (pkg/scheduler/apis/config/v1, v1.36): fields, types and defaults.
+"""Arguments of the plugins that take any (pkg/scheduler/apis/config/v1, v1.36): fields, types, ranges and defaults.
 
-Rule: types and defaults only; limits are checked by `validation`.
+Rule: a value is refused if decisions would be wrong by it; all else kube-scheduler checks when it starts.
 """
 
 # ruff: noqa: RUF012  # pydantic copies defaults
 from collections.abc import Mapping
-from typing import Annotated, Any, Final
+from itertools import pairwise
+from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import BeforeValidator, Field, StrictBool
+import msgspec
+from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, StrictInt, model_validator
 
 from extender.config.decoding import DecodingError, decode
 from extender.config.document import KeyPath, Mistake
-from extender.config.scheduler.schema import API_VERSION, GoDuration, Int32, Int64, KubernetesSection
-
-DEFAULT_BIND_TIMEOUT_SECONDS = 600
+from extender.config.scheduler.schema import GoDuration, Int32, KubernetesSection, Percentage
+from extender.config.values import Count, NonEmptyText
+from extender.core.profile import StrategyType
+from extender.k8s import objects as k8s
+from extender.k8s.selectors import compile_preferred_terms, parse_node_selector
 
 
 class PluginArgs(KubernetesSection):
     """Base of the arguments of all plugins."""
 
-    api_version: str = ""
-    kind: str = ""
+    api_version: Any = None
+    kind: Any = None
 
 
 class ResourceSpec(KubernetesSection):
     name: str = ""
-    weight: Int64 = 0
+    weight: Percentage
 
 
 def _weights(resources: Any) -> Any:
@@ -43,18 +47,33 @@ Resources = Annotated[list[ResourceSpec], BeforeValidator(_weights), Field(valid
 
 
 class ShapePointSection(KubernetesSection):
-    utilization: Int32 = 0
-    score: Int32 = 0
+    utilization: Percentage = 0
+    score: Annotated[StrictInt, Field(ge=0, le=10)] = 0
+
+
+def _by_utilization(shape: list[ShapePointSection]) -> list[ShapePointSection]:
+    if any(left.utilization >= right.utilization for left, right in pairwise(shape)):
+        raise ValueError("utilization must increase from point to point")  # what lies between them is interpolated
+    return shape
+
+
+Shape = Annotated[list[ShapePointSection], AfterValidator(_by_utilization)]
 
 
 class RequestedToCapacityRatioSection(KubernetesSection):
-    shape: list[ShapePointSection] = []
+    shape: Annotated[Shape, Field(min_length=1)]
 
 
 class ScoringStrategySection(KubernetesSection):
-    type: str = ""
+    type: StrategyType
     resources: Resources = []
     requested_to_capacity_ratio: RequestedToCapacityRatioSection | None = None
+
+    @model_validator(mode="after")
+    def _has_its_shape(self) -> Self:
+        if self.type == "RequestedToCapacityRatio" and self.requested_to_capacity_ratio is None:
+            raise ValueError("type RequestedToCapacityRatio needs requestedToCapacityRatio")
+        return self
 
 
 class NodeResourcesFitArgs(PluginArgs):
@@ -68,7 +87,7 @@ class NodeResourcesBalancedAllocationArgs(PluginArgs):
 
 
 class InterPodAffinityArgs(PluginArgs):
-    hard_pod_affinity_weight: Int32 = 1
+    hard_pod_affinity_weight: Percentage = 1
     ignore_preferred_terms_of_existing_pods: StrictBool = False
 
 
@@ -96,21 +115,30 @@ class NodeAffinitySection(KubernetesSection):
     required_during_scheduling_ignored_during_execution: NodeSelectorSection | None = None
     preferred_during_scheduling_ignored_during_execution: list[PreferredSchedulingTermSection] = []
 
+    def affinity(self) -> k8s.NodeAffinity:
+        """Return the affinity as the engine reads it."""
+        return msgspec.convert(self.model_dump(by_alias=True, exclude_none=True), k8s.NodeAffinity)
+
+    @model_validator(mode="after")
+    def _parses(self) -> Self:
+        # The engine takes a term that does not parse for one that matches no node, as it must for those of pods.
+        affinity = self.affinity()
+        compile_preferred_terms(affinity.preferred or ())
+        if affinity.required is not None:
+            parse_node_selector(affinity.required)
+        return self
+
 
 class NodeAffinityArgs(PluginArgs):
     added_affinity: NodeAffinitySection | None = None
 
 
-class SpreadSelectorSection(KubernetesSection):
-    match_labels: dict[str, str] = {}
-    match_expressions: list[NodeSelectorRequirementSection] = []
-
-
 class SpreadConstraintSection(KubernetesSection):
-    max_skew: Int32 = 0
-    topology_key: str = ""
-    when_unsatisfiable: str = ""
-    label_selector: SpreadSelectorSection | None = None
+    max_skew: Count
+    topology_key: NonEmptyText
+    when_unsatisfiable: Literal["DoNotSchedule", "ScheduleAnyway"]
+    label_selector: None = None
+    """Each pod's Services and controller give it (BuildDefaultConstraints)."""
     min_domains: Int32 | None = None
     node_affinity_policy: str | None = None
     node_taints_policy: str | None = None
@@ -119,21 +147,21 @@ class SpreadConstraintSection(KubernetesSection):
 
 class PodTopologySpreadArgs(PluginArgs):
     default_constraints: list[SpreadConstraintSection] = []
-    defaulting_type: Annotated[str, BeforeValidator(lambda value: value or "System")] = "System"
+    defaulting_type: Annotated[Literal["System", "List"], BeforeValidator(lambda value: value or "System")] = "System"
 
 
 class VolumeBindingArgs(PluginArgs):
-    bind_timeout_seconds: Int64 = DEFAULT_BIND_TIMEOUT_SECONDS
-    shape: list[ShapePointSection] | None = None
+    bind_timeout_seconds: Any = None
+    shape: Shape = []
 
 
 class DefaultPreemptionArgs(PluginArgs):
-    min_candidate_nodes_percentage: Int32 = 10
-    min_candidate_nodes_absolute: Int32 = 100
+    min_candidate_nodes_percentage: Percentage = 10
+    min_candidate_nodes_absolute: Annotated[StrictInt, Field(ge=0, le=2**31 - 1)] = 100
 
 
 class DynamicResourcesArgs(PluginArgs):
-    filter_timeout: GoDuration | None = None
+    filter_timeout: Any = None
     binding_timeout: GoDuration | None = None
 
 
@@ -165,11 +193,4 @@ def decode_args(plugin: str, args: Any, path: KeyPath, minor: int) -> PluginArgs
         return kind()
     if not isinstance(args, Mapping):
         raise DecodingError([Mistake(path, "must be a mapping")])
-    decoded = decode(kind, args, path)
-    if decoded.kind not in ("", f"{plugin}Args"):
-        reason = f"args for plugin {plugin} were not of type {plugin}Args, got {decoded.kind}"
-        raise DecodingError([Mistake((*path, "kind"), reason)])
-    if decoded.api_version not in ("", API_VERSION):
-        reason = f'no kind "{plugin}Args" is registered for version "{decoded.api_version}"'
-        raise DecodingError([Mistake((*path, "apiVersion"), reason)])
-    return decoded
+    return decode(kind, args, path)

@@ -1,12 +1,12 @@
 """Read the kube-scheduler that calls this extender: its configuration file or our inline profiles, and its version.
 
-Rule: what kube-scheduler refuses is refused here, with place and reason; nothing is guessed.
+Rule: what cannot be read is refused with place and reason; what kube-scheduler itself refuses to start with is its own.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -15,9 +15,8 @@ from pydantic.alias_generators import to_camel
 
 from extender.config.decoding import DecodingError, decode
 from extender.config.document import Document, KeyPath, Mistake
-from extender.config.scheduler.argument_validation import Release
 from extender.config.scheduler.arguments import PluginArgs, decode_args
-from extender.config.scheduler.expansion import Expanded, expand, merge_plugins
+from extender.config.scheduler.expansion import PluginSet, expand, merge_plugins, misplaced_plugins
 from extender.config.scheduler.profile import profile_of
 from extender.config.scheduler.schema import (
     API_VERSION,
@@ -27,7 +26,6 @@ from extender.config.scheduler.schema import (
     ProfileSection,
     kubernetes_scalar,
 )
-from extender.config.scheduler.validation import FIT, DefaultedProfile, validate, validate_queue_sorts
 from extender.core.profile import DEFAULT_SCHEDULER_NAME, UPSTREAM, KubeScheduler, Profile
 from extender.errors import ConfigError
 from extender.k8s.version.features import (
@@ -113,10 +111,11 @@ class SchedulerSource:
 
 
 @dataclass(frozen=True, slots=True)
-class _FoundRelease(Release):
-    """The kube-scheduler that profiles are expanded for, its patch, and where its version was found."""
+class _Release:
+    """The kube-scheduler that profiles are expanded for, and where its version was found."""
 
     found: FoundVersion
+    features: Features
     emulation: Emulation
 
 
@@ -212,7 +211,7 @@ def _inline(config: Configuration, document: Document) -> SchedulerDocument:
 
 def _release(
     version: str | None, gates: Mapping[str, bool], emulation: Emulation, found: FoundVersion | None
-) -> _FoundRelease:
+) -> _Release:
     if not isinstance(version, str | None):
         raise ConfigError(f'version must be text such as "1.33", not {version!r}')
     found = found or FoundVersion(DEFAULT_MINOR, "default")
@@ -225,7 +224,7 @@ def _release(
         key = "minCompatibilityVersion"
         emulation.of(found.minor)
         key = "featureGates"
-        return _FoundRelease(found.minor, Features.of(found.version, gates, emulation), found, emulation)
+        return _Release(found, Features.of(found.version, gates, emulation), emulation)
     except ValueError as error:
         raise _RefusedFlag(key, str(error)) from error
 
@@ -245,81 +244,68 @@ def _decoded(document: Document) -> SchedulerDocument:
         raise document.refuse(error.mistakes) from None
 
 
-def _kube_scheduler(read: SchedulerDocument, release: _FoundRelease, base: Profile) -> KubeScheduler:
-    """Default, validate and expand; a step runs only if the one before found no mistake, as in kube-scheduler."""
-    defaulted, mistakes = _defaulted(read, release)
-    mistakes = mistakes or list(validate(read.config, defaulted, read.at, release))
+def _kube_scheduler(read: SchedulerDocument, release: _Release, base: Profile) -> KubeScheduler:
+    """Fill in defaults and expand the plugins."""
+    config, mistakes = read.config, list[Mistake]()
+    sections = config.profiles or [ProfileSection()]
+    only_name = DEFAULT_SCHEDULER_NAME if len(sections) == 1 else ""
+    names = [only_name if one.scheduler_name is None else one.scheduler_name for one in sections]
+    general = config.percentage_of_nodes_to_score or 0
+    base = replace(base, scheduler_names=frozenset(names), percentage_of_nodes_to_score=general)
+    profiles: list[Profile] = []
+    for index, (name, section) in enumerate(zip(names, sections, strict=True)):
+        path = (*read.at, "profiles", index)
+        if name in names[:index]:
+            mistakes.append(Mistake((*path, "schedulerName"), f'duplicate name "{name}"'))
+        profile, wrong = _profile(section, path, release, replace(base, scheduler_name=name))
+        profiles.append(profile)
+        mistakes += wrong
     if mistakes:
         raise read.document.refuse(mistakes)
-    expanded, mistakes = _expanded(defaulted, release.minor)
-    mistakes = mistakes or list(_ignored_without_fit(read.config, defaulted))
-    if mistakes:
-        raise read.document.refuse(mistakes)
-    # The resources that an extender manages replace those that the profile's arguments ignore (buildExtenders).
-    ignored = frozenset(_ignored_by_scheduler(read.config))
-    shared = replace(base, scheduler_names=frozenset(one.name for one in defaulted))
-    profiles = [profile_of(one, plugins, shared) for one, plugins in zip(defaulted, expanded, strict=True)]
     ungated = frozenset(one.scheduler_name for one in profiles if "SchedulingGates" not in one.pre_enqueue_plugins)
-    general = read.config.percentage_of_nodes_to_score or 0
+    # The resources that an extender manages replace those that a profile's arguments ignore (buildExtenders).
+    ignored = frozenset(
+        one.name for extender in config.extenders for one in extender.managed_resources if one.ignored_by_scheduler
+    )
     return KubeScheduler(
         tuple(
-            replace(
-                profile,
-                ungated_scheduler_names=ungated,
-                ignored_resources=ignored or profile.ignored_resources,
-                percentage_of_nodes_to_score=general if own is None else own,
-            )
-            for profile, own in zip(profiles, (one.percentage_of_nodes_to_score for one in defaulted), strict=True)
+            replace(one, ungated_scheduler_names=ungated, ignored_resources=ignored or one.ignored_resources)
+            for one in profiles
         ),
         release.features,
-        release.minor,
+        release.found.minor,
         "; ".join(filter(None, (release.found.source, str(release.emulation)))),
         release.found.patch,
         release.emulation,
     )
 
 
-def _expanded(profiles: Sequence[DefaultedProfile], minor: int) -> tuple[list[Expanded], list[Mistake]]:
-    """Return the plugins of each profile, and what kube-scheduler refuses about them."""
-    found = [expand(one.sets, minor, one.path) for one in profiles]
-    expanded = [one for one, _ in found]
-    mistakes = [mistake for _, refused in found for mistake in refused]
-    queue_sorts = [_queue_sort(*one) for one in zip(profiles, expanded, strict=True)]
-    return expanded, mistakes or list(validate_queue_sorts(profiles, queue_sorts))
+def _profile(section: ProfileSection, path: KeyPath, release: _Release, base: Profile) -> tuple[Profile, list[Mistake]]:
+    """Return the profile at `path`, and what is wrong with it."""
+    minor, percentage = release.found.minor, section.percentage_of_nodes_to_score
+    sets = merge_plugins(section.plugins, release.features)
+    args, mistakes = _plugin_args(section, sets, path, minor)
+    mistakes += _unknown_points(section, path, minor) or misplaced_plugins(sets, minor, (*path, "plugins"))
+    profile = profile_of(expand(sets, minor), args, base)
+    return profile if percentage is None else replace(profile, percentage_of_nodes_to_score=percentage), mistakes
 
 
-def _ignored_by_scheduler(config: KubeSchedulerConfiguration) -> Iterator[str]:
-    for extender in config.extenders:
-        yield from (one.name for one in extender.managed_resources if one.ignored_by_scheduler)
-
-
-def _defaulted(read: SchedulerDocument, release: Release) -> tuple[list[DefaultedProfile], list[Mistake]]:
-    """Return the profiles after defaulting, and what does not decode in this version."""
-    sections = read.config.profiles or [ProfileSection()]
-    only_name = DEFAULT_SCHEDULER_NAME if len(sections) == 1 else ""
-    profiles: list[DefaultedProfile] = []
-    mistakes: list[Mistake] = []
-    for index, section in enumerate(sections):
-        path = (*read.at, "profiles", index)
-        args, wrong = _plugin_args(section, path, release.minor)
-        mistakes += [*_unknown_points(section, path, release.minor), *wrong]
-        name = only_name if section.scheduler_name is None else section.scheduler_name
-        sets = merge_plugins(section.plugins, release.features)
-        percentage = section.percentage_of_nodes_to_score
-        profiles.append(DefaultedProfile(path, name, percentage, sets, section.plugin_config, args))
-    return profiles, mistakes
-
-
-def _plugin_args(section: ProfileSection, path: KeyPath, minor: int) -> tuple[dict[int, PluginArgs], list[Mistake]]:
-    args: dict[int, PluginArgs] = {}
+def _plugin_args(
+    section: ProfileSection, sets: Mapping[str, PluginSet], path: KeyPath, minor: int
+) -> tuple[dict[str, PluginArgs], list[Mistake]]:
+    """Return plugin -> its arguments, of the plugins that are enabled anywhere: only those are built."""
+    built = {name for plugins in sets.values() for name, _ in plugins.enabled}
+    args: dict[str, PluginArgs] = {}
     mistakes: list[Mistake] = []
     for index, one in enumerate(section.plugin_config):
+        if one.name not in built or one.name in args:
+            continue
         try:
             decoded = decode_args(one.name, one.args, (*path, "pluginConfig", index, "args"), minor)
         except DecodingError as error:
             mistakes += error.mistakes
         else:
-            args |= {index: decoded} if decoded is not None else {}
+            args |= {one.name: decoded} if decoded is not None else {}
     return args, mistakes
 
 
@@ -331,16 +317,3 @@ def _unknown_points(section: ProfileSection, path: KeyPath, minor: int) -> list[
         for name, since in GROUP_POINTS_SINCE.items()
         if name in given and minor < since
     ]
-
-
-def _queue_sort(profile: DefaultedProfile, plugins: Expanded) -> str | None:
-    """Return the queue sort plugin; None where only MultiPoint may name it, one that is not in-tree."""
-    own = [name for name, _ in profile.sets["queueSort"].enabled]
-    return next(iter((*plugins.points["queueSort"], *own)), None)
-
-
-def _ignored_without_fit(config: KubeSchedulerConfiguration, profiles: Sequence[DefaultedProfile]) -> Iterator[Mistake]:
-    """Yield the profiles that cannot take what extenders tell NodeResourcesFit to ignore (buildExtenders)."""
-    for one in profiles if any(_ignored_by_scheduler(config)) else ():
-        if not one.builds(FIT) and all(config.name != FIT for config in one.config):
-            yield Mistake(one.path, "can't find NodeResourcesFitArgs in plugin config, for ignoredByScheduler")

@@ -1,16 +1,15 @@
 """Turn a KubeSchedulerProfile, after defaulting and merging, into the engine's Profile.
 
-Rule: what has no say in a decision is validated elsewhere and dropped here.
+Rule: what has no say in a decision is dropped.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import msgspec
 
 from extender.config.scheduler.arguments import (
-    ARGS_OF,
     DefaultPreemptionArgs,
     DynamicResourcesArgs,
     InterPodAffinityArgs,
@@ -25,22 +24,23 @@ from extender.config.scheduler.arguments import (
 )
 from extender.config.scheduler.expansion import Expanded
 from extender.config.scheduler.schema import nanoseconds_of
-from extender.config.scheduler.validation import DefaultedProfile
 from extender.core.profile import Profile, ScoringStrategy
 from extender.k8s import objects as k8s
 
 _NOT_EVALUATED_IN_TREE = frozenset({"GangScheduling"})
-"""In-tree plugins with a say that are not evaluated; DynamicResources is said pod by pod."""
+"""In-tree plugins that can reject a pod but that we don't evaluate. DynamicResources is reported per pod."""
 
 
-def profile_of(defaulted: DefaultedProfile, expanded: Expanded, base: Profile) -> Profile:
-    """Return the profile; preemption policy and `keep_candidates` are those of `base`."""
+def profile_of(expanded: Expanded, args: Mapping[str, PluginArgs], base: Profile) -> Profile:
+    """Return `base` with the plugins of a profile and their arguments.
+
+    `args`: plugin -> arguments, of the plugins that have any in the file.
+    """
     points = expanded.points
     foreign = expanded.foreign
     not_evaluated = _NOT_EVALUATED_IN_TREE & set(points["preEnqueue"])
     return replace(
         base,
-        scheduler_name=defaulted.name,
         pre_enqueue_plugins=points["preEnqueue"],
         prefilter_plugins=points["preFilter"],
         filter_plugins=points["filter"],
@@ -51,20 +51,14 @@ def profile_of(defaulted: DefaultedProfile, expanded: Expanded, base: Profile) -
         not_evaluated_scores=tuple(sorted(foreign["preScore"] | foreign["score"])),
         not_evaluated_post_filters=tuple(sorted(foreign["postFilter"])),
         not_evaluated_others=tuple(sorted(foreign["preEnqueue"] | not_evaluated)),
-        **_arguments([_args_of(plugin, defaulted) for plugin in ARGS_OF]),
+        **_arguments(args),
     )
 
 
-def _args_of(plugin: str, defaulted: DefaultedProfile) -> PluginArgs:
-    """Return the arguments of a plugin; the default ones if it is not built, as they are not validated then."""
-    configured = defaulted.args_of(plugin) if defaulted.builds(plugin) else None
-    return configured or ARGS_OF[plugin]()
-
-
-def _arguments(args: Sequence[PluginArgs]) -> dict[str, Any]:
-    """Return the fields of Profile that plugin arguments set."""
+def _arguments(args: Mapping[str, PluginArgs]) -> dict[str, Any]:
+    """Return the fields of Profile that plugin arguments set; the others keep the default arguments of UPSTREAM."""
     values: dict[str, Any] = {}
-    for one in args:
+    for one in args.values():
         match one:
             case NodeResourcesFitArgs():
                 values |= {
@@ -80,8 +74,7 @@ def _arguments(args: Sequence[PluginArgs]) -> dict[str, Any]:
                     "ignore_preferred_terms_of_existing_pods": one.ignore_preferred_terms_of_existing_pods,
                 }
             case NodeAffinityArgs():
-                plain = one.added_affinity and one.added_affinity.model_dump(by_alias=True, exclude_none=True)
-                values["added_affinity"] = msgspec.convert(plain, k8s.NodeAffinity | None)
+                values["added_affinity"] = one.added_affinity and one.added_affinity.affinity()
             case PodTopologySpreadArgs():
                 values["default_spread_constraints"] = _spread_constraints(one)
             case VolumeBindingArgs():
@@ -99,7 +92,7 @@ def _arguments(args: Sequence[PluginArgs]) -> dict[str, Any]:
 def _strategy(given: ScoringStrategySection) -> ScoringStrategy:
     ratio = given.requested_to_capacity_ratio
     return ScoringStrategy(
-        type=msgspec.convert(given.type, ScoringStrategy.__annotations__["type"]),
+        type=given.type,
         resources=tuple((resource.name, resource.weight) for resource in given.resources),
         shape=_shape(ratio.shape) if ratio else (),
     )

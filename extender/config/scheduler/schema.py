@@ -1,18 +1,17 @@
 """Fields and types of KubeSchedulerConfiguration (kubescheduler.config.k8s.io/v1), as kube-scheduler v1.36 decodes it.
 
-Types only: defaults are filled in by `load` and `profile`, limits are checked by `validation`. Arguments of plugins are
-decoded by `arguments`, once it is known which plugin they belong to.
+Types and ranges of what we read: what kube-scheduler alone reads is `Any`, because it checks that itself. Defaults are
+filled in by `load` and `profile`. Arguments of plugins are decoded by `arguments`, once it is known which plugin they
+belong to.
 
 Rule: an unknown field is an error, and null is an absent field, as in kube-scheduler's strict decoding.
 """
 
 # ruff: noqa: RUF012  # pydantic copies defaults
-import base64
-import binascii
 import re
-from typing import Annotated, Any, ClassVar, Final, get_args
+from typing import Annotated, Any, Final, get_args
 
-from pydantic import AfterValidator, Field, StrictBool, StrictFloat, StrictInt, model_validator
+from pydantic import AfterValidator, Field, StrictBool, StrictInt, model_validator
 
 from extender.config.document import plain_scalar
 from extender.config.section import Section
@@ -75,14 +74,6 @@ def _duration(text: str) -> str:
     return text
 
 
-def _base64(text: str) -> str:
-    try:
-        base64.b64decode(text, validate=True)
-    except binascii.Error:
-        raise ValueError("is not base64") from None
-    return text
-
-
 def kubernetes_scalar(text: str) -> object:
     """Return a plain scalar as Kubernetes' YAML reader does (sigs.k8s.io/yaml).
 
@@ -99,16 +90,13 @@ def kubernetes_scalar(text: str) -> object:
 
 GoDuration = Annotated[str, AfterValidator(_duration)]
 """Text of a Go duration; `nanoseconds_of` reads it."""
-Base64 = Annotated[str, AfterValidator(_base64)]
 Int32 = Annotated[StrictInt, Field(ge=-(2**31), le=2**31 - 1)]
+Percentage = Annotated[StrictInt, Field(ge=0, le=100)]
 Int64 = Annotated[StrictInt, Field(ge=-(2**63), le=2**63 - 1)]
 
 
 class KubernetesSection(Section):
     """Base of all types of kube-scheduler's configuration: null is what Go's JSON decoder makes of it."""
-
-    refuses_null: ClassVar[frozenset[str]] = frozenset()
-    """Keys of durations, whose decoder refuses null."""
 
     @model_validator(mode="before")
     @classmethod
@@ -116,9 +104,6 @@ class KubernetesSection(Section):
         """Drop fields that are null; an element that is null has no fields set, or is empty text."""
         if not isinstance(data, dict):
             return data
-        for key in cls.refuses_null & data.keys():
-            if data[key] is None:
-                raise ValueError(f'{key}: invalid duration ""')
         kinds = {info.alias: info.annotation for info in cls.model_fields.values()}
         return {
             key: _without_null_elements(value, kinds.get(key))
@@ -183,7 +168,7 @@ class ProfileSection(KubernetesSection):
 
     scheduler_name: str | None = None
     """spec.schedulerName of the pods that the profile schedules; unset in the only profile: default-scheduler."""
-    percentage_of_nodes_to_score: Int32 | None = None
+    percentage_of_nodes_to_score: Percentage | None = None
     """Overrides percentageOfNodesToScore for this profile."""
     plugins: PluginsSection | None = None
     """Plugins that are enabled and disabled, by extension point."""
@@ -204,15 +189,14 @@ class ExtenderTLSSection(KubernetesSection):
     cert_file: str = ""
     key_file: str = ""
     ca_file: str = ""
-    cert_data: Base64 = ""
-    key_data: Base64 = ""
-    ca_data: Base64 = ""
+    cert_data: str = ""
+    key_data: str = ""
+    ca_data: str = ""
 
 
 class ExtenderSection(KubernetesSection):
     """How kube-scheduler calls one extender (Extender)."""
 
-    refuses_null = frozenset({"httpTimeout"})
     url_prefix: str = ""
     filter_verb: str = ""
     preempt_verb: str = ""
@@ -228,36 +212,18 @@ class ExtenderSection(KubernetesSection):
     ignorable: StrictBool = False
 
 
-class LeaderElectionSection(KubernetesSection):
-    refuses_null = frozenset({"leaseDuration", "renewDeadline", "retryPeriod"})
-    leader_elect: StrictBool | None = None
-    lease_duration: GoDuration | None = None
-    renew_deadline: GoDuration | None = None
-    retry_period: GoDuration | None = None
-    resource_lock: str = ""
-    resource_name: str = ""
-    resource_namespace: str = ""
-
-
-class ClientConnectionSection(KubernetesSection):
-    kubeconfig: str = ""
-    accept_content_types: str = ""
-    content_type: str = ""
-    qps: StrictFloat = 0
-    burst: Int32 = 0
-
-
 class KubeSchedulerConfiguration(KubernetesSection):
     api_version: str = ""
     kind: str = ""
-    parallelism: Int32 | None = None
-    leader_election: LeaderElectionSection = LeaderElectionSection()
-    client_connection: ClientConnectionSection = ClientConnectionSection()
-    enable_profiling: StrictBool | None = None
-    enable_contention_profiling: StrictBool | None = None
-    percentage_of_nodes_to_score: Int32 | None = None
-    pod_initial_backoff_seconds: Int64 | None = None
-    pod_max_backoff_seconds: Int64 | None = None
+    percentage_of_nodes_to_score: Percentage | None = None
     profiles: list[ProfileSection] = []
     extenders: list[ExtenderSection] = []
-    delay_cache_until_active: StrictBool = False
+
+    parallelism: Any = None
+    leader_election: Any = None
+    client_connection: Any = None
+    enable_profiling: Any = None
+    enable_contention_profiling: Any = None
+    pod_initial_backoff_seconds: Any = None
+    pod_max_backoff_seconds: Any = None
+    delay_cache_until_active: Any = None
