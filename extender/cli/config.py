@@ -118,10 +118,10 @@ def _compare(
 ) -> "tuple[list[Finding], Document]":
     """Return the findings about our entry of kube-scheduler's file, and the document with its lines."""
     from extender.config.scheduler import read_configuration
-    from extender.config.scheduler.check import Entry, Finding, check_entry
-    from extender.config.scheduler.spelling import find_misspelt_plugins
+    from extender.config.scheduler.check import Entry, Finding, check_entry, find_misspelt_plugins
 
-    written, document = read_configuration(Path(settings.scheduler.config or ""))
+    read = read_configuration(Path(settings.scheduler.config or ""))
+    written, document = read.config, read.document
     misspelt = list(find_misspelt_plugins(written))
     if not written.extenders:
         advice = "add an entry, such as those in deploy/scheduler"

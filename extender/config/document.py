@@ -4,7 +4,7 @@ Rule: a value comes with its place; whoever refuses it says both.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -83,18 +83,16 @@ class Document:
                 return place
         return self.place(path[:-1]) if path else Place(self.name)
 
-    def describe(self, mistakes: Sequence[Mistake]) -> Iterator[str]:
-        """Yield a message per mistake, by line: `extender.yaml:12: server.prot: unknown key (did you mean port?)`."""
+    def refuse(self, mistakes: Sequence[Mistake]) -> ConfigError:
+        """Return the error with a line per mistake: `c.yaml:12: server.prot: unknown key (did you mean port?)`."""
         placed = [(self.place(one.path), one) for one in mistakes[:MAX_REPORTED_MISTAKES]]
+        lines = []
         for place, one in sorted(placed, key=lambda pair: pair[0].line):
             path = f"{path_text(one.path)}: " if one.path else ""
-            yield shortened(f"{place}: {path}{one.reason}")
+            lines.append(shortened(f"{place}: {path}{one.reason}"))
         if len(mistakes) > MAX_REPORTED_MISTAKES:
-            yield f"{self.name}: {len(mistakes) - MAX_REPORTED_MISTAKES:,} more mistakes"
-
-    def refuse(self, mistakes: Iterable[Mistake]) -> ConfigError:
-        """Return the error that lists the mistakes."""
-        return ConfigError("\n".join(self.describe(list(mistakes))))
+            lines.append(f"{self.name}: {len(mistakes) - MAX_REPORTED_MISTAKES:,} more mistakes")
+        return ConfigError("\n".join(lines))
 
 
 def shortened(text: str) -> str:

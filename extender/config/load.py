@@ -12,11 +12,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, get_args, get_origin
 
-from extender.config.decoding import DecodingError, decode
+from extender.config.decoding import DecodingError, Section, decode
 from extender.config.document import Document, KeyPath, Place, plain_scalar
 from extender.config.models import Configuration
 from extender.config.scheduler.load import check_section
-from extender.config.section import Section
 from extender.config.values import suggestion
 from extender.errors import ConfigError
 from extender.utilities.yaml_reader import YAMLError, read_document

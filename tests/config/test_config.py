@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from extender.config import Configuration, load_config, render
+from extender.config.decoding import Section
 from extender.config.preemption import BuiltinProtectionsSection, LabelSelectorSection, ProtectionRule
 from extender.config.scheduler import load_kube_scheduler
-from extender.config.section import Section
 from extender.core.profile import (
     UPSTREAM,
     KubeScheduler,
@@ -446,10 +446,10 @@ MISTAKES = {
         "preemption: {importance: [Workloads]}",
         "preemption.importance: Workloads is not one of Priority, ",
     ),
-    "an importance twice": ("preemption: {importance: [Priority, Priority]}", "Priority is listed twice"),
+    "an importance twice": ("preemption: {importance: [Priority, Priority]}", "duplicate Priority"),
     "no ranking": ("preemption: {ranking: []}", "preemption.ranking: "),
     "an unknown ranking": ("preemption: {ranking: [Workload]}", "(did you mean Workloads?)"),
-    "a ranking twice": ("preemption: {ranking: [QoSClass, QoSClass]}", "preemption.ranking: QoSClass is listed twice"),
+    "a ranking twice": ("preemption: {ranking: [QoSClass, QoSClass]}", "preemption.ranking: duplicate QoSClass"),
     "an annotation that cannot be": (
         "preemption: {evictionCostAnnotation: a/b/c}",
         "preemption.evictionCostAnnotation: must be a name such as example.com/name",
@@ -483,7 +483,7 @@ MISTAKES = {
     ),
     "two rules of a name": (
         "preemption:\n  protections:\n    rules:\n    - name: a\n    - name: a",
-        "c.yaml:3: preemption.protections.rules: a is listed twice",
+        "c.yaml:3: preemption.protections.rules: duplicate a",
     ),
     "a word in a rule": (
         "preemption: {protections: {rules: [{name: a, annotations: [karpenter]}]}}",
@@ -600,7 +600,7 @@ MISTAKES = {
     ),
     "feature gates as kube-scheduler's option has them": (
         "scheduler: {featureGates: AllAlpha=true}",
-        "c.yaml:1: scheduler.featureGates: must be a mapping such as {AllAlpha: true}",
+        "c.yaml:1: scheduler.featureGates: must be a mapping",
     ),
     "a feature gate that is no switch": ("scheduler: {featureGates: {A: 1}}", "scheduler.featureGates.A: must be"),
     "a misspelt extension point": (

@@ -1,21 +1,18 @@
-"""Arguments of the plugins that take any (pkg/scheduler/apis/config/v1, v1.36): fields, types, ranges and defaults.
+"""Arguments of the plugins that take any (pkg/scheduler/apis/config/v1, v1.36): types, ranges, defaults, and effect.
 
 Rule: a value is refused if decisions would be wrong by it; all else kube-scheduler checks when it starts.
 """
 
 # ruff: noqa: RUF012  # pydantic copies defaults
-from collections.abc import Mapping
 from itertools import pairwise
 from typing import Annotated, Any, Final, Literal, Self
 
 import msgspec
 from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, StrictInt, model_validator
 
-from extender.config.decoding import DecodingError, decode
-from extender.config.document import KeyPath, Mistake
 from extender.config.scheduler.schema import GoDuration, Int32, KubernetesSection, Percentage
-from extender.config.values import Count, NonEmptyText
-from extender.core.profile import StrategyType
+from extender.config.values import Count, NonEmptyText, nanoseconds_of
+from extender.core.profile import ScoringStrategy, StrategyType
 from extender.k8s import objects as k8s
 from extender.k8s.selectors import compile_preferred_terms, parse_node_selector
 
@@ -25,6 +22,10 @@ class PluginArgs(KubernetesSection):
 
     api_version: Any = None
     kind: Any = None
+
+    def profile_fields(self) -> dict[str, Any]:
+        """Return the fields of Profile that the arguments set, with their values."""
+        raise NotImplementedError
 
 
 class ResourceSpec(KubernetesSection):
@@ -60,6 +61,10 @@ def _by_utilization(shape: list[ShapePointSection]) -> list[ShapePointSection]:
 Shape = Annotated[list[ShapePointSection], AfterValidator(_by_utilization)]
 
 
+def _points(shape: list[ShapePointSection]) -> tuple[tuple[int, int], ...]:
+    return tuple((point.utilization, point.score) for point in shape)
+
+
 class RequestedToCapacityRatioSection(KubernetesSection):
     shape: Annotated[Shape, Field(min_length=1)]
 
@@ -81,14 +86,32 @@ class NodeResourcesFitArgs(PluginArgs):
     ignored_resource_groups: list[str] = []
     scoring_strategy: ScoringStrategySection = ScoringStrategySection(type="LeastAllocated")
 
+    def profile_fields(self) -> dict[str, Any]:
+        given, ratio = self.scoring_strategy, self.scoring_strategy.requested_to_capacity_ratio
+        resources = tuple((resource.name, resource.weight) for resource in given.resources)
+        return {
+            "fit_strategy": ScoringStrategy(given.type, resources, _points(ratio.shape) if ratio else ()),
+            "ignored_resources": frozenset(self.ignored_resources),
+            "ignored_resource_groups": frozenset(self.ignored_resource_groups),
+        }
+
 
 class NodeResourcesBalancedAllocationArgs(PluginArgs):
     resources: Resources = []
+
+    def profile_fields(self) -> dict[str, Any]:
+        return {"balanced_resources": tuple(resource.name for resource in self.resources)}
 
 
 class InterPodAffinityArgs(PluginArgs):
     hard_pod_affinity_weight: Percentage = 1
     ignore_preferred_terms_of_existing_pods: StrictBool = False
+
+    def profile_fields(self) -> dict[str, Any]:
+        return {
+            "hard_pod_affinity_weight": self.hard_pod_affinity_weight,
+            "ignore_preferred_terms_of_existing_pods": self.ignore_preferred_terms_of_existing_pods,
+        }
 
 
 class NodeSelectorRequirementSection(KubernetesSection):
@@ -132,6 +155,9 @@ class NodeAffinitySection(KubernetesSection):
 class NodeAffinityArgs(PluginArgs):
     added_affinity: NodeAffinitySection | None = None
 
+    def profile_fields(self) -> dict[str, Any]:
+        return {"added_affinity": self.added_affinity and self.added_affinity.affinity()}
+
 
 class SpreadConstraintSection(KubernetesSection):
     max_skew: Count
@@ -149,20 +175,38 @@ class PodTopologySpreadArgs(PluginArgs):
     default_constraints: list[SpreadConstraintSection] = []
     defaulting_type: Annotated[Literal["System", "List"], BeforeValidator(lambda value: value or "System")] = "System"
 
+    def profile_fields(self) -> dict[str, Any]:
+        if self.defaulting_type == "System":
+            return {}
+        plain = [one.model_dump(by_alias=True, exclude_none=True) for one in self.default_constraints]
+        return {"default_spread_constraints": msgspec.convert(plain, tuple[k8s.TopologySpreadConstraint, ...])}
+
 
 class VolumeBindingArgs(PluginArgs):
     bind_timeout_seconds: Any = None
     shape: Shape = []
+
+    def profile_fields(self) -> dict[str, Any]:
+        return {"volume_binding_shape": _points(self.shape)} if self.shape else {}
 
 
 class DefaultPreemptionArgs(PluginArgs):
     min_candidate_nodes_percentage: Percentage = 10
     min_candidate_nodes_absolute: Annotated[StrictInt, Field(ge=0, le=2**31 - 1)] = 100
 
+    def profile_fields(self) -> dict[str, Any]:
+        return {
+            "min_candidate_nodes_percentage": self.min_candidate_nodes_percentage,
+            "min_candidate_nodes_absolute": self.min_candidate_nodes_absolute,
+        }
+
 
 class DynamicResourcesArgs(PluginArgs):
     filter_timeout: Any = None
     binding_timeout: GoDuration | None = None
+
+    def profile_fields(self) -> dict[str, Any]:
+        return {} if self.binding_timeout is None else {"binding_timeout": nanoseconds_of(self.binding_timeout)}
 
 
 ARGS_OF: Final[dict[str, type[PluginArgs]]] = {
@@ -177,20 +221,8 @@ ARGS_OF: Final[dict[str, type[PluginArgs]]] = {
 }
 """Plugin -> type of its arguments."""
 
-DYNAMIC_RESOURCES_ARGS_SINCE: Final = 34
-"""Minor that has DynamicResourcesArgs; before, kube-scheduler does not look at them."""
 
-
-def decode_args(plugin: str, args: Any, path: KeyPath, minor: int) -> PluginArgs | None:
-    """Return the typed arguments of a plugin; None where it has none; raises DecodingError.
-
-    Mirrors PluginConfig.decodeNestedObjects.
-    """
-    kind = ARGS_OF.get(plugin)
-    if kind is None or (plugin == "DynamicResources" and minor < DYNAMIC_RESOURCES_ARGS_SINCE):
-        return None
-    if args is None:
-        return kind()
-    if not isinstance(args, Mapping):
-        raise DecodingError([Mistake(path, "must be a mapping")])
-    return decode(kind, args, path)
+def args_type(plugin: str, minor: int) -> type[PluginArgs] | None:
+    """Return the type of a plugin's arguments; None where kube-scheduler does not look at them."""
+    has_type = plugin != "DynamicResources" or minor >= 34  # the minor that added DynamicResourcesArgs
+    return ARGS_OF.get(plugin) if has_type else None

@@ -6,7 +6,7 @@ Rule: what cannot be read is refused with place and reason; what kube-scheduler 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -15,9 +15,8 @@ from pydantic.alias_generators import to_camel
 
 from extender.config.decoding import DecodingError, decode
 from extender.config.document import Document, KeyPath, Mistake
-from extender.config.scheduler.arguments import PluginArgs, decode_args
-from extender.config.scheduler.expansion import PluginSet, expand, merge_plugins, misplaced_plugins
-from extender.config.scheduler.profile import profile_of
+from extender.config.scheduler.arguments import args_type
+from extender.config.scheduler.expansion import expand, merge_plugins, misplaced_plugins
 from extender.config.scheduler.schema import (
     API_VERSION,
     GROUP_POINTS_SINCE,
@@ -41,16 +40,14 @@ from extender.k8s.version.minor import FoundVersion
 if TYPE_CHECKING:  # models imports the schema of this package
     from extender.config.models import Configuration
 
-INLINE_NAME: Final = "configuration"
-"""Name in messages of a document that is not a file."""
-
 ASSUMED_MINORS: Final = (*range(DEFAULT_MINOR, OLDEST_MINOR - 1, -1), *range(DEFAULT_MINOR + 1, NEWEST_MINOR + 1))
 """Minors that are tried in this order while none is set or found; the first that the configuration fits is assumed."""
 
 ASSUMED: Final = "assumed, because the configuration fits it and no version was found in the cluster"
 """Source of a minor that was assumed."""
 
-_EXAMPLE: Final = f"kind: {KIND}"
+NOT_EVALUATED: Final = frozenset({"GangScheduling"})
+"""In-tree plugins that can reject a pod but that we don't evaluate. DynamicResources is reported per pod."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,32 +96,17 @@ class SchedulerSource:
         return None
 
     def _resolve(self, found: FoundVersion | None) -> KubeScheduler:
-        section = self.config.scheduler
+        section, preemption = self.config.scheduler, self.config.preemption
         version = None if section.version == "auto" else section.version
-        try:
-            release = _release(version, section.feature_gates, section.emulation, found)
-        except _RefusedFlag as error:
-            raise ConfigError(f"scheduler.{error.key}: {error}") from error
-        preemption = self.config.preemption
+        release = _release(
+            version,
+            section.feature_gates,
+            section.emulation,
+            found,
+            lambda key, reason: ConfigError(f"scheduler.{key}: {reason}"),
+        )
         base = replace(UPSTREAM, preemption=preemption.policy(), keep_candidates=preemption.most_candidates)
-        return _kube_scheduler(self.read, release, base)
-
-
-@dataclass(frozen=True, slots=True)
-class _Release:
-    """The kube-scheduler that profiles are expanded for, and where its version was found."""
-
-    found: FoundVersion
-    features: Features
-    emulation: Emulation
-
-
-class _RefusedFlag(ConfigError):
-    """A flag that kube-scheduler does not start with; `key` is our setting for it."""
-
-    def __init__(self, key: str, reason: str) -> None:
-        super().__init__(reason)
-        self.key = key
+        return _with_profiles(release, self.read, base)
 
 
 def load_kube_scheduler(config: Configuration, found: FoundVersion | None = None) -> KubeScheduler:
@@ -138,8 +120,8 @@ def load_kube_scheduler(config: Configuration, found: FoundVersion | None = None
 def read_scheduler(config: Configuration) -> SchedulerSource:
     """Read what `scheduler` of the configuration says, its file included; raises ConfigError."""
     if config.scheduler.config is not None:
-        return SchedulerSource(config, _read(Path(config.scheduler.config)))
-    return SchedulerSource(config, _inline(config, Document(INLINE_NAME)))
+        return SchedulerSource(config, read_configuration(Path(config.scheduler.config)))
+    return SchedulerSource(config, _inline(config, Document("configuration")))
 
 
 def check_section(config: Configuration, document: Document) -> None:
@@ -149,29 +131,27 @@ def check_section(config: Configuration, document: Document) -> None:
     """
     section = config.scheduler
     versions = range(NEWEST_MINOR, OLDEST_MINOR - 1, -1)
-    candidates = [f"1.{minor}" for minor in versions] if section.version == "auto" else [section.version]
     refused: ConfigError | None = None
-    for version in candidates:
+    for version in [f"1.{minor}" for minor in versions] if section.version == "auto" else [section.version]:
         try:
-            release = _release(version, section.feature_gates, section.emulation, None)
-        except _RefusedFlag as error:
-            refused = refused or document.refuse([Mistake(("scheduler", error.key), str(error))])
-            continue
-        try:
+            release = _release(
+                version,
+                section.feature_gates,
+                section.emulation,
+                refuse=lambda key, reason: document.refuse([Mistake(("scheduler", key), reason)]),
+            )
             if section.config is None:
-                _kube_scheduler(_inline(config, document), release, UPSTREAM)
+                _with_profiles(release, _inline(config, document), UPSTREAM)
+            return
         except ConfigError as error:
             refused = refused or error
-        else:
-            return
     if refused is not None:
         raise refused
 
 
-def read_configuration(path: Path) -> tuple[KubeSchedulerConfiguration, Document]:
-    """Return a KubeSchedulerConfiguration file decoded, without defaults, and its document, which knows the lines."""
-    read = _read(path)
-    return read.config, read.document
+def read_configuration(path: Path) -> SchedulerDocument:
+    """Return a KubeSchedulerConfiguration file decoded, without defaults; raises ConfigError."""
+    return _decoded(Document.read(path, f"kind: {KIND}", kubernetes_scalar))
 
 
 def kube_scheduler_of(
@@ -187,18 +167,15 @@ def kube_scheduler_of(
     `version` such as "1.33"; `base` holds the preemption policy; an empty mapping is kube-scheduler without a file.
     Raises ConfigError.
     """
-    release = _release(version, feature_gates or {}, emulation, None)
+    release = _release(version, feature_gates or {}, emulation)
     if isinstance(document, Mapping):
-        data = dict(document) or {"apiVersion": API_VERSION, "kind": KIND}
-        return _kube_scheduler(_decoded(Document(KIND, data)), release, base)
-    return _kube_scheduler(_read(Path(document)), release, base)
+        read = _decoded(Document(KIND, dict(document) or {"apiVersion": API_VERSION, "kind": KIND}))
+    else:
+        read = read_configuration(Path(document))
+    return _with_profiles(release, read, base)
 
 
 # --- steps ----------------------------------------------------------------------------------------------------------
-
-
-def _read(path: Path) -> SchedulerDocument:
-    return _decoded(Document.read(path, _EXAMPLE, kubernetes_scalar))
 
 
 def _inline(config: Configuration, document: Document) -> SchedulerDocument:
@@ -210,8 +187,16 @@ def _inline(config: Configuration, document: Document) -> SchedulerDocument:
 
 
 def _release(
-    version: str | None, gates: Mapping[str, bool], emulation: Emulation, found: FoundVersion | None
-) -> _Release:
+    version: str | None,
+    gates: Mapping[str, bool],
+    emulation: Emulation,
+    found: FoundVersion | None = None,
+    refuse: Callable[[str, str], ConfigError] = lambda _, reason: ConfigError(reason),
+) -> KubeScheduler:
+    """Return the kube-scheduler with these flags, without profiles.
+
+    `refuse`: our setting for a flag that kube-scheduler does not start with, and the reason -> the error.
+    """
     if not isinstance(version, str | None):
         raise ConfigError(f'version must be text such as "1.33", not {version!r}')
     found = found or FoundVersion(DEFAULT_MINOR, "default")
@@ -224,28 +209,26 @@ def _release(
         key = "minCompatibilityVersion"
         emulation.of(found.minor)
         key = "featureGates"
-        return _Release(found, Features.of(found.version, gates, emulation), emulation)
+        features = Features.of(found.version, gates, emulation)
     except ValueError as error:
-        raise _RefusedFlag(key, str(error)) from error
+        raise refuse(key, str(error)) from error
+    source = "; ".join(filter(None, (found.source, str(emulation))))
+    return KubeScheduler((), features, found.minor, source, found.patch, emulation)
 
 
 def _decoded(document: Document) -> SchedulerDocument:
-    data = document.data
-    if data.get("kind") in (None, "") or data.get("apiVersion") in (None, ""):
-        missing = "kind" if data.get("kind") in (None, "") else "apiVersion"
-        raise document.refuse([Mistake((), f"{missing} is missing: expected {KIND} of {API_VERSION}")])
-    if (data["apiVersion"], data["kind"]) != (API_VERSION, KIND):
-        reason = f'no kind "{data["kind"]}" is registered for version "{data["apiVersion"]}": expected {KIND} of '
-        path = ("kind",) if data["kind"] != KIND else ("apiVersion",)
-        raise document.refuse([Mistake(path, f"{reason}{API_VERSION}")])
+    for key, expected in (("apiVersion", API_VERSION), ("kind", KIND)):
+        given = document.data.get(key)
+        if given != expected:
+            raise document.refuse([Mistake((key,), f"must be {expected}{f', not {given}' if given else ''}")])
     try:
-        return SchedulerDocument(document, decode(KubeSchedulerConfiguration, data))
+        return SchedulerDocument(document, decode(KubeSchedulerConfiguration, document.data))
     except DecodingError as error:
         raise document.refuse(error.mistakes) from None
 
 
-def _kube_scheduler(read: SchedulerDocument, release: _Release, base: Profile) -> KubeScheduler:
-    """Fill in defaults and expand the plugins."""
+def _with_profiles(release: KubeScheduler, read: SchedulerDocument, base: Profile) -> KubeScheduler:
+    """Return the kube-scheduler with its profiles: defaults filled in, plugins expanded; raises ConfigError."""
     config, mistakes = read.config, list[Mistake]()
     sections = config.profiles or [ProfileSection()]
     only_name = DEFAULT_SCHEDULER_NAME if len(sections) == 1 else ""
@@ -267,46 +250,56 @@ def _kube_scheduler(read: SchedulerDocument, release: _Release, base: Profile) -
     ignored = frozenset(
         one.name for extender in config.extenders for one in extender.managed_resources if one.ignored_by_scheduler
     )
-    return KubeScheduler(
-        tuple(
-            replace(one, ungated_scheduler_names=ungated, ignored_resources=ignored or one.ignored_resources)
-            for one in profiles
-        ),
-        release.features,
-        release.found.minor,
-        "; ".join(filter(None, (release.found.source, str(release.emulation)))),
-        release.found.patch,
-        release.emulation,
-    )
+    profiles = [
+        replace(one, ungated_scheduler_names=ungated, ignored_resources=ignored or one.ignored_resources)
+        for one in profiles
+    ]
+    return replace(release, profiles=tuple(profiles))
 
 
-def _profile(section: ProfileSection, path: KeyPath, release: _Release, base: Profile) -> tuple[Profile, list[Mistake]]:
+def _profile(
+    section: ProfileSection, path: KeyPath, release: KubeScheduler, base: Profile
+) -> tuple[Profile, list[Mistake]]:
     """Return the profile at `path`, and what is wrong with it."""
-    minor, percentage = release.found.minor, section.percentage_of_nodes_to_score
+    minor, percentage = release.minor, section.percentage_of_nodes_to_score
     sets = merge_plugins(section.plugins, release.features)
-    args, mistakes = _plugin_args(section, sets, path, minor)
-    mistakes += _unknown_points(section, path, minor) or misplaced_plugins(sets, minor, (*path, "plugins"))
-    profile = profile_of(expand(sets, minor), args, base)
-    return profile if percentage is None else replace(profile, percentage_of_nodes_to_score=percentage), mistakes
-
-
-def _plugin_args(
-    section: ProfileSection, sets: Mapping[str, PluginSet], path: KeyPath, minor: int
-) -> tuple[dict[str, PluginArgs], list[Mistake]]:
-    """Return plugin -> its arguments, of the plugins that are enabled anywhere: only those are built."""
+    mistakes = _unknown_points(section, path, minor) or list(misplaced_plugins(sets, minor, (*path, "plugins")))
     built = {name for plugins in sets.values() for name, _ in plugins.enabled}
-    args: dict[str, PluginArgs] = {}
-    mistakes: list[Mistake] = []
+    by_args, wrong = _fields_by_args(section, built, path, minor)
+    expanded = expand(sets, minor)
+    points, foreign = expanded.points, expanded.foreign
+    profile = replace(
+        base,
+        pre_enqueue_plugins=points["preEnqueue"],
+        prefilter_plugins=points["preFilter"],
+        filter_plugins=points["filter"],
+        post_filter_plugins=points["postFilter"],
+        prescore_plugins=points["preScore"],
+        score_weights=tuple((plugin, expanded.weights[plugin]) for plugin in points["score"]),
+        not_evaluated_filters=tuple(sorted(foreign["preFilter"] | foreign["filter"])),
+        not_evaluated_scores=tuple(sorted(foreign["preScore"] | foreign["score"])),
+        not_evaluated_post_filters=tuple(sorted(foreign["postFilter"])),
+        not_evaluated_others=tuple(sorted(foreign["preEnqueue"] | (NOT_EVALUATED & set(points["preEnqueue"])))),
+        percentage_of_nodes_to_score=base.percentage_of_nodes_to_score if percentage is None else percentage,
+        **by_args,
+    )
+    return profile, mistakes + wrong
+
+
+def _fields_by_args(
+    section: ProfileSection, built: Container[str], path: KeyPath, minor: int
+) -> tuple[dict[str, Any], list[Mistake]]:
+    """Return the fields of Profile that arguments of the plugins in `built` set; kube-scheduler reads no others."""
+    fields, mistakes = dict[str, Any](), list[Mistake]()
     for index, one in enumerate(section.plugin_config):
-        if one.name not in built or one.name in args:
+        kind = args_type(one.name, minor)
+        if kind is None or one.args is None or one.name not in built:
             continue
         try:
-            decoded = decode_args(one.name, one.args, (*path, "pluginConfig", index, "args"), minor)
+            fields |= decode(kind, one.args, (*path, "pluginConfig", index, "args")).profile_fields()
         except DecodingError as error:
             mistakes += error.mistakes
-        else:
-            args |= {one.name: decoded} if decoded is not None else {}
-    return args, mistakes
+    return fields, mistakes
 
 
 def _unknown_points(section: ProfileSection, path: KeyPath, minor: int) -> list[Mistake]:

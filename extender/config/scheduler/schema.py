@@ -13,8 +13,9 @@ from typing import Annotated, Any, Final, get_args
 
 from pydantic import AfterValidator, Field, StrictBool, StrictInt, model_validator
 
+from extender.config.decoding import Section
 from extender.config.document import plain_scalar
-from extender.config.section import Section
+from extender.config.values import nanoseconds_of
 
 API_VERSION: Final = "kubescheduler.config.k8s.io/v1"
 KIND: Final = "KubeSchedulerConfiguration"
@@ -34,39 +35,6 @@ _YAML_CONSTANTS: Final = {
     for spelling in (word, word.capitalize(), word.upper())
 }
 _FRACTION: Final = re.compile(r"[-+]?((0|[1-9]\d*)(\.\d*)?|\.\d+)([eE][-+]?\d{1,2})?", re.ASCII)
-
-_UNIT_NANOSECONDS: Final = {
-    "ns": 1,
-    "us": 10**3,
-    "µs": 10**3,
-    "μs": 10**3,
-    "ms": 10**6,
-    "s": 10**9,
-    "m": 60 * 10**9,
-    "h": 3600 * 10**9,
-}
-_DURATION_PART: Final = re.compile(r"(\d+\.?\d*|\.\d+)([^\d.]*)", re.ASCII)
-
-
-def nanoseconds_of(duration: str) -> int:
-    """Return a duration as Go writes it, such as 1m30s or -5s, in nanoseconds; ValueError (time.ParseDuration)."""
-    sign, text = (-1, duration[1:]) if duration.startswith("-") else (1, duration.removeprefix("+"))
-    if text == "0":
-        return 0
-    parts = _DURATION_PART.findall(text)
-    if not text or "".join(number + unit for number, unit in parts) != text:
-        raise ValueError(f'invalid duration "{duration}"')
-    total = 0
-    for number, unit in parts:
-        if not unit:
-            raise ValueError(f'missing unit in duration "{duration}"')
-        if unit not in _UNIT_NANOSECONDS:
-            raise ValueError(f'unknown unit "{unit}" in duration "{duration}"')
-        whole, _, fraction = number.partition(".")
-        total += int(f"{whole}{fraction}" or 0) * _UNIT_NANOSECONDS[unit] // 10 ** len(fraction)
-    if total >= 2**63:
-        raise ValueError(f'invalid duration "{duration}"')
-    return sign * total
 
 
 def _duration(text: str) -> str:
@@ -100,23 +68,14 @@ class KubernetesSection(Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _null_is_unset(cls, data: Any) -> Any:
-        """Drop fields that are null; an element that is null has no fields set, or is empty text."""
+    def _null_elements_are_empty(cls, data: Any) -> Any:
         if not isinstance(data, dict):
             return data
-        kinds = {info.alias: info.annotation for info in cls.model_fields.values()}
+        empty_of = {info.alias: "" if str in get_args(info.annotation) else {} for info in cls.model_fields.values()}
         return {
-            key: _without_null_elements(value, kinds.get(key))
+            key: [empty_of.get(key) if one is None else one for one in value] if isinstance(value, list) else value
             for key, value in data.items()
-            if value is not None or key not in kinds
         }
-
-
-def _without_null_elements(value: Any, annotation: Any) -> Any:
-    if not isinstance(value, list) or None not in value:
-        return value
-    is_text = str in get_args(annotation)
-    return [("" if is_text else {}) if one is None else one for one in value]
 
 
 class PluginSection(KubernetesSection):

@@ -67,7 +67,7 @@ def message_of(document: Any, version: str | None = None) -> str | None:
 
 def is_said(part: str, message: str) -> bool:
     """Whether the message has the part, or what surrounds the place; Go's decoder names no indices of lists."""
-    message = re.sub(r"\[\d+\]", "", message)
+    message, part = re.sub(r"\[\d+\]", "", message), part.removeprefix("missing unit in ")
     keys = re.sub(r"\[\d+\]", "", part).split(".")
     return any(".".join(keys[:length]) in message for length in range(max(1, min(len(keys) - 1, 4)), len(keys) + 1))
 
