@@ -73,10 +73,10 @@ LEFT_TO_KUBE_SCHEDULER = [case for case in CASES if case["verdict"] and not case
 
 @pytest.mark.parametrize("case", LEFT_TO_KUBE_SCHEDULER, ids=name)
 def test_pods_are_judged_by_what_only_kube_scheduler_refuses(case):
-    web = {"labels": {"app": "web"}}
-    nodes = {node("n1", labels={"zone": "a", "a": "5"}): [pod("low", cpu="3", priority=0, **web)], node("n2"): []}
+    web = {"app": "web"}
+    nodes = {node("n1", labels={"zone": "a", "a": "5"}): [pod("low", cpu="3", priority=0, labels=web)], node("n2"): []}
     found = kube_scheduler_of(case["config"], version=case["version"], feature_gates=case["featureGates"])
     for profile in found.profiles:
-        waiting = incoming(cpu="2", schedulerName=profile.scheduler_name, **web)
+        waiting = incoming(cpu="2", schedulerName=profile.scheduler_name, labels=web)
         shown = extender.evaluate(cluster(nodes), waiting, scheduler=found).to_dict()
         assert set(shown["filter"]) == {"n1", "n2"}
