@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Self
 
 from extender.errors import ConfigError
 from extender.utilities.regular_file import read_regular_file
+from extender.utilities.text import shortened
 from extender.utilities.yaml_reader import YAMLError, read_document
 
 KeyPath = tuple[str | int, ...]
@@ -68,7 +69,7 @@ class Document:
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(f"{path}: {getattr(error, 'strerror', None) or 'is not UTF-8 text'}") from error
         except YAMLError as error:
-            raise ConfigError(shortened(f"{Place(str(path), error.line or 0)}: {error.problem}")) from error
+            raise ConfigError(f"{Place(str(path), error.line or 0)}: {error.problem}") from error
         if not isinstance(data, dict | None):
             raise ConfigError(f"{path}:1: must be a mapping such as `{example}`")
         places = {(): Place(str(path), 1)} if data is not None else {}
@@ -78,7 +79,7 @@ class Document:
         """Return the location of the key, else of a key below it, else of its parent."""
         if path in self.places:
             return self.places[path]
-        for known, place in self.places.items():
+        for known, place in self.places.items():  # as of a section of which only a variable sets a key
             if known[: len(path)] == path:
                 return place
         return self.place(path[:-1]) if path else Place(self.name)
@@ -89,14 +90,10 @@ class Document:
         lines = []
         for place, one in sorted(placed, key=lambda pair: pair[0].line):
             path = f"{path_text(one.path)}: " if one.path else ""
-            lines.append(shortened(f"{place}: {path}{one.reason}"))
+            lines.append(shortened(f"{place}: {path}{one.reason}", MAX_MESSAGE_CHARACTERS))
         if len(mistakes) > MAX_REPORTED_MISTAKES:
             lines.append(f"{self.name}: {len(mistakes) - MAX_REPORTED_MISTAKES:,} more mistakes")
         return ConfigError("\n".join(lines))
-
-
-def shortened(text: str) -> str:
-    return text if len(text) <= MAX_MESSAGE_CHARACTERS else f"{text[:MAX_MESSAGE_CHARACTERS]}…"
 
 
 def path_text(path: KeyPath) -> str:

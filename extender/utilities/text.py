@@ -12,3 +12,8 @@ def join_names(names: Sequence[str], limit: int, total: int | None = None) -> st
     """Join the first `limit` names and count the others: `a, b and 3 more`; `total`: where `names` are not all."""
     more = (len(names) if total is None else total) - min(limit, len(names))
     return ", ".join(names[:limit]) + (f" and {more} more" if more > 0 else "")
+
+
+def shortened(text: str, limit: int) -> str:
+    """Return the text, cut off after `limit` characters."""
+    return text if len(text) <= limit else f"{text[:limit]}…"

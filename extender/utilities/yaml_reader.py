@@ -15,6 +15,8 @@ from typing import Any
 import yaml
 from yaml.constructor import SafeConstructor
 
+from extender.utilities.text import shortened
+
 MAX_DEPTH = 100
 """Mappings and sequences in each other."""
 
@@ -241,7 +243,7 @@ class _Builder:
 
     def _open(self, event: Any, *, is_mapping: bool) -> None:
         if event.tag not in (None, "!", f"{_STANDARD_TAG}{'map' if is_mapping else 'seq'}"):
-            raise YAMLError(f"unsupported tag {_shortened(event.tag)}", event.start_mark)
+            raise YAMLError(f"unsupported tag {shortened(event.tag, 60)!r}", event.start_mark)
         self._outer.append((self._collection, self._key, self._merged, event.anchor))
         self._collection, self._key, self._merged = {} if is_mapping else [], _NO_KEY, []
 
@@ -333,7 +335,7 @@ class _ConfigBuilder(_Builder):
     def _add_key(self, key: Any, event: Any) -> None:
         super()._add_key(key, event)
         if key in self._collection:
-            raise YAMLError(f"duplicate key {_shortened(key)}", event.start_mark)
+            raise YAMLError(f"duplicate key {shortened(key, 60)!r}", event.start_mark)
         self._note(key, event)
 
     def _merge(self, value: Any, event: Any) -> None:
@@ -358,8 +360,4 @@ def _tagged_scalar(event: Any) -> Any:
             return SafeConstructor().construct_object(node)
         except (ValueError, KeyError, IndexError):
             pass
-    raise YAMLError(f"unsupported tag {_shortened(event.tag)}", event.start_mark)
-
-
-def _shortened(text: str) -> str:
-    return repr(text if len(text) <= 60 else f"{text[:60]}…")
+    raise YAMLError(f"unsupported tag {shortened(event.tag, 60)!r}", event.start_mark)

@@ -27,6 +27,7 @@ from extender.k8s.kinds import KINDS, ClusterObjects, Kind, kind_without_group
 from extender.k8s.objects import Labels, Object, Pod
 from extender.k8s.validation import decode_error_message, validate
 from extender.utilities.regular_file import gunzip, read_regular_file, size_text
+from extender.utilities.text import shortened
 from extender.utilities.yaml_reader import LimitError, YAMLError, read_documents
 
 UNREAD_ANNOTATION = "extender/unreadable"
@@ -127,7 +128,7 @@ def _short_messages() -> Iterator[None]:
     try:
         yield
     except ClusterFileError as error:
-        raise ClusterFileError(_shortened(str(error), MAX_MESSAGE_CHARACTERS)) from error.__cause__
+        raise ClusterFileError(shortened(str(error), MAX_MESSAGE_CHARACTERS)) from error.__cause__
 
 
 def example_cluster() -> ClusterObjects:
@@ -340,7 +341,7 @@ class _Collector:
             self._add_object(kind, document, file, place)
 
     def _skip(self, kind: str) -> None:
-        kind = _shortened(kind, 100)
+        kind = shortened(kind, 100)
         is_known = kind in self._skipped or len(self._skipped) < MAX_SKIPPED_KINDS
         self._skipped[kind if is_known else "of further kinds"] += 1
 
@@ -435,8 +436,4 @@ def _name_of(document: Any) -> str:
     except ValueError:
         return ""
     text = f"{name.namespace}/{name.name}" if name.namespace and name.name else name.name
-    return _shortened(text, 300)
-
-
-def _shortened(text: str, limit: int) -> str:
-    return text if len(text) <= limit else f"{text[:limit]}…"
+    return shortened(text, 300)

@@ -49,6 +49,7 @@ def merge_plugins(plugins: PluginsSection | None, features: Features) -> dict[st
 def _merge(default: Iterable[Weighted], custom: PluginSetSection) -> PluginSet:
     """Merge one extension point (v1.mergePluginSet): a default plugin that is enabled again keeps its position."""
     disabled = tuple(one.name for one in custom.disabled)
+    # A plugin that is enabled twice counts where it stands last.
     last = {one.name: index for index, one in enumerate(custom.enabled)}
     enabled, replaced = [], set()
     for name, weight in () if "*" in disabled else default:

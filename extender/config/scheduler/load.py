@@ -92,6 +92,7 @@ class SchedulerSource:
             return None
         for minor in ASSUMED_MINORS:
             with contextlib.suppress(ConfigError):
+                # The default is no assumption: it is what is taken without any version.
                 return self._resolve(FoundVersion(minor, ASSUMED) if minor != DEFAULT_MINOR else None)
         return None
 
@@ -231,6 +232,7 @@ def _with_profiles(release: KubeScheduler, read: SchedulerDocument, base: Profil
     """Return the kube-scheduler with its profiles: defaults filled in, plugins expanded; raises ConfigError."""
     config, mistakes = read.config, list[Mistake]()
     sections = config.profiles or [ProfileSection()]
+    # Only a single profile gets the default name (SetDefaults_KubeSchedulerConfiguration).
     only_name = DEFAULT_SCHEDULER_NAME if len(sections) == 1 else ""
     names = [only_name if one.scheduler_name is None else one.scheduler_name for one in sections]
     general = config.percentage_of_nodes_to_score or 0

@@ -34,6 +34,7 @@ _YAML_CONSTANTS: Final = {
     for word in words
     for spelling in (word, word.capitalize(), word.upper())
 }
+# With more digits in the exponent, the number might not end, or not be a number.
 _FRACTION: Final = re.compile(r"[-+]?((0|[1-9]\d*)(\.\d*)?|\.\d+)([eE][-+]?\d{1,2})?", re.ASCII)
 
 
@@ -70,7 +71,7 @@ class KubernetesSection(Section):
     @classmethod
     def _null_elements_are_empty(cls, data: Any) -> Any:
         if not isinstance(data, dict):
-            return data
+            return data  # not a mapping: its type is refused next
         empty_of = {info.alias: "" if str in get_args(info.annotation) else {} for info in cls.model_fields.values()}
         return {
             key: [empty_of.get(key) if one is None else one for one in value] if isinstance(value, list) else value
