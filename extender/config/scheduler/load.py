@@ -92,7 +92,7 @@ class SchedulerSource:
             return None
         for minor in ASSUMED_MINORS:
             with contextlib.suppress(ConfigError):
-                # The default is no assumption: it is what is taken without any version.
+                # The default version keeps its own source: nothing had to be assumed.
                 return self._resolve(FoundVersion(minor, ASSUMED) if minor != DEFAULT_MINOR else None)
         return None
 
