@@ -4,11 +4,10 @@ from collections.abc import Iterator, Sequence
 
 from rich.text import Text
 
-from extender.cli.tables import join_names
 from extender.cli.text_tables import MAX_SUMMARY_ROWS, TextRow, summary_table
 from extender.errors import printable
 from extender.report.simulation_schema import Gang, ScenarioReport, Simulation, UntilFull
-from extender.utilities.text import pluralize
+from extender.utilities.text import join_names, pluralize
 
 NONE = "<none>"
 

@@ -16,7 +16,6 @@ from extender.cli.tables import (
     format_amount,
     format_timestamp,
     indented,
-    join_names,
     section_heading,
     text,
 )
@@ -25,7 +24,7 @@ from extender.core.framework.status import cut_message
 from extender.report.pod_schema import Diagnosis, NodeDiagnosis, NodePreemption, PreemptionOutcome
 from extender.report.pod_wording import evicted_sentence
 from extender.report.wording import HELP_OF_EVICTIONS, NO_HELP
-from extender.utilities.text import pluralize
+from extender.utilities.text import join_names, pluralize
 
 MAX_EXAMPLES = 3
 """Nodes that the table of reasons names, unless it is wide."""
@@ -124,10 +123,10 @@ def _reasons_table(found: Diagnosis, *, is_wide: bool) -> RenderableType:
     rows = []
     for one in found.reasons:
         examples = one.examples if is_wide else one.examples[:MAX_EXAMPLES]
-        more = f", … {one.nodes - len(examples)} more" if one.nodes > len(examples) else ""
         meaning = one.code if is_wide else "may help" if one.code == "Unschedulable" else "not helpful"
         cells = (text(one.nodes), text(one.plugin), text(one.reason))
-        rows.append((*cells, text(meaning, _CODE_STYLES.get(one.code, "red")), text(", ".join(examples) + more)))
+        names = join_names(examples, len(examples), one.nodes)
+        rows.append((*cells, text(meaning, _CODE_STYLES.get(one.code, "red")), text(names)))
     return AdaptiveTable(("NODES", "PLUGIN", "REASON", code, "EXAMPLES"), rows, lead=3)
 
 

@@ -155,4 +155,4 @@ def pod_outcomes(result: Simulation) -> dict[str, PodOutcome]:
 
 def _decided(one: PodOutcome | None) -> tuple[Any, ...] | None:
     """Return what is compared: not the message, which depends on evictions for other pods too."""
-    return one and (one.outcome, one.node, sorted(one.evicts), one.num_pdb_violations)
+    return None if one is None else (one.outcome, one.node, sorted(one.evicts), one.num_pdb_violations)

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import blake2b
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import msgspec
 import numpy as np
@@ -38,6 +38,7 @@ from extender.k8s.devices.objects import (
 )
 from extender.k8s.devices.selector import DeviceSelectorError, NotFollowed, Selector, compile_selector
 from extender.k8s.objects import Node
+from extender.utilities.lru import LRU
 
 MAX_STEPS: Final = 1_000_000
 """Work for the claims of one pod on all nodes together: about a second."""
@@ -61,9 +62,6 @@ _MAX_RESULTS: Final = 32_768
 """Results of selectors for devices, as these see them, that are kept."""
 _MAX_NEEDED: Final = 500_000
 """Results of selectors that all kept outcomes together name as needed."""
-
-K = TypeVar("K")
-V = TypeVar("V")
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,16 +175,16 @@ class DeviceReader:
 
     def __init__(self, reading: Reading) -> None:
         self._reading = reading
-        self._of: dict[str, Callable[[Device], Hashable]] = {}
-        self._spelled: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {}
+        self._of = LRU[str, Callable[[Device], Hashable]](_MAX_DRIVERS)
+        self._spelled = LRU[str, tuple[tuple[str, ...], tuple[str, ...]]](_MAX_DRIVERS)
         """Driver -> `Reading.names`."""
 
     def of(self, driver: str) -> Callable[[Device], Hashable]:
         """Return a function of a driver's devices, whose value is equal for two if it reads the same of both."""
-        return _recent(self._of, driver, _MAX_DRIVERS, lambda: self._reader(driver))
+        return self._of.use_or_make(driver, lambda: self._reader(driver))
 
     def _names(self, driver: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        return _recent(self._spelled, driver, _MAX_DRIVERS, lambda: self._reading.names(driver))
+        return self._spelled.use_or_make(driver, lambda: self._reading.names(driver))
 
     def _reader(self, driver: str) -> Callable[[Device], Hashable]:
         if self._reading.everything:
@@ -671,9 +669,9 @@ class KeptAllocations(Index):
     def __init__(self, snapshot: Snapshot) -> None:
         super().__init__(snapshot)
         self._devices = snapshot.index(DeviceIndex)
-        self._claims: dict[bytes, ClaimOutcomes | None] = {}
-        self._alike: dict[Reading, AlikeNodes] = {}
-        self._selectors: dict[str, KeptSelector] = {}
+        self._claims = LRU[bytes, ClaimOutcomes | None](_MAX_CLAIMS)
+        self._alike = LRU[Reading, AlikeNodes](_MAX_READINGS)
+        self._selectors = LRU[str, KeptSelector](_MAX_SELECTORS)
         self._results: _Results = {}
 
     def on_nodes(self, claims: Sequence[ClaimToAllocate], rows: IntArray) -> NodeAllocations:
@@ -683,7 +681,7 @@ class KeptAllocations(Index):
         if len(key) > _MAX_KEY_BYTES:
             found = self._new(specs, classes)
         else:
-            found = _recent(self._claims, key, _MAX_CLAIMS, lambda: self._new(specs, classes))
+            found = self._claims.use_or_make(key, lambda: self._new(specs, classes))
         if found is not None:
             answer = found.on_nodes(claims, rows)
             self._make_room()
@@ -705,7 +703,7 @@ class KeptAllocations(Index):
         claims = [ClaimToAllocate(_NAMESPACE, _placeholder(number), spec) for number, spec in enumerate(specs)]
         allocator = Allocator(claims, classes, selector, self.snapshot.features)
         reading = Reading.of_claims(specs, used.values())
-        alike = _recent(self._alike, reading, _MAX_READINGS, lambda: AlikeNodes(self.snapshot, self._devices, reading))
+        alike = self._alike.use_or_make(reading, lambda: AlikeNodes(self.snapshot, self._devices, reading))
         for key in [key for key, one in self._claims.items() if one and one.alike not in self._alike.values()]:
             del self._claims[key]
         return ClaimOutcomes(self.snapshot, self._devices, alike, allocator, charges, steps)
@@ -714,7 +712,7 @@ class KeptAllocations(Index):
         """Forget the outcomes that were asked for longest ago while all of them need too many results."""
         needed = sum(one.needed for one in self._claims.values() if one is not None)
         while needed > _MAX_NEEDED:
-            gone = self._claims.pop(next(iter(self._claims)))
+            gone = self._claims.pop_oldest()
             needed -= 0 if gone is None else gone.needed
 
     def _classes(self, claims: Sequence[ClaimToAllocate]) -> dict[str, DeviceClass]:
@@ -725,20 +723,6 @@ class KeptAllocations(Index):
 
     def _selector(self, expression: str) -> KeptSelector:
         of_1_37 = self.snapshot.features.selectors_of_1_37
-        return _recent(
-            self._selectors,
-            expression,
-            _MAX_SELECTORS,
-            lambda: KeptSelector(compile_selector(expression, of_1_37=of_1_37), self._results),
+        return self._selectors.use_or_make(
+            expression, lambda: KeptSelector(compile_selector(expression, of_1_37=of_1_37), self._results)
         )
-
-
-def _recent(kept: dict[K, V], key: K, limit: int, make: Callable[[], V]) -> V:
-    """Return the value that is kept for the key, or make it; the one that was asked for longest ago makes room."""
-    found = kept.pop(key, None)
-    if found is None:
-        found = make()
-        if len(kept) >= limit:
-            del kept[next(iter(kept))]
-    kept[key] = found
-    return found
