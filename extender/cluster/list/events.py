@@ -11,6 +11,7 @@ Rule: an Event counts for the pod whose UID it names, not for another one of the
 
 import re
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import msgspec
 from msgspec import field
@@ -19,7 +20,7 @@ from extender.cluster.apiserver.stream import ApiError, ApiUnreachable
 from extender.cluster.list.lister import Lister
 from extender.cluster.list.pod_history import PodHistory, PreemptedBy, SchedulerEvent
 from extender.cluster.list.requests import ListRequest, field_is
-from extender.cluster.watch.list_watch import Resource, list_pages
+from extender.cluster.watch.list_watch import Resource, decode_page, list_pages
 from extender.k8s.objects import Pod
 from extender.k8s.storage.objects import ObjectReference
 
@@ -101,9 +102,9 @@ def read_events(lister: Lister, namespace: str, name: str) -> tuple[list[Event],
     request = ListRequest(Resource("Event", "/api/v1/events", core=False), namespace, selector)
     path, found = request.path_in(request.resource.path), list[Event]()
     try:
-        for page in list_pages(lambda params: lister.fetch(path, request.params | {**params}), "Event", PAGE_SIZE):
-            for raw in page.items or ():
-                found.append(_EVENT_DECODER.decode(raw))
+        decode = partial(decode_page, kind="Event")
+        for page in list_pages(partial(lister.fetch, path), decode, PAGE_SIZE, request.params):
+            found += map(_EVENT_DECODER.decode, page.items or ())
             if len(found) >= MAX_EVENTS:
                 return found, [f"the pod has more than {MAX_EVENTS:,} Events: only some of them were read"]
     except (ApiError, ApiUnreachable, ValueError) as error:

@@ -21,11 +21,11 @@ import msgspec
 from extender.cluster.apiserver.client import ApiServer
 from extender.cluster.apiserver.stream import ApiError, ApiUnreachable
 from extender.cluster.list.events import Event, PodCondition, conditions_of, pod_history, read_events
-from extender.cluster.list.lister import Listed, Lister, OnProgress, start_thread
+from extender.cluster.list.lister import Listed, Lister, OnProgress
 from extender.cluster.list.pod_history import PodHistory
 from extender.cluster.list.requests import ListRequest, all_requests, late_requests_for, pods_of, requests_for
 from extender.cluster.watch.decode import Decoder
-from extender.cluster.watch.list_watch import decode_page
+from extender.cluster.watch.list_watch import decode_page, start_thread
 from extender.core.profile import KubeScheduler, PreemptionPolicy
 from extender.errors import ClusterLost, printable
 from extender.k8s.kinds import KINDS, ClusterObjects, kind_without_group

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from extender.cluster.watch.device_interning import DeviceInterning
 from extender.cluster.watch.interning import InternPool
-from extender.cluster.watch.list_watch import ListMeta
+from extender.cluster.watch.list_watch import ListPage, decode_page
 from extender.core.snapshot.pod_table import start_time
 from extender.k8s import annotations
 from extender.k8s.devices.objects import EXTENDED_RESOURCE_CLAIM, ResourceClaim, ResourceSlice
@@ -66,20 +66,6 @@ def _event_decoder(sent: type[msgspec.Struct]) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(msgspec.defstruct("Event", [("type", str), ("object", sent)], gc=False))
 
 
-class DecodedPage(msgspec.Struct):
-    """A page of a list with its items decoded, see `Decoder.decode_page`."""
-
-    metadata: ListMeta
-    kind: str = ""
-    items: list[Any] | None = None
-
-
-def _page_decoder(sent: type[msgspec.Struct]) -> msgspec.json.Decoder[Any]:
-    """Return a decoder of pages whose items are of type `sent`."""
-    items: Any = list[sent] | None  # type: ignore[valid-type]
-    return msgspec.json.Decoder(msgspec.defstruct("Page", [("items", items, None)], bases=(DecodedPage,)))
-
-
 class Decoder:
     """Decode the objects of one kind. Not thread-safe: every reflector has its own."""
 
@@ -93,7 +79,8 @@ class Decoder:
         self._decoder = msgspec.json.Decoder(self._type)
         sent = _with_kind(self._type)
         self._items = msgspec.json.Decoder(sent)
-        self._pages = _page_decoder(sent)
+        page = msgspec.defstruct("Page", [("items", list[sent] | None, None)], bases=(ListPage,))  # type: ignore[valid-type]
+        self._pages: msgspec.json.Decoder[Any] = msgspec.json.Decoder(page)
         self._events = _event_decoder(WatchedPod if self._type is Pod else sent)
         self._labels = InternPool()
         self._parts = InternPool()
@@ -123,20 +110,22 @@ class Decoder:
         except (ValueError, RecursionError):
             return None
 
-    def decode_page(self, body: bytes) -> DecodedPage | None:
+    def decode_page(self, body: bytes) -> ListPage:
         """Return a page of a list in one pass, without a look at each item: that is left to `prepare_item`.
 
-        None if it is a list of another kind or has an item that cannot be decoded: the caller then decodes the items
-        one by one, to find out which.
+        The items are raw JSON if one of them cannot be decoded. ApiUnreachable for a response of another kind.
         """
         try:
-            page: DecodedPage = self._pages.decode(body)
+            page = self._pages.decode(body)
         except (ValueError, RecursionError):
-            return None
-        return page if page.kind in self._accepted_lists else None
+            return decode_page(body, self._kind)
+        listed: ListPage = page if page.kind in self._accepted_lists else decode_page(body, self._kind)
+        return listed
 
     def prepare_item(self, sent: Any) -> Object:
         """Return the object of an item of `decode_page`; ValueError if decisions could not read it."""
+        if isinstance(sent, Raw):
+            return self.decode(sent)
         found = self._checked(sent)
         if found is None:
             raise ValueError(f"it is a {sent.kind[:100]!r}")

@@ -6,7 +6,7 @@ Rule: collects and freezes; `KubernetesSource` turns automatic collection off an
 import gc
 from collections.abc import Awaitable, Callable, Sequence
 
-from extender.cluster.watch.list_watch import ReflectorState
+from extender.cluster.watch.state import Phase, ReflectorState
 
 INTERVAL_SECONDS = 10.0
 """Seconds between two garbage collections while no kind is being listed."""
@@ -27,7 +27,7 @@ async def collect_periodically(states: Sequence[ReflectorState], sleep: Callable
         await sleep(INTERVAL_WHILE_LISTING_SECONDS)
         left -= INTERVAL_WHILE_LISTING_SECONDS
         before = relists, is_listing
-        relists, is_listing = sum(one.relists for one in states), any(one.phase == "listing" for one in states)
+        relists, is_listing = sum(one.relists for one in states), any(one.phase is Phase.LISTING for one in states)
         if left <= 0 or is_listing or before != (relists, is_listing):
             gc.collect()
             gc.freeze()

@@ -1,4 +1,4 @@
-"""Read each object that the API server sends: reuse the cached one, decode it, or skip it.
+"""Read each object that the API server sends, reuse the cached one, decode it or skip it, and queue what was read.
 
 An object that decisions could not read is counted and skipped: its cached state stays, and its deletion still applies.
 
@@ -6,7 +6,7 @@ Rule: an object that cannot be decoded affects no other object.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -16,8 +16,9 @@ from msgspec.structs import replace
 from extender.cluster.cache.cache import Change, identity
 from extender.cluster.watch import list_watch
 from extender.cluster.watch.decode import Decoder
-from extender.cluster.watch.delta_queue import DeltaQueue
-from extender.cluster.watch.list_watch import OBJECT_EVENT_TYPES, PartialObjectMetadata, ReflectorState
+from extender.cluster.watch.delta_queue import DeltaQueue, Deltas, Replaced
+from extender.cluster.watch.list_watch import OBJECT_EVENT_TYPES, PartialObjectMetadata
+from extender.cluster.watch.state import ReflectorState
 from extender.k8s.kinds import Key, kind_without_group
 from extender.k8s.objects import Object
 from extender.utilities.log_throttle import Throttle
@@ -83,9 +84,25 @@ class ObjectReader:
         cached = self._cached(meta) if is_deleted else None
         if cached is not None:  # with the version of the deletion: at its own, the last list already includes it
             version = meta.metadata.resource_version
-            cached = replace(cached, metadata=replace(cached.metadata, resource_version=version))
+            metadata = replace(cached.metadata, resource_version=version)
+            cached = replace(cached, metadata=metadata)
         found = self._decode(meta, raw, cached)
         return None if found is None else Change(self.kind, found, is_deleted)
+
+    def put_list(self, objects: Sequence[Object], version: str) -> None:
+        """Queue a complete list."""
+        self.store.put(Replaced(self.kind, objects, version))
+        self.must_decode = False
+
+    def put_nothing(self, is_forbidden: bool) -> None:
+        """Queue that the kind has no objects, or that they are unknown: `is_forbidden`."""
+        self.store.put(Replaced(self.kind, (), "", is_forbidden))
+
+    def put_changes(self, changes: Sequence[Change]) -> None:
+        """Queue the events of one read, if there are any."""
+        if changes:
+            self.state.events += len(changes)
+            self.store.put(Deltas(self.kind, changes))
 
     def skip(self, key: Key, reason: str) -> None:
         """Count a skipped object and log it, at most once per SKIP_LOG_INTERVAL_SECONDS."""

@@ -22,8 +22,9 @@ import httpx
 from extender.cluster.cache import cache as cache_module
 from extender.cluster.cache.cache import Change, ClusterCache
 from extender.cluster.watch.delta_queue import Deltas, Replaced
-from extender.cluster.watch.list_watch import ReflectorState, WatchSettings
+from extender.cluster.watch.list_watch import WatchSettings
 from extender.cluster.watch.source import KubernetesSource
+from extender.cluster.watch.state import ReflectorState
 from extender.k8s.kinds import KINDS, Key, key_of
 from extender.server.app import create_app
 from tests.cluster.watch.reflector_rig import server_at

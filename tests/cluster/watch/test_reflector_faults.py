@@ -59,7 +59,7 @@ def synced(store, api):
 
 def followed(api, running):
     """Wait until the watch is open on both sides, and its initial events are complete."""
-    running.reflector.store.wait_for(lambda: running.reflector.store.calls)
+    running.store.wait_for(lambda: running.store.calls)
     api.wait_for(lambda: api.open_watches("Pod") == 1)
 
 
