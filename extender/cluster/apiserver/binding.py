@@ -35,8 +35,7 @@ MIN_CALL_SECONDS = 0.2
 CALL_TIMEOUT_FRACTION = 2 / 3
 """Fraction of the time left that one request may take, so that time is left to read the pod afterwards."""
 
-MIN_THROTTLED_WAIT_SECONDS = 1.0
-"""Minimum seconds to wait after a 429, whatever its Retry-After."""
+MIN_THROTTLED_WAIT_SECONDS = 1.0  # Minimum seconds to wait after a 429, whatever its Retry-After
 
 
 class BindingApi(Protocol):

@@ -46,11 +46,8 @@ MERGE_PATCH_CONTENT_TYPE = "application/merge-patch+json"
 
 USER_AGENT = f"kube-scheduler-extender/{__version__}"
 
-TOKEN_RELOAD_SECONDS = 30.0
-"""Seconds for which a token from a file is used before the file is read again."""
-
-MAX_POOLED_CONNECTIONS = 64
-"""Connections kept open: more than there are watches, binds and verifications at a time."""
+TOKEN_RELOAD_SECONDS = 30.0  # Seconds for which a token from a file is used before the file is read again
+MAX_POOLED_CONNECTIONS = 64  # Connections kept open: more than there are watches, binds and verifications at a time
 
 QueryParams = Mapping[str, str]
 
@@ -79,8 +76,7 @@ class ApiServer:
         self._lock = threading.Lock()
         self._watches: WeakSet[Stream] = WeakSet()
         self._logged_error: str | None = None
-        self._is_outdated = False
-        """True from a change of the kubeconfig until it has been loaded."""
+        self._is_outdated = False  # True from a change of the kubeconfig until it has been loaded
         self._session = self._new_session()
         self._kubeconfig = ChangeDetector(self._session.credentials.signature, must_settle=False)
         self._poll_at = self._clock() + POLL_INTERVAL_SECONDS

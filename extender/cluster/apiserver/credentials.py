@@ -29,17 +29,10 @@ from extender.utilities.file_watch import Signature, file_signature
 from extender.utilities.regular_file import open_regular_file, read_regular_file
 from extender.utilities.yaml_reader import LimitError, compose
 
-EXEC_PLUGIN_TIMEOUT_SECONDS = 60.0
-"""Seconds after which an exec plugin is killed."""
-
-MAX_KUBECONFIG_BYTES = 1 << 20
-"""Size of a kubeconfig."""
-
-MAX_CERTIFICATE_BYTES = 1 << 20
-"""Size of a certificate, key or bundle of CAs."""
-
-MAX_TOKEN_BYTES = 64 << 10
-"""Size of a token file."""
+EXEC_PLUGIN_TIMEOUT_SECONDS = 60.0  # Seconds after which an exec plugin is killed
+MAX_KUBECONFIG_BYTES = 1 << 20  # Size of a kubeconfig
+MAX_CERTIFICATE_BYTES = 1 << 20  # Size of a certificate, key or bundle of CAs
+MAX_TOKEN_BYTES = 64 << 10  # Size of a token file
 
 EXEC_API_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
 

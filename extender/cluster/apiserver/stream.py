@@ -21,14 +21,12 @@ from urllib3.response import BaseHTTPResponse
 
 from extender.errors import ExtenderError
 
-MAX_ERROR_BODY_BYTES = 65536
-"""Bytes of an error response that are read."""
+MAX_ERROR_BODY_BYTES = 65536  # Bytes of an error response that are read
 
 NAMESPACE_TERMINATING = "NamespaceTerminating"
 """Cause of a 403 that is about no permission: nothing can be created in a namespace that is terminating."""
 
-MAX_READ_BYTES = 1 << 20
-"""Bytes of a response per read, which bounds a batch of lines."""
+MAX_READ_BYTES = 1 << 20  # Bytes of a response per read, which bounds a batch of lines
 
 
 class ApiError(ExtenderError):
@@ -48,10 +46,8 @@ class ApiError(ExtenderError):
         self.code = code
         self.reason = reason
         self.message = message
-        self.retry_after = retry_after
-        """Seconds of the Retry-After; None if the server sent none."""
-        self.causes = causes
-        """Reasons of the causes in the details of the Status, such as NAMESPACE_TERMINATING."""
+        self.retry_after = retry_after  # Seconds of the Retry-After; None if the server sent none
+        self.causes = causes  # Reasons of the causes in the details of the Status, such as NAMESPACE_TERMINATING
 
 
 class ApiUnreachable(ExtenderError):

@@ -23,14 +23,12 @@ from extender.k8s.cost.memory import memory_of
 from extender.k8s.kinds import Key, key_of
 from extender.k8s.objects import Pod, PodStatus
 
-ASSUMPTION_TTL_SECONDS = 30.0
-"""Seconds after which an assumption that no watch event confirmed is restored."""
+ASSUMPTION_TTL_SECONDS = 30.0  # Seconds after which an assumption that no watch event confirmed is restored
 
 MAX_UNKNOWN_PREEMPTORS = 100
 """Bound on assumed preemptors that no watch event has shown yet: each is looked at by every decision."""
 
-MAX_UNKNOWN_PREEMPTOR_BYTES = 1 << 18
-"""Memory of the largest such preemptor, whose pod is kept as it was sent."""
+MAX_UNKNOWN_PREEMPTOR_BYTES = 1 << 18  # Memory of the largest such preemptor, whose pod is kept as it was sent
 
 Effect = Callable[[Pod], Pod]
 IsConfirmed = Callable[[Pod], bool]
@@ -74,8 +72,7 @@ class AssumeCache:
         self._clock = clock
         self._was_deleted = was_deleted
         self._assumptions: dict[Key, Assumption] = {}
-        self._unknown: dict[str, Key] = {}
-        """UID -> key of the preemptors that the API server has not sent yet."""
+        self._unknown: dict[str, Key] = {}  # UID -> key of the preemptors that the API server has not sent yet
 
     def __len__(self) -> int:
         return len(self._assumptions)

@@ -43,27 +43,17 @@ As `extender cluster dump` writes them, 5,000 nodes with 150,000 pods take 78 Mi
 of them in use, 145 MiB.
 """
 
-MAX_YAML_BYTES = 128 << 20
-"""Size of a YAML file: it takes ten times the time and memory of JSON."""
-
-MAX_FILES = 1000
-"""Files of a directory."""
-
-MAX_OBJECTS = 1_000_000
-"""Objects, those of skipped kinds included."""
+MAX_YAML_BYTES = 128 << 20  # Size of a YAML file: it takes ten times the time and memory of JSON
+MAX_FILES = 1000  # Files of a directory
+MAX_OBJECTS = 1_000_000  # Objects, those of skipped kinds included
 
 MAX_JSON_VALUES = 9_000_000
 """Values of a JSON file, counted by its commas: each takes up to 100 bytes of memory. The pods above have 2.8m, the
 devices 4.3m."""
 
-MAX_NESTED_LISTS = 3
-"""Lists in each other."""
-
-MAX_SKIPPED_KINDS = 1000
-"""Kinds that are counted by name; objects of further ones are counted together."""
-
-MAX_MESSAGE_CHARACTERS = 600
-"""Length of an error message, which may quote names and values of a file."""
+MAX_NESTED_LISTS = 3  # Lists in each other
+MAX_SKIPPED_KINDS = 1000  # Kinds that are counted by name; objects of further ones are counted together
+MAX_MESSAGE_CHARACTERS = 600  # Length of an error message, which may quote names and values of a file
 
 ManifestSource = str | os.PathLike[str] | Mapping[str, Any] | ClusterObjects
 
@@ -282,8 +272,7 @@ class _MetadataOnly(msgspec.Struct):
     metadata: _NameOnly
 
 
-_KINDS_BY_NAME: dict[str, dict[str, str]] = {}
-"""`kind` field of objects -> API group -> key of KINDS."""
+_KINDS_BY_NAME: dict[str, dict[str, str]] = {}  # `kind` field of objects -> API group -> key of KINDS
 for _kind, _of_kind in KINDS.items():
     _KINDS_BY_NAME.setdefault(kind_without_group(_kind), {})[_of_kind.group] = _kind
 

@@ -37,12 +37,9 @@ class FileSource:
     ) -> None:
         self.path = path
         self.cache = cache
-        self.interval = interval
-        """Seconds between two checks for changes; 0 disables reloading."""
-        self.last_error: str | None = None
-        """Reason why the current file is not loaded; None if it is."""
-        self.report: LoadReport | None = None
-        """Report of the last successful load."""
+        self.interval = interval  # Seconds between two checks for changes; 0 disables reloading
+        self.last_error: str | None = None  # Reason why the current file is not loaded; None if it is
+        self.report: LoadReport | None = None  # Report of the last successful load
         self.found_version: FoundVersion | None = None
         """Version of the kube-scheduler whose pods are in the files; None: there are none."""
         self._on_found: OnVersionFound = lambda _: None

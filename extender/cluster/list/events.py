@@ -24,8 +24,7 @@ from extender.cluster.watch.list_watch import Resource, decode_page, list_pages
 from extender.k8s.objects import Pod
 from extender.k8s.storage.objects import ObjectReference
 
-MAX_EVENTS = 5_000
-"""Events of one pod name that are read; a pod's own are a few dozen."""
+MAX_EVENTS = 5_000  # Events of one pod name that are read; a pod's own are a few dozen
 
 PAGE_SIZE = 500
 

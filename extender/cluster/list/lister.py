@@ -19,11 +19,8 @@ from extender.cluster.watch.decode import Decoder
 from extender.cluster.watch.list_watch import ServedPath, backoff, decode_metadata, list_pages
 from extender.k8s.objects import Object
 
-PAGE_SIZE = 2000
-"""Objects of a page: with 500, as client-go asks for, 150,000 pods take half as long again."""
-
-MAX_ATTEMPTS = 3
-"""Attempts at a page that the server, or something before it, fails to send."""
+PAGE_SIZE = 2000  # Objects of a page: with 500, as client-go asks for, 150,000 pods take half as long again
+MAX_ATTEMPTS = 3  # Attempts at a page that the server, or something before it, fails to send
 
 OnProgress = Callable[[str, int, int | None], None]
 """Called from any thread with kind, objects read so far, and objects in total if the server has said so."""

@@ -36,8 +36,7 @@ from extender.k8s.version.minor import FoundVersion
 LoadScheduler = Callable[[FoundVersion | None], KubeScheduler]
 """Returns the kube-scheduler whose decisions are asked for, given the version that was found in the cluster."""
 
-MAX_EVENTS_SECONDS = 5.0
-"""Time limit for reading the Events of a pod, which are a few dozen."""
+MAX_EVENTS_SECONDS = 5.0  # Time limit for reading the Events of a pod, which are a few dozen
 
 T = TypeVar("T")
 

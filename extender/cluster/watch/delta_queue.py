@@ -16,14 +16,9 @@ from extender.cluster.cache.cache import Change, ClusterCache
 from extender.k8s.kinds import Key
 from extender.k8s.objects import Object
 
-OBJECTS_PER_PAUSE = 20
-"""Objects of a list that a thread reads before it pauses for PAUSE_SECONDS."""
-
-PAUSE_SECONDS = 0.0005
-"""Length of a pause in seconds, in which the event loop gets the interpreter lock."""
-
-MAX_QUEUED_OBJECTS = 20_000
-"""Bound on the objects and events that are queued."""
+OBJECTS_PER_PAUSE = 20  # Objects of a list that a thread reads before it pauses for PAUSE_SECONDS
+PAUSE_SECONDS = 0.0005  # Length of a pause in seconds, in which the event loop gets the interpreter lock
+MAX_QUEUED_OBJECTS = 20_000  # Bound on the objects and events that are queued
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,17 +47,14 @@ class DeltaQueue:
     def __init__(self, cache: ClusterCache, clock: Callable[[], float]) -> None:
         self._cache = cache
         self._clock = clock
-        self._items: deque[tuple[float, int, Replaced | Deltas]] = deque()
-        """(clock time, number of objects, item)"""
+        self._items: deque[tuple[float, int, Replaced | Deltas]] = deque()  # (clock time, number of objects, item)
         self._put, self._taken = 0, 0
         """Numbers of objects that were queued and that were applied: threads write the first, the loop the other."""
         self._lists: Counter[str] = Counter()
-        self._lists_taken: Counter[str] = Counter()
-        """Kind -> lists that were queued and that were applied."""
+        self._lists_taken: Counter[str] = Counter()  # Kind -> lists that were queued and that were applied
         self._condition = threading.Condition()
         """Held by threads only, unless one of them waits for room: the loop must not wait for a thread."""
-        self._is_full = False
-        """True while a thread waits for room."""
+        self._is_full = False  # True while a thread waits for room
         self._loop: asyncio.AbstractEventLoop | None = None
         self._not_empty = asyncio.Event()
         self._closed = False

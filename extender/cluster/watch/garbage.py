@@ -8,11 +8,8 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from extender.cluster.watch.state import Phase, ReflectorState
 
-INTERVAL_SECONDS = 10.0
-"""Seconds between two garbage collections while no kind is being listed."""
-
-INTERVAL_WHILE_LISTING_SECONDS = 0.5
-"""Seconds between two garbage collections while a kind is being listed."""
+INTERVAL_SECONDS = 10.0  # Seconds between two garbage collections while no kind is being listed
+INTERVAL_WHILE_LISTING_SECONDS = 0.5  # Seconds between two garbage collections while a kind is being listed
 
 
 async def collect_periodically(states: Sequence[ReflectorState], sleep: Callable[[float], Awaitable[None]]) -> None:

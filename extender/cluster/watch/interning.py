@@ -7,8 +7,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-MAX_INTERNED_VALUES = 10_000
-"""Bound on each of the two generations of values in an InternPool."""
+MAX_INTERNED_VALUES = 10_000  # Bound on each of the two generations of values in an InternPool
 
 MAX_INTERNED_BYTES = 4 << 20
 """Bound on the JSON of each of the two generations: thousands of templates, but only a few pods of hostile length."""

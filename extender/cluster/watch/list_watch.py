@@ -69,8 +69,7 @@ class ServedPath:
 
     def __init__(self, resource: Resource) -> None:
         self._paths = deque((resource.path, *resource.other_paths))
-        self.missing = 0
-        """404s since a path was found; the reflector sets it to 0 when one is."""
+        self.missing = 0  # 404s since a path was found; the reflector sets it to 0 when one is
 
     @property
     def current(self) -> str:
@@ -215,8 +214,7 @@ def list_metadata(fetch: Callable[[QueryParams], bytes], kind: str, size: int) -
 # --- watches --------------------------------------------------------------------------------------------------------
 
 
-OBJECT_EVENT_TYPES = ("ADDED", "MODIFIED", "DELETED")
-"""Watch event types that carry an object."""
+OBJECT_EVENT_TYPES = ("ADDED", "MODIFIED", "DELETED")  # Watch event types that carry an object
 
 
 class WatchEvent(msgspec.Struct):

@@ -15,8 +15,7 @@ class ListerWatcher:
 
     def __init__(self, resource: Resource, api: ApiServer, stopped: threading.Event) -> None:
         self.path = ServedPath(resource)
-        self.verb = "list"
-        """Verb of the last request."""
+        self.verb = "list"  # Verb of the last request
         self.relist_reason: str | None = None
         """Set by any thread to request a relist; None once the reflector has begun it."""
         self._api = api

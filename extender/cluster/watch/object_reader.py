@@ -25,8 +25,7 @@ from extender.utilities.log_throttle import Throttle
 
 log = logging.getLogger(__name__)
 
-SKIP_LOG_INTERVAL_SECONDS = 60.0
-"""Minimum seconds between two log lines about skipped objects of a kind."""
+SKIP_LOG_INTERVAL_SECONDS = 60.0  # Minimum seconds between two log lines about skipped objects of a kind
 
 
 @dataclass(eq=False)

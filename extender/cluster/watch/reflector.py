@@ -34,8 +34,7 @@ from extender.k8s.objects import Object
 
 log = logging.getLogger(__name__)
 
-MAX_IN_A_ROW = 3
-"""Refusals, incomplete initial events or too large resourceVersions in a row that count as permanent."""
+MAX_IN_A_ROW = 3  # Refusals, incomplete initial events or too large resourceVersions in a row that count as permanent
 
 MAX_SILENT_WATCHES = 2
 """Consecutive watches without any line before a relist: only a list shows whether etcd was restored from a backup."""

@@ -15,14 +15,9 @@ from collections.abc import Callable, Iterator
 
 from extender.cluster.apiserver.stream import ApiError, ApiUnreachable
 
-PROBE_INTERVAL_SECONDS = 3.0
-"""Longest wait of the reflector whose turn it is to probe."""
-
-RESUME_SPREAD_SECONDS = 1.0
-"""Seconds over which the reflectors spread their retries after an outage."""
-
-GATEWAY_ERRORS = (502, 503, 504)
-"""Status codes with which a load balancer says that it reaches no API server."""
+PROBE_INTERVAL_SECONDS = 3.0  # Longest wait of the reflector whose turn it is to probe
+RESUME_SPREAD_SECONDS = 1.0  # Seconds over which the reflectors spread their retries after an outage
+GATEWAY_ERRORS = (502, 503, 504)  # Status codes with which a load balancer says that it reaches no API server
 
 
 class Outage:

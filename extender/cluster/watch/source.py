@@ -39,20 +39,14 @@ from extender.utilities.daemon_thread import run_in_daemon_thread
 
 log = logging.getLogger(__name__)
 
-TURN_SECONDS = 0.001
-"""Seconds for which changes are applied before the event loop serves requests again."""
-
-INITIAL_TURN_SECONDS = 0.02
-"""Seconds of a turn before the first sync, when no request can be answered."""
-
-NODES_PER_SETTLE = 50
-"""Changed nodes whose arrays are updated between two reads of the clock."""
+TURN_SECONDS = 0.001  # Seconds for which changes are applied before the event loop serves requests again
+INITIAL_TURN_SECONDS = 0.02  # Seconds of a turn before the first sync, when no request can be answered
+NODES_PER_SETTLE = 50  # Changed nodes whose arrays are updated between two reads of the clock
 
 RELIST_DELAY_SECONDS = 1.0
 """Seconds between a failure to apply changes and the relist, so that a bug does not cause a loop of relists."""
 
-JOIN_SECONDS = 2.5
-"""Seconds for which the end of the source waits for its threads, all of them together."""
+JOIN_SECONDS = 2.5  # Seconds for which the end of the source waits for its threads, all of them together
 
 
 class _FirstLists:
@@ -101,8 +95,7 @@ class KubernetesSource:
         """
         self.cache = cache
         self.queue = DeltaQueue(cache, clock)
-        self.fatal: str | None = None
-        """Reason why the source has ended for good; None while it runs."""
+        self.fatal: str | None = None  # Reason why the source has ended for good; None while it runs
         resources = (*RESOURCES, *POD_GROUP_RESOURCES) if pod_groups else RESOURCES
         outage = Outage(clock)
         decoders = {one.kind: Decoder(one.kind) for one in resources} | {"Pod": Decoder("Pod", pod_annotations)}

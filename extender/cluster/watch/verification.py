@@ -22,8 +22,7 @@ from extender.utilities.daemon_thread import run_in_daemon_thread
 
 log = logging.getLogger(__name__)
 
-INTERRUPTION_CHECK_SECONDS = 1.0
-"""Seconds between two checks for watches that were interrupted."""
+INTERRUPTION_CHECK_SECONDS = 1.0  # Seconds between two checks for watches that were interrupted
 
 MIN_REVERIFY_SECONDS = 300.0
 """Minimum seconds between two verifications of a kind that interruptions of its watch trigger."""
@@ -49,8 +48,7 @@ class Verification:
 
         `interval`: seconds between two verifications of all kinds; 0 disables every verification.
         """
-        self.divergences: Counter[str] = Counter()
-        """Kind -> objects that were found to differ."""
+        self.divergences: Counter[str] = Counter()  # Kind -> objects that were found to differ
         self._cache = cache
         self._reflectors = reflectors
         self._queue = queue
