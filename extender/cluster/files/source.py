@@ -28,6 +28,9 @@ log = logging.getLogger(__name__)
 class FileSource:
     """A cluster file or directory as the source of a ClusterCache: `load()` once, then `run()` as a task."""
 
+    is_live = False  # answers have no effect on a file, so their effects are not assumed
+    fatal = None  # a broken file can be repaired while the service runs
+
     def __init__(
         self,
         path: Path,
@@ -48,16 +51,6 @@ class FileSource:
         self._sleep = sleep
         self._changes = ChangeDetector()
         self._thread = ReloadThread("cluster file")
-
-    @property
-    def is_live(self) -> bool:
-        """Return False: answers have no effect on a file, so their effects are not assumed."""
-        return False
-
-    @property
-    def fatal(self) -> str | None:
-        """Return None: a broken file can be repaired while the service runs."""
-        return None
 
     def problem(self) -> str | None:
         """Return None: if a file cannot be read, decisions continue with the previous cache."""

@@ -91,19 +91,15 @@ class _PodWithConditions(msgspec.Struct):
     status: _PodStatus = field(default_factory=_PodStatus)
 
 
-_EVENT_DECODER = msgspec.json.Decoder(Event)
-_CONDITIONS_DECODER = msgspec.json.Decoder(_PodWithConditions)
-
-
 def read_events(lister: Lister, namespace: str, name: str) -> tuple[list[Event], list[str]]:
     """Return the Events about pods of this name, and notes about what could not be read; Events are optional."""
     selector = f"{field_is('involvedObject.kind', 'Pod')},{field_is('involvedObject.name', name)}"
     request = ListRequest(Resource("Event", "/api/v1/events", core=False), namespace, selector)
     path, found = request.path_in(request.resource.path), list[Event]()
     try:
-        decode = partial(decode_page, kind="Event")
+        decode, decode_event = partial(decode_page, kind="Event"), msgspec.json.Decoder(Event).decode
         for page in list_pages(partial(lister.fetch, path), decode, PAGE_SIZE, request.params):
-            found += map(_EVENT_DECODER.decode, page.items or ())
+            found += map(decode_event, page.items or ())
             if len(found) >= MAX_EVENTS:
                 return found, [f"the pod has more than {MAX_EVENTS:,} Events: only some of them were read"]
     except (ApiError, ApiUnreachable, ValueError) as error:
@@ -115,7 +111,7 @@ def read_events(lister: Lister, namespace: str, name: str) -> tuple[list[Event],
 def conditions_of(pod: bytes | msgspec.Raw) -> list[PodCondition]:
     """Return the conditions of a pod's JSON; the messages are read of this one pod only."""
     try:
-        return _CONDITIONS_DECODER.decode(pod).status.conditions or []
+        return msgspec.json.decode(pod, type=_PodWithConditions).status.conditions or []
     except ValueError:
         return []
 
@@ -134,17 +130,22 @@ def pod_history(
     failed = next((event for event in reversed(own) if event.reason == "FailedScheduling"), None)
     preempted = _preempted_by_event(own, find_pod) or _preempted_by_condition(pod, conditions)
     earlier = _preempted_by_event([event for event in ordered if event.involved_object.uid != uid], find_pod)
+    about_earlier = []
+    if earlier is not None:
+        by = f" ({earlier.preemptor})" if earlier.preemptor else ""
+        about_earlier = [f"an earlier pod of this name was evicted: {earlier.message}{by}"]
     return PodHistory(
-        failed_scheduling=None if failed is None else _scheduler_event(failed),
+        failed_scheduling=None
+        if failed is None
+        else SchedulerEvent(
+            message=failed.message or "",
+            count=failed.times,
+            last_seen=failed.last_seen or None,
+            reporter=failed.reporter,
+        ),
         preempted=preempted,
         nominated_node=(pod.status.nominated_node_name or None) if pod else None,
-        notes=[*notes, *([_about_earlier(earlier)] if earlier is not None else [])],
-    )
-
-
-def _scheduler_event(event: Event) -> SchedulerEvent:
-    return SchedulerEvent(
-        message=event.message or "", count=event.times, last_seen=event.last_seen or None, reporter=event.reporter
+        notes=[*notes, *about_earlier],
     )
 
 
@@ -179,19 +180,5 @@ def _preempted_by_condition(pod: Pod | None, conditions: Sequence[PodCondition])
     for one in conditions:
         if (one.type, one.status, one.reason) == ("DisruptionTarget", "True", "PreemptionByScheduler"):
             node = (pod.spec.node_name or None) if pod else None
-            return PreemptedBy(
-                message=one.message,
-                time=one.last_transition_time,
-                node=node,
-                preemptor_uid=None,
-                preemptor=None,
-                preemptor_exists=False,
-                preemptor_node=None,
-                is_running=False,
-            )
+            return PreemptedBy(message=one.message, time=one.last_transition_time, node=node)
     return None
-
-
-def _about_earlier(preempted: PreemptedBy) -> str:
-    by = f" ({preempted.preemptor})" if preempted.preemptor else ""
-    return f"an earlier pod of this name was evicted: {preempted.message}{by}"

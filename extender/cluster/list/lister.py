@@ -45,12 +45,10 @@ class Lister:
 
     api: ApiServer
     deadline: float
-    """Time by `clock` after which nothing is requested any more."""
+    """Time by the monotonic clock after which nothing is requested any more."""
     annotations: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """Kind -> annotations to keep in addition to KEPT_ANNOTATIONS."""
     on_progress: OnProgress | None = None
-    clock: Callable[[], float] = time.monotonic
-    sleep: Callable[[float], None] = time.sleep
 
     def read(self, request: ListRequest) -> Listed:
         """Return the objects of a list, none for an optional kind that is forbidden or that the server does not have.
@@ -93,25 +91,21 @@ class Lister:
         """Return the body of a response; what may succeed soon is tried again until the deadline."""
         waits = backoff(0.2, 5.0, random)
         for attempt in range(MAX_ATTEMPTS):
-            left = self.deadline - self.clock()
+            left = self.deadline - time.monotonic()
             if left <= 0:
                 break
             try:
                 return self.api.get(path, params, timeout=(min(10.0, left), left))
             except (ApiError, ApiUnreachable) as error:
-                delay = _delay(error, next(waits))
-                if delay is None or attempt == MAX_ATTEMPTS - 1 or self.clock() + delay > self.deadline:
+                delay = next(waits)
+                if isinstance(error, ApiError):
+                    if error.code != 429 and error.code < 500:  # it would fail again
+                        raise
+                    delay = delay if error.retry_after is None else error.retry_after
+                if attempt == MAX_ATTEMPTS - 1 or time.monotonic() + delay > self.deadline:
                     raise
-                self.sleep(delay)
+                time.sleep(delay)
         raise ApiUnreachable("timed out")
-
-
-def _delay(error: ApiError | ApiUnreachable, wait: float) -> float | None:
-    """Return the seconds to wait before another attempt; None if it would fail again."""
-    if isinstance(error, ApiUnreachable):
-        return wait
-    is_passing = error.code == 429 or error.code >= 500
-    return (wait if error.retry_after is None else error.retry_after) if is_passing else None
 
 
 def _name_of(item: Any) -> str:

@@ -29,19 +29,19 @@ class PreemptedBy(HistoryStruct, frozen=True, kw_only=True):
     time: str | None
     node: str | None
     """Node that the evicted pod ran on."""
-    preemptor_uid: str | None = msgspec.field(name="preemptorUID")
-    preemptor: str | None
+    preemptor_uid: str | None = msgspec.field(default=None, name="preemptorUID")
+    preemptor: str | None = None
     """`namespace/name` of the preemptor, also of one that is gone if the Event names it; null: not known."""
-    preemptor_exists: bool
+    preemptor_exists: bool = False
     """False: the cluster has no pod with this UID (any more), or none is known."""
-    preemptor_node: str | None
+    preemptor_node: str | None = None
     """Where the preemptor runs, or is nominated to, now."""
-    is_running: bool
+    is_running: bool = False
     """True if the preemptor has that node; False: it is nominated only."""
 
 
 class PodHistory(HistoryStruct, frozen=True, kw_only=True):
-    """What Events and conditions say of the pod; they expire after an hour by default."""
+    """What Events and conditions say of the pod."""
 
     failed_scheduling: SchedulerEvent | None
     """The last FailedScheduling."""

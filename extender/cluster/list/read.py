@@ -14,9 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, wait
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar, cast
-
-import msgspec
+from typing import Any, TypeVar, cast
 
 from extender.cluster.apiserver.client import ApiServer
 from extender.cluster.apiserver.stream import ApiError, ApiUnreachable
@@ -71,8 +69,7 @@ def read_cluster(
 ) -> WholeCluster:
     """Read everything that decisions under the policy read. Raises ClusterLost as `read_for_pod` does."""
     with _without_garbage_collection():
-        reading = _Reading(api, time.monotonic() + timeout, timeout, on_progress)
-        return reading.all(policy)
+        return _Reading(api, time.monotonic() + timeout, timeout, on_progress).all(policy)
 
 
 def read_for_pod(
@@ -93,7 +90,7 @@ def read_for_pod(
 
 @contextlib.contextmanager
 def _without_garbage_collection() -> Iterator[None]:
-    """Keep the cycle collector from visiting a million new objects again and again, and from visiting them later."""
+    """Keep the garbage collector from visiting a million new objects, now and later."""
     was_enabled = gc.isenabled()
     if gc.get_freeze_count():  # an earlier read's, such as `extender why --wait` repeats
         gc.unfreeze()
@@ -158,16 +155,13 @@ class _Reading:
         reading = start_thread(partial(_read_pod, lister, namespace, name))
         reading_events = start_thread(partial(read_events, lister, namespace, name))
         pod, conditions = self._result(reading)
-        events, notes = self._events(reading_events)
-        return _Subject(namespace, pod, conditions, events, notes)
-
-    def _events(self, reading: "Future[tuple[list[Event], list[str]]]") -> tuple[list[Event], list[str]]:
-        """Return the Events, which are optional: a server that keeps them waiting costs no answer."""
+        # Events are optional: a server that keeps them waiting costs no answer.
         limit = min(MAX_EVENTS_SECONDS, max(0.0, self.deadline - time.monotonic()) / 2)
         try:
-            return reading.result(limit)
+            events, notes = reading_events.result(limit)
         except TimeoutError:
-            return [], [f"Events could not be read within {limit:.2g}s"]
+            events, notes = [], [f"Events could not be read within {limit:.2g}s"]
+        return _Subject(namespace, pod, conditions, events, notes)
 
     def _cluster(
         self, about: _Subject, scheduler: KubeScheduler, found: FoundVersion | None, *, is_manifest: bool
@@ -179,8 +173,9 @@ class _Reading:
         listed += self._read_all(lister, late_requests_for(pods, scheduler, wanted))
         pod, history = about.pod, None
         if not is_manifest:
-            pod = _as_listed(about.pod, pods)
             by_uid = {one.metadata.uid: one for one in pods}
+            if pod is not None:  # its later state, with the annotations that the policy reads
+                pod = by_uid.get(pod.metadata.uid, pod)
             history = pod_history(pod, about.conditions, about.events, about.notes, by_uid.get)
         return ClusterForPod(_objects_of(listed), pod, scheduler, found, history, tuple(_warnings(listed)))
 
@@ -271,21 +266,11 @@ def _lost(error: BaseException, request: ListRequest) -> BaseException:
     return error
 
 
-def _as_listed(pod: Pod | None, pods: Iterable[Pod]) -> Pod | None:
-    """Return the pod's later state, with the annotations that the policy reads; the earlier one if it is gone."""
-    if pod is None:
-        return None
-    return next((one for one in pods if one.metadata.uid == pod.metadata.uid), pod)
-
-
 def _objects_of(listed: Iterable[Listed]) -> ClusterObjects:
-    fields: dict[str, tuple[object, ...]] = {}
-    forbidden = []
-    for one in listed:
-        fields[KINDS[one.request.kind].field] = tuple(one.objects)
-        if one.is_forbidden:
-            forbidden.append(KINDS[one.request.kind].field)
-    return msgspec.structs.replace(ClusterObjects(), **fields, unreadable_tables=tuple(sorted(forbidden)))
+    by_field = {KINDS[one.request.kind].field: one for one in listed}
+    forbidden = sorted(field for field, one in by_field.items() if one.is_forbidden)
+    objects: dict[str, Any] = {field: tuple(one.objects) for field, one in by_field.items()}
+    return ClusterObjects(**objects, unreadable_tables=tuple(forbidden))
 
 
 def _warnings(listed: Iterable[Listed]) -> Iterator[str]:

@@ -13,12 +13,10 @@ INTERVAL_WHILE_LISTING_SECONDS = 0.5  # Seconds between two garbage collections 
 
 
 async def collect_periodically(states: Sequence[ReflectorState], sleep: Callable[[float], Awaitable[None]]) -> None:
-    """Collect reference cycles among objects created since the last collection, and freeze the survivors.
-
-    A collection over the whole cache, or after a large list, would block the event loop for seconds. Therefore
-    automatic collection is off, survivors are frozen (gc.freeze), and collections are frequent while kinds are listed:
-    each one then has few objects to visit. Skipping them would freeze garbage for ever.
-    """
+    """Collect reference cycles among objects created since the last collection, and freeze the survivors."""
+    # A collection over the whole cache, or after a large list, would block the event loop for seconds. Therefore
+    # automatic collection is off, survivors are frozen (gc.freeze), and collections are frequent while kinds are
+    # listed: each one then has few objects to visit. Skipping them would freeze garbage for ever.
     relists, is_listing, left = 0, False, INTERVAL_SECONDS
     while True:
         await sleep(INTERVAL_WHILE_LISTING_SECONDS)

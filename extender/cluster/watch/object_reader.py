@@ -6,6 +6,7 @@ Rule: an object that cannot be decoded affects no other object.
 """
 
 import logging
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -25,6 +26,8 @@ from extender.utilities.log_throttle import Throttle
 
 log = logging.getLogger(__name__)
 
+OBJECTS_PER_PAUSE = 20  # Objects of a list that a thread reads before it pauses for PAUSE_SECONDS
+PAUSE_SECONDS = 0.0005  # Length of a pause, in which the event loop gets the interpreter lock
 SKIP_LOG_INTERVAL_SECONDS = 60.0  # Minimum seconds between two log lines about skipped objects of a kind
 
 
@@ -43,6 +46,7 @@ class ObjectReader:
     def __post_init__(self) -> None:
         self._throttle = Throttle(SKIP_LOG_INTERVAL_SECONDS, self.clock)
         self._get_cached = partial(self.store.get_for_event, self.kind)
+        self._reads = 0
 
     def read_event(self, line: bytes) -> Change | None:
         """Return the change of a watch line on the fast path, for nearly all events; else None."""
@@ -125,5 +129,10 @@ class ObjectReader:
 
     def _cached(self, meta: PartialObjectMetadata) -> Object | None:
         """Return the cached object if it has the same UID, not just the same name."""
+        # The event loop's thread needs the interpreter lock, too: a sleeping thread releases it at once, a running one
+        # only after the switch interval.
+        self._reads += 1
+        if self._reads % OBJECTS_PER_PAUSE == 0 and self.store.has_synced:
+            time.sleep(PAUSE_SECONDS)
         cached = self.store.get_for_list(self.kind, meta.key)
         return cached if cached is not None and identity(cached)[0] == meta.metadata.uid else None

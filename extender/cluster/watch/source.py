@@ -72,8 +72,7 @@ class _FirstLists:
 class KubernetesSource:
     """Fill and update a ClusterCache from an API server; `run` is a task of the event loop that serves requests."""
 
-    is_live = True
-    """Answers take effect in this cluster, so their effects are assumed."""
+    is_live = True  # answers take effect in this cluster, so their effects are assumed
 
     def __init__(
         self,
@@ -119,7 +118,7 @@ class KubernetesSource:
     # --- staleness --------------------------------------------------------------------------------------------
 
     def problem(self) -> str | None:
-        """Return why the cache must not be used for decisions now (not synced, stale); None if it is current."""
+        """Return why the cache must not be used for decisions now; None if it is current."""
         if self.fatal is not None:
             return self.fatal
         if self.cache.version == 0:
@@ -145,22 +144,21 @@ class KubernetesSource:
         return f"the cache has not synced yet{why}: waiting for {names or 'the first snapshot'}"
 
     def warnings(self) -> Sequence[str]:
-        """Return one line per kind without list permission; decisions report the affected plugins as not evaluated."""
-        forbidden = (one.kind for one in self.reflector_statuses() if one.phase == Phase.FORBIDDEN)
+        """Return one line per kind without list permission."""
+        forbidden = (kind for kind, one in self.reflectors.items() if one.state.phase is Phase.FORBIDDEN)
         return [f"no permission to list {kind}: plugins that read them are not evaluated" for kind in forbidden]
 
     def reflector_statuses(self) -> list[ReflectorStatus]:
         """Return the status of every watched kind."""
-        now = self._clock()
-        return [self._status(kind, reflector.state, now) for kind, reflector in self.reflectors.items()]
+        return [self._status(kind, reflector.state) for kind, reflector in self.reflectors.items()]
 
-    def _status(self, kind: str, state: ReflectorState, now: float) -> ReflectorStatus:
+    def _status(self, kind: str, state: ReflectorState) -> ReflectorStatus:
         has_failed = state.broken_since is not None or state.phase.is_unreadable
         return ReflectorStatus(
             kind,
-            state.phase,
+            state.phase.value,
             state.version,
-            age=None if state.last_contact is None else max(0.0, now - state.last_contact),
+            age=None if state.last_contact is None else max(0.0, self._clock() - state.last_contact),
             error=state.last_error if has_failed else None,
             relists=state.relists,
             watch_restarts=state.watch_restarts,
@@ -214,7 +212,6 @@ class KubernetesSource:
                 await run_in_daemon_thread(thread.join, max(0.0, ends - time.monotonic()))
 
     async def _await_fatal(self) -> None:
-        """Raise ClusterLost when a reflector gives up for good."""
         while True:
             await asyncio.sleep(0.2)
             for reflector in self.reflectors.values():
@@ -263,7 +260,6 @@ class KubernetesSource:
         self.queue.done()
 
     def _apply(self, item: Replaced | Deltas) -> Iterator[None]:
-        """Apply a list or events in steps."""
         if isinstance(item, Replaced):
             self.cache.listed_at[item.kind] = item.version
         if self.cache.version == 0:
