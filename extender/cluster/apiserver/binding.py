@@ -29,12 +29,8 @@ from extender.cluster.apiserver.client import Timeout
 from extender.cluster.apiserver.stream import ApiError, ApiUnreachable
 from extender.wire import ExtenderBindingArgs
 
-MIN_CALL_SECONDS = 0.2
-"""Seconds that must be left for another request: with less, a timeout is more likely than a response."""
-
-CALL_TIMEOUT_FRACTION = 2 / 3
-"""Fraction of the time left that one request may take, so that time is left to read the pod afterwards."""
-
+MIN_CALL_SECONDS = 0.2  # Left for another request: with less, a timeout is more likely than a response
+CALL_TIMEOUT_FRACTION = 2 / 3  # Of the time left, for one request, so that time is left to read the pod afterwards
 MIN_THROTTLED_WAIT_SECONDS = 1.0  # Minimum seconds to wait after a 429, whatever its Retry-After
 
 
@@ -68,9 +64,9 @@ def bind(
 ) -> BindResult:
     """Bind the pod within `deadline` seconds; blocks. Every failure is a result, not an exception."""
     problem = _validate_names(request)
-    return (
-        BindResult("refused", problem) if problem else _BindCall(api, request, clock() + deadline, clock, pause).run()
-    )
+    if problem:
+        return BindResult("refused", problem)
+    return _BindCall(api, request, clock() + deadline, clock, pause).run()
 
 
 # --- names ----------------------------------------------------------------------------------------------------------
@@ -120,11 +116,9 @@ class _Pod(msgspec.Struct):
 class _Inconclusive:
     """Inconclusive response: it does not show whether the pod is bound."""
 
-    code: int
-    """The HTTP status; 0 without a response."""
+    code: int  # the HTTP status; 0 without a response
     reason: str
-    wait: float = 0.0
-    """Seconds to wait before a retry."""
+    wait: float = 0.0  # seconds to wait before a retry
 
 
 @dataclass(slots=True)

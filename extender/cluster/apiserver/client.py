@@ -43,9 +43,7 @@ log = logging.getLogger(__name__)
 
 JSON_CONTENT_TYPE = "application/json"
 MERGE_PATCH_CONTENT_TYPE = "application/merge-patch+json"
-
 USER_AGENT = f"kube-scheduler-extender/{__version__}"
-
 TOKEN_RELOAD_SECONDS = 30.0  # Seconds for which a token from a file is used before the file is read again
 MAX_POOLED_CONNECTIONS = 64  # Connections kept open: more than there are watches, binds and verifications at a time
 
@@ -179,13 +177,19 @@ class ApiServer:
         with self._lock:
             session, now = self._session, self._clock()
             is_due = session.refresh_at is not None and now >= session.refresh_at
-            if self._has_kubeconfig_changed(now):
-                self._is_outdated = is_due = True
+            if now >= self._poll_at:  # only if there are requests
+                self._poll_at = now + POLL_INTERVAL_SECONDS
+                if self._kubeconfig.should_reload(credentials.signature(session.credentials.files)):
+                    self._is_outdated = is_due = True
             if is_due:
                 try:
                     self._use(self._new_session() if self._is_outdated else self._refreshed(session))
                 except CredentialsError as error:
-                    self._keep(session, error)
+                    # Try again later; log an error once, not at every try.
+                    self._session = replace(session, refresh_at=self._clock() + TOKEN_RELOAD_SECONDS / 3)
+                    if str(error) != self._logged_error:
+                        log.warning("refreshing credentials failed, keeping the old ones: %s", error)
+                    self._logged_error = str(error)
             return self._session
 
     def _reload_session(self, refused: _Session, error: ApiError) -> _Session:
@@ -199,13 +203,6 @@ class ApiServer:
                     raise ApiError(error.code, error.reason, message, error.retry_after) from failed
             return self._session
 
-    def _has_kubeconfig_changed(self, now: float) -> bool:
-        """Poll the kubeconfig, at most every POLL_INTERVAL_SECONDS and only if there are requests."""
-        if now < self._poll_at:
-            return False
-        self._poll_at = now + POLL_INTERVAL_SECONDS
-        return self._kubeconfig.should_reload(credentials.signature(self._session.credentials.files))
-
     def _use(self, session: _Session) -> None:
         """Use a session from now on; where its connections differ, end the open watches and the idle connections."""
         old, self._session = self._session, session
@@ -218,13 +215,6 @@ class ApiServer:
             for stream in self._watches:
                 stream.close()
             self._watches = WeakSet()
-
-    def _keep(self, session: _Session, error: CredentialsError) -> None:
-        """Keep the old credentials and try again later; log an error once, not at every try."""
-        self._session = replace(session, refresh_at=self._clock() + TOKEN_RELOAD_SECONDS / 3)
-        if str(error) != self._logged_error:
-            log.warning("refreshing credentials failed, keeping the old ones: %s", error)
-        self._logged_error = str(error)
 
     def _refreshed(self, session: _Session) -> _Session:
         token_file = session.credentials.token_file

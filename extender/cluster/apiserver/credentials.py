@@ -194,7 +194,9 @@ def _from_kubeconfig(files: list[Path], context: str | None) -> Credentials:
     try:
         KubeConfigLoader(merged, active_context=context, config_base_path=None).load_and_set(configuration)
     except (ConfigException, OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-        raise CredentialsError(f"{place}: {_without_secrets(error)}") from None
+        # The client quotes the entry as a ConfigNode, whose text includes the user's secrets.
+        why = str(error).partition("{")[0].strip() or type(error).__name__
+        raise CredentialsError(f"{place}: {why}") from None
     _check_certificate_files(configuration, place)
     configuration.refresh_api_key_hook = None  # ApiServer decides when to refresh, with a monotonic clock
     _configure_proxy(configuration, cluster)
@@ -242,11 +244,6 @@ def _entry(merged: Any, section: str, name: str, where: str, place: str) -> _Ent
     if not isinstance(found.value[section], dict):
         raise CredentialsError(f"{place}: the {section} {name!r} is not a mapping")
     return _Entry(found.value[section], Path(found.path), f"{place}, {section} {name}")
-
-
-def _without_secrets(error: Exception) -> str:
-    """Return the client's error without the entry that it quotes: a ConfigNode's name includes the user's secrets."""
-    return str(error).partition("{")[0].strip() or type(error).__name__
 
 
 def _resolve_user_auth(user: _Entry, cluster: _Entry) -> tuple[Path | None, float | None]:

@@ -35,12 +35,7 @@ class ApiError(ExtenderError):
     status = 503
 
     def __init__(
-        self,
-        code: int,
-        reason: str,
-        message: str,
-        retry_after: float | None = None,
-        causes: tuple[str, ...] = (),
+        self, code: int, reason: str, message: str, retry_after: float | None = None, causes: tuple[str, ...] = ()
     ) -> None:
         super().__init__(f"{code} {reason}: {message}" if message else f"{code} {reason}")
         self.code = code
@@ -250,9 +245,5 @@ def api_error_from(response: BaseHTTPResponse) -> ApiError:
         response.close()
         response.release_conn()
     status.code = response.status
-    return status.error(_retry_after_seconds(response.headers.get("Retry-After")))
-
-
-def _retry_after_seconds(text: str | None) -> float | None:
-    """Return Retry-After in seconds; a date gives None, because the clocks may differ."""
-    return float(text) if text is not None and text.strip().isdecimal() else None
+    retry_after = response.headers.get("Retry-After", "").strip()
+    return status.error(float(retry_after) if retry_after.isdecimal() else None)  # no date: the clocks may differ

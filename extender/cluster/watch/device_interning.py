@@ -12,7 +12,7 @@ from typing import Any
 from msgspec.structs import force_setattr, replace
 
 from extender.cluster.watch.interning import InternPool
-from extender.k8s.devices.objects import AllocationResult, Device, DeviceAttribute, ResourceClaim, ResourceSlice
+from extender.k8s.devices.objects import Device, DeviceAttribute, ResourceClaim, ResourceSlice
 from extender.k8s.objects import ObjectMeta
 
 _PARTS_OF_DEVICES = (
@@ -70,19 +70,17 @@ class DeviceInterning:
             if pod is not None and pod.name == user.name:
                 force_setattr(user, "uid", pod.uid)
                 force_setattr(user, "name", pod.name)
-        if found.status.allocation is not None:
-            self._intern_allocation(found.status.allocation)
+        allocation = found.status.allocation
+        if allocation is not None:
+            self._intern_parts(allocation, ("node_selector",))
+            for result in allocation.devices.results or ():
+                self._intern_names(result, "request", "driver", "pool", "device")
+                self._intern_parts(result, _PARTS_OF_RESULTS)
         self._intern_parts(found, ("spec",))
         self._intern_parts(found.metadata, ("annotations",))
         namespace = self._names.text(found.metadata.namespace)
         metadata = replace(found.metadata, namespace=namespace, generation=0, creation_timestamp=None, labels=None)
         return ResourceClaim(metadata, found.spec, found.status)
-
-    def _intern_allocation(self, allocation: AllocationResult) -> None:
-        self._intern_parts(allocation, ("node_selector",))
-        for result in allocation.devices.results or ():
-            self._intern_names(result, "request", "driver", "pool", "device")
-            self._intern_parts(result, _PARTS_OF_RESULTS)
 
     def _intern_names(self, one: Any, *fields: str) -> None:
         for field in fields:
