@@ -48,10 +48,8 @@ class BindResult:
 
     outcome: Literal["bound", "refused", "unknown"]
     """`unknown`: the pod is not known to be bound, but a Binding that was sent may have taken effect, or still may."""
-    error: str = ""
-    """Reason why the pod is not bound; empty if it is."""
-    tries: int = 0
-    """Number of Bindings sent."""
+    error: str = ""  # Reason why the pod is not bound; empty if it is
+    tries: int = 0  # Number of Bindings sent
 
 
 def bind(
@@ -161,7 +159,6 @@ class _BindCall:
             may_resend = False
 
     def _create(self) -> BindResult | _Inconclusive:
-        """Create the Binding; return the result, or an inconclusive response."""
         self.tries += 1
         wanted = self.request
         metadata = {"name": wanted.pod_name, "namespace": wanted.pod_namespace, "uid": wanted.pod_uid}

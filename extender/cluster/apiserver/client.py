@@ -60,8 +60,7 @@ class _Session:
     pools: urllib3.PoolManager
     host: str
     credentials: Credentials
-    refresh_at: float | None
-    """Clock time at which the credentials are refreshed; None: never."""
+    refresh_at: float | None  # Clock time at which the credentials are refreshed; None: never
 
 
 class ApiServer:
@@ -204,7 +203,6 @@ class ApiServer:
             return self._session
 
     def _use(self, session: _Session) -> None:
-        """Use a session from now on; where its connections differ, end the open watches and the idle connections."""
         old, self._session = self._session, session
         self._is_outdated, self._logged_error = False, None
         if session.credentials.signature != old.credentials.signature:

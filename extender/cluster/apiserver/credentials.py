@@ -49,22 +49,14 @@ class CredentialsError(ExtenderError):
 class Credentials:
     """Address, TLS settings and credentials for connections to the API server."""
 
-    configuration: Any
-    """A kubernetes.client.Configuration: host, TLS, proxy."""
-    place: str
-    """Source of the credentials, for log lines and errors."""
-    authorization: str | None = None
-    """Value of the Authorization header."""
-    token_file: Path | None = None
-    """The file to reload the token from; None if the token is not in a file."""
-    lifetime: float | None = None
-    """Seconds until an exec plugin's credentials expire; None if it does not limit them."""
-    files: tuple[Path, ...] = ()
-    """The kubeconfig files."""
-    signature: Signature = ()
-    """The signature of `files` before they were read."""
-    namespace: str = "default"
-    """Namespace of the kubeconfig's context, or of the pod."""
+    configuration: Any  # A kubernetes.client.Configuration: host, TLS, proxy
+    place: str  # Source of the credentials, for log lines and errors
+    authorization: str | None = None  # Value of the Authorization header
+    token_file: Path | None = None  # The file to reload the token from; None if the token is not in a file
+    lifetime: float | None = None  # Seconds until an exec plugin's credentials expire; None if it does not limit them
+    files: tuple[Path, ...] = ()  # The kubeconfig files
+    signature: Signature = ()  # The signature of `files` before they were read
+    namespace: str = "default"  # Namespace of the kubeconfig's context, or of the pod
 
     @property
     def connection(self) -> tuple[object, ...]:
@@ -233,7 +225,6 @@ def _merge(files: list[Path]) -> tuple[Any, str]:
 
 
 def _entry(merged: Any, section: str, name: str, where: str, place: str) -> _Entry:
-    """Return the first entry of that name; null content counts as empty."""
     entries = merged.value[f"{section}s"]
     found = next((entry for entry in entries if entry.value["name"] == name), None)
     if found is None:
@@ -288,7 +279,6 @@ def _configure_proxy(configuration: Any, cluster: _Entry) -> None:
 
 
 def _run_plugin(user: _Entry, cluster: _Entry) -> bytes:
-    """Return what a user's plugin prints: an ExecCredential (client.authentication.k8s.io)."""
     spec: JSON = user.value["exec"]
     version, command = spec.get("apiVersion"), spec.get("command")
     place = f"{user.place}, exec plugin {command}"
@@ -355,7 +345,8 @@ def _parse_exec_credential(output: bytes, user: _Entry) -> tuple[dict[str, str],
     if not isinstance(answer, dict) or not isinstance(status := answer.get("status"), dict):
         raise CredentialsError(f"{place}: it printed no ExecCredential with a status")
     if answer.get("apiVersion") != spec["apiVersion"]:
-        raise CredentialsError(f"{place}: it answered with another apiVersion than {spec['apiVersion']}")
+        returned = printable(str(answer.get("apiVersion")), limit=100)
+        raise CredentialsError(f"{place} returned apiVersion {returned}, expected {spec['apiVersion']}")
     lifetime, found = None, {}
     if status.get("expirationTimestamp"):
         try:

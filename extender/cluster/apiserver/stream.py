@@ -168,8 +168,7 @@ def use_reporting_connections(pools: urllib3.PoolManager) -> None:
     pools.pool_classes_by_scheme = {"http": _HttpPool, "https": _HttpsPool}
 
 
-_opening = threading.local()
-"""`stream`: the stream that the current thread is opening, or None."""
+_opening = threading.local()  # `stream`: the stream that the current thread is opening, or None
 
 
 class _SocketReporting:

@@ -37,8 +37,7 @@ MAX_REMEMBERED_DELETIONS = 10_000
 class Change(msgspec.Struct, frozen=True, gc=False):
     """One object was added, modified or deleted (the counterpart of client-go's Delta)."""
 
-    kind: str
-    """A key of `KINDS`."""
+    kind: str  # A key of `KINDS`
     object: Object
     deleted: bool = False
 
@@ -51,21 +50,15 @@ class ReflectorStatus:
     """
 
     kind: str
-    phase: str
-    """Value of a `watch.state.Phase`."""
-    version: str
-    """resourceVersion of the last list, event or bookmark; empty before the first list."""
-    age: float | None
-    """Seconds since the last list, event or bookmark of this kind; None before the first one."""
-    error: str | None
-    """Current failure; None while the kind is being watched."""
+    phase: str  # Value of a `watch.state.Phase`
+    version: str  # resourceVersion of the last list, event or bookmark; empty before the first list
+    age: float | None  # Seconds since the last list, event or bookmark of this kind; None before the first one
+    error: str | None  # Current failure; None while the kind is being watched
     relists: int
     watch_restarts: int
     events: int
-    skipped: int
-    """Objects that could not be decoded or applied."""
-    divergences: int
-    """Objects found to differ from the API server by a verification."""
+    skipped: int  # Objects that could not be decoded or applied
+    divergences: int  # Objects found to differ from the API server by a verification
 
 
 class ClusterCache:

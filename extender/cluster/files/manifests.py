@@ -64,8 +64,7 @@ class LoadReport:
     objects: ClusterObjects
     skipped_kinds: Mapping[str, int] = field(default_factory=dict)
     """Kind -> number of skipped objects, which no decision reads."""
-    kept: Sequence[Mapping[str, Any]] = ()
-    """Objects of the kinds that were asked for as they are."""
+    kept: Sequence[Mapping[str, Any]] = ()  # Objects of the kinds that were asked for as they are
 
 
 def load_cluster(source: ManifestSource) -> ClusterObjects:
@@ -147,7 +146,6 @@ def cluster_files(path: Path) -> list[Path]:
 
 
 def _read_file(path: Path) -> bytes:
-    """Return the file as UTF-8, decompressed."""
     try:
         data = read_regular_file(path, MAX_BYTES)
         if data.startswith(b"\x1f\x8b"):
@@ -216,7 +214,6 @@ def _json_documents(data: bytes) -> Iterator[msgspec.Raw]:
 
 
 def _json_problem(error: msgspec.DecodeError, data: bytes, start: int) -> str:
-    """Return the error with a line instead of a position in bytes."""
     found = _MALFORMED.fullmatch(str(error))
     if found is None:
         return "it ends too early" if "truncated" in str(error) else str(error)

@@ -85,7 +85,6 @@ class FileSource:
             return parse_files(contents)
 
     def _use(self, report: LoadReport) -> LoadReport:
-        """Replace the objects of the cache by those of the files."""
         with _without_collections():
             try:
                 self.cache.replace(report.objects)

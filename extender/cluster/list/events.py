@@ -1,7 +1,7 @@
 """What Events and conditions say of one pod: the last FailedScheduling, and by which pod it was preempted.
 
 kube-scheduler writes Events of events.k8s.io; core/v1 shows the same objects, and those of older writers. They expire
-after an hour by default, and anyone who may create Events in the namespace may write such messages.
+after an hour by default, and any client that may create Events in the namespace may write such messages.
 
 Mirrors the messages of pkg/scheduler/framework/preemption, v1.29 to v1.37: `Preempted by pod UID on node NAME`, and
 `Preempted by podgroup UID on node cluster` from v1.36 on.
@@ -28,8 +28,7 @@ MAX_EVENTS = 5_000  # Events of one pod name that are read; a pod's own are a fe
 
 PAGE_SIZE = 500
 
-FindPod = Callable[[str], Pod | None]
-"""Returns the pod with a UID; None if the cluster has none."""
+FindPod = Callable[[str], Pod | None]  # Returns the pod with a UID; None if the cluster has none
 
 
 class EventSource(msgspec.Struct):
@@ -153,7 +152,6 @@ _PREEMPTED = re.compile(r"Preempted by (?P<type>(?:composite)?podgroup|pod) (?P<
 
 
 def _preempted_by_event(events: Sequence[Event], find_pod: FindPod) -> PreemptedBy | None:
-    """Return what the last Event with reason Preempted says."""
     event = next((event for event in reversed(events) if event.reason == "Preempted"), None)
     if event is None:
         return None

@@ -32,10 +32,8 @@ class Listed:
 
     request: ListRequest
     objects: list[Object] = field(default_factory=list)
-    skipped: int = 0
-    """Objects that decisions could not read."""
-    skip_reason: str = ""
-    """Name and error of the first of them."""
+    skipped: int = 0  # Objects that decisions could not read
+    skip_reason: str = ""  # Name and error of the first of them
     is_forbidden: bool = False
 
 
@@ -44,8 +42,7 @@ class Lister:
     """Lists kinds of one API server until `deadline`; every method is thread-safe."""
 
     api: ApiServer
-    deadline: float
-    """Time by the monotonic clock after which nothing is requested any more."""
+    deadline: float  # Time by the monotonic clock after which nothing is requested any more
     annotations: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """Kind -> annotations to keep in addition to KEPT_ANNOTATIONS."""
     on_progress: OnProgress | None = None

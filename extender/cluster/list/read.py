@@ -45,12 +45,10 @@ class ClusterForPod:
 
     objects: ClusterObjects
     """Objects of the kinds that the pod needs; none for a pod that is gone without an Event of its preemption."""
-    pod: Pod | None
-    """The pod as the cluster has it; None: it is not there. A manifest is returned as it was given."""
+    pod: Pod | None  # The pod as the cluster has it; None: it is not there. A manifest is returned as it was given.
     scheduler: KubeScheduler
     found: FoundVersion | None
-    history: PodHistory | None
-    """None for a manifest, which has none."""
+    history: PodHistory | None  # None for a manifest, which has none
     warnings: tuple[str, ...]
 
 
@@ -59,8 +57,7 @@ class WholeCluster:
     """Every kind that decisions read."""
 
     objects: ClusterObjects
-    found: FoundVersion | None
-    """Version of kube-scheduler; None: it was not found."""
+    found: FoundVersion | None  # Version of kube-scheduler; None: it was not found
     warnings: tuple[str, ...]
 
 
@@ -199,7 +196,6 @@ class _Reading:
         return [one.result() for one in reading]
 
     def _result(self, reading: "Future[T]") -> T:
-        """Return the result of a small request."""
         try:
             return reading.result(max(0.0, self.deadline - time.monotonic()))
         except TimeoutError:
@@ -221,7 +217,6 @@ class _Reading:
 
 
 def _read_pod(lister: Lister, namespace: str, name: str) -> tuple[Pod | None, list[PodCondition]]:
-    """Return the pod and its conditions; ClusterLost if it may not be read or decisions could not read it."""
     request = pods_of(namespace, name=name)
     try:
         page = decode_page(lister.fetch(request.path_in(request.resource.path), request.params), "Pod")
@@ -257,7 +252,6 @@ def _api_server_version(lister: Lister) -> FoundVersion | None:
 
 
 def _lost(error: BaseException, request: ListRequest) -> BaseException:
-    """Return the error to raise for a list that failed."""
     plural = request.resource.plural
     if isinstance(error, ApiError) and error.code == 403:
         return ClusterLost(f"no permission to list {plural}, which is required: {error}")

@@ -155,7 +155,6 @@ class Decoder:
         return changed
 
     def _pod_from_event(self, sent: WatchedPod, get_cached: Callable[[Key], Any]) -> Object | None:
-        """Return the pod of an event; None if the event is about another kind."""
         if sent.kind not in self._accepted_kinds:
             return None
         cached = get_cached((sent.metadata.namespace, sent.metadata.name))
@@ -165,7 +164,6 @@ class Decoder:
         return self._updated_pod(self._strip(Pod(sent.metadata, spec, sent.status)), cached)
 
     def _strip(self, found: Any) -> Any:
-        """Return the object without unread annotations; ValueError if its name or UID is missing."""
         if not found.metadata.name:
             raise ValueError("metadata.name is missing")
         if isinstance(found, Pod) and not found.metadata.uid:

@@ -24,10 +24,8 @@ class Replaced:
 
     kind: str
     objects: Sequence[Object]
-    version: str
-    """resourceVersion of the list; empty without a list."""
-    is_forbidden: bool = False
-    """True if list permission is missing: the objects are unknown."""
+    version: str  # resourceVersion of the list; empty without a list
+    is_forbidden: bool = False  # True if list permission is missing: the objects are unknown
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,6 @@ tools/pager), and metav1's ListMeta, WatchEvent and PartialObjectMetadata.
 Rule: nothing here reads a socket or a clock, and input that is not understood is an error, never a guess.
 """
 
-import contextlib
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -39,11 +38,9 @@ INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 class Resource:
     """A kind and the API path that lists its objects in all namespaces."""
 
-    kind: str
-    """A key of `KINDS`."""
+    kind: str  # A key of `KINDS`
     path: str
-    core: bool
-    """True if decisions are impossible without this kind."""
+    core: bool  # True if decisions are impossible without this kind
     other_paths: tuple[str, ...] = ()
     """Paths of other versions, which are tried in turn if the server does not have `path`."""
 
@@ -106,8 +103,7 @@ class PartialObjectMetadata(msgspec.Struct, gc=False):
     """Kind and metadata of an object (metav1.PartialObjectMetadata); items of a list have no kind."""
 
     metadata: PartialMetadata
-    kind: str = ""
-    """Kind as the object gives it, without API group; see `kind_without_group`."""
+    kind: str = ""  # Kind as the object gives it, without API group; see `kind_without_group`
 
     @property
     def key(self) -> Key:
@@ -134,8 +130,7 @@ class ListPage(msgspec.Struct):
 
     metadata: ListMeta
     kind: str = ""
-    items: list[Any] | None = None
-    """Raw JSON, or objects (`Decoder.decode_page`)."""
+    items: list[Any] | None = None  # Raw JSON, or objects (`Decoder.decode_page`)
 
 
 class _RawPage(ListPage):
@@ -199,18 +194,6 @@ def list_pages(
         body = fetch_next()
 
 
-def list_metadata(fetch: Callable[[QueryParams], bytes], kind: str, size: int) -> dict[Key, tuple[str, str]]:
-    """Return (namespace, name) -> (uid, resourceVersion) of one list; items without metadata are left out."""
-    found: dict[Key, tuple[str, str]] = {}
-    for page in list_pages(fetch, partial(decode_page, kind=kind), size):
-        for raw in page.items or ():
-            with contextlib.suppress(ValueError):
-                meta = decode_metadata(raw)
-                found[meta.key] = meta.metadata.uid, meta.metadata.resource_version
-    found.pop(("", ""), None)
-    return found
-
-
 # --- watches --------------------------------------------------------------------------------------------------------
 
 
@@ -247,25 +230,19 @@ def decode_event(line: bytes) -> WatchEvent:
 class WatchSettings:
     """Timeouts and retry intervals of list and watch, in seconds except `page_size`."""
 
-    page_size: int = 500
-    """Objects per page of a paginated list (client-go's WatchListPageSize)."""
+    page_size: int = 500  # Objects per page of a paginated list (client-go's WatchListPageSize)
     connect_timeout: float = 10.0
-    list_timeout: float = 60.0
-    """Seconds without data after which a list is abandoned."""
-    idle_timeout: float = 90.0
-    """Seconds without data after which a watch is abandoned; bookmarks come every minute."""
+    list_timeout: float = 60.0  # Seconds without data after which a list is abandoned
+    idle_timeout: float = 90.0  # Seconds without data after which a watch is abandoned; bookmarks come every minute
     watch_timeout_seconds: tuple[int, int] = (300, 600)
     """Range from which `timeoutSeconds` of a watch is drawn (client-go: minWatchTimeout, 5 to 10 minutes)."""
     initial_events_timeout: float = 60.0
     """Seconds within which the initial events of a watch must be complete; a slower server is listed in pages."""
-    min_watch_seconds: float = 5.0
-    """A watch that lasted this long counts as a success, even without events."""
+    min_watch_seconds: float = 5.0  # A watch that lasted this long counts as a success, even without events
     backoff: tuple[float, float] = (0.8, 30.0)
     """First and longest wait between failures (client-go's reflector: 800 ms to 30 s)."""
-    max_retry_after: float = 300.0
-    """Bound on a Retry-After that the server asks for."""
-    unreadable_retry_seconds: float = 300.0
-    """Seconds until an optional kind that is forbidden or absent is tried again."""
+    max_retry_after: float = 300.0  # Bound on a Retry-After that the server asks for
+    unreadable_retry_seconds: float = 300.0  # Seconds until an optional kind that is forbidden or absent is tried again
 
 
 def backoff(first: float, cap: float, jitter: Callable[[], float]) -> Iterator[float]:

@@ -3,11 +3,21 @@
 Rule: an interruption ends the request under way, or the next one if none is.
 """
 
+import contextlib
 import threading
+from functools import partial
 
 from extender.cluster.apiserver.client import ApiServer, QueryParams
 from extender.cluster.apiserver.stream import Stream
-from extender.cluster.watch.list_watch import METADATA_ONLY_ACCEPT, Resource, ServedPath
+from extender.cluster.watch.list_watch import (
+    METADATA_ONLY_ACCEPT,
+    Resource,
+    ServedPath,
+    decode_metadata,
+    decode_page,
+    list_pages,
+)
+from extender.k8s.kinds import Key
 
 
 class ListerWatcher:
@@ -18,6 +28,7 @@ class ListerWatcher:
         self.verb = "list"  # Verb of the last request
         self.relist_reason: str | None = None
         """Set by any thread to request a relist; None once the reflector has begun it."""
+        self._kind = resource.kind
         self._api = api
         self._stopped = stopped
         self._stream: Stream | None = None
@@ -40,6 +51,17 @@ class ListerWatcher:
             self._stream.close()
         return self._stream
 
-    def fetch_metadata(self, params: QueryParams) -> bytes:
-        """Return a page of a list of metadata; callable from any thread, and not interrupted."""
-        return self._api.get(self.path.current, params, accept=METADATA_ONLY_ACCEPT)
+    def list_metadata(self, page_size: int) -> dict[Key, tuple[str, str]]:
+        """Return (namespace, name) -> (uid, resourceVersion); callable from any thread, and not interrupted.
+
+        Items without metadata are left out. Raises ApiError or ApiUnreachable.
+        """
+        fetch = partial(self._api.get, self.path.current, accept=METADATA_ONLY_ACCEPT)
+        found: dict[Key, tuple[str, str]] = {}
+        for page in list_pages(fetch, partial(decode_page, kind=self._kind), page_size):
+            for raw in page.items or ():
+                with contextlib.suppress(ValueError):
+                    meta = decode_metadata(raw)
+                    found[meta.key] = meta.metadata.uid, meta.metadata.resource_version
+        found.pop(("", ""), None)
+        return found

@@ -44,25 +44,20 @@ MAX_SILENT_WATCHES = 2
 class _Watch:
     """The watch of one round."""
 
-    accepted_at: float | None = None
-    """Time at which the server accepted it; None before that."""
+    accepted_at: float | None = None  # Time at which the server accepted it; None before that
     has_received: bool = False
-    has_progressed: bool = False
-    """True if a line advanced the resourceVersion."""
+    has_progressed: bool = False  # True if a line advanced the resourceVersion
 
 
 @dataclass(slots=True)
 class _InitialEvents:
     """The initial events of a watch, which take the place of a list (client-go's watchList, KEP-3157)."""
 
-    enabled: bool = True
-    """False after a failure: the kind is listed in pages."""
-    fallback_reason: str | None = None
-    """Reason of that failure, until a list in pages has succeeded instead."""
+    enabled: bool = True  # False after a failure: the kind is listed in pages
+    fallback_reason: str | None = None  # Reason of that failure, until a list in pages has succeeded instead
     objects: dict[Key, Object] | None = None
     """Those of this watch so far; None once they are complete, or if none were requested."""
-    cuts: int = 0
-    """Watches in a row that ended before their initial events were complete."""
+    cuts: int = 0  # Watches in a row that ended before their initial events were complete
 
     def fall_back(self, reason: str) -> None:
         """List in pages from now on, as client-go does for one list (ListAndWatch, fallbackToList)."""
@@ -73,18 +68,12 @@ class _InitialEvents:
 class _History:
     """What earlier rounds showed: it decides what the next failure means, and whether it is logged."""
 
-    synced: bool = False
-    """True if the kind has been watched since it was last unreadable."""
-    refusals: int = 0
-    """403s and 404s in a row."""
-    too_large: int = 0
-    """Answers in a row that the resourceVersion is too large."""
-    silent_watches: int = 0
-    """Watches in a row that received nothing."""
-    logged_error: str = ""
-    """Error of the last warning, which is logged once and not at every retry."""
-    logged_phase: Phase | None = None
-    """FORBIDDEN or ABSENT if that has been logged since the kind was last watched."""
+    synced: bool = False  # True if the kind has been watched since it was last unreadable
+    refusals: int = 0  # 403s and 404s in a row
+    too_large: int = 0  # Answers in a row that the resourceVersion is too large
+    silent_watches: int = 0  # Watches in a row that received nothing
+    logged_error: str = ""  # Error of the last warning, which is logged once and not at every retry
+    logged_phase: Phase | None = None  # FORBIDDEN or ABSENT if that has been logged since the kind was last watched
 
 
 class Reflector:
@@ -130,7 +119,7 @@ class Reflector:
 
     def list_metadata(self) -> dict[Key, tuple[str, str]]:
         """Return (namespace, name) -> (uid, resourceVersion) from the API server; raises ApiError or ApiUnreachable."""
-        return list_watch.list_metadata(self._api.fetch_metadata, self.resource.kind, self.settings.page_size)
+        return self._api.list_metadata(self.settings.page_size)
 
     # --- the loop ---
 
@@ -165,7 +154,7 @@ class Reflector:
             self._run_watch()
         except (ApiError, ApiUnreachable) as error:
             failure = error
-        # 3. An interruption, by `stop` or `request_relist`, is no failure.
+        # 3. `stop` and `request_relist` interrupt requests: that does not count as a failure.
         if self._api.is_interrupted:
             return 0.0
         # 4. Decide when to retry.
@@ -319,7 +308,6 @@ class Reflector:
         raise ApiUnreachable(reason)
 
     def _advance(self, version: str) -> None:
-        """Advance the last resourceVersion; it never goes backwards if old events are repeated."""
         if version and version != self.state.version and compare_resource_versions(version, self.state.version) > 0:
             self._watch.has_progressed = True
             self.state.version = version

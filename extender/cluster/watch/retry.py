@@ -54,7 +54,10 @@ class Outage:
         with self._lock:
             for woken in self._woken if self.is_under_way else ():
                 woken.set()
-            self.is_under_way, self._probe_at = False, None  # after the events: who sees no outage sees its end
+            self.is_under_way, self._probe_at = (
+                False,
+                None,
+            )  # after the events: a reader that sees no outage sees its end
 
 
 class RetryTimer:

@@ -99,7 +99,7 @@ class RecordingStore:
 
 
 class FakeClock:
-    """Time that passes only when somebody waits; remembers the waits."""
+    """Time that passes only during waits, which are remembered."""
 
     def __init__(self) -> None:
         self.now = 1000.0

@@ -555,7 +555,7 @@ def test_what_an_event_does_not_change_stays_the_very_same(what):
 
 
 def unread(generation):
-    """A pod whose spec says what nothing may read: who does not fail did not look."""
+    """Return a pod whose spec fails a decoder that reads it."""
     return full_pod(generation=generation, spec={"priority": "high"}, **LATER)
 
 

@@ -28,7 +28,7 @@ def decoded(kind, *objects):
 
 
 def gpu_slice(number):
-    """Of two GPUs, as a driver publishes them."""
+    """Return a slice of two GPUs, as a driver publishes it."""
     found = [
         device(
             f"gpu-{at}",

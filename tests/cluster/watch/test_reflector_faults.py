@@ -314,7 +314,7 @@ def test_C13_a_line_that_is_no_json_ends_the_connection(api, running, store):
     assert running.state.relists == 0
 
 
-# --- who may read what ----------------------------------------------------------------------------------------------
+# --- permissions ----------------------------------------------------------------------------------------------------
 
 
 def test_a_core_kind_that_may_not_be_read_ends_the_thread(api, server, store):

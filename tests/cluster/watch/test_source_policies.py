@@ -77,7 +77,7 @@ def members(name, minimum):
 
 
 def minimums(rig):
-    """Of the groups of either sort, by name."""
+    """Return the minimums of the groups of either sort, by name."""
     objects = rig.cache.snapshot().frozen()
     return [{one.metadata.name: one.minimum for one in of} for of in (objects.pod_groups, objects.coscheduling_groups)]
 
@@ -157,7 +157,7 @@ async def test_pod_groups_that_may_not_be_read_are_unread_also_in_a_copy(api, tm
         await rig.read()
         assert rig.source.problem() is None
         assert rig.cache.snapshot().unreadable_tables == {"pod_groups", "coscheduling_groups"}
-        dump.write_dump(rig.cache.snapshot().frozen(), tmp_path / "cluster.json")
+        dump.write_file(dump.encode_list(rig.cache.snapshot().frozen()), tmp_path / "cluster.json")
     assert load_cluster(tmp_path / "cluster.json").unreadable_tables == ("coscheduling_groups", "pod_groups")
 
 
@@ -177,7 +177,7 @@ async def test_annotations_that_are_configured_are_kept_of_pods_and_of_pods_only
     async with following(api.url, pod_annotations=keys) as rig:
         await rig.read()
         found = rig.cache.snapshot().frozen()
-        dump.write_dump(found, tmp_path / "cluster.json", keys)
+        dump.write_file(dump.encode_list(found, keys), tmp_path / "cluster.json")
     assert found.pods[0].metadata.annotations == {"shop/keep": "yes"}
     assert found.budgets[0].metadata.annotations is None
     assert load_cluster(tmp_path / "cluster.json").pods == found.pods

@@ -31,7 +31,7 @@ def api(request):
 
 
 def silently(api, kind, obj):
-    """Change an object without a word to those who watch."""
+    """Change an object without an event for its watches."""
     with api.changed:
         api.storage.put(kind, obj)
 
