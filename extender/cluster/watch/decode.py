@@ -4,7 +4,7 @@ Pods of one template are nearly equal: their common parts are interned, so that 
 same applies to the images of nodes. Like a client-go transform (TransformFunc), decoding drops what no decision reads:
 annotations except KEPT_ANNOTATIONS and configured ones, generations except those of pods and disruption budgets, and
 volumes without a source that matters, such as a pod's token volume, whose name differs in every pod. Slices of devices
-and claims: `device_interning`.
+and claims: `interning`.
 
 Rule: an object is decoded completely or not at all. Values are shared between objects and must not be modified.
 """
@@ -17,8 +17,7 @@ import msgspec
 from msgspec import Raw
 from msgspec.structs import replace
 
-from extender.cluster.watch.device_interning import DeviceInterning
-from extender.cluster.watch.interning import InternPool
+from extender.cluster.watch.interning import DeviceInterning, InternPool
 from extender.cluster.watch.list_watch import ListPage, decode_page
 from extender.core.snapshot.pod_table import start_time
 from extender.k8s import annotations
