@@ -22,7 +22,7 @@ from urllib.parse import unquote, urlsplit
 import urllib3
 import yaml
 
-from extender.cluster.apiserver.stream import printable
+from extender.cluster.apiserver.stream import one_line
 from extender.errors import ExtenderError
 from extender.k8s.time import parse_datetime
 from extender.utilities.file_watch import Signature, file_signature
@@ -305,7 +305,7 @@ def _run_plugin(user: _Entry, cluster: _Entry) -> bytes:
         why = getattr(error, "strerror", None) or "its args or env are invalid"
         raise CredentialsError(f"{place}: {why}") from None
     if done.returncode != 0:
-        stderr = printable(done.stderr.decode("utf-8", "replace"), limit=300)
+        stderr = one_line(done.stderr.decode("utf-8", "replace"), limit=300)
         raise CredentialsError(f"{place}: it failed with status {done.returncode}: {stderr or 'no output on stderr'}")
     return done.stdout
 
@@ -345,7 +345,7 @@ def _parse_exec_credential(output: bytes, user: _Entry) -> tuple[dict[str, str],
     if not isinstance(answer, dict) or not isinstance(status := answer.get("status"), dict):
         raise CredentialsError(f"{place}: it printed no ExecCredential with a status")
     if answer.get("apiVersion") != spec["apiVersion"]:
-        returned = printable(str(answer.get("apiVersion")), limit=100)
+        returned = one_line(str(answer.get("apiVersion")), limit=100)
         raise CredentialsError(f"{place} returned apiVersion {returned}, expected {spec['apiVersion']}")
     lifetime, found = None, {}
     if status.get("expirationTimestamp"):

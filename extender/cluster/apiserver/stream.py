@@ -141,7 +141,7 @@ class Stream:
         return b"" if self._closed.is_set() else data
 
 
-def printable(text: str, limit: int = 1000) -> str:
+def one_line(text: str, limit: int = 1000) -> str:
     """Return untrusted text as one line that is safe to log, with unprintable characters replaced."""
     return "".join(one if one.isprintable() else "?" for one in " ".join(text.split())[:limit])
 
@@ -230,7 +230,7 @@ class ApiStatus(msgspec.Struct):
         if retry_after is None and self.details is not None:
             retry_after = self.details.retry_after_seconds or None
         causes = () if self.details is None else tuple(one.reason or "" for one in self.details.causes or ())
-        reason, message = printable(self.reason or "Unknown"), printable(self.message or "")
+        reason, message = one_line(self.reason or "Unknown"), one_line(self.message or "")
         return ApiError(self.code or 500, reason, message, retry_after, causes)
 
 

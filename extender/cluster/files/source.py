@@ -7,14 +7,13 @@ Rule: a file that cannot be read never replaces a cache that was loaded before.
 """
 
 import asyncio
-import contextlib
-import gc
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 from extender.cluster.cache.cache import ClusterCache, ReflectorStatus
 from extender.cluster.files.manifests import LoadReport, cluster_files, parse_files, read_files
+from extender.cluster.watch.garbage import without_collections
 from extender.core.profile import KubeScheduler
 from extender.errors import ClusterFileError
 from extender.k8s.version.found import OnVersionFound, version_of_pods
@@ -81,11 +80,11 @@ class FileSource:
         """Read the files; may hang, on a network file system."""
         self._changes = ChangeDetector(_signature(self.path))
         contents = read_files(self.path)
-        with _without_collections():
+        with without_collections():
             return parse_files(contents)
 
     def _use(self, report: LoadReport) -> LoadReport:
-        with _without_collections():
+        with without_collections():
             try:
                 self.cache.replace(report.objects)
             except ValueError as error:
@@ -124,21 +123,6 @@ class FileSource:
         if str(error) != self.last_error:
             log.error("cluster file not reloaded, keeping the previous cache: %s", error)
         self.last_error = str(error)
-
-
-@contextlib.contextmanager
-def _without_collections() -> Iterator[None]:
-    """Pause garbage collections: while objects are loaded, each would visit all of them and hold the GIL for a second.
-
-    Only around work that ends, and never around a read: the whole process goes without collections.
-    """
-    is_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if is_enabled:
-            gc.enable()
 
 
 def _signature(path: Path) -> Signature:

@@ -23,6 +23,7 @@ from extender.cluster.list.lister import Listed, Lister, OnProgress
 from extender.cluster.list.pod_history import PodHistory
 from extender.cluster.list.requests import ListRequest, all_requests, late_requests_for, pods_of, requests_for
 from extender.cluster.watch.decode import Decoder
+from extender.cluster.watch.garbage import without_collections
 from extender.cluster.watch.list_watch import decode_page, start_thread
 from extender.core.profile import KubeScheduler, PreemptionPolicy
 from extender.errors import ClusterLost, printable
@@ -88,17 +89,12 @@ def read_for_pod(
 @contextlib.contextmanager
 def _without_garbage_collection() -> Iterator[None]:
     """Keep the garbage collector from visiting a million new objects, now and later."""
-    was_enabled = gc.isenabled()
     if gc.get_freeze_count():  # an earlier read's, such as `extender why --wait` repeats
         gc.unfreeze()
         gc.collect()
-    gc.disable()
-    try:
+    with without_collections():
         yield
         gc.freeze()
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 @dataclass(frozen=True, slots=True)

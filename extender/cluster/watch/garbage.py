@@ -1,10 +1,11 @@
-"""Collect garbage while a large cluster is cached, without collections that block the event loop.
+"""Collect garbage while a large cluster is read or cached, without collections that visit all of its objects.
 
-Rule: collects and freezes; `KubernetesSource` turns automatic collection off and on.
+Rule: no object is frozen before the collection that would find it to be garbage.
 """
 
+import contextlib
 import gc
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 
 from extender.cluster.watch.state import Phase, ReflectorState
 
@@ -27,3 +28,16 @@ async def collect_periodically(states: Sequence[ReflectorState], sleep: Callable
             gc.collect()
             gc.freeze()
             left = INTERVAL_SECONDS
+
+
+@contextlib.contextmanager
+def without_collections() -> Iterator[None]:
+    """Pause automatic collections; only around work that ends, because the whole process goes without them."""
+    # While objects are loaded, each collection would visit all of them and hold the interpreter lock for a second.
+    is_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if is_enabled:
+            gc.enable()
