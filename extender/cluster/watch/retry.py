@@ -26,14 +26,10 @@ class Outage:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        self._woken: list[threading.Event] = []
+        self.woken: list[threading.Event] = []  # set at the end of every outage
         self.is_under_way = False
+        # Time of the next probe; in the past while it is under way, or if no reflector has taken the turn.
         self._probe_at: float | None = None
-        """Time of the next probe; in the past while it is under way, or if no reflector has taken the turn."""
-
-    def subscribe(self, woken: threading.Event) -> None:
-        """Set this event at the end of every outage."""
-        self._woken.append(woken)
 
     def begin(self) -> None:
         """Record a failed connection."""
@@ -52,7 +48,7 @@ class Outage:
     def end(self) -> None:
         """Record a request that succeeded; if connections had failed before, wake all reflectors."""
         with self._lock:
-            for woken in self._woken if self.is_under_way else ():
+            for woken in self.woken if self.is_under_way else ():
                 woken.set()
             self.is_under_way, self._probe_at = (
                 False,
@@ -80,7 +76,7 @@ class RetryTimer:
         """Between relists after 410 Gone, which a watch that only advanced does not end."""
         self._woken = threading.Event()
         self._has_succeeded = self._waits_for_end = self._is_unreachable = self._was_unreachable = False
-        outage.subscribe(self._woken)
+        outage.woken.append(self._woken)
 
     @property
     def is_outage(self) -> bool:

@@ -267,10 +267,10 @@ class KubernetesSource:
             return
         if isinstance(item, Replaced):
             yield from self.cache.relist(item.kind, item.objects, self._skip, item.is_forbidden)
+            if item.kind == "Pod":
+                yield from self._look_for_version()
         else:
             yield from self._apply_changes(item.changes)
-        if item.kind == "Pod" and (isinstance(item, Replaced) or any(map(_is_of_kube_scheduler, item.changes))):
-            yield from self._look_for_version()
 
     def _look_for_version(self) -> Iterator[None]:
         return self._version.look_at(tuple(self.cache.mutable_snapshot().objects.pods.values()))
@@ -282,6 +282,8 @@ class KubernetesSource:
             except ValueError as error:
                 self._skip(change.kind, error)
             yield
+        if any(isinstance(one.object, Pod) and is_kube_scheduler(one.object) for one in changes):
+            yield from self._look_for_version()
 
     def _skip(self, kind: str, error: ValueError) -> None:
         self._skipped[kind] += 1
@@ -297,13 +299,7 @@ class KubernetesSource:
             yield from self.cache.build(first.objects, first.forbidden, self._skip)
             gc.freeze()
             yield from self._apply_changes(first.changes)
-            if any(map(_is_of_kube_scheduler, first.changes)):
-                yield from self._look_for_version()
             self._first = _FirstLists()
             tables = self.cache.mutable_snapshot().objects
             core = (one.resource for one in self.reflectors.values() if one.resource.core)
             log.info("cache synced: %s", ", ".join(f"{len(tables.of(one.kind))} {one.plural}" for one in core))
-
-
-def _is_of_kube_scheduler(change: Change) -> bool:
-    return isinstance(change.object, Pod) and is_kube_scheduler(change.object)
