@@ -29,10 +29,8 @@ class ReflectorState:
         self.phase = Phase.STARTING
         self.version = ""  # resourceVersion of the last list, event or bookmark (client-go's LastSyncResourceVersion)
         self.last_contact: float | None = None  # Time of the last list page, event or bookmark
-        self.broken_since: float | None = None
-        """Time since which the cache may be stale; None while the kind is being watched."""
-        self.regressed = False
-        """True if the last list was older than the cache and no second list has confirmed that yet."""
+        self.broken_since: float | None = None  # Time since which the cache may be stale; None while it is watched
+        self.regressed = False  # The last list was older than the cache, and no second one has confirmed that yet
         self.fatal: str | None = None  # Reason why the reflector has ended for good
         self.last_error: str | None = None
         self.interruptions = 0  # Number of times the watch was interrupted
