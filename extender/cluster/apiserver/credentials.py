@@ -10,6 +10,7 @@ Rule: an error message quotes names and paths of a kubeconfig, never other conte
 """
 
 import base64
+import contextlib
 import json
 import os
 import subprocess
@@ -119,17 +120,11 @@ def _in_cluster_credentials(token_file: Path) -> Credentials:
         raise CredentialsError(f"the pod's service account: {error}") from None
     _check_certificate_files(configuration, "the pod's service account")
     authorization = f"Bearer {read_token(token_file)}"
-    namespace = _namespace_beside(token_file)
-    return Credentials(configuration, "the pod's service account", authorization, token_file, namespace=namespace)
-
-
-def _namespace_beside(token_file: Path) -> str:
-    """Return the namespace of the service account; older clusters may mount the token without it."""
-    try:
-        text = read_regular_file(token_file.parent / "namespace", MAX_TOKEN_BYTES).decode("utf-8")
-    except (OSError, ValueError):
-        return "default"
-    return text.strip() or "default"
+    namespace = ""
+    with contextlib.suppress(OSError, ValueError):  # older clusters may mount the token without it
+        namespace = read_regular_file(token_file.parent / "namespace", MAX_TOKEN_BYTES).decode("utf-8").strip()
+    place = "the pod's service account"
+    return Credentials(configuration, place, authorization, token_file, namespace=namespace or "default")
 
 
 # --- a kubeconfig ---------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ Rule: a difference that an event in flight can explain is none.
 import logging
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from itertools import chain
 
 from extender.cluster.cache.cache import ClusterCache, identity
@@ -31,48 +32,35 @@ EVENT_GRACE_SECONDS = 5.0
 """Seconds after which a difference from the API server cannot be explained by an event in flight."""
 
 
+@dataclass(eq=False)
 class Verification:
     """Verifies the cached objects of the watched kinds; used by the event loop's thread."""
 
-    def __init__(
-        self,
-        cache: ClusterCache,
-        reflectors: Mapping[str, Reflector],
-        queue: DeltaQueue,
-        in_turns: Callable[[Iterator[None]], Awaitable[None]],
-        interval: float,
-        clock: Callable[[], float],
-        sleep: Callable[[float], Awaitable[None]],
-    ) -> None:
-        """`in_turns` runs steps, between which the event loop serves requests.
-
-        `interval`: seconds between two verifications of all kinds; 0 disables every verification.
-        """
-        self.divergences: Counter[str] = Counter()  # Kind -> objects that were found to differ
-        self._cache = cache
-        self._reflectors = reflectors
-        self._queue = queue
-        self._in_turns = in_turns
-        self._interval = interval
-        self._clock = clock
-        self._sleep = sleep
-        self._reported: defaultdict[str, dict[Key, object]] = defaultdict(dict)
-        """Kind -> differences that were relisted already; a relist cannot repair an object that cannot be decoded."""
+    cache: ClusterCache
+    reflectors: Mapping[str, Reflector]
+    queue: DeltaQueue
+    in_turns: Callable[[Iterator[None]], Awaitable[None]]  # Runs steps, between which the event loop serves requests
+    interval: float  # Seconds between two verifications of all kinds; 0 disables every verification
+    clock: Callable[[], float]
+    sleep: Callable[[float], Awaitable[None]]
+    divergences: Counter[str] = field(default_factory=Counter)  # Kind -> objects that were found to differ
+    reported: defaultdict[str, dict[Key, object]] = field(default_factory=lambda: defaultdict(dict))
+    """Kind -> differences that were relisted already; a relist cannot repair an object that cannot be decoded."""
 
     async def verify_periodically(self) -> None:
         """Verify all kinds every `interval` seconds, until cancelled."""
-        while self._interval > 0:
-            await self._sleep(self._interval)
-            for kind in self._reflectors:
+        while self.interval > 0:
+            await self.sleep(self.interval)
+            for kind in self.reflectors:
                 await self._try_to_verify(kind)
 
     async def verify_after_interruptions(self) -> None:
         """Verify each kind after its watch was interrupted, until cancelled."""
-        seen, not_before = dict.fromkeys(self._reflectors, 0), dict.fromkeys(self._reflectors, 0.0)
-        while self._interval > 0:
-            await self._sleep(INTERRUPTION_CHECK_SECONDS)
-            for kind, reflector in self._reflectors.items():
-                state, now = reflector.state, self._clock()
+        seen, not_before = dict.fromkeys(self.reflectors, 0), dict.fromkeys(self.reflectors, 0.0)
+        while self.interval > 0:
+            await self.sleep(INTERRUPTION_CHECK_SECONDS)
+            for kind, reflector in self.reflectors.items():
+                state, now = reflector.state, self.clock()
                 is_watching = state.phase is Phase.WATCHING
                 if state.interruptions > seen[kind] and is_watching and now >= not_before[kind]:
                     seen[kind], not_before[kind] = state.interruptions, now + MIN_REVERIFY_SECONDS
@@ -92,38 +80,38 @@ class Verification:
         A kind that is not being watched is not verified, and older changes that are still queued postpone the result to
         the next verification. Raises ApiError and ApiUnreachable.
         """
-        reflector = self._reflectors.get(kind)
-        if reflector is None or reflector.state.phase is not Phase.WATCHING or not self._cache.version:
+        reflector = self.reflectors.get(kind)
+        if reflector is None or reflector.state.phase is not Phase.WATCHING or not self.cache.version:
             return 0
-        began = self._clock()
+        began = self.clock()
         differing = await self._differences(kind)
         if differing:
-            await self._sleep(EVENT_GRACE_SECONDS)
+            await self.sleep(EVENT_GRACE_SECONDS)
             again = await self._differences(kind)
-            if self._queue.oldest is not None and self._queue.oldest <= began:
+            if self.queue.oldest is not None and self.queue.oldest <= began:
                 return 0
             differing = {key: both for key, both in differing.items() if again.get(key) == both}
-        new = {key: both for key, both in differing.items() if self._reported[kind].get(key) != both}
+        new = {key: both for key, both in differing.items() if self.reported[kind].get(key) != both}
         if new:
             self.divergences[kind] += len(new)
             log.error("verification of %s: %d objects differ from the API server, relisting", kind, len(new))
-            self._reported[kind] = differing
+            self.reported[kind] = differing
             reflector.request_relist("verification found differences")
         return len(new)
 
     async def _differences(self, kind: str) -> dict[Key, object]:
         """Return key -> (cached, at the API server), each (uid, resourceVersion) or None."""
-        listed = await run_in_daemon_thread(self._reflectors[kind].list_metadata)
-        cached = self._cache.mutable_snapshot().objects.of(kind)
+        listed = await run_in_daemon_thread(self.reflectors[kind].list_metadata)
+        cached = self.cache.mutable_snapshot().objects.of(kind)
         found: dict[Key, object] = {}
 
         def compare() -> Iterator[None]:
             for key in chain(listed, tuple(cached)):
-                from_api = self._cache.api_object(kind, key)
+                from_api = self.cache.api_object(kind, key)
                 both = None if from_api is None else identity(from_api), listed.get(key)
                 if both[0] != both[1]:
                     found[key] = both
                 yield
 
-        await self._in_turns(compare())
+        await self.in_turns(compare())
         return found
