@@ -129,22 +129,18 @@ def pod_history(
     failed = next((event for event in reversed(own) if event.reason == "FailedScheduling"), None)
     preempted = _preempted_by_event(own, find_pod) or _preempted_by_condition(pod, conditions)
     earlier = _preempted_by_event([event for event in ordered if event.involved_object.uid != uid], find_pod)
-    about_earlier = []
     if earlier is not None:
         by = f" ({earlier.preemptor})" if earlier.preemptor else ""
-        about_earlier = [f"an earlier pod of this name was evicted: {earlier.message}{by}"]
+        notes = [*notes, f"an earlier pod of this name was evicted: {earlier.message}{by}"]
+    failed_scheduling = None
+    if failed is not None:
+        message, last_seen = failed.message or "", failed.last_seen or None
+        failed_scheduling = SchedulerEvent(
+            message=message, count=failed.times, last_seen=last_seen, reporter=failed.reporter
+        )
+    nominated_node = (pod.status.nominated_node_name or None) if pod else None
     return PodHistory(
-        failed_scheduling=None
-        if failed is None
-        else SchedulerEvent(
-            message=failed.message or "",
-            count=failed.times,
-            last_seen=failed.last_seen or None,
-            reporter=failed.reporter,
-        ),
-        preempted=preempted,
-        nominated_node=(pod.status.nominated_node_name or None) if pod else None,
-        notes=[*notes, *about_earlier],
+        failed_scheduling=failed_scheduling, preempted=preempted, nominated_node=nominated_node, notes=list(notes)
     )
 
 
