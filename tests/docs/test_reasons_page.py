@@ -24,7 +24,7 @@ from extender.cluster.apiserver.binding import BindResult
 from extender.cluster.cache import cache
 from extender.cluster.files import source as files_source
 from extender.cluster.watch import source as watch_source
-from extender.cluster.watch.list_watch import PHASES
+from extender.cluster.watch.state import Phase
 from extender.config import Configuration
 from extender.core import devices
 from extender.core.devices import allocator, node_allocations, node_matching
@@ -379,7 +379,7 @@ def test_settings_exist():
         ("explain.md", "Pod roles", get_args(PodRole)),
         ("why.md", "Exit codes", get_args(Verdict)),
         ("simulate.md", "Result", (*get_args(CycleOutcome), *get_args(NodeState))),
-        ("cluster.md", "Cache status", PHASES),
+        ("cluster.md", "Cache status", tuple(Phase)),
     ],
 )
 def test_a_page_that_is_said_to_have_them_all_has_them_all(page, heading, vocabulary):

@@ -15,8 +15,7 @@ from extender.utilities.lru import LRU
 RECENT_SECONDS = 5.0
 """Seconds for which a deletion is remembered; kube-scheduler's cache lags by milliseconds, on overload by seconds."""
 
-MAX_RECENT_DELETIONS = 10_000
-"""Bound on remembered deletions."""
+MAX_RECENT_DELETIONS = 10_000  # Bound on remembered deletions
 
 
 class RecentDeletions:
@@ -24,8 +23,7 @@ class RecentDeletions:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._deleted = LRU[str, tuple[float, str]](MAX_RECENT_DELETIONS)
-        """UID -> (time, node), oldest first."""
+        self._deleted = LRU[str, tuple[float, str]](MAX_RECENT_DELETIONS)  # UID -> (time, node), oldest first
 
     def note(self, before: Pod | None, after: Pod | None) -> None:
         """Take a change of one pod, as the API server sent it or as an approved eviction; None: not there."""

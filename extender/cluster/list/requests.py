@@ -101,7 +101,7 @@ def requests_for(pod: Pod | None, scheduler: KubeScheduler) -> tuple[ListRequest
     """Return the lists that a decision about the pod needs; for a pod that is gone, those that show its preemptor."""
     if pod is None:
         return tuple(ListRequest(_BY_FIELD[field]) for field in ("pods", "nodes"))
-    if _judges_other_pods(scheduler.preemption):
+    if "Stranded" in scheduler.preemption.ranking:  # where victims fit next depends on their own kinds
         return all_requests(scheduler.preemption)
     core = tuple(ListRequest(_BY_FIELD[KINDS[kind].field]) for kind in CORE_KINDS)
     return *core, *_optional_requests(pod, sorted(_optional_fields(pod, scheduler)))
@@ -132,10 +132,6 @@ def _optional_fields(pod: Pod, scheduler: KubeScheduler) -> set[str]:
     if policy.reads_pod_groups:
         fields |= {KINDS[one.kind].field for one in POD_GROUP_RESOURCES}
     return fields
-
-
-def _judges_other_pods(policy: PreemptionPolicy) -> bool:
-    return "Stranded" in policy.ranking
 
 
 def _optional_requests(pod: Pod, fields: Iterable[str]) -> Iterator[ListRequest]:
