@@ -36,7 +36,7 @@ _MAX_CACHED_CHARACTERS = 32
 _MAX_ECHOED_CHARACTERS = 80
 
 # Go's unicode.IsSpace, which strings.TrimSpace removes; str.strip() alone would also remove \x1c to \x1f.
-_SPACE = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
+SPACE = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
 
 _SHAPE = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?([eEinumkKMGTP]*[-+]?[0-9]*)")
 _EXPONENT = re.compile(r"[eE]([+-]?[0-9]+)")
@@ -101,7 +101,7 @@ def _parse_text(text: str) -> int:
     if len(text) > _MAX_TEXT_CHARACTERS:
         limit = f"at most {_MAX_TEXT_CHARACTERS} are read"
         raise QuantityError(text[:_MAX_ECHOED_CHARACTERS], f"it has {len(text)} characters, {limit}")
-    trimmed = text.strip(_SPACE)
+    trimmed = text.strip(SPACE)
     if not trimmed:
         raise QuantityError(text, "it is empty")
     shape = _SHAPE.fullmatch(trimmed)

@@ -4,13 +4,15 @@ Rule: says what cel-go says, in its words and at its positions; what it would ac
 NotFollowed.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
-from extender.k8s.cel.declarations import DEVICE, GENERIC_TYPES, TYPE_NAMES, Overload, device_fields, functions
+from extender.k8s.cel.environment import Environment
+from extender.k8s.cel.functions import Overload, functions
 from extender.k8s.cel.library.formatting import REFUSED, interpolate
 from extender.k8s.cel.library.patterns import problem
-from extender.k8s.cel.library.standard import CONVERSIONS
+from extender.k8s.cel.library.standard import to_duration, to_timestamp
 from extender.k8s.cel.syntax import Expr, Loop, Tree
 from extender.k8s.cel.types import (
     BOOL,
@@ -18,19 +20,21 @@ from extender.k8s.cel.types import (
     DOUBLE,
     DYN,
     ERROR,
+    GENERIC_TYPES,
     INT,
+    NAMED_TYPES,
     NULL,
     STRING,
     UINT,
     TooLarge,
     Type,
     Unifier,
-    declared,
     display,
     is_dyn,
     is_optional,
     list_of,
     map_of,
+    name_of,
     optional_of,
 )
 from extender.k8s.cel.values import CelError, NotFollowed, Uint
@@ -53,17 +57,17 @@ class Checked:
     """`types` and `overloads` are by node; an identifier or a field in `names` is a variable or type of that name, with
     a leading dot if a loop has a variable of that name, too, which is not meant."""
 
-    of_1_37: bool
+    environment: Environment
     types: dict[int, Type] = field(default_factory=dict)
-    overloads: dict[int, list[str]] = field(default_factory=dict)
+    overloads: dict[int, list[Overload]] = field(default_factory=dict)
     names: dict[int, str] = field(default_factory=dict)
     errors: list[tuple[int, str]] = field(default_factory=list)
     """(node, text)"""
 
 
-def check(tree: Tree, *, of_1_37: bool) -> Checked:
+def check(tree: Tree, environment: Environment) -> Checked:
     """Return the types of a tree's nodes; raises NotFollowed."""
-    checker = _Checker(of_1_37=of_1_37)
+    checker = _Checker(environment)
     try:
         checker.check(tree.root)
         types = checker.checked.types
@@ -113,12 +117,12 @@ def qualified_name(node: Expr) -> str | None:
 
 
 class _Checker:
-    def __init__(self, *, of_1_37: bool) -> None:
-        self.checked = Checked(of_1_37)
+    def __init__(self, environment: Environment) -> None:
+        self.environment = environment
+        self.checked = Checked(environment)
         self.unifier = Unifier(_STEPS)
-        self.functions = functions(of_1_37=of_1_37)
-        self.device_fields = device_fields(of_1_37=of_1_37)
-        self.scopes: list[dict[str, Type]] = [{"device": DEVICE}]
+        self.functions = functions(of_1_37=environment.of_1_37)
+        self.scopes: list[dict[str, Type]] = []
         self._kinds = {
             "literal": lambda node: _LITERALS[type(node.value)],
             "ident": self._ident,
@@ -149,25 +153,25 @@ class _Checker:
         """Return the type of a variable, or of a name that is a type."""
         bare = name.removeprefix(".")
         local = self._local(bare)
-        if local is not None and (name == bare or not self.checked.of_1_37):
+        if local is not None and (name == bare or not self.environment.of_1_37):
             return local
-        if bare in self.scopes[0]:
-            return self.scopes[0][bare]
-        if bare in TYPE_NAMES:
-            generic = GENERIC_TYPES.get(bare) if self.checked.of_1_37 else None
-            return ("type", generic or TYPE_NAMES[bare])
+        if bare == self.environment.variable:
+            return self.environment.type
+        if bare in NAMED_TYPES:
+            generic = GENERIC_TYPES.get(bare) if self.environment.of_1_37 else None
+            return ("type", generic or NAMED_TYPES[bare])
         if bare.startswith(("google.protobuf.", "kubernetes.", "net.")):
             raise NotFollowed(f"the type {bare}")
         return None
 
     def _local(self, name: str) -> Type | None:
         """Return the type of a loop's variable."""
-        return next((scope[name] for scope in reversed(self.scopes[1:]) if name in scope), None)
+        return next((scope[name] for scope in reversed(self.scopes) if name in scope), None)
 
     def _named(self, node: Expr, name: str) -> Type | None:
         """Return the type of a node that is a name, and note the name that is meant."""
         bare = name.removeprefix(".")
-        is_local = self._local(bare.partition(".")[0]) is not None and self.checked.of_1_37
+        is_local = self._local(bare.partition(".")[0]) is not None and self.environment.of_1_37
         if is_local and name == bare and node.kind == "select":
             return None
         found = self._look_up(name)
@@ -195,9 +199,9 @@ class _Checker:
         result = ERROR
         if within[0] == "map":
             result = within[2]
-        elif within == DEVICE:
-            known = self.device_fields.get(name)
-            result = known if known is not None else self._error(node, f"undefined field '{name}'")
+        elif within == self.environment.type:
+            known = self.environment.fields.get(name)
+            result = known.type if known is not None else self._error(node, f"undefined field '{name}'")
         elif within[0] == "struct":
             self._error(node, f"unexpected failed resolution of '{within[1]}'")
         elif within[0] == "param":
@@ -213,7 +217,6 @@ class _Checker:
         if node.name == "_?._":
             field_name = node.args[1].value
             self.checked.types[node.args[1].id] = STRING
-            self.checked.overloads[node.id] = ["select_optional_field"]
             return self.unifier.substitute(self._field(node, node.args[0], field_name, optional=True))
         for each in node.args:
             self.check(each)
@@ -232,11 +235,10 @@ class _Checker:
 
     def _resolve(self, node: Expr, overloads: tuple[Overload, ...]) -> Type:
         types = self.checked.types
-        called = [*([node.operand] if node.operand is not None else []), *node.args]
-        given = tuple(types[each.id] for each in called)
+        given = tuple(types[each.id] for each in node.called())
         if node.name in ("_&&_", "_||_"):
             return self._logical(node, given, overloads[0])
-        found: list[str] = []
+        found: list[Overload] = []
         result: Type | None = None
         for overload in overloads:
             if overload.member is not (node.operand is not None):
@@ -247,7 +249,7 @@ class _Checker:
                 arguments = tuple(_renamed(each, fresh) for each in arguments)
                 returned = _renamed(returned, fresh)
             if self.unifier.all_assignable(given, arguments):
-                found.append(overload.id)
+                found.append(overload)
                 returned = self.unifier.substitute(returned)
                 if result is None:
                     result = returned
@@ -266,7 +268,7 @@ class _Checker:
                 wrong = True
         if wrong:
             return ERROR
-        self.checked.overloads[node.id] = [overload.id]
+        self.checked.overloads[node.id] = [overload]
         return BOOL
 
     def _no_overload(self, node: Expr, given: tuple[Type, ...]) -> Type:
@@ -366,7 +368,7 @@ def _validate(root: Expr, checked: Checked) -> None:
     """Report literals that are never valid, and lists and maps of several types (cel/validator.go)."""
     nodes = list(_descendants(root))
     for node in nodes:
-        if checked.overloads.get(node.id) == ["string_format"]:
+        if node.kind == "call" and node.name == "format":
             _check_format(node, checked)
     formatted = {
         id(each) for node in nodes if node.kind == "call" and node.name == "format" for each in _descendants(node)
@@ -408,8 +410,7 @@ def _check_format(node: Expr, checked: Checked) -> None:
         refused = _refused(arguments.args[index], kind, checked)
         if refused is not None:
             at = refused.id
-            name = declared(checked.types[at]).partition("(")[0]
-            raise CelError(f"error during formatting: {REFUSED[kind]}, was given {name}")
+            raise CelError(f"error during formatting: {REFUSED[kind]}, was given {name_of(checked.types[at])}")
         return ""
 
     try:
@@ -434,8 +435,9 @@ def _invalid(name: str, value: object) -> bool:
     """Return whether a function never accepts a literal."""
     if name == "matches":
         return bool(problem(str(value)))
+    convert: Callable[..., Any] = to_duration if name == "duration" else to_timestamp
     try:
-        CONVERSIONS[name](None, value)
+        convert(None, value)
     except CelError:
         return True
     return False
@@ -461,7 +463,5 @@ def _same_types(node: Expr, indices: range, optional: list[int], checked: Checke
 def _descendants(node: Expr) -> list[Expr]:
     found = [node]
     for each in found:
-        loop = each.loop
-        within = [loop.over, loop.start, loop.condition, loop.step, loop.result] if loop is not None else []
-        found += [*([each.operand] if each.operand is not None else []), *each.args, *within]
+        found += each.children()
     return found

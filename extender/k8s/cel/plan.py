@@ -1,4 +1,4 @@
-"""Expressions as Python closures, which evaluate them for a device (interpreter/planner.go, cel-go v0.26).
+"""Expressions as Python closures, which evaluate them for a value of the variable (interpreter/planner.go of cel-go).
 
 Each closure takes the run and returns a value, or raises CelError; it adds what cel-go's cost tracker counts to the
 run's cost: one for a variable and for each field or key, the price of a call, nothing for a constant.
@@ -8,23 +8,23 @@ Rule: constants are evaluated while planning where cel-go does so, and their err
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any, Final
 
-from extender.k8s.cel.calls import both, call, call_of
+from extender.k8s.cel.calls import both, call
 from extender.k8s.cel.checker import Checked
-from extender.k8s.cel.declarations import TYPE_NAMES
 from extender.k8s.cel.library import patterns
 from extender.k8s.cel.syntax import Expr, Loop
-from extender.k8s.cel.types import declared, is_dyn, is_optional
+from extender.k8s.cel.types import NAMED_TYPES, is_dyn, is_optional, name_of
 from extender.k8s.cel.values import (
     NO_SUCH_OVERLOAD,
     NONE,
     Aborted,
     CelError,
-    DeviceMap,
     NotFollowed,
     Optional,
     Run,
+    StringMap,
     TypeValue,
     Uint,
     check_key,
@@ -51,19 +51,20 @@ class PlanError(Exception):
 
 @dataclass(slots=True)
 class Plan:
-    """`constant`: `value` is its value. `attribute`: `evaluate` counts one for the variable, `qualified` does not."""
+    """What evaluates a node; `value` is that of a constant."""
 
     evaluate: Evaluate
     constant: bool = False
     value: Any = None
     qualified: Evaluate | None = None
+    """Of a variable, its fields and keys: without the one that the variable itself costs."""
     ternary: bool = False
-    path: tuple[str, ...] = ()
-    """of `device.attributes` or of one domain of it: ("attributes",) or ("attributes", domain)"""
+    path: tuple[str, ...] | None = None
+    """Of the declared variable: the literal fields and keys that are read of it; () is all of it."""
 
-
-_DEVICE: Final = ("device", ".device")
-"""Names of the variable; the second where a loop has a variable of that name, too."""
+    @property
+    def uncounted(self) -> Evaluate:
+        return self.qualified or self.evaluate
 
 
 class _Failure:
@@ -75,14 +76,14 @@ class _Failure:
         self.error = error
 
 
-def plan(root: Expr, checked: Checked) -> tuple[Evaluate, int, frozenset[tuple[str, str, str]] | None]:
-    """Return (what evaluates a tree, how many variables it has, what it reads by literal keys, None: anything).
+def plan(root: Expr, checked: Checked) -> tuple[Evaluate, int, set[tuple[str, ...]]]:
+    """Return (what evaluates a tree, how many variables of loops it has, the literal paths of the variable it reads).
 
-    Raises PlanError and NotFollowed.
+    A path ends before the first key that is not a literal string. Raises PlanError and NotFollowed.
     """
     planner = _Planner(checked)
     evaluate = planner.plan(root).evaluate
-    return evaluate, planner.slots, frozenset(planner.reads) if planner.reads is not None else None
+    return evaluate, planner.slots, planner.paths
 
 
 def constant(value: Any) -> Plan:
@@ -92,11 +93,15 @@ def constant(value: Any) -> Plan:
 class _Planner:
     def __init__(self, checked: Checked) -> None:
         self.checked = checked
+        self.environment = checked.environment
+        self.of_1_37 = checked.environment.of_1_37
+        # The second is its name where a loop has a variable of that name, too.
+        self.variable_names = (self.environment.variable, f".{self.environment.variable}")
         self.slots = 0
         self.scopes: list[dict[str, int]] = []
         self.starts: dict[int, Evaluate] = {}
         self.growing: set[int] = set()
-        self.reads: set[tuple[str, str, str]] | None = set()
+        self.paths: set[tuple[str, ...]] = set()
         self._kinds: dict[str, Callable[[Expr], Plan]] = {
             "literal": lambda node: constant(node.value),
             "ident": self._attribute,
@@ -114,75 +119,38 @@ class _Planner:
 
     def _attribute(self, node: Expr) -> Plan:
         name = self.checked.names.get(node.id)
-        is_type = name is not None and self._slot(name) is None and name not in _DEVICE
-        if name is not None and (is_type or self.checked.types[node.id][0] == "type"):
-            if name not in TYPE_NAMES:  # cel-go takes each name of that type for the name of one
+        if name is not None and (self._is_type(name) or self.checked.types[node.id][0] == "type"):
+            if name not in NAMED_TYPES:  # cel-go takes each name of that type for the name of one
                 raise PlanError(f"reference to undefined type: {name}")
-            return constant(TypeValue(declared(TYPE_NAMES[name]).partition("(")[0]))
-        device = self._device(node)
-        if device is not None:
-            return device
+            return constant(TypeValue(name_of(NAMED_TYPES[name])))
         root, qualifiers = self._chain(node)
-        planned = self._qualified(root, qualifiers)
-        if not qualifiers and self._may_be_optional(node):
-            return Plan(_resolved(planned.evaluate), qualified=_resolved(planned.qualified or planned.evaluate))
-        return planned
+        if root.path is not None:
+            literal = takewhile(lambda each: type(each.key) is str, qualifiers)
+            self.paths.add((*root.path, *(each.key for each in literal)))
+        if qualifiers:
+            return self._qualified(root, qualifiers)
+        if name is not None and self._may_be_optional(node):
+            return Plan(_resolved(root.evaluate), qualified=_resolved(root.uncounted))
+        return root
+
+    def _is_type(self, name: str) -> bool:
+        return self._slot(name) is None and name not in self.variable_names
 
     def _may_be_optional(self, node: Expr) -> bool:
         kind = self.checked.types[node.id]
         return is_optional(kind) or is_dyn(kind)
 
-    def _device(self, node: Expr) -> Plan | None:
-        """Return the plan of a literal path into the device, None for any other node."""
-        path = self._path(node)
-        if path is None:
-            return None
-        if path == ["driver"]:
-            return _counted(lambda run: run.device.driver, 1)
-        if path == ["allowMultipleAllocations"]:
-            return _counted(lambda run: run.device.allow_multiple_allocations, 1)
-        if len(path) == 3 and path[0] in ("attributes", "capacity"):
-            if self.reads is not None:
-                self.reads.add((path[0], path[1], path[2]))
-            return _device_value(*path)
-        return None
-
-    def _path(self, node: Expr) -> list[str] | None:
-        """Return the keys of `device.a["b"].c` after the variable, None for any other node."""
-        if node.kind == "ident":
-            name = self.checked.names.get(node.id)
-            return [] if name in _DEVICE and self._slot(name) is None else None
-        if node.kind == "select" and not node.test_only and node.operand is not None:
-            before = self._path(node.operand)
-            return None if before is None else [*before, node.name]
-        if node.kind == "call" and node.name == "_[_]":
-            operand, key = node.args
-            before = self._path(operand)
-            if before is not None and key.kind == "literal" and type(key.value) is str:
-                return [*before, key.value]
-        return None
-
     def _slot(self, name: str) -> int | None:
-        for scope in reversed(self.scopes):
-            if name in scope:
-                return scope[name]
-        return None
-
-    def _variable(self, name: str) -> Evaluate:
-        slot = self._slot(name)
-        if slot is None:
-            self.reads = None
-            return lambda run: run.device.as_map
-        start = self.starts.get(slot)
-        if start is None:
-            return lambda run: run.slots[slot]
-        return lambda run: _held(run, slot, start)
+        return next((scope[name] for scope in reversed(self.scopes) if name in scope), None)
 
     def _chain(self, node: Expr) -> tuple[Plan, list["_Qualifier"]]:
         """Return the root of a chain of fields and keys, and the chain."""
-        if node.id in self.checked.names:
-            evaluate = self._variable(self.checked.names[node.id])
-            return Plan(evaluate, qualified=evaluate), []
+        path = self._path(node)
+        if path is not None:
+            return self._read(path), []
+        name = self.checked.names.get(node.id)
+        if name is not None:
+            return (self.plan(node) if self._is_type(name) else _counted(self._held(name))), []
         if node.kind == "select" and node.operand is not None:
             root, qualifiers = self._links(node.operand)
             return root, [*qualifiers, _Qualifier(node.name, test_only=node.test_only)]
@@ -196,64 +164,76 @@ class _Planner:
             return root, [*qualifiers, _Qualifier(planned.value, optional=optional)]
         if self._is_beside_local(operand):  # cel-go looks for the key's variables outside of all loops
             raise NotFollowed("a key behind a name with a leading dot that is a loop's variable, too")
-        evaluate = planned.qualified or planned.evaluate
-        return root, [*qualifiers, _Qualifier(None, evaluate, optional=optional)]
-
-    def _is_beside_local(self, node: Expr) -> bool:
-        """Return whether a chain's variable is `.device` where a loop has a variable `device`."""
-        while node.kind in ("select", "call") and (node.operand is not None or node.args):
-            node = node.operand if node.operand is not None else node.args[0]
-        return self.checked.names.get(node.id, "").startswith(".")
+        return root, [*qualifiers, _Qualifier(None, planned.uncounted, optional=optional)]
 
     def _links(self, node: Expr) -> tuple[Plan, list["_Qualifier"]]:
         chained = node.kind == "select" and not node.test_only
         chained = chained or (node.kind == "call" and node.name in ("_[_]", "_?._", "_[?_]"))
-        if node.kind == "ident" or chained:
-            planned = self._root_of(node)
-            if planned is not None:
-                return planned, []
-            return self._chain(node)
-        planned = self.plan(node)
-        qualified = planned.qualified or planned.evaluate
-        return Plan(planned.evaluate, qualified=qualified, ternary=planned.ternary), []
+        return self._chain(node) if node.kind == "ident" or chained else (self.plan(node), [])
 
-    def _root_of(self, node: Expr) -> Plan | None:
-        """Return the plan of a node that needs no chain: a name of a type, or a literal path into the device."""
-        name = self.checked.names.get(node.id, "device")
-        if node.kind == "ident" and name not in _DEVICE and self._slot(name) is None:
-            return self.plan(node)
-        path = self._path(node)
-        if path is not None and len(path) == 3:
-            return self._device(node)
-        return self._domain(path)
+    def _path(self, node: Expr) -> tuple[str, ...] | None:
+        """Return the literal fields and keys of the declared variable that a node reads, None for any other node.
 
-    def _domain(self, path: list[str] | None) -> Plan | None:
-        """Return the plan of `device.attributes` or `device.capacity`, whole or one domain of it."""
-        if path is None or not path or path[0] not in ("attributes", "capacity") or len(path) > 2:
+        Only as far as their types are declared: a value that is dynamic needs the tests of a chain.
+        """
+        if node.kind == "ident":
+            name = self.checked.names.get(node.id, "")
+            return () if name in self.variable_names and self._slot(name) is None else None
+        operand, key = None, None
+        if node.kind == "select" and not node.test_only:
+            operand, key = node.operand, node.name
+        elif node.kind == "call" and node.name == "_[_]" and node.args[1].kind == "literal":
+            operand, key = node.args[0], node.args[1].value
+        if operand is None or type(key) is not str:
             return None
-        return _device_map(*path)
+        before = self._path(operand)
+        is_declared = self.checked.types[operand.id][0] in ("struct", "map")
+        return (*before, key) if before is not None and is_declared else None
+
+    def _read(self, path: tuple[str, ...]) -> Plan:
+        """Return the plan of a literal path of the declared variable, the usual thing to ask."""
+        if not path:
+            getters = {name: each.value for name, each in self.environment.fields.items()}
+            whole = _counted(lambda run: StringMap((name, get(run.variable)) for name, get in getters.items()))
+            return Plan(whole.evaluate, qualified=whole.qualified, path=())
+        get, keys = self.environment.fields[path[0]].value, path[1:]
+
+        def reader(cost: int) -> Evaluate:
+            def evaluate(run: Run) -> Any:
+                run.cost += cost
+                value = found = get(run.variable)
+                try:
+                    for key in keys:
+                        found = found[key]
+                except KeyError:  # an error, or a map that has every key
+                    for key in keys:
+                        value, _ = _qualify(value, key, test=False)
+                    return value
+                return found
+
+            return evaluate
+
+        return Plan(reader(len(path) + 1), qualified=reader(len(path)), path=path)
+
+    def _held(self, name: str) -> Evaluate:
+        """Return what evaluates a variable of a loop."""
+        slot = self._slot(name)
+        assert slot is not None
+        start = self.starts.get(slot)
+        return (lambda run: run.slots[slot]) if start is None else (lambda run: _held(run, slot, start))
+
+    def _is_beside_local(self, node: Expr) -> bool:
+        """Return whether a chain's variable is the declared one where a loop has a variable of its name."""
+        while node.kind in ("select", "call") and node.called():
+            node = node.called()[0]
+        return self.checked.names.get(node.id, "").startswith(".")
 
     def _qualified(self, root: Plan, qualifiers: list["_Qualifier"]) -> Plan:
-        base = root.qualified or root.evaluate
-        if root.path:
-            self._note_read(root.path, qualifiers)
-        if not qualifiers:
-            return _counted(base, 0)
-        if any(each.optional or each.test_only for each in qualifiers):
-            tested = qualifiers[-1].test_only
-            evaluate = _optional_chain(base, qualifiers, tested)
-            if tested and root.ternary:
-                raise NotFollowed("has() of a ternary's field")  # whose cost may wrap below zero
-            return Plan(_added(evaluate, 0 if tested else 1), qualified=evaluate)
-        return _counted(_chain(base, qualifiers), 0)
-
-    def _note_read(self, path: tuple[str, ...], qualifiers: list["_Qualifier"]) -> None:
-        """Note which attribute or capacity a chain reads, or that it may read any."""
-        keys = [*path, *(each.key for each in qualifiers)][:3]
-        if len(keys) < 3 or not all(type(each) is str for each in keys):
-            self.reads = None
-        elif self.reads is not None:
-            self.reads.add((keys[0], keys[1], keys[2]))
+        tested = qualifiers[-1].test_only
+        if tested and root.ternary:
+            raise NotFollowed("has() of a ternary's field")  # whose cost may wrap below zero
+        evaluate = _chained(root.uncounted, qualifiers, tested=tested)
+        return Plan(evaluate, qualified=evaluate) if tested else _counted(evaluate)
 
     # --- calls -----------------------------------------------------------------------------------------------------
 
@@ -271,28 +251,41 @@ class _Planner:
         if name in ("or", "orValue"):
             assert node.operand is not None
             one, other = self.plan(node.operand).evaluate, self.plan(node.args[0]).evaluate
-            return Plan(_alternative(one, other, name, only_optional=self.checked.of_1_37))
+            return Plan(_alternative(one, other, name, only_optional=self.of_1_37))
         if name == "@not_strictly_false":
             return Plan(_not_strictly_false(self.plan(node.args[0]).evaluate))
         appended = self._appended(node)
         if appended is not None:
             return appended
-        planned = [self.plan(each) for each in ([node.operand] if node.operand is not None else []) + node.args]
+        planned = [self.plan(each) for each in node.called()]
         overloads = self.checked.overloads[node.id]
-        if overloads == ["in_list"] and planned[1].constant:
-            return _constant_membership(planned[0], planned[1].value, of_1_37=self.checked.of_1_37)
         arguments = [each.evaluate for each in planned]
-        of_1_37 = self.checked.of_1_37
+        if name == "@in" and planned[1].constant and type(planned[1].value) is list and len(overloads) == 1:
+            return _constant_membership(
+                planned[0],
+                planned[1].value,
+                lambda: call(name, overloads, arguments, of_1_37=self.of_1_37),
+            )
         pattern = planned[1].value if name in patterns.OF_CONSTANTS and planned[1].constant else None
         if type(pattern) is str:
             wrong = patterns.problem(pattern)
             if wrong:
                 raise PlanError(wrong)
-            return Plan(call_of(patterns.OF_CONSTANTS[name], name, overloads, arguments, of_1_37=of_1_37))
-        evaluate = call(name, overloads, arguments, of_1_37=of_1_37)
+            of_constant = patterns.OF_CONSTANTS[name]
+            return Plan(call(name, overloads, arguments, of_1_37=self.of_1_37, apply=of_constant))
+        evaluate = call(name, overloads, arguments, of_1_37=self.of_1_37)
         if name in _CONVERSIONS and len(planned) == 1 and planned[0].constant:
-            return constant(_folded(evaluate, of_1_37=self.checked.of_1_37))
+            return constant(self._folded(evaluate))
         return Plan(evaluate)
+
+    def _folded(self, evaluate: Evaluate) -> Any:
+        """Return the value of a constant; raises PlanError."""
+        try:
+            return evaluate(Run(None, 0, WorkBudget(1_000_000), of_1_37=self.of_1_37))
+        except Aborted:
+            raise NotFollowed("a map of constants with keys at which kube-scheduler crashes") from None
+        except CelError as error:
+            raise PlanError(str(error)) from None
 
     def _appended(self, node: Expr) -> Plan | None:
         """Return the plan of a step that adds to a loop's own list or map, which is changed in place as in cel-go."""
@@ -301,7 +294,7 @@ class _Planner:
         slot = self._slot(self.checked.names.get(node.args[0].id, ""))
         if slot is None or slot not in self.growing:
             return None
-        held = self._variable(self.checked.names[node.args[0].id])
+        held = self._held(self.checked.names[node.args[0].id])
         rest = [self.plan(each).evaluate for each in node.args[1:]]
         if node.name == "_+_":
             return Plan(_extended(held, rest[0]))
@@ -333,7 +326,7 @@ class _Planner:
     def _conditional(self, node: Expr) -> Plan:
         condition, yes, no = (self.plan(each) for each in node.args)
         test = condition.evaluate
-        then, otherwise = yes.qualified or yes.evaluate, no.qualified or no.evaluate
+        then, otherwise = yes.uncounted, no.uncounted
 
         def evaluate(run: Run) -> Any:
             value = test(run)
@@ -402,7 +395,7 @@ class _Planner:
             return found
 
         if all(each.constant for each in planned) and not optional:
-            return constant(_folded(evaluate, of_1_37=self.checked.of_1_37))
+            return constant(self._folded(evaluate))
         return Plan(evaluate)
 
     def _new_slot(self) -> int:
@@ -435,24 +428,6 @@ _CONVERSIONS = frozenset(
 )
 
 
-def _folded(evaluate: Evaluate, *, of_1_37: bool) -> Any:
-    """Return the value of a constant; raises PlanError."""
-    try:
-        return evaluate(Run(None, 0, WorkBudget(1_000_000), of_1_37=of_1_37))
-    except Aborted:
-        raise NotFollowed("a map of constants with keys at which kube-scheduler crashes") from None
-    except CelError as error:
-        raise PlanError(str(error)) from None
-
-
-def _added(evaluate: Evaluate, cost: int) -> Evaluate:
-    def counted(run: Run) -> Any:
-        run.cost += cost
-        return evaluate(run)
-
-    return counted if cost else evaluate
-
-
 def _resolved(evaluate: Evaluate) -> Evaluate:
     """Return what evaluates a variable or a ternary, whose value may be an optional one."""
 
@@ -475,39 +450,14 @@ def _within(run: Run, optional: Optional) -> Any:
     return value
 
 
-def _counted(evaluate: Evaluate, cost: int) -> Plan:
-    """Return the plan of a variable: `cost` is that of its fields and keys, and its own is one."""
-    return Plan(_added(evaluate, cost + 1), qualified=_added(evaluate, cost))
+def _counted(evaluate: Evaluate) -> Plan:
+    """Return the plan of a variable, which costs one beside its fields and keys."""
 
+    def counted(run: Run) -> Any:
+        run.cost += 1
+        return evaluate(run)
 
-def _device_value(part: str, domain: str, identifier: str) -> Plan:
-    """Return the plan of `device.attributes[domain].identifier` or of a capacity, the usual thing to ask."""
-    attributes = part == "attributes"
-
-    def planned(cost: int) -> Evaluate:
-        def evaluate(run: Run) -> Any:
-            run.cost += cost
-            device = run.device
-            try:
-                return (device.attribute_values if attributes else device.capacity_values)[domain][identifier]
-            except KeyError:
-                raise CelError(f"no such key: {identifier}") from None
-
-        return evaluate
-
-    return Plan(planned(4), qualified=planned(3))
-
-
-def _device_map(part: str, domain: str | None = None) -> Plan:
-    attributes = part == "attributes"
-
-    def evaluate(run: Run) -> Any:
-        run.cost += 1 if domain is None else 2
-        device = run.device
-        values = device.attribute_values if attributes else device.capacity_values
-        return values if domain is None else find(values, domain)[0]
-
-    return Plan(evaluate, qualified=evaluate, path=(part,) if domain is None else (part, domain))
+    return Plan(counted, qualified=evaluate)
 
 
 @dataclass(slots=True)
@@ -520,29 +470,9 @@ class _Qualifier:
     test_only: bool = False
 
 
-def _chain(base: Evaluate, qualifiers: list[_Qualifier]) -> Evaluate:
-    steps = [(each.key, each.evaluate) for each in qualifiers]
+def _chained(base: Evaluate, qualifiers: list[_Qualifier], *, tested: bool) -> Evaluate:
+    steps = [(each.key, each.evaluate, each.optional, each.test_only) for each in qualifiers]
 
-    def evaluate(run: Run) -> Any:
-        value = base(run)
-        was_optional = type(value) is Optional
-        if was_optional:
-            if not value.present:
-                return value
-            value = _within(run, value)
-        for key, key_of in steps:
-            if key_of is not None:
-                key = key_of(run)
-            value, present = _qualify(value, key, test=was_optional)
-            if not present:
-                return NONE
-            run.cost += 1
-        return Optional(value) if was_optional else value
-
-    return evaluate
-
-
-def _optional_chain(base: Evaluate, qualifiers: list[_Qualifier], tested: bool) -> Evaluate:
     def evaluate(run: Run) -> Any:
         value = base(run)
         is_optional = type(value) is Optional
@@ -550,11 +480,12 @@ def _optional_chain(base: Evaluate, qualifiers: list[_Qualifier], tested: bool) 
             if not value.present:
                 return False if tested else value
             value = _within(run, value)
-        for each in qualifiers:
-            is_optional = is_optional or each.optional
-            key = each.key if each.evaluate is None else each.evaluate(run)
-            value, present = _qualify(value, key, test=is_optional or each.test_only)
-            if each.test_only:
+        for key, key_of, optional, test_only in steps:
+            is_optional = is_optional or optional
+            if key_of is not None:
+                key = key_of(run)
+            value, present = _qualify(value, key, test=is_optional or test_only)
+            if test_only:
                 run.cost += 1
                 return present
             if not present:
@@ -592,7 +523,7 @@ def _bad_key(key: Any, error: type[Exception]) -> Exception:
     """Return the error of a key of a type that no list or map has."""
     if type(key) is list and error is PlanError:
         return error("invalid qualifier type: *types.baseList")
-    if type(key) in (list, DeviceMap):  # upstream has several types of lists, and maps of Go's and its own
+    if type(key) in (list, StringMap):  # upstream has several types of lists, and maps of Go's and its own
         return NotFollowed(f"a key of the type {type_name(key)}")
     return error(f"invalid qualifier type: {go_name(key)}")
 
@@ -659,13 +590,13 @@ def _not_strictly_false(condition: Evaluate) -> Evaluate:
     return evaluate
 
 
-def _constant_membership(item: Plan, within: list[Any], *, of_1_37: bool) -> Plan:
+def _constant_membership(item: Plan, within: list[Any], otherwise: Callable[[], Evaluate]) -> Plan:
     """Return the plan of `in` with a list of constants, which costs nothing (maybeOptimizeSetMembership)."""
     if not within:
         return constant(False)
     kinds = {type(each) for each in within}
     if not kinds <= {str, int, Uint, float, bool} or (bool in kinds and len(kinds) > 1):
-        return Plan(call("@in", ["in_list"], [item.evaluate, lambda _run: within], of_1_37=of_1_37))
+        return Plan(otherwise())
     values = frozenset(within)
     evaluate = item.evaluate
 

@@ -48,11 +48,15 @@ class Expr:
     """which elements or entries are optional"""
     loop: "Loop | None" = None
 
+    def called(self) -> list["Expr"]:
+        """Return the arguments of a call, the target of a member first."""
+        return self.args if self.operand is None else [self.operand, *self.args]
+
     def children(self) -> list["Expr"]:
         """Return the nodes right below this one."""
         loop = self.loop
         within = [loop.over, loop.start, loop.condition, loop.step, loop.result] if loop is not None else []
-        return [*([self.operand] if self.operand is not None else []), *self.args, *within]
+        return [*self.called(), *within]
 
 
 @dataclass(slots=True)

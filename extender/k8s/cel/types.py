@@ -59,6 +59,31 @@ def optional_of(value: Type) -> Type:
     return ("opaque", "optional_type", value)
 
 
+NAMED_TYPES: Final[dict[str, Type]] = {
+    "bool": BOOL,
+    "bytes": BYTES,
+    "double": DOUBLE,
+    "google.protobuf.Duration": DURATION,
+    "int": INT,
+    "list": list_of(param("A")),
+    "map": map_of(param("A"), param("B")),
+    "null_type": NULL,
+    "string": STRING,
+    "google.protobuf.Timestamp": TIMESTAMP,
+    "type": TYPE,
+    "uint": UINT,
+    "optional_type": opaque("optional_type"),
+}
+"""Names that are types in an expression."""
+
+GENERIC_TYPES: Final[dict[str, Type]] = {
+    "list": list_of(DYN),
+    "map": map_of(DYN, DYN),
+    "optional_type": optional_of(DYN),
+}
+"""Names that v1.37 declares otherwise."""
+
+
 def is_dyn(of: Type) -> bool:
     return of[0] in ("dyn", "any")
 
@@ -80,6 +105,11 @@ def display(of: Type) -> str:
 def declared(of: Type) -> str:
     """Return a type as Go's Type.String writes it."""
     return _written(of, _DECLARED)
+
+
+def name_of(of: Type) -> str:
+    """Return the name of a type without its parameters, as `values.type_name` returns that of a value."""
+    return str(of[1] if of[0] in ("opaque", "struct", "param") else _DECLARED.get(of[0], of[0]))
 
 
 def _written(of: Type, names: dict[str, str]) -> str:

@@ -7,12 +7,14 @@ Rule: each part is read when it is first asked for, and once.
 
 from collections.abc import Callable, Mapping
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 from extender.k8s.cel.library.kubernetes import Semver, quantity, semver
-from extender.k8s.cel.values import CelError, DeviceMap, Domains
+from extender.k8s.cel.values import CelError, EndlessMap, StringMap
 from extender.k8s.devices.objects import Device, DeviceAttribute
 from extender.k8s.objects import QuantityText
+
+_T = TypeVar("_T")
 
 
 class DeviceView:
@@ -30,19 +32,18 @@ class DeviceView:
     @cached_property
     def attributes(self) -> Mapping[str, Mapping[str, DeviceAttribute]]:
         """{domain: {id: attribute}}; a name without a domain has the driver's."""
-        found: dict[str, dict[str, DeviceAttribute]] = {}
-        for name, attribute in (self.device.attributes or {}).items():
-            domain, identifier = qualified_name(name, self.driver)
-            found.setdefault(domain, {})[identifier] = attribute
-        return found
+        return self._by_domain(self.device.attributes or {})
 
     @cached_property
     def capacity(self) -> Mapping[str, Mapping[str, QuantityText]]:
         """{domain: {id: amount}}; a name without a domain has the driver's."""
-        found: dict[str, dict[str, QuantityText]] = {}
-        for name, capacity in (self.device.capacity or {}).items():
+        return self._by_domain({name: one.value for name, one in (self.device.capacity or {}).items()})
+
+    def _by_domain(self, values: Mapping[str, _T]) -> dict[str, dict[str, _T]]:
+        found: dict[str, dict[str, _T]] = {}
+        for name, each in values.items():
             domain, identifier = qualified_name(name, self.driver)
-            found.setdefault(domain, {})[identifier] = capacity.value
+            found.setdefault(domain, {})[identifier] = each
         return found
 
     def check(self) -> None:
@@ -60,12 +61,9 @@ class DeviceView:
         return ""
 
     @cached_property
-    def attribute_values(self) -> Domains:
+    def attribute_values(self) -> EndlessMap:
         """The attributes as values of expressions."""
-        domains = self.attributes.items()
-        return Domains(
-            (domain, DeviceMap((key, self._value(each)) for key, each in within.items())) for domain, within in domains
-        )
+        return _as_values(self.attributes, self._value)
 
     @cached_property
     def has_values(self) -> bool:
@@ -73,18 +71,14 @@ class DeviceView:
         return has_values(self.device)
 
     @cached_property
-    def capacity_values(self) -> Domains:
-        domains = self.capacity.items()
-        return Domains(
-            (domain, DeviceMap((key, quantity(each)) for key, each in within.items())) for domain, within in domains
-        )
+    def capacity_values(self) -> EndlessMap:
+        return _as_values(self.capacity, quantity)
 
-    @cached_property
-    def as_map(self) -> DeviceMap:
-        """The device as the one value that it is upstream."""
-        shared, attributes = self.allow_multiple_allocations, self.attribute_values
-        found = {"driver": self.driver, "allowMultipleAllocations": shared, "attributes": attributes}
-        return DeviceMap(found, capacity=self.capacity_values)
+
+def _as_values(domains: Mapping[str, Mapping[str, _T]], value: Callable[[_T], Any]) -> EndlessMap:
+    return EndlessMap(
+        (domain, StringMap((key, value(each)) for key, each in within.items())) for domain, within in domains.items()
+    )
 
 
 def has_values(device: Device) -> bool:

@@ -8,13 +8,16 @@ Rule: what is not followed is named in `Selector.unsupported`, or raised as NotF
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
+from operator import attrgetter
 from typing import Any, Final
 
 from extender.k8s.cel.checker import check, error_text
+from extender.k8s.cel.environment import Environment, Field
 from extender.k8s.cel.parser import parse
 from extender.k8s.cel.plan import PlanError, plan
 from extender.k8s.cel.syntax import SyntaxFailure, Tree
-from extender.k8s.cel.types import declared
+from extender.k8s.cel.types import ANY, BOOL, DYN, STRING, declared, map_of, struct
 from extender.k8s.cel.values import (
     COST_LIMIT,
     Aborted,
@@ -29,6 +32,23 @@ from extender.k8s.cost.budget import WorkBudget
 from extender.k8s.devices.device_view import DeviceView
 
 __all__ = ["DeviceSelectorError", "DeviceView", "NotFollowed", "Selector", "compile_selector"]
+
+_DOMAINS: Final = ("attributes", "capacity")
+"""Fields of the variable `device` that are maps by domain and id."""
+
+
+@cache
+def _environment(*, of_1_37: bool) -> Environment:
+    """Return the variable `device` of a selector (newCompiler)."""
+    attribute, amount = DYN if of_1_37 else ANY, struct("kubernetes.Quantity")
+    fields = {
+        "driver": Field(STRING, attrgetter("driver")),
+        "attributes": Field(map_of(STRING, map_of(STRING, attribute)), attrgetter("attribute_values")),
+        "capacity": Field(map_of(STRING, map_of(STRING, amount)), attrgetter("capacity_values")),
+        "allowMultipleAllocations": Field(BOOL, attrgetter("allow_multiple_allocations")),
+    }
+    return Environment("device", struct("kubernetes.DRADevice"), fields, of_1_37)
+
 
 _STEPS: Final = 2
 """Steps of an evaluation, whatever it costs."""
@@ -97,33 +117,40 @@ def compile_selector(expression: str, *, of_1_37: bool) -> Selector:
     A device has allowMultipleAllocations whatever feature gates say: kube-scheduler compiles expressions as the API
     server does those that are stored already.
     """
+    environment = _environment(of_1_37=of_1_37)
     try:
-        return _compiled(expression, of_1_37=of_1_37)
+        tree = parse(expression, escaped_names=of_1_37)
+        if tree.problems:
+            return _failed(expression, tree, tree.problems)
+        checked = check(tree, environment)
+        if checked.errors:
+            return _failed(expression, tree, checked.errors)
+        output = checked.types[tree.root.id]
+        if output[0] not in ("bool", "dyn" if of_1_37 else "any"):
+            return Selector(expression, error=f"must evaluate to bool or the unknown type, not {declared(output)}")
+        evaluate, variables, paths = plan(tree.root, checked)
     except SyntaxFailure as failure:
         return Selector(expression, error=f"compilation failed: {failure}")
     except PlanError as failure:
         return Selector(expression, error=f"program instantiation failed: {failure}")
     except NotFollowed as feature:
         return Selector(expression, unsupported=str(feature))
-
-
-def _compiled(expression: str, *, of_1_37: bool) -> Selector:
-    tree = parse(expression, escaped_names=of_1_37)
-    if tree.problems:
-        return _failed(expression, tree, tree.problems)
-    checked = check(tree, of_1_37=of_1_37)
-    if checked.errors:
-        return _failed(expression, tree, checked.errors)
-    output = checked.types[tree.root.id]
-    if output[0] not in ("bool", "dyn" if of_1_37 else "any"):
-        error = f"must evaluate to bool or the unknown type, not {declared(output)}"
-        return Selector(expression, error=error)
-    evaluate, variables, reads = plan(tree.root, checked)
-    return Selector(expression, reads=reads, evaluate=evaluate, variables=variables, of_1_37=of_1_37)
+    return Selector(expression, reads=_reads(paths), evaluate=evaluate, variables=variables, of_1_37=of_1_37)
 
 
 def _failed(expression: str, tree: Tree, errors: list[tuple[int, str]]) -> Selector:
     return Selector(expression, error=f"compilation failed: {error_text(expression, tree, errors)}")
+
+
+def _reads(paths: set[tuple[str, ...]]) -> frozenset[tuple[str, str, str]] | None:
+    """Return the (field, domain, id) of paths, None if one may read several."""
+    found = set()
+    for part, *keys in ((path or ("",)) for path in paths):
+        if part in ("", *_DOMAINS):
+            if len(keys) < 2:
+                return None
+            found.add((part, keys[0], keys[1]))
+    return frozenset(found)
 
 
 _NO_CONVERSION: Final = {

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from typing import Any, Final
 
-from extender.k8s.cel.library.standard import CONVERSIONS
+from extender.k8s.cel.library.standard import to_string
 from extender.k8s.cel.library.strings import quoted
 from extender.k8s.cel.values import (
     MAX_INT,
@@ -91,7 +91,7 @@ def _clause(digits: str | None, kind: str) -> tuple[str, int | None]:
     return kind, int(digits) if digits else None
 
 
-def format_values(run: Run, text: str, values: list[Any]) -> str:
+def _format(run: Run, text: str, values: list[Any]) -> str:
     def clause(index: int, kind: str, precision: int | None) -> str:
         try:
             return _formatted(run, values[index], kind, precision)
@@ -155,7 +155,7 @@ def _text(run: Run, value: Any) -> str:
     if of not in _CONVERTED:
         raise CelError(f"{REFUSED['s']}, was given {type_name(value)}")
     try:
-        return str(CONVERSIONS["string"](run, value))
+        return to_string(run, value)
     except CelError as error:
         raise CelError(f'could not convert argument "{error}" to string') from None
 
@@ -180,3 +180,6 @@ def _element(run: Run, value: Any) -> str:
     if of in _CONVERTED or of in (list, TypeValue, type(None)) or isinstance(value, dict):
         return _text(run, value)
     raise CelError(f"no formatting function for {type_name(value)}")
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {"format: string.(list<dyn>) -> string": _format}

@@ -11,6 +11,7 @@ from functools import lru_cache
 from itertools import accumulate
 from typing import Any
 
+from extender.k8s.cel.library.standard import wanted
 from extender.k8s.cel.values import NO_SUCH_OVERLOAD, CelError, NotFollowed, Run, TypeValue
 
 _STEPS = 20
@@ -48,9 +49,10 @@ def matches(run: Run, text: Any, pattern: Any) -> bool:
     return found
 
 
-def matches_constant(run: Run, text: Any, pattern: Any) -> bool:
-    """Match a constant pattern, to which a type is a text: its name."""
-    return matches(run, text.name if type(text) is TypeValue else text, pattern)
+def _matches_any(run: Run, text: Any, pattern: Any) -> bool:
+    if type(text) is not str:
+        raise wanted("matches", text)
+    return matches(run, text, pattern)
 
 
 def find(run: Run, text: str, pattern: str) -> str:
@@ -87,7 +89,7 @@ def _of_constant(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 OF_CONSTANTS: dict[str, Callable[..., Any]] = {
-    "matches": matches_constant,
+    "matches": _of_constant(matches),
     "find": _of_constant(find),
     "findAll": _of_constant(find_all),
 }
@@ -103,10 +105,13 @@ def _illegal(function: Callable[..., Any]) -> Callable[..., Any]:
     return checked
 
 
-IMPLEMENTATIONS: dict[str, Callable[..., Any]] = {
-    "string_find_string": _illegal(find),
-    "string_find_all_string": _illegal(find_all),
-    "string_find_all_string_int": _illegal(find_all),
+OPERATORS: dict[str, Callable[..., Any]] = {
+    "matches: (string, string) -> bool; string.(string) -> bool": _matches_any,
+}
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "find: string.(string) -> string": _illegal(find),
+    "findAll: string.(string) -> list<string>; string.(string, int) -> list<string>": _illegal(find_all),
 }
 
 _WORDS = {

@@ -32,6 +32,7 @@ from extender.k8s.cel.values import (
     contains,
     go_float,
     has_key,
+    is_comparable,
     type_name,
 )
 
@@ -165,21 +166,18 @@ def _not(_run: Run, value: Any) -> bool:
     return not value
 
 
-_ORDERED = frozenset((bool, int, Uint, float, str, bytes, Duration, Timestamp))
-
-
 def _order(name: str, holds: Callable[[int], bool]) -> Implementation:
     def operator(_run: Run, one: Any, other: Any) -> bool:
         if type(one) is int and type(other) is int:
             return holds((one > other) - (one < other))
-        if type(one) not in _ORDERED:
+        if not is_comparable(one):
             raise wanted(name, one)
         return holds(compare(one, other))
 
     return operator
 
 
-def is_in(run: Run, item: Any, within: Any) -> bool:
+def _is_in(run: Run, item: Any, within: Any) -> bool:
     if type(within) is list:
         return contains(within, item, run)
     if isinstance(within, dict):
@@ -268,7 +266,7 @@ def _to_bool(_run: Run, value: Any) -> bool:
     raise _no_conversion(value, "bool")
 
 
-def _to_string(_run: Run, value: Any) -> str:
+def to_string(_run: Run, value: Any) -> str:
     kind = type(value)
     if kind is str:
         return str(value)
@@ -290,14 +288,14 @@ def _to_bytes(_run: Run, value: Any) -> bytes:
     return value if type(value) is bytes else str(value).encode()
 
 
-def _to_duration(_run: Run, value: Any) -> Duration:
+def to_duration(_run: Run, value: Any) -> Duration:
     found = value if type(value) is Duration else parse_duration(value) if type(value) is str else None
     if found is None:
         raise _no_conversion(value, "google.protobuf.Duration")
     return found
 
 
-def _to_timestamp(_run: Run, value: Any) -> Timestamp:
+def to_timestamp(_run: Run, value: Any) -> Timestamp:
     if type(value) is int:
         return checked_timestamp(value * 10**9)
     found = value if type(value) is Timestamp else parse_timestamp(value) if type(value) is str else None
@@ -316,40 +314,56 @@ def _text_test(test: Callable[[str, str], bool]) -> Implementation:
     return implementation
 
 
+add = _numbers("_+_", lambda one, other: one + other, _NUMBERS, _added)
+
+_COMPARED = (
+    "(bool, bool) -> bool; (int, int) -> bool; (int, uint) -> bool; (int, double) -> bool; (uint, uint) -> bool; "
+    "(uint, int) -> bool; (uint, double) -> bool; (double, double) -> bool; (double, int) -> bool; "
+    "(double, uint) -> bool; (string, string) -> bool; (bytes, bytes) -> bool; (timestamp, timestamp) -> bool; "
+    "(duration, duration) -> bool"
+)
+
 OPERATORS: dict[str, Implementation] = {
-    "_+_": _numbers("_+_", lambda one, other: one + other, _NUMBERS, _added),
-    "_-_": _numbers("_-_", lambda one, other: one - other, _NUMBERS, _subtracted),
-    "_*_": _numbers("_*_", lambda one, other: one * other, _NUMBERS),
-    "_/_": _divide,
-    "_%_": _modulo,
-    "-_": _negate,
-    "!_": _not,
-    "_<_": _order("_<_", lambda sign: sign < 0),
-    "_<=_": _order("_<=_", lambda sign: sign <= 0),
-    "_>_": _order("_>_", lambda sign: sign > 0),
-    "_>=_": _order("_>=_", lambda sign: sign >= 0),
-    "@in": is_in,
-    "size": _size,
-    "dyn": lambda _run, value: value,
-    "type": lambda _run, value: TypeValue(type_name(value)),
+    "_+_: (bytes, bytes) -> bytes; (double, double) -> double; (duration, duration) -> duration; "
+    "(duration, timestamp) -> timestamp; (timestamp, duration) -> timestamp; (int, int) -> int; "
+    "(list<A>, list<A>) -> list<A>; (string, string) -> string; (uint, uint) -> uint": add,
+    "_-_: (double, double) -> double; (duration, duration) -> duration; (int, int) -> int; "
+    "(timestamp, duration) -> timestamp; (timestamp, timestamp) -> duration; (uint, uint) -> uint": _numbers(
+        "_-_", lambda one, other: one - other, _NUMBERS, _subtracted
+    ),
+    "_*_: (double, double) -> double; (int, int) -> int; (uint, uint) -> uint": _numbers(
+        "_*_", lambda one, other: one * other, _NUMBERS
+    ),
+    "_/_: (double, double) -> double; (int, int) -> int; (uint, uint) -> uint": _divide,
+    "_%_: (int, int) -> int; (uint, uint) -> uint": _modulo,
+    "-_: (double) -> double; (int) -> int": _negate,
+    "!_: (bool) -> bool": _not,
+    f"_<_: {_COMPARED}": _order("_<_", lambda sign: sign < 0),
+    f"_<=_: {_COMPARED}": _order("_<=_", lambda sign: sign <= 0),
+    f"_>_: {_COMPARED}": _order("_>_", lambda sign: sign > 0),
+    f"_>=_: {_COMPARED}": _order("_>=_", lambda sign: sign >= 0),
+    "@in: (A, list<A>) -> bool; (A, map<A, B>) -> bool": _is_in,
+    "size: (bytes) -> int; bytes.() -> int; (list<A>) -> int; list<A>.() -> int; (map<A, B>) -> int; "
+    "map<A, B>.() -> int; (string) -> int; string.() -> int": _size,
+    "dyn: (A) -> dyn": lambda _run, value: value,
+    "type: (A) -> type<A>": lambda _run, value: TypeValue(type_name(value)),
+    "contains: string.(string) -> bool": _text_test(lambda text, part: part in text),
+    "endsWith: string.(string) -> bool": _text_test(lambda text, part: text.endswith(part)),
+    "startsWith: string.(string) -> bool": _text_test(lambda text, part: text.startswith(part)),
 }
-"""By function: it does by itself what each overload does."""
+"""Functions for values of any type: what is wrong with one they say themselves."""
 
-CONVERSIONS: dict[str, Implementation] = {
-    "bool": _to_bool,
-    "bytes": _to_bytes,
-    "double": _to_double,
-    "duration": _to_duration,
-    "int": _to_int,
-    "string": _to_string,
-    "timestamp": _to_timestamp,
-    "uint": _to_uint,
+FUNCTIONS: dict[str, Implementation] = {
+    "bool: (bool) -> bool; (string) -> bool": _to_bool,
+    "bytes: (bytes) -> bytes; (string) -> bytes": _to_bytes,
+    "double: (double) -> double; (int) -> double; (string) -> double; (uint) -> double": _to_double,
+    "duration: (duration) -> duration; (string) -> duration": to_duration,
+    "int: (int) -> int; (double) -> int; (duration) -> int; (string) -> int; (timestamp) -> int; "
+    "(uint) -> int": _to_int,
+    "string: (string) -> string; (bool) -> string; (bytes) -> string; (double) -> string; (duration) -> string; "
+    "(int) -> string; (timestamp) -> string; (uint) -> string": to_string,
+    "timestamp: (timestamp) -> timestamp; (int) -> timestamp; (string) -> timestamp": to_timestamp,
+    "uint: (uint) -> uint; (double) -> uint; (int) -> uint; (string) -> uint": _to_uint,
 }
-"""By function, for arguments that fit one of its overloads."""
 
-UNGUARDED: dict[str, Implementation] = {
-    "contains": _text_test(lambda text, part: part in text),
-    "endsWith": _text_test(lambda text, part: text.endswith(part)),
-    "startsWith": _text_test(lambda text, part: text.startswith(part)),
-}
-"""By function: arguments of other types are "no such overload" without the function's name."""
+FUNCTIONS_UNTIL_1_36: dict[str, Implementation] = {"duration: (int) -> duration": to_duration}
