@@ -40,7 +40,8 @@ from extender.k8s import requests
 from extender.k8s.objects import Pod
 from extender.k8s.time import SECOND
 from extender.k8s.version.faults import known_faults
-from extender.k8s.version.features import Features, Version
+from extender.k8s.version.features import Features
+from extender.k8s.version.versions import Version
 from extender.report.devices import report_claims, report_pod_claims
 from extender.report.ranking_report import (
     flags_of_node,

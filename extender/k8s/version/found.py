@@ -16,8 +16,8 @@ from typing import Final
 import msgspec
 
 from extender.k8s.objects import Pod
-from extender.k8s.version.features import NEWEST_MINOR, OLDEST_MINOR, Version
 from extender.k8s.version.minor import FoundVersion, parse_version, version_of_image
+from extender.k8s.version.versions import NEWEST_MINOR, OLDEST_MINOR, Version
 
 MAX_MINORS_AHEAD: Final = 1
 """Minors that kube-scheduler may seem newer than kube-apiserver, whose version is read less often than pods change."""

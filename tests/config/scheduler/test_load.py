@@ -22,8 +22,8 @@ from extender.config.scheduler.schema import (
 )
 from extender.core.profile import UNCONFIGURED
 from extender.errors import ConfigError
-from extender.k8s.version.features import DEFAULT_MINOR
 from extender.k8s.version.minor import FoundVersion
+from extender.k8s.version.versions import DEFAULT_MINOR
 
 HEAD = f"apiVersion: {API_VERSION}\nkind: {KIND}\n"
 
