@@ -9,12 +9,13 @@ Rule: constants are evaluated while planning where cel-go does so, and their err
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import takewhile
+from math import ceil
 from typing import Any, Final
 
 from extender.k8s.cel.calls import both, call
 from extender.k8s.cel.checker import Checked
 from extender.k8s.cel.library import patterns
-from extender.k8s.cel.syntax import Expr, Loop
+from extender.k8s.cel.syntax import Expr
 from extender.k8s.cel.types import NAMED_TYPES, is_dyn, is_optional, name_of
 from extender.k8s.cel.values import (
     NO_SUCH_OVERLOAD,
@@ -67,15 +68,6 @@ class Plan:
         return self.qualified or self.evaluate
 
 
-class _Failure:
-    """An error that a loop's variable holds."""
-
-    __slots__ = ("error",)
-
-    def __init__(self, error: CelError) -> None:
-        self.error = error
-
-
 def plan(root: Expr, checked: Checked) -> tuple[Evaluate, int, set[tuple[str, ...]]]:
     """Return (what evaluates a tree, how many variables of loops it has, the literal paths of the variable it reads).
 
@@ -110,6 +102,14 @@ class _Planner:
             "list": self._list,
             "map": self._map,
             "loop": self._loop,
+        }
+        self._operators: dict[str, Callable[[Expr], Plan]] = {
+            **dict.fromkeys(("_[_]", "_?._", "_[?_]"), self._attribute),
+            **dict.fromkeys(("_&&_", "_||_"), self._logical),
+            **dict.fromkeys(("_==_", "_!=_"), self._equality),
+            **dict.fromkeys(("or", "orValue"), self._alternative),
+            "_?_:_": self._conditional,
+            "@not_strictly_false": self._not_strictly_false,
         }
 
     def plan(self, node: Expr) -> Plan:
@@ -239,21 +239,8 @@ class _Planner:
 
     def _call(self, node: Expr) -> Plan:
         name = node.name
-        if name in ("_[_]", "_?._", "_[?_]"):
-            return self._attribute(node)
-        if name in ("_&&_", "_||_"):
-            return self._logical(node, stop=name == "_||_")
-        if name == "_?_:_":
-            return self._conditional(node)
-        if name in ("_==_", "_!=_"):
-            one, other = (self.plan(each).evaluate for each in node.args)
-            return Plan(_equality(one, other, wanted=name == "_==_"))
-        if name in ("or", "orValue"):
-            assert node.operand is not None
-            one, other = self.plan(node.operand).evaluate, self.plan(node.args[0]).evaluate
-            return Plan(_alternative(one, other, name, only_optional=self.of_1_37))
-        if name == "@not_strictly_false":
-            return Plan(_not_strictly_false(self.plan(node.args[0]).evaluate))
+        if name in self._operators:
+            return self._operators[name](node)
         appended = self._appended(node)
         if appended is not None:
             return appended
@@ -261,11 +248,9 @@ class _Planner:
         overloads = self.checked.overloads[node.id]
         arguments = [each.evaluate for each in planned]
         if name == "@in" and planned[1].constant and type(planned[1].value) is list and len(overloads) == 1:
-            return _constant_membership(
-                planned[0],
-                planned[1].value,
-                lambda: call(name, overloads, arguments, of_1_37=self.of_1_37),
-            )
+            found = _constant_membership(planned[0], planned[1].value)
+            if found is not None:
+                return found
         pattern = planned[1].value if name in patterns.OF_CONSTANTS and planned[1].constant else None
         if type(pattern) is str:
             wrong = patterns.problem(pattern)
@@ -300,9 +285,10 @@ class _Planner:
             return Plan(_extended(held, rest[0]))
         return Plan(_inserted(held, rest))
 
-    def _logical(self, node: Expr, *, stop: bool) -> Plan:
-        """Return the plan of && (`stop` False) or || (True): an error counts only where no term decides."""
+    def _logical(self, node: Expr) -> Plan:
+        """Return the plan of && or ||: an error counts only where no term decides."""
         terms = [self.plan(each).evaluate for each in node.args]
+        stop = node.name == "_||_"
 
         def evaluate(run: Run) -> bool:
             failed: CelError | None = None
@@ -320,6 +306,51 @@ class _Planner:
             if failed is not None:
                 raise failed
             return not stop
+
+        return Plan(evaluate)
+
+    def _equality(self, node: Expr) -> Plan:
+        one, other = (self.plan(each).evaluate for each in node.args)
+        wanted = node.name == "_==_"
+
+        def evaluate(run: Run) -> bool:
+            left, right = both(run, one, other)
+            if type(left) is str and type(right) is str:
+                run.cost += ceil(min(len(left), len(right)) * 0.1)
+                return bool(left == right) is wanted
+            run.cost += 1 if hasattr(left, "type_name") else ceil(min(size(left), size(right)) * 0.1)
+            found = equal(left, right, run)
+            if found is None and wanted:
+                raise CelError(NO_SUCH_OVERLOAD)
+            return bool(found) is wanted
+
+        return Plan(evaluate)
+
+    def _alternative(self, node: Expr) -> Plan:
+        one, other = (self.plan(each).evaluate for each in node.called())
+        unwraps = node.name == "orValue"
+
+        def evaluate(run: Run) -> Any:
+            value = one(run)
+            if type(value) is not Optional:
+                if run.of_1_37:
+                    raise CelError(NO_SUCH_OVERLOAD)
+                return value
+            if value.present:
+                return value.value if unwraps else value
+            return other(run)
+
+        return Plan(evaluate)
+
+    def _not_strictly_false(self, node: Expr) -> Plan:
+        condition = self.plan(node.args[0]).evaluate
+
+        def evaluate(run: Run) -> bool:
+            run.cost += 1
+            try:
+                return condition(run) is not False
+            except CelError:
+                return True
 
         return Plan(evaluate)
 
@@ -359,8 +390,7 @@ class _Planner:
                 value = each(run)
                 if index in optional:
                     if type(value) is not Optional:
-                        what = "cannot initialize optional list element from non-optional value"
-                        raise CelError(f"{what} {written(value)}")
+                        raise _not_optional("list element", value)
                     if not value.present:
                         continue
                     value = value.value
@@ -385,8 +415,7 @@ class _Planner:
                 _check_key(key)
                 if may_lack:
                     if type(value) is not Optional:
-                        what = f"cannot initialize optional entry '{written(key)}' from non-optional value"
-                        raise CelError(f"{what} {written(value)}")
+                        raise _not_optional(f"entry '{written(key)}'", value)
                     if not value.present:
                         found.pop(key, None)
                         continue
@@ -398,34 +427,59 @@ class _Planner:
             return constant(self._folded(evaluate))
         return Plan(evaluate)
 
-    def _new_slot(self) -> int:
-        self.slots += 1
-        return self.slots - 1
-
     def _loop(self, node: Expr) -> Plan:
         loop = node.loop
         assert loop is not None
-        over = self.plan(loop.over)
-        start = self.plan(loop.start)
-        result_slot, first, second = self._new_slot(), self._new_slot(), self._new_slot()
-        grows = loop.start.kind in ("list", "map") and not loop.start.args
-        self.starts[result_slot] = _fresh(start.value) if grows else start.evaluate
-        if grows:
+        range_plan, start = self.plan(loop.over), self.plan(loop.start)
+        result_slot, first, second = range(self.slots, self.slots + 3)
+        self.slots += 3
+        self.starts[result_slot] = start.evaluate
+        if loop.start.kind in ("list", "map") and not loop.start.args:
             self.growing.add(result_slot)
+            self.starts[result_slot] = (lambda _run: []) if loop.start.kind == "list" else (lambda _run: {})
         self.scopes.append({loop.result_variable: result_slot})
         self.scopes.append({loop.variable: first, **({loop.variable2: second} if loop.variable2 else {})})
-        condition, step = self.plan(loop.condition), self.plan(loop.step)
+        condition, step = self.plan(loop.condition).evaluate, self.plan(loop.step).evaluate
         self.scopes.pop()
-        result = self.plan(loop.result)
+        result = self.plan(loop.result).evaluate
         self.scopes.pop()
-        if over.constant and over.value == []:
-            return Plan(_bound(result_slot, result.evaluate))
-        return Plan(_looped(loop, over, (result_slot, first, second), condition, step, result))
+        over = range_plan.evaluate
+        is_bind = range_plan.constant and range_plan.value == []  # cel.bind() is a loop over nothing
+
+        def bind(run: Run) -> Any:
+            run.slots[result_slot] = _DEFERRED
+            return result(run)
+
+        def evaluate(run: Run) -> Any:
+            values = run.slots
+            within = over(run)
+            values[result_slot] = _DEFERRED
+            for one, other in _items(within, bool(loop.variable2)):
+                values[first] = one
+                values[second] = other
+                try:
+                    if condition(run) is False:
+                        break
+                except CelError:
+                    pass
+                try:
+                    values[result_slot] = step(run)
+                except CelError as error:
+                    values[result_slot] = error
+                run.check()
+                run.work(2)
+            return result(run)
+
+        return Plan(bind if is_bind else evaluate)
 
 
 _CONVERSIONS = frozenset(
     ("bool", "bytes", "double", "duration", "dyn", "int", "string", "timestamp", "type", "uint"),
 )
+
+
+def _not_optional(what: str, value: Any) -> CelError:
+    return CelError(f"cannot initialize optional {what} from non-optional value {written(value)}")
 
 
 def _resolved(evaluate: Evaluate) -> Evaluate:
@@ -542,61 +596,16 @@ def _check_key(key: Any) -> None:
         raise NotFollowed("a map with keys that are doubles, lists or maps")
 
 
-def _equality(one: Evaluate, other: Evaluate, *, wanted: bool) -> Evaluate:
-    def evaluate(run: Run) -> bool:
-        left, right = both(run, one, other)
-        if type(left) is str and type(right) is str:
-            smaller = min(len(left), len(right))
-            run.cost += -(-smaller // 10) if smaller < 30 else _traversal(smaller)
-            return bool(left == right) is wanted
-        run.cost += 1 if hasattr(left, "type_name") else _traversal(min(size(left), size(right)))
-        found = equal(left, right, run)
-        if found is None and wanted:
-            raise CelError(NO_SUCH_OVERLOAD)
-        return bool(found) is wanted
+def _constant_membership(item: Plan, within: list[Any]) -> Plan | None:
+    """Return the plan of `in` with a list of constants, which costs nothing (maybeOptimizeSetMembership).
 
-    return evaluate
-
-
-def _traversal(characters: int) -> int:
-    """Return the cost of going through a string (StringTraversalCostFactor)."""
-    cost = characters * 0.1
-    whole = int(cost)
-    return whole if whole == cost else whole + 1
-
-
-def _alternative(one: Evaluate, other: Evaluate, name: str, *, only_optional: bool) -> Evaluate:
-    def evaluate(run: Run) -> Any:
-        value = one(run)
-        if type(value) is not Optional:
-            if only_optional:
-                raise CelError(NO_SUCH_OVERLOAD)
-            return value
-        if value.present:
-            return value.value if name == "orValue" else value
-        return other(run)
-
-    return evaluate
-
-
-def _not_strictly_false(condition: Evaluate) -> Evaluate:
-    def evaluate(run: Run) -> bool:
-        run.cost += 1
-        try:
-            return condition(run) is not False
-        except CelError:
-            return True
-
-    return evaluate
-
-
-def _constant_membership(item: Plan, within: list[Any], otherwise: Callable[[], Evaluate]) -> Plan:
-    """Return the plan of `in` with a list of constants, which costs nothing (maybeOptimizeSetMembership)."""
+    None where cel-go makes no set of them.
+    """
     if not within:
         return constant(False)
     kinds = {type(each) for each in within}
     if not kinds <= {str, int, Uint, float, bool} or (bool in kinds and len(kinds) > 1):
-        return Plan(otherwise())
+        return None
     values = frozenset(within)
     evaluate = item.evaluate
 
@@ -623,16 +632,11 @@ def _held(run: Run, slot: int, start: Evaluate) -> Any:
         try:
             value = start(run)
         except CelError as error:
-            value = _Failure(error)
+            value = error
         run.slots[slot] = value
-    if type(value) is _Failure:
-        raise value.error
+    if isinstance(value, CelError):
+        raise value
     return value
-
-
-def _fresh(value: Any) -> Evaluate:
-    """Return what makes an empty list or map to add to."""
-    return (lambda _run: []) if type(value) is list else (lambda _run: {})
 
 
 def _extended(held: Evaluate, added: Evaluate) -> Evaluate:
@@ -664,44 +668,6 @@ def _inserted(held: Evaluate, added: list[Evaluate]) -> Evaluate:
                 raise CelError(f"insert failed: key {written(key)} already exists")
             found[key] = value
         return found
-
-    return evaluate
-
-
-def _bound(slot: int, result: Evaluate) -> Evaluate:
-    """Return what evaluates cel.bind(): a loop over nothing."""
-
-    def evaluate(run: Run) -> Any:
-        run.slots[slot] = _DEFERRED
-        return result(run)
-
-    return evaluate
-
-
-def _looped(loop: Loop, over: Plan, slots: tuple[int, int, int], condition: Plan, step: Plan, result: Plan) -> Evaluate:
-    range_of, goes_on, step_of, result_of = over.evaluate, condition.evaluate, step.evaluate, result.evaluate
-    result_slot, first, second = slots
-    pairs = bool(loop.variable2)
-
-    def evaluate(run: Run) -> Any:
-        values = run.slots
-        within = range_of(run)
-        values[result_slot] = _DEFERRED
-        for one, other in _items(within, pairs):
-            values[first] = one
-            values[second] = other
-            try:
-                if goes_on(run) is False:
-                    break
-            except CelError:
-                pass
-            try:
-                values[result_slot] = step_of(run)
-            except CelError as error:
-                values[result_slot] = _Failure(error)
-            run.check()
-            run.work(2)
-        return result_of(run)
 
     return evaluate
 
