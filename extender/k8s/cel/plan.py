@@ -12,7 +12,7 @@ from itertools import takewhile
 from math import ceil
 from typing import Any, Final
 
-from extender.k8s.cel.calls import both, call
+from extender.k8s.cel.calls import Evaluate, both, call
 from extender.k8s.cel.checker import Checked
 from extender.k8s.cel.library import patterns
 from extender.k8s.cel.syntax import Expr
@@ -38,10 +38,8 @@ from extender.k8s.cel.values import (
 )
 from extender.k8s.cost.budget import WorkBudget
 
-Evaluate = Callable[[Run], Any]
-
-LIST_COST: Final = 10
-MAP_COST: Final = 30
+_LIST_COST: Final = 10
+_MAP_COST: Final = 30
 _DEFERRED: Final = object()
 """A loop's result before it is first asked for."""
 
@@ -382,7 +380,7 @@ class _Planner:
         elements = [each.evaluate for each in planned]
 
         def evaluate(run: Run) -> list[Any]:
-            run.cost += LIST_COST
+            run.cost += _LIST_COST
             if not optional:
                 return [each(run) for each in elements]
             found = []
@@ -408,7 +406,7 @@ class _Planner:
         ]
 
         def evaluate(run: Run) -> dict[Any, Any]:
-            run.cost += MAP_COST
+            run.cost += _MAP_COST
             found: dict[Any, Any] = {}
             for key_of, value_of, may_lack in entries:
                 key, value = key_of(run), value_of(run)

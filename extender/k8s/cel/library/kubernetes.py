@@ -3,18 +3,14 @@
 Rule: a quantity keeps how upstream holds it, since only some that are whole numbers are integers to it.
 """
 
-import re
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Final
 
 from extender.k8s.cel.values import MAX_INT, MAX_UINT, MIN_INT, CelError, NotFollowed, Run
-from extender.k8s.quantity import MAX_NANO, NANO, QuantityError, parse
+from extender.k8s.quantity import BINARY_SUFFIXES, DECIMAL_SUFFIXES, MAX_NANO, NANO, SHAPE, QuantityError, parse
 
 _FORMAT_WRONG = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
-_QUANTITY = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?([eEinumkKMGTP]*[-+]?[0-9]*)")
-_DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
-_BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _MAX_FACTORS = 18
 _MAX_POWER = 100
 
@@ -48,7 +44,8 @@ class Quantity:
 @lru_cache(maxsize=4096)
 def _parsed(text: str) -> Quantity:
     """Return the amount of a text; raises CelError (resource.ParseQuantity)."""
-    if not text or _QUANTITY.fullmatch(text) is None:
+    match = SHAPE.fullmatch(text)
+    if match is None or not text:
         raise CelError(_FORMAT_WRONG)
     try:
         nano = parse(text)
@@ -56,32 +53,28 @@ def _parsed(text: str) -> Quantity:
         if "suffix" in error.reason:
             raise CelError("unable to parse quantity's suffix") from None
         raise NotFollowed("the error of an invalid quantity") from None
-    scaled = _scaled(text)
-    if scaled is None:
-        return _decimal(text, nano)
-    if scaled[1] >= 0:
-        if scaled[1] > _MAX_POWER:
-            raise NotFollowed(f"a quantity with an exponent beyond {_MAX_POWER}")
-        nano = scaled[0] * 10 ** scaled[1] * NANO  # upstream does not cap it
-    return Quantity(nano, scaled)
-
-
-def _decimal(text: str, nano: int) -> Quantity:
-    """Return an amount that upstream holds as an inf.Dec, rounded to nano-units; only binary ones are capped."""
-    match = _QUANTITY.fullmatch(text)
-    assert match is not None
     sign, whole, fraction, suffix = match.groups(default="")
-    binary = suffix in _BINARY
-    exponent = 0 if binary else _DECIMAL[suffix] if suffix in _DECIMAL else int(suffix[1:])
-    power = exponent - len(fraction)
+    bits = BINARY_SUFFIXES.get(suffix)
+    exponent = 0 if bits is not None else DECIMAL_SUFFIXES[suffix] if suffix in DECIMAL_SUFFIXES else int(suffix[1:])
+    power, digits = exponent - len(fraction), int(f"{sign}{whole}{fraction}" if whole + fraction else 0)
+    # Upstream holds an int64Amount where it fits for certain, as it estimates by the number of digits.
+    length = len(whole.lstrip("0") or "0")
+    spare = _MAX_FACTORS - length - len(fraction)
+    if bits is not None:
+        spare = -1 if fraction else 15 - length - bits * 3 // 10 - 1
+        digits <<= bits
+    if spare >= 0 and power >= -9 and abs(digits) <= MAX_INT:
+        scale = 0 if bits is not None else power
+        if scale > _MAX_POWER:
+            raise NotFollowed(f"a quantity with an exponent beyond {_MAX_POWER}")
+        return Quantity(nano if scale < 0 else digits * 10**scale * NANO, (digits, scale))  # upstream does not cap it
     if nano == 0:
         return Quantity(0, None, power=power)
-    if abs(nano) < MAX_NANO or binary:
+    if abs(nano) < MAX_NANO or bits is not None:  # only binary ones are capped
         return Quantity(nano, None, power=0 if abs(nano) == MAX_NANO else -9)
     if power > _MAX_POWER:
         raise NotFollowed(f"a quantity with an exponent beyond {_MAX_POWER}")
-    digits = int(whole + fraction)
-    exact = digits * 10 ** (power + 9) if power >= -9 else -(-digits // 10 ** -(power + 9))
+    exact = abs(digits) * 10 ** (power + 9) if power >= -9 else -(-abs(digits) // 10 ** -(power + 9))
     return Quantity(-exact if sign == "-" else exact, None)
 
 
@@ -90,29 +83,6 @@ def quantity(text: Any) -> Quantity:
     if isinstance(text, str):
         return _copied(_parsed(text))
     return Quantity(parse(text), (int(text), 0) if isinstance(text, int) else None)
-
-
-def _scaled(text: str) -> tuple[int, int] | None:
-    """Return the value and the power of ten of a text that upstream parses as an int64Amount."""
-    match = _QUANTITY.fullmatch(text)
-    if match is None:
-        return None
-    sign, whole, fraction, suffix = match.groups(default="")
-    whole = whole.lstrip("0") or "0"
-    if suffix in _BINARY:
-        exponent = _BINARY[suffix]
-        precision = -1 if fraction else 15 - len(whole) - exponent * 3 // 10 - 1
-        scale, factor = 0, 1 << exponent
-    else:
-        scale = _DECIMAL[suffix] if suffix in _DECIMAL else int(suffix[1:])
-        precision, factor = _MAX_FACTORS - len(whole) - len(fraction), 1
-        scale -= len(fraction)
-    if precision < 0 or scale < -9:
-        return None
-    value = int(whole + fraction) * factor
-    if value > MAX_INT:
-        return None
-    return (-value if sign == "-" else value), scale
 
 
 def _copied(amount: Quantity) -> Quantity:
