@@ -41,6 +41,7 @@ from extender.k8s.cel.values import CelError, NotFollowed, Uint
 
 _STEPS: Final = 200_000
 _MAX_ERRORS: Final = 100
+_MAX_LINE_BYTES: Final = 16_384
 _LITERALS: dict[type, Type] = {
     type(None): NULL,
     bool: BOOL,
@@ -82,24 +83,18 @@ def check(tree: Tree, environment: Environment) -> Checked:
 
 def error_text(expression: str, tree: Tree, errors: list[tuple[int, str]]) -> str:
     """Return errors as cel-go displays them, in the order of their positions (common.Errors.ToDisplayString)."""
-    placed = [(*_place(expression, tree.positions.get(node, 0)), text) for node, text in errors[:_MAX_ERRORS]]
-    placed.sort(key=lambda each: each[:2])
-    lines = expression.split("\n")
-    shown = [_displayed(lines[line], line, column, text) for line, column, text in placed]
+    placed = [(tree.positions.get(node, 0), text) for node, text in errors[:_MAX_ERRORS]]
+    shown = [_displayed(expression, offset, text) for offset, text in sorted(placed, key=lambda each: each[0])]
     if len(errors) > _MAX_ERRORS:
         shown.append(f"{len(errors) - _MAX_ERRORS} more errors were truncated")
     return "\n".join(shown)
 
 
-def _place(expression: str, offset: int) -> tuple[int, int]:
-    line = expression.count("\n", 0, offset)
-    return line, offset - (expression.rfind("\n", 0, offset) + 1)
-
-
-def _displayed(line: str, row: int, column: int, text: str) -> str:
+def _displayed(expression: str, offset: int, text: str) -> str:
+    row, column = expression.count("\n", 0, offset), offset - (expression.rfind("\n", 0, offset) + 1)
     head = f"ERROR: <input>:{row + 1}:{column + 1}: {text}"
-    snippet = line.replace("\t", " ")
-    if len(snippet.encode()) > 16384:
+    snippet = expression.split("\n")[row].replace("\t", " ")
+    if len(snippet.encode()) > _MAX_LINE_BYTES:
         return head
     dots = "".join("." if each.isascii() else "\uff0e" for each in snippet[:column])
     mark = "^" if column >= len(snippet) or snippet[column].isascii() else "\uff3e"
@@ -125,7 +120,7 @@ class _Checker:
         self.scopes: list[dict[str, Type]] = []
         self._kinds = {
             "literal": lambda node: _LITERALS[type(node.value)],
-            "ident": self._ident,
+            "ident": lambda node: self._named(node, node.name) or self._undeclared(node, node.name),
             "select": self._select,
             "call": self._call,
             "list": self._list,
@@ -178,9 +173,6 @@ class _Checker:
         if found is not None:
             self.checked.names[node.id] = f".{bare}" if is_local and name != bare else bare
         return found
-
-    def _ident(self, node: Expr) -> Type:
-        return self._named(node, node.name) or self._undeclared(node, node.name)
 
     def _select(self, node: Expr) -> Type:
         name = qualified_name(node)
@@ -235,7 +227,7 @@ class _Checker:
 
     def _resolve(self, node: Expr, overloads: tuple[Overload, ...]) -> Type:
         types = self.checked.types
-        given = tuple(types[each.id] for each in node.called())
+        given = tuple(types[each.id] for each in node.children())
         if node.name in ("_&&_", "_||_"):
             return self._logical(node, given, overloads[0])
         found: list[Overload] = []
@@ -320,17 +312,16 @@ class _Checker:
         raise NotFollowed(f"the type {node.name}")
 
     def _loop(self, node: Expr) -> Type:
-        loop = node.loop
+        over, start, condition, step, result = node.args
+        loop, range_type, start_type = node.loop, self.check(over), self.check(start)
         assert loop is not None
-        over = self.check(loop.over)
-        result = self.check(loop.start)
-        variables = self._variables(loop, self.unifier.substitute(over))
-        self.scopes.append({loop.result_variable: result})
+        variables = self._variables(loop, over, self.unifier.substitute(range_type))
+        self.scopes.append({loop.result_variable: start_type})
         self.scopes.append(variables)
-        self._assert(loop.condition, BOOL)
-        self._assert(loop.step, result)
+        self._assert(condition, BOOL)
+        self._assert(step, start_type)
         self.scopes.pop()
-        found = self.check(loop.result)
+        found = self.check(result)
         self.scopes.pop()
         return self.unifier.substitute(found)
 
@@ -339,19 +330,19 @@ class _Checker:
         if not self.unifier.assignable(expected, found):
             self._mismatch(node, expected, found)
 
-    def _variables(self, loop: Loop, over: Type) -> dict[str, Type]:
+    def _variables(self, loop: Loop, over: Expr, of: Type) -> dict[str, Type]:
         """Return the types of the variables of a loop over a value of the type."""
         first, second = ERROR, ERROR
-        if over[0] == "list":
-            first, second = (INT, over[1]) if loop.variable2 else (over[1], ERROR)
-        elif over[0] == "map":
-            first, second = over[1], over[2]
-        elif over[0] in ("dyn", "error", "param"):
-            self.unifier.assignable(DYN, over)
+        if of[0] == "list":
+            first, second = (INT, of[1]) if loop.variable2 else (of[1], ERROR)
+        elif of[0] == "map":
+            first, second = of[1], of[2]
+        elif of[0] in ("dyn", "error", "param"):
+            self.unifier.assignable(DYN, of)
             first = second = DYN
         else:
-            shown = f"expression of type '{display(over)}' cannot be range of a comprehension"
-            self._error(loop.over, f"{shown} (must be list, map, or dynamic)")
+            shown = f"expression of type '{display(of)}' cannot be range of a comprehension"
+            self._error(over, f"{shown} (must be list, map, or dynamic)")
         return {loop.variable: first, **({loop.variable2: second} if loop.variable2 else {})}
 
 

@@ -222,8 +222,8 @@ class _Planner:
 
     def _is_beside_local(self, node: Expr) -> bool:
         """Return whether a chain's variable is the declared one where a loop has a variable of its name."""
-        while node.kind in ("select", "call") and node.called():
-            node = node.called()[0]
+        while node.kind in ("select", "call") and node.children():
+            node = node.children()[0]
         return self.checked.names.get(node.id, "").startswith(".")
 
     def _qualified(self, root: Plan, qualifiers: list["_Qualifier"]) -> Plan:
@@ -242,7 +242,7 @@ class _Planner:
         appended = self._appended(node)
         if appended is not None:
             return appended
-        planned = [self.plan(each) for each in node.called()]
+        planned = [self.plan(each) for each in node.children()]
         overloads = self.checked.overloads[node.id]
         arguments = [each.evaluate for each in planned]
         if name == "@in" and planned[1].constant and type(planned[1].value) is list and len(overloads) == 1:
@@ -325,7 +325,7 @@ class _Planner:
         return Plan(evaluate)
 
     def _alternative(self, node: Expr) -> Plan:
-        one, other = (self.plan(each).evaluate for each in node.called())
+        one, other = (self.plan(each).evaluate for each in node.children())
         unwraps = node.name == "orValue"
 
         def evaluate(run: Run) -> Any:
@@ -428,18 +428,18 @@ class _Planner:
     def _loop(self, node: Expr) -> Plan:
         loop = node.loop
         assert loop is not None
-        range_plan, start = self.plan(loop.over), self.plan(loop.start)
+        range_plan, start = self.plan(node.args[0]), self.plan(node.args[1])
         result_slot, first, second = range(self.slots, self.slots + 3)
         self.slots += 3
         self.starts[result_slot] = start.evaluate
-        if loop.start.kind in ("list", "map") and not loop.start.args:
+        if node.args[1].kind in ("list", "map") and not node.args[1].args:
             self.growing.add(result_slot)
-            self.starts[result_slot] = (lambda _run: []) if loop.start.kind == "list" else (lambda _run: {})
+            self.starts[result_slot] = (lambda _run: []) if node.args[1].kind == "list" else (lambda _run: {})
         self.scopes.append({loop.result_variable: result_slot})
         self.scopes.append({loop.variable: first, **({loop.variable2: second} if loop.variable2 else {})})
-        condition, step = self.plan(loop.condition).evaluate, self.plan(loop.step).evaluate
+        condition, step = (self.plan(each).evaluate for each in node.args[2:4])
         self.scopes.pop()
-        result = self.plan(loop.result).evaluate
+        result = self.plan(node.args[4]).evaluate
         self.scopes.pop()
         over = range_plan.evaluate
         is_bind = range_plan.constant and range_plan.value == []  # cel.bind() is a loop over nothing

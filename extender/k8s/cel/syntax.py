@@ -1,7 +1,7 @@
 """The syntax tree of an expression, and how much of one is followed."""
 
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from extender.k8s.cel.values import NotFollowed
 
@@ -25,6 +25,14 @@ class SyntaxFailure(Exception):
     """An expression that is nested deeper than cel-go's parser follows, in cel-go's words."""
 
 
+class Loop(NamedTuple):
+    """Variables of a comprehension; the second one may be missing."""
+
+    variable: str
+    variable2: str
+    result_variable: str
+
+
 @dataclass(slots=True)
 class Expr:
     """A node of the tree; `kind` says which of the other fields are its own.
@@ -43,34 +51,15 @@ class Expr:
     test_only: bool = False
     """a field within has()"""
     args: list["Expr"] = field(default_factory=list)
-    """of a call, the elements of a list, and a map's keys and values by turns"""
+    """of a call, the elements of a list, a map's keys and values by turns; of a loop: what it is over, the result's
+    start, condition, step and result"""
     optional: list[int] = field(default_factory=list)
     """which elements or entries are optional"""
-    loop: "Loop | None" = None
-
-    def called(self) -> list["Expr"]:
-        """Return the arguments of a call, the target of a member first."""
-        return self.args if self.operand is None else [self.operand, *self.args]
+    loop: Loop | None = None
 
     def children(self) -> list["Expr"]:
-        """Return the nodes right below this one."""
-        loop = self.loop
-        within = [loop.over, loop.start, loop.condition, loop.step, loop.result] if loop is not None else []
-        return [*self.called(), *within]
-
-
-@dataclass(slots=True)
-class Loop:
-    """A comprehension."""
-
-    variable: str
-    variable2: str
-    over: Expr
-    result_variable: str
-    start: Expr
-    condition: Expr
-    step: Expr
-    result: Expr
+        """Return the nodes right below this one: of a call its arguments, the target of a member first."""
+        return self.args if self.operand is None else [self.operand, *self.args]
 
 
 @dataclass(slots=True)

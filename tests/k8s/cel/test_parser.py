@@ -16,7 +16,7 @@ def shown(node):
         return f"{shown(node.operand)}.{node.name}{'?' if node.test_only else ''}"
     if node.kind == "loop":
         loop = node.loop
-        parts = ", ".join(map(shown, (loop.over, loop.start, loop.condition, loop.step, loop.result)))
+        parts = ", ".join(map(shown, node.args))
         return f"loop({loop.variable}, {loop.variable2}, {loop.result_variable}: {parts})"
     target = f"{shown(node.operand)}." if node.operand is not None else ""
     marks = f" {node.optional}" if node.optional else ""

@@ -123,30 +123,20 @@ def _float_division(one: float, other: float) -> float:
     return math.copysign(math.inf, one) * math.copysign(1, other)
 
 
-def _divide(_run: Run, one: Any, other: Any) -> Any:
-    kind = type(one)
-    if kind not in (int, Uint, float):
-        raise wanted("_/_", one)
-    if type(other) is not kind:
-        raise CelError(NO_SUCH_OVERLOAD)
-    if kind is float:
+def _quotient(one: Any, other: Any) -> Any:
+    if type(one) is float:
         return _float_division(one, other)
     if other == 0:
         raise CelError("division by zero")
-    return _number(kind, _divided(int(one), int(other)))
+    return _divided(one, other)
 
 
-def _modulo(_run: Run, one: Any, other: Any) -> Any:
-    kind = type(one)
-    if kind not in (int, Uint):
-        raise wanted("_%_", one)
-    if type(other) is not kind:
-        raise CelError(NO_SUCH_OVERLOAD)
+def _remainder(one: int, other: int) -> int:
     if other == 0:
         raise CelError("modulus by zero")
     if one == MIN_INT and other == -1:
         raise CelError("integer overflow")
-    return _number(kind, int(one) - int(other) * _divided(int(one), int(other)))
+    return one - other * _divided(one, other)
 
 
 def _negate(_run: Run, value: Any) -> Any:
@@ -334,8 +324,8 @@ OPERATORS: dict[str, Implementation] = {
     "_*_: (double, double) -> double; (int, int) -> int; (uint, uint) -> uint": _numbers(
         "_*_", lambda one, other: one * other, _NUMBERS
     ),
-    "_/_: (double, double) -> double; (int, int) -> int; (uint, uint) -> uint": _divide,
-    "_%_: (int, int) -> int; (uint, uint) -> uint": _modulo,
+    "_/_: (double, double) -> double; (int, int) -> int; (uint, uint) -> uint": _numbers("_/_", _quotient, _NUMBERS),
+    "_%_: (int, int) -> int; (uint, uint) -> uint": _numbers("_%_", _remainder, frozenset((int, Uint))),
     "-_: (double) -> double; (int) -> int": _negate,
     "!_: (bool) -> bool": _not,
     f"_<_: {_COMPARED}": _order("_<_", lambda sign: sign < 0),

@@ -28,10 +28,6 @@ def _quoted(character: str) -> str:
     return f"\\x{code:02x}" if code < 128 else f"\\u{code:04x}" if code < 65536 else f"\\U{code:08x}"
 
 
-def _spend(run: Run, size: int) -> None:
-    run.work(size // 16)
-
-
 def _out_of_range(index: int) -> CelError:
     return CelError(f"index out of range: {index}")
 
@@ -55,14 +51,14 @@ def _index_of(run: Run, text: str, part: str, offset: int = 0) -> int:
     found = _check_offset(run, text, part, offset)
     if found is not None:
         return found
-    _spend(run, len(text))
+    run.work(len(text) // 16)
     return text.find(part, offset)
 
 
 def _last_index_of(run: Run, text: str, part: str) -> int:
     if not part:
         return len(text)
-    _spend(run, len(text))
+    run.work(len(text) // 16)
     return -1 if not text else text.rfind(part)
 
 
@@ -70,7 +66,7 @@ def _last_index_of_offset(run: Run, text: str, part: str, offset: int) -> int:
     found = _check_offset(run, text, part, offset)
     if found is not None:
         return found
-    _spend(run, len(text))
+    run.work(len(text) // 16)
     return -1 if offset >= len(text) else text.rfind(part, 0, offset + len(part))
 
 
@@ -78,7 +74,7 @@ def _replace(run: Run, text: str, old: str, new: str, count: int = -1) -> str:
     found = text.count(old)
     if count >= 0:
         found = min(found, count)
-    _spend(run, len(text) + found * max(len(new) - len(old), 0))
+    run.work((len(text) + found * max(len(new) - len(old), 0)) // 16)
     return text.replace(old, new, count)
 
 
@@ -96,7 +92,7 @@ def _split(run: Run, text: str, separator: str, count: int = -1) -> list[str]:
 def _substring(run: Run, text: str, start: int) -> str:
     if not 0 <= start <= len(text):
         raise _out_of_range(start)
-    _spend(run, len(text))
+    run.work(len(text) // 16)
     return text[start:]
 
 
@@ -106,7 +102,7 @@ def _substring_range(run: Run, text: str, start: int, end: int) -> str:
     for index in (start, end):
         if not 0 <= index <= len(text):
             raise _out_of_range(index)
-    _spend(run, end - start)
+    run.work((end - start) // 16)
     return text[start:end]
 
 
@@ -114,7 +110,7 @@ def _join(run: Run, parts: list[Any], separator: str = "") -> str:
     for each in parts:
         if type(each) is not str:
             raise CelError(f"join: invalid input: {written(each)}")
-    _spend(run, sum(map(len, parts)) + len(separator) * len(parts) + 16 * len(parts))
+    run.work((sum(map(len, parts)) + len(separator) * len(parts)) // 16 + len(parts))
     return separator.join(parts)
 
 
