@@ -17,10 +17,10 @@ from extender.k8s.cel.values import (
     Aborted,
     CelError,
     Duration,
-    NotFollowed,
     Run,
     Timestamp,
     Uint,
+    UnsupportedFeature,
     go_name,
     size,
     type_name,
@@ -38,7 +38,7 @@ def call(
     of_1_37: bool,
     apply: Callable[..., Any] | None = None,
 ) -> Evaluate:
-    """Return what evaluates a call of a function, or of `apply` instead; raises NotFollowed."""
+    """Return what evaluates a call of a function, or of `apply` instead; raises UnsupportedFeature."""
     if apply is None:
         apply = _implementation(name, overloads, of_1_37=of_1_37)
     cost = _cost(name, overloads, of_1_37=of_1_37)
@@ -119,7 +119,7 @@ def _bound(name: str, overload: Overload) -> Callable[..., Any]:
     target = overload.arguments[0] if overload.arguments else DYN
     if target[0] in ("struct", "opaque") and not is_optional(target):
         return _unreachable  # of a type whose values only functions make that are not evaluated
-    raise NotFollowed(f"{name}()")
+    raise UnsupportedFeature(f"{name}()")
 
 
 def _unreachable(_run: Run, *_values: Any) -> Any:

@@ -1,7 +1,7 @@
 """The types of an expression and which overload each call is (checker/checker.go and the validators, cel-go v0.26).
 
 Rule: says what cel-go says, in its words and at its positions; what it would accept and we do not evaluate is
-NotFollowed.
+UnsupportedFeature.
 """
 
 from collections.abc import Callable
@@ -37,7 +37,7 @@ from extender.k8s.cel.types import (
     name_of,
     optional_of,
 )
-from extender.k8s.cel.values import CelError, NotFollowed, Uint
+from extender.k8s.cel.values import CelError, Uint, UnsupportedFeature
 
 _STEPS: Final = 200_000
 _MAX_ERRORS: Final = 100
@@ -67,7 +67,7 @@ class Checked:
 
 
 def check(tree: Tree, environment: Environment) -> Checked:
-    """Return the types of a tree's nodes; raises NotFollowed."""
+    """Return the types of a tree's nodes; raises UnsupportedFeature."""
     checker = _Checker(environment)
     try:
         checker.check(tree.root)
@@ -75,7 +75,7 @@ def check(tree: Tree, environment: Environment) -> Checked:
         for node_id, found in types.items():
             types[node_id] = checker.unifier.substitute(found, free_to_dyn=True)
     except TooLarge:
-        raise NotFollowed("an expression whose types are too large") from None
+        raise UnsupportedFeature("an expression whose types are too large") from None
     if not checker.checked.errors:
         _validate(tree.root, checker.checked)
     return checker.checked
@@ -156,7 +156,7 @@ class _Checker:
             generic = GENERIC_TYPES.get(bare) if self.environment.of_1_37 else None
             return ("type", generic or NAMED_TYPES[bare])
         if bare.startswith(("google.protobuf.", "kubernetes.", "net.")):
-            raise NotFollowed(f"the type {bare}")
+            raise UnsupportedFeature(f"the type {bare}")
         return None
 
     def _local(self, name: str) -> Type | None:
@@ -309,7 +309,7 @@ class _Checker:
 
     @staticmethod
     def _struct(node: Expr) -> Type:
-        raise NotFollowed(f"the type {node.name}")
+        raise UnsupportedFeature(f"the type {node.name}")
 
     def _loop(self, node: Expr) -> Type:
         over, start, condition, step, result = node.args
@@ -440,7 +440,7 @@ def _same_types(node: Expr, indices: range, optional: list[int], checked: Checke
         kind = checked.types[node.args[index].id]
         if index in optional:
             if not is_optional(kind):
-                raise NotFollowed("an optional element of an unknown type, at which kube-scheduler crashes")
+                raise UnsupportedFeature("an optional element of an unknown type, at which kube-scheduler crashes")
             kind = kind[2]
         if first is None:
             first = kind

@@ -22,7 +22,7 @@ from extender.k8s.cel.syntax import (
     SyntaxFailure,
     Tree,
 )
-from extender.k8s.cel.values import NotFollowed
+from extender.k8s.cel.values import UnsupportedFeature
 
 _LIMIT: Final = 250
 """Levels that cel-go follows, of each rule of its grammar and of nodes with operands."""
@@ -104,14 +104,14 @@ class _Unexpected(Exception):
 
 
 def parse(expression: str, *, escaped_names: bool) -> Tree:
-    """Return the tree, with what is wrong with it; raises SyntaxFailure, and NotFollowed where it is too large.
+    """Return the tree, with what is wrong with it; raises SyntaxFailure, and UnsupportedFeature where it is too large.
 
     `escaped_names`: fields may be in backquotes, as from v1.37 on.
     """
     if len(expression) > MAX_CHARACTERS:
-        raise NotFollowed(f"an expression of more than {MAX_CHARACTERS} characters")
+        raise UnsupportedFeature(f"an expression of more than {MAX_CHARACTERS} characters")
     if expression.encode(errors="ignore").decode() != expression:
-        raise NotFollowed("a character that is not Unicode")
+        raise UnsupportedFeature("a character that is not Unicode")
     parser = _Parser(expression, escaped_names)
     try:
         parser.parse()
@@ -120,7 +120,7 @@ def parse(expression: str, *, escaped_names: bool) -> Tree:
     if max(parser.heights.values(), default=0) > _LIMIT:
         raise SyntaxFailure("ERROR: <input>:-1:0: max recursion depth exceeded")
     if not parser.tree.problems and parser.tree.depths[parser.tree.root.id] > MAX_DEPTH:
-        raise NotFollowed(f"an expression nested more than {MAX_DEPTH} levels deep")
+        raise UnsupportedFeature(f"an expression nested more than {MAX_DEPTH} levels deep")
     return parser.tree
 
 

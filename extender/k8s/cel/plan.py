@@ -22,12 +22,12 @@ from extender.k8s.cel.values import (
     NONE,
     Aborted,
     CelError,
-    NotFollowed,
     Optional,
     Run,
     StringMap,
     TypeValue,
     Uint,
+    UnsupportedFeature,
     check_key,
     equal,
     find,
@@ -69,7 +69,7 @@ class Plan:
 def plan(root: Expr, checked: Checked) -> tuple[Evaluate, int, set[tuple[str, ...]]]:
     """Return (what evaluates a tree, how many variables of loops it has, the literal paths of the variable it reads).
 
-    A path ends before the first key that is not a literal string. Raises PlanError and NotFollowed.
+    A path ends before the first key that is not a literal string. Raises PlanError and UnsupportedFeature.
     """
     planner = _Planner(checked)
     evaluate = planner.plan(root).evaluate
@@ -161,7 +161,7 @@ class _Planner:
                 raise _bad_key(planned.value, PlanError)
             return root, [*qualifiers, _Qualifier(planned.value, optional=optional)]
         if self._is_beside_local(operand):  # cel-go looks for the key's variables outside of all loops
-            raise NotFollowed("a key behind a name with a leading dot that is a loop's variable, too")
+            raise UnsupportedFeature("a key behind a name with a leading dot that is a loop's variable, too")
         return root, [*qualifiers, _Qualifier(None, planned.uncounted, optional=optional)]
 
     def _links(self, node: Expr) -> tuple[Plan, list["_Qualifier"]]:
@@ -229,7 +229,7 @@ class _Planner:
     def _qualified(self, root: Plan, qualifiers: list["_Qualifier"]) -> Plan:
         tested = qualifiers[-1].test_only
         if tested and root.ternary:
-            raise NotFollowed("has() of a ternary's field")  # whose cost may wrap below zero
+            raise UnsupportedFeature("has() of a ternary's field")  # whose cost may wrap below zero
         evaluate = _chained(root.uncounted, qualifiers, tested=tested)
         return Plan(evaluate, qualified=evaluate) if tested else _counted(evaluate)
 
@@ -266,7 +266,7 @@ class _Planner:
         try:
             return evaluate(Run(None, 0, WorkBudget(1_000_000), of_1_37=self.of_1_37))
         except Aborted:
-            raise NotFollowed("a map of constants with keys at which kube-scheduler crashes") from None
+            raise UnsupportedFeature("a map of constants with keys at which kube-scheduler crashes") from None
         except CelError as error:
             raise PlanError(str(error)) from None
 
@@ -376,7 +376,7 @@ class _Planner:
         if all(each.constant for each in planned):
             if not optional:
                 return constant([each.value for each in planned])
-            raise NotFollowed("an optional element that is a constant")
+            raise UnsupportedFeature("an optional element that is a constant")
         elements = [each.evaluate for each in planned]
 
         def evaluate(run: Run) -> list[Any]:
@@ -498,7 +498,9 @@ def _within(run: Run, optional: Optional) -> Any:
     if run.of_1_37:
         return value
     if type(value) in (Optional, TypeValue) or hasattr(value, "type_name"):
-        raise NotFollowed("an optional quantity, version, type or optional value that is a variable's or a ternary's")
+        raise UnsupportedFeature(
+            "an optional quantity, version, type or optional value that is a variable's or a ternary's"
+        )
     return value
 
 
@@ -576,7 +578,7 @@ def _bad_key(key: Any, error: type[Exception]) -> Exception:
     if type(key) is list and error is PlanError:
         return error("invalid qualifier type: *types.baseList")
     if type(key) in (list, StringMap):  # upstream has several types of lists, and maps of Go's and its own
-        return NotFollowed(f"a key of the type {type_name(key)}")
+        return UnsupportedFeature(f"a key of the type {type_name(key)}")
     return error(f"invalid qualifier type: {go_name(key)}")
 
 
@@ -591,7 +593,7 @@ def _index(key: Any) -> int:
 def _check_key(key: Any) -> None:
     check_key(key)
     if type(key) is float or isinstance(key, (list, dict)):
-        raise NotFollowed("a map with keys that are doubles, lists or maps")
+        raise UnsupportedFeature("a map with keys that are doubles, lists or maps")
 
 
 def _constant_membership(item: Plan, within: list[Any]) -> Plan | None:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from extender.k8s.cel.values import NotFollowed
+from extender.k8s.cel.values import UnsupportedFeature
 
 MAX_DEPTH: Final = 90
 """Levels of a tree that are followed; each takes a few frames of Python's stack to check, plan and evaluate."""
@@ -74,10 +74,10 @@ class Tree:
     """node -> levels from it to the bottom"""
 
     def add(self, node: Expr, offset: int) -> Expr:
-        """Give a node, whose children have theirs, an id and its place; raises NotFollowed if they are too many."""
+        """Give a node, whose children have theirs, an id and its place; raises UnsupportedFeature if they are too many."""
         node.id = len(self.positions) + 1
         if node.id > self.max_nodes:
-            raise NotFollowed(f"an expression of more than {self.max_nodes} nodes")
+            raise UnsupportedFeature(f"an expression of more than {self.max_nodes} nodes")
         self.positions[node.id] = offset
         self.depths[node.id] = 1 + max((self.depths[each.id] for each in node.children()), default=0)
         return node

@@ -22,7 +22,7 @@ COST_LIMIT: Final = 1_000_000
 NO_SUCH_OVERLOAD: Final = "no such overload"
 
 
-class NotFollowed(Exception):
+class UnsupportedFeature(Exception):
     """A CEL feature that is not evaluated; the text names it."""
 
 
@@ -192,9 +192,9 @@ def type_name(value: Any) -> str:
 
 
 def go_name(value: Any) -> str:
-    """Return the name of a value's type in Go (%T), which some errors have; raises NotFollowed for a list's."""
+    """Return the name of a value's type in Go (%T), which some errors have; raises UnsupportedFeature for a list's."""
     if type(value) is list:  # which has several types upstream
-        raise NotFollowed("the text of a list's type in an error")
+        raise UnsupportedFeature("the text of a list's type in an error")
     names = _NAMES.get(type(value))
     return names[1] if names is not None else str(value.go_name)
 
@@ -307,7 +307,7 @@ def written(value: Any) -> str:
         return go_float(value)
     if kind is int or kind is Uint:
         return str(int(value))
-    raise NotFollowed(f"the text of a value of the type {type_name(value)} in an error")
+    raise UnsupportedFeature(f"the text of a value of the type {type_name(value)} in an error")
 
 
 def go_float(value: float) -> str:

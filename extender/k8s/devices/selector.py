@@ -3,7 +3,7 @@
 `parser` makes the tree, in which macros are expanded, `checker` finds the types in cel-go's words, and `plan` makes
 closures of the tree, which count cel-go's cost.
 
-Rule: what is not followed is named in `Selector.unsupported`, or raised as NotFollowed, and never guessed.
+Rule: what is not followed is named in `Selector.unsupported`, or raised as UnsupportedFeature, and never guessed.
 """
 
 from collections.abc import Callable
@@ -23,15 +23,15 @@ from extender.k8s.cel.values import (
     Aborted,
     CelError,
     CostLimitReached,
-    NotFollowed,
     Optional,
     Run,
+    UnsupportedFeature,
     type_name,
 )
 from extender.k8s.cost.budget import WorkBudget
 from extender.k8s.devices.device_view import DeviceView
 
-__all__ = ["DeviceSelectorError", "DeviceView", "NotFollowed", "Selector", "compile_selector"]
+__all__ = ["DeviceSelectorError", "DeviceView", "Selector", "UnsupportedFeature", "compile_selector"]
 
 _DOMAINS: Final = ("attributes", "capacity")
 """Fields of the variable `device` that are maps by domain and id."""
@@ -84,7 +84,7 @@ class Selector:
     def matches(self, device: DeviceView, budget: WorkBudget) -> bool:
         """Return whether the device is selected.
 
-        Raises DeviceSelectorError, NotFollowed for a CEL feature that only the values show, and WorkLimitReached.
+        Raises DeviceSelectorError, UnsupportedFeature for a CEL feature that only the values show, and WorkLimitReached.
         """
         assert self.evaluate is not None
         run = Run(device, self.variables, budget, of_1_37=self.of_1_37)
@@ -133,7 +133,7 @@ def compile_selector(expression: str, *, of_1_37: bool) -> Selector:
         return Selector(expression, error=f"compilation failed: {failure}")
     except PlanError as failure:
         return Selector(expression, error=f"program instantiation failed: {failure}")
-    except NotFollowed as feature:
+    except UnsupportedFeature as feature:
         return Selector(expression, unsupported=str(feature))
     return Selector(expression, reads=_reads(paths), evaluate=evaluate, variables=variables, of_1_37=of_1_37)
 

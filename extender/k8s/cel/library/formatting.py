@@ -14,11 +14,11 @@ from extender.k8s.cel.values import (
     MAX_INT,
     CelError,
     Duration,
-    NotFollowed,
     Run,
     Timestamp,
     TypeValue,
     Uint,
+    UnsupportedFeature,
     type_name,
 )
 
@@ -87,7 +87,7 @@ def _clause(digits: str | None, kind: str) -> tuple[str, int | None]:
         byte = kind.encode("utf-8", "surrogatepass")[0]  # upstream takes the first byte for the whole character
         raise CelError(f'{wrong}unrecognized formatting clause "{chr(byte)}"')
     if digits and int(digits) > _MAX_PRECISION:
-        raise NotFollowed(f"format() with a precision above {_MAX_PRECISION}")
+        raise UnsupportedFeature(f"format() with a precision above {_MAX_PRECISION}")
     return kind, int(digits) if digits else None
 
 

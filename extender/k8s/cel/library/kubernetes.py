@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Final
 
-from extender.k8s.cel.values import MAX_INT, MAX_UINT, MIN_INT, CelError, NotFollowed, Run
+from extender.k8s.cel.values import MAX_INT, MAX_UINT, MIN_INT, CelError, Run, UnsupportedFeature
 from extender.k8s.quantity import BINARY_SUFFIXES, DECIMAL_SUFFIXES, MAX_NANO, NANO, SHAPE, QuantityError, parse
 
 _FORMAT_WRONG = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
@@ -52,7 +52,7 @@ def _parsed(text: str) -> Quantity:
     except QuantityError as error:
         if "suffix" in error.reason:
             raise CelError("unable to parse quantity's suffix") from None
-        raise NotFollowed("the error of an invalid quantity") from None
+        raise UnsupportedFeature("the error of an invalid quantity") from None
     sign, whole, fraction, suffix = match.groups(default="")
     bits = BINARY_SUFFIXES.get(suffix)
     exponent = 0 if bits is not None else DECIMAL_SUFFIXES[suffix] if suffix in DECIMAL_SUFFIXES else int(suffix[1:])
@@ -66,14 +66,14 @@ def _parsed(text: str) -> Quantity:
     if spare >= 0 and power >= -9 and abs(digits) <= MAX_INT:
         scale = 0 if bits is not None else power
         if scale > _MAX_POWER:
-            raise NotFollowed(f"a quantity with an exponent beyond {_MAX_POWER}")
+            raise UnsupportedFeature(f"a quantity with an exponent beyond {_MAX_POWER}")
         return Quantity(nano if scale < 0 else digits * 10**scale * NANO, (digits, scale))  # upstream does not cap it
     if nano == 0:
         return Quantity(0, None, power=power)
     if abs(nano) < MAX_NANO or bits is not None:  # only binary ones are capped
         return Quantity(nano, None, power=0 if abs(nano) == MAX_NANO else -9)
     if power > _MAX_POWER:
-        raise NotFollowed(f"a quantity with an exponent beyond {_MAX_POWER}")
+        raise UnsupportedFeature(f"a quantity with an exponent beyond {_MAX_POWER}")
     exact = abs(digits) * 10 ** (power + 9) if power >= -9 else -(-abs(digits) // 10 ** -(power + 9))
     return Quantity(-exact if sign == "-" else exact, None)
 
@@ -127,7 +127,7 @@ def _sum(run: Run, one: Quantity, sign: int, other: Quantity) -> Quantity:
     nano = one.nano + sign * other.nano
     one_scaled, other_scaled = _held(run, one), _held(run, other)
     if one_scaled is None and not run.of_1_37:  # upstream changes it in place
-        raise NotFollowed("add() and sub() of a quantity with a fraction")
+        raise UnsupportedFeature("add() and sub() of a quantity with a fraction")
     if one_scaled is None or other_scaled is None:
         return Quantity(nano, None, power=min(one.power, other.power), pointer=True)
     (first, first_scale), (second, second_scale) = one_scaled, other_scaled
@@ -203,7 +203,7 @@ class Semver:
 
 def _quoted(text: str) -> str:
     if not text.isprintable() or not text.isascii():
-        raise NotFollowed("the error of a version with unusual characters")
+        raise UnsupportedFeature("the error of a version with unusual characters")
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 

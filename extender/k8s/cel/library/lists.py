@@ -14,11 +14,11 @@ from extender.k8s.cel.values import (
     NONE,
     CelError,
     Duration,
-    NotFollowed,
     Optional,
     Run,
     Timestamp,
     Uint,
+    UnsupportedFeature,
     compare,
     contains,
     equal,
@@ -142,7 +142,7 @@ def _sort_by_keys(run: Run, items: Any, keys: list[Any]) -> list[Any]:
     if len(items) > 12 and items is not keys:
         ties = any(_compared(keys[one], keys[other]) == 0 for one, other in pairwise(order))
         if ties:
-            raise NotFollowed("sortBy() with equal keys, whose order is not defined")
+            raise UnsupportedFeature("sortBy() with equal keys, whose order is not defined")
     return [items[index] for index in order]
 
 

@@ -23,11 +23,11 @@ from extender.k8s.cel.values import (
     NO_SUCH_OVERLOAD,
     CelError,
     Duration,
-    NotFollowed,
     Run,
     Timestamp,
     TypeValue,
     Uint,
+    UnsupportedFeature,
     compare,
     contains,
     go_float,
@@ -230,7 +230,7 @@ def _to_uint(_run: Run, value: Any) -> Uint:
 def _to_double(_run: Run, value: Any) -> float:
     kind = type(value)
     if kind is str and "_" in value:
-        raise NotFollowed("a number with underscores in a text")
+        raise UnsupportedFeature("a number with underscores in a text")
     if kind is str and len(value) <= _MAX_NUMBER_CHARACTERS and _FLOAT.fullmatch(value):
         if "x" in value.lower():
             return float.fromhex(value)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from datetime import date
 from typing import Any, Final
 
-from extender.k8s.cel.values import MAX_INT, MIN_INT, CelError, Duration, NotFollowed, Run, Timestamp
+from extender.k8s.cel.values import MAX_INT, MIN_INT, CelError, Duration, Run, Timestamp, UnsupportedFeature
 
 _SECOND: Final = 10**9
 _UNITS: Final = {
@@ -107,7 +107,7 @@ def _local(value: Timestamp, offset: int) -> tuple[int, int, int]:
     seconds, nanos = divmod(value.nanos, _SECOND)
     days, second = divmod(seconds + offset, _DAY)
     if not _YEAR_1 <= days + _EPOCH <= date.max.toordinal():
-        raise NotFollowed("a timestamp outside the years 1 to 9999 in its time zone")
+        raise UnsupportedFeature("a timestamp outside the years 1 to 9999 in its time zone")
     return days, second, nanos
 
 
@@ -116,7 +116,7 @@ def _offset(zone: str) -> int:
     if zone in ("UTC", ""):
         return 0
     if match is None:
-        raise NotFollowed("a time zone by its name")
+        raise UnsupportedFeature("a time zone by its name")
     return (int(match[2]) * 60 + int(match[3])) * (-60 if match[1] == "-" else 60)
 
 
