@@ -56,10 +56,10 @@ class Plan:
     constant: bool = False
     value: Any = None
     qualified: Evaluate | None = None
-    """Of a variable, its fields and keys: without the one that the variable itself costs."""
+    """Evaluates a variable, its fields and keys without the one that the variable itself costs."""
     ternary: bool = False
     path: tuple[str, ...] | None = None
-    """Of the declared variable: the literal fields and keys that are read of it; () is all of it."""
+    """Literal fields and keys that are read of the declared variable; () is all of it."""
 
     @property
     def uncounted(self) -> Evaluate:

@@ -74,7 +74,7 @@ class Tree:
     """node -> levels from it to the bottom"""
 
     def add(self, node: Expr, offset: int) -> Expr:
-        """Give a node, whose children have theirs, an id and its place; raises UnsupportedFeature if they are too many."""
+        """Give a node, whose children have theirs, an id and a place; UnsupportedFeature if they are too many."""
         node.id = len(self.positions) + 1
         if node.id > self.max_nodes:
             raise UnsupportedFeature(f"an expression of more than {self.max_nodes} nodes")

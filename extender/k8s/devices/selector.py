@@ -84,7 +84,7 @@ class Selector:
     def matches(self, device: DeviceView, budget: WorkBudget) -> bool:
         """Return whether the device is selected.
 
-        Raises DeviceSelectorError, UnsupportedFeature for a CEL feature that only the values show, and WorkLimitReached.
+        Raises DeviceSelectorError, UnsupportedFeature (some features only the values show), and WorkLimitReached.
         """
         assert self.evaluate is not None
         run = Run(device, self.variables, budget, of_1_37=self.of_1_37)
