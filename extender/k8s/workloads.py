@@ -1,4 +1,4 @@
-"""Workload that a pod belongs to, who recreates it, and its QoS class.
+"""Workload that a pod belongs to, whether it is recreated, and its QoS class.
 
 Rule: facts about one pod, from the pod alone.
 """

@@ -189,7 +189,7 @@ class _Planner:
         return (*before, key) if before is not None and is_declared else None
 
     def _read(self, path: tuple[str, ...]) -> Plan:
-        """Return the plan of a literal path of the declared variable, the usual thing to ask."""
+        """Return the plan of a literal path of the declared variable."""
         if not path:
             getters = {name: each.value for name, each in self.environment.fields.items()}
             whole = _counted(lambda run: StringMap((name, get(run.variable)) for name, get in getters.items()))
@@ -197,17 +197,24 @@ class _Planner:
         get, keys = self.environment.fields[path[0]].value, path[1:]
 
         def reader(cost: int) -> Evaluate:
-            def evaluate(run: Run) -> Any:
+            def walk(run: Run) -> Any:
                 run.cost += cost
-                value = found = get(run.variable)
+                value = get(run.variable)
+                for key in keys:
+                    value, _ = _qualify(value, key, test=False)
+                return value
+
+            if len(keys) != 2:  # nearly all paths have two, and are read for each device
+                return walk
+            first, second = keys
+
+            def evaluate(run: Run) -> Any:
                 try:
-                    for key in keys:
-                        found = found[key]
+                    value = get(run.variable)[first][second]
                 except KeyError:  # an error, or a map that has every key
-                    for key in keys:
-                        value, _ = _qualify(value, key, test=False)
-                    return value
-                return found
+                    return walk(run)
+                run.cost += cost
+                return value
 
             return evaluate
 
@@ -673,7 +680,7 @@ def _inserted(held: Evaluate, added: list[Evaluate]) -> Evaluate:
 
 
 def _items(within: Any, pairs: bool) -> Any:
-    """Return the values of a loop's variables, of which there are one or two."""
+    """Return the values of a loop's two variables, None for a missing one."""
     if isinstance(within, dict):
         return list(within.items())
     if type(within) is list:

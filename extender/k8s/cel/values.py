@@ -8,6 +8,7 @@ Rule: a value is never changed after it was made.
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Final
 
@@ -70,56 +71,28 @@ class Uint(int):
     __slots__ = ()
 
 
+@dataclass(frozen=True, slots=True)
 class Duration:
-    """Nanoseconds."""
-
-    __slots__ = ("nanos",)
-
-    def __init__(self, nanos: int) -> None:
-        self.nanos = nanos
-
-    def __eq__(self, other: object) -> bool:
-        return type(other) is Duration and other.nanos == self.nanos
-
-    def __hash__(self) -> int:
-        return hash(("duration", self.nanos))
+    nanos: int
 
 
+@dataclass(frozen=True, slots=True)
 class Timestamp:
     """Nanoseconds since 1970; `offset` are the seconds east of UTC of the text that it was parsed from."""
 
-    __slots__ = ("nanos", "offset")
-
-    def __init__(self, nanos: int, offset: int = 0) -> None:
-        self.nanos = nanos
-        self.offset = offset
-
-    def __eq__(self, other: object) -> bool:
-        return type(other) is Timestamp and other.nanos == self.nanos
-
-    def __hash__(self) -> int:
-        return hash(("timestamp", self.nanos))
+    nanos: int
+    offset: int = field(default=0, compare=False)
 
 
+@dataclass(frozen=True, slots=True)
 class TypeValue:
-    __slots__ = ("name",)
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def __eq__(self, other: object) -> bool:
-        return type(other) is TypeValue and other.name == self.name
-
-    def __hash__(self) -> int:
-        return hash(("type", self.name))
+    name: str
 
 
+@dataclass(slots=True, eq=False)
 class Optional:
-    __slots__ = ("present", "value")
-
-    def __init__(self, value: Any, *, present: bool = True) -> None:
-        self.value = value
-        self.present = present
+    value: Any
+    present: bool = True
 
 
 NONE: Final = Optional(None, present=False)

@@ -83,7 +83,7 @@ def _tags(pod: Pod) -> Iterator[str]:
 
 
 class _VersionInfo(msgspec.Struct, rename="camel"):
-    """version.Info (apimachinery), of which GET /version is the JSON."""
+    """JSON of GET /version (version.Info, apimachinery)."""
 
     git_version: str = ""
 

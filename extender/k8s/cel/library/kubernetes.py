@@ -18,7 +18,7 @@ _MAX_POWER = 100
 class Quantity:
     """An amount; `scaled` is int64Amount's (value, power of ten), None where upstream holds an inf.Dec.
 
-    `power` is the power of ten of which that is a multiple.
+    An inf.Dec is a multiple of ten to the `power`.
     """
 
     __slots__ = ("nano", "pointer", "power", "scaled")
