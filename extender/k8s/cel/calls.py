@@ -91,7 +91,7 @@ def _binary(apply: Callable[..., Any], cost: Cost | None, one: Evaluate, other: 
             return apply(run, left, right)
         result = apply(run, left, right)
         run.cost += cost(run, [left, right], result)
-        run.check()
+        run.check()  # what joins two values can double them each time
         return result
 
     return evaluate
@@ -99,8 +99,10 @@ def _binary(apply: Callable[..., Any], cost: Cost | None, one: Evaluate, other: 
 
 def _implementation(name: str, overloads: list[Overload], *, of_1_37: bool) -> Callable[..., Any]:
     first = overloads[0]
+    # An unguarded function does what each of its overloads does.
     if not first.guarded and first.apply is not None:
         return first.apply
+    # Where the checker could not tell, cel-go tries all overloads of the function, not only those that it found.
     chosen = overloads if len(overloads) == 1 else functions(of_1_37=of_1_37)[name]
     bound = [(list(map(_test, each.arguments)), _bound(name, each)) for each in chosen]
 

@@ -166,6 +166,7 @@ class _Checker:
     def _named(self, node: Expr, name: str) -> Type | None:
         """Return the type of a node that is a name, and note the name that is meant."""
         bare = name.removeprefix(".")
+        # Since cel-go 0.29 a loop's variable hides all names that begin with it, unless a dot stands before them.
         is_local = self._local(bare.partition(".")[0]) is not None and self.environment.of_1_37
         if is_local and name == bare and node.kind == "select":
             return None
@@ -214,6 +215,7 @@ class _Checker:
             self.check(each)
         target = node.operand
         if target is not None:
+            # `optional.of(x)` looks like a member of `optional`, but is a function with a dot in its name.
             prefix = qualified_name(target)
             if prefix is not None and f"{prefix}.{node.name}".removeprefix(".") in self.functions:
                 node.name, node.operand = f"{prefix}.{node.name}".removeprefix("."), None
@@ -228,7 +230,7 @@ class _Checker:
     def _resolve(self, node: Expr, overloads: tuple[Overload, ...]) -> Type:
         types = self.checked.types
         given = tuple(types[each.id] for each in node.children())
-        if node.name in ("_&&_", "_||_"):
+        if node.name in ("_&&_", "_||_"):  # whose error is at each operand, not at the call
             return self._logical(node, given, overloads[0])
         found: list[Overload] = []
         result: Type | None = None
@@ -236,7 +238,7 @@ class _Checker:
             if overload.member is not (node.operand is not None):
                 continue
             arguments, returned = overload.arguments, overload.result
-            if overload.variables:
+            if overload.variables:  # which two calls of a function must not share
                 fresh = {each: self.unifier.new_variable() for each in sorted(overload.variables)}
                 arguments = tuple(_renamed(each, fresh) for each in arguments)
                 returned = _renamed(returned, fresh)
@@ -361,9 +363,11 @@ def _validate(root: Expr, checked: Checked) -> None:
     for node in nodes:
         if node.kind == "call" and node.name == "format":
             _check_format(node, checked)
+    # What format() is given may be of any types: its own validator has looked at it.
     formatted = {
         id(each) for node in nodes if node.kind == "call" and node.name == "format" for each in _descendants(node)
     }
+    # The validators run one after the other, and errors at the same place stay in their order.
     for name in ("duration", "timestamp", "matches"):
         for node in nodes:
             argument = node.args[0] if node.kind == "call" and node.name == name and node.args else None

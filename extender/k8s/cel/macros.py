@@ -152,7 +152,7 @@ def _filter(call: _Call) -> Expr:
 
 def _bind(call: _Call) -> Expr | None:
     if call.target.kind != "ident" or call.target.name != "cel":
-        return None
+        return None  # bind() of something else is an ordinary member
     name = call.variable(0, "cel.bind() variable names must be simple identifiers")
     return call.bound(name, call.args[1], call.args[2])
 
@@ -160,6 +160,7 @@ def _bind(call: _Call) -> Expr | None:
 def _optional(call: _Call) -> Expr:
     """Return the tree of optMap() or optFlatMap(), in which what they are called on stands twice."""
     name = call.variable(0, f"{call.name}() variable name must be a simple identifier")
+    # A node has one id, and by it one type and one place.
     value = call.call("value", on=_copy(call.tree, call.target))
     result = call.bound(name, value, call.args[1])
     if call.name == "optMap":
@@ -178,7 +179,7 @@ def _sort_by(call: _Call) -> Expr:
 def _copy(tree: Tree, node: Expr) -> Expr:
     """Return the node again, with other ids; one that is too deep to be followed is not copied."""
     if tree.depths[node.id] > MAX_DEPTH:
-        return node
+        return node  # the parser refuses the tree at its end
     operand = None if node.operand is None else _copy(tree, node.operand)
     args = [_copy(tree, each) for each in node.args]
     return tree.add(replace(node, operand=operand, args=args, optional=[*node.optional]), tree.positions[node.id])

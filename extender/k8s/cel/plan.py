@@ -301,7 +301,7 @@ class _Planner:
                 try:
                     value = term(run)
                 except CelError as error:
-                    failed = failed or error
+                    failed = failed or error  # the first one counts, unless a term behind it decides
                     continue
                 if type(value) is bool:
                     if value is stop:
@@ -362,7 +362,7 @@ class _Planner:
     def _conditional(self, node: Expr) -> Plan:
         condition, yes, no = (self.plan(each) for each in node.args)
         test = condition.evaluate
-        then, otherwise = yes.uncounted, no.uncounted
+        then, otherwise = yes.uncounted, no.uncounted  # a ternary is one attribute, whichever branch it takes
 
         def evaluate(run: Run) -> Any:
             value = test(run)
@@ -428,6 +428,7 @@ class _Planner:
                 found[key] = value
             return found
 
+        # cel-go makes maps of constants while it plans, so that errors of their keys are errors of the plan.
         if all(each.constant for each in planned) and not optional:
             return constant(self._folded(evaluate))
         return Plan(evaluate)
@@ -435,6 +436,7 @@ class _Planner:
     def _loop(self, node: Expr) -> Plan:
         loop = node.loop
         assert loop is not None
+        # Planned in this order: names of the range and of the start are those around the loop.
         range_plan, start = self.plan(node.args[0]), self.plan(node.args[1])
         result_slot, first, second = range(self.slots, self.slots + 3)
         self.slots += 3
@@ -465,7 +467,7 @@ class _Planner:
                 try:
                     if condition(run) is False:
                         break
-                except CelError:
+                except CelError:  # an error does not end the loop: a later step may absorb it
                     pass
                 try:
                     values[result_slot] = step(run)

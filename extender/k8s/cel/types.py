@@ -141,6 +141,7 @@ class Unifier:
         return self.all_assignable((of,), (to,))
 
     def all_assignable(self, types: tuple[Type, ...], to: tuple[Type, ...]) -> bool:
+        # Undone if one of several arguments does not fit: the next overload starts from the same substitutions.
         self._changed.clear()
         if self._all_fit(types, to):
             return True
@@ -193,7 +194,7 @@ class Unifier:
             return to_kind in _NULLABLE
         if to_kind == "null":
             return kind in _NULLABLE
-        if kind == "type":
+        if kind == "type":  # whatever its parameter is
             return bool(to_kind == "type")
         if kind in _PARAMETRIC:
             if kind != to_kind or (kind == "opaque" and of[1] != to[1]):

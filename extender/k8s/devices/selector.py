@@ -89,26 +89,20 @@ class Selector:
         assert self.evaluate is not None
         run = Run(device, self.variables, budget, of_1_37=self.of_1_37)
         result: Any = None
+        error: str | None = None
         try:
             device.check()
             result = self.evaluate(run)
-        except (CelError, Aborted) as error:
-            self._finish(run)
-            raise DeviceSelectorError(self._with_hint(str(error))) from None
+        except (CelError, Aborted) as failure:
+            error = str(failure)
         except CostLimitReached:
-            self._finish(run)
-        self._finish(run)
+            pass
+        budget.spend(min(run.cost, COST_LIMIT) + _STEPS)
+        if run.cost > COST_LIMIT:  # an error whatever the result
+            raise DeviceSelectorError("operation cancelled: actual cost limit exceeded")
+        if error is not None:
+            raise DeviceSelectorError(f"{error}{OPTIONAL_FIELD}" if self.of_1_37 and "no such key:" in error else error)
         return result if type(result) is bool else _as_bool(result)
-
-    def _with_hint(self, error: str) -> str:
-        return f"{error}{OPTIONAL_FIELD}" if self.of_1_37 and "no such key:" in error else error
-
-    @staticmethod
-    def _finish(run: Run) -> None:
-        """Spend the cost of a run; beyond the limit it is an error whatever the result."""
-        run.budget.spend(min(run.cost, COST_LIMIT) + _STEPS)
-        if run.cost > COST_LIMIT:
-            raise DeviceSelectorError("operation cancelled: actual cost limit exceeded") from None
 
 
 def compile_selector(expression: str, *, of_1_37: bool) -> Selector:

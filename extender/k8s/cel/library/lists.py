@@ -96,7 +96,7 @@ def _slice(run: Run, items: list[Any], start: int, end: int) -> list[Any]:
 
 
 def _flatten(run: Run, items: Any, depth: int | None = None) -> list[Any]:
-    if type(items) is not list:
+    if type(items) is not list:  # the words tell how far cel-go's dispatcher got
         parameters = "(dyn, dyn)" if isinstance(items, dict) else ""
         if type(items) is Optional and run.of_1_37:
             parameters = "(dyn)"
@@ -139,6 +139,7 @@ def _sort_by_keys(run: Run, items: Any, keys: list[Any]) -> list[Any]:
         raise CelError("list elements must have the same type")
     by_key: Callable[[int, int], int] = lambda one, other: _compared(keys[one], keys[other]) or 0  # noqa: E731
     order = sorted(range(len(items)), key=cmp_to_key(by_key))
+    # Go sorts up to 12 items by insertion, which is stable; sort() has equal values in any order.
     if len(items) > 12 and items is not keys:
         ties = any(_compared(keys[one], keys[other]) == 0 for one, other in pairwise(order))
         if ties:

@@ -203,7 +203,7 @@ def _to_int(_run: Run, value: Any) -> int:
     elif kind is int or kind is Uint:
         return _int(int(value))
     elif kind is float:
-        if not -(2.0**63) < value < 2.0**63:
+        if not -(2.0**63) < value < 2.0**63:  # the smallest int itself is refused, too
             raise CelError("integer overflow")
         return int(value)
     elif kind is Duration:
@@ -229,7 +229,7 @@ def _to_uint(_run: Run, value: Any) -> Uint:
 
 def _to_double(_run: Run, value: Any) -> float:
     kind = type(value)
-    if kind is str and "_" in value:
+    if kind is str and "_" in value:  # Go accepts some of them
         raise UnsupportedFeature("a number with underscores in a text")
     if kind is str and len(value) <= _MAX_NUMBER_CHARACTERS and _FLOAT.fullmatch(value):
         if "x" in value.lower():
