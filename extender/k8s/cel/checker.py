@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from extender.k8s.cel.environment import Environment
 from extender.k8s.cel.functions import Overload, functions
-from extender.k8s.cel.library.formatting import REFUSED, interpolate
+from extender.k8s.cel.library.formatting import CLAUSES, interpolate
 from extender.k8s.cel.library.patterns import problem
 from extender.k8s.cel.library.standard import to_duration, to_timestamp
 from extender.k8s.cel.syntax import Expr, Loop, Tree
@@ -383,16 +383,6 @@ def _validate(root: Expr, checked: Checked) -> None:
             _same_types(node, range(1, len(node.args), 2), optional, checked, every=True)
 
 
-_TAKEN: dict[str, tuple[str, ...]] = {
-    "s": ("list", "map", "int", "uint", "double", "bool", "string", "timestamp", "bytes", "duration", "type", "null"),
-    **dict.fromkeys("do", ("int", "uint")),
-    **dict.fromkeys("fe", ("double", "string")),
-    "b": ("int", "uint", "bool"),
-    **dict.fromkeys("xX", ("int", "uint", "string", "bytes")),
-}
-"""By clause of format(): kinds of types that it takes besides dyn."""
-
-
 def _check_format(node: Expr, checked: Checked) -> None:
     """Report clauses of a literal format that do not take the literal list's elements (stringFormatValidator)."""
     target, arguments = node.operand, node.args[0]
@@ -405,7 +395,7 @@ def _check_format(node: Expr, checked: Checked) -> None:
         refused = _refused(arguments.args[index], kind, checked)
         if refused is not None:
             at = refused.id
-            raise CelError(f"error during formatting: {REFUSED[kind]}, was given {name_of(checked.types[at])}")
+            raise CelError(f"error during formatting: {CLAUSES[kind][1]}, was given {name_of(checked.types[at])}")
         return ""
 
     try:
@@ -420,7 +410,7 @@ def _check_format(node: Expr, checked: Checked) -> None:
 
 def _refused(node: Expr, kind: str, checked: Checked) -> Expr | None:
     """Return the node that a clause does not take: the argument, or what is within it."""
-    if checked.types[node.id][0] not in (*_TAKEN[kind], "dyn"):
+    if checked.types[node.id][0] not in (*CLAUSES[kind][0], "dyn"):
         return node
     within = node.args if kind == "s" and node.kind in ("list", "map") else []
     return next((found for each in within if (found := _refused(each, kind, checked)) is not None), None)
