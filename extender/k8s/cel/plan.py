@@ -38,6 +38,8 @@ from extender.k8s.cel.values import (
 )
 from extender.k8s.cost.budget import WorkBudget
 
+_FOLDING_STEPS: Final = 1_000_000
+"""Steps of evaluating what is constant."""
 _LIST_COST: Final = 10
 _MAP_COST: Final = 30
 _DEFERRED: Final = object()
@@ -204,7 +206,7 @@ class _Planner:
                     value, _ = _qualify(value, key, test=False)
                 return value
 
-            if len(keys) != 2:  # nearly all paths have two, and are read for each device
+            if len(keys) != 2:  # nearly all paths have two, and are read in every run
                 return walk
             first, second = keys
 
@@ -271,7 +273,7 @@ class _Planner:
     def _folded(self, evaluate: Evaluate) -> Any:
         """Return the value of a constant; raises PlanError."""
         try:
-            return evaluate(Run(None, 0, WorkBudget(1_000_000), of_1_37=self.of_1_37))
+            return evaluate(Run(None, 0, WorkBudget(_FOLDING_STEPS), _FOLDING_STEPS, of_1_37=self.of_1_37))
         except Aborted:
             raise UnsupportedFeature("a map of constants with keys at which kube-scheduler crashes") from None
         except CelError as error:

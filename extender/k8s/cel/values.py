@@ -17,9 +17,6 @@ from extender.k8s.cost.budget import WorkBudget, WorkLimitReached
 MIN_INT: Final = -(2**63)
 MAX_INT: Final = 2**63 - 1
 MAX_UINT: Final = 2**64 - 1
-COST_LIMIT: Final = 1_000_000
-"""Cost of one evaluation (resource.k8s.io CELSelectorExpressionMaxCost)."""
-
 NO_SUCH_OVERLOAD: Final = "no such overload"
 
 
@@ -36,15 +33,15 @@ class Aborted(Exception):
 
 
 class CostLimitReached(Exception):
-    """An evaluation cost more than COST_LIMIT; unlike an error, nothing absorbs it."""
+    """An evaluation cost more than it may; unlike an error, nothing absorbs it."""
 
 
 class Run:
-    """One evaluation: the value of the declared variable, those of loops (`slots`), and what it has cost."""
+    """One evaluation: the value of the declared variable, those of loops (`slots`), and what it has and may cost."""
 
-    __slots__ = ("budget", "converted", "cost", "limit", "of_1_37", "slots", "variable")
+    __slots__ = ("budget", "converted", "cost", "cost_limit", "limit", "of_1_37", "slots", "variable")
 
-    def __init__(self, variable: Any, slots: int, budget: WorkBudget, *, of_1_37: bool) -> None:
+    def __init__(self, variable: Any, slots: int, budget: WorkBudget, cost_limit: int, *, of_1_37: bool) -> None:
         self.variable = variable
         self.of_1_37 = of_1_37
         self.slots: list[Any] = [None] * slots
@@ -52,19 +49,20 @@ class Run:
         self.cost = 0
         self.converted: dict[int, Any] | None = None
         """Quantities, by identity, that upstream holds otherwise since they were compared."""
-        self.limit = min(COST_LIMIT, budget.left)
+        self.cost_limit = cost_limit
+        self.limit = min(cost_limit, budget.left)
 
     def check(self) -> None:
         """Raise CostLimitReached or WorkLimitReached where the cost so far is too much."""
         if self.cost > self.limit:
-            if self.cost > COST_LIMIT:
+            if self.cost > self.cost_limit:
                 raise CostLimitReached
             raise WorkLimitReached
 
     def work(self, steps: int) -> None:
         """Spend work that cel-go's cost does not have."""
         self.budget.spend(steps)
-        self.limit = min(COST_LIMIT, self.budget.left)
+        self.limit = min(self.cost_limit, self.budget.left)
 
 
 class Uint(int):

@@ -19,7 +19,6 @@ from extender.k8s.cel.plan import PlanError, plan
 from extender.k8s.cel.syntax import SyntaxFailure, Tree
 from extender.k8s.cel.types import ANY, BOOL, DYN, STRING, declared, map_of, struct
 from extender.k8s.cel.values import (
-    COST_LIMIT,
     Aborted,
     CelError,
     CostLimitReached,
@@ -49,6 +48,9 @@ def _environment(*, of_1_37: bool) -> Environment:
     }
     return Environment("device", struct("kubernetes.DRADevice"), fields, of_1_37)
 
+
+_COST_LIMIT: Final = 1_000_000
+"""Cost of one evaluation (resource.k8s.io CELSelectorExpressionMaxCost)."""
 
 _STEPS: Final = 2
 """Steps of an evaluation, whatever it costs."""
@@ -87,7 +89,7 @@ class Selector:
         Raises DeviceSelectorError, UnsupportedFeature (some features only the values show), and WorkLimitReached.
         """
         assert self.evaluate is not None
-        run = Run(device, self.variables, budget, of_1_37=self.of_1_37)
+        run = Run(device, self.variables, budget, _COST_LIMIT, of_1_37=self.of_1_37)
         result: Any = None
         error: str | None = None
         try:
@@ -97,8 +99,8 @@ class Selector:
             error = str(failure)
         except CostLimitReached:
             pass
-        budget.spend(min(run.cost, COST_LIMIT) + _STEPS)
-        if run.cost > COST_LIMIT:  # an error whatever the result
+        budget.spend(min(run.cost, _COST_LIMIT) + _STEPS)
+        if run.cost > _COST_LIMIT:  # an error whatever the result
             raise DeviceSelectorError("operation cancelled: actual cost limit exceeded")
         if error is not None:
             raise DeviceSelectorError(f"{error}{OPTIONAL_FIELD}" if self.of_1_37 and "no such key:" in error else error)
