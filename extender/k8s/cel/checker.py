@@ -16,41 +16,26 @@ from extender.k8s.cel.library.standard import to_duration, to_timestamp
 from extender.k8s.cel.syntax import Expr, Loop, Tree
 from extender.k8s.cel.types import (
     BOOL,
-    BYTES,
-    DOUBLE,
     DYN,
     ERROR,
     GENERIC_TYPES,
     INT,
     NAMED_TYPES,
-    NULL,
     STRING,
-    UINT,
     TooLarge,
     Type,
     Unifier,
     display,
     is_dyn,
     is_optional,
-    list_of,
-    map_of,
     name_of,
     optional_of,
 )
-from extender.k8s.cel.values import CelError, Uint, UnsupportedFeature
+from extender.k8s.cel.values import CelError, UnsupportedFeature, type_name
 
 _STEPS: Final = 200_000
 _MAX_ERRORS: Final = 100
 _MAX_LINE_BYTES: Final = 16_384
-_LITERALS: dict[type, Type] = {
-    type(None): NULL,
-    bool: BOOL,
-    int: INT,
-    Uint: UINT,
-    float: DOUBLE,
-    str: STRING,
-    bytes: BYTES,
-}
 
 
 @dataclass
@@ -119,7 +104,7 @@ class _Checker:
         self.functions = functions(of_1_37=environment.of_1_37)
         self.scopes: list[dict[str, Type]] = []
         self._kinds = {
-            "literal": lambda node: _LITERALS[type(node.value)],
+            "literal": lambda node: NAMED_TYPES[type_name(node.value)],
             "ident": lambda node: self._named(node, node.name) or self._undeclared(node, node.name),
             "select": self._select,
             "call": self._call,
@@ -293,7 +278,7 @@ class _Checker:
             if index in node.optional:
                 kind = self._unwrapped(each, kind)
             joined = self._joined(joined, kind)
-        return list_of(joined if joined is not None else self.unifier.new_variable())
+        return ("list", joined if joined is not None else self.unifier.new_variable())
 
     def _map(self, node: Expr) -> Type:
         keys: Type | None = None
@@ -307,7 +292,7 @@ class _Checker:
             values = self._joined(values, kind)
         if keys is None or values is None:
             keys, values = self.unifier.new_variable(), self.unifier.new_variable()
-        return map_of(keys, values)
+        return ("map", keys, values)
 
     @staticmethod
     def _struct(node: Expr) -> Type:

@@ -15,7 +15,7 @@ from functools import cache
 from typing import Any, Final
 
 from extender.k8s.cel.library import formatting, kubernetes, lists, patterns, standard, strings, times
-from extender.k8s.cel.types import DYN, NAMED_TYPES, Type, list_of, map_of, opaque, optional_of, param, struct
+from extender.k8s.cel.types import DYN, NAMED_TYPES, Type, optional_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +81,11 @@ _TYPES: Final[dict[str, Type]] = {
     "dyn": DYN,
     "duration": NAMED_TYPES["google.protobuf.Duration"],
     "timestamp": NAMED_TYPES["google.protobuf.Timestamp"],
-    "IP": opaque("net.IP"),
-    "CIDR": opaque("net.CIDR"),
-    **{name: struct(f"kubernetes.{name}") for name in ("Quantity", "Semver", "URL", "NamedFormat")},
+    "IP": ("opaque", "net.IP"),
+    "CIDR": ("opaque", "net.CIDR"),
+    **{name: ("struct", f"kubernetes.{name}") for name in ("Quantity", "Semver", "URL", "NamedFormat")},
     **{
-        name: struct(f"kubernetes.authorization.{name}")
+        name: ("struct", f"kubernetes.authorization.{name}")
         for name in ("Authorizer", "PathCheck", "GroupCheck", "ResourceCheck", "Decision")
     },
 }
@@ -134,10 +134,9 @@ def _split(arguments: str) -> list[str]:
 def _type(text: str) -> Type:
     name, _, rest = text.partition("<")
     if not rest:
-        return param(name) if len(name) == 1 else _TYPES[name]
-    makers: dict[str, Callable[..., Type]] = {"list": list_of, "map": map_of, "optional": optional_of}
+        return ("param", name) if len(name) == 1 else _TYPES[name]
     within = [_type(each) for each in _split(rest[:-1])]
-    return ("type", *within) if name == "type" else makers[name](*within)
+    return optional_of(*within) if name == "optional" else (name, *within)
 
 
 def _variables(of: Type) -> frozenset[Type]:

@@ -10,15 +10,8 @@ from typing import Any, Final
 Type = tuple[Any, ...]
 
 BOOL: Final[Type] = ("bool",)
-BYTES: Final[Type] = ("bytes",)
-DOUBLE: Final[Type] = ("double",)
-DURATION: Final[Type] = ("duration",)
 INT: Final[Type] = ("int",)
-NULL: Final[Type] = ("null",)
 STRING: Final[Type] = ("string",)
-TIMESTAMP: Final[Type] = ("timestamp",)
-TYPE: Final[Type] = ("type",)
-UINT: Final[Type] = ("uint",)
 DYN: Final[Type] = ("dyn",)
 ANY: Final[Type] = ("any",)
 ERROR: Final[Type] = ("error",)
@@ -35,50 +28,30 @@ _NULLABLE = {"opaque", "struct", "any", "duration", "timestamp", "null"}
 _PARAMETRIC = {"opaque", "list", "map"}
 
 
-def list_of(element: Type) -> Type:
-    return ("list", element)
-
-
-def map_of(key: Type, value: Type) -> Type:
-    return ("map", key, value)
-
-
-def param(name: str) -> Type:
-    return ("param", name)
-
-
-def struct(name: str) -> Type:
-    return ("struct", name)
-
-
-def opaque(name: str) -> Type:
-    return ("opaque", name)
-
-
 def optional_of(value: Type) -> Type:
     return ("opaque", "optional_type", value)
 
 
 NAMED_TYPES: Final[dict[str, Type]] = {
     "bool": BOOL,
-    "bytes": BYTES,
-    "double": DOUBLE,
-    "google.protobuf.Duration": DURATION,
+    "bytes": ("bytes",),
+    "double": ("double",),
+    "google.protobuf.Duration": ("duration",),
     "int": INT,
-    "list": list_of(param("A")),
-    "map": map_of(param("A"), param("B")),
-    "null_type": NULL,
+    "list": ("list", ("param", "A")),
+    "map": ("map", ("param", "A"), ("param", "B")),
+    "null_type": ("null",),
     "string": STRING,
-    "google.protobuf.Timestamp": TIMESTAMP,
-    "type": TYPE,
-    "uint": UINT,
-    "optional_type": opaque("optional_type"),
+    "google.protobuf.Timestamp": ("timestamp",),
+    "type": ("type",),
+    "uint": ("uint",),
+    "optional_type": ("opaque", "optional_type"),
 }
 """Names that are types in an expression."""
 
 GENERIC_TYPES: Final[dict[str, Type]] = {
-    "list": list_of(DYN),
-    "map": map_of(DYN, DYN),
+    "list": ("list", DYN),
+    "map": ("map", DYN, DYN),
     "optional_type": optional_of(DYN),
 }
 """Names that v1.37 declares otherwise."""

@@ -17,7 +17,7 @@ from extender.k8s.cel.environment import Environment, Field
 from extender.k8s.cel.parser import parse
 from extender.k8s.cel.plan import PlanError, plan
 from extender.k8s.cel.syntax import SyntaxFailure, Tree
-from extender.k8s.cel.types import ANY, BOOL, DYN, STRING, declared, map_of, struct
+from extender.k8s.cel.types import ANY, BOOL, DYN, STRING, declared
 from extender.k8s.cel.values import (
     Aborted,
     CelError,
@@ -39,14 +39,14 @@ _DOMAINS: Final = ("attributes", "capacity")
 @cache
 def _environment(*, of_1_37: bool) -> Environment:
     """Return the variable `device` of a selector (newCompiler)."""
-    attribute, amount = DYN if of_1_37 else ANY, struct("kubernetes.Quantity")
+    attribute, amount = DYN if of_1_37 else ANY, ("struct", "kubernetes.Quantity")
     fields = {
         "driver": Field(STRING, attrgetter("driver")),
-        "attributes": Field(map_of(STRING, map_of(STRING, attribute)), attrgetter("attribute_values")),
-        "capacity": Field(map_of(STRING, map_of(STRING, amount)), attrgetter("capacity_values")),
+        "attributes": Field(("map", STRING, ("map", STRING, attribute)), attrgetter("attribute_values")),
+        "capacity": Field(("map", STRING, ("map", STRING, amount)), attrgetter("capacity_values")),
         "allowMultipleAllocations": Field(BOOL, attrgetter("allow_multiple_allocations")),
     }
-    return Environment("device", struct("kubernetes.DRADevice"), fields, of_1_37)
+    return Environment("device", ("struct", "kubernetes.DRADevice"), fields, of_1_37)
 
 
 _COST_LIMIT: Final = 1_000_000
