@@ -16,13 +16,11 @@ DYN: Final[Type] = ("dyn",)
 ANY: Final[Type] = ("any",)
 ERROR: Final[Type] = ("error",)
 
-_DISPLAYED = {"error": "!error!"}
 _DECLARED = {
     "any": "google.protobuf.Any",
     "duration": "google.protobuf.Duration",
     "null": "null_type",
     "timestamp": "google.protobuf.Timestamp",
-    "error": "error",
 }
 _NULLABLE = {"opaque", "struct", "any", "duration", "timestamp", "null"}
 _PARAMETRIC = {"opaque", "list", "map"}
@@ -72,7 +70,7 @@ def parameters(of: Type) -> tuple[Type, ...]:
 
 def display(of: Type) -> str:
     """Return a type as error messages of the checker write it (FormatCELType)."""
-    return _written(of, _DISPLAYED)
+    return _written(of, {"error": "!error!"})
 
 
 def declared(of: Type) -> str:

@@ -122,8 +122,10 @@ def _to_float(_run: Run, amount: Quantity) -> float:
     return float(value) if scale == 0 else float(value) * float(f"1e{scale}")
 
 
-def _sum(run: Run, one: Quantity, sign: int, other: Quantity) -> Quantity:
+def _sum(run: Run, one: Quantity, sign: int, other: Quantity | int) -> Quantity:
     """Return the first amount plus or minus the second (Quantity.Add, Quantity.Sub)."""
+    if isinstance(other, int):
+        other = Quantity(other * NANO, (other, 0))
     nano = one.nano + sign * other.nano
     one_scaled, other_scaled = _held(run, one), _held(run, other)
     if one_scaled is None and not run.of_1_37:  # upstream changes it in place
@@ -143,10 +145,6 @@ def _sum(run: Run, one: Quantity, sign: int, other: Quantity) -> Quantity:
     if MIN_INT <= total <= MAX_INT:
         return Quantity(nano, (total, scale), pointer=True)
     return Quantity(exact, None, power=scale, pointer=True)
-
-
-def _whole(value: int) -> Quantity:
-    return Quantity(value * NANO, (value, 0))
 
 
 def _sign(number: int) -> int:
@@ -172,33 +170,28 @@ _NUMBERS = frozenset("0123456789")
 _ALPHANUMERIC = _NUMBERS | frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-")
 
 
+_Order = tuple[tuple[int, int, int], bool, tuple[tuple[bool, int, str], ...]]
+
+
 class Semver:
     """A version; builds do not order (github.com/blang/semver v4)."""
 
-    __slots__ = ("core", "prerelease")
+    __slots__ = ("core", "order")
     type_name: Final = "kubernetes.Semver"
     go_name: Final = "cel.Semver"
 
     def __init__(self, core: tuple[int, int, int], prerelease: tuple[int | str, ...]) -> None:
         self.core = core
-        self.prerelease = prerelease
+        # A version comes before itself without a prerelease, a number before a text, and a part before a longer whole.
+        parts = ((False, one, "") if isinstance(one, int) else (True, 0, one) for one in prerelease)
+        self.order: _Order = core, not prerelease, tuple(parts)
 
     def equals(self, other: object) -> bool | None:
-        return self.compare(other) == 0 if type(other) is Semver else None
+        return self.order == other.order if type(other) is Semver else None
 
-    def compare(self, other: "Semver") -> int:
-        if self.core != other.core:
-            return 1 if self.core > other.core else -1
-        if not self.prerelease or not other.prerelease:
-            return bool(other.prerelease) - bool(self.prerelease)
-        for one, another in zip(self.prerelease, other.prerelease, strict=False):
-            if one != another or type(one) is not type(another):
-                if isinstance(one, int) and isinstance(another, int):
-                    return 1 if one > another else -1
-                if isinstance(one, int) or isinstance(another, int):
-                    return -1 if isinstance(one, int) else 1
-                return 1 if one > another else -1
-        return _sign(len(self.prerelease) - len(other.prerelease))
+
+def _compare_versions(_run: Run, one: Semver, other: Semver) -> int:
+    return (one.order > other.order) - (one.order < other.order)
 
 
 def _quoted(text: str) -> str:
@@ -295,15 +288,13 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "asApproximateFloat: Quantity.() -> double": _to_float,
     "asInteger: Quantity.() -> int": _to_integer,
     "isInteger: Quantity.() -> bool": lambda run, amount: _as_integer(run, amount) is not None,
-    "add: Quantity.(Quantity) -> Quantity": lambda run, one, other: _sum(run, one, 1, other),
-    "add: Quantity.(int) -> Quantity": lambda run, one, value: _sum(run, one, 1, _whole(value)),
-    "sub: Quantity.(Quantity) -> Quantity": lambda run, one, other: _sum(run, one, -1, other),
-    "sub: Quantity.(int) -> Quantity": lambda run, one, value: _sum(run, one, -1, _whole(value)),
+    "add: Quantity.(Quantity) -> Quantity; Quantity.(int) -> Quantity": lambda run, one, by: _sum(run, one, 1, by),
+    "sub: Quantity.(Quantity) -> Quantity; Quantity.(int) -> Quantity": lambda run, one, by: _sum(run, one, -1, by),
     "semver: (string) -> Semver; (string, bool) -> Semver": _to_semver,
     "isSemver: (string) -> bool; (string, bool) -> bool": _tests(_to_semver),
-    "isGreaterThan: Semver.(Semver) -> bool": lambda _run, one, other: one.compare(other) > 0,
-    "isLessThan: Semver.(Semver) -> bool": lambda _run, one, other: one.compare(other) < 0,
-    "compareTo: Semver.(Semver) -> int": lambda _run, one, other: one.compare(other),
+    "isGreaterThan: Semver.(Semver) -> bool": lambda run, one, other: _compare_versions(run, one, other) > 0,
+    "isLessThan: Semver.(Semver) -> bool": lambda run, one, other: _compare_versions(run, one, other) < 0,
+    "compareTo: Semver.(Semver) -> int": _compare_versions,
     "major: Semver.() -> int": lambda _run, version: _as_int64(version.core[0]),
     "minor: Semver.() -> int": lambda _run, version: _as_int64(version.core[1]),
     "patch: Semver.() -> int": lambda _run, version: _as_int64(version.core[2]),

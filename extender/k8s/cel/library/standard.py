@@ -4,6 +4,7 @@ Rule: by the values alone, whatever overload the checker found, as cel-go's type
 """
 
 import math
+import operator
 import re
 from collections.abc import Callable
 from typing import Any
@@ -59,10 +60,6 @@ def _uint(value: int) -> Uint:
     return Uint(value)
 
 
-def _number(kind: type, value: Any) -> Any:
-    return _int(value) if kind is int else _uint(value) if kind is Uint else value
-
-
 def _divided(one: int, other: int) -> int:
     quotient = abs(one) // abs(other)
     return quotient if (one < 0) is (other < 0) else -quotient
@@ -73,19 +70,20 @@ def _numbers(
 ) -> Implementation:
     """Return an operator of two numbers of one kind; `times` does it for what else the operator is for."""
 
-    def operator(run: Run, one: Any, other: Any) -> Any:
+    def evaluate(run: Run, one: Any, other: Any) -> Any:
         kind = type(one)
         if kind in kinds:
             if type(other) is not kind:
                 raise CelError(NO_SUCH_OVERLOAD)
             if kind is float:
                 return apply(one, other)
-            return _number(kind, apply(int(one), int(other)))
+            found = apply(int(one), int(other))
+            return _int(found) if kind is int else _uint(found)
         if times is not None:
             return times(run, one, other)
         raise wanted(name, one)
 
-    return operator
+    return evaluate
 
 
 def _added(run: Run, one: Any, other: Any) -> Any:
@@ -157,14 +155,14 @@ def _not(_run: Run, value: Any) -> bool:
 
 
 def _order(name: str, holds: Callable[[int], bool]) -> Implementation:
-    def operator(_run: Run, one: Any, other: Any) -> bool:
+    def evaluate(_run: Run, one: Any, other: Any) -> bool:
         if type(one) is int and type(other) is int:
             return holds((one > other) - (one < other))
         if not is_comparable(one):
             raise wanted(name, one)
         return holds(compare(one, other))
 
-    return operator
+    return evaluate
 
 
 def _is_in(run: Run, item: Any, within: Any) -> bool:
@@ -304,7 +302,7 @@ def _text_test(test: Callable[[str, str], bool]) -> Implementation:
     return implementation
 
 
-add = _numbers("_+_", lambda one, other: one + other, _NUMBERS, _added)
+add = _numbers("_+_", operator.add, _NUMBERS, _added)
 
 _COMPARED = (
     "(bool, bool) -> bool; (int, int) -> bool; (int, uint) -> bool; (int, double) -> bool; (uint, uint) -> bool; "
@@ -319,11 +317,9 @@ OPERATORS: dict[str, Implementation] = {
     "(list<A>, list<A>) -> list<A>; (string, string) -> string; (uint, uint) -> uint": add,
     "_-_: (double, double) -> double; (duration, duration) -> duration; (int, int) -> int; "
     "(timestamp, duration) -> timestamp; (timestamp, timestamp) -> duration; (uint, uint) -> uint": _numbers(
-        "_-_", lambda one, other: one - other, _NUMBERS, _subtracted
+        "_-_", operator.sub, _NUMBERS, _subtracted
     ),
-    "_*_: (double, double) -> double; (int, int) -> int; (uint, uint) -> uint": _numbers(
-        "_*_", lambda one, other: one * other, _NUMBERS
-    ),
+    "_*_: (double, double) -> double; (int, int) -> int; (uint, uint) -> uint": _numbers("_*_", operator.mul, _NUMBERS),
     "_/_: (double, double) -> double; (int, int) -> int; (uint, uint) -> uint": _numbers("_/_", _quotient, _NUMBERS),
     "_%_: (int, int) -> int; (uint, uint) -> uint": _numbers("_%_", _remainder, frozenset((int, Uint))),
     "-_: (double) -> double; (int) -> int": _negate,
