@@ -179,23 +179,24 @@ class _Planner:
         if node.kind == "ident":
             name = self.checked.names.get(node.id, "")
             return () if name in self.variable_names and self._slot(name) is None else None
-        operand, key = None, None
-        if node.kind == "select" and not node.test_only:
+        if node.kind == "select" and not node.test_only and node.operand is not None:
             operand, key = node.operand, node.name
-        elif node.kind == "call" and node.name == "_[_]" and node.args[1].kind == "literal":
+        elif node.kind == "call" and node.name == "_[_]" and type(node.args[1].value) is str:
             operand, key = node.args[0], node.args[1].value
-        if operand is None or type(key) is not str:
+        else:
             return None
         before = self._path(operand)
-        is_declared = self.checked.types[operand.id][0] in ("struct", "map")
-        return (*before, key) if before is not None and is_declared else None
+        if before is None or self.checked.types[operand.id][0] not in ("struct", "map"):
+            return None
+        return (*before, key)
 
     def _read(self, path: tuple[str, ...]) -> Plan:
         """Return the plan of a literal path of the declared variable."""
         if not path:
             getters = {name: each.value for name, each in self.environment.fields.items()}
             whole = _counted(lambda run: StringMap((name, get(run.variable)) for name, get in getters.items()))
-            return Plan(whole.evaluate, qualified=whole.qualified, path=())
+            whole.path = path
+            return whole
         get, keys = self.environment.fields[path[0]].value, path[1:]
 
         def reader(cost: int) -> Evaluate:
@@ -283,14 +284,38 @@ class _Planner:
         """Return the plan of a step that adds to a loop's own list or map, which is changed in place as in cel-go."""
         if node.name not in ("_+_", "cel.@mapInsert") or not node.args or node.args[0].kind != "ident":
             return None
-        slot = self._slot(self.checked.names.get(node.args[0].id, ""))
-        if slot is None or slot not in self.growing:
+        name = self.checked.names.get(node.args[0].id, "")
+        if self._slot(name) not in self.growing:
             return None
-        held = self._held(self.checked.names[node.args[0].id])
-        rest = [self.plan(each).evaluate for each in node.args[1:]]
-        if node.name == "_+_":
-            return Plan(_extended(held, rest[0]))
-        return Plan(_inserted(held, rest))
+        held = self._held(name)
+        added = [self.plan(each).evaluate for each in node.args[1:]]
+
+        def extend(run: Run) -> list[Any]:
+            run.cost += 2
+            found: list[Any] = held(run)
+            items = added[0](run)
+            run.work(len(items))
+            found.extend(items)
+            return found
+
+        def insert(run: Run) -> dict[Any, Any]:
+            run.cost += 2
+            found: dict[Any, Any] = held(run)
+            values = [each(run) for each in added]
+            entries = values[0] if len(values) == 1 else None
+            if len(values) == 2:
+                _check_key(values[0])
+                entries = {values[0]: values[1]}
+            if not isinstance(entries, dict):
+                raise CelError(NO_SUCH_OVERLOAD)
+            run.work(len(entries) + 1)
+            for key, value in entries.items():
+                if key in found:
+                    raise CelError(f"insert failed: key {written(key)} already exists")
+                found[key] = value
+            return found
+
+        return Plan(extend if node.name == "_+_" else insert)
 
     def _logical(self, node: Expr) -> Plan:
         """Return the plan of && or ||: an error counts only where no term decides."""
@@ -648,39 +673,6 @@ def _held(run: Run, slot: int, start: Evaluate) -> Any:
     if isinstance(value, CelError):
         raise value
     return value
-
-
-def _extended(held: Evaluate, added: Evaluate) -> Evaluate:
-    def evaluate(run: Run) -> list[Any]:
-        run.cost += 2
-        found: list[Any] = held(run)
-        items = added(run)
-        run.work(len(items))
-        found.extend(items)
-        return found
-
-    return evaluate
-
-
-def _inserted(held: Evaluate, added: list[Evaluate]) -> Evaluate:
-    def evaluate(run: Run) -> dict[Any, Any]:
-        run.cost += 2
-        found: dict[Any, Any] = held(run)
-        values = [each(run) for each in added]
-        entries = values[0] if len(values) == 1 else None
-        if len(values) == 2:
-            _check_key(values[0])
-            entries = {values[0]: values[1]}
-        if not isinstance(entries, dict):
-            raise CelError(NO_SUCH_OVERLOAD)
-        run.work(len(entries) + 1)
-        for key, value in entries.items():
-            if key in found:
-                raise CelError(f"insert failed: key {written(key)} already exists")
-            found[key] = value
-        return found
-
-    return evaluate
 
 
 def _items(within: Any, pairs: bool) -> Any:

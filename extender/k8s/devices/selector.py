@@ -42,9 +42,9 @@ def _environment(*, of_1_37: bool) -> Environment:
     attribute, amount = DYN if of_1_37 else ANY, ("struct", "kubernetes.Quantity")
     fields = {
         "driver": Field(STRING, attrgetter("driver")),
+        "allowMultipleAllocations": Field(BOOL, attrgetter("allow_multiple_allocations")),
         "attributes": Field(("map", STRING, ("map", STRING, attribute)), attrgetter("attribute_values")),
         "capacity": Field(("map", STRING, ("map", STRING, amount)), attrgetter("capacity_values")),
-        "allowMultipleAllocations": Field(BOOL, attrgetter("allow_multiple_allocations")),
     }
     return Environment("device", ("struct", "kubernetes.DRADevice"), fields, of_1_37)
 
