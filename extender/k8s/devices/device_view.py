@@ -5,16 +5,13 @@ Mirrors CompilationResult.DeviceMatches (k8s.io/dynamic-resource-allocation/cel,
 Rule: each part is read when it is first asked for, and once.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 from functools import cached_property, lru_cache
-from typing import Any, TypeVar
+from typing import Any
 
 from extender.k8s.cel.library.kubernetes import Semver, quantity, semver
 from extender.k8s.cel.values import CelError, EndlessMap, StringMap
 from extender.k8s.devices.objects import Device, DeviceAttribute
-from extender.k8s.objects import QuantityText
-
-_T = TypeVar("_T")
 
 
 class DeviceView:
@@ -28,23 +25,6 @@ class DeviceView:
         self.device = device
         self._value: Callable[[DeviceAttribute], Any] = _value_or_list if shows_lists else _value
         self.allow_multiple_allocations = shows_sharing and bool(device.allow_multiple_allocations)
-
-    @cached_property
-    def attributes(self) -> Mapping[str, Mapping[str, DeviceAttribute]]:
-        """{domain: {id: attribute}}; a name without a domain has the driver's."""
-        return self._by_domain(self.device.attributes or {})
-
-    @cached_property
-    def capacity(self) -> Mapping[str, Mapping[str, QuantityText]]:
-        """{domain: {id: amount}}; a name without a domain has the driver's."""
-        return self._by_domain({name: one.value for name, one in (self.device.capacity or {}).items()})
-
-    def _by_domain(self, values: Mapping[str, _T]) -> dict[str, dict[str, _T]]:
-        found: dict[str, dict[str, _T]] = {}
-        for name, each in values.items():
-            domain, identifier = qualified_name(name, self.driver)
-            found.setdefault(domain, {})[identifier] = each
-        return found
 
     def check(self) -> None:
         """Raise CelError for an attribute that has no value, whatever a selector reads."""
@@ -62,23 +42,27 @@ class DeviceView:
 
     @cached_property
     def attribute_values(self) -> EndlessMap:
-        """The attributes as values of expressions."""
-        return _as_values(self.attributes, self._value)
+        """{domain: {id: value}} of the attributes; a name without a domain has the driver's."""
+        return self._by_domain((name, self._value(one)) for name, one in (self.device.attributes or {}).items())
+
+    @cached_property
+    def capacity_values(self) -> EndlessMap:
+        """{domain: {id: quantity}} of the capacity."""
+        return self._by_domain((name, quantity(one.value)) for name, one in (self.device.capacity or {}).items())
+
+    def _by_domain(self, values: Iterable[tuple[str, Any]]) -> EndlessMap:
+        found = EndlessMap()
+        for name, value in values:
+            domain, separator, identifier = name.partition("/")
+            if not separator:
+                domain, identifier = self.driver, name
+            found.setdefault(domain, StringMap())[identifier] = value
+        return found
 
     @cached_property
     def has_values(self) -> bool:
         """Whether each attribute has one value, as `has_values`."""
         return has_values(self.device)
-
-    @cached_property
-    def capacity_values(self) -> EndlessMap:
-        return _as_values(self.capacity, quantity)
-
-
-def _as_values(domains: Mapping[str, Mapping[str, _T]], value: Callable[[_T], Any]) -> EndlessMap:
-    return EndlessMap(
-        (domain, StringMap((key, value(each)) for key, each in within.items())) for domain, within in domains.items()
-    )
 
 
 def has_values(device: Device) -> bool:
@@ -122,9 +106,3 @@ def _version(text: str) -> Semver:
         return semver(text)
     except CelError as error:
         raise CelError(f"parse semantic version: {error}") from None
-
-
-def qualified_name(name: str, default_domain: str) -> tuple[str, str]:
-    """Return (domain, id) of `domain/id` or `id`."""
-    domain, separator, identifier = name.partition("/")
-    return (domain, identifier) if separator else (default_domain, name)
