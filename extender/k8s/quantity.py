@@ -78,7 +78,7 @@ def parse(text: QuantityText) -> int:
         return _parse_cached(text) if len(text) <= _MAX_CACHED_CHARACTERS else _parse_text(text)
     if text is None:
         return 0
-    if isinstance(text, bool):
+    if isinstance(text, bool):  # an int of Python
         raise QuantityError(text, "a boolean is not a number")
     if isinstance(text, int):
         return max(-MAX_NANO, min(text * NANO, MAX_NANO))
@@ -156,7 +156,7 @@ def _shifted(digits: str, shift: int) -> int:
     if shift >= 0:
         return int(digits + "0" * shift)
     if -shift > len(digits):
-        return 1
+        return 1  # any positive amount below a nano-unit is rounded up to one
     return _ceil_div(int(digits), 10**-shift)
 
 

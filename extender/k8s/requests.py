@@ -226,7 +226,7 @@ def _largest_step(pod: Pod, requests_of: Callable[[Container], Nano], non_missin
         _max_resource_list(steps, step)
         if is_sidecar:
             _add_resource_list(running, own)
-            sidecars.update(step)
+            sidecars.update(step)  # what comes later runs beside it
     _max_resource_list(running, steps)
     return running
 
@@ -242,7 +242,7 @@ def _pod_level_requests(pod: Pod, use_status: bool, by_pod: bool) -> Nano:
 
     Up to v1.36 (not `by_pod`) only names of the spec count.
     """
-    held = wanted = _parse(_requests(pod.spec.resources))
+    held = wanted = _parse(_requests(pod.spec.resources))  # the same where the status tells nothing
     if use_status and pod.status.resources is not None:
         infeasible = is_resize_infeasible(pod)
         held = _effective(wanted, pod.status.resources, pod.status.allocated_resources, infeasible)

@@ -161,7 +161,7 @@ class Unifier:
             return self._substitutes(to, of)[0]
         if is_dyn(of) or is_dyn(to) or kind == "error" or to_kind == "error":
             return True
-        if kind == "null":
+        if kind == "null":  # stands for a missing message
             return to_kind in _NULLABLE
         if to_kind == "null":
             return kind in _NULLABLE

@@ -248,8 +248,7 @@ def compare(one: Any, other: Any) -> int:
         raise CelError(NO_SUCH_OVERLOAD)
     if kind is Duration or kind is Timestamp:
         one, other = one.nanos, other.nanos
-    elif kind is str and not (one.isascii() and other.isascii()):
-        one, other = one.encode("utf-8", "surrogatepass"), other.encode("utf-8", "surrogatepass")
+    # Go compares the bytes of strings, whose order in UTF-8 is that of the code points.
     return int(one > other) - int(one < other)
 
 

@@ -35,6 +35,7 @@ class Version:
         """Return whether a change of minor `first` is in this version, which may carry it back."""
         if self.minor >= first:
             return True
+        # Without a patch the newest one is meant, which has all that was carried back.
         return self.minor in backports and (self.patch is None or self.patch >= backports[self.minor])
 
 
