@@ -69,12 +69,12 @@ class Uint(int):
     __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, order=True)
 class Duration:
     nanos: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, order=True)
 class Timestamp:
     """Nanoseconds since 1970; `offset` are the seconds east of UTC of the text that it was parsed from."""
 
@@ -246,8 +246,6 @@ def compare(one: Any, other: Any) -> int:
         return order
     if kind is not other_kind or kind not in _ORDERED:
         raise CelError(NO_SUCH_OVERLOAD)
-    if kind is Duration or kind is Timestamp:
-        one, other = one.nanos, other.nanos
     # Go compares the bytes of strings, whose order in UTF-8 is that of the code points.
     return int(one > other) - int(one < other)
 
