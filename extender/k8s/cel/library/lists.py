@@ -168,30 +168,13 @@ def _distinct(run: Run, items: list[Any]) -> list[Any]:
     return found
 
 
-def _reverse(run: Run, items: list[Any]) -> list[Any]:
-    run.work(len(items))
-    return items[::-1]
-
-
 def _sets_contains(run: Run, items: list[Any], wanted: list[Any]) -> bool:
     return all(contains(items, each, run) for each in _spent(run, wanted))
-
-
-def _sets_equivalent(run: Run, one: list[Any], other: list[Any]) -> bool:
-    return _sets_contains(run, one, other) and _sets_contains(run, other, one)
-
-
-def _sets_intersects(run: Run, one: list[Any], other: list[Any]) -> bool:
-    return any(contains(other, each, run) for each in _spent(run, one))
 
 
 def _spent(run: Run, items: list[Any]) -> list[Any]:
     run.work(len(items))
     return items
-
-
-def _insert(run: Run, within: dict[Any, Any], key: Any, value: Any) -> dict[Any, Any]:
-    return _insert_all(run, within, {key: value})
 
 
 def _insert_all(run: Run, within: dict[Any, Any], entries: dict[Any, Any]) -> dict[Any, Any]:
@@ -271,12 +254,18 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "lastIndexOf: list<A>.(A) -> int": _last_index_of,
     "slice: list<T>.(int, int) -> list<T>": _slice,
     "lists.range: (int) -> list<int>": _range,
-    "reverse: list<T>.() -> list<T>": _reverse,
+    "reverse: list<T>.() -> list<T>": lambda run, items: _spent(run, items)[::-1],
     "distinct: list<T>.() -> list<T>": _distinct,
     "sets.contains: (list<T>, list<T>) -> bool": _sets_contains,
-    "sets.equivalent: (list<T>, list<T>) -> bool": _sets_equivalent,
-    "sets.intersects: (list<T>, list<T>) -> bool": _sets_intersects,
-    "cel.@mapInsert: (map<K, V>, K, V) -> map<K, V>": _insert,
+    "sets.equivalent: (list<T>, list<T>) -> bool": lambda run, one, other: (
+        _sets_contains(run, one, other) and _sets_contains(run, other, one)
+    ),
+    "sets.intersects: (list<T>, list<T>) -> bool": lambda run, one, other: any(
+        contains(other, each, run) for each in _spent(run, one)
+    ),
+    "cel.@mapInsert: (map<K, V>, K, V) -> map<K, V>": lambda run, within, key, value: _insert_all(
+        run, within, {key: value}
+    ),
     "cel.@mapInsert: (map<K, V>, map<K, V>) -> map<K, V>": _insert_all,
     "includes: dyn.(dyn) -> bool": _includes,
     "last: list<V>.() -> optional<V>": lambda _run, items: Optional(items[-1]) if items else NONE,

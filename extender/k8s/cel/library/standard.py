@@ -272,10 +272,6 @@ def to_string(_run: Run, value: Any) -> str:
     return duration_text(value) if kind is Duration else timestamp_text(value)
 
 
-def _to_bytes(_run: Run, value: Any) -> bytes:
-    return value if type(value) is bytes else str(value).encode()
-
-
 def to_duration(_run: Run, value: Any) -> Duration:
     found = value if type(value) is Duration else parse_duration(value) if type(value) is str else None
     if found is None:
@@ -341,7 +337,7 @@ OPERATORS: dict[str, Implementation] = {
 
 FUNCTIONS: dict[str, Implementation] = {
     "bool: (bool) -> bool; (string) -> bool": _to_bool,
-    "bytes: (bytes) -> bytes; (string) -> bytes": _to_bytes,
+    "bytes: (bytes) -> bytes; (string) -> bytes": lambda _run, value: value if type(value) is bytes else value.encode(),
     "double: (double) -> double; (int) -> double; (string) -> double; (uint) -> double": _to_double,
     "duration: (duration) -> duration; (string) -> duration": to_duration,
     "int: (int) -> int; (double) -> int; (duration) -> int; (string) -> int; (timestamp) -> int; "
