@@ -28,7 +28,7 @@ from extender.k8s.devices.objects import (
     ExactDeviceRequest,
     ResourceClaim,
 )
-from extender.k8s.devices.selector import DeviceSelectorError, NotFollowed, Selector, compile_selector
+from extender.k8s.devices.selector import DeviceSelectorError, Selector, UnsupportedFeature, compile_selector
 from extender.report.schema import DeviceReport, DeviceRequestReport
 from extender.utilities.text import join_names, pluralize
 
@@ -205,7 +205,7 @@ class DeviceReasons:
             return "" if compiled.matches(one.view(self._features), self._budget) else "is false"
         except DeviceSelectorError as error:
             return f"fails: {error}"
-        except NotFollowed as feature:
+        except UnsupportedFeature as feature:
             return f"is not evaluated: {feature}"
 
     def _taken(self, request: Request, one: PoolDevice) -> str:

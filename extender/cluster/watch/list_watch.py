@@ -19,8 +19,8 @@ from msgspec import Raw, field
 
 from extender.cluster.apiserver.client import QueryParams
 from extender.cluster.apiserver.stream import ApiStatus, ApiUnreachable
-from extender.k8s.controllers import PodGroup
 from extender.k8s.kinds import KINDS, Key, kind_without_group
+from extender.k8s.workloads import PodGroup
 
 T = TypeVar("T")
 

@@ -27,15 +27,9 @@ from extender.config.scheduler.schema import (
 )
 from extender.core.profile import DEFAULT_SCHEDULER_NAME, UPSTREAM, KubeScheduler, Profile
 from extender.errors import ConfigError
-from extender.k8s.version.features import (
-    DEFAULT_MINOR,
-    NEWEST_MINOR,
-    NO_EMULATION,
-    OLDEST_MINOR,
-    Emulation,
-    Features,
-)
+from extender.k8s.version.features import Features
 from extender.k8s.version.minor import FoundVersion
+from extender.k8s.version.versions import DEFAULT_MINOR, NEWEST_MINOR, NO_EMULATION, OLDEST_MINOR, Emulation
 
 if TYPE_CHECKING:  # models imports the schema of this package
     from extender.config.models import Configuration

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from extender.k8s.version.features import NEWEST_MINOR, OLDEST_MINOR, Features
+from extender.k8s.version.features import Features
+from extender.k8s.version.versions import NEWEST_MINOR, OLDEST_MINOR
 
 EXTENSION_POINTS: Final = (
     "preFilter",

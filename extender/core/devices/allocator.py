@@ -45,7 +45,7 @@ from extender.k8s.devices.objects import (
     ExactDeviceRequest,
     ResourceQuantities,
 )
-from extender.k8s.devices.selector import DeviceSelectorError, NotFollowed
+from extender.k8s.devices.selector import DeviceSelectorError, UnsupportedFeature
 from extender.k8s.objects import Node, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Toleration
 from extender.k8s.version.features import Features
 
@@ -499,7 +499,7 @@ class _Search:
                     return False
             except DeviceSelectorError as error:
                 raise self._runtime_error(at, one, str(error)) from None
-            except NotFollowed as feature:
+            except UnsupportedFeature as feature:
                 raise NotEvaluated(f"{at}: {feature}") from None
         return not one.slice.spec.per_device_node_selection or is_available_on(one, self._node)
 

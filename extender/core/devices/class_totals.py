@@ -30,7 +30,7 @@ from extender.core.snapshot.snapshot import Index, Snapshot
 from extender.k8s.cost.budget import WorkBudget, WorkLimitReached
 from extender.k8s.devices.device_view import DeviceView
 from extender.k8s.devices.objects import Device, DeviceClass, ResourceSlice, ResourceSliceSpec
-from extender.k8s.devices.selector import DeviceSelectorError, NotFollowed, compile_selector
+from extender.k8s.devices.selector import DeviceSelectorError, UnsupportedFeature, compile_selector
 from extender.k8s.objects import Object
 from extender.k8s.requests import is_extended
 from extender.k8s.selectors import SelectorError, parse_node_selector
@@ -270,12 +270,12 @@ class _ClassDevices:
     ) -> _Part:
         try:
             matching = [one for one in devices if self._selects(spec.driver, one, budget)]
-        except (DeviceSelectorError, NotFollowed):
+        except (DeviceSelectorError, UnsupportedFeature):
             return _Part(on, (), fails=True)
         return _Part(on, tuple([(spec.driver, spec.pool.name, one.name) for one in matching]), fails=False)
 
     def _selects(self, driver: str, device: Device, budget: WorkBudget) -> bool:
-        """Return whether all selectors hold; raises DeviceSelectorError, NotFollowed, WorkLimitReached."""
+        """Return whether all selectors hold; raises DeviceSelectorError, UnsupportedFeature, WorkLimitReached."""
         view = DeviceView(driver, device, shows_sharing=False, shows_lists=self._features.selectors_of_1_37)
         for selector in self._selectors:
             if selector.error or selector.unsupported:

@@ -36,7 +36,7 @@ from extender.k8s.devices.objects import (
     ExactDeviceRequest,
     ResourceSlice,
 )
-from extender.k8s.devices.selector import DeviceSelectorError, NotFollowed, Selector, compile_selector
+from extender.k8s.devices.selector import DeviceSelectorError, Selector, UnsupportedFeature, compile_selector
 from extender.k8s.objects import Node
 from extender.utilities.lru import LRU
 
@@ -418,7 +418,7 @@ def _expressions(claims: Iterable[DeviceClaim], classes: Iterable[DeviceClass]) 
 # --- selectors ------------------------------------------------------------------------------------------------------
 
 
-_Result = bool | DeviceSelectorError | NotFollowed
+_Result = bool | DeviceSelectorError | UnsupportedFeature
 _Results = dict[tuple[str, Hashable], tuple[_Result, int]]
 """(expression, what it reads of a device) -> (result, steps that it took)."""
 
@@ -449,7 +449,7 @@ class KeptSelector:
             result: _Result
             try:
                 result = self.selector.matches(device, budget)
-            except (DeviceSelectorError, NotFollowed) as error:
+            except (DeviceSelectorError, UnsupportedFeature) as error:
                 result = type(error)(*error.args)  # without the frames that its traceback keeps
             if len(self._results) >= _MAX_RESULTS:
                 self._results.clear()

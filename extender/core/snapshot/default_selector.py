@@ -7,10 +7,10 @@ Rule: pods of one namespace with equal labels and the same controller share one 
 
 from extender.core.snapshot.derived import derived_by
 from extender.core.snapshot.snapshot import Index, Snapshot
-from extender.k8s.controllers import ReplicaSet, Service, StatefulSet
 from extender.k8s.labels import LabelsKey, labels_key
 from extender.k8s.objects import Labels, Pod
 from extender.k8s.selectors import EVERYTHING, LabelMatcher, SelectorError, compile_label_selector
+from extender.k8s.workloads import ReplicaSet, Service, StatefulSet
 
 
 class ServiceIndex(Index):

@@ -18,7 +18,8 @@ from extender.config.scheduler.plugins import IN_TREE, default_plugins, in_tree
 from extender.config.scheduler.schema import API_VERSION, KIND, PluginsSection
 from extender.core.profile import UPSTREAM
 from extender.errors import ConfigError
-from extender.k8s.version.features import NEWEST_MINOR, OLDEST_MINOR, Emulation, Features
+from extender.k8s.version.features import Features
+from extender.k8s.version.versions import NEWEST_MINOR, OLDEST_MINOR, Emulation
 
 FEW = {"disabled": [{"name": "*"}], "enabled": [{"name": "PrioritySort"}, {"name": "DefaultBinder"}]}
 """MultiPoint with what kube-scheduler needs to start, and nothing else."""

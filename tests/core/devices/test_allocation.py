@@ -14,7 +14,8 @@ from extender.k8s.cost.budget import WorkBudget, WorkLimitReached
 from extender.k8s.devices.objects import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from extender.k8s.devices.selector import OPTIONAL_FIELD, compile_selector
 from extender.k8s.objects import Node
-from extender.k8s.version.features import Features, Version
+from extender.k8s.version.features import Features
+from extender.k8s.version.versions import Version
 from tests.device_builders import (
     DRIVER,
     alternative,
