@@ -3,7 +3,7 @@
 Mirrors calculateDRAResourceTotals (noderesources/resource_allocation.go, v1.36). Unlike the allocator, it counts slices
 of every generation, and reads neither taints nor counters nor whether the pool is valid.
 
-Rule: what is kept decides how long an answer takes, never what it is; work is counted as by `node_allocations`.
+Rule: what is remembered decides how long an answer takes, never what it is; work is counted as by `counted_selector`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,15 +13,15 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from extender.core.devices.device_index import DeviceIndex
-from extender.core.devices.extended_resources import CLASS_PREFIX, classes_by_resource
-from extender.core.devices.node_allocations import (
+from extender.core.devices.counted_selector import (
     MAX_STEPS,
     STEPS_PER_CHARACTER,
-    ChargedSelector,
-    Charges,
-    KeptSelector,
+    CountedSelector,
+    WorkAccount,
+    compiled,
 )
+from extender.core.devices.device_index import DeviceIndex
+from extender.core.devices.extended_resources import CLASS_PREFIX, classes_by_resource
 from extender.core.devices.pools import DeviceID
 from extender.core.snapshot.arrays import BoolArray, IntArray
 from extender.core.snapshot.derived import derived_by
@@ -30,7 +30,7 @@ from extender.core.snapshot.snapshot import Index, Snapshot
 from extender.k8s.cost.budget import WorkBudget, WorkLimitReached
 from extender.k8s.devices.device_view import DeviceView
 from extender.k8s.devices.objects import Device, DeviceClass, ResourceSlice, ResourceSliceSpec
-from extender.k8s.devices.selector import DeviceSelectorError, NotFollowed, compile_selector
+from extender.k8s.devices.selector import DeviceSelectorError, NotFollowed
 from extender.k8s.objects import Object
 from extender.k8s.requests import is_extended
 from extender.k8s.selectors import SelectorError, parse_node_selector
@@ -181,7 +181,7 @@ class _Matched(NamedTuple):
     steps: int
     """Steps that it took, without those of selectors."""
     results: Mapping[int, int]
-    """As in `Charges.used`."""
+    """As in `WorkAccount.used`."""
 
 
 class ClassDeviceIndex(Index):
@@ -217,12 +217,14 @@ class _ClassDevices:
         of_class = (one.cel for one in device_class.spec.selectors or ())
         expressions = [one.expression for one in of_class if one is not None]
         self._features = features
-        self._charges = Charges()
+        self._account = WorkAccount()
         self._steps = STEPS_PER_CHARACTER * sum(map(len, set(expressions)))
         """Steps that it takes to compile the selectors."""
-        compiled = (compile_selector(one, of_1_37=features.selectors_of_1_37) for one in expressions)
-        kept = [KeptSelector(one, {}) for one in compiled] if self._steps <= MAX_STEPS else []
-        self._selectors = [ChargedSelector(one, self._charges) for one in kept]
+        self._selectors = [
+            CountedSelector(compiled(one, of_1_37=features.selectors_of_1_37), {}, self._account)
+            for one in expressions
+            if self._steps <= MAX_STEPS
+        ]
         self._of_slice: dict[str, _Matched] = {}
         self._devices: _Devices | None = None
         self._is_current = False
@@ -239,7 +241,7 @@ class _ClassDevices:
                 self._devices = _Devices(self._match_all(slices))
             except WorkLimitReached:
                 self._devices = None
-            self._charges.end_call()
+            self._account.end_call()
             self._is_current = True
         return self._devices
 
@@ -251,19 +253,19 @@ class _ClassDevices:
             if matched is None:
                 matched = self._of_slice[one.metadata.name] = self._match(one, budget)
             else:
-                budget.spend(matched.steps + self._charges.charge(matched.results))
+                budget.spend(matched.steps + self._account.charge(matched.results))
             found += matched.parts
         return tuple(found)
 
     def _match(self, one: ResourceSlice, budget: WorkBudget) -> _Matched:
         """Evaluate the selectors on the devices of a slice; raises WorkLimitReached."""
         left, spec, devices = budget.left, one.spec, one.spec.devices or ()
-        self._charges.next_node()
+        self._account.next_node()
         if spec.per_device_node_selection:
             parts = tuple([self._part(spec, device, [device], budget) for device in devices])
         else:
             parts = (self._part(spec, spec, devices, budget),)
-        return _Matched(parts, left - budget.left - self._charges.steps, self._charges.used)
+        return _Matched(parts, left - budget.left - self._account.steps, self._account.used)
 
     def _part(
         self, spec: ResourceSliceSpec, on: ResourceSliceSpec | Device, devices: Sequence[Device], budget: WorkBudget
