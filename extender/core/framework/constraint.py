@@ -11,7 +11,6 @@ Rule: a check knows the columns and reasons of one plugin; it knows nothing of o
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -156,11 +155,6 @@ class Constraint(ABC):
     """[k, column, node]: demand of the node's pod of rank k, stored sparsely."""
     nominated_demand: IntArray | None
     """[column, node]: summed demand of the nominated pods; None without nominated pods."""
-
-    @cached_property
-    def dense_demand(self) -> IntArray:
-        """[k, column, node]: `ranked_demand` as a dense array."""
-        return self.ranked_demand.to_dense()
 
     @abstractmethod
     def fits(self, headroom: IntArray) -> BoolArray:
