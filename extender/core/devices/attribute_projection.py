@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from extender.core.devices.allocation import DeviceMatcher
+from extender.core.devices.structured.allocation import DeviceMatcher
 from extender.k8s.devices.objects import Device, DeviceClaim, DeviceRequest, DeviceSubRequest, ExactDeviceRequest
 
 _NOTHING: Final[Mapping[str, Any]] = {}

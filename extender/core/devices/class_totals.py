@@ -22,7 +22,7 @@ from extender.core.devices.counted_selector import (
 )
 from extender.core.devices.device_index import DeviceIndex
 from extender.core.devices.extended_resources import CLASS_PREFIX, classes_by_resource
-from extender.core.devices.pools import DeviceID
+from extender.core.devices.structured.pools import DeviceID
 from extender.core.snapshot.arrays import BoolArray, IntArray
 from extender.core.snapshot.derived import derived_by
 from extender.core.snapshot.selector_index import nodes_matching

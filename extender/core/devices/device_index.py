@@ -13,9 +13,9 @@ from operator import attrgetter
 
 import numpy as np
 
-from extender.core.devices.allocation import AllocatedState
-from extender.core.devices.pools import DeviceID, Pool, PoolID, gather_pools, in_order, is_seen_for_counters
-from extender.core.devices.taints import with_rule_taints
+from extender.core.devices.structured.allocation import AllocatedState
+from extender.core.devices.structured.pools import DeviceID, Pool, PoolID, gather_pools, in_order, is_seen_for_counters
+from extender.core.devices.structured.taints import with_rule_taints
 from extender.core.snapshot.arrays import BoolArray
 from extender.core.snapshot.selector_index import nodes_matching
 from extender.core.snapshot.snapshot import Index, Snapshot

@@ -16,8 +16,6 @@ from typing import Final, NamedTuple, TypeVar
 import msgspec
 import numpy as np
 
-from extender.core.devices.allocation import Allocated, AllocatedClaim, ClaimToAllocate
-from extender.core.devices.allocator import Allocator
 from extender.core.devices.attribute_projection import AttributeProjection, alternatives
 from extender.core.devices.counted_selector import (
     MAX_STEPS,
@@ -29,7 +27,9 @@ from extender.core.devices.counted_selector import (
 )
 from extender.core.devices.device_index import DeviceIndex
 from extender.core.devices.node_equivalence import NodeEquivalence
-from extender.core.devices.pools import AllocationError, InvalidPools, NotEvaluated
+from extender.core.devices.structured.allocation import Allocated, AllocatedClaim, ClaimToAllocate
+from extender.core.devices.structured.allocator import Allocator
+from extender.core.devices.structured.pools import AllocationError, InvalidPools, NotEvaluated
 from extender.core.snapshot.arrays import IntArray
 from extender.core.snapshot.snapshot import Index, Snapshot
 from extender.k8s.cost.budget import WorkBudget, WorkLimitReached

@@ -3,7 +3,7 @@
 Two nodes are alike if their pools, in the order in which they are tried, offer devices that differ in nothing that
 kube-scheduler reads for the claims: so names, and attributes that no selector reads, such as a UUID, are left out.
 
-Rule: a change of one node's devices numbers that node anew, and no other.
+Rule: a change of one node's devices numbers that node again, and no other.
 """
 
 from collections.abc import Hashable, Iterator, Mapping
@@ -13,8 +13,8 @@ import numpy as np
 
 from extender.core.devices.attribute_projection import AttributeProjection, digest
 from extender.core.devices.device_index import NO_OTHER_FIELDS, DeviceIndex, SharedPools, other_fields
-from extender.core.devices.node_matching import NodeSelectorError, selects_node
-from extender.core.devices.pools import AllocationError, DeviceID, NotEvaluated, Pool, PoolID
+from extender.core.devices.structured.node_matching import NodeSelectorError, selects_node
+from extender.core.devices.structured.pools import AllocationError, DeviceID, NotEvaluated, Pool, PoolID
 from extender.core.snapshot.arrays import IntArray
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.devices.device_view import has_values

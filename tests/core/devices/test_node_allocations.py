@@ -16,8 +16,6 @@ from hypothesis import given
 
 from extender.cluster.files.manifests import load_cluster
 from extender.core.devices import counted_selector, node_allocations, node_equivalence
-from extender.core.devices.allocation import AllocatedState, ClaimToAllocate
-from extender.core.devices.allocator import Allocator
 from extender.core.devices.device_index import DeviceIndex
 from extender.core.devices.node_allocations import (
     NOT_ASKED,
@@ -27,7 +25,9 @@ from extender.core.devices.node_allocations import (
     NotAllocated,
     allocate_on_nodes,
 )
-from extender.core.devices.pools import (
+from extender.core.devices.structured.allocation import AllocatedState, ClaimToAllocate
+from extender.core.devices.structured.allocator import Allocator
+from extender.core.devices.structured.pools import (
     AllocationError,
     InvalidPools,
     NotEvaluated,
@@ -35,7 +35,7 @@ from extender.core.devices.pools import (
     gather_pools,
     is_seen_for_counters,
 )
-from extender.core.devices.taints import with_rule_taints
+from extender.core.devices.structured.taints import with_rule_taints
 from extender.core.engine import prepare
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.cost.budget import WorkBudget

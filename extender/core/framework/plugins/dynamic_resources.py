@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from extender.core.devices.allocation import Allocated, ClaimToAllocate
 from extender.core.devices.claims import (
     UnsupportedRequest,
     binding_failed,
@@ -38,6 +37,7 @@ from extender.core.devices.node_allocations import (
     Outcome,
     allocate_on_nodes,
 )
+from extender.core.devices.structured.allocation import Allocated, ClaimToAllocate
 from extender.core.framework.constraint import NodeRows, SchedulingContext, ScoreFailed, StaticCheck
 from extender.core.framework.status import Code, PreFilterResult, Status, filter_error
 from extender.core.profile import DYNAMIC_RESOURCES

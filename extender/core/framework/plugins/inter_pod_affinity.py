@@ -25,7 +25,7 @@ from extender.core.framework.constraint import (
     SchedulingContext,
     StaticCheck,
 )
-from extender.core.framework.plugins.normalize import MAX_NODE_SCORE
+from extender.core.framework.plugins.shared.normalize import MAX_NODE_SCORE
 from extender.core.framework.status import Code, PreFilterResult
 from extender.core.snapshot.affinity_terms import (
     FewTerms,

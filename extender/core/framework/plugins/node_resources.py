@@ -23,7 +23,7 @@ from extender.core.framework.constraint import (
     NodeRows,
     SchedulingContext,
 )
-from extender.core.framework.plugins.normalize import MAX_NODE_SCORE, interpolate
+from extender.core.framework.plugins.shared.normalize import MAX_NODE_SCORE, interpolate
 from extender.core.framework.status import Code
 from extender.core.profile import ScoringStrategy
 from extender.core.snapshot.arrays import BASE_RESOURCES, NEVER, BoolArray, IntArray, clamped

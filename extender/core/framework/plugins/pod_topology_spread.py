@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from extender.core.framework.constraint import CodeArray, ColumnwiseConstraint, NodeRows, SchedulingContext
-from extender.core.framework.plugins.normalize import MAX_NODE_SCORE
+from extender.core.framework.plugins.shared.normalize import MAX_NODE_SCORE
 from extender.core.framework.status import Code, PreFilterResult
 from extender.core.snapshot.arrays import MAX_AMOUNT, NEVER, BoolArray, IntArray, LabelColumn, PodAmounts, mask_of
 from extender.core.snapshot.default_selector import default_selector

@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from extender.core.framework.constraint import NodeRows, SchedulingContext, StaticCheck
-from extender.core.framework.plugins.normalize import interpolate
-from extender.core.framework.plugins.volume_matching import NO_VOLUME_ROW, affinity_matches, match_volumes
+from extender.core.framework.plugins.shared.normalize import interpolate
+from extender.core.framework.plugins.shared.volume_matching import NO_VOLUME_ROW, affinity_matches, match_volumes
 from extender.core.framework.status import PreFilterResult, filter_error
 from extender.core.snapshot.arrays import NEVER, BoolArray, IntArray
 from extender.core.snapshot.derived import derived_by

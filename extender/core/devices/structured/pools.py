@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
-from extender.core.devices.node_matching import NodeSelectorError, selects_node
+from extender.core.devices.structured.node_matching import NodeSelectorError, selects_node
 from extender.k8s.devices.device_view import DeviceView
 from extender.k8s.devices.objects import CounterSet, Device, ResourceSlice, ResourceSliceSpec
 from extender.k8s.objects import Node

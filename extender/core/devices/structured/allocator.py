@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from extender.core.devices.allocation import (
+from extender.core.devices.structured.allocation import (
     Allocated,
     AllocatedClaim,
     AllocatedDevice,
@@ -21,10 +21,10 @@ from extender.core.devices.allocation import (
     ClaimToAllocate,
     DeviceMatcher,
 )
-from extender.core.devices.capacity import Amounts, CapacityError, UnusablePolicy, consumed_by, has_room
-from extender.core.devices.constraints import AttributeConstraint, DistinctAttribute, MatchAttribute
-from extender.core.devices.counters import Counters
-from extender.core.devices.pools import (
+from extender.core.devices.structured.capacity import Amounts, CapacityError, UnusablePolicy, consumed_by, has_room
+from extender.core.devices.structured.constraints import AttributeConstraint, DistinctAttribute, MatchAttribute
+from extender.core.devices.structured.counters import Counters
+from extender.core.devices.structured.pools import (
     AllocationError,
     DeviceID,
     InvalidPools,
@@ -34,7 +34,7 @@ from extender.core.devices.pools import (
     is_available_on,
     knows_shares,
 )
-from extender.core.devices.taints import prevents_allocation
+from extender.core.devices.structured.taints import prevents_allocation
 from extender.k8s.cost.budget import WorkBudget
 from extender.k8s.devices.objects import (
     DeviceClass,

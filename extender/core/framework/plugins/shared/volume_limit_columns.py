@@ -19,7 +19,7 @@ from typing import Self
 import numpy as np
 
 from extender.core.framework.constraint import Constraint, NodeRows, SchedulingContext
-from extender.core.framework.plugins.attached_volumes import AttachedVolumeIndex
+from extender.core.framework.plugins.shared.attached_volumes import AttachedVolumeIndex
 from extender.core.snapshot.arrays import NEVER, BoolArray, IntArray, PodAmounts
 from extender.core.snapshot.derived import derived, derived_by
 from extender.core.snapshot.node_layout import RankedDemand

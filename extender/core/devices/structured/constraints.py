@@ -9,7 +9,7 @@ Rule: state of one search; a constraint never looks ahead.
 from abc import ABC, abstractmethod
 from typing import Any
 
-from extender.core.devices.pools import PoolDevice
+from extender.core.devices.structured.pools import PoolDevice
 from extender.k8s.devices.objects import DeviceAttribute
 
 _TYPES = ("string_value", "int_value", "bool_value", "version_value")

@@ -9,8 +9,8 @@ Rule: state of one search; amounts in nano-units.
 
 from collections.abc import Iterator
 
-from extender.core.devices.allocation import AllocatedState
-from extender.core.devices.pools import DeviceID, PoolDevice, PoolID
+from extender.core.devices.structured.allocation import AllocatedState
+from extender.core.devices.structured.pools import DeviceID, PoolDevice, PoolID
 from extender.k8s.cost.budget import WorkBudget
 from extender.k8s.devices.objects import Device
 from extender.k8s.quantity import parse
