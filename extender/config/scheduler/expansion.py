@@ -11,7 +11,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from extender.config.document import KeyPath, Mistake
-from extender.config.scheduler.plugins import EXTENSION_POINTS, IN_TREE, InTreePlugin, default_plugins, in_tree
+from extender.config.scheduler.plugins import (
+    EXTENSION_POINTS,
+    IN_TREE,
+    InTreePlugin,
+    default_plugins,
+    evaluated_out_of_tree,
+    in_tree,
+)
 from extender.config.scheduler.schema import PluginSetSection, PluginsSection
 from extender.k8s.version.features import Features
 
@@ -76,7 +83,8 @@ def _merge(default: Iterable[Weighted], custom: PluginSetSection) -> PluginSet:
 
 def expand(sets: Mapping[str, PluginSet], minor: int, path: KeyPath) -> tuple[Expanded, list[Mistake]]:
     """Return the plugins of the profile at `path`, and what kube-scheduler refuses about them."""
-    one = _Expansion(sets, in_tree(minor), minor, (*path, "plugins"))
+    named = dict.fromkeys(name for plugins in sets.values() for name, _ in plugins.enabled)
+    one = _Expansion(sets, in_tree(minor) | evaluated_out_of_tree(named), minor, (*path, "plugins"))
     points = {point: tuple(one.plugins_at(point)) for point in EXTENSION_POINTS}
     foreign = {point: one.foreign_at(point) for point in EXTENSION_POINTS}
     mistakes = [*one.unknown(), *(mistake for point in EXTENSION_POINTS for mistake in one.mistakes_at(point))]
