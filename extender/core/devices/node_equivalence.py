@@ -156,7 +156,10 @@ class NodeEquivalence:
         read = self._projection.of_devices(pool_id.driver, (device,))
         use = self._use((*pool_id, device.name))
         seen = node is None or not published.spec.per_device_node_selection or _sees(node, device)
-        if isinstance(use, bool) and seen is True and not self._is_unusual(device):
+        # Most devices are told apart by what selectors read and by whether they are in use.
+        is_plain = not self._projection.all_capacity and other_fields(device) == NO_OTHER_FIELDS and has_values(device)
+        policies = (one.request_policy for one in (device.capacity or {}).values())
+        if isinstance(use, bool) and seen is True and is_plain and all(one is None for one in policies):
             return read, use
         attributes = None if has_values(device) else device.attributes
         return read, use, seen, digest((other_fields(device), device.capacity, attributes))
@@ -168,12 +171,6 @@ class NodeEquivalence:
             return device in state.devices
         consumed = (state.capacity or {}).get(device)
         return device in state.devices, None if consumed is None else frozenset(consumed.items())
-
-    def _is_unusual(self, device: Device) -> bool:
-        """Return whether more decides about a device than what selectors read, and whether it is in use."""
-        if self._projection.all_capacity or other_fields(device) != NO_OTHER_FIELDS or not has_values(device):
-            return True
-        return any(one.request_policy is not None for one in (device.capacity or {}).values())
 
 
 def _terms(pool: Pool) -> Iterator[int | None]:
