@@ -11,10 +11,8 @@ import msgspec
 
 from extender.cluster.files.manifests import load_cluster
 from extender.core.evaluation import Evaluation
-from extender.core.evaluation import evaluate as _evaluate
 from extender.core.eviction_history import EvictionHistory
 from extender.core.profile import UNCONFIGURED, UPSTREAM, KubeScheduler
-from extender.core.scheduling_cycle.schedule_one import seeded_draw
 from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import ConfigError, RequestError, UnknownScheduler
 from extender.k8s.kinds import ClusterObjects
@@ -100,7 +98,7 @@ def evaluate(
         if scheduler is not None or scheduler_config is not None:
             raise UnknownScheduler(_not_ours(typed, ours))
         profile = ours.profiles[0]
-    return _evaluate(_snapshot(cluster, ours.features), typed, profile, history or EvictionHistory(time.time_ns()))
+    return Evaluation(_snapshot(cluster, ours.features), typed, profile, history or EvictionHistory(time.time_ns()))
 
 
 def simulate(
@@ -137,6 +135,9 @@ def simulate(
     a scenario that names a node which does not exist.
     """
     scenario = Scenario(
+        pods=[_convert_pod(pod) for pod in pods],
+        pending=pending,
+        seed=seed,
         add_nodes=[AddedNodes(_convert_node(node), count) for node, count in add_nodes],
         cordon=list(cordon),
         remove_nodes=list(remove_nodes),
@@ -148,16 +149,8 @@ def simulate(
     )
     ours = _chosen_scheduler(scheduler, scheduler_config, version, feature_gates)
     objects = cluster.frozen() if isinstance(cluster, Snapshot) else load_cluster(cluster)
-    return _simulate(
-        Snapshot.build(objects, ours.features),
-        ours,
-        [_convert_pod(pod) for pod in pods],
-        include_pending=pending,
-        scenario=scenario,
-        history=history or EvictionHistory(time.time_ns()),
-        draw=None if seed is None else seeded_draw(seed),
-        seed=seed,
-    )
+    now = history or EvictionHistory(time.time_ns())
+    return _simulate(Snapshot.build(objects, ours.features), ours, scenario, history=now)
 
 
 def why(

@@ -15,9 +15,7 @@ import numpy as np
 
 from extender.cluster.files.manifests import load_cluster
 from extender.core.engine import PreemptDecision
-from extender.core.framework.filter import filters_not_evaluated, run_filter_plugins, scheduling_context
-from extender.core.framework.status import Code
-from extender.core.preemption.candidates import find_candidates
+from extender.core.evaluation import Evaluation
 from extender.core.preemption.sent_candidates import SentCandidate
 from extender.core.profile import UPSTREAM
 from extender.core.snapshot.arrays import PodAmounts
@@ -182,10 +180,8 @@ def candidates_sent_by_kube_scheduler(
     has a say that is not modelled: nobody knows there."""
     if pod.spec.preemption_policy == "Never":
         return {}
-    context = scheduling_context(snapshot, pod, UPSTREAM)
-    filter_run = run_filter_plugins(context)
-    run = find_candidates(context, filter_run.checks, filter_run.rows(Code.UNSCHEDULABLE))
-    undecided = set(np.flatnonzero(np.any([*filters_not_evaluated(context).values()], axis=0)).tolist())
+    evaluation = Evaluation(snapshot, pod, UPSTREAM)
+    run, undecided = evaluation.policies, set(np.flatnonzero(evaluation.scheduler_decides).tolist())
     sent = {}
     for place in np.flatnonzero(run.candidate).tolist():
         name = snapshot.node_names[run.rows[place]]

@@ -22,11 +22,11 @@ from benchmarks.world import World
 from extender.core import engine
 from extender.core.eviction_history import NO_HISTORY
 from extender.core.framework.filter import run_filter_plugins, scheduling_context
-from extender.core.framework.scheduling_signature import kept_verdicts
+from extender.core.framework.scheduling_signature import cached_verdicts
 from extender.core.framework.score import score
 from extender.core.framework.status import Code
-from extender.core.preemption.candidates import find_candidates
 from extender.core.preemption.criteria import best_candidates
+from extender.core.preemption.dry_run import dry_run_preemption
 from extender.core.profile import UNCONFIGURED, UPSTREAM
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.objects import Pod
@@ -78,7 +78,7 @@ def score_and_run(snapshot: Snapshot, pod: Pod) -> float:
     """Return the CPU seconds in which a pod is filtered and the nodes that take it are scored; then let it run."""
     start = time.thread_time()
     context = scheduling_context(snapshot, pod, UPSTREAM)
-    verdicts = kept_verdicts(context)
+    verdicts = cached_verdicts(context)
     assert verdicts is not None
     fitting = np.flatnonzero(verdicts.fits)
     total = score(context, fitting, verdicts.scores(context)).total
@@ -93,7 +93,7 @@ def preempt(snapshot: Snapshot, pod: Pod) -> float:
     """Return the CPU seconds of a pod's two cycles: filter, dry run on all nodes and choice of one; filter again."""
     start = time.thread_time()
     run = run_filter_plugins(scheduling_context(snapshot, pod, UPSTREAM))
-    best_candidates(find_candidates(run.context, run.checks, run.rows(Code.UNSCHEDULABLE)), 1)
+    best_candidates(dry_run_preemption(run.context, run.checks, run.rows(Code.UNSCHEDULABLE)), 1)
     run_filter_plugins(run.context)
     return time.thread_time() - start
 

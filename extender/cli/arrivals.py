@@ -35,7 +35,7 @@ def read_arrivals(files: Sequence[str], namespace: str) -> Arrivals:
 
 
 def _read_arrivals(file: str, namespace: str) -> Arrivals:
-    from extender.server.admin.simulate import not_a_pod_message
+    from extender.whatif.body import not_a_pod_message
     from extender.whatif.workloads import API_VERSIONS, parse_workload
 
     name, report = read_manifest(file, namespace, API_VERSIONS)

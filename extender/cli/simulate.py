@@ -22,7 +22,8 @@ if TYPE_CHECKING:  # the engine, pydantic and rich load slowly: not before they 
     from extender.core.profile import KubeScheduler
     from extender.k8s.kinds import ClusterObjects
     from extender.report.simulation_schema import Simulation
-    from extender.server.admin.simulate import Comparison, SimulationRequest, StepObserver
+    from extender.whatif.policies import StepObserver
+    from extender.whatif.scenario import Scenario
     from extender.whatif.scheduler import Step
 
 T = TypeVar("T")
@@ -138,7 +139,7 @@ def simulate(
     """
     from extender.cli.arrivals import read_arrivals, read_nodes
     from extender.core.eviction_history import EvictionHistory
-    from extender.server.admin import simulate as what_if
+    from extender.whatif.policies import CONFIGURED, preset_policy, run_simulation
     from extender.whatif.scenario import AddedNodes, Scenario
 
     if not (pod or pending or drain or remove_node or cordon or add_node):
@@ -159,6 +160,10 @@ def simulate(
     api = options.connect_api_server(settings[0])
     arrivals = read_arrivals(pod or (), options.namespace_of(api))
     scenario = Scenario(
+        pods=arrivals.pods,
+        claims=arrivals.claims,
+        pending=pending,
+        seed=seed,
         drain=tuple(drain or ()),
         remove_nodes=tuple(remove_node or ()),
         cordon=tuple(cordon or ()),
@@ -169,16 +174,12 @@ def simulate(
         replace_evicted=not no_replacements,
     )
     objects, schedulers = _read_cluster(settings, api, timeout, no_color)
-    names = compare or (preset or what_if.CONFIGURED,)
-    policies = [what_if.preset_policy(scheduler, name) for scheduler in schedulers for name in names]
+    names = compare or (preset or CONFIGURED,)
+    policies = [preset_policy(scheduler, name) for scheduler in schedulers for name in names]
     history = EvictionHistory(time.time_ns())
-    question = what_if.SimulationRequest(arrivals.pods, pending, seed, history, arrivals.claims, scenario)
-    with _progress(objects, question, len(policies), no_color) as watch:
-        if compare_versions is None:
-            _print_result(what_if.run_simulations(objects, policies, question, watch), output, no_color)
-            return
-        results = [what_if.run_simulation(objects, policy, question, watch) for policy in policies]
-    _print_version_comparison(results, output, no_color)
+    with _progress(objects, scenario, len(policies), no_color) as watch:
+        results = [run_simulation(objects, policy, scenario, history, watch) for policy in policies]
+    _print_results(results, output, no_color, by_version=compare_versions is not None)
 
 
 def _check_exclusive(given: Mapping[str, object]) -> None:
@@ -189,25 +190,20 @@ def _check_exclusive(given: Mapping[str, object]) -> None:
 # --- output -----------------------------------------------------------------------------------------------------------
 
 
-def _print_result(found: "Simulation | Comparison", output: str, no_color: bool) -> None:
+def _print_results(results: "Sequence[Simulation]", output: str, no_color: bool, *, by_version: bool) -> None:
+    """Print one simulation, or what differs between two; exit with code 1 if two versions decide otherwise."""
     from extender.cli import simulation_text
-    from extender.report.simulation_schema import Simulation
+    from extender.whatif.comparison import compare_policies, compare_versions
 
-    if isinstance(found, Simulation):
-        _print(found, simulation_text.render, output, no_color)
+    if len(results) == 1:
+        _print(results[0], simulation_text.render, output, no_color)
+    elif not by_version:
+        _print(compare_policies(results), simulation_text.render_comparison, output, no_color)
     else:
-        _print(found, simulation_text.render_comparison, output, no_color)
-
-
-def _print_version_comparison(results: "Sequence[Simulation]", output: str, no_color: bool) -> None:
-    """Print what differs; exit with code 1 if a pod is decided otherwise."""
-    from extender.cli import simulation_text
-    from extender.whatif.comparison import compare_versions
-
-    found = compare_versions(*results)
-    _print(found, simulation_text.render_versions, output, no_color)
-    if found.summary.decided_otherwise:
-        raise typer.Exit(1)
+        found = compare_versions(*results)
+        _print(found, simulation_text.render_versions, output, no_color)
+        if found.summary.decided_otherwise:
+            raise typer.Exit(1)
 
 
 def _print(found: T, render: "Callable[[T], Iterator[Text]]", output: str, no_color: bool) -> None:
@@ -247,7 +243,7 @@ def _read_cluster(
 
 @contextmanager
 def _progress(
-    objects: "ClusterObjects", question: "SimulationRequest", runs: int, no_color: bool
+    objects: "ClusterObjects", scenario: "Scenario", runs: int, no_color: bool
 ) -> "Iterator[StepObserver | None]":
     """Yield a callback that advances a progress bar on a terminal, or None for short runs and other outputs.
 
@@ -256,12 +252,9 @@ def _progress(
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    from extender.server.admin.simulate import displaced_pods
-
-    scenario = question.scenario
-    waiting = (not one.spec.node_name for one in objects.pods) if question.pending else ()
+    waiting = (not one.spec.node_name for one in objects.pods) if scenario.pending else ()
     replicas = 0 if scenario.until_full else scenario.replicas
-    count = len(question.pods) + sum(waiting) + replicas + displaced_pods(objects, scenario)
+    count = len(scenario.pods) + sum(waiting) + replicas + scenario.displaced_pods(objects)
     if not sys.stderr.isatty() or count < PROGRESS_BAR_MIN_PODS or os.environ.get("TERM") == "dumb":
         yield None
         return

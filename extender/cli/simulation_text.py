@@ -11,10 +11,9 @@ from extender.cli.scenario_text import NONE, scenario_blocks
 from extender.cli.simulation_events import event_rows
 from extender.cli.text_tables import TextRow, and_more, format_table, separated, summary_table
 from extender.errors import printable
-from extender.report.simulation_schema import NodeUsage, PendingPod, Simulation
-from extender.server.admin.simulate import Comparison, PodOutcome, pod_outcomes
+from extender.report.simulation_schema import Comparison, NodeUsage, PendingPod, PodOutcome, Simulation
 from extender.utilities.text import pluralize
-from extender.whatif.comparison import Change, VersionComparison, VersionOutcome, value_of
+from extender.whatif.comparison import Change, VersionComparison, VersionOutcome, pod_outcomes, value_of
 
 
 def render(result: Simulation) -> Iterator[Text]:

@@ -1,14 +1,13 @@
 """Decide the three verbs of a scheduler extender: filter(), prioritize() and preempt(). Snapshot in, decision out.
 
-`preempt` reads from top to bottom as five steps: resolve the sent candidates, filter (RunFilterPlugins), find
-candidates (DryRunPreemption), apply policies, choose the best candidates (SelectCandidate). The last three work on one
-value, the dry run. Mirrors Evaluator.Preempt (framework/preemption, v1.36) where no policy is configured.
+Each reads one Evaluation: /filter its statuses, /prioritize its scores and ranking, /preempt its best candidates.
+`preempt` mirrors Evaluator.Preempt (framework/preemption, v1.36) where no policy is configured.
 
 Rule: one decision reads one snapshot and nothing else; the same snapshot and request give the same decision.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import compress
@@ -16,34 +15,22 @@ from itertools import compress
 import numpy as np
 
 from extender.core.devices.device_index import DeviceIndex
+from extender.core.evaluation import Evaluation
 from extender.core.eviction_history import NO_HISTORY, EvictionHistory
-from extender.core.framework.constraint import NodeRows, SchedulingContext
 from extender.core.framework.filter import (
-    FilterRun,
-    Statuses,
-    fits_without_terminating_pods,
     node_rows,
-    not_evaluated_on,
     scheduling_context,
 )
 from extender.core.framework.plugins import PLUGIN_INDEXES
-from extender.core.framework.scheduling_signature import current_filter_run, kept_verdicts
-from extender.core.framework.score import Scores, score
-from extender.core.framework.status import SUCCESS, Code
+from extender.core.framework.score import Scores
+from extender.core.framework.status import Code
 from extender.core.preemption.candidates import (
-    apply_policies,
-    find_candidates,
     has_whole_groups,
-    preemption_would_help,
 )
-from extender.core.preemption.criteria import best_candidates, ranking_keys
 from extender.core.preemption.drop_reasons import drop_reasons
-from extender.core.preemption.dry_run import DryRun
-from extender.core.preemption.eligibility import PREEMPTION_POLICY_NEVER, not_schedulable
 from extender.core.preemption.node_pods import NodePods
 from extender.core.preemption.potential_victims import potential_victims
-from extender.core.preemption.rate_limits import preemption_refusal
-from extender.core.preemption.recent_deletions import dry_run_sent_candidates, no_eviction_needed
+from extender.core.preemption.recent_deletions import no_eviction_needed
 from extender.core.preemption.sent_candidates import (
     CONTRADICTIONS,
     PASSED_ON_WITHOUT_VICTIMS,
@@ -55,7 +42,7 @@ from extender.core.preemption.sent_candidates import (
 )
 from extender.core.preemption.stranded import PlacementIndex
 from extender.core.profile import UNCONFIGURED, KubeScheduler, Profile
-from extender.core.snapshot.arrays import BoolArray, IntArray, mask_of
+from extender.core.snapshot.arrays import BoolArray, IntArray
 from extender.core.snapshot.resource_claims import ResourceClaimParts
 from extender.core.snapshot.snapshot import OBJECTS_PER_STEP, Snapshot
 from extender.errors import PluginFailed
@@ -64,35 +51,12 @@ from extender.k8s.objects import ObjectMeta, Pod
 MAX_EXTENDER_SCORE = 10
 """MaxExtenderPriority of k8s.io/kube-scheduler/extender/v1: the best score that an extender can give."""
 
-ROOM_OF_TERMINATING_PODS = "fits: kube-scheduler offered the node, so the room of its terminating pods counts as free"
-"""Reason for accepting a node that the filters reject only because of pods that are terminating."""
 
 _MIN_FITTING_SCORE = 6
 """Lowest score of a node on which the pod fits, where other nodes need preemption; those score below it."""
 
 MAX_LISTED_REASONS = 3
 """Number of distinct drop reasons that the message about an empty `/preempt` answer lists."""
-
-
-@dataclass(frozen=True, slots=True)
-class DecisionContext:
-    """Intermediate results behind a decision, valid until its snapshot changes (see `core.record`)."""
-
-    context: SchedulingContext
-    rows: NodeRows
-    """Node rows of the request; for `/preempt` those of the sent candidates that could be resolved."""
-    filter_run: FilterRun | None = None
-    """Result of the filters; None: they did not run, because the pod must not preempt or is known to fit on all."""
-    statuses: Statuses | None = None
-    """`/filter`: filter status of each requested node."""
-    preemption_helps: BoolArray | None = None
-    """`/filter`: [requested node]: True if evicting lower-priority pods would make room."""
-    scores: Scores | None = None
-    """`/prioritize`: plugin scores of the requested nodes on which the pod fits."""
-    dry_run: DryRun | None = None
-    """Preemption dry run on the nodes where it was tried."""
-    node_names: tuple[str, ...] | None = None
-    """Names of all nodes, where some were in the snapshot for this decision only; None: those of the snapshot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +71,8 @@ class FilterDecision:
     """Node -> message, where it would not (FailedAndUnresolvableNodes)."""
     not_evaluated: tuple[str, ...]
     """Filter plugins of kube-scheduler that matter for this pod but are not modelled."""
-    decision_context: DecisionContext | None = field(default=None, compare=False, repr=False)
+    evaluation: Evaluation | None = field(default=None, compare=False, repr=False)
+    """What the decision was read from, valid until its snapshot changes (see `core.record`)."""
 
     @property
     def contradicts_scheduler(self) -> bool:
@@ -128,7 +93,8 @@ class PrioritizeDecision:
     """[requested node]: score from 0 to MAX_EXTENDER_SCORE."""
     not_evaluated: tuple[str, ...]
     """Filter plugins of kube-scheduler that matter for this pod but are not modelled."""
-    decision_context: DecisionContext | None = field(default=None, compare=False, repr=False)
+    evaluation: Evaluation | None = field(default=None, compare=False, repr=False)
+    """What the decision was read from, valid until its snapshot changes (see `core.record`)."""
 
     @property
     def contradicts_scheduler(self) -> bool:
@@ -167,13 +133,14 @@ class PreemptDecision:
     """Reason why the pod may not preempt on any node now, and until when; None: it may."""
     rejected: Mapping[str, str] = field(default_factory=dict)
     """Node -> guard rule that its candidate broke; such a candidate is dropped."""
-    decision_context: DecisionContext | None = field(default=None, compare=False, repr=False)
+    evaluation: Evaluation | None = field(default=None, compare=False, repr=False)
+    """What the decision was read from, valid until its snapshot changes (see `core.record`)."""
 
     @property
     def contradicts_scheduler(self) -> bool:
         """Whether a sent candidate is none here, and no policy of ours is the reason."""
-        codes, context = {dropped.code for dropped in self.dropped.values()}, self.decision_context
-        has_own_victims = context is None or context.context.profile.preemption.may_change_victims
+        codes, evaluation = {dropped.code for dropped in self.dropped.values()}, self.evaluation
+        has_own_victims = evaluation is None or evaluation.context.profile.preemption.may_change_victims
         return not codes.isdisjoint(CONTRADICTIONS) or (DropCode.NO_ROOM in codes and not has_own_victims)
 
     @property
@@ -247,20 +214,13 @@ def filter(
 
     kube-scheduler offers nodes that passed its own filters: there, the room of terminating pods counts as free.
     """
-    rows, context = node_rows(snapshot, nodes), scheduling_context(snapshot, pod, profile, history)
-    verdicts = kept_verdicts(context)
-    if verdicts is not None and verdicts.fits[rows].all():  # as usual: kube-scheduler has filtered these nodes
-        accepted, statuses, helps = _fits_everywhere(len(rows))
-        decision_context = DecisionContext(context, rows, None, statuses, helps)
-        return FilterDecision(accepted, {}, {}, verdicts.not_evaluated_on(rows), decision_context)
-    filter_run = current_filter_run(context, verdicts)
-    _raise_error(filter_run.error(rows))
-    plugins, _ = not_evaluated_on(context, rows)
-    beside_terminating = fits_without_terminating_pods(filter_run, rows)[rows]
-    fits = (filter_run.codes[rows] == Code.SUCCESS) | beside_terminating
-    helps = _preemption_helps(filter_run, rows) & ~fits
-    statuses = filter_run.statuses(rows).accepted(beside_terminating, ROOM_OF_TERMINATING_PODS)
-    messages = [status.message for status in statuses.distinct]
+    evaluation = Evaluation(snapshot, pod, profile, history, offered=node_rows(snapshot, nodes))
+    rows = evaluation.rows
+    if evaluation.fits_on_all_rows:
+        return FilterDecision(_all_positions(len(rows)), {}, {}, evaluation.not_evaluated_on(rows), evaluation)
+    _raise_error(evaluation.filter.error(rows))
+    statuses, helps = evaluation.statuses, evaluation.preemption_helps
+    messages, is_success = [status.message for status in statuses.distinct], statuses.codes == Code.SUCCESS
 
     def messages_by_node(selected: BoolArray) -> dict[str, str]:
         if not selected.any():
@@ -268,38 +228,15 @@ def filter(
         which = statuses.indices[selected].tolist()
         return dict(zip(compress(nodes, selected.tolist()), map(messages.__getitem__, which), strict=True))
 
-    accepted = tuple(np.flatnonzero(fits).tolist())
-    decision_context = DecisionContext(context, rows, filter_run, statuses, helps)
-    return FilterDecision(
-        accepted, messages_by_node(helps), messages_by_node(~fits & ~helps), plugins, decision_context
-    )
+    failed, unresolvable = messages_by_node(helps), messages_by_node(~is_success & ~helps)
+    accepted = tuple(np.flatnonzero(is_success).tolist())
+    return FilterDecision(accepted, failed, unresolvable, evaluation.not_evaluated_on(rows), evaluation)
 
 
 @lru_cache(maxsize=4)
-def _fits_everywhere(size: int) -> tuple[tuple[int, ...], Statuses, BoolArray]:
-    """Return the positions, the statuses and whether preemption helps, of so many nodes on which the pod fits."""
-    indices, helps = np.zeros(size, np.int64), np.zeros(size, np.bool_)
-    indices.flags.writeable = helps.flags.writeable = False
-    return tuple(range(size)), Statuses((SUCCESS,), indices), helps
-
-
-def _preemption_helps(filter_run: FilterRun, rows: NodeRows) -> BoolArray:
-    """Return [row]: whether evicting lower-priority pods would make room."""
-    helps, tried = np.zeros(len(filter_run.codes), np.bool_), _rows_preemption_may_help(filter_run, rows)
-    if len(tried):
-        helps[tried] = preemption_would_help(filter_run.context, filter_run.checks, tried)
-    return helps[rows]
-
-
-def _rows_preemption_may_help(filter_run: FilterRun, rows: NodeRows) -> NodeRows:
-    """Return the rows with code Unschedulable, ascending and without duplicates; empty if the pod must not preempt."""
-    tried = np.flatnonzero(mask_of(rows, len(filter_run.codes)) & (filter_run.codes == Code.UNSCHEDULABLE))
-    context = filter_run.context
-    # Victims that still terminate on the nominated node are kube-scheduler's to wait for (PodEligibleToPreemptOthers):
-    # it preempts elsewhere at once if the extender calls that node unresolvable.
-    if context.pod.spec.preemption_policy == "Never" or preemption_refusal(context) is not None:
-        return tried[:0]
-    return tried
+def _all_positions(size: int) -> tuple[int, ...]:
+    """Return the positions of so many nodes: building the tuple takes longer than the rest of such a decision."""
+    return tuple(range(size))
 
 
 # --- /prioritize ----------------------------------------------------------------------------------------------------
@@ -315,37 +252,24 @@ def prioritize(
     If the pod fits on all nodes, the score is the weighted plugin total as a share of the best possible total. If some
     nodes need preemption, nodes that fit score 6-10, preemption candidates 1-5 by their rank, and all others 0.
     """
-    rows, context = node_rows(snapshot, nodes), scheduling_context(snapshot, pod, profile, history)
-    verdicts = kept_verdicts(context)
-    if verdicts is not None and verdicts.fits[rows].all():
-        scores = score(context, rows, verdicts.scores(context))
-        _raise_error(scores.error)
-        plugins = (*verdicts.not_evaluated_on(rows), *profile.not_evaluated_scores)
-        decision_context = DecisionContext(context, rows, scores=scores)
-        return PrioritizeDecision(tuple(_shares(scores, 0).tolist()), tuple(dict.fromkeys(plugins)), decision_context)
-    filter_run = current_filter_run(context, verdicts)
-    _raise_error(filter_run.error(rows))
-    not_evaluated, _ = not_evaluated_on(context, rows)
-    plugins = tuple(dict.fromkeys((*not_evaluated, *profile.not_evaluated_scores)))
-    fits = (filter_run.codes == Code.SUCCESS) | fits_without_terminating_pods(filter_run, rows)
-    fitting = np.flatnonzero(mask_of(rows, len(fits)) & fits)
-    result = np.zeros(len(fits), np.int64)
-    scores = score(context, fitting)
+    evaluation = Evaluation(snapshot, pod, profile, history, offered=node_rows(snapshot, nodes))
+    rows = evaluation.rows
+    if not evaluation.fits_on_all_rows:
+        _raise_error(evaluation.filter.error(rows))
+    scores = evaluation.scores
     _raise_error(scores.error)
-    floor = 0 if fits[rows].all() else _MIN_FITTING_SCORE
-    if len(fitting):
-        result[fitting] = _shares(scores, floor)
-    tried, run = _rows_preemption_may_help(filter_run, rows), None
-    tried = tried[~fits[tried]]
-    if len(tried):
-        run = find_candidates(context, filter_run.checks, tried)
-        places = np.flatnonzero(run.candidate)
-        if len(places):
-            # `floor - 1` for the best candidate, the others evenly down to 1; equal ranks score the same
-            ranks = ranking_keys(run, places).ranks
-            result[run.rows[places]] = floor - 1 - ranks * (floor - 1) // len(places)
-    decision_context = DecisionContext(context, rows, filter_run, scores=scores, dry_run=run)
-    return PrioritizeDecision(tuple(result[rows].tolist()), plugins, decision_context)
+    plugins = tuple(dict.fromkeys((*evaluation.not_evaluated_on(rows), *profile.not_evaluated_scores)))
+    if evaluation.fits_on_all_rows:
+        return PrioritizeDecision(tuple(_shares(scores, 0).tolist()), plugins, evaluation)
+    result = np.zeros(len(snapshot.nodes), np.int64)
+    result[scores.rows] = 1
+    floor = 0 if result[rows].all() else _MIN_FITTING_SCORE
+    result[scores.rows] = _shares(scores, floor)
+    if len(evaluation.dry_run_rows) and len(evaluation.candidates):
+        # `floor - 1` for the best candidate, the others evenly down to 1; equal ranks score the same
+        ranks, count = evaluation.ranking.ranks, len(evaluation.candidates)
+        result[evaluation.policies.rows[evaluation.candidates]] = floor - 1 - ranks * (floor - 1) // count
+    return PrioritizeDecision(tuple(result[rows].tolist()), plugins, evaluation)
 
 
 def _shares(scores: Scores, floor: int) -> IntArray:
@@ -366,70 +290,42 @@ def preempt(
 ) -> PreemptDecision:
     """Choose the best candidates among the sent nodes, or all nodes, with the victims that our own dry run finds.
 
-    On a node where a plugin that is not modelled decides, or pods run that may be evicted together only, our reprieve
+    On a node where a plugin decides that is not evaluated, or pods run that may be evicted together only, our reprieve
     could spare a pod that must be evicted: kube-scheduler's own victims are kept there, and the node is ranked with
-    them. A PostFilter plugin that is not modelled may have chosen the victims on every node. Where kube-scheduler's
+    them. A PostFilter plugin that is not evaluated may have chosen the victims on every node. Where kube-scheduler's
     cache and the snapshot differ by a deletion, see `core.preemption.recent_deletions`.
     """
     resolved = resolve_candidates(snapshot, sent, history.recent_deletions)
-    context = scheduling_context(snapshot, pod, profile, history)
-    filters, scheduler_decides = not_evaluated_on(context, resolved.rows)
+    evaluation = Evaluation(snapshot, pod, profile, history, sent=resolved)
+    rows = resolved.rows
+    filters = [name for name, nodes in evaluation.filters_not_evaluated.items() if nodes[rows].any()]
     plugins = tuple(dict.fromkeys((*filters, *profile.not_evaluated_post_filters)))
-    keeps_victims = scheduler_decides | has_whole_groups(context) | bool(profile.not_evaluated_post_filters)
-    refusal = not_schedulable(snapshot, pod, profile)
-    refusal = PREEMPTION_POLICY_NEVER if pod.spec.preemption_policy == "Never" else refusal
-    refusal = preemption_refusal(context) if refusal is None else refusal
-    if refusal is not None:
-        return _vetoed(Dropped(DropCode.REFUSED, refusal), sent, plugins, DecisionContext(context, resolved.rows))
-    filter_run = current_filter_run(context, kept_verdicts(context))
-    _raise_error(filter_run.error(resolved.rows))
-    # Preemption may help where a filter says so, and, on a sent node, where a plugin that is not modelled decides.
-    codes = filter_run.codes
-    tried = mask_of(resolved.rows, len(codes))
-    tried &= (codes == Code.UNSCHEDULABLE) | (scheduler_decides & (codes != Code.UNSCHEDULABLE_AND_UNRESOLVABLE))
-    if profile.preemption.candidates == "AllNodes":
-        others = (codes == Code.UNSCHEDULABLE) & ~keeps_victims
-        # kube-scheduler knows pods there that the snapshot lacks.
-        others[[snapshot.node_row[name] for name in resolved.dropped if name in snapshot.node_row]] = False
-        tried |= others
-    run = dry_run_sent_candidates(context, filter_run.checks, np.flatnonzero(tried), resolved)
-    run = apply_policies(run, keeps_victims if keeps_victims.any() else None)
-    decision_context = DecisionContext(context, resolved.rows, filter_run, dry_run=run)
-    not_needed = no_eviction_needed(filter_run, run, resolved, scheduler_decides) if history.recent_deletions else None
+    not_needed = None
+    if evaluation.refusal is not None:
+        not_needed = Dropped(DropCode.REFUSED, evaluation.refusal)
+    else:
+        _raise_error(evaluation.filter.error(rows))
+        if history.recent_deletions:
+            decides = evaluation.scheduler_decides
+            not_needed = no_eviction_needed(evaluation.filter, evaluation.policies, resolved, decides)
     if not_needed is not None:
-        return _vetoed(not_needed, sent, plugins, decision_context)
+        dropped, why = dict.fromkeys(sent, not_needed), not_needed.message
+        return PreemptDecision((), dropped, plugins, frozenset(), why, evaluation=evaluation)
+    run = evaluation.policies
     kept = tuple(
         Candidate(snapshot.node_names[run.rows[place]], run.victims_on(place), run.violations_on(place))
-        for place in best_candidates(run, profile.keep_candidates).tolist()
+        for place in evaluation.best_candidates(profile.keep_candidates).tolist()
     )
-    dropped = drop_reasons(filter_run, run, resolved, [candidate.node for candidate in kept])
-    if context.features.candidates_may_lack_victims:
-        passed_on = _candidates_without_victims(sent, dropped)
+    dropped = drop_reasons(evaluation.filter, run, resolved, [candidate.node for candidate in kept])
+    if snapshot.features.candidates_may_lack_victims:
+        # kube-scheduler sends nodes without victims where only an extender's /filter rejects the pod (v1.38): another
+        # extender may know the victims, and where none does, kube-scheduler leaves the node out itself.
+        passed_on = [
+            node
+            for node, why in dropped.items()
+            if not sent[node].victims and why.code in PASSED_ON_WITHOUT_VICTIMS  # no policy of ours is the reason
+        ]
         kept += tuple(Candidate(node, (), sent[node].num_pdb_violations) for node in passed_on)
         dropped = {node: reason for node, reason in dropped.items() if node not in passed_on}
-    return PreemptDecision(
-        kept,
-        dropped,
-        plugins,
-        as_sent=frozenset(compress(resolved.nodes, keeps_victims[resolved.rows].tolist())),
-        decision_context=decision_context,
-    )
-
-
-def _candidates_without_victims(sent: Mapping[str, SentCandidate], dropped: Mapping[str, Dropped]) -> list[str]:
-    """Return the nodes that were sent without victims and got none here, although no policy is the reason.
-
-    kube-scheduler sends them where only an extender's /filter rejects the pod (v1.38): another extender may know the
-    victims, and where none does, kube-scheduler leaves the node out itself.
-    """
-    return [
-        node for node, reason in dropped.items() if not sent[node].victims and reason.code in PASSED_ON_WITHOUT_VICTIMS
-    ]
-
-
-def _vetoed(
-    reason: Dropped, sent: Iterable[str], plugins: tuple[str, ...], decision_context: DecisionContext
-) -> PreemptDecision:
-    """Return the decision to evict no pod, for that reason."""
-    dropped = dict.fromkeys(sent, reason)
-    return PreemptDecision((), dropped, plugins, frozenset(), reason.message, decision_context=decision_context)
+    as_sent = frozenset(compress(resolved.nodes, evaluation.keeps_sent_victims[rows].tolist()))
+    return PreemptDecision(kept, dropped, plugins, as_sent, evaluation=evaluation)

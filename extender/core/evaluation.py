@@ -1,131 +1,345 @@
-"""Evaluate one pod on every node of a cluster: filter, score and preemption dry run, in the parity corpora's format.
+"""Evaluate one pod: the filters, scores, preemption dry run, policies and ranking that every answer is read from.
 
-Rule: nothing is decided here; it runs the same filters, scores and dry run that the service answers with.
+`/filter`, `/prioritize`, `/preempt`, a scheduling cycle, `extender why` and `evaluate()` read an Evaluation and nothing
+else. There are three kinds, by what kube-scheduler has decided before:
+
+    all nodes        nothing: a scheduling cycle of its own, as `why`, `simulate` and `evaluate()` need it
+    offered rows     these nodes passed its filters (`/filter`, `/prioritize`)
+    sent candidates  these nodes and victims are what its own dry run found (`/preempt`)
+
+Rule: this module alone calls the filters, the scores, the dry run and the policies; each part is computed when it is
+first read. The snapshot changes in place, so an Evaluation is valid until it does: afterwards a part that was not read
+before raises RuntimeError (`core.record` copies what reports read).
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from extender.core.chance import chance_of
 from extender.core.eviction_history import NO_HISTORY, EvictionHistory
-from extender.core.framework.constraint import SchedulingContext
-from extender.core.framework.filter import FilterRun, filters_not_evaluated, run_filter_plugins, scheduling_context
+from extender.core.framework.constraint import NodeRows
+from extender.core.framework.filter import (
+    FilterRun,
+    Statuses,
+    filters_not_evaluated,
+    fits_without_terminating_pods,
+    scheduling_context,
+)
+from extender.core.framework.scheduling_signature import NodeVerdicts, cached_verdicts, current_filter_run
 from extender.core.framework.score import Scores, score
-from extender.core.framework.status import Code, Status
-from extender.core.preemption.candidates import find_candidates
+from extender.core.framework.status import SUCCESS, Code, Status
+from extender.core.preemption.candidates import apply_policies, has_whole_groups, preemption_would_help
 from extender.core.preemption.criteria import best_candidates, ranking_keys
-from extender.core.preemption.dry_run import DryRun
-from extender.core.preemption.eligibility import pod_eligible_to_preempt_others, run_pre_enqueue_plugins
+from extender.core.preemption.dry_run import DryRun, dry_run_preemption
+from extender.core.preemption.eligibility import (
+    PREEMPTION_POLICY_NEVER,
+    not_schedulable,
+    pod_eligible_to_preempt_others,
+    run_pre_enqueue_plugins,
+)
+from extender.core.preemption.ranking import RankingKeys
+from extender.core.preemption.rate_limits import preemption_refusal
+from extender.core.preemption.recent_deletions import dry_run_sent_candidates
+from extender.core.preemption.sent_candidates import ResolvedCandidates
 from extender.core.profile import Profile
+from extender.core.snapshot.arrays import BoolArray, IntArray, mask_of
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.objects import Pod
 
+ROOM_OF_TERMINATING_PODS = "fits: kube-scheduler offered the node, so the room of its terminating pods counts as free"
+"""Reason for accepting a node that the filters reject only because of pods that are terminating."""
 
-@dataclass(frozen=True, slots=True)
+
 class Evaluation:
-    """Filter statuses, scores and preemption candidates of every node for one pod."""
+    """What kube-scheduler's plugins and the policies of the profile say of one pod.
 
-    context: SchedulingContext
-    filter_run: FilterRun
-    scores: Scores
-    pre_enqueue: Status | None
-    """Status of the PreEnqueue plugin that keeps the pod out of the queue; the rest is evaluated all the same."""
-    eligible: tuple[bool, str]
-    """(whether the pod may preempt others, reason if it may not), as PodEligibleToPreemptOthers returns them."""
-    dry_run: DryRun
-    """Dry run over the nodes with status Unschedulable, computed also for a pod that is not eligible to preempt."""
+    [node] is a row of the snapshot, [row] a place in `rows`, [candidate] a place in the dry run.
+    """
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        pod: Pod,
+        profile: Profile,
+        history: EvictionHistory = NO_HISTORY,
+        *,
+        offered: NodeRows | None = None,
+        sent: ResolvedCandidates | None = None,
+    ) -> None:
+        """`offered`: rows that passed kube-scheduler's filters; `sent`: its candidates; neither: evaluate all nodes."""
+        self.context = scheduling_context(snapshot, pod, profile, history)
+        self.sent, self.is_offered = sent, offered is not None
+        self.rows = sent.rows if sent is not None else np.arange(len(snapshot.nodes)) if offered is None else offered
+        """Node rows that were asked about."""
+        self.node_names: tuple[str, ...] | None = None
+        """Names of all nodes, where some are in the snapshot for this decision only; None: those of the snapshot."""
+        self._version = snapshot.version
+
+    def _check_current(self) -> None:
+        if self._version != self.context.snapshot.version:
+            raise RuntimeError("the snapshot has changed since the pod was evaluated on it")
+
+    # --- filter ---
+
+    @cached_property
+    def cached_verdicts(self) -> NodeVerdicts | None:
+        """Verdicts that pods of the same scheduling signature share; None: a filter run finds them."""
+        self._check_current()
+        return cached_verdicts(self.context)
+
+    @cached_property
+    def filter(self) -> FilterRun:
+        """Filter results of all nodes, raising nothing: see `FilterRun.error`."""
+        self._check_current()
+        return current_filter_run(self.context, self.cached_verdicts)
+
+    @cached_property
+    def fits_on_all_rows(self) -> bool:
+        """Whether cached verdicts say that the pod fits on all `rows`: the usual case, kube-scheduler filtered them."""
+        known = self.cached_verdicts
+        return known is not None and bool(known.fits[self.rows].all())
+
+    @cached_property
+    def fits_beside_terminating(self) -> BoolArray:
+        """[node]: whether an offered node rejects the pod only for the room of terminating pods."""
+        return fits_without_terminating_pods(self.filter, self.rows)
+
+    @cached_property
+    def feasible(self) -> NodeRows:
+        """Rows on which the pod fits. On offered nodes the room of terminating pods counts as free."""
+        known = self.cached_verdicts
+        if self.is_offered:
+            if self.fits_on_all_rows:
+                return self.rows
+            fits = (self.filter.codes == Code.SUCCESS) | self.fits_beside_terminating
+            return np.flatnonzero(mask_of(self.rows, len(fits)) & fits)
+        return np.flatnonzero(known.fits) if known is not None else self.filter.rows(Code.SUCCESS)
+
+    @property
+    def is_rejected_by_prefilter(self) -> bool:
+        """Whether no filter plugin runs, because a PreFilter plugin rejects the pod on all nodes."""
+        is_filtered = not self.fits_on_all_rows if self.sent is None else self.refusal is None
+        return is_filtered and self.filter.prefilter_status is not None
+
+    @cached_property
+    def statuses(self) -> Statuses:
+        """[row]: filter status."""
+        if self.fits_on_all_rows:
+            return Statuses((SUCCESS,), np.zeros(len(self.rows), np.int64))
+        beside_terminating = self.fits_beside_terminating[self.rows]
+        return self.filter.statuses(self.rows).accepted(beside_terminating, ROOM_OF_TERMINATING_PODS)
+
+    # --- what only kube-scheduler evaluates ---
+
+    @cached_property
+    def filters_not_evaluated(self) -> Mapping[str, BoolArray]:
+        """Filter plugin -> [node] where kube-scheduler evaluates it and this extender does not."""
+        return filters_not_evaluated(self.context)
+
+    def not_evaluated_on(self, rows: NodeRows) -> tuple[str, ...]:
+        """Return the filter plugins that only kube-scheduler evaluates on some of `rows`."""
+        if self.cached_verdicts is not None:
+            return self.cached_verdicts.not_evaluated_on(rows)
+        return tuple(name for name, nodes in self.filters_not_evaluated.items() if nodes[rows].any())
+
+    @cached_property
+    def scheduler_decides(self) -> BoolArray:
+        """[node]: whether a filter plugin decides there that only kube-scheduler evaluates."""
+        decides = np.zeros(len(self.context.snapshot.nodes), np.bool_)
+        for nodes in self.filters_not_evaluated.values():
+            decides |= nodes
+        return decides
+
+    @cached_property
+    def keeps_sent_victims(self) -> BoolArray:
+        """[node]: whether kube-scheduler's own victims are kept: it alone knows all rules, or pods go together only."""
+        other_post_filters = bool(self.context.profile.not_evaluated_post_filters)
+        return self.scheduler_decides | has_whole_groups(self.context) | other_post_filters
+
+    # --- score ---
+
+    @cached_property
+    def scores(self) -> Scores:
+        """Plugin scores of the feasible nodes."""
+        self._check_current()
+        known = self.cached_verdicts
+        return score(self.context, self.feasible, {} if known is None else known.scores(self.context))
+
+    # --- preemption ---
+
+    @cached_property
+    def pre_enqueue(self) -> Status | None:
+        """Status of the PreEnqueue plugin that keeps the pod out of the queue; the rest is evaluated all the same."""
+        return run_pre_enqueue_plugins(self.context.snapshot, self.context.pod, self.context.profile)
+
+    @cached_property
+    def eligible(self) -> tuple[bool, str]:
+        """(whether the pod may preempt others, reason if it may not), as PodEligibleToPreemptOthers returns them."""
+        return pod_eligible_to_preempt_others(self.filter)
+
+    @cached_property
+    def refusal(self) -> str | None:
+        """Why the pod may preempt on no node, by its own fields and the rate limits; None: it may."""
+        context = self.context
+        reason = None if self.sent is None else not_schedulable(context.snapshot, context.pod, context.profile)
+        if reason is None and context.pod.spec.preemption_policy == "Never":
+            reason = PREEMPTION_POLICY_NEVER
+        return preemption_refusal(context) if reason is None else reason
+
+    @cached_property
+    def dry_run_rows(self) -> NodeRows:
+        """Rows of the dry run, ascending.
+
+        Preemption may help where a filter says so, and on a sent node where a plugin decides that is not evaluated.
+        """
+        codes = self.filter.codes
+        may_help: BoolArray = codes == Code.UNSCHEDULABLE
+        if self.sent is not None:
+            is_sent = mask_of(self.rows, len(codes))
+            elsewhere = may_help & ~self.keeps_sent_victims
+            may_help = is_sent & (may_help | (self.scheduler_decides & (codes != Code.UNSCHEDULABLE_AND_UNRESOLVABLE)))
+            if self.context.profile.preemption.candidates == "AllNodes":
+                node_row = self.context.snapshot.node_row
+                # kube-scheduler knows pods there that the snapshot lacks.
+                elsewhere[[node_row[name] for name in self.sent.dropped if name in node_row]] = False
+                may_help |= elsewhere
+        elif self.is_offered:
+            # Victims that still terminate on the nominated node are kube-scheduler's to wait for
+            # (PodEligibleToPreemptOthers): it preempts elsewhere at once if that node is called unresolvable.
+            if self.refusal is not None:
+                return np.zeros(0, np.int64)
+            may_help &= mask_of(self.rows, len(codes))
+            may_help[self.feasible] = False
+        return np.flatnonzero(may_help)
+
+    @cached_property
+    def preemption_helps(self) -> BoolArray:
+        """[row]: whether evicting pods of lower priority would make room on an offered node."""
+        if self.fits_on_all_rows or not len(self.dry_run_rows):
+            return np.zeros(len(self.rows), np.bool_)
+        helps = np.zeros(len(self.filter.codes), np.bool_)
+        helps[self.dry_run_rows] = preemption_would_help(self.context, self.filter.checks, self.dry_run_rows)
+        return helps[self.rows]
+
+    @cached_property
+    def dry_run(self) -> DryRun:
+        """The victims that kube-scheduler would select, for `dry_run_rows`; also of a pod that may not preempt."""
+        self._check_current()
+        checks, rows = self.filter.checks, self.dry_run_rows
+        if self.sent is not None:
+            return dry_run_sent_candidates(self.context, checks, rows, self.sent)
+        return dry_run_preemption(self.context, checks, rows)
+
+    @cached_property
+    def policies(self) -> DryRun:
+        """The dry run with the victims that the profile's policies prefer, and with their vetoes."""
+        keeps = self.keeps_sent_victims if self.sent is not None else None
+        return apply_policies(self.dry_run, keeps if keeps is not None and keeps.any() else None)
+
+    def policies_on(self, rows: NodeRows) -> DryRun:
+        """Return what `policies` is for these rows, whatever their filter status."""
+        self._check_current()
+        return apply_policies(dry_run_preemption(self.context, self.filter.checks, rows))
+
+    @cached_property
+    def candidates(self) -> IntArray:
+        """[candidate]: its place in `policies`."""
+        return np.flatnonzero(self.policies.candidate)
+
+    @cached_property
+    def ranking(self) -> RankingKeys:
+        """[candidate]: its keys by the profile's ranking."""
+        return ranking_keys(self.policies, self.candidates)
+
+    def best_candidates(self, limit: int | None) -> IntArray:
+        """Return the places in `policies` of the best `limit` candidates (None: all), best first."""
+        return best_candidates(self.policies, limit)
+
+    @cached_property
+    def best_ties(self) -> IntArray:
+        """Places in `policies` of the candidates that cost the same as the best, by name."""
+        if not len(self.candidates):
+            return self.candidates
+        ties = self.candidates[self.ranking.ranks == 0]
+        by_name: IntArray = ties[np.argsort(self.context.snapshot.name_order[self.policies.rows[ties]])]
+        return by_name
 
     @property
     def selected(self) -> str | None:
         """The node that preemption would choose; the first by name where several cost the same; None: no candidate."""
-        best = best_candidates(self.dry_run, 1).tolist()
-        return self.context.snapshot.node_names[int(self.dry_run.rows[best[0]])] if best else None
+        best = self.best_candidates(1).tolist()
+        return self.context.snapshot.node_names[int(self.policies.rows[best[0]])] if best else None
 
     @property
     def selected_ties(self) -> list[str]:
         """Names of the candidates that cost the same as the best, sorted: kube-scheduler may choose any of them."""
-        places = np.flatnonzero(self.dry_run.candidate)
-        if not len(places):
-            return []
-        ties = self.dry_run.rows[places[ranking_keys(self.dry_run, places).ranks == 0]]
-        return sorted(self.context.snapshot.node_names[row] for row in ties)
+        names = self.context.snapshot.node_names
+        return [names[row] for row in self.policies.rows[self.best_ties].tolist()]
+
+    # --- plain values ---
 
     def to_dict(self) -> dict[str, Any]:
-        """Render as plain values.
+        """Render as plain values, in the format of the parity corpora.
 
         Keys: `filter`, `feasible`, `scores`, `eligible`, `candidates`, `nonCandidates`, `selected`, `selectedTies`.
         `preEnqueue` where a plugin keeps the pod out of the queue, `prefilter` where PreFilter rejects it,
         `prefilterNodes` where a PreFilterResult restricts it to some nodes, `notEvaluated` (plugin -> nodes) where a
-        plugin that is not modelled decides; `cycleError`, `scoreError` and `dryRunError` where a plugin fails, which
+        plugin decides that is not evaluated; `cycleError`, `scoreError` and `dryRunError` where a plugin fails, which
         ends the scheduling cycle; `chance` (candidate -> reasons, see `core.chance`) where kube-scheduler
         may choose other victims.
         """
-        run, names = self.filter_run, self.context.snapshot.node_names
+        run, names, tried = self.filter, self.context.snapshot.node_names, self.policies
+        statuses = run.statuses(np.arange(len(names))).to_list()
         optional = {
             "preEnqueue": _plain(self.pre_enqueue) if self.pre_enqueue else None,
-            "notEvaluated": self._not_evaluated() or None,
+            "notEvaluated": self._names_not_evaluated() or None,
             "prefilter": _plain(run.prefilter_status) if run.prefilter_status else None,
             "prefilterNodes": None if run.prefilter_node_names is None else sorted(run.prefilter_node_names),
             "cycleError": run.error(),
             "scoreError": self.scores.error,
-            "dryRunError": self.dry_run.emptied.error(),
-            "chance": {names[self.dry_run.rows[place]]: why for place, why in chance_of(self.dry_run).items()} or None,
+            "dryRunError": tried.emptied.error(),
+            "chance": {names[tried.rows[place]]: why for place, why in chance_of(tried).items()} or None,
         }
-        statuses = {name: _plain(run.status(row)) for row, name in enumerate(names)}
+        places = np.flatnonzero(~tried.candidate)
+        rejected = zip(tried.rows[places].tolist(), tried.statuses(places), strict=True)
         return {key: value for key, value in optional.items() if value is not None} | {
-            "filter": statuses if run.prefilter_status is None else {},
+            "filter": dict(zip(names, map(_plain, statuses), strict=True)) if run.prefilter_status is None else {},
             "feasible": len(self.scores.rows),
-            "scores": self._scores(),
+            "scores": self._plain_scores(),
             "eligible": list(self.eligible),
-            **self._preemption(),
+            "candidates": {
+                names[tried.rows[place]]: {
+                    "victims": [pod.metadata.uid for pod in tried.victims_on(place)],
+                    "numPDBViolations": int(tried.violations[place]),
+                }
+                for place in self.candidates.tolist()
+            },
+            "nonCandidates": {names[row]: _plain(status) for row, status in rejected},
             "selected": self.selected,
             "selectedTies": self.selected_ties,
         }
 
-    def _not_evaluated(self) -> dict[str, list[str]]:
-        names = self.context.snapshot.node_names
-        nodes = {plugin: np.flatnonzero(mask) for plugin, mask in filters_not_evaluated(self.context).items()}
-        profile = self.context.profile
+    def _names_not_evaluated(self) -> dict[str, list[str]]:
+        names, profile = self.context.snapshot.node_names, self.context.profile
+        nodes = {plugin: np.flatnonzero(mask) for plugin, mask in self.filters_not_evaluated.items()}
         others = dict.fromkeys((*profile.not_evaluated_scores, *profile.not_evaluated_post_filters), sorted(names))
         return others | {plugin: sorted(names[row] for row in rows) for plugin, rows in nodes.items() if len(rows)}
 
-    def _scores(self) -> dict[str, Any]:
-        if self.scores.error is not None or not self.context.profile.score_weights:
+    def _plain_scores(self) -> dict[str, Any]:
+        scores, names = self.scores, self.context.snapshot.node_names
+        if scores.error is not None or not self.context.profile.score_weights:
             return {}
-        names, totals = self.context.snapshot.node_names, self.scores.total
         return {
             names[row]: {
-                "plugins": {plugin: int(values[place]) for plugin, values in self.scores.plugins.items()},
-                "total": int(totals[place]),
+                "plugins": {plugin: int(values[place]) for plugin, values in scores.plugins.items()},
+                "total": total,
             }
-            for place, row in enumerate(self.scores.rows)
+            for place, (row, total) in enumerate(zip(scores.rows.tolist(), scores.total.tolist(), strict=True))
         }
-
-    def _preemption(self) -> dict[str, Any]:
-        names, run = self.context.snapshot.node_names, self.dry_run
-        candidate, violations = run.candidate, run.violations
-        candidates: dict[str, Any] = {}
-        others: dict[str, Any] = {}
-        for place, row in enumerate(run.rows):
-            if candidate[place]:
-                victims = [pod.metadata.uid for pod in run.victims_on(place)]
-                candidates[names[row]] = {"victims": victims, "numPDBViolations": int(violations[place])}
-            else:
-                others[names[row]] = _plain(run.statuses(np.array([place]))[0])
-        return {"candidates": candidates, "nonCandidates": others}
 
 
 def _plain(status: Status) -> dict[str, Any]:
     return {"code": status.code.text, "plugin": status.plugin, "reasons": sorted(status.reasons)}
-
-
-def evaluate(snapshot: Snapshot, pod: Pod, profile: Profile, history: EvictionHistory = NO_HISTORY) -> Evaluation:
-    """Run the filters, the scores and the preemption dry run on every node of the snapshot."""
-    context = scheduling_context(snapshot, pod, profile, history)
-    filter_run = run_filter_plugins(context)
-    scores = score(context, filter_run.rows(Code.SUCCESS))
-    run = find_candidates(context, filter_run.checks, filter_run.rows(Code.UNSCHEDULABLE))
-    eligible = pod_eligible_to_preempt_others(filter_run)
-    return Evaluation(context, filter_run, scores, run_pre_enqueue_plugins(snapshot, pod, profile), eligible, run)

@@ -6,10 +6,9 @@ because no other call is answered meanwhile; the rest is computed on demand (`re
 Rule: a record refers to nothing that changes.
 """
 
-from collections.abc import Iterable, Mapping, Sequence, Sized
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain
 from operator import itemgetter
 from sys import getsizeof
 from typing import Any
@@ -18,7 +17,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from extender.core.engine import DecisionContext, FilterDecision, PreemptDecision, PrioritizeDecision
+from extender.core.engine import FilterDecision, PreemptDecision, PrioritizeDecision
+from extender.core.evaluation import Evaluation
 from extender.core.framework.constraint import CodeArray, NodeRows, SchedulingContext
 from extender.core.framework.filter import FilterRun, Statuses
 from extender.core.framework.plugins import FILTERS, plugins_missing_permissions
@@ -33,29 +33,11 @@ from extender.core.snapshot.arrays import BoolArray, IntArray, mask_of
 from extender.core.snapshot.derived import derived
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s import requests
-from extender.k8s.cost.memory import POD_BYTES, memory_of, pod_parts
 from extender.k8s.kinds import ClusterObjects
 from extender.k8s.objects import ObjectMeta, Pod, PodSpec, ResourceList
 
 EVICTABLE, VIOLATING, VICTIM, PROTECTED, SCHEDULER_VICTIM = (1 << bit for bit in range(5))
 """Bits of a running pod: potential victim, its eviction violates a PDB, victim, protected, victim of kube-scheduler."""
-
-
-def shared_size(part: object) -> int:
-    """Return the approximate memory in bytes of what several records share, beyond what the cluster cache holds."""
-    if isinstance(part, Pod):
-        return POD_BYTES
-    if isinstance(part, PodsOnNode):
-        return 250 + 16 * len(part.pods)
-    if isinstance(part, list | dict | msgspec.Struct):
-        return memory_of(part)
-    if isinstance(part, Snapshot):
-        return 20_000 + 600 * (len(part.objects.namespaces) + len(part.objects.priority_classes))
-    if isinstance(part, np.ndarray):
-        return part.nbytes
-    if isinstance(part, frozenset):
-        return getsizeof(part)
-    return (200 if isinstance(part, Mapping) else 16) * len(part) if isinstance(part, Sized) else 0
 
 
 _COPIED_BYTES = 64 << 10
@@ -124,12 +106,6 @@ class RecordedRequest:
         return requests.incoming_requests(self.pod.decode(), self.context.features)
 
     @property
-    def shared(self) -> tuple[object, ...]:
-        """What the record shares with others."""
-        devices = () if self.devices is None else self.devices.shared
-        return self.context.snapshot, *devices, *chain.from_iterable(map(pod_parts, self.context.nominees))
-
-    @property
     def size(self) -> int:
         """Approximate memory in bytes."""
         history = self.context.history
@@ -154,11 +130,6 @@ class RequestedNodes:
     def names(self) -> tuple[str, ...]:
         """[requested node]: its name."""
         return _take(self.node_names, self.rows)
-
-    @property
-    def shared(self) -> tuple[object, ...]:
-        """What the record shares with others."""
-        return *self.request.shared, self.node_names
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,8 +211,6 @@ class DryRunRecord:
     """[budget]: disruptions allowed before the preemption."""
     budgets: Mapping[int, str]
     """Budget -> `namespace/name`."""
-    long_sets: tuple[frozenset[int], ...]
-    """Those sets of budgets in `pods_on_node` whose memory counts."""
     violations: IntArray
     """[node]: NumPDBViolations of its victims."""
     candidate_keys: CandidateKeys
@@ -266,11 +235,6 @@ class DryRunRecord:
         return self.candidate_keys.best_first()
 
     @property
-    def shared(self) -> tuple[object, ...]:
-        """What the record shares with others, but for `pods_on_node`."""
-        return self.node_names, self.node_allocatable, self.budgets, self.allowed, *self.long_sets
-
-    @property
     def size(self) -> int:
         """Approximate memory in bytes, without `pods_on_node`, most of which the cluster cache holds anyway."""
         keys = sum(map(len, self.candidate_keys.keys.by_criterion.values()))
@@ -286,7 +250,7 @@ class PreemptRecord:
 
     request: RecordedRequest
     decision: PreemptDecision
-    """Decision without its DecisionContext, which refers to the snapshot."""
+    """Decision without its Evaluation, which refers to the snapshot."""
     sent_nodes: tuple[str, ...]
     """Nodes of the candidates that kube-scheduler sent."""
     dry_run: DryRunRecord | None
@@ -299,11 +263,6 @@ class PreemptRecord:
     @property
     def not_evaluated(self) -> tuple[str, ...]:
         return self.decision.not_evaluated
-
-    @property
-    def shared(self) -> tuple[object, ...]:
-        """What the record shares with others."""
-        return self.request.shared + (self.dry_run.shared if self.dry_run is not None else ())
 
     @property
     def size(self) -> int:
@@ -338,76 +297,72 @@ DecisionRecord = FilterRecord | PrioritizeRecord | PreemptRecord
 
 
 def record_filter(decision: FilterDecision) -> FilterRecord:
-    """Record a decision that still has its DecisionContext, before its snapshot changes."""
-    decision_context = _context_of(decision.decision_context)
-    assert decision_context.statuses is not None
-    assert decision_context.preemption_helps is not None
+    """Record a decision that still has its Evaluation, before its snapshot changes."""
+    evaluation = _evaluation_of(decision)
     return FilterRecord(
-        request=_recorded_request(decision_context),
-        node_names=_node_names(decision_context),
-        rows=decision_context.rows.copy(),
+        request=record_request(evaluation),
+        node_names=_node_names(evaluation),
+        rows=evaluation.rows.copy(),
         not_evaluated=decision.not_evaluated,
-        statuses=decision_context.statuses,
-        preemption_helps=decision_context.preemption_helps,
+        statuses=evaluation.statuses,
+        preemption_helps=evaluation.preemption_helps,
     )
 
 
 def record_prioritize(decision: PrioritizeDecision) -> PrioritizeRecord:
     """Record scores; like `record_filter`, before the snapshot changes."""
-    decision_context = _context_of(decision.decision_context)
-    scores = decision_context.scores
-    assert scores is not None
+    evaluation = _evaluation_of(decision)
     return PrioritizeRecord(
-        request=_recorded_request(decision_context),
-        node_names=_node_names(decision_context),
-        rows=decision_context.rows.copy(),
+        request=record_request(evaluation),
+        node_names=_node_names(evaluation),
+        rows=evaluation.rows.copy(),
         not_evaluated=decision.not_evaluated,
         scores=decision.scores,
-        scored=scores.rows,
-        plugins=scores.plugins,
-        highest=scores.highest,
+        scored=evaluation.scores.rows,
+        plugins=evaluation.scores.plugins,
+        highest=evaluation.scores.highest,
     )
 
 
 def record_preempt(decision: PreemptDecision, sent_nodes: Iterable[str]) -> PreemptRecord:
     """Record a preemption and the nodes that kube-scheduler sent; like `record_filter`, before the snapshot changes."""
-    decision_context = _context_of(decision.decision_context)
-    filter_run, run, snapshot = decision_context.filter_run, decision_context.dry_run, decision_context.context.snapshot
-    dry_run, not_tried = None, dict[str, Status]()
-    if filter_run is not None and run is not None:
-        dry_run = _record_dry_run(filter_run, run)
-        rows = decision_context.rows[~mask_of(run.rows, len(snapshot.nodes))[decision_context.rows]]
-        not_tried = dict(zip(_take(snapshot.node_names, rows), filter_run.statuses(rows).to_list(), strict=True))
-    request = _recorded_request(decision_context, decision_context.context.nominees)
-    kept, names = replace(decision, decision_context=None), tuple(sent_nodes)
-    unknown = sum(map(getsizeof, names)) if len(decision_context.rows) < len(names) else 0
+    evaluation = _evaluation_of(decision)
+    snapshot, rows, dry_run = evaluation.context.snapshot, evaluation.rows, None
+    not_tried = dict[str, Status]()
+    if evaluation.refusal is None:
+        run = evaluation.policies
+        dry_run = record_dry_run(evaluation.filter, run)
+        rest = rows[~mask_of(run.rows, len(snapshot.nodes))[rows]]
+        statuses = evaluation.filter.statuses(rest).to_list()
+        not_tried = dict(zip(_take(snapshot.node_names, rest), statuses, strict=True))
+    request = record_request(evaluation, evaluation.context.nominees)
+    kept, names = replace(decision, evaluation=None), tuple(sent_nodes)
+    unknown = sum(map(getsizeof, names)) if len(rows) < len(names) else 0
     return PreemptRecord(request, kept, names, dry_run, not_tried, unknown)
 
 
-def _node_names(decision_context: DecisionContext) -> tuple[str, ...]:
-    return decision_context.node_names or decision_context.context.snapshot.frozen_node_names
+def _node_names(evaluation: Evaluation) -> tuple[str, ...]:
+    return evaluation.node_names or evaluation.context.snapshot.frozen_node_names
 
 
-def _context_of(decision_context: DecisionContext | None) -> DecisionContext:
-    if decision_context is None:
-        raise ValueError("the decision has no DecisionContext any more")
-    return decision_context
+def _evaluation_of(decision: FilterDecision | PrioritizeDecision | PreemptDecision) -> Evaluation:
+    if decision.evaluation is None:
+        raise ValueError("the decision has no Evaluation any more")
+    return decision.evaluation
 
 
 # --- the request ------------------------------------------------------------------------------------------------------
 
 
-def _recorded_request(decision_context: DecisionContext, nominees: tuple[Pod, ...] = ()) -> RecordedRequest:
+def record_request(evaluation: Evaluation, nominees: tuple[Pod, ...] = ()) -> RecordedRequest:
     """Record the request; `nominees`: the nominated pods that an explanation shows."""
-    context, pod = decision_context.context, RecordedPod.of(decision_context.context.pod)
+    context, pod = evaluation.context, RecordedPod.of(evaluation.context.pod)
     unable = plugins_missing_permissions(context, "filter")
-    run, enabled = decision_context.filter_run, context.profile.filter_plugins
-    if run is not None and run.prefilter_status is not None:
-        enabled = ()  # a rejection at PreFilter: no filter ran
+    enabled = () if evaluation.is_rejected_by_prefilter else context.profile.filter_plugins
     filters = tuple(name for name in enabled if name in FILTERS and name not in unable)
     reduced = replace(context, pod=pod.identity, snapshot=_snapshot_for_reasons(context.snapshot), nominees=nominees)
     # The devices are those of the nodes of the snapshot, by row.
-    devices = record_devices(context) if decision_context.node_names is None else None
+    devices = record_devices(context) if evaluation.node_names is None else None
     return RecordedRequest(pod, reduced, filters, devices)
 
 
@@ -424,7 +379,7 @@ def _snapshot_for_reasons(snapshot: Snapshot) -> Snapshot:
 # --- preemption -------------------------------------------------------------------------------------------------------
 
 
-def _record_dry_run(filter_run: FilterRun, run: DryRun) -> DryRunRecord:
+def record_dry_run(filter_run: FilterRun, run: DryRun) -> DryRunRecord:
     snapshot, context, policy = run.snapshot, run.context, run.context.profile.preemption
     pods_on_node = snapshot.index(NodePods, policy).on(context.layout, run.rows)
     budgets, candidates = budget_index(snapshot, policy), np.flatnonzero(run.candidate)
@@ -441,7 +396,6 @@ def _record_dry_run(filter_run: FilterRun, run: DryRun) -> DryRunRecord:
         flags=_flags(run),
         allowed=budgets.allowances,
         budgets=budgets.names,
-        long_sets=budgets.long_sets,
         violations=run.violations,
         candidate_keys=CandidateKeys(candidates, known_ranking_keys(run, candidates, TIE_BREAKERS)),
     )

@@ -52,12 +52,6 @@ class RecordedDevices:
         return chain.from_iterable(self.claim_parts)
 
     @property
-    def shared(self) -> tuple[object, ...]:
-        """What the record shares with others."""
-        columns = self.node_names, self.node_labels, self.node_allocatable
-        return *columns, self.slices, self.classes, self.taint_rules, *self.claim_parts
-
-    @property
     def size(self) -> int:
         """Approximate memory in bytes."""
         return 300 + 8 * len(self.claim_parts) + sum(200 + len(one.problem) for one in self.claims)

@@ -14,13 +14,20 @@ import numpy as np
 from msgspec.structs import replace
 
 from extender.cluster.list.pod_history import PodHistory
-from extender.core.evaluation import Evaluation, evaluate
+from extender.core.evaluation import Evaluation
 from extender.core.eviction_history import NO_HISTORY, EvictionHistory
 from extender.core.framework.filter import filters_not_evaluated
 from extender.core.preemption.eligibility import TERMINATING_POD_ON_NOMINATED_NODE
 from extender.core.profile import KubeScheduler
 from extender.core.scheduling_cycle.removal import pod_removed_from_node
-from extender.core.scheduling_cycle.schedule_one import NOT_OURS, NOT_TRIED, Cycle, schedule_one
+from extender.core.scheduling_cycle.schedule_one import (
+    NOT_OURS,
+    NOT_TRIED,
+    Cycle,
+    claim_hint,
+    not_tried_reason,
+    schedule_evaluated,
+)
 from extender.core.snapshot.pod_table import is_finished
 from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import RequestError
@@ -58,19 +65,20 @@ def diagnose(
         raise RequestError(f"node {node!r} does not exist")
     if pod.spec.node_name and not is_finished(pod) and pod.metadata.deletion_timestamp is None:
         return _of_assigned(snapshot, pod, scheduler, history, node)
-    cycle = schedule_one(snapshot, pod, scheduler, history)
-    profile, message = scheduler.profile_of(pod), cycle.message.removeprefix(NOT_TRIED).removeprefix(NOT_OURS)
-    about = _about(snapshot, pod, scheduler)
-    if cycle.outcome == "Skipped":
-        state = _state_of_skipped(pod, scheduler)
+    profile, about = scheduler.profile_of(pod), _about(snapshot, pod, scheduler)
+    skipped = not_tried_reason(snapshot, pod, scheduler)
+    if skipped is not None:
+        state, message = _state_of_skipped(pod, scheduler), skipped.removeprefix(NOT_TRIED).removeprefix(NOT_OURS)
         why = not_tried_sentence(state, pod.key, message)
-        hint = OTHER_PROFILES if state == "NotOurs" else cycle.hint
+        hint = OTHER_PROFILES if state == "NotOurs" else claim_hint(pod, skipped)
         about = replace(about, state=state, message=message, why=why, hint=hint)
     if profile is None or about.state in ("Terminating", "Finished"):
         return about
-    evaluation = evaluate(snapshot, pod, profile, history)
+    evaluation = Evaluation(snapshot, pod, profile, history)
     found = _with_nodes(about, evaluation, node)
-    return found if cycle.outcome == "Skipped" else _with_outcome(found, cycle, evaluation, scheduler)
+    if skipped is not None:
+        return found
+    return _with_outcome(found, schedule_evaluated(evaluation), evaluation, scheduler)
 
 
 def not_found(snapshot: Snapshot, namespace: str, name: str, scheduler: KubeScheduler) -> Diagnosis:
@@ -133,7 +141,7 @@ def _of_assigned(
         placement = Placement(node=pod.spec.node_name, is_static=is_mirror(pod))
     else:
         with pod_removed_from_node(snapshot, pod) as before:
-            found = _with_nodes(found, evaluate(snapshot, before, profile, history), node)
+            found = _with_nodes(found, Evaluation(snapshot, before, profile, history), node)
         placement = placement_of(pod, found.nodes)
     placed: Diagnosis = replace(
         found,
@@ -154,7 +162,7 @@ def _with_outcome(found: Diagnosis, cycle: Cycle, evaluation: Evaluation, schedu
         why = fits_sentence(cycle, len(found.nodes))
     else:
         preemption = _preemption_outcome(found.nodes, cycle, evaluation, scheduler.preemption.empty_selector)
-        rejection = evaluation.filter_run.prefilter_status
+        rejection = evaluation.filter.prefilter_status
         why = rejected_sentence(cycle, found.nodes, "" if rejection is None else rejection.message, preemption)
     decided: Diagnosis = replace(
         found,
@@ -189,7 +197,7 @@ def _verdict(cycle: Cycle, preemption: PreemptionOutcome | None, other_post_filt
 def _preemption_outcome(
     nodes: Sequence[NodeDiagnosis], cycle: Cycle, evaluation: Evaluation, empty_selector: str
 ) -> PreemptionOutcome:
-    status, run = cycle.post_filter, evaluation.dry_run
+    status, run = cycle.post_filter, evaluation.policies
     ties = [] if cycle.node is None else evaluation.selected_ties
     if cycle.node is not None and cycle.node not in ties:  # ranked by policies, but kube-scheduler has the last word
         ties = [cycle.node]

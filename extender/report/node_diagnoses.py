@@ -9,15 +9,14 @@ import numpy as np
 from msgspec.structs import replace
 
 from extender.core.chance import chance_of
-from extender.core.engine import DecisionContext, PreemptDecision
 from extender.core.evaluation import Evaluation
 from extender.core.framework.status import Code, Status
-from extender.core.preemption.candidates import find_candidates
-from extender.core.record import record_preempt
+from extender.core.record import record_dry_run, record_request
 from extender.core.snapshot.arrays import BoolArray
 from extender.report.pod_schema import NodeDiagnosis, NodePreemption, NodeScores, PluginStatus, ReasonCount
-from extender.report.render import render
+from extender.report.render import with_claims
 from extender.report.schema import NodeOutcome, NodeReport
+from extender.report.tried_node import TriedNode
 
 MAX_EXAMPLES = 10
 """Names of nodes that a reason lists."""
@@ -29,7 +28,7 @@ def node_diagnoses(evaluation: Evaluation, not_evaluated: Mapping[str, BoolArray
 
 
 def _nodes(evaluation: Evaluation, not_evaluated: Mapping[str, BoolArray]) -> Iterator[NodeDiagnosis]:
-    run, names = evaluation.filter_run, evaluation.context.snapshot.node_names
+    run, names = evaluation.filter, evaluation.context.snapshot.node_names
     statuses = run.statuses(np.arange(len(names)))
     distinct = list(map(_status, statuses.distinct))
     scores, preemptions = _scores(evaluation), dict(_preemptions(evaluation))
@@ -69,8 +68,8 @@ def _scores(evaluation: Evaluation) -> dict[int, NodeScores]:
 
 def _preemptions(evaluation: Evaluation) -> Iterator[tuple[int, NodePreemption]]:
     """Yield (row, what a preemption there would take) of every node on which it is tried."""
-    run, candidate = evaluation.dry_run, evaluation.dry_run.candidate.tolist()
-    others = np.flatnonzero(~evaluation.dry_run.candidate)
+    run, candidate = evaluation.policies, evaluation.policies.candidate.tolist()
+    others = np.flatnonzero(~run.candidate)
     why_not, chance = dict(zip(others.tolist(), run.statuses(others), strict=True)), chance_of(run)
     for place, row in enumerate(run.rows.tolist()):
         victims = [pod.key for pod in run.victims_on(place)] if candidate[place] else []
@@ -100,20 +99,17 @@ def reason_counts(nodes: Iterable[NodeDiagnosis]) -> list[ReasonCount]:
 
 
 def node_details(evaluation: Evaluation, row: int) -> NodeReport:
-    """Return the report of the node in this row, with all its pods."""
-    run, names = evaluation.filter_run, evaluation.context.snapshot.node_names
-    rows = np.array([row])
-    dry_run = find_candidates(evaluation.context, run.checks, rows)
-    tried = DecisionContext(evaluation.context, rows, run, dry_run=dry_run)
-    decision = PreemptDecision((), {}, (), frozenset(), decision_context=tried)
-    report = render(record_preempt(decision, [names[row]]), node=names[row]).nodes[0]
+    """Return the report of the node in this row, with all its pods; a preemption is tried on this node alone."""
+    dry_run = record_dry_run(evaluation.filter, evaluation.policies_on(np.array([row])))
+    request = record_request(evaluation, evaluation.context.nominees)
+    place = 0 if len(dry_run.candidate_keys.candidates) else None
+    report = TriedNode(request, dry_run, 0, place, request.amounts()).report_with_pods()
     outcomes: dict[int, NodeOutcome] = {
         Code.SUCCESS: "accepted",
         Code.UNSCHEDULABLE_AND_UNRESOLVABLE: "unresolvable",
         Code.ERROR: "unresolvable",
     }
+    outcome = outcomes.get(int(evaluation.filter.codes[row]), report.outcome)
     # Its rank would be that of the only candidate.
-    shown: NodeReport = replace(
-        report, outcome=outcomes.get(int(run.codes[row]), report.outcome), rank=None, keys=[], shown=[], loses_by=None
-    )
-    return shown
+    shown = replace(report, outcome=outcome, sent=True, rank=None, keys=[], shown=[], loses_by=None)
+    return with_claims(request, shown, report.name)

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from extender.core.chance import chance_on_node
 from extender.core.preemption.ranking import NOT_COMPARED, RankingKeys
-from extender.core.record import EVICTABLE, VICTIM, DryRunRecord, PreemptRecord
+from extender.core.record import EVICTABLE, VICTIM, DryRunRecord, PreemptRecord, RecordedRequest
 from extender.core.snapshot.arrays import NEVER
 from extender.k8s.priority import PRIORITY_OFFSET
 from extender.k8s.time import SECOND, format_time
@@ -32,43 +32,41 @@ def report_ranking(record: PreemptRecord) -> RankingReport | None:
         # In the order of the ranking the runner-up is equal to the best by the most criteria.
         decided_by=keys.decided_by(0, 1) if len(ranked) > 1 else None,
         ties=[dry_run.name(node) for node in ties],
-        chance=sorted({why for node in ranked.tolist() for why in recorded_chance(record, dry_run, node)}),
+        chance=sorted({why for node in ranked.tolist() for why in recorded_chance(record.request, dry_run, node)}),
     )
 
 
-def recorded_chance(record: PreemptRecord, dry_run: DryRunRecord, node: int) -> list[Chance]:
+def recorded_chance(request: RecordedRequest, dry_run: DryRunRecord, node: int) -> list[Chance]:
     """Return what is chance about kube-scheduler's choice of victims on the node."""
-    context, on = record.request.context, dry_run.pods_on_node[node]
+    context, on = request.context, dry_run.pods_on_node[node]
     evictable = np.flatnonzero(flags_of_node(dry_run, node) & EVICTABLE).tolist()
     pods, budgets = [on.pods[k] for k in evictable], [on.budgets[k] for k in evictable]
     return chance_on_node(pods, budgets, dry_run.allowed, context.profile.preemption, context.features)
 
 
-def keys_at(record: PreemptRecord, dry_run: DryRunRecord, place: int) -> list[list[int]]:
+def keys_at(request: RecordedRequest, dry_run: DryRunRecord, place: int) -> list[list[int]]:
     """Return, per criterion of the ranking, the keys of the candidate ranked at `place`."""
     by_criterion = dry_run.ranked.keys.by_criterion
-    return [
-        [int(key[place]) for key in by_criterion[name]] for name in record.request.context.profile.preemption.ranking
-    ]
+    return [[int(key[place]) for key in by_criterion[name]] for name in request.context.profile.preemption.ranking]
 
 
-def render_keys(record: PreemptRecord, dry_run: DryRunRecord, place: int) -> list[str]:
+def render_keys(request: RecordedRequest, dry_run: DryRunRecord, place: int) -> list[str]:
     """Return, per criterion, the keys of the candidate ranked at `place` as readable text."""
-    node, criteria = int(dry_run.ranked.candidates[place]), record.request.context.profile.preemption.ranking
-    victims, keys = int(np.count_nonzero(flags_of_node(dry_run, node) & VICTIM)), keys_at(record, dry_run, place)
+    node, criteria = int(dry_run.ranked.candidates[place]), request.context.profile.preemption.ranking
+    victims, keys = int(np.count_nonzero(flags_of_node(dry_run, node) & VICTIM)), keys_at(request, dry_run, place)
     return [_render_key(name, own, victims) for name, own in zip(criteria, keys, strict=True)]
 
 
-def explain_priority_sum(record: PreemptRecord, dry_run: DryRunRecord) -> str | None:
+def explain_priority_sum(request: RecordedRequest, dry_run: DryRunRecord) -> str | None:
     """Say why the best candidate has a lower PrioritySum than the runner-up, to which every victim adds 2^31.
 
     None: they have the same number of victims, so that the sums of priorities alone explain it.
     """
-    place = list(record.request.context.profile.preemption.ranking).index("PrioritySum")
+    place = list(request.context.profile.preemption.ranking).index("PrioritySum")
     counts = [
         int(np.count_nonzero(flags_of_node(dry_run, int(dry_run.ranked.candidates[one])) & VICTIM)) for one in (0, 1)
     ]
-    own, other = (keys_at(record, dry_run, one)[place][0] - counts[one] * PRIORITY_OFFSET for one in (0, 1))
+    own, other = (keys_at(request, dry_run, one)[place][0] - counts[one] * PRIORITY_OFFSET for one in (0, 1))
     if counts[0] == counts[1]:
         return None
     what = "fewer victims" if counts[0] < counts[1] else "victims of lower priority"

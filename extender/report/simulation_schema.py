@@ -258,3 +258,36 @@ class Simulation(SimulationStruct, frozen=True):
         """Return the cycles, and that of the pod that `untilFull` ends with, by which simulations are compared."""
         full = self.scenario.until_full if self.scenario is not None else None
         return self.cycles if full is None or full.next is None else [*self.cycles, full.next]
+
+
+# --- two policies -----------------------------------------------------------------------------------------------------
+
+
+class PodOutcome(SimulationStruct, frozen=True):
+    """The outcome of a pod after its last scheduling attempt."""
+
+    outcome: str
+    node: str | None
+    message: str
+    vetoed: str | None
+    evicts: list[str]
+    """Victims of all its attempts."""
+    num_pdb_violations: int = msgspec.field(name="numPDBViolations")
+
+
+class PolicyDifference(SimulationStruct, frozen=True):
+    """A pod that two policies decide about otherwise."""
+
+    pod: str
+    outcomes: list[PodOutcome | None]
+    """[policy]: the outcome under each policy; null where the pod does not occur."""
+
+
+class Comparison(SimulationStruct, frozen=True):
+    """Two simulations that differ in the policies."""
+
+    compared: list[str]
+    """Names of the policies."""
+    results: list[Simulation]
+    differences: list[PolicyDifference]
+    """Pods whose outcome, node, victims or PDB violations differ."""

@@ -113,11 +113,11 @@ def why_best(record: PreemptRecord) -> str:
         return "the only candidate" + (f" of {nodes} nodes" if nodes > 1 else "")
     if record.decision.kept[0].node != ranking.ties[0]:
         return "the best candidate that passed the last check"
-    if ranking.decided_by == "PrioritySum" and (why := explain_priority_sum(record, dry_run)):
+    if ranking.decided_by == "PrioritySum" and (why := explain_priority_sum(record.request, dry_run)):
         return f"best of {ranking.candidates} candidates by {why}"
     if ranking.decided_by in CRITERION_PHRASES:
         place = ranking.criteria.index(ranking.decided_by)
-        own, next_best = (render_keys(record, dry_run, one)[place] for one in (0, 1))
+        own, next_best = (render_keys(record.request, dry_run, one)[place] for one in (0, 1))
         phrase = CRITERION_PHRASES[ranking.decided_by]
         return f"best of {ranking.candidates} candidates by {phrase}, {own} against {next_best}"
     equal, every = len(ranking.ties), ranking.candidates

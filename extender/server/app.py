@@ -59,7 +59,6 @@ def create_app(
         decisions=DecisionLog(
             config.debug.decisions if config.debug.enabled else 0,
             config.debug.decisions_size - config.debug.decisions_size // ALLOCATOR_SHARE,
-            cache.departed,
         ),
         recorder=Recorder(cache, config.recording),
         audit=AuditLog(Path(config.audit.path) if config.audit.path else None) if config.audit.enabled else None,

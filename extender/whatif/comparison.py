@@ -1,15 +1,22 @@
-"""Compare two simulations of the same pods on the same cluster by two versions of kube-scheduler.
+"""Compare two simulations of the same scenario: by two versions of kube-scheduler, or under two policies.
 
 Rule: what changes for a pod is a decision or only its reason; a decision is where it runs, and which pods go for it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 import msgspec
 
 from extender.core.scheduling_cycle.result import CycleOutcome
-from extender.report.simulation_schema import CycleReport, Simulation, SimulationStruct
+from extender.report.simulation_schema import (
+    Comparison,
+    CycleReport,
+    PodOutcome,
+    PolicyDifference,
+    Simulation,
+    SimulationStruct,
+)
 
 Change = Literal["outcome", "node", "nominatedNode", "victims", "numPDBViolations", "feasible", "message"]
 
@@ -112,3 +119,41 @@ def _outcome(attempts: list[CycleReport]) -> VersionOutcome:
         feasible=attempts[0].feasible,
         message=next((one.message for one in reversed(attempts) if one.message), ""),
     )
+
+
+# --- policies ---------------------------------------------------------------------------------------------------------
+
+
+def compare_policies(results: Sequence[Simulation]) -> Comparison:
+    """Compare two simulations of the same scenario under two policies."""
+    one, other = map(pod_outcomes, results)
+    differences = [
+        PolicyDifference(pod=pod, outcomes=[one.get(pod), other.get(pod)])
+        for pod in dict.fromkeys((*one, *other))
+        if not _is_same_outcome(one.get(pod), other.get(pod))
+    ]
+    return Comparison(compared=[one.policies for one in results], results=[*results], differences=differences)
+
+
+def pod_outcomes(result: Simulation) -> dict[str, PodOutcome]:
+    """Return pod -> its outcome, in the order of first attempts."""
+    of_pod: dict[str, list[CycleReport]] = {}
+    for cycle in result.attempts:
+        of_pod.setdefault(cycle.pod, []).append(cycle)
+    return {
+        pod: PodOutcome(
+            outcome=cycles[-1].outcome,
+            node=cycles[-1].node,
+            message=cycles[-1].message,
+            vetoed=cycles[-1].vetoed,
+            evicts=[victim.pod for cycle in cycles for victim in cycle.victims],
+            num_pdb_violations=sum(cycle.num_pdb_violations for cycle in cycles),
+        )
+        for pod, cycles in of_pod.items()
+    }
+
+
+def _is_same_outcome(one: PodOutcome | None, other: PodOutcome | None) -> bool:
+    """Return whether two outcomes are equal apart from the message, which depends on evictions for other pods too."""
+    keys = [one and (one.outcome, one.node, sorted(one.evicts), one.num_pdb_violations) for one in (one, other)]
+    return keys[0] == keys[1]

@@ -1,4 +1,6 @@
-"""What a simulation changes in the cluster besides the arrival of pods.
+"""Scenario of a simulation: which pods arrive, and what happens to nodes before.
+
+The command line, the Python API and `POST /simulate` all make one.
 
 Rule: values and their checks; `whatif.simulator` carries them out.
 """
@@ -6,9 +8,12 @@ Rule: values and their checks; `whatif.simulator` carries them out.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from extender.core.scheduling_cycle.schedule_one import Draw, seeded_draw
 from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import RequestError
-from extender.k8s.objects import Node
+from extender.k8s.devices.objects import ResourceClaim
+from extender.k8s.kinds import ClusterObjects
+from extender.k8s.objects import Node, Pod
 from extender.whatif.workloads import WorkloadManifest
 
 MAX_UNTIL_FULL_PODS = 10_000
@@ -28,8 +33,16 @@ class AddedNodes:
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """Changes of nodes, in this order, and how pods arrive after them."""
+    """Changes of nodes, in this order, and which pods arrive after them."""
 
+    pods: Sequence[Pod] = ()
+    """Pods that arrive, beside those of `workloads`."""
+    claims: Sequence[ResourceClaim] = ()
+    """Resource claims that the pods name and the cluster lacks."""
+    pending: bool = False
+    """Schedule the pending pods of the cluster too."""
+    seed: int | None = None
+    """Seed of the random choice among equal nodes; None: the first by name."""
     add_nodes: Sequence[AddedNodes] = ()
     cordon: Sequence[str] = ()
     remove_nodes: Sequence[str] = ()
@@ -49,8 +62,7 @@ class Scenario:
         return bool(self.add_nodes or self.cordon or self.remove_nodes or self.drain)
 
     @property
-    def is_empty(self) -> bool:
-        """Return whether only pods arrive, as without a scenario."""
+    def only_pods_arrive(self) -> bool:
         return not (self.changes_nodes or self.workloads or self.until_full or self.gang)
 
     @property
@@ -63,8 +75,21 @@ class Scenario:
         """Return the number of nodes that are added."""
         return sum(one.count for one in self.add_nodes)
 
-    def check(self, snapshot: Snapshot, pods: int) -> None:
-        """Raise RequestError for what cannot be carried out; `pods`: the number of pods that arrive by themselves."""
+    @property
+    def draw(self) -> Draw | None:
+        """Choice among equal nodes."""
+        return None if self.seed is None else seeded_draw(self.seed)
+
+    def displaced_pods(self, cluster: ClusterObjects | Snapshot) -> int:
+        """Return the number of pods on the nodes that are removed or drained."""
+        nodes = {*self.remove_nodes, *self.drain}
+        if isinstance(cluster, Snapshot):
+            rows = (cluster.node_row[name] for name in nodes if name in cluster.node_row)
+            return sum(len(cluster.pod_table.on_node[row]) for row in rows)
+        return sum(pod.spec.node_name in nodes for pod in cluster.pods) if nodes else 0
+
+    def check(self, snapshot: Snapshot) -> None:
+        """Raise RequestError for what cannot be carried out."""
         self._check_nodes(snapshot)
         for field, number in (("workloads", 0 if self.until_full else self.replicas), ("addNodes", self.added)):
             if number > MAX_ADDED:
@@ -76,9 +101,9 @@ class Scenario:
             keys.add(workload.key)
         if self.until_full and self.gang:
             raise RequestError("untilFull and gang are mutually exclusive")
-        if self.gang and not pods + len(self.workloads):
+        if self.gang and not (self.pods or self.workloads):
             raise RequestError("gang: give pods or workloads")
-        if self.until_full and pods + len(self.workloads) != 1:
+        if self.until_full and len(self.pods) + len(self.workloads) != 1:
             raise RequestError("untilFull: give exactly one pod or one workload")
 
     def _check_nodes(self, snapshot: Snapshot) -> None:

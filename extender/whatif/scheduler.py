@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from extender.core.eviction_history import NO_HISTORY, Attempt, Eviction, EvictionHistory
 from extender.core.profile import DYNAMIC_RESOURCES, KubeScheduler
 from extender.core.scheduling_cycle.reserve import claim_keys
-from extender.core.scheduling_cycle.schedule_one import Cycle, Draw, schedule_one
+from extender.core.scheduling_cycle.schedule_one import Cycle, Draw, claim_hint, schedule_one
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.kinds import Key, key_of
 from extender.k8s.objects import Pod
@@ -37,7 +37,7 @@ MAX_BACKOFF_ATTEMPTS = 5
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A cycle before its effects: `cycle.dry_run` and `cycle.decision` are valid only until the next step."""
+    """A cycle before its effects."""
 
     cycle: Cycle
     report: CycleReport
@@ -151,7 +151,7 @@ class Scheduler:
             vetoed=cycle.vetoed,
             claims=cycle.reservation.reports(),
             deallocated=None if cycle.deallocated is None else "/".join(cycle.deallocated),
-            hint=cycle.hint,
+            hint=claim_hint(cycle.pod, cycle.message),
             not_evaluated=list(cycle.not_evaluated),
         )
 

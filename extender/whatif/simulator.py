@@ -16,11 +16,10 @@ from msgspec.structs import replace
 
 from extender.core.eviction_history import NO_HISTORY, EvictionHistory
 from extender.core.profile import KubeScheduler
-from extender.core.scheduling_cycle.schedule_one import Draw, schedule_one
+from extender.core.scheduling_cycle.schedule_one import schedule_one
 from extender.core.snapshot.arrays import BASE_RESOURCES
 from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import RequestError
-from extender.k8s.devices.objects import ResourceClaim
 from extender.k8s.kinds import KINDS, Key, key_of
 from extender.k8s.objects import Object, Pod, PodStatus
 from extender.k8s.workloads import workload_of
@@ -50,8 +49,6 @@ from extender.whatif.scenario import MAX_UNTIL_FULL_PODS, Scenario
 from extender.whatif.scheduler import Scheduler, Step
 from extender.whatif.workloads import PlannedPod, WorkloadPlan, current_pods, further_pods, plan
 
-NO_SCENARIO = Scenario()
-
 NOTHING_TO_SCHEDULE = "nothing to schedule: all replicas exist"
 """Message of a gang without pods."""
 
@@ -59,43 +56,36 @@ NOTHING_TO_SCHEDULE = "nothing to schedule: all replicas exist"
 def simulate(
     snapshot: Snapshot,
     scheduler: KubeScheduler,
-    pods: Iterable[Pod] = (),
+    scenario: Scenario,
     *,
-    include_pending: bool = False,
-    claims: Iterable[ResourceClaim] = (),
-    scenario: Scenario = NO_SCENARIO,
     history: EvictionHistory = NO_HISTORY,
-    draw: Draw | None = None,
     name: str = "",
-    seed: int | None = None,
     on_step: Callable[[Step], object] | None = None,
 ) -> Simulation:
-    """Simulate the scenario, the arrival of `pods`, and with `include_pending` new attempts for the pending pods.
+    """Simulate the scenario.
 
-    The snapshot is modified; it was built for `scheduler.features`. `claims` arrive with the pods. `draw` chooses among
-    equal nodes, as in `schedule_one`; `name` and `seed` only label the result. `on_step` is called with every step
-    before its effects, but not for the copies of `until_full`. Raises RequestError for a pod, a claim or a workload
-    that is not admitted, and for a scenario that names what does not exist.
+    The snapshot is modified; it was built for `scheduler.features`. `name`: that of the policies in the result.
+    `on_step` is called with every step before its effects, but not for the copies of `until_full`. Raises RequestError
+    for a pod, a claim or a workload that is not admitted, and for a scenario that names what does not exist.
     """
     cluster = ClusterSize(nodes=len(snapshot.nodes), pods=len(snapshot.objects.pods))
-    given = list(pods)
-    scenario.check(snapshot, len(given))
-    add_claims(snapshot, claims)
-    run = _Run(snapshot, scheduler, history, draw, scenario, on_step)
-    own = {(pod.metadata.namespace or "default", pod.metadata.name) for pod in given}
-    before = [pod for pod in pending_pods(snapshot) if key_of("Pod", pod) not in own] if include_pending else []
+    scenario.check(snapshot)
+    add_claims(snapshot, scenario.claims)
+    run = _Run(snapshot, scheduler, history, scenario, on_step)
+    own = {(pod.metadata.namespace or "default", pod.metadata.name) for pod in scenario.pods}
+    before = [pod for pod in pending_pods(snapshot) if key_of("Pod", pod) not in own] if scenario.pending else []
     if scenario.changes_nodes:
         run.change_nodes(before)
         before = []
     if scenario.until_full:
         run.schedule(before)
-        run.fill(given)
+        run.fill()
     elif scenario.gang:
         run.schedule(before)
-        run.arrive_as_gang(given)
+        run.arrive_as_gang()
     else:
-        run.arrive(before, given)
-    return run.result(cluster, name, seed)
+        run.arrive(before)
+    return run.result(cluster, name)
 
 
 class _Run:
@@ -106,14 +96,13 @@ class _Run:
         snapshot: Snapshot,
         scheduler: KubeScheduler,
         history: EvictionHistory,
-        draw: Draw | None,
         scenario: Scenario,
         on_step: Callable[[Step], object] | None,
     ) -> None:
         self.snapshot = snapshot
         self.scenario = scenario
         self.controllers = Controllers(snapshot, recreate=scenario.replace_evicted)
-        self.scheduler = Scheduler(snapshot, scheduler, history, draw, self.controllers)
+        self.scheduler = Scheduler(snapshot, scheduler, history, scenario.draw, self.controllers)
         self.cycles: list[CycleReport] = []
         self._on_step = on_step
         self._usage: dict[str, NodeUsage] = {}
@@ -179,9 +168,9 @@ class _Run:
 
     # --- arrivals ---
 
-    def arrive(self, before: Sequence[Pod], given: Sequence[Pod]) -> list[Pod]:
+    def arrive(self, before: Sequence[Pod] = ()) -> list[Pod]:
         """Create the pods and those of the workloads, and schedule them with the pods `before`; return the new ones."""
-        created, first = add_arrivals(self.snapshot, given), list[Pod]()
+        created, first = add_arrivals(self.snapshot, self.scenario.pods), list[Pod]()
         current = current_pods(self.snapshot, self.scenario.workloads)
         for workload in self.scenario.workloads:
             planned = plan(self.snapshot, workload, current[workload.key], self.controllers.names)
@@ -194,7 +183,7 @@ class _Run:
                 for pod in own:
                     self.snapshot.put("Pod", pod)
                 first += own
-        self.schedule([*before, *created[: len(given)], *first])
+        self.schedule([*before, *created[: len(self.scenario.pods)], *first])
         return created
 
     def _admit(self, planned: PlannedPod) -> Pod:
@@ -206,12 +195,12 @@ class _Run:
             self.snapshot.put("PersistentVolumeClaim", claim)
         return admit_pod(self.snapshot, planned.pod)
 
-    def arrive_as_gang(self, given: Sequence[Pod]) -> None:
+    def arrive_as_gang(self) -> None:
         """Bind all pods that arrive, or take everything back that happened for them."""
         before, cycles = _tables(self.snapshot), len(self.cycles)
         history, recreated = self.scheduler.history, len(self.controllers.recreated)
         usage = dict(self._usage)
-        created = self.arrive((), given)
+        created = self.arrive()
         failed = [pod.key for pod in created if not self._is_bound(key_of("Pod", pod))]
         if not failed:
             self._gang = Gang(scheduled=True, pods=len(created), message="" if created else NOTHING_TO_SCHEDULE)
@@ -232,10 +221,10 @@ class _Run:
 
     # --- until full ---
 
-    def fill(self, given: Sequence[Pod]) -> None:
+    def fill(self) -> None:
         """Bind copies of the pod, or pods of the workload, until one does not fit; victims are not evicted."""
         scheduler, bound, following = self.scheduler, dict[str, int](), None
-        for number, pod in enumerate(self._copies(given)):
+        for number, pod in enumerate(self._copies()):
             if number == MAX_UNTIL_FULL_PODS:
                 break
             self.snapshot.put("Pod", pod)
@@ -248,18 +237,18 @@ class _Run:
             effects.bind(self.snapshot, pod, cycle.node, cycle.reservation)
             bound[cycle.node] = bound.get(cycle.node, 0) + 1
         self._until_full = UntilFull(
-            pod=given[0].key if given else str(self.scenario.workloads[0]),
+            pod=str((*self.scenario.workloads, *(one.key for one in self.scenario.pods))[0]),
             fits=sum(bound.values()),
             limit_reached=following is None,
             nodes=[CopiesOnNode(node=node, pods=pods) for node, pods in sorted(bound.items())],
             next=following,
         )
 
-    def _copies(self, given: Sequence[Pod]) -> Iterator[Pod]:
+    def _copies(self) -> Iterator[Pod]:
         for workload in self.scenario.workloads:
             current = current_pods(self.snapshot, [workload])[workload.key]
             yield from map(self._admit, further_pods(self.snapshot, workload, current, self.controllers.names))
-        for template in given:
+        for template in self.scenario.pods:
             namespace, name = template.metadata.namespace or "default", template.metadata.name
             spec = replace(template.spec, node_name="")
             status = PodStatus("Pending", resource_claim_statuses=template.status.resource_claim_statuses)
@@ -271,7 +260,7 @@ class _Run:
 
     # --- the result ---
 
-    def result(self, cluster: ClusterSize, name: str, seed: int | None) -> Simulation:
+    def result(self, cluster: ClusterSize, name: str) -> Simulation:
         """Return what happened."""
         scheduler, cycles = self.scheduler.scheduler, self.cycles
         last = {one.pod: one for one in cycles}
@@ -298,7 +287,7 @@ class _Run:
             version_source=scheduler.version_source,
             feature_gates=scheduler.changed_gates,
             notes=[*left_out(scheduler), *self._notes()],
-            seed=seed,
+            seed=self.scenario.seed,
             cycles=cycles,
             pending=pending,
             evicted=evicted,
@@ -333,7 +322,7 @@ class _Run:
         ]
 
     def _report(self) -> ScenarioReport | None:
-        if self.scenario.is_empty:
+        if self.scenario.only_pods_arrive:
             return None
         return ScenarioReport(
             added=self._added,

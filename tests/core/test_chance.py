@@ -7,7 +7,7 @@ import pytest
 
 from extender.cluster.files.manifests import load_cluster
 from extender.core import chance, engine
-from extender.core.evaluation import evaluate
+from extender.core.evaluation import Evaluation
 from extender.core.preemption.sent_candidates import SentCandidate
 from extender.core.profile import UPSTREAM, KubeScheduler, Profile
 from extender.core.record import RecordedPod, record_preempt
@@ -48,7 +48,7 @@ def built(listed, minor):
 
 def candidate_of(snapshot, waits=WAITS):
     """Names of the victims on n1, violations, and what is chance."""
-    found = evaluate(snapshot, typed(waits), UPSTREAM, NOW).to_dict()
+    found = Evaluation(snapshot, typed(waits), UPSTREAM, NOW).to_dict()
     candidate = found["candidates"]["n1"]
     victims = [uid.removeprefix("uid-") for uid in candidate["victims"]]
     return victims, candidate["numPDBViolations"], found.get("chance", {}).get("n1", [])
@@ -116,7 +116,7 @@ def test_more_than_12_pods_are_not_sorted_stably(minor, listed, chance):
 def test_the_order_of_importance_of_a_policy_is_no_chance():
     policy = replace(UPSTREAM.preemption, importance=("Priority", "QoSClass"))
     snapshot = built(many(13, priority=1), 37)
-    found = evaluate(snapshot, typed(WAITS), replace(UPSTREAM, preemption=policy), NOW).to_dict()
+    found = Evaluation(snapshot, typed(WAITS), replace(UPSTREAM, preemption=policy), NOW).to_dict()
     assert (found["candidates"].keys(), found.get("chance")) == ({"n1"}, None)
 
 

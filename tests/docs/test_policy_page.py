@@ -11,7 +11,7 @@ import yaml
 from extender.config import Configuration
 from extender.config.preemption import PRESETS, BuiltinProtectionsSection
 from extender.config.section import Section
-from extender.core.evaluation import evaluate
+from extender.core.evaluation import Evaluation
 from extender.core.preemption.criteria import ranking_keys
 from extender.core.profile import (
     DEFAULT_IMPORTANCE,
@@ -137,7 +137,7 @@ def numbers(name: str) -> dict[str, list[int]]:
     """Return node -> keys of the criterion, in the example below the table."""
     example = EXAMPLES["ranking 1"]
     policy = PreemptionPolicy(ranking=(name,))
-    run = evaluate(
+    run = Evaluation(
         built(cluster_of(example)), typed(pod_of(example["pod"], is_pending=True)), Profile(preemption=policy)
     ).dry_run
     keys = ranking_keys(run, np.flatnonzero(run.candidate)).flat

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from extender import cli
 from extender.core.scheduling_cycle import result as cycles
 from extender.report import simulation_schema as simulated
-from extender.server.admin import simulate as what_if
+from extender.whatif import body as what_if
 from extender.whatif import comparison
 
 PAGE = Path(__file__).parents[2] / "docs" / "simulate.md"
@@ -79,9 +79,9 @@ SHAPES = (
     comparison.VersionSummary,
     comparison.VersionDifference,
     comparison.VersionOutcome,
-    what_if.Comparison,
-    what_if.PolicyDifference,
-    what_if.PodOutcome,
+    simulated.Comparison,
+    simulated.PolicyDifference,
+    simulated.PodOutcome,
     what_if.SimulateBody,
     what_if.AddNodes,
 )

@@ -14,7 +14,7 @@ from pathlib import Path
 from extender import Pod, Snapshot
 from extender.cluster.files.manifests import load_cluster
 from extender.config.scheduler import kube_scheduler_of
-from extender.core.evaluation import evaluate
+from extender.core.evaluation import Evaluation
 from extender.core.eviction_history import EvictionHistory
 from extender.core.profile import KubeScheduler, Profile
 from tests.builders import typed
@@ -69,7 +69,7 @@ class Evaluated:
         if snapshot is None:
             snapshot = Snapshot.build(load_cluster(scenario["cluster"]), scheduler.features)
         pod = typed(scenario["pod"])
-        found = evaluate(snapshot, pod, cls.profile_of(scheduler, pod), NOW).to_dict()
+        found = Evaluation(snapshot, pod, cls.profile_of(scheduler, pod), NOW).to_dict()
         not_evaluated = len({node for nodes in found.get("notEvaluated", {}).values() for node in nodes})
         expected = scenario | {"expected": normal(scenario["expected"])}
         differences = compare(expected, normal(found), excuse=False)

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from extender.core.evaluation import evaluate
+from extender.core.evaluation import Evaluation
 from tests.parity.parity import NOW
 from tests.parity.versions import judged
 from tests.profiles import by_profile
@@ -19,7 +19,7 @@ def test_every_candidate_of_which_kube_scheduler_chose_other_victims_is_named(ca
     for _, scenario, one in judged(category, [37], EVERY):
         assert one is not None
         expected = scenario["expected"]
-        chance = evaluate(one.snapshot, one.pod, one.profile, NOW).to_dict().get("chance", {})
+        chance = Evaluation(one.snapshot, one.pod, one.profile, NOW).to_dict().get("chance", {})
         by_budgets = {*expected.get("budgetOrder", ())}
         for node in expected["candidates"]:
             named, varied = {*chance.get(node, ())}, node in by_budgets

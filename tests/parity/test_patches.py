@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from extender import Snapshot, cli
 from extender.cluster.files.manifests import load_cluster
 from extender.config.scheduler import kube_scheduler_of
-from extender.core.evaluation import evaluate
+from extender.core.evaluation import Evaluation
 from extender.k8s.version.minor import parse_version
 from tests.builders import typed
 from tests.parity.agreement import CORPUS, JSON, lines_of
@@ -53,7 +53,7 @@ def test_a_plugin_that_is_not_evaluated_in_a_minor_is_named_for_all_its_patches(
     for patch in scenario["verdicts"]:
         scheduler = kube_scheduler_of({}, version=patch, feature_gates=scenario["gates"])
         snapshot = Snapshot.build(load_cluster(as_served(scenario, scheduler.minor)["cluster"]), scheduler.features)
-        found = evaluate(snapshot, typed(scenario["pod"]), scheduler.profiles[0], NOW).to_dict()
+        found = Evaluation(snapshot, typed(scenario["pod"]), scheduler.profiles[0], NOW).to_dict()
         assert found["notEvaluated"] == {plugin: ["n1"]}
 
 

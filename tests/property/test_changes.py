@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from extender.cluster.files.manifests import load_cluster
 from extender.core.engine import prepare
-from extender.core.evaluation import evaluate
+from extender.core.evaluation import Evaluation
 from extender.core.profile import KubeScheduler, Profile
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.kinds import KINDS, key_of
@@ -124,7 +124,7 @@ def put(snapshot: Snapshot, kind: str, one: Any) -> None:
 
 def compare(changed: Snapshot, pod) -> None:
     anew = Snapshot.build(changed.objects.frozen())
-    assert evaluate(changed, pod, Profile()).to_dict() == evaluate(anew, pod, Profile()).to_dict()
+    assert Evaluation(changed, pod, Profile()).to_dict() == Evaluation(anew, pod, Profile()).to_dict()
 
 
 @SOME

@@ -4,7 +4,8 @@ from hypothesis import given
 
 from extender.core.framework.filter import run_filter_plugins, scheduling_context
 from extender.core.framework.status import Code
-from extender.core.preemption.candidates import find_candidates, preemption_would_help
+from extender.core.preemption.candidates import apply_policies, preemption_would_help
+from extender.core.preemption.dry_run import dry_run_preemption
 from extender.core.profile import Profile
 from tests.builders import built, typed
 from tests.profiles import SEEDS, examples
@@ -16,7 +17,7 @@ SOME = examples(20, 75, 20_000)
 
 def says_where_a_dry_run_finds_victims(filter_run):
     rows = filter_run.rows(Code.UNSCHEDULABLE)
-    run = find_candidates(filter_run.context, filter_run.checks, rows)
+    run = apply_policies(dry_run_preemption(filter_run.context, filter_run.checks, rows))
     assert preemption_would_help(filter_run.context, filter_run.checks, rows).tolist() == run.candidate.tolist()
     some = rows[::2]
     assert preemption_would_help(filter_run.context, filter_run.checks, some).tolist() == run.candidate[::2].tolist()

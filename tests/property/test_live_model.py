@@ -24,7 +24,7 @@ from extender.cluster.watch import source as source_module
 from extender.cluster.watch.decode import Decoder
 from extender.cluster.watch.list_watch import WatchSettings
 from extender.cluster.watch.source import EVENT_GRACE_SECONDS
-from extender.core.evaluation import evaluate
+from extender.core.evaluation import Evaluation
 from extender.core.profile import Profile
 from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import NotReady
@@ -168,7 +168,7 @@ def decide(world: World, rig: SourceRig, clock: Clock) -> None:
     except NotReady:
         world.log.append("no decision")
         return
-    found = evaluate(snapshot, preemptor, Profile()).to_dict()
+    found = Evaluation(snapshot, preemptor, Profile()).to_dict()
     world.log.append(f"a decision about {preemptor.key}")
     uids = found["candidates"].get(node, {"victims": ()})["victims"]
     if node in found["filter"] and not preemptor.spec.node_name:
@@ -215,7 +215,7 @@ def compare_all(world: World, rig: SourceRig) -> None:
         assert snapshot.objects.of(kind)[key_of(kind, decoded)] == decoded
     anew = Snapshot.build(load_cluster({"kind": "List", "items": [item for _, item in items]}))
     for pod in world.pods[:2]:
-        assert evaluate(snapshot, pod, Profile()).to_dict() == evaluate(anew, pod, Profile()).to_dict()
+        assert Evaluation(snapshot, pod, Profile()).to_dict() == Evaluation(anew, pod, Profile()).to_dict()
 
 
 def in_order(api: FakeAPI, snapshot: Snapshot) -> Iterator[tuple[str, Any]]:

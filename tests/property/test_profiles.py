@@ -11,10 +11,7 @@ from hypothesis import given
 
 from extender.config.scheduler import kube_scheduler_of
 from extender.core import engine
-from extender.core.evaluation import evaluate
-from extender.core.framework.filter import run_filter_plugins, scheduling_context
-from extender.core.framework.status import Code
-from extender.core.preemption.candidates import find_candidates
+from extender.core.evaluation import Evaluation
 from extender.core.preemption.sent_candidates import SentCandidate
 from extender.core.scheduling_cycle.schedule_one import schedule_one
 from extender.errors import PluginFailed
@@ -60,15 +57,13 @@ def answers(scheduler, snapshot, pod):
     """All that is asked about a pod; first about one of another profile, whose answers must leave nothing behind."""
     for other in scheduler.profiles:
         if other.scheduler_name != pod.spec.scheduler_name:
-            evaluate(snapshot, pod, other)
+            Evaluation(snapshot, pod, other)
             attempt(lambda other=other: engine.filter(snapshot, pod, snapshot.node_names, other))
     profile, names = scheduler.profile_of(pod), snapshot.node_names
-    run = run_filter_plugins(scheduling_context(snapshot, pod, profile))
-    found = find_candidates(run.context, run.checks, run.rows(Code.UNSCHEDULABLE))
-    sent = engine_candidates(found)
+    sent = engine_candidates(Evaluation(snapshot, pod, profile).policies)
     cycle = schedule_one(snapshot, pod, scheduler)
     return (
-        evaluate(snapshot, pod, profile).to_dict(),
+        Evaluation(snapshot, pod, profile).to_dict(),
         attempt(lambda: engine.filter(snapshot, pod, names, profile)),
         attempt(lambda: engine.prioritize(snapshot, pod, names, profile)),
         attempt(lambda: engine.preempt(snapshot, pod, sent, profile)),

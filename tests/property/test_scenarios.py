@@ -1,6 +1,7 @@
 """Scenarios on random clusters: every cycle as on the cluster built anew, budgets kept, nothing left of a gang."""
 
 import copy
+from dataclasses import replace
 
 import numpy as np
 from hypothesis import given
@@ -43,14 +44,14 @@ def scenario(seed, here):
     named = {field: [name for name in names if changes[name] == field] for field in ("cordon", "remove_nodes", "drain")}
     base = here.objects.nodes["", names[0]]
     added = [AddedNodes(base, 1 + draw.below(2))] if base.status.allocatable and draw.maybe(0.5) else []
-    return Scenario(added, named["cordon"], named["remove_nodes"], named["drain"])
+    return Scenario(add_nodes=added, **named)
 
 
 def changed(seed, **options):
     here = built(world(seed))
     asked = scenario(seed, here)
     pods = [typed(case(seed).pod)] if not here.objects.pods.get(("default", case(seed).pod["metadata"]["name"])) else []
-    return here, simulate(here, KubeScheduler(), pods, include_pending=True, scenario=asked, **options)
+    return here, simulate(here, KubeScheduler(), replace(asked, pods=pods, pending=True), **options)
 
 
 @FEW
@@ -61,7 +62,7 @@ def test_every_cycle_is_what_it_would_be_on_the_same_cluster_built_anew(seed):
     def compare(step):
         assert schedule_one(Snapshot.build(here.frozen()), step.cycle.pod, KubeScheduler()) == step.cycle
 
-    simulate(here, KubeScheduler(), include_pending=True, scenario=scenario(seed, here), on_step=compare)
+    simulate(here, KubeScheduler(), replace(scenario(seed, here), pending=True), on_step=compare)
     anew = Snapshot.build(here.frozen())
     for name in here.node_names:
         one, other = here.used[:, here.node_row[name]], anew.used[:, anew.node_row[name]]
@@ -127,7 +128,7 @@ def test_until_full_binds_what_as_many_copies_bind_one_by_one(seed):
     pod["metadata"]["name"] = "copy"
     pod["spec"].pop("nodeName", None)
     pod["status"] = {"phase": "Pending"}
-    found = simulate(built(cluster), KubeScheduler(), [typed(pod)], scenario=Scenario(until_full=True))
+    found = simulate(built(cluster), KubeScheduler(), Scenario([typed(pod)], until_full=True))
     assert found.scenario is not None
     full = found.scenario.until_full
     assert full is not None
@@ -140,9 +141,9 @@ def test_until_full_binds_what_as_many_copies_bind_one_by_one(seed):
     ]
     here = built(cluster)
     for copy_ in copies[:fits]:
-        (cycle,) = simulate(here, KubeScheduler(), [copy_]).cycles
+        (cycle,) = simulate(here, KubeScheduler(), Scenario([copy_])).cycles
         assert cycle.outcome == "Scheduled"
-    last = simulate(here, KubeScheduler(), [copies[-1]], scenario=Scenario(replace_evicted=False)).cycles[0]
+    last = simulate(here, KubeScheduler(), Scenario([copies[-1]], replace_evicted=False)).cycles[0]
     assert (last.outcome, last.message, last.victims) == (following.outcome, following.message, following.victims)
     nodes = [one.spec.node_name for one in here.objects.pods.values() if one.metadata.name in names[:fits]]
     assert {one.node: one.pods for one in full.nodes} == {node: nodes.count(node) for node in nodes}
@@ -157,12 +158,12 @@ def test_a_gang_is_scheduled_if_its_pods_are_and_otherwise_leaves_nothing_behind
         pod["metadata"] |= {"name": f"new-{number}", "uid": f"uid-new-{number}"}
     arriving = list(map(typed, pods))
     here = built(cluster)
-    alone = simulate(here, KubeScheduler(), arriving)
+    alone = simulate(here, KubeScheduler(), Scenario(arriving))
     there = [here.objects.pods.get((one.metadata.namespace, one.metadata.name)) for one in arriving]
     bound = [one is not None and one.spec.node_name for one in there]
     together = built(cluster)
     before = {kind: set(map(id, objects.values())) for kind, objects in tables(together)}
-    result = simulate(together, KubeScheduler(), arriving, scenario=Scenario(gang=True))
+    result = simulate(together, KubeScheduler(), Scenario(arriving, gang=True))
     assert result.scenario is not None
     assert result.scenario.gang is not None
     assert result.scenario.gang.scheduled == all(bound)

@@ -92,11 +92,11 @@ def answers(snapshot: Snapshot, pod: Pod, names: list[str], profile: Profile) ->
             found.append(str(error))
             continue
         found.append(decision)
-        behind = decision.decision_context
+        behind = decision.evaluation
         assert behind is not None
-        if behind.statuses is not None and behind.preemption_helps is not None:
+        if verb is engine.filter:
             found += [behind.statuses.to_list(), behind.preemption_helps.tolist()]
-        if behind.scores is not None:
+        else:
             by_name = [snapshot.node_names[row] for row in behind.scores.rows.tolist()]
             columns = {
                 name: dict(zip(by_name, column.tolist(), strict=True)) for name, column in behind.scores.plugins.items()

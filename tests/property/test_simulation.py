@@ -10,12 +10,13 @@ from collections import Counter
 from hypothesis import given
 
 from extender.core.profile import KubeScheduler, PreemptionPolicy, Profile
-from extender.core.scheduling_cycle.schedule_one import schedule_one, seeded_draw
+from extender.core.scheduling_cycle.schedule_one import schedule_one
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.requests import incoming_requests
 from extender.k8s.storage.volumes import NO_PROVISIONER, SELECTED_NODE, claim_class, is_bound
 from extender.k8s.version.features import DEFAULT_FEATURES
 from extender.whatif.arrivals import admit_pod
+from extender.whatif.scenario import Scenario
 from extender.whatif.scheduler import Scheduler
 from extender.whatif.simulator import simulate
 from tests.builders import built, typed
@@ -44,12 +45,11 @@ def world(seed):
     return asked.cluster, Profile(preemption=PreemptionPolicy()) if own else asked.profile, asked.history
 
 
-def simulated(seed, **options):
+def simulated(seed, draws=None, **options):
     cluster, profile, history = world(seed)
     here = built(cluster)
-    return here, simulate(
-        here, KubeScheduler((profile,)), arrivals(seed), include_pending=True, history=history, **options
-    )
+    arriving = Scenario(arrivals(seed), pending=True, seed=draws)
+    return here, simulate(here, KubeScheduler((profile,)), arriving, history=history, **options)
 
 
 @SOME
@@ -93,9 +93,8 @@ def test_only_less_important_pods_are_evicted_once_and_from_where_they_run(seed)
             gone.add(victim.metadata.uid)
         assert bool(step.cycle.victims) == (step.cycle.outcome == "Nominated")
 
-    result = simulate(
-        here, KubeScheduler((profile,)), arrivals(seed), include_pending=True, history=history, on_step=watch
-    )
+    arriving = Scenario(arrivals(seed), pending=True)
+    result = simulate(here, KubeScheduler((profile,)), arriving, history=history, on_step=watch)
     assert {one.uid for one in result.evicted} == gone
 
 
@@ -145,7 +144,7 @@ def test_every_cycle_is_what_it_would_be_on_the_same_cluster_built_anew(seed):
 @FEW
 @given(SEEDS)
 def test_a_seed_decides_everything(seed):
-    assert simulated(seed, draw=seeded_draw(seed))[1] == simulated(seed, draw=seeded_draw(seed))[1]
+    assert simulated(seed, draws=seed)[1] == simulated(seed, draws=seed)[1]
 
 
 def test_what_is_bound_has_its_volumes_to_itself_and_claims_that_nobody_makes_volumes_for_have_one(seeds):
@@ -156,7 +155,7 @@ def test_what_is_bound_has_its_volumes_to_itself_and_claims_that_nobody_makes_vo
             continue
         here = built(world(seed)[0])
         bound_before = {key for key, one in here.objects.claims.items() if one.spec.volume_name}
-        simulate(here, KubeScheduler(), arrivals(seed), include_pending=True)
+        simulate(here, KubeScheduler(), Scenario(arrivals(seed), pending=True))
         volumes = [one.spec.volume_name for one in here.objects.claims.values() if one.spec.volume_name]
         fresh = {key: one for key, one in here.objects.claims.items() if key not in bound_before}
         for key, claim in fresh.items():

@@ -11,7 +11,7 @@ from hypothesis import assume, given
 
 from extender.cluster.files.manifests import load_cluster
 from extender.core import engine
-from extender.core.evaluation import evaluate
+from extender.core.evaluation import ROOM_OF_TERMINATING_PODS, Evaluation
 from extender.core.preemption.sent_candidates import SentCandidate
 from extender.core.profile import FILTER_PLUGINS, Profile
 from extender.core.record import RecordedPod, record_filter, record_preempt, record_prioritize
@@ -241,7 +241,7 @@ def test_without_policies_it_says_what_the_evaluation_of_the_cluster_says(seed):
     )
     decision = engine.preempt(snapshot, typed(pod), sent, Profile(keep_candidates=None))
     nodes = by_name(kept("preempt", pod, Profile(), record_preempt(decision, sent)).decision())
-    expected = evaluate(snapshot, typed(pod), Profile()).to_dict()
+    expected = Evaluation(snapshot, typed(pod), Profile()).to_dict()
     if decision.vetoed is not None:
         assert {node.outcome for node in nodes.values()} <= {"vetoed"}
         return
@@ -289,7 +289,7 @@ def test_the_trace_of_a_filter_says_what_was_answered(seed):
         assert (node.outcome == "failed") == (node.name in decision.failed)
         assert (node.outcome == "unresolvable") == (node.name in decision.unresolvable)
         rejected = decision.failed | decision.unresolvable
-        assert node.why in ({rejected[node.name]} if node.name in rejected else {"", engine.ROOM_OF_TERMINATING_PODS})
+        assert node.why in ({rejected[node.name]} if node.name in rejected else {"", ROOM_OF_TERMINATING_PODS})
         assert node.filter.plugin in ("", *(trace.filters or FILTER_PLUGINS))  # none: PreFilter rejected the pod
         assert ", ".join(node.filter.reasons) == node.why
     round_trip(trace)
@@ -304,7 +304,7 @@ def test_the_trace_of_scores_says_what_was_answered(seed):
     decision = engine.prioritize(snapshot, typed(one.pod), one.nodes, Profile())
     trace = kept("prioritize", one.pod, Profile(), record_prioritize(decision)).decision()
     assert [(node.name, node.score) for node in trace.nodes] == list(zip(one.nodes, decision.scores, strict=True))
-    expected = evaluate(snapshot, typed(one.pod), Profile()).to_dict()
+    expected = Evaluation(snapshot, typed(one.pod), Profile()).to_dict()
     everywhere = set(one.nodes) == set(snapshot.node_names)
     for node in trace.nodes:
         assert (node.outcome == "scored") == (node.name in expected["scores"])

@@ -7,7 +7,7 @@ from hypothesis import given
 from msgspec.structs import replace
 
 from extender.cluster.files.manifests import load_cluster
-from extender.core.evaluation import evaluate
+from extender.core.evaluation import Evaluation
 from extender.core.framework.filter import filters_not_evaluated
 from extender.core.profile import UNCONFIGURED, UPSTREAM
 from extender.core.snapshot.snapshot import Snapshot
@@ -33,7 +33,7 @@ def check(seed: int) -> None:
         waiting = replace(pod, spec=replace(pod.spec, node_name=""), status=status)
         others = tuple(waiting if one is pod else one for one in objects.pods)
         without = Snapshot.build(replace(objects, pods=others))
-        evaluation = evaluate(without, waiting, UPSTREAM)
+        evaluation = Evaluation(without, waiting, UPSTREAM)
         assert found.nodes == node_diagnoses(evaluation, filters_not_evaluated(evaluation.context))
     assert snapshot.frozen() == Snapshot.build(objects).frozen()
     anew = Snapshot.build(objects)

@@ -11,7 +11,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
-from extender.core.evaluation import evaluate
+from extender.core.evaluation import Evaluation
 from extender.core.scheduling_cycle.schedule_one import Cycle
 from extender.report.pod_schema import NodeDiagnosis
 from tests.parity.agreement import compare
@@ -115,7 +115,7 @@ def _victims_differ(one: Evaluated, minor: int) -> bool:
 
 
 def _engine(one: Evaluated) -> JSON:
-    return evaluate(one.snapshot, one.pod, one.profile, NOW).to_dict()
+    return Evaluation(one.snapshot, one.pod, one.profile, NOW).to_dict()
 
 
 def _told(what: str, found: list[object]) -> list[str]:

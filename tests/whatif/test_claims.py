@@ -6,6 +6,7 @@ import pytest
 from extender.core.profile import KubeScheduler, Profile
 from extender.errors import RequestError
 from extender.k8s.devices.objects import ResourceClaim
+from extender.whatif.scenario import Scenario
 from extender.whatif.simulator import simulate
 from tests.builders import JSON, built, cluster, incoming, node, pod, thing, typed
 from tests.device_builders import claim, device_class, devices, request, resource_slice, using_claims
@@ -19,7 +20,7 @@ def here(*others: JSON, nodes: dict | None = None, count: int = 2):
 
 
 def run(snapshot, *arriving, **options):
-    return simulate(snapshot, KubeScheduler((Profile(),)), [typed(one) for one in arriving], **options)
+    return simulate(snapshot, KubeScheduler((Profile(),)), Scenario([typed(one) for one in arriving], **options))
 
 
 def devices_of(result):

@@ -5,6 +5,7 @@ from extender.core.profile import KubeScheduler
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.version.features import Features
 from extender.whatif.comparison import compare_versions
+from extender.whatif.scenario import Scenario
 from extender.whatif.simulator import simulate
 from tests.builders import cluster, incoming, node, pod, typed
 
@@ -18,7 +19,7 @@ def compared(nodes, *arriving):
     for minor in (32, 33):
         scheduler = KubeScheduler(features=Features.of(minor), minor=minor)
         snapshot = Snapshot.build(load_cluster(cluster(nodes)), scheduler.features)
-        results.append(simulate(snapshot, scheduler, [typed(one) for one in arriving]))
+        results.append(simulate(snapshot, scheduler, Scenario([typed(one) for one in arriving])))
     return compare_versions(*results)
 
 

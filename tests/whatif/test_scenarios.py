@@ -47,14 +47,8 @@ def mirror(name, node_name):
     return pod(name, metadata={"annotations": {"kubernetes.io/config.mirror": "x"}})
 
 
-def run(here, *arriving, pending=False, **scenario):
-    return simulate(
-        here,
-        KubeScheduler(),
-        [typed(one) for one in arriving],
-        include_pending=pending,
-        scenario=Scenario(**scenario),
-    )
+def run(here, *arriving, **scenario):
+    return simulate(here, KubeScheduler(), Scenario([typed(one) for one in arriving], **scenario))
 
 
 def short(keys):

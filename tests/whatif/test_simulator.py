@@ -3,14 +3,14 @@
 import pytest
 
 from extender.cluster.files.manifests import load_cluster
-from extender.core.evaluation import evaluate
+from extender.core.evaluation import Evaluation
 from extender.core.eviction_history import EvictionHistory
 from extender.core.profile import KubeScheduler, Limits, PreemptionPolicy, Profile
-from extender.core.scheduling_cycle.schedule_one import seeded_draw
 from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import RequestError
 from extender.k8s.kinds import ClusterObjects
 from extender.k8s.time import MINUTE
+from extender.whatif.scenario import Scenario
 from extender.whatif.simulator import simulate
 from tests.builders import JSON, budget, built, cluster, incoming, node, placed, pod, snapshot, thing, typed
 from tests.whatif.steps import steps
@@ -18,8 +18,9 @@ from tests.whatif.steps import steps
 LEAVING: JSON = {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}
 
 
-def run(here, *arriving, profile=None, **options):
-    return simulate(here, KubeScheduler((profile or Profile(),)), [typed(one) for one in arriving], **options)
+def run(here, *arriving, profile=None, pending=False, seed=None, **options):
+    scenario = Scenario([typed(one) for one in arriving], pending=pending, seed=seed)
+    return simulate(here, KubeScheduler((profile or Profile(),)), scenario, **options)
 
 
 # --- the queue ----------------------------------------------------------------------------------------------------
@@ -46,7 +47,7 @@ def test_pending_pods_come_by_priority_then_age_then_name_and_arrivals_after_the
             old("low", "2026-01-01T00:00:00Z", priority=1),
         ],
     )
-    result = run(here, incoming("given"), incoming("great", priority=2000), include_pending=True)
+    result = run(here, incoming("given"), incoming("great", priority=2000), pending=True)
     assert [one.pod.removeprefix("default/") for one in result.cycles] == [
         "great",
         "a",
@@ -68,7 +69,7 @@ def test_only_pending_pods_of_the_cluster_are_tried():
             placed(incoming("lost"), "gone"),
         ],
     )
-    result = run(here, include_pending=True)
+    result = run(here, pending=True)
     assert steps(result) == ["gated Skipped", "waits Scheduled n1"]
     assert (result.summary.scheduled, result.summary.pending, result.summary.skipped) == (1, 0, 1)
 
@@ -82,7 +83,7 @@ def test_pods_of_a_scheduler_that_is_not_ours_are_not_tried():
             incoming("foreign", schedulerName="foreign"),
         ],
     )
-    result = simulate(here, KubeScheduler((Profile(), Profile("second"))), include_pending=True)
+    result = simulate(here, KubeScheduler((Profile(), Profile("second"))), Scenario(pending=True))
     assert sorted(steps(result)) == ["foreign Skipped", "own Scheduled n1", "second Scheduled n1"]
     messages = [one.message for one in result.cycles if one.outcome == "Skipped"]
     assert messages == ['not tried: not ours: no profile has schedulerName "foreign"']
@@ -91,9 +92,9 @@ def test_pods_of_a_scheduler_that_is_not_ours_are_not_tried():
 def test_an_evaluation_says_that_a_gated_pod_is_not_tried():
     here = snapshot({node("n1"): []})
     gated = typed(incoming(schedulingGates=[{"name": "quota"}]))
-    found = evaluate(here, gated, Profile()).to_dict()
+    found = Evaluation(here, gated, Profile()).to_dict()
     assert found["preEnqueue"]["reasons"] == ["waiting for scheduling gates: [quota]"]
-    assert "preEnqueue" not in evaluate(here, typed(incoming()), Profile()).to_dict()
+    assert "preEnqueue" not in Evaluation(here, typed(incoming()), Profile()).to_dict()
 
 
 def test_an_unschedulable_pod_is_not_requeued_without_an_event_that_may_help_it():
@@ -217,7 +218,7 @@ def test_a_lost_nomination_requeues_the_pods_that_had_to_yield_to_it():
     here = snapshot(
         {node("n1", cpu="1"): []}, waiting=[big, incoming("able"), incoming("great", cpu="2", priority=2000)]
     )
-    result = run(here, include_pending=True)
+    result = run(here, pending=True)
     assert steps(result) == [
         "great Unschedulable",
         "able Unschedulable",
@@ -329,7 +330,7 @@ def test_a_watcher_sees_every_step_before_anything_has_come_of_it():
 def test_a_seed_draws_the_same_nodes_every_time_and_others_than_another():
     def nodes_of(seed):
         here = snapshot({node(f"n{place}"): [] for place in range(5)})
-        result = run(here, *(incoming(f"p{place}") for place in range(5)), draw=seeded_draw(seed), seed=seed)
+        result = run(here, *(incoming(f"p{place}") for place in range(5)), seed=seed)
         assert result.seed == seed
         return [one.node for one in result.cycles]
 
@@ -338,12 +339,12 @@ def test_a_seed_draws_the_same_nodes_every_time_and_others_than_another():
 
 
 def test_an_empty_question_has_an_empty_answer():
-    result = run(built(cluster({})), include_pending=True)
+    result = run(built(cluster({})), pending=True)
     assert (result.cluster.nodes, result.cycles, result.summary.nodes) == (0, [], [])
 
 
 def test_without_nodes_every_pod_stays_pending():
-    result = simulate(built({"kind": "List", "items": []}), KubeScheduler(), [typed(incoming())])
+    result = simulate(built({"kind": "List", "items": []}), KubeScheduler(), Scenario([typed(incoming())]))
     assert [one.message for one in result.pending] == ["no nodes available to schedule pods"]
 
 
@@ -358,7 +359,7 @@ def arrive(arriving, nodes=None, others=CLASSES, unread=()):
     objects = load_cluster(cluster(nodes or {node("n1"): []}, others=others))
     fields = {name: getattr(objects, name) for name in objects.__struct_fields__} | {"unreadable_tables": unread}
     here = Snapshot.build(ClusterObjects(**fields))
-    return here, simulate(here, KubeScheduler(), [typed(arriving)])
+    return here, simulate(here, KubeScheduler(), Scenario([typed(arriving)]))
 
 
 def manifest(**spec):
@@ -414,7 +415,7 @@ def test_a_class_that_is_not_there_or_may_not_be_read_is_an_error():
 
 def test_a_pod_that_waits_already_is_replaced_by_the_one_that_is_given():
     here = snapshot({node("n1"): []}, waiting=[incoming("new", cpu="9")])
-    result = run(here, incoming("new", cpu="1"), include_pending=True)
+    result = run(here, incoming("new", cpu="1"), pending=True)
     assert steps(result) == ["new Scheduled n1"]
 
 

@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -22,7 +21,7 @@ from extender.cluster.cache.assume import AssumeCache
 from extender.cluster.cache.recent_deletions import RecentDeletions
 from extender.core.engine import prepare, prepare_in_steps
 from extender.core.profile import UNCONFIGURED, KubeScheduler
-from extender.core.snapshot.snapshot import OBJECTS_PER_STEP, Departed, OnSkipped, Snapshot
+from extender.core.snapshot.snapshot import OBJECTS_PER_STEP, OnSkipped, Snapshot
 from extender.errors import NotReady
 from extender.k8s.kinds import KIND_LOAD_ORDER, KINDS, ClusterObjects, Key, key_of
 from extender.k8s.objects import Object, ObjectMeta, Pod
@@ -82,8 +81,6 @@ class ClusterCache:
         self._scheduler = UNCONFIGURED
         self._snapshot: Snapshot | None = None
         self._version = 0
-        self.departed: Departed = WeakValueDictionary()
-        """Pods that left, and lists of the pods of a node, as long as recorded decisions hold them."""
         self._next_change: asyncio.Future[None] | None = None
         self.listed_at: dict[str, str] = {}
         """Kind -> resourceVersion of its last list; empty or missing if it was not listed."""
@@ -203,7 +200,6 @@ class ClusterCache:
         wanted = self._scheduler
         scheduler = scheduler or wanted
         snapshot = prepare(Snapshot(scheduler.features), scheduler)
-        snapshot.departed = self.departed
         snapshot.unreadable_tables = _field_names(unread)
         for kind in KIND_LOAD_ORDER:
             yield from snapshot.put_all(kind, objects.get(kind, ()), on_skipped)
@@ -213,19 +209,11 @@ class ClusterCache:
         if self._snapshot is None and self._scheduler is not wanted:  # changed meanwhile by `prepare_for`
             yield from self.build(objects, unread, on_skipped, activate=activate)
             return
-        previous, self._snapshot, self._scheduler = self._snapshot, snapshot, scheduler
+        self._snapshot, self._scheduler = snapshot, scheduler
         if activate is not None:
             activate()
         self.assumed.reapply()
         self._changed()
-        if previous is None:
-            return
-        previous.retire()
-        for number, (key, pod) in enumerate(previous.objects.pods.items()):
-            if snapshot.objects.pods.get(key) is not pod:
-                self.departed[id(pod)] = pod
-            if number % (10 * OBJECTS_PER_STEP) == 0:
-                yield
 
     def relist(
         self, kind: str, objects: Sequence[Object], on_skipped: OnSkipped | None = None, is_unread: bool = False

@@ -68,6 +68,12 @@ class Statuses:
         """Return the status of one node; `row` counts the nodes of this object."""
         return self.distinct[int(self.indices[row])]
 
+    @property
+    def codes(self) -> CodeArray:
+        """[row]: Code of each node."""
+        codes: CodeArray = np.array([status.code for status in self.distinct], np.uint8)[self.indices]
+        return codes
+
     def to_list(self) -> list[Status]:
         """Return [row]: the status of each node."""
         return [self.distinct[index] for index in self.indices.tolist()]
@@ -367,12 +373,3 @@ def filters_not_evaluated(context: SchedulingContext) -> Mapping[str, BoolArray]
     if context.features.groups_are_evicted_whole and context.pod.spec.scheduling_group is not None:
         skipped.add("GangScheduling")
     return masks | {name: np.ones(size, np.bool_) for name in sorted(skipped)} if skipped else masks
-
-
-def not_evaluated_on(context: SchedulingContext, rows: NodeRows) -> tuple[tuple[str, ...], BoolArray]:
-    """Return the plugins that only kube-scheduler evaluates on some of `rows`, and [node] where any of them decides."""
-    masks = filters_not_evaluated(context)
-    scheduler_decides = np.zeros(len(context.snapshot.nodes), np.bool_)
-    for mask in masks.values():
-        scheduler_decides |= mask
-    return tuple(name for name, mask in masks.items() if mask[rows].any()), scheduler_decides

@@ -189,7 +189,7 @@ def _has_terms(snapshot: Snapshot, target: TargetPod) -> tuple[bool, int]:
     return any(True for _ in index.owners_for(target)), index.version
 
 
-def kept_verdicts(context: SchedulingContext) -> NodeVerdicts | None:
+def cached_verdicts(context: SchedulingContext) -> NodeVerdicts | None:
     """Return where the pods of the incoming pod's signature fit now, or None if that is to be found by a filter run."""
     snapshot = context.snapshot
     signature = sign_pod(context.pod)
@@ -209,7 +209,7 @@ def kept_verdicts(context: SchedulingContext) -> NodeVerdicts | None:
 
 
 def current_filter_run(context: SchedulingContext, verdicts: NodeVerdicts | None) -> FilterRun:
-    """Return what `run_filter_plugins` returns, from `kept_verdicts` or, without any, from the pod's own last run."""
+    """Return what `run_filter_plugins` returns, from `cached_verdicts` or, without any, from the pod's own last run."""
     return last_filter_run(context) if verdicts is None else verdicts.filter_run(context)
 
 

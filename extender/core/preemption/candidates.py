@@ -45,22 +45,14 @@ from extender.core.snapshot.workloads import NO_GROUP, PodGroupIndex, Scheduling
 from extender.k8s.workloads import workload_of
 
 
-def find_candidates(context: SchedulingContext, checks: Sequence[Check], rows: NodeRows) -> DryRun:
-    """Dry-run the preemption on `rows` and apply the policies; `checks` cover the whole snapshot.
-
-    Mirrors framework/preemption Evaluator.findCandidates, v1.36.
-    """
-    return apply_policies(dry_run_preemption(context, checks, rows))
-
-
 def preemption_would_help(context: SchedulingContext, checks: Sequence[Check], rows: NodeRows) -> BoolArray:
-    """Return [row]: whether `find_candidates` would find a candidate there; all `rows` must reject the pod as they are.
+    """Return [row]: whether the policies would leave a candidate there; all `rows` must reject the pod as they are.
 
     Victims are selected only if a policy may veto them; otherwise it is enough that the pod fits without all potential
     victims.
     """
     if context.profile.preemption.disruption_budgets == "Strict" or has_victim_limits(context):
-        return find_candidates(context, checks, rows).candidate
+        return apply_policies(dry_run_preemption(context, checks, rows)).candidate
     last = _last_helped(context.snapshot)
     # Protections depend on the time, too.
     if not last or last[0][0] is not checks or context.profile.preemption.may_change_victims:

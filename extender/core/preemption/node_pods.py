@@ -3,9 +3,6 @@
 A recorded decision refers to the pods of thousands of nodes; recording them would be too slow and too large if every
 decision copied them.
 
-While the snapshot holds a pod, and this cache a list, a reference to it costs no memory; what recorded decisions alone
-refer to is found among `Snapshot.departed`.
-
 Rule: the list of a node is never changed; a new one is made after a pod of the node is added, changed or removed, or
 counts against other budgets.
 """
@@ -23,7 +20,7 @@ from extender.core.snapshot.snapshot import Index, Snapshot
 from extender.k8s.objects import Pod
 
 
-@dataclass(frozen=True, slots=True, weakref_slot=True)
+@dataclass(frozen=True, slots=True)
 class PodsOnNode:
     """The pods of one node, most important first."""
 
@@ -57,13 +54,7 @@ class NodePods(Index):
         self._forget(int(self.snapshot.pod_node[row]))
 
     def _forget(self, node: int) -> None:
-        found = self._pods_on_node.pop(node, None)
-        if found is not None:
-            self.snapshot.departed[id(found)] = found
-
-    def retired(self) -> None:
-        for found in tuple(self._pods_on_node.values()):  # not forgotten: another thread may still decide with them
-            self.snapshot.departed[id(found)] = found
+        self._pods_on_node.pop(node, None)
 
     def pod_changed(self, row: int, before: Pod, after: Pod, parts: frozenset[PodPart]) -> None:
         self._forget(int(self.snapshot.pod_node[row]))

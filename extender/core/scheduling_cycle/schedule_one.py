@@ -7,32 +7,22 @@ All nodes are filtered and all candidates found, as with percentageOfNodesToScor
 kube-scheduler's part always follows its own preemption rules, whatever the profile's are: it sends its candidates, and
 the profile answers, as `/preempt` does.
 
-Rule: a cycle decides and changes nothing; its intermediate results are valid until its snapshot changes.
+Rule: a cycle reads one Evaluation, decides and changes nothing.
 Mirrors ScheduleOne: schedulePod, schedulingAlgorithm (schedule_one.go) and Evaluator.Preempt (framework/preemption).
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from extender.core import engine
-from extender.core.engine import Candidate, PreemptDecision
+from extender.core.engine import Candidate
+from extender.core.evaluation import Evaluation
 from extender.core.eviction_history import NO_HISTORY, EvictionHistory
-from extender.core.framework.constraint import NodeRows, SchedulingContext
-from extender.core.framework.filter import (
-    FilterRun,
-    filters_not_evaluated,
-    run_filter_plugins,
-    scheduling_context,
-)
-from extender.core.framework.scheduling_signature import NodeVerdicts, current_filter_run, kept_verdicts
-from extender.core.framework.score import score
-from extender.core.framework.status import Code
-from extender.core.preemption.candidates import find_candidates
-from extender.core.preemption.criteria import ranking_keys
+from extender.core.framework.constraint import NodeRows
 from extender.core.preemption.dry_run import DryRun
-from extender.core.preemption.eligibility import pod_eligible_to_preempt_others, run_pre_enqueue_plugins, skip_reason
+from extender.core.preemption.eligibility import run_pre_enqueue_plugins, skip_reason
 from extender.core.preemption.sent_candidates import SentCandidate
 from extender.core.profile import DEFAULT_PREEMPTION, DYNAMIC_RESOURCES, KubeScheduler, PreemptionPolicy
 from extender.core.scheduling_cycle.fit_error import (
@@ -102,8 +92,6 @@ class Cycle:
     num_pdb_violations: int = 0
     vetoed: str | None = None
     """Reason why the policies allowed no eviction, although kube-scheduler had candidates."""
-    hint: str | None = None
-    """What to do about a pod whose claim does not exist yet."""
     not_evaluated: tuple[str, ...] = ()
     """Filter plugins that matter for the pod but are not modelled, or lack the permission to read what they need."""
     reservation: Reservation = NO_RESERVATION
@@ -112,10 +100,6 @@ class Cycle:
     """Resource claim that DynamicResources' PostFilter deallocates, or deletes."""
     unschedulable_plugins: frozenset[str] = frozenset()
     """Filter plugins that rejected a node (Diagnosis.UnschedulablePlugins)."""
-    dry_run: DryRun | None = field(default=None, compare=False, repr=False)
-    """kube-scheduler's own dry run."""
-    decision: PreemptDecision | None = field(default=None, compare=False, repr=False)
-    """Decision of the policies on its candidates; None if the profile has no policies of its own."""
 
 
 def schedule_one(
@@ -128,30 +112,31 @@ def schedule_one(
     """Try to schedule the pod by its profile. `draw` chooses among equal nodes; None: the first by name."""
     profile, skipped = scheduler.profile_of(pod), not_tried_reason(snapshot, pod, scheduler)
     if profile is None or skipped is not None:
-        return Cycle(
-            pod, "Skipped", skipped or "", nominated_node=pod.status.nominated_node_name, hint=_hint(pod, skipped)
-        )
-    if not snapshot.nodes:
+        return Cycle(pod, "Skipped", skipped or "", nominated_node=pod.status.nominated_node_name)
+    return schedule_evaluated(Evaluation(snapshot, pod, profile, history), draw)
+
+
+def schedule_evaluated(evaluation: Evaluation, draw: Draw | None = None) -> Cycle:
+    """Try to schedule a pod that `not_tried_reason` says nothing about."""
+    pod, feasible = evaluation.context.pod, evaluation.feasible
+    if not len(evaluation.rows):
         return Cycle(pod, "Unschedulable", NO_NODES)
-    context = scheduling_context(snapshot, pod, profile, history)
-    verdicts = kept_verdicts(context)
-    if verdicts is not None and verdicts.fits.any():
-        fitting = np.flatnonzero(verdicts.fits)
-        return _select_host(context, fitting, verdicts, verdicts.not_evaluated_on(fitting), draw)
-    filter_run = current_filter_run(context, verdicts)
-    plugins = tuple(name for name, mask in filters_not_evaluated(context).items() if mask.any())
-    fitting, error = filter_run.rows(Code.SUCCESS), filter_run.error()
-    if error is not None and _nominated_row(context) not in fitting:
+    is_known = evaluation.cached_verdicts is not None and len(feasible)
+    plugins = evaluation.not_evaluated_on(feasible if is_known else evaluation.rows)
+    # The nominated node is filtered first (evaluateNominatedNode): if the pod fits there, no other node can fail.
+    nominated = feasible[feasible == evaluation.context.snapshot.node_row.get(pod.status.nominated_node_name, -1)]
+    error = None if is_known or len(nominated) else evaluation.filter.error()
+    if error is not None:
         return Cycle(pod, "Unschedulable", error, not_evaluated=plugins)
-    if len(fitting):
-        return _select_host(context, fitting, None, plugins, draw)
-    status, failed = _post_filter(filter_run, draw)
+    if len(feasible):
+        return _select_host(evaluation, nominated, plugins, draw)
+    status, failed = _post_filter(evaluation, draw)
     return replace(
         failed,
-        message=fit_error_message(filter_run, status),
+        message=fit_error_message(evaluation.filter, status),
         post_filter=status,
         not_evaluated=plugins,
-        unschedulable_plugins=unschedulable_plugins(filter_run),
+        unschedulable_plugins=unschedulable_plugins(evaluation.filter),
     )
 
 
@@ -166,9 +151,9 @@ def not_tried_reason(snapshot: Snapshot, pod: Pod, scheduler: KubeScheduler) -> 
     return None if gated is None else f"{NOT_TRIED}{gated.message}"
 
 
-def _hint(pod: Pod, skipped: str | None) -> str | None:
+def claim_hint(pod: Pod, message: str) -> str | None:
     """Return what to do about a claim that does not exist yet: a simulation creates none from a template."""
-    if skipped != f'{NOT_TRIED}pod "{pod.key}": ResourceClaim not created yet':
+    if message != f'{NOT_TRIED}pod "{pod.key}": ResourceClaim not created yet':
         return None
     created = {one.name for one in pod.status.resource_claim_statuses or ()}
     for one in pod.spec.resource_claims or ():
@@ -184,43 +169,36 @@ def _hint(pod: Pod, skipped: str | None) -> str | None:
 # --- scheduled ------------------------------------------------------------------------------------------------------
 
 
-def _nominated_row(context: SchedulingContext) -> int:
-    """Return the row of the pod's nominated node, which is filtered first (evaluateNominatedNode); -1 without one."""
-    return context.snapshot.node_row.get(context.pod.status.nominated_node_name, -1)
-
-
 def _select_host(
-    context: SchedulingContext,
-    fitting: NodeRows,
-    verdicts: NodeVerdicts | None,
-    not_evaluated: tuple[str, ...],
-    draw: Draw | None,
+    evaluation: Evaluation, nominated: NodeRows, not_evaluated: tuple[str, ...], draw: Draw | None
 ) -> Cycle:
-    """Select the node with the highest total (selectHost), and reserve the pod's claims there."""
-    names, pod, nominated, found = context.snapshot.node_names, context.pod, _nominated_row(context), None
-    if nominated >= 0 and nominated in fitting:
-        fitting = fitting[fitting == nominated]
+    """Select the node with the highest total (selectHost), and reserve the pod's claims there.
+
+    `nominated`: the row of the nominated node if the pod fits there, which is filtered first and taken then.
+    """
+    snapshot, pod, chosen = evaluation.context.snapshot, evaluation.context.pod, None
+    fitting = nominated if len(nominated) else evaluation.feasible
     row = int(fitting[0])
     if len(fitting) > 1:  # a single feasible node is not scored
-        scores = score(context, fitting, {} if verdicts is None else verdicts.scores(context))
+        scores = evaluation.scores
         if scores.error is not None:
             return Cycle(pod, "Unschedulable", scores.error, not_evaluated=not_evaluated)
         total = scores.total
         best = np.flatnonzero(total == total.max())
-        best = best[np.argsort(context.snapshot.name_order[fitting[best]])]
+        best = best[np.argsort(snapshot.name_order[fitting[best]])]
         place = int(best[_draw_place(len(best), draw)])
         plugins = {plugin: int(values[place]) for plugin, values in scores.plugins.items()}
-        ties = [names[one] for one in fitting[best[:MAX_LISTED_TIES]].tolist()]
-        found = CycleScore(total=int(total[place]), plugins=plugins, tied=len(best), ties=ties)
+        ties = [snapshot.node_names[one] for one in fitting[best[:MAX_LISTED_TIES]].tolist()]
+        chosen = CycleScore(total=int(total[place]), plugins=plugins, tied=len(best), ties=ties)
         row = int(fitting[place])
     return Cycle(
         pod,
         "Scheduled",
-        node=names[row],
+        node=snapshot.node_names[row],
         feasible=len(fitting),
-        score=found,
+        score=chosen,
         not_evaluated=not_evaluated,
-        reservation=reserve(context, row),
+        reservation=reserve(evaluation.context, row),
     )
 
 
@@ -231,15 +209,15 @@ def _draw_place(count: int, draw: Draw | None) -> int:
 # --- or nominated by preemption ---------------------------------------------------------------------------------------
 
 
-def _post_filter(filter_run: FilterRun, draw: Draw | None) -> tuple[CyclePostFilter, Cycle]:
+def _post_filter(evaluation: Evaluation, draw: Draw | None) -> tuple[CyclePostFilter, Cycle]:
     """Run the profile's PostFilter plugins until one succeeds or fails (RunPostFilterPlugins)."""
-    pod, profile, reasons, deallocated = filter_run.context.pod, filter_run.context.profile, list[str](), None
+    pod, profile, reasons, deallocated = evaluation.context.pod, evaluation.context.profile, list[str](), None
     found = unchanged = Cycle(pod, "Unschedulable", nominated_node=pod.status.nominated_node_name)
     for name in profile.post_filter_plugins:
         if name == DEFAULT_PREEMPTION:
-            status, found = _preempt(filter_run, draw)
+            status, found = _preempt(evaluation, draw)
         elif name == DYNAMIC_RESOURCES:
-            status, deallocated = dynamic_resources_post_filter(filter_run)
+            status, deallocated = dynamic_resources_post_filter(evaluation.filter)
         else:
             continue
         if status.code == "Error":
@@ -252,37 +230,34 @@ def _post_filter(filter_run: FilterRun, draw: Draw | None) -> tuple[CyclePostFil
     return CyclePostFilter(code="Unschedulable", reasons=reasons), replace(found, deallocated=deallocated)
 
 
-def _preempt(filter_run: FilterRun, draw: Draw | None) -> tuple[CyclePostFilter, Cycle]:
+def _preempt(evaluation: Evaluation, draw: Draw | None) -> tuple[CyclePostFilter, Cycle]:
     """Find a node by preemption (DefaultPreemption's PostFilter), within the policies."""
-    context = filter_run.context
+    context = evaluation.context
     pod, profile = context.pod, context.profile
-    has_policies = profile.preemption != PreemptionPolicy()
     unchanged = Cycle(pod, "Unschedulable", nominated_node=pod.status.nominated_node_name)
-    may_preempt, reason = pod_eligible_to_preempt_others(filter_run)
+    may_preempt, reason = evaluation.eligible
     if not may_preempt:
         return preemption_failed(reason), unchanged
+    has_policies = profile.preemption != PreemptionPolicy()
     if has_policies:  # kube-scheduler's own candidates first: its order of importance may be another
-        context = replace(context, profile=replace(profile, preemption=PreemptionPolicy()))
-        filter_run = run_filter_plugins(context)
-    run = find_candidates(context, filter_run.checks, filter_run.rows(Code.UNSCHEDULABLE))
-    if not run.candidate.any():
+        own_rules = replace(profile, preemption=PreemptionPolicy())
+        evaluation = Evaluation(context.snapshot, pod, own_rules, context.history)
+    run = evaluation.policies
+    if not len(evaluation.candidates):
         error = run.emptied.error()
         if error is not None:
-            return preemption_failed(error, "Error"), replace(unchanged, dry_run=run)
-        return preemption_failed(no_candidates_message(run)), replace(unchanged, nominated_node="", dry_run=run)
-    decision = None
+            return preemption_failed(error, "Error"), unchanged
+        return preemption_failed(no_candidates_message(run)), replace(unchanged, nominated_node="")
     if has_policies:
         decision = engine.preempt(context.snapshot, pod, _sent_candidates(run), profile, context.history)
         if not decision.kept:
-            vetoed = replace(unchanged, vetoed=decision.no_candidate_reason, dry_run=run, decision=decision)
-            return preemption_failed(NO_CANDIDATE), vetoed
-    chosen = pick_one_node_for_preemption(decision.kept, draw) if decision else _select_candidate(run, draw)
-    status = preemption_succeeded(chosen.node, len(chosen.victims), context.features)
-    return status, replace(_nominated(pod, chosen), dry_run=run, decision=decision)
-
-
-def _nominated(pod: Pod, chosen: Candidate) -> Cycle:
-    return Cycle(
+            return preemption_failed(NO_CANDIDATE), replace(unchanged, vetoed=decision.no_candidate_reason)
+        chosen = pick_one_node_for_preemption(decision.kept, draw)
+    else:
+        place = int(evaluation.best_ties[_draw_place(len(evaluation.best_ties), draw)])
+        name = context.snapshot.node_names[int(run.rows[place])]
+        chosen = Candidate(name, run.victims_on(place), int(run.violations[place]))
+    nominated = Cycle(
         pod,
         "Nominated",
         node=chosen.node,
@@ -290,16 +265,7 @@ def _nominated(pod: Pod, chosen: Candidate) -> Cycle:
         victims=chosen.victims,
         num_pdb_violations=chosen.num_pdb_violations,
     )
-
-
-def _select_candidate(run: DryRun, draw: Draw | None) -> Candidate:
-    """Select the best of kube-scheduler's own candidates (SelectCandidate)."""
-    places = np.flatnonzero(run.candidate)
-    ties = places[ranking_keys(run, places).ranks == 0]
-    ties = ties[np.argsort(run.snapshot.name_order[run.rows[ties]])]
-    place = int(ties[_draw_place(len(ties), draw)])
-    name = run.snapshot.node_names[int(run.rows[place])]
-    return Candidate(name, run.victims_on(place), int(run.violations[place]))
+    return preemption_succeeded(chosen.node, len(chosen.victims), context.features), nominated
 
 
 def _sent_candidates(run: DryRun) -> dict[str, SentCandidate]:

@@ -85,6 +85,11 @@ class Versioned:
         self._kept_bytes = 0
         """Sum of the bytes in `_derived_by`, at most MAX_KEPT_BYTES."""
 
+    @property
+    def version(self) -> int:
+        """Number of changes, of whatever aspect."""
+        return self._versions["any"]
+
     @contextmanager
     def _derived_values_kept(self) -> Iterator[None]:
         """Have the versions and values at the end that were there before, for changes that are taken back inside.

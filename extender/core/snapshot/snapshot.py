@@ -14,7 +14,6 @@ from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, S
 from contextlib import contextmanager
 from itertools import islice
 from typing import Any, ClassVar, Final, TypeVar, cast, get_args
-from weakref import WeakValueDictionary
 
 import msgspec
 import numpy as np
@@ -40,8 +39,6 @@ from extender.k8s.version.features import DEFAULT_FEATURES, Features
 Observer = Callable[[str, Key, Object | None], None]
 """Called after every change with the kind, the key, and the object, or None if it was removed."""
 
-Departed = WeakValueDictionary[int, Any]
-"""`id()` -> pod, or list of a node's pods, that left; only recorded decisions and other late readers hold it."""
 
 OnSkipped = Callable[[str, ValueError], None]
 """Called with the kind and the error of an object that is skipped because decisions could not read it."""
@@ -71,7 +68,6 @@ class Snapshot(NodeTable):
         self.node_versions = NodeVersions()
         """[node]: version of the amounts and the order of its pods."""
         self.observer: Observer | None = None
-        self.departed: Departed = WeakValueDictionary()
         self._touched: set[int] = set()
         """Rows of the nodes to lay out."""
         self._without_row = PodsWithoutRow()
@@ -112,12 +108,7 @@ class Snapshot(NodeTable):
         self._versions["any"] += 1
         key = key_of(kind, one)
         if isinstance(one, Pod):
-            earlier = self.objects.pods.get(key)
-            self._put_pod(key, earlier, one)
-            if self.departed:
-                self.departed.pop(id(one), None)
-            if earlier is not None and earlier is not one:
-                self.departed[id(earlier)] = earlier
+            self._put_pod(key, self.objects.pods.get(key), one)
         elif isinstance(one, Node):
             self._put_node(one)
         else:
@@ -156,7 +147,6 @@ class Snapshot(NodeTable):
         before = self.objects.of(kind).pop(key)
         if isinstance(before, Pod):
             self._withdraw(key, before)
-            self.departed[id(before)] = before
         elif isinstance(before, Node):
             self._remove_node(before)
         else:
@@ -206,11 +196,6 @@ class Snapshot(NodeTable):
                         self.remove("Node", ("", name))
                 self.refresh_layout()
                 self._next_order, self.observer, self.node_versions = order, observer, node_versions
-
-    def retire(self) -> None:
-        """Tell the indexes that another snapshot has taken the place of this one."""
-        for index in self._indexes.values():
-            index.retired()
 
     def dismantle(self) -> Iterator[None]:
         """Free everything in steps, once no reader is left: freeing it all at once would stall the thread."""
@@ -281,9 +266,8 @@ class Snapshot(NodeTable):
             rows = self.pod_table.add_all(running, nodes, orders, resources, starts)
             for index in self._following["pods"]:
                 index.pods_added(rows, running)
-        for key, pod in added if self.departed or self.observer else ():
-            self.departed.pop(id(pod), None)
-            if self.observer is not None:
+        if self.observer is not None:
+            for key, pod in added:
                 self.observer("Pod", key, pod)
         return True
 
@@ -548,9 +532,6 @@ class Index:
 
     def object_changed(self, field: str, before: Any, after: Any) -> None:
         """Handle an object that was added (`before` is None), changed or removed (`after` is None)."""
-
-    def retired(self) -> None:
-        """Handle that another snapshot has taken the place of this one."""
 
     def settled(self) -> None:
         """Handle the end of a group of changes: called before the next decision, for what is computed once for all."""

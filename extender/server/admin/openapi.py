@@ -9,10 +9,10 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from extender.report.schema import DecisionReport, DecisionSummary
-from extender.report.simulation_schema import Simulation
-from extender.server.admin.simulate import Comparison, SimulateBody
+from extender.report.simulation_schema import Comparison, Simulation
 from extender.server.observability.decision_log import VERBS
 from extender.server.scheduler.openapi import components, ref
+from extender.whatif.body import SimulateBody
 
 TITLE = "kube-scheduler extender, admin listener"
 DESCRIPTION = (

@@ -49,10 +49,10 @@ class AnsweredPreemption:
 
 def rejecting_policies(decision: PreemptDecision) -> dict[str, Rejection]:
     """Return policy -> what it rejects, of those that do; before the snapshot of the decision changes."""
-    context = decision.decision_context
-    run = None if context is None else context.dry_run
-    if run is None or decision.kept:
+    evaluation = decision.evaluation
+    if evaluation is None or evaluation.refusal is not None or decision.kept:
         return {}
+    run = evaluation.policies
     rejecting = {}
     for veto in run.vetoes:
         places = np.flatnonzero(veto.nodes & run.makes_room)

@@ -181,8 +181,8 @@ def decision_fields(decision: PreemptDecision) -> dict[str, Any]:
         dropped.setdefault(why.message, []).append(node)
     dropped = {reason: _listed(nodes) for reason, nodes in dropped.items()}
     kept: list[AuditNode] = []
-    if decision.decision_context is not None and decision.kept:
-        context = decision.decision_context.context
+    if decision.evaluation is not None and decision.kept:
+        context = decision.evaluation.context
         index = budget_index(context.snapshot, context.profile.preemption)
         kept = [_kept_node(candidate, index) for candidate in decision.kept]
     return {

@@ -14,19 +14,17 @@ from functools import cached_property
 from itertools import islice
 from sys import getsizeof
 from typing import Literal, get_args
-from weakref import WeakValueDictionary
 
 import msgspec
 
 from extender.core.profile import UNCONFIGURED, KubeScheduler, Profile
-from extender.core.record import DecisionRecord, PreemptRecord, RecordedPod, shared_size
-from extender.core.snapshot.snapshot import Departed
-from extender.k8s.cost.memory import pod_parts
+from extender.core.record import DecisionRecord, PreemptRecord, RecordedPod
 from extender.k8s.objects import Pod
 from extender.k8s.time import SECOND, format_time, parse_time
 from extender.report import render
 from extender.report import summary as sentences
 from extender.report.schema import DecisionReport, DecisionSummary, VerbName
+from extender.report.tried_node import render_incoming_pod
 
 VERBS: tuple[VerbName, ...] = get_args(VerbName)
 
@@ -40,9 +38,6 @@ MAX_SHARE_OF_ONE = 8
 
 MIN_LARGE_BYTES = 1 << 20
 """Decisions up to this size are kept whole, however low the limit."""
-
-MAX_COUNTED_AT_ONCE = 500
-"""Departed pods and lists of pods that one call counts; the next one counts the rest."""
 
 MAX_SUMMARIZED = 100
 """Nodes and victims in the summary of a decision whose details are not kept."""
@@ -79,11 +74,6 @@ class KeptDecision:
         """Estimated memory in bytes, with the summary that is made when it is listed."""
         texts = getsizeof(self.cache) + getsizeof(self.error) + 2 * getsizeof(self.pod.key)
         return 500 + _SUMMARY_BYTES + texts + (self.pod.size if self.record is None else self.record.size)
-
-    @property
-    def shared(self) -> tuple[object, ...]:
-        """What the record shares with others."""
-        return () if self.record is None else self.record.shared
 
     def without_details(self) -> "KeptDecision":
         """Return the decision with its summary only."""
@@ -147,7 +137,7 @@ class KeptDecision:
             scheduler=render.render_scheduler(self.scheduler, self.profile),
             policies=render.changed_policies(self.profile or self.scheduler.profiles[0]),
             incoming=msgspec.structs.replace(
-                render.render_incoming_pod(self.pod.decode(), self.scheduler.features),
+                render_incoming_pod(self.pod.decode(), self.scheduler.features),
                 claims=render.render_pod_claims(record),
             ),
             filters=list(record.request.filters) if record else [],
@@ -203,45 +193,14 @@ class DecisionQuery:
         )
 
 
-class _Parts:
-    """Parts that several decisions hold, each counted once."""
-
-    def __init__(self) -> None:
-        self.bytes = 0
-        self._users: dict[int, tuple[int, int]] = {}
-        """`id()` of a part -> (how often it is held, its memory)."""
-
-    def hold(self, parts: Iterable[object]) -> None:
-        for part in parts:
-            users, size = self._users.get(id(part), (0, 0))
-            if not users:
-                size = shared_size(part)
-                self.bytes += size
-            self._users[id(part)] = users + 1, size
-
-    def release(self, parts: Iterable[object]) -> None:
-        for part in parts:
-            users, size = self._users.pop(id(part))
-            if users > 1:
-                self._users[id(part)] = users - 1, size
-            else:
-                self.bytes -= size
-
-
 class DecisionLog:
     """One ring of kept decisions per verb, within a limit of count and of memory.
 
-    What several records share counts once. Records of preemptions refer to the pods of the nodes of the dry run. While
-    the cluster cache holds such a pod too, the reference costs no memory; once it has left, it counts until the
-    preemptions that were kept before it was found are dropped.
+    Objects of the cluster that records refer to count nothing: the cluster cache holds nearly all of them anyway.
     """
 
-    def __init__(self, max_per_verb: int, max_bytes: int, departed: Departed | None = None) -> None:
-        """`max_per_verb`: limit of each ring; `max_bytes`: limit of all rings together.
-
-        `departed`: what left the cluster cache and is still held; the log takes out what it has counted.
-        """
-        self._departed: Departed = WeakValueDictionary() if departed is None else departed
+    def __init__(self, max_per_verb: int, max_bytes: int) -> None:
+        """`max_per_verb`: limit of each ring; `max_bytes`: limit of all rings together."""
         self.stripped = 0
         """Number of decisions kept without their details, because they were too large."""
         self._max_per_verb = max_per_verb
@@ -249,9 +208,6 @@ class DecisionLog:
         self._bytes: dict[VerbName, int] = dict.fromkeys(VERBS, 0)
         self._rings: dict[VerbName, deque[KeptDecision]] = {verb: deque() for verb in VERBS}
         self._numbers: dict[str, int] = dict.fromkeys((*VERBS, "bind"), 0)
-        self._shared, self._left = _Parts(), _Parts()
-        self._left_by: deque[list[object]] = deque()
-        """[kept preemption]: parts of what left the cluster cache before the next one; they are held until it goes."""
 
     @property
     def is_enabled(self) -> bool:
@@ -273,42 +229,13 @@ class DecisionLog:
             self.stripped += 1
         self._rings[kept.verb].append(kept)
         self._bytes[kept.verb] += kept.size
-        if kept.verb == "preempt":
-            self._left_by.append([])
-        self._shared.hold(kept.shared)
-        self._count_departed()
         if len(self._rings[kept.verb]) > self._max_per_verb:
             self._drop(kept.verb)
-        while any(self._rings.values()) and self._memory > self._max_bytes:
-            self._drop(max((verb for verb in VERBS if self._rings[verb]), key=self._memory_of))
-
-    @property
-    def _memory(self) -> int:
-        """Estimated memory of all rings in bytes."""
-        return self._shared.bytes + sum(map(self._memory_of, VERBS))
-
-    def _memory_of(self, verb: VerbName) -> int:
-        """Return the estimated memory of a ring in bytes, without what its records share."""
-        return self._bytes[verb] + (self._left.bytes if verb == "preempt" else 0)
-
-    def _count_departed(self) -> None:
-        """Count what left the cluster cache; it is still there because kept preemptions refer to it."""
-        for _ in range(min(len(self._departed), MAX_COUNTED_AT_ONCE)):
-            try:
-                one = self._departed.popitem()[1]
-            except KeyError:  # the last of them was freed meanwhile
-                return
-            if self._left_by:
-                parts = list(pod_parts(one)) if isinstance(one, Pod) else [one]
-                self._left_by[-1] += parts
-                self._left.hold(parts)
+        while sum(self._bytes.values()) > self._max_bytes:
+            self._drop(max(VERBS, key=self._bytes.__getitem__))
 
     def _drop(self, verb: VerbName) -> None:
-        dropped = self._rings[verb].popleft()
-        self._bytes[verb] -= dropped.size
-        if verb == "preempt":
-            self._left.release(self._left_by.popleft())
-        self._shared.release(dropped.shared)
+        self._bytes[verb] -= self._rings[verb].popleft().size
 
     def get(self, id: str) -> KeptDecision | None:  # noqa: A002  # the name of the key in the API
         verb = id.partition("-")[0]

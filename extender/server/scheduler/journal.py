@@ -243,9 +243,9 @@ def _decision_record(request: FilterRequest | PreemptRequest, decision: object) 
 
 def _profile(server_context: ServerContext, pod: Pod, decision: Decision | None) -> Profile | None:
     """Return the profile that judged the pod, or that would; None: the pod is not ours."""
-    if decision is None or decision.decision_context is None:
+    if decision is None or decision.evaluation is None:
         return server_context.settings.scheduler.profile_of(pod)
-    return decision.decision_context.context.profile
+    return decision.evaluation.context.profile
 
 
 def _audit_line(

@@ -7,7 +7,6 @@ Rule: a node that cannot be read, or too many of them, is a RequestError; nothin
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from typing import TypeVar
 
 from msgspec import Raw
@@ -41,10 +40,9 @@ def decide_as_sent(snapshot: Snapshot, request: FilterRequest, decide: Callable[
         sent.add(place, raw_nodes[place])
     with snapshot.with_nodes(sent.that_differ(snapshot)):
         decision = decide()
-        context = decision.decision_context
-        if context is not None:
-            context = replace(context, node_names=snapshot.frozen_node_names)
-        return replace(decision, decision_context=context)
+        if decision.evaluation is not None:
+            decision.evaluation.node_names = snapshot.frozen_node_names
+        return decision
 
 
 class SentNodes:

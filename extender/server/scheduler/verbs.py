@@ -134,10 +134,10 @@ def _finish(
     """Apply the effects of a decision and return its answer; the journal's entry is written here, or by its `keep`."""
     milliseconds = (time.perf_counter() - started) * 1000
     sent = len(request.sent if isinstance(request, PreemptRequest) else request.nodes)
-    kept, context = 0, None
+    kept, evaluation = 0, None
     if result.decision is not None:
-        kept, context = verb.kept(result.decision), result.decision.decision_context
-    history = server_context.history() if context is None else context.context.history
+        kept, evaluation = verb.kept(result.decision), result.decision.evaluation
+    history = server_context.history() if evaluation is None else evaluation.context.history
     call_id = server_context.decisions.next_id(verb.name)
     call = Call(call_id, verb.name, result, history, request, body, milliseconds)
     # kube-scheduler does not wait for the entry of a decision without effects; evictions are recorded before it knows.

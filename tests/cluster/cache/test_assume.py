@@ -13,7 +13,7 @@ from extender.cluster.cache.assume import (
 )
 from extender.cluster.cache.cache import Change, ClusterCache
 from extender.cluster.files.manifests import load_cluster
-from extender.core.evaluation import evaluate
+from extender.core.evaluation import Evaluation
 from extender.core.profile import Profile
 from extender.core.snapshot.snapshot import Snapshot
 from tests.builders import cluster, incoming, node, pod, typed
@@ -71,7 +71,7 @@ class Shop(ClusterCache):
         return {one.metadata.name for one in pods if one.metadata.deletion_timestamp is not None}
 
     def takes(self, one, node="n1"):
-        return evaluate(self.snapshot(), one, Profile()).to_dict()["filter"][node]["code"] == "Success"
+        return Evaluation(self.snapshot(), one, Profile()).to_dict()["filter"][node]["code"] == "Success"
 
 
 def on(one, node):

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from extender.cluster.files import dump
 from extender.cluster.files.manifests import load_cluster
-from extender.core.evaluation import evaluate
+from extender.core.evaluation import Evaluation
 from extender.core.profile import Profile
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.kinds import KINDS, ClusterObjects, kind_without_group
@@ -31,7 +31,7 @@ def again(objects, path):
 
 def decided(objects, *pods):
     snapshot = Snapshot.build(objects)
-    return [evaluate(snapshot, one, PROFILE).to_dict() for one in pods]
+    return [Evaluation(snapshot, one, PROFILE).to_dict() for one in pods]
 
 
 # --- what is read decides as what was written -----------------------------------------------------------------------

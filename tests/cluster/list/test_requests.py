@@ -7,7 +7,7 @@ import pytest
 from extender.cluster.files.manifests import load_cluster
 from extender.cluster.list.requests import ListRequest, late_requests_for, requests_for
 from extender.config.scheduler import kube_scheduler_of
-from extender.core.evaluation import evaluate
+from extender.core.evaluation import Evaluation
 from extender.core.profile import UNCONFIGURED, KubeScheduler, PreemptionPolicy, Profile
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.kinds import KINDS, ClusterObjects
@@ -154,6 +154,6 @@ def compare_reads(scenarios) -> int:
         some = as_read(objects, wanted)
         read_less += some != objects
         whole, less = (Snapshot.build(one, scheduler.features) for one in (objects, some))
-        expected = evaluate(whole, pod, scheduler.profiles[0], NOW).to_dict()
-        assert evaluate(less, pod, scheduler.profiles[0], NOW).to_dict() == expected, scenario.get("name")
+        expected = Evaluation(whole, pod, scheduler.profiles[0], NOW).to_dict()
+        assert Evaluation(less, pod, scheduler.profiles[0], NOW).to_dict() == expected, scenario.get("name")
     return read_less

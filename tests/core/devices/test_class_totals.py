@@ -7,7 +7,7 @@ import extender
 from extender.config.scheduler import kube_scheduler_of
 from extender.core.devices.class_totals import _parts, class_totals
 from extender.core.framework.filter import scheduling_context
-from extender.core.framework.scheduling_signature import kept_verdicts
+from extender.core.framework.scheduling_signature import cached_verdicts
 from extender.k8s.devices.objects import DeviceClass, ResourceClaim, ResourceSlice
 from tests.builders import JSON, built, cluster, incoming, node, pod, typed
 from tests.device_builders import claim, device, device_class, devices, request, resource_slice
@@ -212,8 +212,8 @@ def test_the_work_of_selectors_is_limited():
 def test_verdicts_of_a_pod_whose_score_depends_on_claims_are_not_kept():
     snapshot = built(cluster(nodes(), others=ONE_ALLOCATED))
     profile = kube_scheduler_of(config()).profiles[0]
-    assert kept_verdicts(scheduling_context(snapshot, typed(asking()), profile)) is None
-    assert kept_verdicts(scheduling_context(snapshot, typed(asking("cpu")), profile)) is not None
+    assert cached_verdicts(scheduling_context(snapshot, typed(asking()), profile)) is None
+    assert cached_verdicts(scheduling_context(snapshot, typed(asking("cpu")), profile)) is not None
 
 
 def totals(snapshot, name="gpu"):

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from extender.core import engine
-from extender.core.evaluation import evaluate
+from extender.core.evaluation import Evaluation
 from extender.core.preemption.sent_candidates import DropCode, SentCandidate
 from extender.core.profile import FILTER_PLUGINS, PRESCORE_PLUGINS, UPSTREAM, PreemptionPolicy
 from extender.errors import PluginFailed
@@ -25,7 +25,7 @@ def world(**of_node):
 
 
 def verdict(profile, snapshot, name="full"):
-    return evaluate(snapshot, typed(incoming(cpu="2")), profile).to_dict()["filter"][name]
+    return Evaluation(snapshot, typed(incoming(cpu="2")), profile).to_dict()["filter"][name]
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_a_prefilter_whose_filter_is_not_enabled_still_leaves_nodes_out():
     term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["full"]}]}
     affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}
     profile = replace(UPSTREAM, filter_plugins=tuple(name for name in FILTER_PLUGINS if name != "NodeAffinity"))
-    found = evaluate(world(), typed(incoming(cpu="1", affinity=affinity)), profile).to_dict()
+    found = Evaluation(world(), typed(incoming(cpu="1", affinity=affinity)), profile).to_dict()
     assert found["prefilterNodes"] == ["full"]
     assert found["filter"]["free"]["reasons"] == ["node(s) didn't satisfy plugin(s) [NodeAffinity]"]
 
@@ -64,7 +64,7 @@ def test_a_filter_that_fails_leaves_every_verb_without_an_answer():
         engine.prioritize(snapshot, preemptor, ["free"], FAILING)
     with pytest.raises(PluginFailed, match=r"PreFilterNodePorts"):
         engine.preempt(snapshot, preemptor, {"full": SentCandidate(("uid-low",), 0)}, FAILING)
-    assert evaluate(snapshot, preemptor, FAILING).to_dict()["cycleError"] == ERROR
+    assert Evaluation(snapshot, preemptor, FAILING).to_dict()["cycleError"] == ERROR
 
 
 def test_a_failure_on_a_node_that_was_not_asked_about_is_none():
@@ -78,7 +78,7 @@ def test_a_failure_on_a_node_that_was_not_asked_about_is_none():
 
 def test_in_the_dry_run_a_failing_filter_makes_no_candidate():
     profile = replace(FAILING, filter_plugins=("NodeResourcesFit", "NodePorts"))
-    found = evaluate(world(), typed(incoming(cpu="2")), profile).to_dict()
+    found = Evaluation(world(), typed(incoming(cpu="2")), profile).to_dict()
     assert (found["candidates"], found["dryRunError"]) == ({}, ERROR)
     decision = engine.preempt(world(), typed(incoming(cpu="2")), {"full": SentCandidate(("uid-low",), 0)}, profile)
     assert decision.kept == ()
@@ -101,7 +101,7 @@ def test_plugins_that_are_not_in_tree_are_said_to_be_not_evaluated():
     assert OUT_OF_TREE.not_evaluated_plugins == ("Cost", "Quota", "Topology")
     assert engine.filter(snapshot, preemptor, ["free"], OUT_OF_TREE).not_evaluated == ("Quota", "Topology")
     assert engine.prioritize(snapshot, preemptor, ["free"], OUT_OF_TREE).not_evaluated == ("Quota", "Topology", "Cost")
-    found = evaluate(snapshot, preemptor, OUT_OF_TREE).to_dict()["notEvaluated"]
+    found = Evaluation(snapshot, preemptor, OUT_OF_TREE).to_dict()["notEvaluated"]
     assert found == {plugin: ["free", "full"] for plugin in ("Cost", "Quota", "Topology")}
 
 
@@ -143,7 +143,7 @@ def test_kube_scheduler_s_own_victims_are_kept_where_a_post_filter_that_is_not_i
     # A plugin of multiPoint is named once.
     both = replace(OWN_POST_FILTER, not_evaluated_filters=("PreemptionToleration",))
     assert names(both) == ({"a": ["chosen"]}, ("PreemptionToleration",), {"a"})
-    found = evaluate(snapshot, preemptor, OWN_POST_FILTER).to_dict()["notEvaluated"]
+    found = Evaluation(snapshot, preemptor, OWN_POST_FILTER).to_dict()["notEvaluated"]
     assert found == {"PreemptionToleration": ["a", "b"]}
 
 
@@ -164,9 +164,9 @@ def test_dynamic_resources_that_only_score_fail():
 def test_dynamic_resources_that_are_not_enabled_are_evaluated_nowhere():
     """The claim does not exist: that is for DynamicResources alone to say."""
     waiting = typed(incoming(cpu="1", **using_claims("gpu")))
-    rejected = evaluate(world(), waiting, UPSTREAM).to_dict()["prefilter"]
+    rejected = Evaluation(world(), waiting, UPSTREAM).to_dict()["prefilter"]
     assert (rejected["plugin"], rejected["reasons"]) == (
         "DynamicResources",
         ['could not find ResourceClaim "default/gpu"'],
     )
-    assert "prefilter" not in evaluate(world(), waiting, WITHOUT_DYNAMIC_RESOURCES).to_dict()
+    assert "prefilter" not in Evaluation(world(), waiting, WITHOUT_DYNAMIC_RESOURCES).to_dict()

@@ -9,7 +9,7 @@ import pytest
 
 from extender.core import engine
 from extender.core.framework.filter import run_filter_plugins, scheduling_context
-from extender.core.framework.scheduling_signature import current_filter_run, kept_verdicts, sign_pod
+from extender.core.framework.scheduling_signature import cached_verdicts, current_filter_run, sign_pod
 from extender.core.framework.score import score
 from extender.core.profile import Profile
 from tests.builders import built, cluster, incoming, namespace, node, pod, typed
@@ -31,7 +31,7 @@ def replica(number=1, **fields):
 def verdicts(snapshot, asked, profile=PROFILE):
     """Return what is kept for the pod; it says what a filter run and all score plugins say."""
     context = scheduling_context(snapshot, asked, profile)
-    kept, run = kept_verdicts(context), run_filter_plugins(context)
+    kept, run = cached_verdicts(context), run_filter_plugins(context)
     every = np.arange(len(run.codes))
     assert current_filter_run(context, kept).statuses(every).to_list() == [run.status(row) for row in every.tolist()]
     if kept is not None:
@@ -250,21 +250,22 @@ def test_a_cluster_without_nodes_has_verdicts_on_none():
     assert engine.prioritize(snapshot, replica(), [], PROFILE).scores == ()
 
 
-def shown(context):
-    """Return all that an explanation reads of a decision."""
-    if context.scores is not None:
-        return context.rows.tolist(), plugins(context.scores)
-    return context.rows.tolist(), context.statuses.to_list(), context.preemption_helps.tolist()
+def shown(decision):
+    """Return all that an explanation reads of a decision, which is read before the snapshot changes."""
+    evaluation = decision.evaluation
+    if isinstance(decision, engine.PrioritizeDecision):
+        return evaluation.rows.tolist(), plugins(evaluation.scores)
+    return evaluation.rows.tolist(), evaluation.statuses.to_list(), evaluation.preemption_helps.tolist()
 
 
 def test_no_decision_changes_what_an_earlier_one_holds():
     snapshot = small()
-    held = [decide(snapshot, replica(), NAMES, PROFILE).decision_context for decide in VERBS]
+    held = [decide(snapshot, replica(), NAMES, PROFILE) for decide in VERBS]
     before = list(map(shown, held))
     for number in range(2, 6):
         bind(snapshot, f"web-{number}", "n2")
-        held += [decide(snapshot, replica(number), NAMES, PROFILE).decision_context for decide in VERBS]
-        assert list(map(shown, held))[: len(before)] == before
+        assert list(map(shown, held)) == before
+        held += [decide(snapshot, replica(number), NAMES, PROFILE) for decide in VERBS]
         before = list(map(shown, held))
 
 

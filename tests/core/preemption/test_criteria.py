@@ -12,9 +12,7 @@ from hypothesis import given
 from msgspec.structs import replace
 
 from extender.core import engine
-from extender.core.framework.filter import run_filter_plugins, scheduling_context
-from extender.core.framework.status import Code
-from extender.core.preemption.candidates import find_candidates
+from extender.core.evaluation import Evaluation
 from extender.core.preemption.criteria import CRITERIA, TIE_BREAKERS, ranking_keys
 from extender.core.preemption.sent_candidates import SentCandidate
 from extender.core.profile import (
@@ -67,8 +65,7 @@ def _offers(*names):
 
 
 def tried(here, preemptor, chosen):
-    filter_run = run_filter_plugins(scheduling_context(here, preemptor, chosen))
-    return find_candidates(filter_run.context, filter_run.checks, filter_run.rows(Code.UNSCHEDULABLE))
+    return Evaluation(here, preemptor, chosen).policies
 
 
 def keys(nodes, *ranking, preemptor=None, **others):

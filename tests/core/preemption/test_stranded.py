@@ -9,10 +9,10 @@ from hypothesis import given
 from msgspec.structs import replace
 
 from extender.core import engine
+from extender.core.evaluation import Evaluation
 from extender.core.framework.filter import run_filter_plugins, scheduling_context
 from extender.core.framework.status import Code
 from extender.core.preemption import stranded
-from extender.core.preemption.candidates import find_candidates
 from extender.core.preemption.criteria import CRITERIA, TIE_BREAKERS, best_candidates, known_ranking_keys, ranking_keys
 from extender.core.preemption.ranking import NOT_COMPARED, RankingKeys
 from extender.core.preemption.sent_candidates import SentCandidate
@@ -29,8 +29,7 @@ HOSTNAME = "kubernetes.io/hostname"
 
 def tried(here, preemptor, *ranking):
     policy = PreemptionPolicy(ranking=ranking or (*DEFAULT_RANKING, "Stranded"))
-    filter_run = run_filter_plugins(scheduling_context(here, preemptor, Profile(preemption=policy)))
-    return find_candidates(filter_run.context, filter_run.checks, filter_run.rows(Code.UNSCHEDULABLE))
+    return Evaluation(here, preemptor, Profile(preemption=policy)).policies
 
 
 def replaced(run):

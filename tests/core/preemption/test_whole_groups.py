@@ -10,7 +10,7 @@ from msgspec import structs
 
 from extender.cluster.files.manifests import load_cluster
 from extender.core import engine
-from extender.core.evaluation import evaluate
+from extender.core.evaluation import Evaluation
 from extender.core.preemption.sent_candidates import DropCode, SentCandidate
 from extender.core.profile import DEFAULT_RANKING, UPSTREAM, PreemptionPolicy, Profile
 from extender.core.snapshot.snapshot import Snapshot
@@ -136,4 +136,4 @@ def test_a_pod_of_a_group_is_said_to_be_left_to_kube_scheduler():
     waiting = typed(incoming(schedulingGroup={"podGroupName": "train"}))
     for minor, expected in ((36, {}), (37, {"GangScheduling": ["n1"]})):
         snapshot = Snapshot.build(load_cluster(cluster(two_members())), Features.of(minor))
-        assert evaluate(snapshot, waiting, UPSTREAM).to_dict().get("notEvaluated", {}) == expected
+        assert Evaluation(snapshot, waiting, UPSTREAM).to_dict().get("notEvaluated", {}) == expected

@@ -200,7 +200,7 @@ def test_after_a_rejection_at_prefilter_preemption_is_not_even_tried():
     found = cycle({node("n1", cpu="1"): [pod("a")]}, lost)
     assert found.message == '0/1 nodes are available: persistentvolumeclaim "data" not found. not found'
     assert found.post_filter is not None
-    assert (found.post_filter.code, found.dry_run) == ("Error", None)
+    assert found.post_filter.code == "Error"
     assert found.unschedulable_plugins == {"VolumeRestrictions"}
 
 
@@ -259,7 +259,6 @@ def test_the_number_of_victims_is_that_of_the_policies_where_there_are_any():
     features = Features.of(37)
     here = Snapshot.build(load_cluster(cluster(nodes)), features)
     found = schedule_one(here, typed(incoming(cpu="1")), KubeScheduler((STRICT,), features))
-    assert found.decision is not None
     assert found.message.endswith("preemption: found a potential placement for pod on node n1, preempting 1 victims")
 
 
@@ -445,14 +444,7 @@ def test_all_nodes_helps_only_where_kube_scheduler_has_a_candidate_to_ask_about(
     profile = Profile(preemption=PreemptionPolicy(candidates="AllNodes"))
     hopeless = {node("n1", cpu="1"): [pod("a", priority=2000)]}
     found = cycle(hopeless, profile=profile)
-    assert (found.outcome, found.decision) == ("Unschedulable", None)
-
-
-def test_the_dry_run_and_the_decision_are_available():
-    found = cycle({node("n1", cpu="1"): [pod("a")]}, profile=STRICT)
-    assert found.dry_run is not None
-    assert found.decision is not None
-    assert [one.node for one in found.decision.kept] == ["n1"]
+    assert (found.outcome, found.vetoed) == ("Unschedulable", None)
 
 
 # --- of several nodes in an extender's answer ------------------------------------------------------------------------

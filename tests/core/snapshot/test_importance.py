@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from extender.cluster.files.manifests import load_cluster
 from extender.core import engine
-from extender.core.evaluation import evaluate
+from extender.core.evaluation import Evaluation
 from extender.core.preemption.sent_candidates import SentCandidate
 from extender.core.profile import DEFAULT_IMPORTANCE, EXTRA_IMPORTANCE, PreemptionPolicy, Profile
 from extender.core.snapshot.importance import annotated_cost, grace_period
@@ -321,7 +321,7 @@ def test_victims_are_those_of_the_slow_reference_with_that_order(seed):
     chance, one, raw = drawn(seed)
     order = tuple(chance.sample(ALL, chance.randint(1, 4)))
     snapshot = Snapshot.build(load_cluster(raw), REFERENCE_FEATURES)
-    got = evaluate(snapshot, typed(one.pod), profile(*order)).to_dict()
+    got = Evaluation(snapshot, typed(one.pod), profile(*order)).to_dict()
     candidates, others = expected_of(raw, one.pod, order)
     assert got["candidates"] == candidates
     assert {name: said["code"] for name, said in got["nonCandidates"].items()} == others
@@ -372,7 +372,7 @@ def test_decisions_on_a_changed_snapshot_equal_those_on_a_new_one(seed):
         anew = Snapshot.build(changing.frozen())
         for chosen in profiles:
             one = chance.choice(pods)
-            assert evaluate(changing, one, chosen).to_dict() == evaluate(anew, one, chosen).to_dict()
+            assert Evaluation(changing, one, chosen).to_dict() == Evaluation(anew, one, chosen).to_dict()
 
 
 def test_a_changed_cost_counts_at_once():

@@ -13,9 +13,7 @@ from types import FunctionType
 import msgspec
 import numpy as np
 import pytest
-from msgspec.structs import replace as replaced
 
-from extender.cluster.cache.cache import Change, ClusterCache
 from extender.config import Configuration
 from extender.core import engine
 from extender.core.eviction_history import Eviction, EvictionHistory
@@ -28,19 +26,15 @@ from extender.core.record import (
     record_filter,
     record_preempt,
     record_prioritize,
-    shared_size,
 )
 from extender.errors import RequestError
-from extender.k8s.cost.memory import memory_of
-from extender.k8s.kinds import ClusterObjects
-from extender.k8s.objects import Node, NodeStatus, ObjectMeta, Pod
 from extender.k8s.time import SECOND
 from extender.report.schema import DecisionReport
 from extender.server.context import ServerContext
 from extender.server.observability.decision_log import DecisionLog, DecisionQuery, KeptDecision
 from extender.server.scheduler.verbs import VERBS, answer
 from extender.server.settings import LiveSettings
-from tests.builders import built, cluster, incoming, node, placed, pod, typed
+from tests.builders import built, cluster, incoming, node, pod, typed
 from tests.server.conftest import CLUSTER, INCOMING, URGENT, configuration, filled_cache, filter_body, preempt_body
 
 PLENTY = 1 << 30
@@ -70,11 +64,6 @@ def ring(*kept: KeptDecision, most: int = 100, most_bytes: int = PLENTY) -> Deci
     return found
 
 
-def alone(kept: KeptDecision) -> int:
-    """The memory of a decision that shares nothing with others."""
-    return kept.size + sum(map(shared_size, kept.shared))
-
-
 def ids(decisions: DecisionLog, **query) -> list[str]:
     return [one.id for one in DecisionQuery(**query).select(decisions.newest_first())]
 
@@ -93,15 +82,15 @@ def test_of_each_verb_so_many_are_kept_and_the_oldest_goes():
 def test_of_the_verb_that_takes_most_the_oldest_goes_when_all_take_too_much():
     """There is room for the preemption and two filters of the four."""
     first, *others = (filtered(number, at=number) for number in range(1, 5))
-    decisions = ring(preempted(1, at=9), first, *others, most_bytes=alone(preempted(1)) + 2 * alone(first))
+    decisions = ring(preempted(1, at=9), first, *others, most_bytes=preempted(1).size + 2 * first.size)
     assert ids(decisions) == ["preempt-1", "filter-4", "filter-3"]
 
 
 def test_one_decision_that_is_too_large_is_not_kept_and_takes_no_other_with_it():
     """A decision about 200 nodes; there is room for two of one node each."""
     small, large = filtered(1), preempted_on_many(400)
-    decisions = ring(small, large, filtered(2, at=1), most_bytes=3 * alone(small))
-    assert alone(large) > 3 * alone(small)
+    decisions = ring(small, large, filtered(2, at=1), most_bytes=3 * small.size)
+    assert large.size > 3 * small.size
     assert ids(decisions) == ["filter-2", "filter-1"]
 
 
@@ -111,109 +100,6 @@ def preempted_on_many(count: int) -> KeptDecision:
     wanted, sent = typed(incoming()), dict.fromkeys(names, SentCandidate(()))
     record = record_preempt(engine.preempt(snapshot, wanted, sent, Profile()), sent)
     return KeptDecision("preempt-1", "preempt", 0, 1.0, RecordedPod.of(wanted), Profile(), "answered", "", record)
-
-
-# --- pods that only kept decisions hold -------------------------------------------------------------------------------
-
-N1 = Node(ObjectMeta(name="n1"), status=NodeStatus(allocatable={"cpu": "1", "pods": "1000"}))
-
-
-def running(name: str, labels: int = 1) -> Pod:
-    own = {f"{name}-{number}": "x" for number in range(labels)}
-    found = typed(placed(pod(name, cpu="1m"), "n1"))
-    return msgspec.structs.replace(found, metadata=msgspec.structs.replace(found.metadata, labels=own))
-
-
-class Watched:
-    """A cluster cache of one node, and a log of the preemptions that are decided on it."""
-
-    def __init__(self, *pods: Pod, room: int = PLENTY) -> None:
-        self.cache = ClusterCache()
-        self.cache.replace(ClusterObjects(nodes=(N1,), pods=pods))
-        self.log = DecisionLog(100, room, self.cache.departed)
-        self.number = 0
-
-    def preempt(self) -> KeptDecision:
-        self.number += 1
-        wanted, sent = typed(incoming()), {"n1": SentCandidate(())}
-        record = record_preempt(engine.preempt(self.cache.snapshot(), wanted, sent, Profile()), sent)
-        kept = KeptDecision(
-            f"preempt-{self.number}", "preempt", 0, 1.0, RecordedPod.of(wanted), Profile(), "answered", "", record
-        )
-        self.log.keep(kept)
-        return kept
-
-    def apply(self, pod: Pod) -> None:
-        self.cache.apply(Change("Pod", pod))
-
-    def delete(self, name: str) -> None:
-        self.cache.apply(Change("Pod", self.cache.snapshot().objects.pods["default", name], deleted=True))
-
-    @property
-    def departed(self) -> int:
-        """The memory of what left the cluster cache and kept decisions hold."""
-        self.log._count_departed()
-        return self.log._left.bytes
-
-
-def test_H4_a_pod_that_only_kept_decisions_hold_counts_until_they_are_dropped():
-    watched = Watched(running("small"))
-    small, large = alone(watched.preempt()), memory_of(running("large", labels=10_000))
-    watched = Watched(running("small"), running("large", labels=10_000), room=5 * small + large + 10_000)
-    watched.preempt()
-    watched.preempt()
-    assert ids(watched.log) == ["preempt-2", "preempt-1"]
-    watched.delete("large")  # from now on the log alone holds it, and there is room for it
-    watched.preempt()
-    assert ids(watched.log) == ["preempt-3", "preempt-2", "preempt-1"]
-    watched.apply(running("larger", labels=20_000))
-    watched.preempt()
-    watched.delete("larger")
-    watched.preempt()
-    assert ids(watched.log) == []
-    assert watched.departed == 0
-
-
-def test_H4_a_pod_that_no_decision_refers_to_counts_nothing():
-    watched = Watched(running("small"))
-    watched.preempt()
-    for name in "abc":
-        watched.apply(running(name, labels=10_000))
-        watched.delete(name)
-    assert watched.departed < 10_000
-
-
-def test_H4_what_the_states_of_a_pod_share_counts_once():
-    before = running("web", labels=10_000)
-    watched = Watched(before)
-    for number in range(5):
-        watched.preempt()
-        watched.apply(replaced(before, status=replaced(before.status, qos_class=f"class-{number}")))
-    watched.preempt()
-    watched.delete("web")
-    assert memory_of(before.metadata.labels) < watched.departed < memory_of(before.metadata.labels) + 20_000
-
-
-def test_H4_pods_of_one_template_count_their_template_once_whoever_leaves_first():
-    shared = {f"label-{number}": "x" for number in range(10_000)}
-    pods = [replaced(one, metadata=replaced(one.metadata, labels=shared)) for one in map(running, "abcdefgh")]
-    watched = Watched(*pods)
-    watched.preempt()
-    for name in "abcdefgh":
-        watched.delete(name)
-    assert memory_of(shared) < watched.departed < memory_of(shared) + 20_000
-
-
-def test_H4_pods_that_a_reload_of_the_cluster_replaces_count():
-    watched = Watched(running("web", labels=10_000))
-    watched.cache.replace(ClusterObjects(nodes=(N1,), pods=(running("web"),)))
-    assert watched.departed == 0, "no decision was recorded"
-    watched.preempt()
-    watched.cache.replace(ClusterObjects(nodes=(N1,), pods=(running("web", labels=10_000),)))
-    assert 0 < watched.departed < 10_000
-    watched.preempt()
-    watched.cache.replace(ClusterObjects(nodes=(N1,), pods=()))
-    assert watched.departed > memory_of(running("web", labels=10_000).metadata.labels)
 
 
 # --- what a decision holds itself -------------------------------------------------------------------------------------
@@ -285,13 +171,11 @@ def test_H4_the_size_of_a_kept_decision_is_its_memory(verb, spec):
             else record_prioritize(engine.prioritize(snapshot, wanted, names, Profile()))
         )
     kept = KeptDecision(f"{verb}-1", verb, 0, 1.0, record.request.pod, Profile(), "answered", "", record)
-    aside = {id(part) for part in kept.shared} | {
-        id(record.request.context.profile),
-        id(kept.profile),
-        id(kept.scheduler),
-    }
+    # Objects of the cluster cache, and what all records share.
+    aside = {id(record.request.context.profile), id(record.request.context.snapshot), id(kept.profile)}
+    aside |= {id(kept.scheduler), id(snapshot.frozen_node_names), id(snapshot.frozen_allocatable)}
     if isinstance(record, PreemptRecord) and record.dry_run is not None:
-        aside |= set(map(id, record.dry_run.pods_on_node))
+        aside |= set(map(id, record.dry_run.pods_on_node)) | {id(record.dry_run.budgets), id(record.dry_run.allowed)}
         aside |= {id(one) for on in record.dry_run.pods_on_node for one in on.pods}
     _ = kept.size
     memory = deep_size(kept, frozenset(aside))

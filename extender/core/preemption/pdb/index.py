@@ -27,9 +27,6 @@ from extender.k8s.selectors import LabelMatcher, LabelPredicate, SelectorError, 
 _MAX_CACHED_VALUES = 1 << 16
 """Labels and budgets per namespace in the cache of selecting budgets; an entry counts 16 more."""
 
-_MOST_BUDGETS = 16
-"""Number of budgets of a pod from which on its set of them is too large to be ignored."""
-
 _NONE: frozenset[int] = frozenset()
 
 _RELEVANT_PARTS: frozenset[PodPart] = frozenset({"annotations", "spec", "status"})
@@ -219,12 +216,6 @@ class BudgetIndex(Index):
         turns: IntArray = np.zeros(len(self.allowed), np.int64)
         turns[list(self._rows.values())] = np.arange(len(self._rows))
         return turns
-
-    @property
-    def long_sets(self) -> tuple[frozenset[int], ...]:
-        """Return the sets of more budgets than most pods have, each once: what records keep of them is measured."""
-        found = map(self.budgets_of, self._settle_uses().longer_than(_MOST_BUDGETS).tolist())
-        return tuple({id(budgets): budgets for budgets in found}.values())
 
     @property
     def has_pods_of_several(self) -> bool:

@@ -6,7 +6,7 @@ import extender
 from extender.config.scheduler import kube_scheduler_of
 from extender.core import engine
 from extender.core.devices.device_index import DeviceIndex
-from extender.core.evaluation import evaluate
+from extender.core.evaluation import Evaluation
 from extender.core.eviction_history import EvictionHistory
 from extender.core.framework.filter import run_filter_plugins, scheduling_context
 from extender.core.framework.plugins.dynamic_resources import verdicts
@@ -215,7 +215,7 @@ def test_the_time_of_the_call_counts_also_where_nothing_else_changes():
 def test_without_a_time_it_is_not_evaluated_where_that_decides():
     def found(*others, names=("c",)):
         snapshot = built(world(bound_by(since=STARTED), *others))
-        said = evaluate(snapshot, typed(incoming(**using_claims(*names))), UPSTREAM).to_dict()
+        said = Evaluation(snapshot, typed(incoming(**using_claims(*names))), UPSTREAM).to_dict()
         return reasons(said), said["notEvaluated"]
 
     assert found() == ({"n1": FITS, "n2": FITS}, {"DynamicResources": ["n1", "n2"]})

@@ -7,7 +7,7 @@ import pytest
 
 from extender.api import load_cluster
 from extender.core import engine
-from extender.core.evaluation import evaluate
+from extender.core.evaluation import Evaluation
 from extender.core.preemption.sent_candidates import SentCandidate
 from extender.core.profile import PreemptionPolicy, Profile
 from extender.core.snapshot.snapshot import Snapshot
@@ -83,8 +83,8 @@ def test_hard_default_constraints_require_services_and_controllers():
 
 
 def test_a_score_plugin_without_permission_is_skipped():
-    scored = evaluate(without_permission(), typed(incoming()), Profile()).to_dict()["scores"]["n2"]
-    left = evaluate(without_permission("services"), typed(incoming()), Profile()).to_dict()["scores"]["n2"]
+    scored = Evaluation(without_permission(), typed(incoming()), Profile()).to_dict()["scores"]["n2"]
+    left = Evaluation(without_permission("services"), typed(incoming()), Profile()).to_dict()["scores"]["n2"]
     assert "InterPodAffinity" not in left
     assert {name: value for name, value in scored.items() if name != "PodTopologySpread"} == {
         name: value for name, value in left.items() if name != "PodTopologySpread"
@@ -124,7 +124,7 @@ def test_a_node_whose_device_plugin_has_the_resource_is_evaluated_although_devic
     gpu = {"example.com/gpu": "1"}
     snapshot = built(cluster({node("n1", allocatable=gpu): [], node("n2"): []}))
     snapshot.unreadable_tables = frozenset({"device_classes"})
-    evaluation = evaluate(snapshot, typed(incoming(requests=gpu)), Profile()).to_dict()
+    evaluation = Evaluation(snapshot, typed(incoming(requests=gpu)), Profile()).to_dict()
     assert evaluation["notEvaluated"] == {"DynamicResources": ["n2"]}
     assert {name: one["code"] for name, one in evaluation["filter"].items()} == {"n1": "Success", "n2": "Success"}
 

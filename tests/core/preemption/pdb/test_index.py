@@ -67,7 +67,6 @@ def test_H1_a_pod_of_many_budgets_costs_other_pods_nothing():
     assert set(places.tolist()) == {row}
     assert set(budgets.tolist()) == set(index.budgets_of(row)) == set(range(300))
     assert len(index._uses._numbers) <= 4 * 300
-    assert index.long_sets == (index.budgets_of(row),)
 
 
 @KINDS
@@ -77,7 +76,6 @@ def test_pods_of_the_same_budgets_share_the_set(kind):
     for nth in range(3):
         snapshot.put("PodDisruptionBudget", typed_budget(budget(f"b{nth}", app="web")))
     assert len({id(index.budgets_of(row)) for row in range(9)}) == 1
-    assert index.long_sets == ()
 
 
 def test_what_is_cached_of_a_namespace_is_what_its_selectors_select():

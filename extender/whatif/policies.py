@@ -1,0 +1,82 @@
+"""Policies of a simulation, and the comparison of two.
+
+Rule: objects passed in never change: a simulation runs on a snapshot of its own, or on one that the caller gives up.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from extender.config import load_config
+from extender.config.preemption import PRESETS, PreemptionSection
+from extender.config.values import suggestion
+from extender.core.eviction_history import EvictionHistory
+from extender.core.profile import KubeScheduler
+from extender.core.snapshot.snapshot import Snapshot
+from extender.errors import ClusterFileError, ConfigError, RequestError
+from extender.k8s.kinds import ClusterObjects
+from extender.report.simulation_schema import Simulation
+from extender.whatif.scenario import Scenario
+from extender.whatif.scheduler import Step
+from extender.whatif.simulator import simulate
+
+CONFIGURED = "configured"
+"""Name of the configured policies, in addition to the names of the presets."""
+
+StepObserver = Callable[[Step], object]
+
+# --- policies -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedPolicy:
+    """The kube-scheduler of a simulation, with our policies in its profiles, and their name in the result."""
+
+    name: str
+    scheduler: KubeScheduler
+
+
+def with_preemption(base: KubeScheduler, section: PreemptionSection) -> KubeScheduler:
+    """Return the kube-scheduler with another preemption policy and unchanged filters and scores."""
+    return base.with_preemption(section.policy(), section.most_candidates)
+
+
+def preset_policy(base: KubeScheduler, name: str) -> SimulatedPolicy:
+    """Return a preset on top of the defaults, or the configured policies; RequestError for any other name."""
+    if name == CONFIGURED:
+        return SimulatedPolicy(name, base)
+    if name not in PRESETS:
+        names = (*PRESETS, CONFIGURED)
+        raise RequestError(f"unknown preset {name!r}{suggestion(name, names)}: available: {', '.join(names)}")
+    return SimulatedPolicy(name, with_preemption(base, PreemptionSection.model_validate({"preset": name})))
+
+
+def custom_policy(base: KubeScheduler, section: Any, name: str = "the request's own") -> SimulatedPolicy:
+    """Return the policy of a `preemption` section; RequestError with one line per mistake if it is invalid."""
+    try:
+        config = load_config(None, {}, {"body": ("preemption", section)})
+    except ConfigError as error:
+        raise RequestError(str(error)) from error
+    return SimulatedPolicy(name, with_preemption(base, config.preemption))
+
+
+# --- one simulation, or two -------------------------------------------------------------------------------------------
+
+
+def run_simulation(
+    cluster: ClusterObjects | Snapshot,
+    policy: SimulatedPolicy,
+    scenario: Scenario,
+    history: EvictionHistory,
+    observer: StepObserver | None = None,
+) -> Simulation:
+    """Simulate under one policy; RequestError for pods that cannot be created.
+
+    A snapshot is for the same version, and is changed; of objects one is built.
+    """
+    if not isinstance(cluster, Snapshot):
+        try:
+            cluster = Snapshot.build(cluster, policy.scheduler.features)
+        except ValueError as error:
+            raise ClusterFileError(str(error)) from error
+    return simulate(cluster, policy.scheduler, scenario, history=history, name=policy.name, on_step=observer)

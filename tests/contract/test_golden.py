@@ -1,0 +1,15 @@
+"""The contracts of every reader of the engine stay as they are: answers of the verbs, /decisions, why, simulate."""
+
+import pytest
+
+from tests.contract.golden import answers, expected, scenarios
+
+EXPECTED = expected()
+
+
+@pytest.mark.parametrize(("number", "name", "minor", "scenario"), [(n, *one) for n, one in enumerate(scenarios())])
+def test_answers_are_what_they_were(number, name, minor, scenario):
+    found = answers(number, minor, scenario)
+    assert found.keys() == EXPECTED[name].keys()
+    for part, value in found.items():
+        assert value == EXPECTED[name][part], f"{name}: {part} changed"
