@@ -133,13 +133,11 @@ def waits_to_grow(pod: Pod, features: Features) -> bool:
     return features.in_place_pod_vertical_scaling_scheduler_preemption and is_resize_deferred(pod)
 
 
-def _all_nodes_if_it_waits_to_grow(context: SchedulingContext) -> BoolArray:
-    return np.full(len(context.snapshot.nodes), waits_to_grow(context.pod, context.features))
-
-
 NODES_NOT_EVALUATED: dict[str, Callable[[SchedulingContext], BoolArray]] = {
     dynamic_resources.NAME: dynamic_resources.nodes_not_evaluated,
-    "DeferredPodScheduling": _all_nodes_if_it_waits_to_grow,
+    "DeferredPodScheduling": lambda context: np.full(
+        len(context.snapshot.nodes), waits_to_grow(context.pod, context.features)
+    ),
 }
 """Filter plugins with features that are not followed -> [node] where the pod needs one, or an object that may not be
 read."""
