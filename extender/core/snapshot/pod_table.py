@@ -179,7 +179,9 @@ class PodTable:
         Raises ValueError, and changes nothing, for a pod that `validate` refuses.
         """
         resources, started, node = self.resources_of(pod), start_time(pod), int(self.node[row])
-        before = self._resources_in(row), self.priority[row], self.start[row]
+        cpu, memory = self.non_zero[row].tolist()
+        held = PodResources(tuple(self.demand[row].tolist()), (cpu, memory), self.scalar_resources.get(row, ()))
+        before = held, self.priority[row], self.start[row]
         self._add_to_sums(row, node, -1)
         self._write(row, pod, resources, started)
         self._add_to_sums(row, node, 1)
@@ -228,11 +230,6 @@ class PodTable:
         self.priority, self.order = grown(self.priority, last, 0), grown(self.order, last, 0)
         self.terminating, self.demand = grown(self.terminating, last, 0), grown(self.demand, last, 0)
         self.non_zero = grown(self.non_zero, last, 0)
-
-    def _resources_in(self, row: int) -> PodResources:
-        """Return the amounts that the row's pod adds to the columns of its node."""
-        cpu, memory = self.non_zero[row].tolist()
-        return PodResources(tuple(self.demand[row].tolist()), (cpu, memory), self.scalar_resources.get(row, ()))
 
     def validate(self, pod: Pod) -> None:
         """Raise ValueError if an amount or the start time of the pod cannot be parsed."""
@@ -362,18 +359,18 @@ def changed_parts(before: Pod, after: Pod) -> frozenset[PodPart]:
         found.append("owners")
     if before.spec != after.spec:
         found.append("spec")
-    if not (_terminates_alike(before, after) and _same_status(before, after)):
+    if not _same_status(before, after):
         found.append("status")
     return frozenset(found) if found else NO_PARTS
 
 
-def _terminates_alike(one: Pod, other: Pod) -> bool:
-    a, b = one.metadata.deletion_timestamp, other.metadata.deletion_timestamp
-    return a == b or not (a is None or b is None or is_assumed_terminating(one) or is_assumed_terminating(other))
-
-
 def _same_status(one: Pod, other: Pod) -> bool:
     a, b = one.status, other.status
+    deleted, other_deleted = one.metadata.deletion_timestamp, other.metadata.deletion_timestamp
+    is_assumed = is_assumed_terminating(one) or is_assumed_terminating(other)
+    # Two times of one deletion are alike, but an assumed one and the API server's are not.
+    if deleted != other_deleted and (is_assumed or deleted is None or other_deleted is None):
+        return False
     return a is b or (
         a.phase == b.phase
         and a.start_time == b.start_time

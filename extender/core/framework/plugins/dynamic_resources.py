@@ -489,21 +489,15 @@ def post_filter(context: SchedulingContext, rejected: BoolArray) -> tuple[str, R
     if isinstance(state, Status) or not state.all:
         return NO_NEW_CLAIMS, None
     found, uid = verdicts(context), context.pod.metadata.uid
-    if found is not None:
-        for claim, nodes in found.unavailable:
-            reserved = [one.uid for one in claim.status.reserved_for or ()]
-            if (
-                claim is not state.extended
-                and (not reserved or reserved == [uid])
-                and _is_told(found, nodes & rejected)
-            ):
-                return DEALLOCATED, claim
+    if found is None:
+        return STILL_NOT_SCHEDULABLE, None
+    for claim, nodes in found.unavailable:
+        reserved = [one.uid for one in claim.status.reserved_for or ()]
+        # A node may have another reason, as allocation comes first; then deallocating this claim would not help.
+        statuses = [found.statuses[at] for at in set(found.status[nodes & rejected].tolist()) if at >= 0]
+        decides = any(reason == NOT_AVAILABLE for _, reason in statuses)
+        if decides and claim is not state.extended and (not reserved or reserved == [uid]):
+            return DEALLOCATED, claim
     if state.extended is not None and state.extended.metadata.name != IN_MEMORY:
         return DELETED, state.extended
     return STILL_NOT_SCHEDULABLE, None
-
-
-def _is_told(found: Verdicts, nodes: BoolArray) -> bool:
-    """Return whether one of the nodes is rejected because a claim is not available: allocation comes first."""
-    told = [reason == NOT_AVAILABLE for _, reason in found.statuses]
-    return bool(np.array([*told, False])[found.status[nodes]].any())
