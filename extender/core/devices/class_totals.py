@@ -127,7 +127,7 @@ def _placed(snapshot: Snapshot, class_name: str) -> _Placed:
             if part.fails and nodes != _NO_NODE:
                 fails[nodes] = True
         else:
-            many.append((number, np.packbits(nodes)))
+            many.append((number, np.packbits(nodes)))  # bits, as each device of a slice may be for other nodes
             fails |= nodes & part.fails
     return _Placed(row, tuple(many), fails)
 

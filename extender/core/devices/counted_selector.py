@@ -69,6 +69,7 @@ class CountedSelector:
         # An attribute without a value fails every selector, also one that does not read it.
         broken = None if device.has_values else digest(device.device.attributes)
         key = self.expression, device.driver, device.allow_multiple_allocations, read, broken
+        # A hash, because what it is of would be held for each node; a collision only counts too few steps.
         charge, account = hash(key), self._account
         found = self._results.get(key)
         is_new = found is None

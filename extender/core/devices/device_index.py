@@ -132,6 +132,7 @@ class DeviceIndex(Index):
                 if isinstance(one, ResourceSlice):
                     self._slice(one, is_now=one is after)
         elif self.snapshot.features.dra_device_taint_rules:
+            # A rule selects devices by driver, pool and name; rules are few and change rarely, so all slices follow.
             for name in [name for slices in self._of_pool.values() for name in slices]:
                 self._slice(self.snapshot.objects.resource_slices["", name], is_now=True)
 
@@ -197,6 +198,7 @@ class DeviceIndex(Index):
         self.version += 1
         self._changed.pop(node, None)
         self._changed[node] = self.version
+        # Names of nodes that are gone would gather here in a cluster that is scaled up and down.
         if len(self._changed) > 2 * len(self._of_node) + _SPARE:
             self._changed.clear()
             self.unknown_version = self.version

@@ -223,6 +223,7 @@ class _ClaimOutcomes:
         place_of, outcome = np.full(len(distinct), NOT_ASKED, np.int64), np.full(len(numbers), NOT_ASKED, np.int64)
         budget, named = WorkBudget(steps), list[int]()
         with suppress(WorkLimitReached):
+            # In the order in which nodes are asked for, so that the same nodes are too late whatever is remembered.
             for at in np.argsort(first).tolist():
                 answer = self._answer(int(distinct[at]), int(rows[first[at]]), budget)
                 if answer.names_pools:
@@ -232,6 +233,7 @@ class _ClaimOutcomes:
         outcome[rows] = place_of[group]
         outcomes = [_named(one, texts) for one in places]
         with suppress(WorkLimitReached):
+            # A text that names a pool or a device is another one on each node.
             for row in rows[np.isin(group, named)].tolist():
                 found = self._evaluate(row, budget)[0]
                 outcome[row] = len(outcomes)
@@ -261,6 +263,7 @@ class _ClaimOutcomes:
         left = budget.left
         outcome, names_pools = self._evaluate(row, budget)
         if isinstance(outcome, tuple):
+            # Without devices, outcomes of thousands of nodes are equal and take the memory of one.
             outcome = tuple([AllocatedClaim((), one.chosen, None) for one in outcome])
         used = self._account.used
         found = _Answer(outcome, left - budget.left - self._account.steps, used, names_pools)

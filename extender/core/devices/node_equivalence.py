@@ -89,6 +89,7 @@ class NodeEquivalence:
             if own is None or own[0] != conditions:
                 own = self._own[name] = conditions, tuple(self._own_pools(row))
             pools = own[1]
+            # Nodes that see the same of a shared pool have the same object, whose content is then looked at once.
             for one in self._devices.shared_pools_at(row) if conditions or layout.everywhere else ():
                 if id(one) not in known:
                     known[id(one)] = self._pool(one, row)
@@ -103,6 +104,7 @@ class NodeEquivalence:
         return self._intern((tuple([number for _, _, number in pools]), same_names))
 
     def _intern(self, content: Hashable) -> int:
+        # A number is never given again, as answers are remembered by it, also after `_number_of` was cleared.
         number = self._number_of.get(content)
         if number is None:
             number = self._number_of[content] = self._next

@@ -129,7 +129,7 @@ class PodTable:
         Raises ValueError, and changes nothing, for a pod that `validate` refuses.
         """
         resources, started = self.resources_of(pod), start_time(pod)
-        row = self._free.pop() if self._free else len(self.pods)
+        row = self._free.pop() if self._free else len(self.pods)  # columns stay as long as most pods ever ran at once
         if row == len(self.pods):
             self.reserve(row + 1)
             self.pods.append(NO_POD)
@@ -178,6 +178,7 @@ class PodTable:
 
         Raises ValueError, and changes nothing, for a pod that `validate` refuses.
         """
+        # Both may raise, so they come before the first change.
         resources, started, node = self.resources_of(pod), start_time(pod), int(self.node[row])
         cpu, memory = self.non_zero[row].tolist()
         held = PodResources(tuple(self.demand[row].tolist()), (cpu, memory), self.scalar_resources.get(row, ()))

@@ -196,6 +196,7 @@ class _Search:
 
     def run(self) -> bool:
         """Return whether all claims can have their devices; `allocated` then returns them."""
+        # Upstream's search calls itself, for each device; a list of open calls has no limit of depth.
         calls = self._calls
         ended = self._enter(0, None, 0, 0)
         while ended is not _Ended.DONE:

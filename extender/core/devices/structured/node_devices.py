@@ -155,6 +155,7 @@ class NodeDevices:
                 self._counters.give_back(one)
             return None
         if must and not self.room(request, one):
+            # What upstream does not give back where a request for all devices fails stays taken for the alternatives.
             if self._features.counters_are_given_back:
                 self._remove(taken)
             elif not shareable:
