@@ -11,7 +11,7 @@ from benchmarks.world import World
 from extender.core import engine
 from extender.core.preemption.criteria import TIE_BREAKERS, ranking_keys
 from extender.core.preemption.dry_run import dry_run_preemption
-from extender.core.preemption.sent_candidates import SentCandidate
+from extender.k8s.candidates import SentCandidate
 
 GROUP = "engine"
 ROUNDS = 101

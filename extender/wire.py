@@ -16,18 +16,17 @@ import codecs
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, TypeVar, cast
+from typing import Annotated, Protocol, TypeVar, cast
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 from msgspec import Meta, Raw, field
 from msgspec.json import Decoder, Encoder
 
-from extender.core.engine import Candidate, FilterDecision
-from extender.core.preemption.sent_candidates import UID_BYTES, SentCandidate, SentCandidates, UIDArray
-from extender.core.snapshot.arrays import IntArray
 from extender.errors import RequestError, RequestTooLarge
 from extender.k8s import quantity
+from extender.k8s.candidates import UID_BYTES, SentCandidate, SentCandidates, UIDArray
 from extender.k8s.cost.limits import (
     MAX_NAME_CHARACTERS,
     MAX_NODE_BYTES,
@@ -368,7 +367,7 @@ def _decode_victims_as_sent(body: bytes) -> tuple[Raw, SentCandidates] | None:
     return pod, SentCandidates(list(victims), [one.num_pdb_violations for one in victims.values()], sizes, uids)
 
 
-def _read_uids(text: bytes, lists: int) -> tuple[IntArray, UIDArray] | None:
+def _read_uids(text: bytes, lists: int) -> tuple[npt.NDArray[np.int64], UIDArray] | None:
     """Return [list], how many UIDs it has, and all UIDs; None if the lists, one after the other, are not of _META_POD.
 
     The bytes are valid JSON: what stands in each place where a UID is expected, without quotes, is one.
@@ -587,7 +586,34 @@ def decode_node(raw: Raw, position: int) -> Node:
 # --- encoding -------------------------------------------------------------------------------------------------------
 
 
-def encode_filter(request: FilterRequest, decision: FilterDecision) -> bytes:
+class FilterAnswer(Protocol):
+    """What `/filter` decided, as the engine returns it."""
+
+    @property
+    def accepted(self) -> Sequence[int]:
+        """Positions in the requested list, ascending."""
+
+    @property
+    def failed(self) -> dict[str, str]:
+        """Node -> message, where evicting pods would help."""
+
+    @property
+    def unresolvable(self) -> dict[str, str]:
+        """Node -> message, where it would not."""
+
+
+class VictimsOnNode(Protocol):
+    """A node with the pods to evict from it, as the engine returns it."""
+
+    @property
+    def node(self) -> str: ...
+    @property
+    def victims(self) -> Sequence[Pod]: ...
+    @property
+    def num_pdb_violations(self) -> int: ...
+
+
+def encode_filter(request: FilterRequest, decision: FilterAnswer) -> bytes:
     """Encode ExtenderFilterResult in the form of the request; accepted Nodes byte for byte as they were sent."""
     nodes = names = None
     if request.has_whole_nodes:
@@ -608,7 +634,7 @@ def encode_prioritize(nodes: Sequence[str], scores: Sequence[int]) -> bytes:
     return _ENCODER.encode(list(map(HostPriority, by_host, by_host.values())))
 
 
-def encode_preempt(kept: Iterable[Candidate]) -> bytes:
+def encode_preempt(kept: Iterable[VictimsOnNode]) -> bytes:
     """Encode ExtenderPreemptionResult: always NodeNameToMetaVictims, also when whole Pods were sent."""
     uids = {one.node: ([pod.metadata.uid for pod in one.victims], one.num_pdb_violations) for one in kept}
     return _encode_victims(uids)

@@ -16,11 +16,11 @@ import numpy as np
 from extender.cluster.files.manifests import load_cluster
 from extender.core.engine import PreemptDecision
 from extender.core.evaluation import Evaluation
-from extender.core.preemption.sent_candidates import SentCandidate
 from extender.core.profile import UPSTREAM
 from extender.core.snapshot.arrays import PodAmounts
 from extender.core.snapshot.node_layout import NodeLayout, RankedDemand
 from extender.core.snapshot.snapshot import Snapshot
+from extender.k8s.candidates import SentCandidate
 from extender.k8s.objects import Pod
 from extender.k8s.version.features import DEFAULT_FEATURES, Features
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from extender import wire
 from extender.core.engine import Candidate, FilterDecision
-from extender.core.preemption.sent_candidates import SentCandidate
 from extender.errors import RequestError, RequestTooLarge
+from extender.k8s.candidates import SentCandidate
 from extender.k8s.cost.limits import MAX_POD_BYTES
 from extender.k8s.objects import ObjectMeta, Pod
 

@@ -8,8 +8,8 @@ from extender.cluster.cache.cache import ClusterCache
 from extender.cluster.cache.eviction_history import EvictionLog
 from extender.core import engine
 from extender.core.engine import Candidate
-from extender.core.preemption.sent_candidates import SentCandidate
 from extender.core.profile import Profile
+from extender.k8s.candidates import SentCandidate
 from extender.k8s.objects import Pod
 
 

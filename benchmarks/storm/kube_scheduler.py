@@ -21,10 +21,10 @@ from extender.cluster.cache.cache import ClusterCache
 from extender.core.engine import Candidate
 from extender.core.framework.filter import run_filter_plugins, scheduling_context
 from extender.core.framework.status import Code
-from extender.core.preemption.sent_candidates import SentCandidate
 from extender.core.profile import Profile
 from extender.core.snapshot.arrays import BoolArray, IntArray
 from extender.core.snapshot.snapshot import Snapshot
+from extender.k8s.candidates import SentCandidate
 from extender.k8s.objects import Pod
 from extender.k8s.requests import incoming_requests
 from extender.k8s.version.features import DEFAULT_FEATURES

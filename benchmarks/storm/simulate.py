@@ -21,8 +21,8 @@ from benchmarks.storm.tally import Tally
 from benchmarks.storm.truth import Life, Truth
 from extender.cluster.cache.cache import Change, identity
 from extender.core.engine import Candidate
-from extender.core.preemption.sent_candidates import SentCandidate
 from extender.core.profile import Profile
+from extender.k8s.candidates import SentCandidate
 from extender.k8s.objects import Pod
 
 REPLACEMENT_INTERVAL_SECONDS = 1.0

@@ -27,6 +27,7 @@ from extender.report.schema import (
     ResourceAmounts,
     RunningPodReport,
 )
+from extender.report.wording import NODE_SENTENCES, VICTIM_SELECTION_NOTES
 from extender.utilities.text import pluralize
 
 _ROLES = {
@@ -87,19 +88,7 @@ def sentence(decision: DecisionReport, node: NodeReport) -> str:
         case "scored" | "unscored":
             why = f": {node.why}" if node.why else ""
             return f"{name} scored {node.score} of 10 for {pod}{why}"
-    return _OUTCOME_SENTENCES.get(node.outcome, "{name}: {why}").format(pod=pod, name=name, why=node.why)
-
-
-_OUTCOME_SENTENCES = {
-    "fits": "{pod} fits on {name} without preemption",
-    "accepted": "{pod} fits on {name}",
-    "failed": "{pod} does not fit on {name} ({why}); evicting pods of lower priority would help",
-    "unresolvable": "{pod} does not fit on {name} ({why}); preemption would not help",
-    "notEvaluated": "{name} was not evaluated for {pod}: {why}",
-    "rejected": "{name} was removed from the response for {pod} by the guard: {why}",
-    "vetoed": "no pods on {name} are evicted for {pod}: {why}",
-}
-"""Outcome -> sentence about a node with that outcome."""
+    return NODE_SENTENCES.get(node.outcome, "{name}: {why}").format(pod=pod, name=name, why=node.why)
 
 
 def _comparison_with_best(decision: DecisionReport, node: NodeReport) -> str:
@@ -218,7 +207,7 @@ def render_pods(node: NodeReport) -> Iterator[RenderableType]:
     headers = ("POD", "ROLE", "REPRIEVE", "PRIORITY", "STARTED", "REQUESTS", "BUDGETS", "NOTES")
     yield AdaptiveTable(headers, rows, lead=2)
     if node.chosen_by:
-        yield indented(text(f"victims: {report.VICTIM_SELECTION_NOTES.get(node.chosen_by, node.chosen_by)}", "dim"))
+        yield indented(text(f"victims: {VICTIM_SELECTION_NOTES.get(node.chosen_by, node.chosen_by)}", "dim"))
 
 
 def _notes(one: RunningPodReport) -> Iterator[str]:

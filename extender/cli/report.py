@@ -15,6 +15,7 @@ from extender.cli.tables import AdaptiveTable, indented, join_names, section_hea
 from extender.errors import printable
 from extender.report import schema
 from extender.report.schema import DecisionReport, NodeReport
+from extender.report.wording import DECISION_OUTCOMES, NODE_OUTCOMES, VICTIM_SELECTION_NOTES, Words
 from extender.utilities.text import pluralize
 
 
@@ -39,39 +40,21 @@ _FULL_LIST_MIN_COLUMNS = 100
 DECIDING_MARK = "*"
 """Mark of the first criterion on which a candidate is worse than the best one."""
 
-OUTCOMES: dict[schema.NodeOutcome, tuple[str, str]] = {
-    "accepted": ("fits", "green"),
-    "failed": ("does not fit; evicting pods would help", "yellow"),
-    "unresolvable": ("does not fit; preemption would not help", "red"),
-    "scored": ("scored", "green"),
-    "unscored": ("not scored by plugins", ""),
-    "chosen": ("chosen", "bold green"),
-    "outranked": ("outranked", "yellow"),
-    "rejectedByPolicy": ("ruled out by policy", "red"),
-    "insufficientAfterPreemption": ("does not fit even after evicting all potential victims", "red"),
-    "noVictims": ("no potential victims", "red"),
-    "fits": ("fits without preemption", "green"),
-    "notEvaluated": ("not evaluated", ""),
-    "rejected": ("rejected by the guard", "bold red"),
-    "vetoed": ("preemption not allowed now", "red"),
+OUTCOME_STYLES: dict[schema.NodeOutcome, str] = {
+    "accepted": "green",
+    "failed": "yellow",
+    "unresolvable": "red",
+    "scored": "green",
+    "chosen": "bold green",
+    "outranked": "yellow",
+    "rejectedByPolicy": "red",
+    "insufficientAfterPreemption": "red",
+    "noVictims": "red",
+    "fits": "green",
+    "rejected": "bold red",
+    "vetoed": "red",
 }
-"""Outcome -> text in the OUTCOME column, style."""
-
-VICTIM_SELECTION_NOTES = {
-    "least important first": "least important pods count against budgets first; the default order violates a budget",
-    "whole pod groups": "members of disrupted pod groups reprieved last",
-    "scheduler preferred": "among equal pods, those that kube-scheduler chose",
-    "kube-scheduler": "chosen by kube-scheduler: a plugin that is not evaluated here affects this node",
-}
-"""Method of victim selection (dry_run.VICTIM_SELECTION_METHODS) -> note, for every method but the plain reprieve."""
-
-MODE_DESCRIPTIONS = {
-    "observed": "observe only: the decision was not sent to kube-scheduler",
-    "passthrough": "passthrough: nothing was decided",
-    "failed": "failed: no decision could be made",
-    "vetoed": "answered: preemption not allowed now",
-    "noVictims": "answered: no pods evicted",
-}
+"""Outcome -> style in the OUTCOME column."""
 
 
 # --- the list ---------------------------------------------------------------------------------------------------------
@@ -136,7 +119,7 @@ def facts_grid(decision: DecisionReport, invocation: Invocation) -> RenderableTy
         "cache": decision.cache,
         "scheduler": _describe_scheduler(decision.scheduler),
         "policies": "; ".join(decision.policies) or "kube-scheduler's defaults",
-        "mode": MODE_DESCRIPTIONS.get(decision.outcome, decision.outcome),
+        "mode": DECISION_OUTCOMES.get(decision.outcome, Words("", decision.outcome)).meaning,
         "error": decision.error or "",
     }
     claims = ((f"{one.name} ({one.claim})" if one.claim else one.name, one.note) for one in pod.claims)
@@ -236,7 +219,7 @@ def candidates_table(
     rows = []
     for node in nodes:
         name = text(node.name, "bold" if node.outcome == "chosen" else "")
-        outcome = text(node.outcome + ("" if node.sent else ", not sent"), OUTCOMES[node.outcome][1])
+        outcome = text(node.outcome + ("" if node.sent else ", not sent"), OUTCOME_STYLES.get(node.outcome, ""))
         victims = text(join_names(node.victims, most))
         rows.append((text(node.rank), name, outcome, *_criterion_cells(decision, criteria, node), victims))
     headers = ("#", "NODE", "OUTCOME", *criteria, "VICTIMS")
@@ -290,7 +273,8 @@ def render_other_nodes(decision: DecisionReport, show_all: bool) -> Iterator[Ren
     rows = []
     for (outcome, why), names in sorted(groups.items(), key=lambda one: -len(one[1])):
         nodes = join_names(names, len(names) if show_all else MAX_NAMES_PER_CELL)
-        rows.append((text(len(names)), text(*OUTCOMES[outcome]), text(why), text(nodes)))
+        label = text(NODE_OUTCOMES[outcome].label, OUTCOME_STYLES.get(outcome, ""))
+        rows.append((text(len(names)), label, text(why), text(nodes)))
     yield AdaptiveTable(("NODES", "OUTCOME", "REASON", "NAMES"), rows, lead=2)
 
 

@@ -23,7 +23,8 @@ from extender.cli.tables import (
 from extender.cluster.list.pod_history import PodHistory
 from extender.core.framework.status import cut_message
 from extender.report.pod_schema import Diagnosis, NodeDiagnosis, NodePreemption, PreemptionOutcome
-from extender.report.wording import evicted_sentence
+from extender.report.pod_wording import evicted_sentence
+from extender.report.wording import HELP_OF_EVICTIONS, NO_HELP
 from extender.utilities.text import pluralize
 
 MAX_EXAMPLES = 3
@@ -216,7 +217,7 @@ def _render_node(found: Diagnosis, node: NodeDiagnosis, *, show_all: bool) -> It
     if node.code == "Success":
         yield indented(text("the pod fits", "green"))
     else:
-        helps = {"Unschedulable": "evicting pods may help"}.get(node.code, "evicting pods would not help")
+        helps = HELP_OF_EVICTIONS.get(node.code, NO_HELP)
         yield indented(text(f"{node.plugin or 'framework'}: {'; '.join(node.reasons)} ({node.code}: {helps})", "red"))
     if node.not_evaluated:
         names = ", ".join(node.not_evaluated)

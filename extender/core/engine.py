@@ -37,7 +37,6 @@ from extender.core.preemption.sent_candidates import (
     DropCode,
     Dropped,
     PodUIDs,
-    SentCandidate,
     resolve_candidates,
 )
 from extender.core.preemption.stranded import PlacementIndex
@@ -46,6 +45,7 @@ from extender.core.snapshot.arrays import BoolArray, IntArray
 from extender.core.snapshot.resource_claims import ResourceClaimParts
 from extender.core.snapshot.snapshot import OBJECTS_PER_STEP, Snapshot
 from extender.errors import PluginFailed
+from extender.k8s.candidates import SentCandidate
 from extender.k8s.objects import ObjectMeta, Pod
 
 MAX_EXTENDER_SCORE = 10

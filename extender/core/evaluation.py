@@ -14,7 +14,7 @@ before raises RuntimeError (`core.record` copies what reports read).
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -26,9 +26,10 @@ from extender.core.framework.filter import (
     Statuses,
     filters_not_evaluated,
     fits_without_terminating_pods,
+    last_filter_run,
     scheduling_context,
 )
-from extender.core.framework.scheduling_signature import NodeVerdicts, cached_verdicts, current_filter_run
+from extender.core.framework.scheduling_signature import NodeVerdicts, cached_verdicts
 from extender.core.framework.score import Scores, score
 from extender.core.framework.status import SUCCESS, Code, Status
 from extender.core.preemption.candidates import apply_policies, has_whole_groups, preemption_would_help
@@ -49,8 +50,20 @@ from extender.core.snapshot.arrays import BoolArray, IntArray, mask_of
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.objects import Pod
 
+T = TypeVar("T")
+
 ROOM_OF_TERMINATING_PODS = "fits: kube-scheduler offered the node, so the room of its terminating pods counts as free"
 """Reason for accepting a node that the filters reject only because of pods that are terminating."""
+
+
+class part(cached_property[T]):  # noqa: N801  # reads as the decorator that it is
+    """A part of an evaluation, computed when it is first read; RuntimeError if the snapshot has changed before."""
+
+    def __get__(self, evaluation: Any, owner: type[Any] | None = None) -> T:  # type: ignore[override]
+        if evaluation.version != evaluation.context.snapshot.version:
+            raise RuntimeError("the snapshot has changed since the pod was evaluated on it")
+        found: T = super().__get__(evaluation, owner)
+        return found
 
 
 class Evaluation:
@@ -76,38 +89,34 @@ class Evaluation:
         """Node rows that were asked about."""
         self.node_names: tuple[str, ...] | None = None
         """Names of all nodes, where some are in the snapshot for this decision only; None: those of the snapshot."""
-        self._version = snapshot.version
-
-    def _check_current(self) -> None:
-        if self._version != self.context.snapshot.version:
-            raise RuntimeError("the snapshot has changed since the pod was evaluated on it")
+        self.version = snapshot.version
+        """Version of the snapshot."""
 
     # --- filter ---
 
-    @cached_property
+    @part
     def cached_verdicts(self) -> NodeVerdicts | None:
         """Verdicts that pods of the same scheduling signature share; None: a filter run finds them."""
-        self._check_current()
         return cached_verdicts(self.context)
 
-    @cached_property
+    @part
     def filter(self) -> FilterRun:
         """Filter results of all nodes, raising nothing: see `FilterRun.error`."""
-        self._check_current()
-        return current_filter_run(self.context, self.cached_verdicts)
+        known = self.cached_verdicts
+        return last_filter_run(self.context) if known is None else known.filter_run(self.context)
 
-    @cached_property
+    @part
     def fits_on_all_rows(self) -> bool:
         """Whether cached verdicts say that the pod fits on all `rows`: the usual case, kube-scheduler filtered them."""
         known = self.cached_verdicts
         return known is not None and bool(known.fits[self.rows].all())
 
-    @cached_property
+    @part
     def fits_beside_terminating(self) -> BoolArray:
         """[node]: whether an offered node rejects the pod only for the room of terminating pods."""
         return fits_without_terminating_pods(self.filter, self.rows)
 
-    @cached_property
+    @part
     def feasible(self) -> NodeRows:
         """Rows on which the pod fits. On offered nodes the room of terminating pods counts as free."""
         known = self.cached_verdicts
@@ -124,7 +133,7 @@ class Evaluation:
         is_filtered = not self.fits_on_all_rows if self.sent is None else self.refusal is None
         return is_filtered and self.filter.prefilter_status is not None
 
-    @cached_property
+    @part
     def statuses(self) -> Statuses:
         """[row]: filter status."""
         if self.fits_on_all_rows:
@@ -134,7 +143,7 @@ class Evaluation:
 
     # --- what only kube-scheduler evaluates ---
 
-    @cached_property
+    @part
     def filters_not_evaluated(self) -> Mapping[str, BoolArray]:
         """Filter plugin -> [node] where kube-scheduler evaluates it and this extender does not."""
         return filters_not_evaluated(self.context)
@@ -145,7 +154,7 @@ class Evaluation:
             return self.cached_verdicts.not_evaluated_on(rows)
         return tuple(name for name, nodes in self.filters_not_evaluated.items() if nodes[rows].any())
 
-    @cached_property
+    @part
     def scheduler_decides(self) -> BoolArray:
         """[node]: whether a filter plugin decides there that only kube-scheduler evaluates."""
         decides = np.zeros(len(self.context.snapshot.nodes), np.bool_)
@@ -153,7 +162,7 @@ class Evaluation:
             decides |= nodes
         return decides
 
-    @cached_property
+    @part
     def keeps_sent_victims(self) -> BoolArray:
         """[node]: whether kube-scheduler's own victims are kept: it alone knows all rules, or pods go together only."""
         other_post_filters = bool(self.context.profile.not_evaluated_post_filters)
@@ -161,26 +170,25 @@ class Evaluation:
 
     # --- score ---
 
-    @cached_property
+    @part
     def scores(self) -> Scores:
         """Plugin scores of the feasible nodes."""
-        self._check_current()
         known = self.cached_verdicts
         return score(self.context, self.feasible, {} if known is None else known.scores(self.context))
 
     # --- preemption ---
 
-    @cached_property
+    @part
     def pre_enqueue(self) -> Status | None:
         """Status of the PreEnqueue plugin that keeps the pod out of the queue; the rest is evaluated all the same."""
         return run_pre_enqueue_plugins(self.context.snapshot, self.context.pod, self.context.profile)
 
-    @cached_property
+    @part
     def eligible(self) -> tuple[bool, str]:
         """(whether the pod may preempt others, reason if it may not), as PodEligibleToPreemptOthers returns them."""
         return pod_eligible_to_preempt_others(self.filter)
 
-    @cached_property
+    @part
     def refusal(self) -> str | None:
         """Why the pod may preempt on no node, by its own fields and the rate limits; None: it may."""
         context = self.context
@@ -189,7 +197,7 @@ class Evaluation:
             reason = PREEMPTION_POLICY_NEVER
         return preemption_refusal(context) if reason is None else reason
 
-    @cached_property
+    @part
     def dry_run_rows(self) -> NodeRows:
         """Rows of the dry run, ascending.
 
@@ -215,7 +223,7 @@ class Evaluation:
             may_help[self.feasible] = False
         return np.flatnonzero(may_help)
 
-    @cached_property
+    @part
     def preemption_helps(self) -> BoolArray:
         """[row]: whether evicting pods of lower priority would make room on an offered node."""
         if self.fits_on_all_rows or not len(self.dry_run_rows):
@@ -224,32 +232,30 @@ class Evaluation:
         helps[self.dry_run_rows] = preemption_would_help(self.context, self.filter.checks, self.dry_run_rows)
         return helps[self.rows]
 
-    @cached_property
+    @part
     def dry_run(self) -> DryRun:
         """The victims that kube-scheduler would select, for `dry_run_rows`; also of a pod that may not preempt."""
-        self._check_current()
         checks, rows = self.filter.checks, self.dry_run_rows
         if self.sent is not None:
             return dry_run_sent_candidates(self.context, checks, rows, self.sent)
         return dry_run_preemption(self.context, checks, rows)
 
-    @cached_property
+    @part
     def policies(self) -> DryRun:
         """The dry run with the victims that the profile's policies prefer, and with their vetoes."""
         keeps = self.keeps_sent_victims if self.sent is not None else None
         return apply_policies(self.dry_run, keeps if keeps is not None and keeps.any() else None)
 
     def policies_on(self, rows: NodeRows) -> DryRun:
-        """Return what `policies` is for these rows, whatever their filter status."""
-        self._check_current()
+        """Return what `policies` is for these rows, whatever their filter status; as soon as the other parts."""
         return apply_policies(dry_run_preemption(self.context, self.filter.checks, rows))
 
-    @cached_property
+    @part
     def candidates(self) -> IntArray:
         """[candidate]: its place in `policies`."""
         return np.flatnonzero(self.policies.candidate)
 
-    @cached_property
+    @part
     def ranking(self) -> RankingKeys:
         """[candidate]: its keys by the profile's ranking."""
         return ranking_keys(self.policies, self.candidates)
@@ -258,7 +264,7 @@ class Evaluation:
         """Return the places in `policies` of the best `limit` candidates (None: all), best first."""
         return best_candidates(self.policies, limit)
 
-    @cached_property
+    @part
     def best_ties(self) -> IntArray:
         """Places in `policies` of the candidates that cost the same as the best, by name."""
         if not len(self.candidates):

@@ -18,6 +18,7 @@ from extender.core.evaluation import Evaluation
 from extender.core.eviction_history import NO_HISTORY, EvictionHistory
 from extender.core.framework.filter import filters_not_evaluated
 from extender.core.preemption.eligibility import TERMINATING_POD_ON_NOMINATED_NODE
+from extender.core.preemption.pdb.index import budgets_counting
 from extender.core.profile import KubeScheduler
 from extender.core.scheduling_cycle.removal import pod_removed_from_node
 from extender.core.scheduling_cycle.schedule_one import (
@@ -34,13 +35,18 @@ from extender.errors import RequestError
 from extender.k8s.objects import ObjectMeta, Pod
 from extender.k8s.requests import incoming_requests
 from extender.k8s.workloads import is_mirror
-from extender.report.evicted_pods import evicted_pods
 from extender.report.node_diagnoses import node_details, node_diagnoses, reason_counts
-from extender.report.placement import placement_of, placement_sentence
 from extender.report.pod_schema import Diagnosis, NodeDiagnosis, Placement, PodState, PreemptionOutcome, Verdict
+from extender.report.pod_wording import (
+    evicted_sentence,
+    fits_sentence,
+    not_tried_sentence,
+    placement_of,
+    placement_sentence,
+    rejected_sentence,
+)
 from extender.report.render import changed_policies, left_out
-from extender.report.simulation_schema import ClusterSize
-from extender.report.wording import evicted_sentence, fits_sentence, not_tried_sentence, rejected_sentence
+from extender.report.simulation_schema import ClusterSize, EvictedPod
 
 TRIED_AGAIN = (
     "kube-scheduler tries a pending pod again after its back-off, after a change that may help it, and every 5 minutes "
@@ -212,6 +218,22 @@ def _preemption_outcome(
         vetoed=cycle.vetoed,
         message="" if status is None else status.message,
     )
+
+
+def evicted_pods(snapshot: Snapshot, cycle: Cycle, empty_selector: str) -> list[EvictedPod]:
+    """Describe the victims of a cycle, which are still there."""
+    return [
+        EvictedPod(
+            pod=victim.key,
+            uid=victim.metadata.uid,
+            priority=victim.priority,
+            node=cycle.node or "",
+            budgets=budgets_counting(snapshot, victim, empty_selector),
+            preemptor=cycle.pod.key,
+            terminating=victim.metadata.deletion_timestamp is not None,
+        )
+        for victim in cycle.victims
+    ]
 
 
 # --- the nodes ------------------------------------------------------------------------------------------------------

@@ -11,27 +11,11 @@ from extender.core.framework.status import Code
 from extender.core.preemption.sent_candidates import Dropped
 from extender.core.record import DecisionRecord, FilterRecord, PreemptRecord, PrioritizeRecord
 from extender.report.ranking_report import explain_priority_sum, render_keys, report_ranking
+from extender.report.wording import CRITERIA
 from extender.utilities.text import pluralize
 
 MAX_LISTED = 3
 """Number of victims or reasons that a sentence lists."""
-
-CRITERION_PHRASES = {
-    "PDBViolations": "disruption budget violations",
-    "HighestPriority": "the highest priority among its victims",
-    "PrioritySum": "the sum of priorities",
-    "VictimCount": "the number of victims",
-    "LatestStartTime": "the start of its most important victim",
-    "PodDeletionCost": "pod deletion cost",
-    "EvictionCost": "eviction cost",
-    "QoSClass": "the quality of service of its victims",
-    "GracePeriod": "the longest grace period",
-    "Workloads": "the number of workloads that lose a pod",
-    "PodGroups": "broken pod groups",
-    "UnusedCapacity": "the capacity that is freed and left unused",
-    "Stranded": "the number of victims that fit nowhere else afterwards",
-}
-"""Ranking criterion -> its phrase after `best of N candidates by`."""
 
 
 def summarize(record: DecisionRecord, *, observed: bool = False) -> str:
@@ -115,10 +99,10 @@ def why_best(record: PreemptRecord) -> str:
         return "the best candidate that passed the last check"
     if ranking.decided_by == "PrioritySum" and (why := explain_priority_sum(record.request, dry_run)):
         return f"best of {ranking.candidates} candidates by {why}"
-    if ranking.decided_by in CRITERION_PHRASES:
+    if CRITERIA[ranking.decided_by].phrase:
         place = ranking.criteria.index(ranking.decided_by)
         own, next_best = (render_keys(record.request, dry_run, one)[place] for one in (0, 1))
-        phrase = CRITERION_PHRASES[ranking.decided_by]
+        phrase = CRITERIA[ranking.decided_by].phrase
         return f"best of {ranking.candidates} candidates by {phrase}, {own} against {next_best}"
     equal, every = len(ranking.ties), ranking.candidates
     which = f"{equal} of {every}" if equal < every else "both" if every == 2 else f"all {every}"

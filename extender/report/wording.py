@@ -1,27 +1,148 @@
-"""Say in one plain sentence what kube-scheduler would decide about a pod, and why.
+"""Say in words what our codes mean: the one table that the command line, the page, log lines and sentences read.
 
-Rule: words only; kube-scheduler's own message stands beside the sentence.
+What kube-scheduler itself says (filter reasons, messages) is not ours, and stays in its plugin. The page gets these
+tables as /ui/wording.json.
+
+Rule: codes and words only; nothing is computed here, and no module of the engine is loaded.
 """
 
-from collections import Counter
-from collections.abc import Iterable
+from typing import Any, NamedTuple
 
-from extender.cluster.list.pod_history import PreemptedBy
-from extender.core.preemption.eligibility import PREEMPTION_POLICY_NEVER, TERMINATING_POD_ON_NOMINATED_NODE
-from extender.core.scheduling_cycle.schedule_one import Cycle
-from extender.k8s.objects import Pod
-from extender.report.pod_schema import NodeDiagnosis, PodState, PreemptionOutcome
-from extender.utilities.text import pluralize
+import msgspec
 
-MAX_LISTED = 3
-"""Pods or nodes that a sentence names."""
+from extender.report.pod_schema import PodState
+from extender.report.schema import NodeOutcome
 
-MAX_PHRASES = 6
-"""Reasons that a sentence lists."""
 
-_INSUFFICIENT = "Insufficient "
+class Words(NamedTuple):
+    """A code in words."""
 
-_PHRASES = {
+    label: str
+    meaning: str = ""
+    """What it means, where the label does not say all."""
+
+
+class Criterion(NamedTuple):
+    """A criterion of the ranking in words."""
+
+    label: str
+    better: str
+    """Which value is the better one."""
+    phrase: str = ""
+    """What stands behind `best of N candidates by`."""
+
+
+# --- decisions ------------------------------------------------------------------------------------------------------
+
+DECISION_OUTCOMES = {
+    "noVictims": Words("no victims", "answered: no pods evicted"),
+    "vetoed": Words("vetoed", "answered: preemption not allowed now"),
+    "observed": Words("observed only", "observe only: the decision was not sent to kube-scheduler"),
+    "passthrough": Words("passed through", "passthrough: nothing was decided"),
+    "failed": Words("failed", "failed: no decision could be made"),
+}
+"""Outcome of a decision -> words; an answered decision has none."""
+
+PASSED_THROUGH = {
+    "filter": "every node accepted",
+    "prioritize": "no scores",
+    "preempt": "kube-scheduler's own candidates",
+}
+"""Verb -> what was answered in mode Observe, in words."""
+
+NODE_OUTCOMES: dict[NodeOutcome, Words] = {
+    "accepted": Words("fits"),
+    "failed": Words("does not fit; evicting pods would help"),
+    "unresolvable": Words("does not fit; evicting pods would not help"),
+    "scored": Words("scored"),
+    "unscored": Words("not scored by plugins", "the pod does not fit without evictions"),
+    "chosen": Words("chosen", "in the answer"),
+    "outranked": Words("outranked", "another candidate ranks higher"),
+    "rejectedByPolicy": Words("ruled out by policy", "a policy forbids the victims"),
+    "insufficientAfterPreemption": Words("does not fit even after evicting all potential victims"),
+    "noVictims": Words("no potential victims", "the node has no pod that may be evicted for this one"),
+    "fits": Words("fits without preemption"),
+    "notEvaluated": Words("not evaluated", "not in the cluster cache, or preemption does not help"),
+    "rejected": Words("rejected by the guard", "failed the final check of the answer"),
+    "vetoed": Words("preemption not allowed now"),
+}
+"""Outcome of a node -> words."""
+
+NODE_SENTENCES = {
+    "fits": "{pod} fits on {name} without preemption",
+    "accepted": "{pod} fits on {name}",
+    "failed": "{pod} does not fit on {name} ({why}); evicting pods of lower priority would help",
+    "unresolvable": "{pod} does not fit on {name} ({why}); preemption would not help",
+    "notEvaluated": "{name} was not evaluated for {pod}: {why}",
+    "rejected": "{name} was removed from the response for {pod} by the guard: {why}",
+    "vetoed": "no pods on {name} are evicted for {pod}: {why}",
+}
+"""Outcome -> sentence about a node with that outcome."""
+
+HELP_OF_EVICTIONS = {"Unschedulable": "evicting pods may help"}
+"""Filter code -> whether evictions help; by default NO_HELP."""
+
+NO_HELP = "evicting pods would not help"
+
+# --- preemption -----------------------------------------------------------------------------------------------------
+
+VICTIM_SELECTION_NOTES = {
+    "least important first": "least important pods count against budgets first; the default order violates a budget",
+    "whole pod groups": "members of disrupted pod groups reprieved last",
+    "scheduler preferred": "among equal pods, those that kube-scheduler chose",
+    "kube-scheduler": "chosen by kube-scheduler: a plugin that is not evaluated here affects this node",
+}
+"""Method of victim selection (dry_run.VICTIM_SELECTION_METHODS) -> note, for every method but the plain reprieve."""
+
+ROLES = {
+    "kept": Words("kept", "at least as important as the preemptor"),
+    "protected": Words("protected", "a policy forbids its eviction"),
+    "reprieved": Words("reprieved", "could be evicted, but fits beside the preemptor"),
+    "evictable": Words("evictable", "could be evicted, but that is not enough"),
+    "victim": Words("victim", "to be evicted"),
+    "nominated": Words("nominated", "a pod nominated to this node, whose requests count as used"),
+    "preemptor": Words("preemptor", "the pod to be scheduled"),
+    "free": Words("free", ""),
+}
+"""Role of a pod on a node -> words."""
+
+CRITERIA = {
+    "PDBViolations": Criterion("PDB violations", "fewest", "disruption budget violations"),
+    "HighestPriority": Criterion("Highest victim priority", "lowest", "the highest priority among its victims"),
+    "PrioritySum": Criterion(
+        "Sum of priorities",
+        "lowest after 2^31 is added for each victim; number of victims in brackets",
+        "the sum of priorities",
+    ),
+    "VictimCount": Criterion("Victims", "fewest", "the number of victims"),
+    "LatestStartTime": Criterion(
+        "Start time", "latest, of the most important victim", "the start of its most important victim"
+    ),
+    "PodDeletionCost": Criterion("Pod deletion cost", "lowest", "pod deletion cost"),
+    "EvictionCost": Criterion("Eviction cost", "lowest", "eviction cost"),
+    "QoSClass": Criterion("QoS class", "lowest", "the quality of service of its victims"),
+    "GracePeriod": Criterion("Grace period", "shortest", "the longest grace period"),
+    "Workloads": Criterion("Workloads", "fewest", "the number of workloads that lose a pod"),
+    "PodGroups": Criterion("Broken pod groups", "fewest", "broken pod groups"),
+    "UnusedCapacity": Criterion("Unused capacity", "least", "the capacity that is freed and left unused"),
+    "Stranded": Criterion("Stranded victims", "fewest", "the number of victims that fit nowhere else afterwards"),
+    "named": Criterion("kube-scheduler’s choice", "its victims are the ones that kube-scheduler selected"),
+    "name": Criterion("Name", "first"),
+}
+"""Criterion of the ranking -> words."""
+
+# --- pods -----------------------------------------------------------------------------------------------------------
+
+NOT_TRIED: dict[PodState, str] = {
+    "Gated": "kube-scheduler does not try {pod} yet: {message}",
+    "NotOurs": "{pod} is for another scheduler: {message}",
+    "Terminating": "{pod} is being deleted: kube-scheduler does not try it any more",
+    "Finished": "{pod} has finished: it needs no node any more",
+    "NotFound": "the cluster has no pod {pod}",
+}
+"""State -> sentence about a pod that kube-scheduler does not try."""
+
+REJECTED_BY = {
     "NodeUnschedulable": "cordoned",
     "NodeName": "other than the node that it names",
     "TaintToleration": "with a taint that it does not tolerate",
@@ -43,91 +164,14 @@ _PHRASES = {
 """Plugin -> what is said of the nodes that it rejects; NodeResourcesFit names the resources."""
 
 
-def phrase_of(code: str, plugin: str, reasons: Iterable[str]) -> str:
-    """Return what is said of a node with this status, to stand behind a number of nodes."""
-    message = ", ".join(reasons)
-    if code == "Error":
-        return f"on which a plugin fails ({message})"
-    if plugin == "NodeResourcesFit":
-        short = [one.removeprefix(_INSUFFICIENT) for one in reasons if one.startswith(_INSUFFICIENT)]
-        if short:
-            return f"with too little {' and '.join(short)}"
-        return "that run as many pods as they may" if "Too many pods" in reasons else f"with {message}"
-    return _PHRASES.get(plugin, f"rejected by {plugin} ({message})")
-
-
-def reason_phrases(nodes: Iterable[NodeDiagnosis]) -> str:
-    """Render `5 with too little cpu, 1 cordoned`, the most common reason first."""
-    counts = Counter(phrase_of(one.code, one.plugin, tuple(one.reasons)) for one in nodes if one.code != "Success")
-    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    more = sum(count for _, count in ordered[MAX_PHRASES:])
-    listed = [f"{count} {phrase}" for phrase, count in ordered[:MAX_PHRASES]]
-    return ", ".join(listed + ([f"{more} for other reasons"] if more else []))
-
-
-def fits_sentence(cycle: Cycle, total: int) -> str:
-    """Return the sentence about a pod that fits."""
-    pod, ties = cycle.pod.key, 1 if cycle.score is None else cycle.score.tied
-    where = f"{pod} fits on {cycle.feasible} of {pluralize(total, 'node')}"
-    if cycle.pod.status.nominated_node_name == cycle.node:
-        return f"{pod} fits on {cycle.node}, to which it is nominated"
-    if cycle.feasible == 1:
-        return f"{where}: {cycle.node}"
-    tied = f", one of {ties} with the highest score" if ties > 1 else ", which has the highest score"
-    return f"{where}; kube-scheduler would bind it to {cycle.node}{tied}"
-
-
-def rejected_sentence(cycle: Cycle, nodes: list[NodeDiagnosis], prefilter: str, preemption: PreemptionOutcome) -> str:
-    """Return the sentence about a pod that fits on no node; `prefilter`: the message that rejects it everywhere."""
-    pod = cycle.pod.key
-    if not nodes:
-        return f"{pod} fits nowhere: the cluster has no nodes"
-    if cycle.post_filter is None:
-        return f"{pod} is not scheduled: {cycle.message}"
-    where = f"{pod} fits on none of {len(nodes)} nodes: {prefilter or reason_phrases(nodes)}"
-    if len(nodes) == 1:
-        where = f"{pod} does not fit on {nodes[0].name}: {prefilter or ', '.join(nodes[0].reasons)}"
-    return f"{where}; {_preemption_clause(cycle.pod, preemption)}"
-
-
-def _preemption_clause(pod: Pod, found: PreemptionOutcome) -> str:
-    if found.node is not None:
-        victims = [victim.pod for victim in found.victims]
-        more = f" and {len(victims) - MAX_LISTED} more" if len(victims) > MAX_LISTED else ""
-        broken = f" ({found.num_pdb_violations} against a disruption budget)" if found.num_pdb_violations else ""
-        return f"evicting {', '.join(victims[:MAX_LISTED])}{more} from {found.node}{broken} would make room"
-    if found.vetoed is not None:
-        return f"your policies allow no eviction for it ({found.vetoed})"
-    if PREEMPTION_POLICY_NEVER in found.message:
-        return "it may not evict others (preemptionPolicy: Never)"
-    if TERMINATING_POD_ON_NOMINATED_NODE in found.message:
-        return f"it waits until the pods evicted for it on {pod.status.nominated_node_name} are gone"
-    return "no eviction would make room"
-
-
-_NOT_TRIED: dict[PodState, str] = {
-    "Gated": "kube-scheduler does not try {pod} yet: {message}",
-    "NotOurs": "{pod} is for another scheduler: {message}",
-    "Terminating": "{pod} is being deleted: kube-scheduler does not try it any more",
-    "Finished": "{pod} has finished: it needs no node any more",
-    "NotFound": "the cluster has no pod {pod}",
-}
-"""State -> sentence about a pod that kube-scheduler does not try."""
-
-
-def not_tried_sentence(state: PodState, pod: str, message: str) -> str:
-    """Return the sentence about a pod that kube-scheduler does not try."""
-    return _NOT_TRIED[state].format(pod=pod, message=message)
-
-
-def evicted_sentence(pod: str, by: PreemptedBy) -> str:
-    """Return the sentence about a pod that was evicted: which pod took its place, and where that one is now."""
-    where = f" on {by.node}" if by.node else ""
-    if by.preemptor is None:
-        return f"{pod} was preempted{where}: {by.message}"
-    if not by.preemptor_exists:
-        return f"{pod} was preempted{where} by {by.preemptor}, which does not exist any more"
-    now = "is waiting"
-    if by.preemptor_node:
-        now = f"is {'on' if by.is_running else 'nominated to'} {by.preemptor_node}"
-    return f"{pod} was preempted{where} by {by.preemptor}, which {now}"
+def as_json() -> bytes:
+    """Return the tables that the page shows."""
+    tables: dict[str, Any] = {
+        "criteria": CRITERIA,
+        "nodeOutcomes": NODE_OUTCOMES,
+        "decisionOutcomes": DECISION_OUTCOMES,
+        "roles": ROLES,
+        "helpOfEvictions": HELP_OF_EVICTIONS,
+        "noHelp": NO_HELP,
+    }
+    return msgspec.json.encode(tables)

@@ -23,7 +23,7 @@ from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.kinds import Key, key_of
 from extender.k8s.objects import Pod
 from extender.k8s.workloads import workload_of
-from extender.report.evicted_pods import evicted_pods
+from extender.report.diagnose import evicted_pods
 from extender.report.simulation_schema import CycleReport
 from extender.whatif import effects
 from extender.whatif.controllers import Controllers

@@ -14,10 +14,10 @@ import msgspec
 from extender import wire
 from extender.cluster.watch.decode import Decoder
 from extender.core import engine
-from extender.core.preemption.sent_candidates import SentCandidate
 from extender.core.profile import UPSTREAM
 from extender.core.record import RecordedPod, record_filter, record_preempt, record_prioritize
 from extender.core.snapshot.snapshot import Snapshot
+from extender.k8s.candidates import SentCandidate
 from extender.k8s.kinds import Key
 from extender.k8s.objects import Pod, PodDisruptionBudget
 from extender.server.guard.guard import guard_filter, guard_preempt

@@ -8,10 +8,10 @@ import pytest
 from extender.cluster.files.manifests import load_cluster
 from extender.core import chance, engine
 from extender.core.evaluation import Evaluation
-from extender.core.preemption.sent_candidates import SentCandidate
 from extender.core.profile import UPSTREAM, KubeScheduler, Profile
 from extender.core.record import RecordedPod, record_preempt
 from extender.core.snapshot.snapshot import Snapshot
+from extender.k8s.candidates import SentCandidate
 from extender.k8s.version.features import Features
 from extender.report import schema
 from extender.report.diagnose import diagnose

@@ -7,9 +7,9 @@ import pytest
 
 from extender.core import engine
 from extender.core.evaluation import Evaluation
-from extender.core.preemption.sent_candidates import SentCandidate
 from extender.core.profile import Profile
 from extender.core.record import record_filter, record_preempt, record_prioritize
+from extender.k8s.candidates import SentCandidate
 from tests.builders import incoming, node, pod, snapshot, typed
 
 PROFILE = Profile()

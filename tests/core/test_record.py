@@ -13,9 +13,9 @@ from extender.cluster.files.manifests import load_cluster
 from extender.core import engine
 from extender.core.eviction_history import Eviction, EvictionHistory
 from extender.core.preemption.pdb.violations import budget_index
-from extender.core.preemption.sent_candidates import SentCandidate
 from extender.core.profile import DEFAULT_RANKING, Limits, PreemptionPolicy, Profile, Protection
 from extender.core.record import DecisionRecord, record_filter, record_preempt, record_prioritize
+from extender.k8s.candidates import SentCandidate
 from extender.k8s.kinds import KINDS
 from extender.k8s.time import SECOND
 from extender.report import render, summary

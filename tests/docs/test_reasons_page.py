@@ -40,7 +40,7 @@ from extender.core.scheduling_cycle.result import CycleOutcome
 from extender.core.snapshot import volume_index
 from extender.k8s.devices import selector
 from extender.k8s.storage import volumes
-from extender.report import render
+from extender.report import tried_node
 from extender.report.pod_schema import PodState, Verdict
 from extender.report.schema import NodeOutcome, PodRole
 from extender.report.simulation_schema import NodeState
@@ -102,7 +102,7 @@ def of_plugins() -> set[str]:
 
 def of_vetoes_of_nodes() -> set[str]:
     """Return what policies say of one node, and how Events name them."""
-    found = texts(rate_limits) | texts(candidates) | texts(render, "_TriedNode") | texts(notices, "_veto_reason")
+    found = texts(rate_limits) | texts(candidates) | texts(tried_node, "TriedNode") | texts(notices, "_veto_reason")
     put_in = {"not {}", "1 victim", "{} victims"}
     return without(found, put_in | texts(rate_limits, "preemption_refusal"))
 

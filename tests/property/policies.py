@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 from extender.core import engine
 from extender.core.eviction_history import Attempt, Eviction, EvictionHistory
-from extender.core.preemption.sent_candidates import SentCandidate
 from extender.core.profile import (
     DEFAULT_IMPORTANCE,
     DEFAULT_RANKING,
@@ -23,6 +22,7 @@ from extender.core.profile import (
 from extender.core.snapshot.pod_table import ASSUMED_DELETION_TIMESTAMP
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.annotations import DELETION_COST, DO_NOT_DISRUPT, MINIMUM_PREEMPTABLE_PRIORITY, TOLERATION_SECONDS
+from extender.k8s.candidates import SentCandidate
 from extender.k8s.objects import COSCHEDULING_LABEL, LabelSelector
 from extender.k8s.selectors import compile_label_selector
 from extender.k8s.time import MINUTE, SECOND, parse_time

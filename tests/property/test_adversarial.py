@@ -5,8 +5,8 @@ import pytest
 import extender
 import tests.parity.reference
 from extender.core import engine
-from extender.core.preemption.sent_candidates import SentCandidate
 from extender.core.profile import Profile
+from extender.k8s.candidates import SentCandidate
 from tests.builders import budget, built, candidates_sent_by_kube_scheduler, cluster, incoming, node, pod, typed
 from tests.device_builders import undecided_claim, using_claims
 

@@ -18,9 +18,9 @@ from extender.cluster.cache.assume import ASSUMPTION_TTL_SECONDS, MAX_UNKNOWN_PR
 from extender.cluster.cache.cache import Change, ClusterCache
 from extender.cluster.files.manifests import load_cluster
 from extender.core import engine
-from extender.core.preemption.sent_candidates import SentCandidate
 from extender.core.profile import PreemptionPolicy, Profile
 from extender.core.snapshot.pod_table import ASSUMED_DELETION_TIMESTAMP, is_finished
+from extender.k8s.candidates import SentCandidate
 from extender.k8s.objects import Pod
 from tests.builders import STARTED, cluster, node, pod, typed
 from tests.cluster.watch.source_rig import Clock

@@ -24,9 +24,9 @@ from extender.core.preemption.dry_run import dry_run_preemption
 from extender.core.preemption.potential_victims import potential_victims
 from extender.core.preemption.ranking import RankingKeys
 from extender.core.preemption.reprieve import reprieve
-from extender.core.preemption.sent_candidates import SentCandidate
 from extender.core.profile import DEFAULT_RANKING, Profile
 from extender.core.snapshot.arrays import NEVER
+from extender.k8s.candidates import SentCandidate
 from tests.builders import built, candidates_sent_by_kube_scheduler, typed
 from tests.parity.agreement import compare
 from tests.parity.reference import best_nodes

@@ -14,9 +14,9 @@ from extender.core import engine
 from extender.core.eviction_history import Attempt, Eviction, EvictionHistory
 from extender.core.framework.filter import scheduling_context
 from extender.core.preemption.potential_victims import potential_victims
-from extender.core.preemption.sent_candidates import SentCandidate
 from extender.core.profile import Limits, PreemptionPolicy, Profile
 from extender.core.snapshot.pod_table import ASSUMED_DELETION_TIMESTAMP
+from extender.k8s.candidates import SentCandidate
 from extender.k8s.time import MINUTE, SECOND
 from extender.server.guard.guard import guard_preempt
 from tests.builders import built, drop_messages, typed

@@ -12,9 +12,9 @@ from hypothesis import given
 from extender.config.scheduler import kube_scheduler_of
 from extender.core import engine
 from extender.core.evaluation import Evaluation
-from extender.core.preemption.sent_candidates import SentCandidate
 from extender.core.scheduling_cycle.schedule_one import schedule_one
 from extender.errors import PluginFailed
+from extender.k8s.candidates import SentCandidate
 from tests.builders import built, typed
 from tests.profiles import SEEDS, examples
 from tests.property.generate import case

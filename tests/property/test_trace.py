@@ -12,9 +12,9 @@ from hypothesis import assume, given
 from extender.cluster.files.manifests import load_cluster
 from extender.core import engine
 from extender.core.evaluation import ROOM_OF_TERMINATING_PODS, Evaluation
-from extender.core.preemption.sent_candidates import SentCandidate
 from extender.core.profile import FILTER_PLUGINS, Profile
 from extender.core.record import RecordedPod, record_filter, record_preempt, record_prioritize
+from extender.k8s.candidates import SentCandidate
 from extender.k8s.kinds import KINDS
 from extender.k8s.requests import incoming_requests
 from extender.k8s.version.features import DEFAULT_FEATURES

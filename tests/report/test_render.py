@@ -14,10 +14,11 @@ import pytest
 from extender.core import engine
 from extender.core.eviction_history import Eviction, EvictionHistory
 from extender.core.preemption.protections.protections import UNREQUESTED_SYSTEM_POD
-from extender.core.preemption.sent_candidates import DropCode, Dropped, SentCandidate
+from extender.core.preemption.sent_candidates import DropCode, Dropped
 from extender.core.profile import DEFAULT_RANKING, EXTRA_RANKING, Limits, PreemptionPolicy, Profile, Protection
 from extender.core.record import RecordedPod, record_filter, record_preempt, record_prioritize
 from extender.k8s.annotations import DELETION_COST, EVICTION_COST, MIRROR
+from extender.k8s.candidates import SentCandidate
 from extender.k8s.time import MINUTE, SECOND, parse_time
 from extender.report.render import FITS_AFTER_EVICTION, NO_EVICTION_HELPS
 from extender.report.schema import BudgetReport, DecisionReport, NodeReport, PodReport

@@ -208,11 +208,6 @@ def cached_verdicts(context: SchedulingContext) -> NodeVerdicts | None:
     return verdicts
 
 
-def current_filter_run(context: SchedulingContext, verdicts: NodeVerdicts | None) -> FilterRun:
-    """Return what `run_filter_plugins` returns, from `cached_verdicts` or, without any, from the pod's own last run."""
-    return last_filter_run(context) if verdicts is None else verdicts.filter_run(context)
-
-
 @derived(
     "nodes",
     "node_label_keys",

@@ -9,11 +9,9 @@ Rule: a candidate that names what is not known here is dropped: it cannot be jud
 """
 
 import enum
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from itertools import accumulate, chain, compress, repeat
-from typing import Any
+from itertools import compress, repeat
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +19,7 @@ import numpy.typing as npt
 from extender.core.framework.constraint import NodeRows
 from extender.core.snapshot.arrays import BoolArray, IntArray, grown, mask_of
 from extender.core.snapshot.snapshot import Index, Snapshot
+from extender.k8s.candidates import UID_BYTES, SentCandidate, SentCandidates, uid_texts
 from extender.k8s.objects import Pod
 
 
@@ -68,64 +67,6 @@ class Dropped:
         """The reason as the answer's log line, the decision and the audit log show it."""
         protected = f"; not evictable: {self.protected}" if self.protected else ""
         return f"{self.details or self.code.value}{protected}"
-
-
-UID_BYTES = 36
-"""Length of a UID as the API server makes them: a UUID as text."""
-
-UIDArray = npt.NDArray[np.bytes_] | npt.NDArray[Any]
-"""UIDs as bytes, UID_BYTES each, or, where some UID is of another length, as objects of type str."""
-
-
-@dataclass(frozen=True, slots=True)
-class SentCandidate:
-    """The pods that kube-scheduler would evict from one node."""
-
-    victims: tuple[str, ...]
-    """Pod UIDs."""
-    num_pdb_violations: int = 0
-
-
-class SentCandidates(Mapping[str, SentCandidate]):
-    """Node -> candidate, as kube-scheduler sent them; a SentCandidate is made when it is read, for most never are."""
-
-    def __init__(self, nodes: list[str], num_pdb_violations: list[int], sizes: IntArray, uids: UIDArray) -> None:
-        """`sizes`: [node], number of victims; `uids`: those of the victims of all nodes, one after the other."""
-        self.nodes, self.num_pdb_violations, self.sizes, self.uids = nodes, num_pdb_violations, sizes, uids
-
-    @classmethod
-    def of(cls, sent: Mapping[str, SentCandidate]) -> "SentCandidates":
-        """Return the same candidates in this form."""
-        if isinstance(sent, SentCandidates):
-            return sent
-        victims = [candidate.victims for candidate in sent.values()]
-        sizes = np.fromiter(map(len, victims), np.int64, len(victims))
-        violations = [candidate.num_pdb_violations for candidate in sent.values()]
-        return cls(list(sent), violations, sizes, np.array([*chain.from_iterable(victims)], np.object_))
-
-    @cached_property
-    def _place_of(self) -> dict[str, tuple[int, int]]:
-        """Node -> its place and that of its first victim."""
-        starts = accumulate(self.sizes.tolist(), initial=0)
-        return dict(zip(self.nodes, enumerate(starts), strict=False))
-
-    def __getitem__(self, node: str) -> SentCandidate:
-        place, start = self._place_of[node]
-        victims = self.uids[start : start + int(self.sizes[place])]
-        return SentCandidate(tuple(_texts(victims)), self.num_pdb_violations[place])
-
-    def __contains__(self, node: object) -> bool:
-        return node in self._place_of
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.nodes)
-
-    def __len__(self) -> int:
-        return len(self.nodes)
-
-
-def _texts(uids: UIDArray) -> list[str]:
-    return [uid.decode() for uid in uids.tolist()] if uids.dtype.kind == "S" else uids.tolist()
 
 
 class PodUIDs(Index):
@@ -192,7 +133,7 @@ def resolve_candidates(
     pods = _pods_of_victims(snapshot, candidates, rows, place_of)
     missing, deleted = np.flatnonzero(pods < 0), set[str]()
     if len(missing) and recent_deletions:
-        named = zip(_texts(candidates.uids[missing]), place_of[missing].tolist(), strict=True)
+        named = zip(uid_texts(candidates.uids[missing]), place_of[missing].tolist(), strict=True)
         is_deleted = [recent_deletions.get(uid) == names[place] for uid, place in named]
         deleted = {names[place] for place in place_of[missing[is_deleted]].tolist()}
         missing = missing[~np.array(is_deleted)]
@@ -200,7 +141,7 @@ def resolve_candidates(
     resolved = (rows >= 0) & ~unknown
     dropped = {names[place]: Dropped(DropCode.UNKNOWN_VICTIM) for place in np.flatnonzero((rows >= 0) & unknown)}
     if snapshot.features.groups_are_evicted_whole:
-        grouped = [_is_of_group(snapshot, uid) for uid in _texts(candidates.uids[missing])]
+        grouped = [_is_of_group(snapshot, uid) for uid in uid_texts(candidates.uids[missing])]
         dropped |= {names[place]: Dropped(DropCode.GROUP_ELSEWHERE) for place in place_of[missing[grouped]].tolist()}
     dropped |= {names[place]: Dropped(DropCode.UNKNOWN_NODE) for place in np.flatnonzero(rows < 0)}
     victims = mask_of(pods[pods >= 0], len(snapshot.pod_node))
@@ -227,7 +168,7 @@ def _pods_of_victims(snapshot: Snapshot, sent: SentCandidates, rows: NodeRows, p
     if len(others):
         # The mapping of one node is small: a lookup is faster than in one of all pods, and proves the node as well.
         pods_on = [*snapshot.pod_table.on_node, {}]  # the last one is what the row -1 of an unknown node picks
-        wanted = zip(rows[place_of[others]].tolist(), _texts(sent.uids[others]), strict=True)
+        wanted = zip(rows[place_of[others]].tolist(), uid_texts(sent.uids[others]), strict=True)
         found[others] = [pods_on[row].get(uid, -1) for row, uid in wanted]
     return found
 

@@ -23,7 +23,6 @@ from extender.core.eviction_history import NO_HISTORY, EvictionHistory
 from extender.core.framework.constraint import NodeRows
 from extender.core.preemption.dry_run import DryRun
 from extender.core.preemption.eligibility import run_pre_enqueue_plugins, skip_reason
-from extender.core.preemption.sent_candidates import SentCandidate
 from extender.core.profile import DEFAULT_PREEMPTION, DYNAMIC_RESOURCES, KubeScheduler, PreemptionPolicy
 from extender.core.scheduling_cycle.fit_error import (
     NO_CANDIDATE,
@@ -39,6 +38,7 @@ from extender.core.scheduling_cycle.reserve import NO_RESERVATION, Reservation, 
 from extender.core.scheduling_cycle.result import CycleOutcome, CyclePostFilter, CycleScore
 from extender.core.snapshot.pod_table import identity, start_time
 from extender.core.snapshot.snapshot import Snapshot
+from extender.k8s.candidates import SentCandidate
 from extender.k8s.kinds import Key
 from extender.k8s.objects import Pod
 from extender.k8s.priority import PRIORITY_OFFSET

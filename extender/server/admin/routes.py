@@ -24,7 +24,7 @@ from extender.core.profile import KubeScheduler
 from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import ExtenderError, RequestError
 from extender.k8s.kinds import ClusterObjects
-from extender.report import render
+from extender.report import render, wording
 from extender.report.schema import MAX_LISTED_DECISIONS
 from extender.server.admin import fork_worker, openapi
 from extender.server.admin.cluster_dump import dump_cluster
@@ -275,7 +275,9 @@ async def page(_: Request) -> Response:
 
 
 async def page_file(request: Request) -> Response:
-    """Serve a script, style sheet or image of the web page."""
+    """Serve a script, style sheet or image of the web page, or its words."""
+    if request.path_params["name"] == "wording.json":
+        return Response(wording.as_json(), media_type="application/json")
     return _file(request.path_params["name"])
 
 

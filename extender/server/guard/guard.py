@@ -22,11 +22,11 @@ from extender.core.engine import Candidate, FilterDecision
 from extender.core.eviction_history import NO_HISTORY, EvictionHistory
 from extender.core.framework.constraint import SchedulingContext
 from extender.core.preemption.protections.protections import protection_reasons
-from extender.core.preemption.sent_candidates import SentCandidate
 from extender.core.profile import UPSTREAM, Profile
 from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import GuardError
 from extender.k8s.annotations import MIRROR
+from extender.k8s.candidates import SentCandidate
 from extender.k8s.objects import Pod
 from extender.k8s.priority import SYSTEM_CRITICAL_PRIORITY
 from extender.server.guard.pdb_recount import importance, recount_budgets

@@ -31,6 +31,7 @@ from extender.core.record import (
 from extender.k8s.objects import Pod
 from extender.k8s.time import format_time
 from extender.report.render import changed_policies
+from extender.report.wording import PASSED_THROUGH
 from extender.server.context import ServerContext
 from extender.server.events.notices import AnsweredPreemption, is_worth_events, rejecting_policies
 from extender.server.observability import audit
@@ -145,14 +146,6 @@ def _keep(server_context: ServerContext, call: Call) -> Write | None:
         decisions.keep(kept)
 
     return keep
-
-
-PASSED_THROUGH = {
-    "filter": "every node accepted",
-    "prioritize": "no scores",
-    "preempt": "kube-scheduler's own candidates",
-}
-"""Verb -> what was answered in mode Observe, in words."""
 
 
 def _log_line(_: ServerContext, call: Call) -> Write | None:

@@ -40,8 +40,11 @@ def decide_as_sent(snapshot: Snapshot, request: FilterRequest, decide: Callable[
         sent.add(place, raw_nodes[place])
     with snapshot.with_nodes(sent.that_differ(snapshot)):
         decision = decide()
-        if decision.evaluation is not None:
-            decision.evaluation.node_names = snapshot.frozen_node_names
+        evaluation = decision.evaluation
+        if evaluation is not None:
+            evaluation.node_names = snapshot.frozen_node_names
+            if isinstance(decision, FilterDecision):  # read now: afterwards these nodes are gone
+                _ = evaluation.statuses, evaluation.preemption_helps
         return decision
 
 

@@ -24,9 +24,10 @@ from extender.core import engine
 from extender.core.engine import FilterDecision, PreemptDecision, PrioritizeDecision
 from extender.core.eviction_history import EvictionHistory
 from extender.core.preemption.eligibility import nominated_node
-from extender.core.preemption.sent_candidates import DropCode, Dropped, SentCandidates
+from extender.core.preemption.sent_candidates import DropCode, Dropped
 from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import GuardError, LeftToScheduler, RequestError, UnknownScheduler
+from extender.k8s.candidates import SentCandidates
 from extender.report import schema
 from extender.server.context import ServerContext
 from extender.server.guard.guard import guard_filter, guard_preempt, guard_scores

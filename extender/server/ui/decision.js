@@ -7,7 +7,7 @@ import { byStatus, notCandidates } from "./groups.js";
 import { budgetsTable } from "./node.js";
 import { toDecision, toList, toWhatIf } from "./route.js";
 import { scores } from "./scores.js";
-import { amounts, count, DECISION_OUTCOMES, longTime, milliseconds } from "./words.js";
+import { amounts, count, decisionTag, longTime, milliseconds } from "./words.js";
 
 const MAX_NAMES_IN_MESSAGE = 10;
 
@@ -143,7 +143,7 @@ function facts(decision) {
       incoming.requests && Object.keys(incoming.requests).length ? `; requests ${amounts(incoming.requests)}` : "; requests nothing",
       el("span", { class: "muted" }, `; UID ${decision.uid}`)),
     fact("Call", el("time", { datetime: decision.time }, longTime(decision.time)), `, ${decision.verb}, took ${milliseconds(decision.milliseconds)}`),
-    fact("Mode", DECISION_OUTCOMES[decision.outcome] && el("span", { class: `tag outcome-${decision.outcome}` }, DECISION_OUTCOMES[decision.outcome])),
+    fact("Mode", decisionTag(decision.outcome) && el("span", { class: `tag outcome-${decision.outcome}` }, decisionTag(decision.outcome))),
     fact("kube-scheduler", scheduler && schedulerOf(scheduler)),
     fact("Policies", policies.length ? policies.map((one, place) => [place ? "; " : null, one]) : "kube-scheduler’s own"),
     fact("Resource claims", (incoming.claims ?? []).map((one, place) => [place ? el("br") : null, name(one.name), one.claim ? [" (", name(one.claim), ")"] : null, ": ", name(one.note)])),

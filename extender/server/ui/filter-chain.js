@@ -1,7 +1,7 @@
 // The filter plugins that ran for one node (RunFilterPlugins stops at the first one that rejects the pod).
 
 import { el } from "./dom.js";
-import { count } from "./words.js";
+import { count, helpOf } from "./words.js";
 
 /** The filter plugins in their order: those that the pod passed, the one that rejected it, and those that never ran. */
 export function filterChain(decision, node) {
@@ -9,7 +9,7 @@ export function filterChain(decision, node) {
   const status = node.filter;
   if (!filters.length || !status || (status.code !== "Success" && !filters.includes(status.plugin))) return null;
   const at = status.code === "Success" ? filters.length : filters.indexOf(status.plugin);
-  const helps = status.code === "Unschedulable" ? "evicting pods may help" : "evicting pods does not help";
+  const helps = helpOf(status.code);
   const passed = filters.slice(0, at);
   const notRun = filters.slice(at + 1);
   return el("p", { class: "chain" },

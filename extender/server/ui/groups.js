@@ -4,7 +4,7 @@ import { add, el, name } from "./dom.js";
 import { filterChain } from "./filter-chain.js";
 import { nodeDetail } from "./node.js";
 import { slices } from "./slices.js";
-import { outcomeLabel, OUTCOMES } from "./words.js";
+import { outcomeOf } from "./words.js";
 
 const ORDER = ["rejected", "rejectedByPolicy", "insufficientAfterPreemption", "noVictims", "fits", "notEvaluated", "vetoed", "chosen", "accepted", "failed", "unresolvable"];
 
@@ -104,12 +104,12 @@ function createGroup(about, group, canOpen) {
   return {
     has: (node) => places.has(node),
     element(all) {
-      const meaning = OUTCOMES[group.outcome]?.[1];
+      const [label, meaning] = outcomeOf(group.outcome);
       details = el("details", { class: `group outcome-of-${group.outcome}`, "data-outcome": group.outcome, ontoggle: () => details.open && fill() },
         el("summary", {},
           el("span", { class: "group-count" }, group.nodes.length.toLocaleString("en")),
           el("span", { class: "share", "aria-hidden": "true" }, shareBar(group.nodes.length / all)),
-          el("span", { class: "group-text" }, el("strong", {}, outcomeLabel(group.outcome)), meaning ? `: ${meaning}` : null,
+          el("span", { class: "group-text" }, el("strong", {}, label), meaning ? `: ${meaning}` : null,
             group.reason ? el("span", { class: "group-why" }, group.reason) : null)));
       return details;
     },

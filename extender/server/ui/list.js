@@ -4,7 +4,7 @@
 import * as api from "./api.js";
 import { add, announce, byId, el, prose, replace } from "./dom.js";
 import { toDecision, toList } from "./route.js";
-import { count, DECISION_OUTCOMES, longTime, milliseconds, shortTime } from "./words.js";
+import { count, decisionTag, longTime, milliseconds, shortTime } from "./words.js";
 
 const REFRESH_MILLISECONDS = 2000;
 const LIMITS = [100, 300, 1000]; // decisions per request; "Show older decisions" takes the next one
@@ -173,7 +173,7 @@ export function createList() {
 }
 
 function rowOf(one) {
-  const tag = DECISION_OUTCOMES[one.outcome];
+  const tag = decisionTag(one.outcome);
   return el("li", {},
     el("a", { href: toDecision(one.id), class: "decision-row" },
       el("time", { datetime: one.time, title: longTime(one.time) }, shortTime(one.time)),

@@ -6,7 +6,7 @@ import { bars } from "./bars.js";
 import { claims } from "./claims.js";
 import { filterChain } from "./filter-chain.js";
 import { slices } from "./slices.js";
-import { amount, count, criterion, outcomeLabel, OUTCOMES, resourcesOf, ROLES } from "./words.js";
+import { amount, count, criterion, outcomeOf, resourcesOf, ROLES } from "./words.js";
 
 const AFTERWARDS = { chosen: "after", outranked: "if chosen", rejectedByPolicy: "if chosen", rejected: "if chosen" };
 
@@ -34,11 +34,11 @@ function detail(decision, node) {
 }
 
 function facts(decision, node) {
-  const meaning = OUTCOMES[node.outcome]?.[1];
+  const [label, meaning] = outcomeOf(node.outcome);
   const loses = node.losesBy ? ` Outranked by: ${criterion(node.losesBy).label} (${criterion(node.losesBy).better}).` : "";
   const emptied = node.emptied ? [`${node.emptied.plugin}: `, (node.emptied.reasons ?? []).join(", ")] : null;
   return el("dl", { class: "facts" },
-    fact("Outcome", el("strong", {}, outcomeLabel(node.outcome)), meaning ? `: ${meaning}.` : ".", loses,
+    fact("Outcome", el("strong", {}, label), meaning ? `: ${meaning}.` : ".", loses,
       node.sent === false ? " kube-scheduler did not send this candidate; the policies consider all nodes." : ""),
     fact("Why", node.why !== (node.emptied?.reasons ?? []).join(", ") ? node.why : null),
     fact("Without evictions", filterChain(decision, node)),

@@ -1,64 +1,24 @@
-// Labels of criteria, outcomes and roles, and the formats of numbers, times and amounts.
+// Words of the service for its codes, and the formats of numbers, times and amounts.
+// Rule: what a code means is said in extender/report/wording.py alone.
 
-/** Criterion of the ranking -> heading, and which value is better. */
-const CRITERIA = {
-  PDBViolations: ["PDB violations", "fewest"],
-  HighestPriority: ["Highest victim priority", "lowest"],
-  PrioritySum: ["Sum of priorities", "lowest after 2^31 is added for each victim; number of victims in brackets"],
-  VictimCount: ["Victims", "fewest"],
-  LatestStartTime: ["Start time", "latest, of the most important victim"],
-  PodDeletionCost: ["Pod deletion cost", "lowest"],
-  EvictionCost: ["Eviction cost", "lowest"],
-  QoSClass: ["QoS class", "lowest"],
-  GracePeriod: ["Grace period", "shortest"],
-  Workloads: ["Workloads", "fewest"],
-  PodGroups: ["Broken pod groups", "fewest"],
-  UnusedCapacity: ["Unused capacity", "least"],
-  Stranded: ["Stranded victims", "fewest"],
-  named: ["kube-scheduler’s choice", "its victims are the ones that kube-scheduler selected"],
-  name: ["Name", "first"],
-};
-export const criterion = (key) => ({ label: CRITERIA[key]?.[0] ?? key, better: CRITERIA[key]?.[1] ?? "lowest" });
+const wording = await (await fetch(new URL("wording.json", import.meta.url))).json();
 
-/** Outcome of a node -> heading, and its meaning. */
-export const OUTCOMES = {
-  accepted: ["Feasible", ""],
-  failed: ["Unschedulable", "evicting pods may help"],
-  unresolvable: ["Unschedulable and unresolvable", "evicting pods does not help"],
-  scored: ["Scored", ""],
-  unscored: ["Not scored", "the pod does not fit without evictions"],
-  chosen: ["Chosen", "in the answer"],
-  outranked: ["Outranked", "another candidate ranks higher"],
-  rejectedByPolicy: ["Rejected by policy", "a policy forbids the victims"],
-  insufficientAfterPreemption: ["Insufficient after preemption", "the pod does not fit even with all potential victims evicted"],
-  noVictims: ["No victims", "the node has no potential victims"],
-  fits: ["Fits", "without evictions"],
-  notEvaluated: ["Not evaluated", "not in the cluster cache, or preemption does not help"],
-  rejected: ["Rejected by the guard", "failed the final check of the answer"],
-  vetoed: ["Vetoed", "the pod may not preempt now"],
+export const criterion = (key) => ({ label: wording.criteria[key]?.[0] ?? key, better: wording.criteria[key]?.[1] ?? "lowest" });
+
+/** Outcome of a node -> [label, meaning]; the label begins a line. */
+export const outcomeOf = (outcome) => {
+  const [label, meaning] = wording.nodeOutcomes[outcome] ?? [outcome, ""];
+  return [label[0].toUpperCase() + label.slice(1), meaning];
 };
-export const outcomeLabel = (outcome) => OUTCOMES[outcome]?.[0] ?? outcome;
+
+/** Filter code -> whether evictions help. */
+export const helpOf = (code) => wording.helpOfEvictions[code] ?? wording.noHelp;
 
 /** Outcome of a decision -> its tag; an answered decision has none. */
-export const DECISION_OUTCOMES = {
-  noVictims: "no victims",
-  vetoed: "vetoed",
-  observed: "observed only",
-  passthrough: "passed through",
-  failed: "failed",
-};
+export const decisionTag = (outcome) => wording.decisionOutcomes[outcome]?.[0];
 
-/** Role of a pod -> label, and its meaning. */
-export const ROLES = {
-  kept: ["kept", "at least as important as the preemptor"],
-  protected: ["protected", "a policy forbids its eviction"],
-  reprieved: ["reprieved", "could be evicted, but fits beside the preemptor"],
-  evictable: ["evictable", "could be evicted, but that is not enough"],
-  victim: ["victim", "to be evicted"],
-  nominated: ["nominated", "a pod nominated to this node, whose requests count as used"],
-  preemptor: ["preemptor", "the pod to be scheduled"],
-  free: ["free", ""],
-};
+/** Role of a pod -> [label, meaning]. */
+export const ROLES = wording.roles;
 
 export const count = (number, noun, plural = `${noun}s`) =>
   `${number.toLocaleString("en")} ${number === 1 ? noun : plural}`;

@@ -19,7 +19,6 @@ from extender.cluster.cache.cache import Change, ClusterCache
 from extender.cluster.watch import interning
 from extender.cluster.watch.decode import Decoder
 from extender.core import engine
-from extender.core.preemption.sent_candidates import SentCandidate
 from extender.core.profile import (
     DEFAULT_IMPORTANCE,
     DEFAULT_RANKING,
@@ -33,6 +32,7 @@ from extender.core.profile import (
 )
 from extender.core.snapshot import pod_table
 from extender.k8s.annotations import MINIMUM_PREEMPTABLE_PRIORITY, TOLERATION_SECONDS
+from extender.k8s.candidates import SentCandidate
 from extender.k8s.kinds import KINDS, ClusterObjects
 from extender.k8s.objects import COSCHEDULING_LABEL, Pod
 from tests.builders import JSON

@@ -6,9 +6,9 @@ import extender
 from extender.config.scheduler import kube_scheduler_of
 from extender.core import engine
 from extender.core.devices.extended_resources import device_requests, extended_resource_claim
-from extender.core.preemption.sent_candidates import SentCandidate
 from extender.core.profile import FILTER_PLUGINS, KubeScheduler, Profile
 from extender.core.snapshot.snapshot import Snapshot
+from extender.k8s.candidates import SentCandidate
 from tests.builders import built, cluster, incoming, node, pod, thing, typed
 from tests.device_builders import claim, device_class, devices, request, resource_slice, using_claims
 

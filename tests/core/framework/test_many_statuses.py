@@ -3,8 +3,8 @@
 import pytest
 
 from extender.core import engine
-from extender.core.preemption.sent_candidates import SentCandidate
 from extender.core.profile import PreemptionPolicy, Profile
+from extender.k8s.candidates import SentCandidate
 from tests.builders import budget, drop_messages, incoming, node, pod, snapshot, typed
 
 

@@ -9,9 +9,10 @@ import pytest
 
 from extender.core import engine
 from extender.core.evaluation import Evaluation
-from extender.core.preemption.sent_candidates import DropCode, SentCandidate
+from extender.core.preemption.sent_candidates import DropCode
 from extender.core.profile import FILTER_PLUGINS, PRESCORE_PLUGINS, UPSTREAM, PreemptionPolicy
 from extender.errors import PluginFailed
+from extender.k8s.candidates import SentCandidate
 from tests.builders import built, cluster, incoming, node, pod, typed
 from tests.device_builders import using_claims
 

@@ -9,7 +9,7 @@ import pytest
 
 from extender.core import engine
 from extender.core.framework.filter import run_filter_plugins, scheduling_context
-from extender.core.framework.scheduling_signature import cached_verdicts, current_filter_run, sign_pod
+from extender.core.framework.scheduling_signature import cached_verdicts, sign_pod
 from extender.core.framework.score import score
 from extender.core.profile import Profile
 from tests.builders import built, cluster, incoming, namespace, node, pod, typed
@@ -32,9 +32,9 @@ def verdicts(snapshot, asked, profile=PROFILE):
     """Return what is kept for the pod; it says what a filter run and all score plugins say."""
     context = scheduling_context(snapshot, asked, profile)
     kept, run = cached_verdicts(context), run_filter_plugins(context)
-    every = np.arange(len(run.codes))
-    assert current_filter_run(context, kept).statuses(every).to_list() == [run.status(row) for row in every.tolist()]
     if kept is not None:
+        every = np.arange(len(run.codes))
+        assert kept.filter_run(context).statuses(every).to_list() == [run.status(row) for row in every.tolist()]
         assert kept.fits.tolist() == (run.codes == 0).tolist()
         rows = np.flatnonzero(kept.fits)
         assert plugins(score(context, rows, kept.scores(context))) == plugins(score(context, rows))

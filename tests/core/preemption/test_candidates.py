@@ -9,8 +9,9 @@ import pytest
 
 from extender.core import engine
 from extender.core.preemption.protections.protections import UNREQUESTED_SYSTEM_POD
-from extender.core.preemption.sent_candidates import DropCode, SentCandidate
+from extender.core.preemption.sent_candidates import DropCode
 from extender.core.profile import DEFAULT_RANKING, PreemptionPolicy, Profile
+from extender.k8s.candidates import SentCandidate
 from extender.server.guard.guard import guard_preempt
 from tests.builders import JSON, STARTED, budget, built, cluster, drop_messages, incoming, node, pod, thing, typed
 from tests.device_builders import undecided_claim

@@ -14,7 +14,6 @@ from msgspec.structs import replace
 from extender.core import engine
 from extender.core.evaluation import Evaluation
 from extender.core.preemption.criteria import CRITERIA, TIE_BREAKERS, ranking_keys
-from extender.core.preemption.sent_candidates import SentCandidate
 from extender.core.profile import (
     DEFAULT_IMPORTANCE,
     DEFAULT_RANKING,
@@ -33,6 +32,7 @@ from extender.core.snapshot.workloads import (
     WorkloadIndex,
 )
 from extender.k8s.annotations import DELETION_COST, EVICTION_COST
+from extender.k8s.candidates import SentCandidate
 from extender.k8s.controllers import PodGroup, PodGroupSpec
 from extender.k8s.objects import COSCHEDULING, COSCHEDULING_LABEL, SCHEDULING
 from extender.k8s.workloads import workload_of

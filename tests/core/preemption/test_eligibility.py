@@ -3,8 +3,9 @@
 import pytest
 
 from extender.core import engine
-from extender.core.preemption.sent_candidates import DropCode, SentCandidate
+from extender.core.preemption.sent_candidates import DropCode
 from extender.core.profile import UPSTREAM, PreemptionPolicy, Profile
+from extender.k8s.candidates import SentCandidate
 from tests.builders import STARTED, built, cluster, incoming, node, pod, typed
 
 TERMINATING = {"deletionTimestamp": STARTED}

@@ -22,9 +22,9 @@ from extender.core.preemption.protections.protections import (
     parse_preemption_toleration,
     protection_reasons,
 )
-from extender.core.preemption.sent_candidates import SentCandidate
 from extender.core.profile import Limits, PreemptionPolicy, Profile, Protection
 from extender.core.snapshot.snapshot import Snapshot
+from extender.k8s.candidates import SentCandidate
 from extender.k8s.objects import LabelSelector, Namespace, PriorityClass
 from extender.k8s.selectors import compile_label_selector
 from extender.k8s.time import MINUTE, SECOND

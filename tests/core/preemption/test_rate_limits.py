@@ -7,8 +7,9 @@ import pytest
 
 from extender.core import engine
 from extender.core.eviction_history import Attempt, Eviction, EvictionHistory
-from extender.core.preemption.sent_candidates import DropCode, SentCandidate
+from extender.core.preemption.sent_candidates import DropCode
 from extender.core.profile import Limits, PreemptionPolicy, Profile
+from extender.k8s.candidates import SentCandidate
 from extender.k8s.time import MINUTE, SECOND
 from tests.builders import drop_messages, incoming, node, pod, snapshot, typed
 

@@ -4,9 +4,10 @@ import pytest
 
 from extender.core import engine
 from extender.core.eviction_history import EvictionHistory
-from extender.core.preemption.sent_candidates import DropCode, SentCandidate
+from extender.core.preemption.sent_candidates import DropCode
 from extender.core.profile import UPSTREAM, PreemptionPolicy, Profile
 from extender.core.snapshot.pod_table import ASSUMED_DELETION_TIMESTAMP
+from extender.k8s.candidates import SentCandidate
 from extender.server.guard.guard import guard_preempt
 from tests.builders import STARTED, budget, built, cluster, incoming, namespace, node, pod, typed
 from tests.device_builders import undecided_claim

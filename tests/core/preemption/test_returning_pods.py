@@ -10,9 +10,9 @@ from extender.core import engine
 from extender.core.framework.filter import scheduling_context
 from extender.core.preemption.protections.protections import protection_reasons
 from extender.core.preemption.protections.returning_pods import ReturningPodIndex, returning_pods
-from extender.core.preemption.sent_candidates import SentCandidate
 from extender.core.profile import PreemptionPolicy, Profile
 from extender.core.snapshot.snapshot import Snapshot
+from extender.k8s.candidates import SentCandidate
 from extender.server.guard.guard import guard_preempt
 from tests.builders import JSON, built, cluster, drop_messages, incoming, node, placed, pod, thing, typed
 from tests.core.preemption.test_stranded import HOSTNAME, on_node

@@ -8,14 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from extender.core import engine
-from extender.core.preemption.sent_candidates import (
-    UID_BYTES,
-    DropCode,
-    SentCandidate,
-    SentCandidates,
-    resolve_candidates,
-)
+from extender.core.preemption.sent_candidates import DropCode, resolve_candidates
 from extender.core.profile import Profile
+from extender.k8s.candidates import UID_BYTES, SentCandidate, SentCandidates
 from tests.builders import budget, built, cluster, incoming, node, pod, typed
 
 

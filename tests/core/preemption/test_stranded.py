@@ -15,9 +15,9 @@ from extender.core.framework.status import Code
 from extender.core.preemption import stranded
 from extender.core.preemption.criteria import CRITERIA, TIE_BREAKERS, best_candidates, known_ranking_keys, ranking_keys
 from extender.core.preemption.ranking import NOT_COMPARED, RankingKeys
-from extender.core.preemption.sent_candidates import SentCandidate
 from extender.core.profile import DEFAULT_RANKING, PreemptionPolicy, Profile
 from extender.core.snapshot.snapshot import Snapshot
+from extender.k8s.candidates import SentCandidate
 from extender.k8s.kinds import key_of
 from extender.k8s.objects import PodStatus
 from tests.builders import JSON, NodeObject, built, cluster, incoming, node, pod, thing, typed

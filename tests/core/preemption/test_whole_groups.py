@@ -11,9 +11,10 @@ from msgspec import structs
 from extender.cluster.files.manifests import load_cluster
 from extender.core import engine
 from extender.core.evaluation import Evaluation
-from extender.core.preemption.sent_candidates import DropCode, SentCandidate
+from extender.core.preemption.sent_candidates import DropCode
 from extender.core.profile import DEFAULT_RANKING, UPSTREAM, PreemptionPolicy, Profile
 from extender.core.snapshot.snapshot import Snapshot
+from extender.k8s.candidates import SentCandidate
 from extender.k8s.version.features import Features
 from extender.server.guard.guard import guard_preempt
 from tests.builders import JSON, cluster, incoming, node, pod, thing, typed

@@ -14,11 +14,11 @@ from msgspec.structs import replace
 from extender.cluster.files.manifests import load_cluster
 from extender.core import engine
 from extender.core.evaluation import Evaluation
-from extender.core.preemption.sent_candidates import SentCandidate
 from extender.core.profile import DEFAULT_IMPORTANCE, EXTRA_IMPORTANCE, PreemptionPolicy, Profile
 from extender.core.snapshot.importance import annotated_cost, grace_period
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.annotations import DELETION_COST, EVICTION_COST
+from extender.k8s.candidates import SentCandidate
 from tests.builders import budget, cluster, incoming, node, pod, snapshot, typed
 from tests.parity import reference
 from tests.parity.reference.objects import UNRESOLVABLE, priority, start_time, terminating

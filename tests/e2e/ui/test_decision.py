@@ -160,10 +160,10 @@ def test_other_nodes_are_grouped_by_reason(tabs):
     groups = page.locator("#others .group")
     expect(groups.filter(has_text="disruption budget shop/web")).to_have_count(1)
     expect(groups.filter(has_text="even with all potential victims evicted: ")).to_have_count(0)
-    expect(groups.filter(has_text="Insufficient after preemption")).to_contain_text(
+    expect(groups.filter(has_text="Does not fit even after evicting all potential victims")).to_contain_text(
         "NodeResourcesFit: Insufficient cpu"
     )
-    expect(groups.filter(has_text="No victims")).to_contain_text("protected by a policy")
+    expect(groups.filter(has_text="No potential victims")).to_contain_text("protected by a policy")
 
 
 def test_the_names_of_a_group_are_made_when_it_is_opened(tabs):
@@ -239,7 +239,7 @@ def test_a_filter_decision_groups_the_nodes_by_status(tabs):
     groups = page.locator("#statuses .group")
     expect(groups.locator("summary")).to_contain_text(
         [
-            "Feasible",
+            "Fits",
             "NodeResourcesFit: Insufficient cpu",
             "NodeUnschedulable: node(s) were unschedulable",
             "TaintToleration: node(s) had untolerated taint(s)",
@@ -303,4 +303,4 @@ def test_a_link_to_a_node_far_down_shows_it(tabs, crowd):
     page = tabs.open("#/decisions/preempt-1?node=n519")
     expect(opened(page, "n519").locator(".bars")).to_be_in_viewport()
     page = tabs.open("#/decisions/preempt-1?node=n600")
-    expect(opened(page, "n600")).to_contain_text("the node has no potential victims")
+    expect(opened(page, "n600")).to_contain_text("no pod that may be evicted for this one")

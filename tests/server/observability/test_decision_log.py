@@ -17,7 +17,6 @@ import pytest
 from extender.config import Configuration
 from extender.core import engine
 from extender.core.eviction_history import Eviction, EvictionHistory
-from extender.core.preemption.sent_candidates import SentCandidate
 from extender.core.profile import Profile
 from extender.core.record import (
     DecisionRecord,
@@ -28,6 +27,7 @@ from extender.core.record import (
     record_prioritize,
 )
 from extender.errors import RequestError
+from extender.k8s.candidates import SentCandidate
 from extender.k8s.time import SECOND
 from extender.report.schema import DecisionReport
 from extender.server.context import ServerContext

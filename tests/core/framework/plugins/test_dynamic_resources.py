@@ -10,10 +10,10 @@ from extender.core.evaluation import Evaluation
 from extender.core.eviction_history import EvictionHistory
 from extender.core.framework.filter import run_filter_plugins, scheduling_context
 from extender.core.framework.plugins.dynamic_resources import verdicts
-from extender.core.preemption.sent_candidates import SentCandidate
 from extender.core.profile import FILTER_PLUGINS, UPSTREAM, KubeScheduler, Profile
 from extender.core.scheduling_cycle.fit_error import dynamic_resources_post_filter
 from extender.core.snapshot.snapshot import Snapshot
+from extender.k8s.candidates import SentCandidate
 from extender.k8s.time import SECOND, parse_time
 from extender.k8s.version.features import Features
 from tests.builders import STARTED, built, cluster, incoming, node, pod, typed

@@ -8,9 +8,9 @@ import pytest
 from extender.api import load_cluster
 from extender.core import engine
 from extender.core.evaluation import Evaluation
-from extender.core.preemption.sent_candidates import SentCandidate
 from extender.core.profile import PreemptionPolicy, Profile
 from extender.core.snapshot.snapshot import Snapshot
+from extender.k8s.candidates import SentCandidate
 from extender.k8s.objects import TopologySpreadConstraint
 from extender.k8s.version.features import DEFAULT_FEATURES
 from tests.builders import built, cluster, incoming, node, pod, typed

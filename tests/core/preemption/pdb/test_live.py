@@ -15,10 +15,10 @@ from extender.cluster.files.manifests import load_cluster
 from extender.core import engine
 from extender.core.preemption.pdb.index import BudgetIndex
 from extender.core.preemption.pdb.live import LiveBudgetIndex
-from extender.core.preemption.sent_candidates import SentCandidate
 from extender.core.profile import KubeScheduler, PreemptionPolicy, Profile
 from extender.core.snapshot.pod_table import ASSUMED_DELETION_TIMESTAMP
 from extender.core.snapshot.snapshot import Snapshot
+from extender.k8s.candidates import SentCandidate
 from extender.k8s.kinds import KINDS, key_of
 from extender.k8s.objects import PodDisruptionBudget
 from extender.server.guard.guard import guard_preempt

@@ -10,8 +10,8 @@ import pytest
 
 from extender.core import engine
 from extender.core.engine import MAX_EXTENDER_SCORE
-from extender.core.preemption.sent_candidates import SentCandidate
 from extender.core.profile import KubeScheduler, PreemptionPolicy, Profile
+from extender.k8s.candidates import SentCandidate
 from extender.server.guard.guard import guard_preempt
 from tests.builders import JSON, budget, built, cluster, drop_messages, incoming, node, pod, typed
 from tests.device_builders import undecided_claim

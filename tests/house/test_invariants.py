@@ -1,0 +1,55 @@
+"""The invariants of HOUSE.md that are no import contract. What does not follow one yet stands in exceptions.toml."""
+
+import pytest
+
+from tests.house import calls, classes, exceptions
+from tests.house.rows import EXCEPTIONS, read
+from tests.house.tree import Tree
+
+HINT = "python -m tests.house --update takes out what is not needed; what is new needs another way"
+
+
+@pytest.mark.parametrize("section", exceptions.SECTIONS)
+def test_an_invariant_has_no_new_exceptions(tree, section):
+    """I1 (entry functions), I4 (limits and work budgets), I5 (wire), I7 (at most 12 fields)."""
+    allowed, found = read(EXCEPTIONS)[section], exceptions.found(tree, section)
+    assert not found - allowed.keys(), f"{exceptions.HEADINGS[section]} {HINT}"
+    assert not allowed.keys() - found, f"not needed any more: {HINT}"
+
+
+def test_every_exception_has_a_reason():
+    sections = read(EXCEPTIONS)
+    assert sections.keys() == exceptions.SECTIONS.keys() == exceptions.HEADINGS.keys()
+    assert [name for section in sections.values() for name, why in section.items() if len(why.split()) < 3] == []
+
+
+def test_I9_only_the_journal_makes_what_is_stored_of_a_call(tree):
+    """A test that knows other names than the tree would find nothing."""
+    assert set(calls.JOURNAL_ENTRIES) <= {node.name for _, _, node in tree.classes()}
+    made = calls.journal_entries(tree)
+    assert {name: modules for name, modules in made.items() if modules != {calls.JOURNAL}} == {}
+
+
+def test_names_that_are_looked_for_exist(tree):
+    """Of a function or class that was renamed, no call would be found."""
+    functions = {node.name for module in tree.modules for _, node in module.functions()}
+    defined = functions | {node.name for _, _, node in tree.classes()}
+    assert {*calls.ENTRY_FUNCTIONS, *calls.BUDGET, "Scenario"} <= defined
+    assert {"preempt", "why"} <= functions
+
+
+SOURCE = """
+class Wide:
+    {fields}
+
+    def __init__(self):
+        self.assigned = self.read
+"""
+
+
+@pytest.mark.parametrize(("annotated", "expected"), [(11, []), (12, ["module.Wide: 13"])])
+def test_fields_are_annotated_or_assigned_in_init(tmp_path, annotated, expected):
+    (tmp_path / "extender").mkdir()
+    source = SOURCE.format(fields="\n    ".join(f"field_{number}: int = 0" for number in range(annotated)))
+    (tmp_path / "extender" / "module.py").write_text(source, encoding="utf-8")
+    assert classes.wide_classes(Tree(tmp_path)).items == expected
