@@ -23,8 +23,14 @@ from extender.core.devices.extended_resources import (
 from extender.core.devices.structured.allocation import Allocated, ClaimToAllocate
 from extender.core.devices.structured.allocator import Allocator
 from extender.core.devices.structured.constraints import find_attribute
-from extender.core.devices.structured.node_matching import NodeSelectorError, selects_node
-from extender.core.devices.structured.pools import AllocationError, InvalidPools, NotEvaluated, Pool
+from extender.core.devices.structured.pools import (
+    AllocationError,
+    InvalidPools,
+    NodeSelectorError,
+    NotEvaluated,
+    Pool,
+    selects_node,
+)
 from extender.core.framework.constraint import SchedulingContext
 from extender.core.framework.plugins import dynamic_resources
 from extender.core.recorded_devices import RecordedDevices

@@ -28,7 +28,7 @@ from extender.cluster.watch.list_watch import PHASES
 from extender.config import Configuration
 from extender.core import devices
 from extender.core.devices import node_allocations
-from extender.core.devices.structured import allocator, node_devices, node_matching
+from extender.core.devices.structured import allocator, node_devices, pools
 from extender.core.framework import filter as node_filter
 from extender.core.framework import plugins, score, status
 from extender.core.framework.plugins import FILTERS, dynamic_resources
@@ -70,7 +70,7 @@ NOT_EVALUATED = {
     *texts(dynamic_resources, "_why_not_evaluated", "_not_followed", "_verdicts"),
     *(text for one in (allocator, node_devices) for text in strings_given_to(one, "NotEvaluated") if is_text(text)),
     *texts(node_allocations),
-    *texts(node_matching),
+    *texts(pools, "_terms"),
 }
 """Why DynamicResources leaves a pod to kube-scheduler."""
 

@@ -6,7 +6,7 @@ of every generation, and reads neither taints nor counters nor whether the pool 
 Rule: what is remembered decides how long an answer takes, never what it is; work is counted as by `counted_selector`.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -18,7 +18,6 @@ from extender.core.devices.counted_selector import (
     STEPS_PER_CHARACTER,
     CountedSelector,
     WorkAccount,
-    compiled,
 )
 from extender.core.devices.device_index import DeviceIndex
 from extender.core.devices.extended_resources import CLASS_PREFIX, classes_by_resource
@@ -30,7 +29,7 @@ from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.cost.budget import WorkBudget, WorkLimitReached
 from extender.k8s.devices.device_view import DeviceView
 from extender.k8s.devices.objects import Device, ResourceSlice, ResourceSliceSpec
-from extender.k8s.devices.selector import DeviceSelectorError, NotFollowed
+from extender.k8s.devices.selector import DeviceSelectorError, NotFollowed, Selector, compile_selector
 from extender.k8s.requests import is_extended
 from extender.k8s.selectors import SelectorError, parse_node_selector
 from extender.k8s.version.features import Features
@@ -178,27 +177,39 @@ def _matched(_snapshot: Snapshot, _class_name: str) -> dict[str, _Matched]:
     return {}
 
 
+@derived_by("device_classes")
+def _selectors(snapshot: Snapshot, class_name: str) -> tuple[Selector, ...] | None:
+    """Return the compiled selectors of a class; None if that is too much work."""
+    of_class = (one.cel for one in snapshot.objects.device_classes["", class_name].spec.selectors or ())
+    expressions = [one.expression for one in of_class if one is not None]
+    if _compile_steps(expressions) > MAX_STEPS:
+        return None
+    return tuple([compile_selector(one, of_1_37=snapshot.features.selectors_of_1_37) for one in expressions])
+
+
+def _compile_steps(expressions: Iterable[str]) -> int:
+    return STEPS_PER_CHARACTER * sum(map(len, set(expressions)))
+
+
 @derived_by("device_classes", "resource_slices")
 def _parts(snapshot: Snapshot, class_name: str) -> tuple[_Part, ...] | None:
     """Return the devices of a class; None if that is too much work. Only slices that changed are looked at again."""
-    of_class = (one.cel for one in snapshot.objects.device_classes["", class_name].spec.selectors or ())
-    expressions = [one.expression for one in of_class if one is not None]
-    account, budget, found = WorkAccount(), WorkBudget(MAX_STEPS), list[_Part]()
-    matched, features = _matched(snapshot, class_name), snapshot.features
+    compiled, account, found = _selectors(snapshot, class_name), WorkAccount(), list[_Part]()
+    if compiled is None:
+        return None
+    selectors = [CountedSelector(one, {}, account) for one in compiled]
+    budget = WorkBudget(MAX_STEPS - _compile_steps(one.expression for one in compiled))
+    matched = _matched(snapshot, class_name)
     slices = {one.metadata.name: one for one in snapshot.objects.resource_slices.values()}
     for gone in matched.keys() - slices.keys():
         del matched[gone]
     try:
-        budget.spend(STEPS_PER_CHARACTER * sum(map(len, set(expressions))))
-        selectors = [
-            CountedSelector(compiled(one, of_1_37=features.selectors_of_1_37), {}, account) for one in expressions
-        ]
         for name, one in slices.items():
             known = matched.get(name)
             if known is None or known.published is not one:
                 left = budget.left
                 account.next_node()
-                parts = tuple(_parts_of_slice(one.spec, selectors, budget, features))
+                parts = tuple(_parts_of_slice(one.spec, selectors, budget, snapshot.features))
                 known = matched[name] = _Matched(one, parts, left - budget.left - account.steps, account.used)
             else:
                 budget.spend(known.steps + account.charge(known.results))

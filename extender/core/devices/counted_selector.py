@@ -1,17 +1,24 @@
-"""Selectors whose results are remembered, and whose steps are counted as if they were not.
+"""Selectors of devices: what they read, and their results, which are remembered but counted as if they were not.
+
+AttributeProjection is what selectors and constraints read of a device: devices with the same value of it are the same
+to all that it was made of.
 
 Rule: what is remembered decides how long an answer takes, never what it is: a call is charged once for each result that
 it needs, also for those of earlier calls, so that the same work always ends at the same step.
 """
 
-from collections.abc import Hashable, Mapping
-from functools import lru_cache
-from typing import Final
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any, Final
 
-from extender.core.devices.attribute_projection import AttributeProjection, digest
+import msgspec
+
+from extender.core.devices.structured.allocation import DeviceMatcher
 from extender.k8s.cost.budget import WorkBudget
 from extender.k8s.devices.device_view import DeviceView
-from extender.k8s.devices.selector import DeviceSelectorError, NotFollowed, Selector, compile_selector
+from extender.k8s.devices.objects import Device, DeviceClaim, DeviceRequest, DeviceSubRequest, ExactDeviceRequest
+from extender.k8s.devices.selector import DeviceSelectorError, NotFollowed, Selector
 
 MAX_STEPS: Final = 1_000_000
 """Work for the claims of one pod on all nodes together: about a second."""
@@ -20,7 +27,85 @@ STEPS_PER_CHARACTER: Final = 10
 _MAX_RESULTS: Final = 32_768
 """Results of selectors for devices, as these see them, that are remembered together."""
 
-compiled = lru_cache(maxsize=128)(compile_selector)
+_NOTHING: Final[Mapping[str, Any]] = {}
+_ENCODER: Final = msgspec.msgpack.Encoder()
+
+
+@dataclass(frozen=True, slots=True)
+class AttributeProjection:
+    """What selectors and constraints read of a device's attributes and capacity."""
+
+    attributes: tuple[str, ...] = ()
+    """Fully qualified names; the domain may be left out on a device of the driver of that name."""
+    capacity: tuple[str, ...] = ()
+    """Likewise."""
+    everything: bool = False
+    """All attributes and capacity."""
+    all_capacity: bool = False
+    """All capacity, with its request policies."""
+
+    @classmethod
+    def of_selector(cls, selector: DeviceMatcher) -> "AttributeProjection":
+        """Return what a selector reads."""
+        if selector.error or selector.unsupported:
+            return cls()
+        if selector.reads is None:
+            return cls(everything=True)
+        names = {
+            of: tuple(sorted(f"{domain}/{name}" for kind, domain, name in selector.reads if kind == of))
+            for of in ("attributes", "capacity")
+        }
+        return cls(names["attributes"], names["capacity"])
+
+    @classmethod
+    def of_claims(cls, claims: Iterable[DeviceClaim], selectors: Iterable[DeviceMatcher]) -> "AttributeProjection":
+        """Return what the selectors of claims and of their classes read, and their constraints and requests."""
+        parts = [cls.of_selector(one) for one in selectors]
+        attributes, all_capacity = {name for part in parts for name in part.attributes}, False
+        for claim in claims:
+            for constraint in claim.constraints or ():
+                attributes |= {one for one in (constraint.match_attribute, constraint.distinct_attribute) if one}
+            requested = (one for request in claim.requests or () for one in alternatives(request))
+            all_capacity |= any(one.capacity is not None for one in requested)
+        return cls(
+            tuple(sorted(attributes)),
+            tuple(sorted({name for part in parts for name in part.capacity})),
+            any(part.everything for part in parts),
+            all_capacity,
+        )
+
+    def of_devices(self, driver: str, devices: Sequence[Device]) -> Hashable:
+        """Return what is read of devices of one driver, name by name: that is quicker than device by device."""
+        if self.everything:
+            return tuple([digest((device.attributes, device.capacity)) for device in devices])
+        attributes = [device.attributes or _NOTHING for device in devices]
+        found: list[Hashable] = [
+            tuple([of.get(name) for of in attributes]) for name in _spellings(self.attributes, driver)
+        ]
+        if self.capacity:
+            capacity = [device.capacity or _NOTHING for device in devices]
+            columns = ([of.get(name) for of in capacity] for name in _spellings(self.capacity, driver))
+            found += [tuple([one and one.value for one in column]) for column in columns]
+        return tuple(found)
+
+
+def _spellings(names: tuple[str, ...], driver: str) -> list[str]:
+    """Return qualified names, and those of the driver's domain without it too."""
+    own = f"{driver}/"
+    return [one for name in names for one in ((name, name[len(own) :]) if name.startswith(own) else (name,))]
+
+
+def digest(content: object) -> bytes:
+    """Return what stands for content of any size."""
+    return blake2b(_ENCODER.encode(content), digest_size=16).digest()
+
+
+def alternatives(request: DeviceRequest) -> Iterator[ExactDeviceRequest | DeviceSubRequest]:
+    """Yield what a request may be served with: the request itself, or the alternatives of its prioritized list."""
+    if request.exactly is not None:
+        yield request.exactly
+    yield from request.first_available or ()
+
 
 SelectorResults = dict[Hashable, tuple[bool | DeviceSelectorError | NotFollowed, int]]
 """Expression and what it reads of a device -> (result, steps that it took)."""
@@ -72,28 +157,25 @@ class CountedSelector:
         # A hash, because what it is of would be held for each node; a collision only counts too few steps.
         charge, account = hash(key), self._account
         found = self._results.get(key)
-        is_new = found is None
         if found is None:
-            found = self._evaluate(device, budget.left)
+            left = budget.left
+            result: bool | DeviceSelectorError | NotFollowed
+            try:
+                result = self._selector.matches(device, budget)
+            except (DeviceSelectorError, NotFollowed) as error:
+                result = type(error)(*error.args)  # without the frames that its traceback keeps
             if len(self._results) >= _MAX_RESULTS:
                 self._results.clear()
-            self._results[key] = found
-        result, steps = found
-        account.used[charge] = steps
-        if is_new or charge not in account.charged:  # new again: its place was needed for others
-            account.charged.add(charge)
+            steps = left - budget.left
+            self._results[key] = result, steps
             account.steps += steps
-            budget.spend(steps)
+        else:
+            result, steps = found
+            if charge not in account.charged:
+                account.steps += steps
+                budget.spend(steps)
+        account.charged.add(charge)
+        account.used[charge] = steps
         if not isinstance(result, bool):
             raise type(result)(*result.args)
         return result
-
-    def _evaluate(self, device: DeviceView, limit: int) -> tuple[bool | DeviceSelectorError | NotFollowed, int]:
-        """Return the result and the steps that it took; raises WorkLimitReached above the limit."""
-        budget = WorkBudget(limit)
-        result: bool | DeviceSelectorError | NotFollowed
-        try:
-            result = self._selector.matches(device, budget)
-        except (DeviceSelectorError, NotFollowed) as error:
-            result = type(error)(*error.args)  # without the frames that its traceback keeps
-        return result, limit - budget.left

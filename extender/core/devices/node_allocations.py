@@ -16,14 +16,14 @@ from typing import Final, NamedTuple, TypeVar
 import msgspec
 import numpy as np
 
-from extender.core.devices.attribute_projection import AttributeProjection, alternatives
 from extender.core.devices.counted_selector import (
     MAX_STEPS,
     STEPS_PER_CHARACTER,
+    AttributeProjection,
     CountedSelector,
     SelectorResults,
     WorkAccount,
-    compiled,
+    alternatives,
 )
 from extender.core.devices.device_index import DeviceIndex
 from extender.core.devices.node_equivalence import NodeEquivalence
@@ -34,6 +34,7 @@ from extender.core.snapshot.arrays import IntArray
 from extender.core.snapshot.snapshot import Index, Snapshot
 from extender.k8s.cost.budget import WorkBudget, WorkLimitReached
 from extender.k8s.devices.objects import DeviceClaim, DeviceClass
+from extender.k8s.devices.selector import Selector, compile_selector
 
 NOT_ASKED: Final = -1
 
@@ -43,6 +44,7 @@ _MAX_KEY_BYTES: Final = 64 << 10
 """Largest content of claims, encoded, whose outcomes are remembered."""
 _MAX_EQUIVALENCES: Final = 8
 """Sets of what selectors read for which it is remembered which nodes are alike."""
+_MAX_SELECTORS: Final = 128
 _MAX_ANSWERS_PER_NODE: Final = 2
 _SPARE: Final = 64
 """Answers that are remembered for claims in addition."""
@@ -113,6 +115,7 @@ class AllocationMemo(Index):
         self._devices = snapshot.index(DeviceIndex)
         self._claims: dict[bytes, _ClaimOutcomes] = {}
         self._equivalences: dict[AttributeProjection, NodeEquivalence] = {}
+        self._selectors: dict[str, Selector] = {}
         self._results: SelectorResults = {}
 
     def on_nodes(self, claims: Sequence[ClaimToAllocate], rows: IntArray) -> NodeAllocations:
@@ -143,8 +146,13 @@ class AllocationMemo(Index):
 
         def selector(expression: str) -> CountedSelector:
             if expression not in selectors:
-                of_1_37 = self.snapshot.features.selectors_of_1_37
-                selectors[expression] = CountedSelector(compiled(expression, of_1_37=of_1_37), self._results, account)
+                compiled = _recent(
+                    self._selectors,
+                    expression,
+                    _MAX_SELECTORS,
+                    lambda: compile_selector(expression, of_1_37=self.snapshot.features.selectors_of_1_37),
+                )
+                selectors[expression] = CountedSelector(compiled, self._results, account)
             return selectors[expression]
 
         claims = [ClaimToAllocate(_NAMESPACE, _placeholder(number), spec) for number, spec in enumerate(specs)]

@@ -11,10 +11,17 @@ from typing import Final
 
 import numpy as np
 
-from extender.core.devices.attribute_projection import AttributeProjection, digest
+from extender.core.devices.counted_selector import AttributeProjection, digest
 from extender.core.devices.device_index import NO_OTHER_FIELDS, DeviceIndex, SharedPools, other_fields
-from extender.core.devices.structured.node_matching import NodeSelectorError, selects_node
-from extender.core.devices.structured.pools import AllocationError, DeviceID, NotEvaluated, Pool, PoolID
+from extender.core.devices.structured.pools import (
+    AllocationError,
+    DeviceID,
+    NodeSelectorError,
+    NotEvaluated,
+    Pool,
+    PoolID,
+    selects_node,
+)
 from extender.core.snapshot.arrays import IntArray
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.devices.device_view import has_values

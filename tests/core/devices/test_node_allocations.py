@@ -595,6 +595,7 @@ LIMITS = {
     "_MAX_EQUIVALENCES": node_allocations,
     "_MAX_NEEDED": node_allocations,
     "_MAX_RESULTS": counted_selector,
+    "_MAX_SELECTORS": node_allocations,
     "_SPARE": node_equivalence,
 }
 

@@ -31,7 +31,7 @@ from extender.core.devices.structured.pools import (
     PoolDevice,
     knows_shares,
 )
-from extender.core.devices.structured.requests import Choice, ClaimCompiler, CompiledClaim, Request
+from extender.core.devices.structured.requests import Choice, ClaimCompiler, CompiledClaim, CompiledRequest
 from extender.k8s.cost.budget import WorkBudget
 from extender.k8s.devices.objects import DeviceClass
 from extender.k8s.objects import Node, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
@@ -110,7 +110,7 @@ class _Call:
 
     __slots__ = ("all_exceeded", "alternative", "choice", "claim", "number", "request", "start", "taken")
 
-    def __init__(self, claim: int, choice: int, request: Request | None, number: int, start: int) -> None:
+    def __init__(self, claim: int, choice: int, request: CompiledRequest | None, number: int, start: int) -> None:
         self.claim = claim
         self.choice = choice
         self.request = request
@@ -144,7 +144,7 @@ class _Search:
         self._calls: list[_Call] = []
         self._claim = 0
         """Claim of the last call."""
-        self._all_devices: dict[Request, list[PoolDevice]] = {}
+        self._all_devices: dict[CompiledRequest, list[PoolDevice]] = {}
         self._candidates, self._invalid = _candidates(pools, features)
 
     def check_claims(self) -> None:
@@ -169,7 +169,7 @@ class _Search:
                 raise AllocationError(claim.constraint_error)
         self._devices.forget_matches()
 
-    def _count_checked(self, claim: CompiledClaim, choice: Choice, request: Request) -> int:
+    def _count_checked(self, claim: CompiledClaim, choice: Choice, request: CompiledRequest) -> int:
         if request.error:
             raise AllocationError(request.error)
         if not request.takes_all:
@@ -216,7 +216,7 @@ class _Search:
                 ended = self._next_candidate(call, call.request, ended)
         return True
 
-    def _enter(self, choice: int, request: Request | None, number: int, start: int) -> _Ended:
+    def _enter(self, choice: int, request: CompiledRequest | None, number: int, start: int) -> _Ended:
         """Open the call that finds device `number` of a request (None: of this choice), candidates from `start` on."""
         while True:
             if request is None:
@@ -252,7 +252,7 @@ class _Search:
         self._calls.pop()
         return _Ended.EXCEEDED if call.all_exceeded else _Ended.FAILED
 
-    def _next_of_all(self, call: _Call, request: Request, ended: _Ended) -> _Ended:
+    def _next_of_all(self, call: _Call, request: CompiledRequest, ended: _Ended) -> _Ended:
         """Take the next of all devices: another one instead would not help."""
         if ended is not _Ended.ADVANCE:
             self._devices.give_back(call.taken)
@@ -268,7 +268,7 @@ class _Search:
         goes_on = request if self._features.device_allocator_of_1_36 else self._choices[call.choice].alternatives[0]
         return self._enter(call.choice, goes_on, call.number + 1, 0)
 
-    def _next_candidate(self, call: _Call, request: Request, ended: _Ended) -> _Ended:
+    def _next_candidate(self, call: _Call, request: CompiledRequest, ended: _Ended) -> _Ended:
         """Take the next device that the request can have; devices of one request are taken in order only."""
         if ended is not _Ended.ADVANCE:
             self._devices.give_back(call.taken)

@@ -13,7 +13,7 @@ from extender.core.devices.structured.capacity import Amounts, CapacityError, co
 from extender.core.devices.structured.constraints import AttributeConstraint, DistinctAttribute, MatchAttribute
 from extender.core.devices.structured.counters import Counters
 from extender.core.devices.structured.pools import AllocationError, DeviceID, NotEvaluated, PoolDevice, is_available_on
-from extender.core.devices.structured.requests import CompiledClaim, Request
+from extender.core.devices.structured.requests import CompiledClaim, CompiledRequest
 from extender.core.devices.structured.taints import prevents_allocation
 from extender.k8s.cost.budget import WorkBudget
 from extender.k8s.devices.objects import DeviceConstraint
@@ -29,7 +29,7 @@ class Taken:
 
     __slots__ = ("consumed", "counted", "device", "request", "shares_before")
 
-    def __init__(self, request: Request, device: PoolDevice, *, counted: bool) -> None:
+    def __init__(self, request: CompiledRequest, device: PoolDevice, *, counted: bool) -> None:
         self.request = request
         self.device = device
         self.counted = counted
@@ -55,7 +55,7 @@ class NodeDevices:
         self._budget = budget
         self.taken: list[list[Taken]] = [[] for _ in claims]
         """[claim]"""
-        self._matches: dict[tuple[Request, PoolDevice], bool] = {}
+        self._matches: dict[tuple[CompiledRequest, PoolDevice], bool] = {}
         self._constraints = [[_constraint(one, features) for one in claim.constraints] for claim in claims]
         self._allocating: dict[PoolDevice, set[int]] = {}
         """Device -> claims that have it for themselves."""
@@ -64,14 +64,14 @@ class NodeDevices:
 
     # --- which devices suit a request
 
-    def is_in_use(self, request: Request, one: PoolDevice) -> bool:
+    def is_in_use(self, request: CompiledRequest, one: PoolDevice) -> bool:
         """Return whether a claim has the device; with admin access only the request's own claim counts."""
         allocating = self._allocating.get(one)
         if request.admin_access:
             return allocating is not None and request.claim in allocating
         return bool(allocating) or one.id in self._state.devices
 
-    def selects(self, request: Request, one: PoolDevice, remembers: Request) -> bool:
+    def selects(self, request: CompiledRequest, one: PoolDevice, remembers: CompiledRequest) -> bool:
         """Return whether the selectors of the class and of the request select a device that the node can use."""
         if one.device.binding_conditions and not self._features.dra_device_binding_conditions:
             return False
@@ -83,7 +83,7 @@ class NodeDevices:
     def forget_matches(self) -> None:
         self._matches.clear()
 
-    def _evaluate(self, request: Request, one: PoolDevice) -> bool:
+    def _evaluate(self, request: CompiledRequest, one: PoolDevice) -> bool:
         for at, selector in request.selectors:
             if selector.error:
                 raise AllocationError(f"{at}: CEL compile error: {selector.error}")
@@ -101,7 +101,7 @@ class NodeDevices:
                 raise NotEvaluated(f"{at}: {feature}") from None
         return not one.slice.spec.per_device_node_selection or is_available_on(one, self.node)
 
-    def belongs(self, request: Request, one: PoolDevice) -> bool:
+    def belongs(self, request: CompiledRequest, one: PoolDevice) -> bool:
         """Return whether the device is one of all that the request is for, as to its capacity."""
         if not self._features.all_devices_include_full_ones:
             return self.room(request, one)
@@ -109,7 +109,7 @@ class NodeDevices:
             return True
         return self._has_room(request, one, one.device.name, _NOTHING, _NOTHING)
 
-    def room(self, request: Request, one: PoolDevice) -> bool:
+    def room(self, request: CompiledRequest, one: PoolDevice) -> bool:
         """Return whether the device has the capacity that the request would consume."""
         if not self._features.dra_consumable_capacity:
             return True
@@ -118,7 +118,9 @@ class NodeDevices:
         allocated = (self._state.capacity or _NOTHING).get(one.id, _NOTHING)
         return self._has_room(request, one, "/".join(one.id), allocated, self._shares.get(one.id, _NOTHING))
 
-    def _has_room(self, request: Request, one: PoolDevice, name: str, allocated: Amounts, allocating: Amounts) -> bool:
+    def _has_room(
+        self, request: CompiledRequest, one: PoolDevice, name: str, allocated: Amounts, allocating: Amounts
+    ) -> bool:
         try:
             return has_room(one.device.capacity or {}, request.capacity, allocated, allocating, self._features)
         except CapacityError as error:
@@ -126,7 +128,7 @@ class NodeDevices:
             at = f"claim {claim}, request {request.name}: checking capacity for device {name}"
             raise AllocationError(f"{at}: {error}", names_pool=True) from None
 
-    def take(self, request: Request, one: PoolDevice, *, must: bool) -> Taken | None:
+    def take(self, request: CompiledRequest, one: PoolDevice, *, must: bool) -> Taken | None:
         """Take a selected device that is not in use; None if its counters, taints or constraints do not allow that.
 
         `must`: without it the claim has no solution, so that a constraint in the way is an error.

@@ -25,7 +25,7 @@ from extender.k8s.version.features import Features
 
 
 @dataclass(eq=False, slots=True)
-class Request:
+class CompiledRequest:
     """A request, or one alternative of a prioritized list."""
 
     claim: int
@@ -60,7 +60,7 @@ class Choice:
     """What is allocated for one request of a claim: the request itself, or one of its alternatives."""
 
     claim: int
-    alternatives: list[Request]
+    alternatives: list[CompiledRequest]
     is_list: bool
     error: str
 
@@ -120,11 +120,11 @@ class ClaimCompiler:
 
     def _request(
         self, number: int, claim: CompiledClaim, spec: ExactDeviceRequest | DeviceSubRequest, name: str, parent: str
-    ) -> Request:
+    ) -> CompiledRequest:
         device_class = self.classes.get(spec.device_class_name)
         of_class = None if device_class is None else device_class.spec.selectors
         names = {parent, f"{parent}/{name}"} if parent else {name}
-        return Request(
+        return CompiledRequest(
             number,
             name,
             parent,
