@@ -368,9 +368,8 @@ def changed_parts(before: Pod, after: Pod) -> frozenset[PodPart]:
 def _same_status(one: Pod, other: Pod) -> bool:
     a, b = one.status, other.status
     deleted, other_deleted = one.metadata.deletion_timestamp, other.metadata.deletion_timestamp
-    is_assumed = is_assumed_terminating(one) or is_assumed_terminating(other)
     # Two times of one deletion are alike, but an assumed one and the API server's are not.
-    if deleted != other_deleted and (is_assumed or deleted is None or other_deleted is None):
+    if deleted != other_deleted and {None, ASSUMED_DELETION_TIMESTAMP} & {deleted, other_deleted}:
         return False
     return a is b or (
         a.phase == b.phase
