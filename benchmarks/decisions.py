@@ -7,11 +7,11 @@ import numpy as np
 from msgspec.structs import replace
 
 from benchmarks.measure import Row, Run, Work, in_turns
+from benchmarks.renamed import SentCandidate
 from benchmarks.world import World
 from extender.core import engine
 from extender.core.preemption.criteria import TIE_BREAKERS, ranking_keys
 from extender.core.preemption.dry_run import dry_run_preemption
-from extender.k8s.candidates import SentCandidate
 
 GROUP = "engine"
 ROUNDS = 101

@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from benchmarks.renamed import SentCandidate
 from benchmarks.storm.clock import Clock
 from extender.cluster.cache.cache import ClusterCache
 from extender.cluster.cache.eviction_history import EvictionLog
 from extender.core import engine
 from extender.core.engine import Candidate
 from extender.core.profile import Profile
-from extender.k8s.candidates import SentCandidate
 from extender.k8s.objects import Pod
 
 

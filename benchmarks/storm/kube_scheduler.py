@@ -15,6 +15,7 @@ from typing import Protocol
 
 import numpy as np
 
+from benchmarks.renamed import SentCandidate
 from benchmarks.storm.clock import Clock
 from benchmarks.storm.truth import MIB, Life
 from extender.cluster.cache.cache import ClusterCache
@@ -24,7 +25,6 @@ from extender.core.framework.status import Code
 from extender.core.profile import Profile
 from extender.core.snapshot.arrays import BoolArray, IntArray
 from extender.core.snapshot.snapshot import Snapshot
-from extender.k8s.candidates import SentCandidate
 from extender.k8s.objects import Pod
 from extender.k8s.requests import incoming_requests
 from extender.k8s.version.features import DEFAULT_FEATURES

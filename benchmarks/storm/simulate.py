@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Set
 from dataclasses import dataclass, field
 
+from benchmarks.renamed import SentCandidate
 from benchmarks.storm.clock import Clock
 from benchmarks.storm.exhaustive import clean_placement
 from benchmarks.storm.extender_side import Extender
@@ -22,7 +23,6 @@ from benchmarks.storm.truth import Life, Truth
 from extender.cluster.cache.cache import Change, identity
 from extender.core.engine import Candidate
 from extender.core.profile import Profile
-from extender.k8s.candidates import SentCandidate
 from extender.k8s.objects import Pod
 
 REPLACEMENT_INTERVAL_SECONDS = 1.0

@@ -17,12 +17,12 @@ from msgspec.structs import replace
 from benchmarks import generate
 from benchmarks.generate import JSON
 from benchmarks.measure import Work
+from benchmarks.renamed import cached_verdicts
 from benchmarks.works import Maker
 from benchmarks.world import World
 from extender.core import engine
 from extender.core.eviction_history import NO_HISTORY
 from extender.core.framework.filter import run_filter_plugins, scheduling_context
-from extender.core.framework.scheduling_signature import cached_verdicts
 from extender.core.framework.score import score
 from extender.core.framework.status import Code
 from extender.core.preemption.criteria import best_candidates

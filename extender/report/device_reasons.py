@@ -29,7 +29,7 @@ from extender.k8s.devices.objects import (
 )
 from extender.k8s.devices.selector import DeviceSelectorError, NotFollowed, Selector, compile_selector
 from extender.report.schema import DeviceReport, DeviceRequestReport
-from extender.utilities.text import pluralize
+from extender.utilities.text import join_names, pluralize
 
 MAX_DEVICES = 256
 """Devices that a request lists on one node."""
@@ -287,8 +287,7 @@ def value_of(attribute: DeviceAttribute) -> str:
 
 def listed(names: Sequence[str]) -> str:
     """Join the first names and count the rest."""
-    shown = ", ".join(map(shortened, names[:MAX_NAMES]))
-    return f"{shown} and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else shown
+    return join_names([*map(shortened, names[:MAX_NAMES])], MAX_NAMES, len(names))
 
 
 def shortened(text: str) -> str:

@@ -20,6 +20,7 @@ PLACES = (
     "CONTRIBUTING.md",
     "SECURITY.md",
     "CODE_OF_CONDUCT.md",
+    "SCOPE.md",
     "GOVERNANCE.md",
 )
 TEXT = {".py", ".md", ".js", ".html", ".css", ".yaml", ".yml", ".json", ".tpl", ".txt", ".toml", ".sh", ".go"}

@@ -5,8 +5,8 @@ module. A return is a hop to a module that the call had left. `tracer` says whic
 
 The engine is what is entered from a call of the layers of `engine` and `evaluation` (import contract core-layers) by
 anything outside core, until it returns. A report is what is entered from a call of a package of REPORTS. Left out of
-both is what every step reads: the plugins, which kube-scheduler has, too, and the packages that the contracts put below them (k8s,
-core.devices, core.snapshot, utilities). 44713b1 has 69 functions and 17 returns in the engine of /preempt.
+both is what every step reads: the plugins, which kube-scheduler has, too, and the packages that the contracts put below
+them (k8s, core.devices, core.snapshot, utilities). 44713b1 has 69 functions and 17 returns in the engine of /preempt.
 """
 
 import json

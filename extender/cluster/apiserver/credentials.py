@@ -27,7 +27,7 @@ from extender.errors import ExtenderError
 from extender.k8s.time import parse_datetime
 from extender.utilities.file_watch import Signature, file_signature
 from extender.utilities.regular_file import open_regular_file, read_regular_file
-from extender.utilities.yaml_reader import LimitError, compose
+from extender.utilities.yaml_reader import MAX_REPEATED_CONFIG_NODES, LimitError, YAMLError, read_documents
 
 EXEC_PLUGIN_TIMEOUT_SECONDS = 60.0
 """Seconds after which an exec plugin is killed."""
@@ -219,7 +219,8 @@ def _merge(files: list[Path]) -> tuple[Any, str]:
     contents: list[JSON] = []
     try:
         for reading in files:
-            compose(read_regular_file(reading, MAX_KUBECONFIG_BYTES).decode("utf-8"))  # the client has no limits
+            # The client itself has no limits.
+            list(read_documents(read_regular_file(reading, MAX_KUBECONFIG_BYTES), MAX_REPEATED_CONFIG_NODES))
             contents.append(KubeConfigMerger(str(reading)).config_files[str(reading)])
         merged = KubeConfigMerger(os.pathsep.join(map(str, files))).config
         for section in ("contexts", "clusters", "users"):
@@ -229,9 +230,9 @@ def _merge(files: list[Path]) -> tuple[Any, str]:
         raise CredentialsError(f"kubeconfig {reading}: {error.strerror}") from None
     except LimitError as error:
         raise CredentialsError(f"kubeconfig {reading}: {error.problem}") from None
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        raise CredentialsError(f"kubeconfig {reading}: not YAML{f' at line {mark.line + 1}' if mark else ''}") from None
+    except (YAMLError, yaml.YAMLError) as error:
+        line = getattr(error, "line", None)  # without the problem, which may quote a secret
+        raise CredentialsError(f"kubeconfig {reading}: not YAML{f' at line {line}' if line else ''}") from None
     except (ConfigException, ValueError, TypeError, KeyError, AttributeError):
         raise CredentialsError(f"kubeconfig {reading}: this is not a kubeconfig") from None
     return merged, next((str(one["current-context"]) for one in contents if one.get("current-context")), "")

@@ -25,6 +25,7 @@ from extender.core.snapshot.snapshot import OBJECTS_PER_STEP, OnSkipped, Snapsho
 from extender.errors import NotReady
 from extender.k8s.kinds import KIND_LOAD_ORDER, KINDS, ClusterObjects, Key, key_of
 from extender.k8s.objects import Object, ObjectMeta, Pod
+from extender.utilities.lru import LRU
 
 MAX_CHANGES_IN_PLACE = 200
 """Differences between a list and the cache that are applied in place; with more, a new snapshot is built."""
@@ -84,7 +85,7 @@ class ClusterCache:
         self._next_change: asyncio.Future[None] | None = None
         self.listed_at: dict[str, str] = {}
         """Kind -> resourceVersion of its last list; empty or missing if it was not listed."""
-        self._deleted_uids: dict[str, dict[str, None]] = {kind: {} for kind in KINDS}
+        self._deleted_uids = {kind: LRU[str, None](MAX_REMEMBERED_DELETIONS) for kind in KINDS}
 
     @property
     def version(self) -> int:
@@ -326,12 +327,8 @@ class ClusterCache:
         return compare_resource_versions(version, identity(from_api)[1]) > 0 and change.object != from_api
 
     def _remember_deletion(self, kind: str, uid: str) -> None:
-        """Remember that the object was deleted, within MAX_REMEMBERED_DELETIONS."""
-        deleted = self._deleted_uids[kind]
-        if uid:
-            deleted[uid] = None
-        while len(deleted) > MAX_REMEMBERED_DELETIONS:
-            del deleted[next(iter(deleted))]
+        if uid:  # without one, it would stand for every object without UID
+            self._deleted_uids[kind].put(uid, None)
 
     def _put(self, kind: str, one: Object) -> None:
         """Store the object; a cached object of its name with another UID is removed first."""

@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
-import yaml
 
 from extender.errors import ClusterFileError
 from extender.k8s.devices.objects import DeviceSubRequest, ExactDeviceRequest, ResourceClaim
@@ -28,7 +27,8 @@ from extender.k8s.kinds import KINDS, ClusterObjects, Kind, kind_without_group
 from extender.k8s.objects import Labels, Object, Pod
 from extender.k8s.validation import decode_error_message, validate
 from extender.utilities.regular_file import gunzip, read_regular_file, size_text
-from extender.utilities.yaml_reader import LimitError, read_documents
+from extender.utilities.text import shortened
+from extender.utilities.yaml_reader import LimitError, YAMLError, read_documents
 
 UNREAD_ANNOTATION = "extender/unreadable"
 """Annotation of a dumped List: fields of ClusterObjects that could not be read, comma-separated."""
@@ -128,7 +128,7 @@ def _short_messages() -> Iterator[None]:
     try:
         yield
     except ClusterFileError as error:
-        raise ClusterFileError(_shortened(str(error), MAX_MESSAGE_CHARACTERS)) from error.__cause__
+        raise ClusterFileError(shortened(str(error), MAX_MESSAGE_CHARACTERS)) from error.__cause__
 
 
 def example_cluster() -> ClusterObjects:
@@ -180,9 +180,9 @@ def _documents(path: Path, data: bytes) -> Iterator[Any]:
             is_empty = False
             yield document
     except LimitError as error:
-        raise ClusterFileError(f"{path.name}: {_yaml_problem(error)}") from error
-    except yaml.YAMLError as error:
-        raise ClusterFileError(f"{path.name}: not YAML: {_yaml_problem(error)}") from error
+        raise ClusterFileError(f"{path.name}: {error}") from error
+    except YAMLError as error:
+        raise ClusterFileError(f"{path.name}: not YAML: {error}") from error
     except RecursionError as error:
         raise ClusterFileError(f"{path.name}: is nested too deeply") from error
     except ValueError as error:
@@ -197,7 +197,7 @@ def _parse(data: bytes, is_yaml: bool) -> Iterator[Any]:
         # In parts, between which other threads run.
         values = sum(data.count(b",", start, start + (16 << 20)) for start in range(0, len(data), 16 << 20))
         if values > MAX_JSON_VALUES:
-            raise LimitError(f"has more than {MAX_JSON_VALUES:,} values", None)
+            raise LimitError(f"has more than {MAX_JSON_VALUES:,} values")
         if not is_yaml or _is_json(data):
             return _json_documents(data)
     return _yaml_documents(data)
@@ -205,7 +205,7 @@ def _parse(data: bytes, is_yaml: bool) -> Iterator[Any]:
 
 def _yaml_documents(data: bytes) -> Iterator[Any]:
     if len(data) > MAX_YAML_BYTES:
-        raise LimitError(f"is YAML of more than {size_text(MAX_YAML_BYTES)}: use JSON", None)
+        raise LimitError(f"is YAML of more than {size_text(MAX_YAML_BYTES)}: use JSON")
     return (document for document in read_documents(data) if document is not None)
 
 
@@ -243,12 +243,6 @@ def _json_problem(error: msgspec.DecodeError, data: bytes, start: int) -> str:
         return "it ends too early" if "truncated" in str(error) else str(error)
     line = data.count(b"\n", 0, start + int(found[2])) + 1
     return f"{found[1]} at line {line}"
-
-
-def _yaml_problem(error: yaml.YAMLError) -> str:
-    mark = getattr(error, "problem_mark", None)
-    problem = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error).splitlines()[0]
-    return f"{problem} at line {mark.line + 1}" if mark else problem
 
 
 # --- documents to objects -------------------------------------------------------------------------------------------
@@ -347,7 +341,7 @@ class _Collector:
             self._add_object(kind, document, file, place)
 
     def _skip(self, kind: str) -> None:
-        kind = _shortened(kind, 100)
+        kind = shortened(kind, 100)
         is_known = kind in self._skipped or len(self._skipped) < MAX_SKIPPED_KINDS
         self._skipped[kind if is_known else "of further kinds"] += 1
 
@@ -442,8 +436,4 @@ def _name_of(document: Any) -> str:
     except ValueError:
         return ""
     text = f"{name.namespace}/{name.name}" if name.namespace and name.name else name.name
-    return _shortened(text, 300)
-
-
-def _shortened(text: str, limit: int) -> str:
-    return text if len(text) <= limit else f"{text[:limit]}…"
+    return shortened(text, 300)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
@@ -35,6 +35,7 @@ from extender.core.snapshot.snapshot import Index, Snapshot
 from extender.k8s.cost.budget import WorkBudget, WorkLimitReached
 from extender.k8s.devices.objects import DeviceClaim, DeviceClass
 from extender.k8s.devices.selector import Selector, compile_selector
+from extender.utilities.lru import LRU
 
 NOT_ASKED: Final = -1
 
@@ -50,9 +51,6 @@ _SPARE: Final = 64
 """Answers that are remembered for claims in addition."""
 _MAX_NEEDED: Final = 500_000
 """Results of selectors that all answers together name as needed."""
-
-K = TypeVar("K")
-V = TypeVar("V")
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,9 +111,9 @@ class AllocationMemo(Index):
     def __init__(self, snapshot: Snapshot) -> None:
         super().__init__(snapshot)
         self._devices = snapshot.index(DeviceIndex)
-        self._claims: dict[bytes, _ClaimOutcomes] = {}
-        self._equivalences: dict[AttributeProjection, NodeEquivalence] = {}
-        self._selectors: dict[str, Selector] = {}
+        self._claims = LRU[bytes, _ClaimOutcomes](_MAX_CLAIMS)
+        self._equivalences = LRU[AttributeProjection, NodeEquivalence](_MAX_EQUIVALENCES)
+        self._selectors = LRU[str, Selector](_MAX_SELECTORS)
         self._results: SelectorResults = {}
 
     def on_nodes(self, claims: Sequence[ClaimToAllocate], rows: IntArray) -> NodeAllocations:
@@ -128,11 +126,11 @@ class AllocationMemo(Index):
             return NodeAllocations((_TOO_MUCH_WORK,), outcome, lambda _: _TOO_MUCH_WORK)
         key = msgspec.msgpack.encode((specs, [(name, one.spec) for name, one in classes.items()]))
         make = partial(self._new, specs, classes)
-        found = make() if len(key) > _MAX_KEY_BYTES else _recent(self._claims, key, _MAX_CLAIMS, make)
+        found = make() if len(key) > _MAX_KEY_BYTES else self._claims.use_or_make(key, make)
         answer = found.on_nodes(tuple(map(str, claims)), rows, MAX_STEPS - steps)
         needed = sum(one.needed for one in self._claims.values())
         while needed > _MAX_NEEDED:
-            needed -= self._claims.pop(next(iter(self._claims))).needed
+            needed -= self._claims.pop_oldest().needed
         return answer
 
     def _classes(self, claims: Sequence[ClaimToAllocate]) -> dict[str, DeviceClass]:
@@ -146,11 +144,9 @@ class AllocationMemo(Index):
 
         def selector(expression: str) -> CountedSelector:
             if expression not in selectors:
-                compiled = _recent(
-                    self._selectors,
-                    expression,
-                    _MAX_SELECTORS,
-                    lambda: compile_selector(expression, of_1_37=self.snapshot.features.selectors_of_1_37),
+                of_1_37 = self.snapshot.features.selectors_of_1_37
+                compiled = self._selectors.use_or_make(
+                    expression, lambda: compile_selector(expression, of_1_37=of_1_37)
                 )
                 selectors[expression] = CountedSelector(compiled, self._results, account)
             return selectors[expression]
@@ -158,24 +154,10 @@ class AllocationMemo(Index):
         claims = [ClaimToAllocate(_NAMESPACE, _placeholder(number), spec) for number, spec in enumerate(specs)]
         allocator = Allocator(claims, classes, selector, self.snapshot.features)
         projection = AttributeProjection.of_claims(specs, selectors.values())
-        equivalence = _recent(
-            self._equivalences,
-            projection,
-            _MAX_EQUIVALENCES,
-            lambda: NodeEquivalence(self.snapshot, self._devices, projection),
+        equivalence = self._equivalences.use_or_make(
+            projection, lambda: NodeEquivalence(self.snapshot, self._devices, projection)
         )
         return _ClaimOutcomes(self.snapshot, self._devices, equivalence, allocator, account)
-
-
-def _recent(remembered: dict[K, V], key: K, limit: int, make: Callable[[], V]) -> V:
-    """Return the value of a key, or make it; the one that was asked for longest ago makes room."""
-    found = remembered.pop(key, None)
-    if found is None:
-        found = make()
-        if len(remembered) >= limit:
-            del remembered[next(iter(remembered))]
-    remembered[key] = found
-    return found
 
 
 def _expressions(claims: Sequence[DeviceClaim], classes: Mapping[str, DeviceClass]) -> Iterator[str]:

@@ -82,15 +82,10 @@ def score(
 
 def cycle_error(context: SchedulingContext) -> str | None:
     """Return the error of the first plugin that reads what an extension point which is not enabled writes, or None."""
-    return _prescore_error(context) or _score_error(context)
-
-
-def _prescore_error(context: SchedulingContext) -> str | None:
-    """Return the error of the first PreScore plugin that fails; None: none does."""
     for name in context.profile.prescore_plugins:
         if _lacks_prefilter(context, name):
             return f'running PreScore plugin "{name}": {NOT_FOUND}'
-    return None
+    return _score_error(context)
 
 
 def _score_error(context: SchedulingContext) -> str | None:
