@@ -9,14 +9,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from extender.core.devices.allocation import ClaimToAllocate
-from extender.core.devices.capacity import CapacityError, UnusablePolicy, has_room
-from extender.core.devices.constraints import find_attribute
-from extender.core.devices.counters import Counters
 from extender.core.devices.device_index import DeviceIndex
-from extender.core.devices.node_matching import NodeSelectorError
-from extender.core.devices.pools import DeviceID, Pool, PoolDevice, is_available_on
-from extender.core.devices.taints import prevents_allocation
+from extender.core.devices.structured.allocation import ClaimToAllocate
+from extender.core.devices.structured.capacity import CapacityError, UnusablePolicy, has_room
+from extender.core.devices.structured.constraints import find_attribute
+from extender.core.devices.structured.counters import Counters
+from extender.core.devices.structured.pools import DeviceID, NodeSelectorError, Pool, PoolDevice, is_available_on
+from extender.core.devices.structured.taints import prevents_allocation
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.cost.budget import WorkBudget, WorkLimitReached
 from extender.k8s.devices.objects import (

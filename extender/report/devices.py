@@ -12,9 +12,6 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from extender.core.devices.allocation import Allocated, ClaimToAllocate
-from extender.core.devices.allocator import Allocator
-from extender.core.devices.constraints import find_attribute
 from extender.core.devices.device_index import DeviceIndex
 from extender.core.devices.extended_resources import (
     classes_by_resource,
@@ -23,8 +20,17 @@ from extender.core.devices.extended_resources import (
     extended_resources,
     resources_from_devices,
 )
-from extender.core.devices.node_matching import NodeSelectorError, selects_node
-from extender.core.devices.pools import AllocationError, InvalidPools, NotEvaluated, Pool
+from extender.core.devices.structured.allocation import Allocated, ClaimToAllocate
+from extender.core.devices.structured.allocator import Allocator
+from extender.core.devices.structured.constraints import find_attribute
+from extender.core.devices.structured.pools import (
+    AllocationError,
+    InvalidPools,
+    NodeSelectorError,
+    NotEvaluated,
+    Pool,
+    selects_node,
+)
 from extender.core.framework.constraint import SchedulingContext
 from extender.core.framework.plugins import dynamic_resources
 from extender.core.recorded_devices import RecordedDevices

@@ -2,7 +2,7 @@
 
 For a pod, first the pod, its Events and the version of kube-scheduler are read, in a few small requests; then the kinds
 that the pod needs (`requests`), each in a thread of its own. A kind that may not be listed is named in the warnings,
-and the plugins that read it are not evaluated, as with the watch (`core.framework.plugins.missing_permissions`).
+and the plugins that read it are not evaluated, as with the watch (`core.framework.plugins`).
 
 Rule: everything that the decision reads, or an error that says what is missing.
 """

@@ -9,7 +9,13 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from extender.config.document import KeyPath, Mistake
-from extender.config.scheduler.plugins import EXTENSION_POINTS, IN_TREE, default_plugins, in_tree
+from extender.config.scheduler.plugins import (
+    EXTENSION_POINTS,
+    IN_TREE,
+    default_plugins,
+    evaluated_out_of_tree,
+    in_tree,
+)
 from extender.config.scheduler.schema import PluginSetSection, PluginsSection
 from extender.k8s.version.features import Features
 
@@ -66,7 +72,9 @@ def _merge(default: Iterable[Weighted], custom: PluginSetSection) -> PluginSet:
 
 def expand(sets: Mapping[str, PluginSet], minor: int) -> Expanded:
     """Return the plugins of a profile."""
-    registry, points, foreign = in_tree(minor), dict[str, tuple[str, ...]](), dict[str, frozenset[str]]()
+    named = dict.fromkeys(name for plugins in sets.values() for name, _ in plugins.enabled)
+    registry = in_tree(minor) | evaluated_out_of_tree(named)
+    points, foreign = dict[str, tuple[str, ...]](), dict[str, frozenset[str]]()
     everywhere = sets["multiPoint"].enabled
     for point in EXTENSION_POINTS:
         own, disabled = [name for name, _ in sets[point].enabled], sets[point].disabled

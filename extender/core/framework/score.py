@@ -13,15 +13,14 @@ from typing import Final
 import numpy as np
 
 from extender.core.framework.constraint import NodeRows, SchedulingContext, ScoreFailed
-from extender.core.framework.plugins import NORMALIZE_SCORE, SCORES
-from extender.core.framework.plugins.cycle_state import (
+from extender.core.framework.plugins import NORMALIZE_SCORE, SCORES, plugins_missing_permissions
+from extender.core.framework.plugins.shared.cycle_state import (
     NOT_FOUND,
     SCORES_READING_PREFILTER,
     WITHOUT_PRESCORE,
     is_score_switched_off,
 )
-from extender.core.framework.plugins.missing_permissions import plugins_missing_permissions
-from extender.core.framework.plugins.normalize import MAX_NODE_SCORE
+from extender.core.framework.plugins.shared.normalize import MAX_NODE_SCORE
 from extender.core.profile import PRESCORE_PLUGINS
 from extender.core.snapshot.arrays import IntArray
 

@@ -29,8 +29,13 @@ from extender.core.framework.constraint import (
     StaticCheck,
 )
 from extender.core.framework.filter import evaluate_constraints, filter_checks, run_filter_plugins, scheduling_context
-from extender.core.framework.plugins import PLUGINS_BEYOND_THE_NODE, node_affinity, node_unschedulable, taint_toleration
-from extender.core.framework.plugins.missing_permissions import plugins_missing_permissions
+from extender.core.framework.plugins import (
+    PLUGINS_BEYOND_THE_NODE,
+    node_affinity,
+    node_unschedulable,
+    plugins_missing_permissions,
+    taint_toleration,
+)
 from extender.core.framework.plugins.node_resources import FIT_NAME, ResourceConstraint
 from extender.core.framework.status import Code
 from extender.core.preemption.dry_run import DryRun

@@ -16,6 +16,7 @@ from extender.config.scheduler import kube_scheduler_of
 from extender.config.scheduler.expansion import expand, merge_plugins, misplaced_plugins
 from extender.config.scheduler.plugins import IN_TREE, default_plugins, in_tree
 from extender.config.scheduler.schema import API_VERSION, KIND, PluginsSection
+from extender.core.framework.plugins import FILTERS
 from extender.core.profile import UPSTREAM
 from extender.errors import ConfigError
 from extender.k8s.version.features import Features
@@ -356,3 +357,10 @@ def test_an_empty_list_of_default_constraints_is_not_the_system_default():
     args = {"defaultingType": "List", "defaultConstraints": []}
     assert profile(config=[{"name": "PodTopologySpread", "args": args}]).default_spread_constraints == ()
     assert profile().default_spread_constraints is None
+
+
+def test_a_plugin_of_the_engines_registry_need_not_be_in_tree(monkeypatch):
+    monkeypatch.setitem(FILTERS, "PodsPerApp", lambda context: ())
+    found = profile(filter=enabled("PodsPerApp", "Other"))
+    assert found.filter_plugins[-1] == "PodsPerApp"
+    assert found.not_evaluated_filters == ("Other",)

@@ -25,7 +25,7 @@ from extender.core.framework.constraint import (
     SchedulingContext,
     StaticCheck,
 )
-from extender.core.framework.plugins.normalize import MAX_NODE_SCORE
+from extender.core.framework.plugins.shared.normalize import MAX_NODE_SCORE
 from extender.core.framework.status import Code, PreFilterResult
 from extender.core.snapshot.affinity_terms import (
     FewTerms,
@@ -121,11 +121,6 @@ def _without_victims(context: SchedulingContext, matches: _DomainMatches) -> _Do
         return matches
     lost = matches.by_pod.amounts[gone].sum() * _domain_of(context.snapshot, matches.key, after.node)
     return replace(matches, matches=matches.matches - lost, by_pod=matches.by_pod.without(after.gone.tolist()))
-
-
-def _with_preemptor(snapshot: Snapshot, matches: _DomainMatches, node: int) -> _DomainMatches:
-    """Return the matches with one more pod on the node."""
-    return replace(matches, matches=matches.matches + _domain_of(snapshot, matches.key, node))
 
 
 def _domain_matches(snapshot: Snapshot, key: str, rows: IntArray, amounts: IntArray) -> _DomainMatches:
@@ -264,14 +259,12 @@ def _conflicts(
     if after is not None:
         for key, weight in weights_for(after.preemptor).items():
             matches += weight * _domain_of(snapshot, key, after.node)
-    demand = RankedDemand(context.layout, (PodAmounts.sum([column.by_pod for column in columns]),))
 
-    def demand_of(nominee: Pod, node: int) -> list[int]:
-        weights = weights_for(nominee).items()
-        return [sum(weight for key, weight in weights if snapshot.label(key).present[node])]
+    def demand_of(nominee: Pod, node: int) -> int:
+        return sum(weight for key, weight in weights_for(nominee).items() if snapshot.label(key).present[node])
 
-    nominated = context.nominated_demand(1, demand_of)
-    return ConflictConstraint(NAME, -matches[np.newaxis], demand, nominated, reason)
+    demand = PodAmounts.sum([column.by_pod for column in columns])
+    return ConflictConstraint.of(context, NAME, reason, demand, demand_of, -matches)
 
 
 def _incoming_affinity(context: SchedulingContext, required: Sequence[PodAffinityTerm], terms: TermSet) -> Check:
@@ -296,7 +289,7 @@ def _incoming_affinity(context: SchedulingContext, required: Sequence[PodAffinit
         rows, columns = after.remaining(rows), [_without_victims(context, column) for column in columns]
         if matches_all(after.preemptor):
             comes = [int(column.has_key[after.node]) for column in columns]
-            columns = [_with_preemptor(snapshot, column, after.node) for column in columns]
+            columns = [replace(one, matches=one.matches + _domain_of(snapshot, one.key, after.node)) for one in columns]
     nodes = snapshot.pod_node[rows]
     # The last column counts the matches in all domains of all topology keys: 0 if the cluster has no matching pod.
     amounts = np.stack([column.has_key[nodes] for column in columns]).sum(axis=0, dtype=np.int64)
@@ -322,7 +315,6 @@ def _incoming_affinity(context: SchedulingContext, required: Sequence[PodAffinit
 
 
 def _incoming_anti_affinity(context: SchedulingContext, terms: TermSet) -> ConflictConstraint:
-    """Return the constraint of the incoming pod's required anti-affinity."""
     snapshot, keys = context.snapshot, context.snapshot.node_label_keys
     columns = [matches for _, matches in _own_matches(snapshot, terms)]
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from extender.core.framework.constraint import SchedulingContext
-from extender.core.framework.plugins.volume_matching import compile_volume_affinity
+from extender.core.framework.plugins.shared.volume_matching import compile_volume_affinity
 from extender.core.framework.plugins.volume_restrictions import ClaimUserIndex
 from extender.core.snapshot.arrays import BoolArray, grown
 from extender.core.snapshot.derived import derived
