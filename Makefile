@@ -102,12 +102,10 @@ check: $(VENV)/.dev-stamp ## Lint, format, types, import contracts, and openapi/
 	$(BIN)/ruff format --check $(SOURCES)
 	$(BIN)/mypy $(SOURCES)
 	$(BIN)/lint-imports --no-cache --no-logo
-	$(BIN)/extender openapi --check openapi/openapi.json
 	$(BIN)/extender openapi --admin --check openapi/admin.json
 
-openapi: $(VENV)/.runtime-stamp ## Write the documents in openapi/
+openapi: $(VENV)/.runtime-stamp ## Write openapi/admin.json
 	@mkdir -p openapi
-	$(BIN)/extender openapi --out openapi/openapi.json
 	$(BIN)/extender openapi --admin --out openapi/admin.json
 
 # Without a banner of the theme about a later MkDocs.

@@ -3,8 +3,10 @@
 Rule: documentation only; this module decides and validates nothing.
 """
 
+import inspect
 from typing import Any
 
+import msgspec
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
@@ -12,7 +14,6 @@ from extender.report.schema import DecisionReport, DecisionSummary
 from extender.report.simulation_schema import Simulation
 from extender.server.admin.simulate import Comparison, SimulateBody
 from extender.server.observability.decision_log import VERBS
-from extender.server.scheduler.openapi import components, ref
 
 TITLE = "kube-scheduler extender, admin listener"
 DESCRIPTION = (
@@ -21,6 +22,12 @@ DESCRIPTION = (
     '{"Error": "…"}. Except for health checks and metrics, the client must be local (or debug.allowRemote: true) '
     "and the Host header must be an IP address, localhost or admin.host."
 )
+
+_REF = "#/components/schemas/{name}"
+
+
+def _ref(name: str) -> dict[str, Any]:
+    return {"$ref": _REF.format(name=name)}
 
 
 def _parameter(name: str, description: str, schema: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -32,7 +39,7 @@ def _json_content(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _error(description: str) -> dict[str, Any]:
-    return {"description": description, "content": _json_content({"$ref": ref("Error")})}
+    return {"description": description, "content": _json_content(_ref("Error"))}
 
 
 def _operation(
@@ -86,7 +93,7 @@ def _health_operation(
 
 _NOT_READY = {
     "description": "Not ready; the message says why. With `verbose`, the list of checks.",
-    "content": {**_json_content({"$ref": ref("Error")}), **_TEXT},
+    "content": {**_json_content(_ref("Error")), **_TEXT},
 }
 _STATUS = {
     "type": "object",
@@ -109,7 +116,7 @@ OPERATIONS: dict[str, dict[str, Any]] = {
     "show_metrics": _health_operation("Metrics", "The Prometheus text format.", _BUSY),
     "list_decisions": _operation(
         "List the latest decisions, newest first",
-        {"type": "object", "properties": {"decisions": {"type": "array", "items": {"$ref": ref("DecisionSummary")}}}},
+        {"type": "object", "properties": {"decisions": {"type": "array", "items": _ref("DecisionSummary")}}},
         parameters=[
             _parameter("pod", "`namespace/name`, name or UID of the pod to be scheduled, or of a victim"),
             _parameter("node", "name of a node that the decision considered"),
@@ -126,7 +133,7 @@ OPERATIONS: dict[str, dict[str, Any]] = {
     ),
     "show_decision": _operation(
         "Explain one decision",
-        {"$ref": ref("DecisionReport")},
+        _ref("DecisionReport"),
         parameters=[
             {"name": "id", "in": "path", "required": True, "schema": {"type": "string"}, "example": "preempt-17"},
             _parameter("pods", "none omits the pods of the nodes", {"type": "string", "enum": ["all", "none"]}),
@@ -152,8 +159,8 @@ OPERATIONS: dict[str, dict[str, Any]] = {
     "show_status": _operation("Version, cluster cache, policies and kept decisions", _STATUS),
     "simulate": _operation(
         "Simulate the scheduling of pods (what-if simulation)",
-        {"oneOf": [{"$ref": ref("Simulation")}, {"$ref": ref("Comparison")}]},
-        body={"$ref": ref("SimulateBody")},
+        {"oneOf": [_ref("Simulation"), _ref("Comparison")]},
+        body=_ref("SimulateBody"),
         failures={
             **_BAD_REQUEST,
             **_BODY_ERRORS,
@@ -175,7 +182,12 @@ OPERATIONS: dict[str, dict[str, Any]] = {
 def document(app: FastAPI) -> dict[str, Any]:
     """Return the whole document, deterministic for one version."""
     found = get_openapi(title=TITLE, version=app.version, description=DESCRIPTION, routes=app.routes)
-    found["components"] = {
-        "schemas": components((DecisionSummary, DecisionReport, Simulation, Comparison, SimulateBody))
-    }
+    types = (DecisionSummary, DecisionReport, Simulation, Comparison, SimulateBody)
+    _, schemas = msgspec.json.schema_components(types, ref_template=_REF)
+    for schema in schemas.values():
+        if "description" in schema:
+            # A docstring: before Python 3.13 it keeps the indentation of the source.
+            schema["description"] = inspect.cleandoc(schema["description"])
+    error = {"type": "object", "required": ["Error"], "properties": {"Error": {"type": "string"}}}
+    found["components"] = {"schemas": dict(sorted({**schemas, "Error": error}.items()))}
     return found

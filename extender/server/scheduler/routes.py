@@ -26,7 +26,7 @@ from extender.server.http.protocol import BEGUN_KEY, WRITE_TIMEOUT_SECONDS, Begi
 from extender.server.http.response import CLOSE, Header, Response
 from extender.server.observability.audit import shorten
 from extender.server.observability.tracing import Tracing
-from extender.server.scheduler import openapi, verbs
+from extender.server.scheduler import verbs
 from extender.server.scheduler.bind import bind
 from extender.server.scheduler.filter_dryrun import DryRuns
 from extender.server.scheduler.result import Answer, CallVerb
@@ -54,12 +54,13 @@ SEND_BYTES = 256 << 10
 RETRY_AFTER_SECONDS = b"1"
 """Retry-After of an overload."""
 
-_MAX_HEADER_CHARACTERS = 500
+# Response headers; openapi.json describes them.
+DECISION_HEADER = b"x-extender-decision"
+CACHE_HEADER = b"x-extender-cache"
+NOT_EVALUATED_HEADER = b"x-extender-not-evaluated"
+VETOED_HEADER = b"x-extender-vetoed"
 
-_DECISION_HEADER, _CACHE_HEADER, _NOT_EVALUATED_HEADER, _VETOED_HEADER = (
-    name.lower().encode()
-    for name in (openapi.DECISION_HEADER, openapi.CACHE_HEADER, openapi.NOT_EVALUATED_HEADER, openapi.VETOED_HEADER)
-)
+_MAX_HEADER_CHARACTERS = 500
 
 ReadBody = Callable[[int], Awaitable[bytes]]
 """Reads the body of a request, of at most so many bytes."""
@@ -214,13 +215,13 @@ def _headers(answer: Answer, *, closes: bool) -> list[Header]:
     """
     headers = []
     if answer.id is not None:
-        headers.append((_DECISION_HEADER, answer.id.encode()))
+        headers.append((DECISION_HEADER, answer.id.encode()))
     if answer.cache_status is not None:
-        headers.append((_CACHE_HEADER, _printable(answer.cache_status)))
+        headers.append((CACHE_HEADER, _printable(answer.cache_status)))
     if answer.not_evaluated:
-        headers.append((_NOT_EVALUATED_HEADER, _limited(", ".join(answer.not_evaluated))))
+        headers.append((NOT_EVALUATED_HEADER, _limited(", ".join(answer.not_evaluated))))
     if answer.veto_reason:
-        headers.append((_VETOED_HEADER, _limited(answer.veto_reason)))
+        headers.append((VETOED_HEADER, _limited(answer.veto_reason)))
     if closes:
         headers.append(CLOSE)
     return headers
