@@ -28,7 +28,7 @@ from extender.k8s.version.minor import FoundVersion
 from extender.report.schema import VerbName
 from extender.server.context import ServerContext
 from extender.server.observability.cache_status import NoSource
-from extender.server.recording.differences import Difference, RawAnswer, compare_answers
+from extender.server.recording.answer_diff import Difference, RawAnswer, compare_answers
 from extender.server.recording.lines import CALLS, CallLine, ChangeLine, DeleteLine, PutLine
 from extender.server.recording.segments import RecordedSegment, decode_object, open_segments
 from extender.server.scheduler import verbs

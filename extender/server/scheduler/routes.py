@@ -87,7 +87,7 @@ class SchedulerApp:
             request = Request(scope, receive)
             begun: Awaitable[Response] | None = scope.get(BEGUN_KEY)
             response = await (begun or self._respond(scope, lambda cap: read_body(request, cap, self.bodies, body)))
-            response.keep()
+            response.after_send()
             if len(response.body) > SEND_BYTES:
                 await _send_in_parts(response, request, send, self.bodies, body)
             else:
@@ -172,7 +172,7 @@ async def _call(name: CallVerb, scope: Scope, read: ReadBody, server_context: Se
     headers = _headers(answer, closes=closes)
     if is_overload:
         headers.append((b"retry-after", RETRY_AFTER_SECONDS))
-    return Response(answer.status, answer.body, headers, answer.keep)
+    return Response(answer.status, answer.body, headers, answer.after_send)
 
 
 async def _read_body(name: CallVerb, read: ReadBody, server_context: ServerContext, deadline: Deadline) -> bytes:

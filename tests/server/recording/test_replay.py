@@ -10,7 +10,7 @@ import extender
 from extender.cluster.cache.cache import Change, ClusterCache
 from extender.cluster.files.manifests import example_cluster
 from extender.errors import RecordingError
-from extender.server.recording.differences import Difference, RawAnswer, compare_answers
+from extender.server.recording.answer_diff import Difference, RawAnswer, compare_answers
 from extender.server.replay import open_recording
 from extender.server.settings import Settings
 from tests.builders import incoming

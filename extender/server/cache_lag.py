@@ -60,7 +60,7 @@ DecisionT = TypeVar("DecisionT", bound=Decision)
 T = TypeVar("T")
 
 
-class CatchUp:
+class CacheLag:
     """Waits of the calls of one process. Used by the event loop's thread only."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
