@@ -96,7 +96,7 @@ class ServerContext:
     @property
     def settings(self) -> Settings:
         """The settings in effect now; a reload replaces them between requests."""
-        return self.live_settings.settings
+        return self.live_settings.active
 
     def decision_inputs(self, pod: Pod, history: EvictionHistory | None) -> tuple[Snapshot, Profile, EvictionHistory]:
         """Return the snapshot, the pod's profile and the history to decide on; None: the current history.

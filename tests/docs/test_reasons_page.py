@@ -50,6 +50,7 @@ from extender.server.guard import guard
 from extender.server.http import body, deadline, protocol, tls
 from extender.server.http import errors as http_errors
 from extender.server.observability.metrics import ANSWER_RESULTS, FAILURE_REASONS, REFUSAL_STATUSES
+from extender.server.recording import answer_diff
 from extender.server.scheduler import bind, filter_dryrun, routes, sent_nodes, verbs
 from extender.utilities import daemon_thread
 from extender.whatif import drain

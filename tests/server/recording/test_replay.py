@@ -27,9 +27,7 @@ def rig(tmp_path):
     rig.ask("filter", filter_body())
     applied(rig.cache, pod("more", on="worker-1", cpu="2"))
     rig.ask("filter", filter_body())
-    rig.server_context.live_settings.settings = Settings.from_config(
-        configuration(preemption={"keepCandidates": "All"})
-    )
+    rig.server_context.live_settings.active = Settings.from_config(configuration(preemption={"keepCandidates": "All"}))
     rig.ask("preempt", preempt_body())
     rig.recorder.stop()
     return rig
