@@ -23,9 +23,9 @@ import socket
 from asyncio import Task, TimerHandle
 from asyncio.sslproto import SSLProtocol
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 
-from extender.server.http.protocol import LimitedProtocol, ListenerState
+from extender.server.http.protocol import Connection, ListenerState
 from extender.server.http.tls import TLSFiles
 from extender.utilities.log_throttle import ThrottledLogger
 
@@ -68,21 +68,13 @@ ACCEPT_PAUSE_SECONDS = 0.2
 class Acceptor:
     """Accepts from one listening socket on the running event loop: `open()`, then `close()`."""
 
-    def __init__(
-        self,
-        name: str,
-        listening: socket.socket,
-        make_protocol: Callable[[], LimitedProtocol],
-        state: ListenerState,
-        keep_alive: float,
-    ) -> None:
-        """Accept from `listening`, which `close` closes; `keep_alive`: seconds for the first byte, without TLS."""
+    def __init__(self, name: str, listening: socket.socket, state: ListenerState) -> None:
+        """Accept from `listening`, which `close` closes."""
         self.max_connections = max_connections()
         self._name = name
         self._listening = listening
-        self._make_protocol = make_protocol
         self._state = state
-        self._first_byte_timeout = keep_alive if state.tls is None else HANDSHAKE_TIMEOUT_SECONDS
+        self._first_byte_timeout = state.keep_alive if state.tls is None else HANDSHAKE_TIMEOUT_SECONDS
         self._batch = max(1, self.max_connections // 16)
         """Connections accepted in one turn, and closed at once to make room: the newest survive several turns."""
         self._is_open = False
@@ -222,7 +214,7 @@ class Acceptor:
         task.add_done_callback(lambda done: self._starting.pop(done, None))
 
     async def _serve(self, connection: socket.socket) -> None:
-        await self._loop.connect_accepted_socket(self._make_protocol, connection)
+        await self._loop.connect_accepted_socket(lambda: Connection(self._state), connection)
 
     def _start_handshakes(self, tls: TLSFiles) -> None:
         for _ in range(min(HANDSHAKES_PER_TURN, len(self._ready))):
@@ -241,7 +233,7 @@ class Acceptor:
         done = self._loop.create_future()
         protocol = _TLSProtocol(
             self._loop,
-            self._make_protocol(),
+            Connection(self._state),
             tls.context,
             done,
             server_side=True,
