@@ -21,7 +21,7 @@ from extender.core.profile import UNCONFIGURED, KubeScheduler
 from extender.k8s.version.features import gate_notes, gate_warnings
 from extender.k8s.version.minor import FoundVersion
 from extender.utilities.daemon_thread import ReloadThread
-from extender.utilities.file_watch import POLL_INTERVAL_SECONDS, ChangeDetector, Signature, file_signature
+from extender.utilities.file_watch import POLL_INTERVAL_SECONDS, ChangeDetector, signature_of
 
 log = logging.getLogger(__name__)
 
@@ -217,7 +217,9 @@ class LiveSettings:
         """Check the files once; return whether the target has changed. Never raises: an error is logged and kept."""
         was_valid, before, restart_before = self.is_valid, self.target, self.restart_required
         try:
-            now = await self._thread.run(_signature, self._paths(file))
+            # kube-scheduler's file is followed even if our file that names it was refused.
+            named = self._loaded.config.scheduler.config
+            now = await self._thread.run(signature_of, [path for path in (file.path, named) if path is not None])
             if not self._changes.should_reload(now):
                 return False
             config = await self._thread.run(file.load)
@@ -239,11 +241,6 @@ class LiveSettings:
         """Use the version of kube-scheduler that is in the cluster from now on. Never raises, as `poll`."""
         self._loaded = replace(self._loaded, found=found)
         self._resolve()
-
-    def _paths(self, file: ConfigFile) -> list[Path]:
-        """Return the files to follow: ours, and the one of kube-scheduler that it names, even if that was refused."""
-        named = self._loaded.config.scheduler.config
-        return [path for path in (file.path, Path(named) if named is not None else None) if path is not None]
 
     def _resolve(self) -> None:
         """Set the target from the latest read. If kube-scheduler's file is invalid, keep its previous profiles."""
@@ -332,18 +329,6 @@ class LiveSettings:
             for line in message.splitlines():
                 log.error("configuration reload failed, keeping the previous one: %s", line)
         self.failure = replace(self.failure, unread=message)
-
-
-def _signature(paths: Sequence[Path]) -> Signature:
-    """Return the signature of these files; a missing one has a signature too, so that the others are still followed."""
-    return tuple(_signature_of(path) for path in paths)
-
-
-def _signature_of(path: Path) -> Signature:
-    try:
-        return str(path), *file_signature(path)
-    except OSError as error:
-        return str(path), error.strerror
 
 
 def scheduler_line(scheduler: KubeScheduler) -> str:

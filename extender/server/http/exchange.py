@@ -37,26 +37,22 @@ class Flow:
         self._write_timer: asyncio.TimerHandle | None = None
 
     def pause_reading(self) -> None:
-        """Read nothing from the client; the second pause in a row does nothing."""
         if not self.is_reading_paused:
             self.is_reading_paused = True
             self.transport.pause_reading()
 
     def resume_reading(self) -> None:
-        """Read from the client again."""
         if self.is_reading_paused:
             self.is_reading_paused = False
             self.transport.resume_reading()
 
     def pause_writing(self) -> None:
-        """Hold the application's next part back: the write buffer is full."""
         self.may_write.clear()
         if self._write_timer is None:
             loop = asyncio.get_running_loop()
             self._write_timer = loop.call_later(WRITE_TIMEOUT_SECONDS, self.transport.abort)
 
     def resume_writing(self) -> None:
-        """Let the application write again."""
         self.may_write.set()
         if self._write_timer is not None:
             self._write_timer.cancel()
