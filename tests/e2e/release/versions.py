@@ -17,7 +17,7 @@ BEFORE = {
     "deploy/kustomize/workload/deployment.yaml": ["image: kube-scheduler-extender:"],
     "docs/install.md": ["/kube-scheduler-extender:", "newTag: ", "kube-scheduler-extender --version "],
     "extender/server/scheduler/openapi.json": ['^    "version": "'],
-    "openapi/admin.json": ['^    "version": "'],
+    "extender/server/admin/openapi.json": ['^    "version": "'],
     "SECURITY.md": ["@refs/tags/v", "kube_scheduler_extender-"],
     "CHANGELOG.md": [r"^\[Unreleased\]: .*/compare/v"],
 }

@@ -101,7 +101,7 @@ def test_the_schedulers_port_answers_as_its_document_says(served, which, mode):
     served.assert_as_before()
 
 
-@pytest.mark.parametrize(("which", "mode"), operations("openapi/admin.json"))
+@pytest.mark.parametrize(("which", "mode"), operations("extender/server/admin/openapi.json"))
 def test_the_admin_listener_answers_as_its_document_says(served, which, mode):
-    conforms(operation("openapi/admin.json", served.admin, which), mode, PEOPLE, may_name_it=True)
+    conforms(operation("extender/server/admin/openapi.json", served.admin, which), mode, PEOPLE, may_name_it=True)
     served.assert_as_before()
