@@ -1,6 +1,6 @@
 """A thread that writes what others have queued: log lines, audit lines, recordings, Events.
 
-The queue takes no lock: a garbage collection may log while its thread holds one, and would wait for itself.
+`put` takes no lock: a garbage collection may log while its thread holds one, and would wait for itself.
 
 Rule: `put` never blocks. An item counts towards the limit until the next one is asked for, the last one of those that
 were taken together until `write` returns.
@@ -9,8 +9,9 @@ were taken together until `write` returns.
 import os
 import select
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -27,8 +28,11 @@ class WriterThread(threading.Thread, Generic[T]):
         self._max_bytes = max_bytes
         self._write = write
         self._close = close
-        self._queue: SimpleQueue[tuple[T, int] | None] = SimpleQueue()
-        """Items with their sizes; None wakes the thread up to end."""
+        self._queue: deque[tuple[T, int]] = deque()
+        """Items with their sizes."""
+        self._wakeups: SimpleQueue[None] = SimpleQueue()
+        """One for each item, and one for the end."""
+        self._taking = threading.Lock()
         # One counter for each side, because `+=` is not atomic.
         self._queued_bytes = self._written_bytes = 0
         self.is_ending = False
@@ -42,28 +46,27 @@ class WriterThread(threading.Thread, Generic[T]):
     @property
     def has_queued(self) -> bool:
         """Return whether items wait that have not been taken to be written."""
-        return not self._queue.empty()
+        return bool(self._queue)
 
     def put(self, item: T, size: int) -> bool:
         """Queue an item; return False if the queue is full. An empty queue accepts an item of any size."""
         if size and self.size and self.size + size > self._max_bytes:
             return False
         self._queued_bytes += size
-        self._queue.put((item, size))
+        self._queue.append((item, size))
+        self._wakeups.put(None)
         return True
 
     def clear(self) -> list[T]:
         """Remove and return the queued items."""
         dropped = self._take_queued()
         self._queued_bytes -= sum(size for _, size in dropped)
-        if self.is_ending:
-            self._queue.put(None)  # the one that `end` put may be among what was taken
         return [item for item, _ in dropped]
 
     def end(self) -> None:
         """End the thread once the queued items are written."""
         self.is_ending = True
-        self._queue.put(None)
+        self._wakeups.put(None)
 
     def finish(self, timeout: float) -> bool:
         """Write the queued items, for at most `timeout` seconds; return False if the thread has not ended by then."""
@@ -74,8 +77,8 @@ class WriterThread(threading.Thread, Generic[T]):
     def run(self) -> None:
         try:
             while not self.is_ending or self.has_queued:
-                first = self._queue.get()
-                taken = ([] if first is None else [first]) + self._take_queued()
+                self._wakeups.get()
+                taken = self._take_queued()
                 written_bytes = self._written_bytes + sum(size for _, size in taken)
                 if taken:
                     self._write(self._each(taken))
@@ -92,12 +95,11 @@ class WriterThread(threading.Thread, Generic[T]):
 
     def _take_queued(self) -> list[tuple[T, int]]:
         taken = []
-        try:
-            while True:
-                if (entry := self._queue.get_nowait()) is not None:
-                    taken.append(entry)
-        except Empty:
-            return taken
+        # Without the lock, the thread and `clear` would take turns, and what is written would have gaps.
+        with self._taking:
+            while self._queue:
+                taken.append(self._queue.popleft())
+        return taken
 
 
 def write_some(fd: int, data: memoryview) -> int:
