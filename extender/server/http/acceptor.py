@@ -23,9 +23,9 @@ import socket
 from asyncio import Task, TimerHandle
 from asyncio.sslproto import SSLProtocol
 from collections import deque
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 
-from extender.server.http.protocol import Connection, ListenerState
+from extender.server.http.protocol import LimitedProtocol, ListenerState
 from extender.server.http.tls import TLSFiles
 from extender.utilities.log_throttle import ThrottledLoggers
 
@@ -68,13 +68,21 @@ ACCEPT_PAUSE_SECONDS = 0.2
 class Acceptor:
     """Accepts from one listening socket on the running event loop: `open()`, then `close()`."""
 
-    def __init__(self, name: str, listening: socket.socket, state: ListenerState) -> None:
-        """Accept from `listening`, which `close` closes."""
+    def __init__(
+        self,
+        name: str,
+        listening: socket.socket,
+        make_protocol: Callable[[], LimitedProtocol],
+        state: ListenerState,
+        keep_alive: float,
+    ) -> None:
+        """Accept from `listening`, which `close` closes; `keep_alive`: seconds for the first byte, without TLS."""
         self.max_connections = max_connections()
         self._name = name
         self._listening = listening
+        self._make_protocol = make_protocol
         self._state = state
-        self._first_byte_timeout = state.keep_alive if state.tls is None else HANDSHAKE_TIMEOUT_SECONDS
+        self._first_byte_timeout = keep_alive if state.tls is None else HANDSHAKE_TIMEOUT_SECONDS
         self._is_open = False
         self._loop: asyncio.AbstractEventLoop
         self._resume_timer: TimerHandle | None = None
@@ -219,7 +227,7 @@ class Acceptor:
         task.add_done_callback(lambda done: self._starting.pop(done, None))
 
     async def _serve(self, connection: socket.socket) -> None:
-        await self._loop.connect_accepted_socket(lambda: Connection(self._state), connection)
+        await self._loop.connect_accepted_socket(self._make_protocol, connection)
 
     def _start_handshakes(self, tls: TLSFiles) -> None:
         for _ in range(min(HANDSHAKES_PER_TURN, len(self._ready))):
@@ -238,7 +246,7 @@ class Acceptor:
         done = self._loop.create_future()
         protocol = _TLSProtocol(
             self._loop,
-            Connection(self._state),
+            self._make_protocol(),
             tls.context,
             done,
             server_side=True,

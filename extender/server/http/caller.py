@@ -17,7 +17,7 @@ from collections.abc import Callable
 import msgspec
 
 CALLER_KEY = "extender.caller"
-"""ASGI scope key of the Caller; set by `protocol.Connection`."""
+"""ASGI scope key of the Caller; set by `LimitedProtocol`."""
 
 _TCP_INFO: int | None = socket.TCP_INFO if sys.platform == "linux" else None
 _TCP_INFO_FIELDS = struct.Struct("=B51xI")

@@ -6,16 +6,19 @@ Rule: every accepted request is answered, also during a shutdown, unless the shu
 """
 
 import asyncio
+import contextlib
 import logging
 import socket
 from collections.abc import Mapping
 from email.utils import formatdate
 
-from starlette.types import ASGIApp
+import uvicorn
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from extender.errors import ListenError
 from extender.server.http.acceptor import Acceptor
-from extender.server.http.protocol import Begin, ListenerState
+from extender.server.http.errors import error_response
+from extender.server.http.protocol import Begin, LimitedProtocol, ListenerState
 from extender.server.http.tls import TLSFiles
 
 log = logging.getLogger(__name__)
@@ -45,10 +48,12 @@ class Listener:
         `at_once`: path -> what answers small requests before the application has to.
         """
         self.name = name
-        self.state = ListenerState(app, keep_alive, tls, at_once or {})
+        self.state = ListenerState(tls, at_once)
         self._listening = listening
         self._listening.listen(backlog)
-        self._acceptor = Acceptor(name, listening, self.state)
+        self._settings = uvicorn_config(_answering_when_cancelled(app), keep_alive)
+        self._settings.load()
+        self._acceptor = Acceptor(name, listening, self._make_protocol, self.state, keep_alive)
         self._background: list[asyncio.Task[None]] = []
 
     @property
@@ -65,6 +70,9 @@ class Listener:
             self._background.append(asyncio.create_task(self.state.tls.run(), name=f"{self.name}-certificates"))
         self._acceptor.open()
         log.info("%s: listening on %s", self.name, self.address)
+
+    def _make_protocol(self) -> LimitedProtocol:
+        return LimitedProtocol(self._settings, self.state, {}, asyncio.get_running_loop())
 
     async def _update_date_header(self) -> None:
         while True:
@@ -88,7 +96,7 @@ class Listener:
             connection.shutdown()
         try:
             async with asyncio.timeout(timeout_seconds):
-                while self.state.tasks or self.state.connections or self._acceptor.is_starting:  # noqa: ASYNC110 (two sets without notification)
+                while self.state.tasks or self.state.connections or self._acceptor.is_starting:  # noqa: ASYNC110 (uvicorn's sets)
                     await asyncio.sleep(SHUTDOWN_POLL_SECONDS)
         except TimeoutError:
             pass
@@ -105,6 +113,35 @@ class Listener:
             await asyncio.wait(self.state.tasks, timeout=CANCELLED_CALLS_TIMEOUT_SECONDS)
         for connection in list(self.state.connections):
             connection.transport.close()
+
+
+def uvicorn_config(app: ASGIApp, keep_alive: float) -> uvicorn.Config:
+    """Return uvicorn's settings for one connection. Forwarding headers are ignored: the peer address is the client."""
+    return uvicorn.Config(
+        app,
+        interface="asgi3",
+        http=LimitedProtocol,
+        ws="none",
+        lifespan="off",
+        proxy_headers=False,
+        timeout_keep_alive=max(1, round(keep_alive)),
+        access_log=False,
+        server_header=False,
+        log_config=None,
+    )
+
+
+def _answering_when_cancelled(app: ASGIApp) -> ASGIApp:
+    """Wrap the application: a call that is cancelled by the shutdown is answered with 503 if no response has begun."""
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await app(scope, receive, send)
+        except asyncio.CancelledError:
+            with contextlib.suppress(RuntimeError):  # the response has begun
+                await error_response(503, "shutting down", {"Connection": "close"})(scope, receive, send)
+
+    return answer
 
 
 def bind(section: str, host: str, port: int, backlog: int) -> socket.socket:

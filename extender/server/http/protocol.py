@@ -1,12 +1,15 @@
-"""HTTP/1.1 of one connection, with limits on size and time: bytes -> requests -> the application -> bytes.
+"""uvicorn's HTTP/1.1 protocol with the limits that it lacks: header size, request time, response read time.
 
 A request must arrive within 10 s from its first byte to its last, its headers within 32 KiB; a response must be read
 within 10 s. Malformed, too large or too slow requests are answered with the usual error body, and the connection is
 closed. An idle connection is closed after `keep_alive`, also before its first request.
 
 A small request that arrives in one piece, as those of kube-scheduler do, is answered at once (`Begin`): a task and
-ASGI's messages would take longer than the answer. If the answer has to wait, the application's task finishes it. All
-other requests are exchanges with the application, one at a time for each connection. httptools parses.
+ASGI's messages would take longer than the answer. If the answer has to wait, the application's task finishes it.
+
+uvicorn documents its settings and not its protocol. None of these limits is a setting, so this module extends
+HttpToolsProtocol and reads its attributes `cycle`, `pipeline`, `flow`, `scope`, `headers`, `expect_100_continue` and
+`timeout_keep_alive_task`, and asyncio's `max_size`; tests/server/http/test_listener.py pins them.
 
 Rule: an error is never written before the response to an earlier, pipelined request: the client would take the error
 for that response. A closed connection leaves no reference cycle: TLS buffers hold 256 KiB per connection, and the
@@ -16,21 +19,21 @@ garbage collector skips frozen objects (`cluster.watch.garbage`).
 import asyncio
 import logging
 import types
-from collections import deque
+import weakref
+from asyncio import TimerHandle
 from collections.abc import Callable, Coroutine, Generator, Mapping
-from dataclasses import dataclass, field
-from enum import Enum, auto
-from typing import Any, NamedTuple
-from urllib.parse import unquote
+from typing import Any, NamedTuple, cast
 
 import httptools
-from starlette.types import ASGIApp, Scope
+import uvicorn
+from starlette.types import Scope
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+from uvicorn.server import ServerState
 
 from extender.server.http.body import READ_TIMEOUT_SECONDS, UNCOUNTED_BODY_BYTES
-from extender.server.http.caller import CALLER_KEY, Caller, caller_now
+from extender.server.http.caller import CALLER_KEY, caller_now
 from extender.server.http.errors import error_body, error_response
-from extender.server.http.exchange import Exchange, Flow, Progress
-from extender.server.http.response import CLOSE, Header, Response, nothing_to_write
+from extender.server.http.response import CLOSE, Response, nothing_to_write
 from extender.server.http.tls import TLSFiles
 from extender.utilities.log_throttle import ThrottledLogger
 
@@ -38,6 +41,9 @@ log = logging.getLogger(__name__)
 
 MAX_HEADER_BYTES = 32 << 10
 """Limit for the request line and all headers, and for any other bytes outside a body (chunk framing, trailers)."""
+
+WRITE_TIMEOUT_SECONDS = 10.0
+"""Seconds that a client may stop reading its response once the write buffer is full."""
 
 ANSWER_GRACE_SECONDS = 1.0
 """Seconds for the application to answer a body that is too slow, before the connection is closed."""
@@ -65,24 +71,19 @@ _PER_HEADER = len(": \r\n")
 _REQUEST_LINE = len("GET  HTTP/1.1\r\n\r\n")
 
 
-@dataclass(slots=True)
-class ListenerState:
-    """What all connections of one listener share."""
+class ListenerState(ServerState):
+    """State that all connections of one listener share."""
 
-    app: ASGIApp
-    keep_alive: float
-    """Seconds after which an idle connection is closed."""
-    tls: TLSFiles | None = None
-    at_once: Mapping[bytes, Begin] = field(default_factory=dict)
-    """Path -> what answers a POST to it, if the whole request is small; others go to the application."""
-    is_draining: bool = False
-    """True during a shutdown: each response closes its connection."""
-    default_headers: list[Header] = field(default_factory=list)
-    """Headers of every response."""
-    connections: "set[Connection]" = field(default_factory=set)
-    tasks: set[asyncio.Task[None]] = field(default_factory=set)
-    """Exchanges with the application."""
-    log_bad_request: ThrottledLogger = field(default_factory=lambda: ThrottledLogger(log))
+    connections: "set[LimitedProtocol]"  # type: ignore[assignment]
+
+    def __init__(self, tls: TLSFiles | None = None, at_once: Mapping[bytes, Begin] | None = None) -> None:
+        """`at_once`: path -> what answers a POST to it, if the whole request is small; others go to the application."""
+        super().__init__()
+        self.tls = tls
+        self.at_once = at_once or {}
+        self.is_draining = False
+        """True during a shutdown: each response closes its connection."""
+        self.log_bad_request = ThrottledLogger(log)
 
 
 class _Rejected(Exception):
@@ -91,17 +92,6 @@ class _Rejected(Exception):
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
         self.status = status
-
-
-class Phase(Enum):
-    """What a connection does with received bytes, and whether its last answer is written."""
-
-    OPEN = auto()
-    """Bytes are parsed."""
-    DEAF = auto()
-    """Bytes are discarded; the answer to an earlier request is still to come."""
-    CLOSING = auto()
-    """Bytes are discarded; the last answer is written."""
 
 
 class Usefulness(NamedTuple):
@@ -117,276 +107,212 @@ class Usefulness(NamedTuple):
     """When the last request began, or else the connection; event loop's clock."""
 
 
-@dataclass(slots=True)
-class _Incoming:
-    """A request as it arrives."""
-
-    caller: Caller
-    is_complete: bool = False
-    url: bytes = b""
-    headers: list[Header] = field(default_factory=list)
-    has_headers: bool = False
-    """True once the headers are complete and valid."""
-    scope: Scope = field(default_factory=dict)
-    begin: Begin | None = None
-    """What answers the request if it is complete after this read; None: the application does."""
-    body: bytes = b""
-    """The body so far, for `begin`."""
-
-    def has(self, *names: bytes) -> bool:
-        return any(name in names for name, _ in self.headers)
-
-
-@dataclass(slots=True)
-class _Read:
-    """What one read from the socket brought."""
-
-    non_body_bytes: int = 0
-    """Bytes received since the last byte of a body, or since the last complete request; also by earlier reads."""
-    max_header_bytes: int = 0
-    """Upper bound for the header bytes of a request whose headers complete in this read."""
-    has_answered: bool = False
-    """True after one answer at once; requests that were pipelined behind it take turns with other connections."""
-
-
-class Connection(asyncio.Protocol):
+class LimitedProtocol(HttpToolsProtocol):
     """One connection with limits on size and time."""
 
-    def __init__(self, listener: ListenerState) -> None:
-        now = asyncio.get_running_loop().time()
-        self.transport: asyncio.Transport
-        self._flow: Flow
-        self._listener = listener
-        self._app = listener.app
-        self._parser: Any = httptools.HttpRequestParser(self)
-        # A request may follow one that asks for the end of the connection: the parser would take it for an error.
-        self._parser.set_dangerous_leniencies(lenient_data_after_close=True)
-        self._peers: dict[str, Any] = {}
-        """Part of the ASGI scope that all requests share."""
-        self._incoming = _Incoming(Caller(now, now), is_complete=True)
-        """The last request that has begun; before the first, a complete one from when the connection began."""
-        self._exchanges: deque[Exchange] = deque()
-        """Requests without a complete response; the first one is being answered."""
-        self._phase = Phase.OPEN
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        server_state: ListenerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        self._listener = server_state
+        self._response_transport: _LingeringTransport
+        self._is_rejected = False
+        """True if the client's certificate is not accepted: `app` says so."""
+        self.is_receiving = False
+        """True while a request has begun and is not complete."""
+        self._has_headers = False
+        self._ignores_input = False
+        """True once further bytes are ignored."""
+        self._started_at = self.loop.time()
+        """When the last request began; before the first, when the connection began."""
         self._has_been_answered = False
-        self._read = _Read()
-        self._timer: asyncio.TimerHandle | None = None
-        """Ends a request that arrives too slowly, or else a connection that is idle."""
+        self._non_body_bytes = 0
+        """Bytes received since the last byte of a body, or since the last complete request."""
+        self._max_header_bytes = 0
+        """Upper bound for the header bytes of a request whose headers complete in this read."""
+        self._rejected: _Rejected | None = None
+        self._wants_upgrade = False
+        self._begin: Begin | None = None
+        """What answers the request in progress if it is complete after this read; None: the application does."""
+        self._whole = b""
+        """The body of that request so far."""
+        self._has_answered_at_once = False
+        """True after one answer during this read; requests that were pipelined behind it take turns with others."""
+        self._read_timer: TimerHandle | None = None
+        self._write_timer: TimerHandle | None = None
 
     # --- the connection ---
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        self.transport, self._flow = transport, Flow(transport)
-        self._listener.connections.add(self)
-        connection, tls = transport.get_extra_info("ssl_object"), self._listener.tls
-        self._peers = {
-            "type": "http",
-            "asgi": {"version": "3.0", "spec_version": "2.3"},
-            "scheme": "http" if connection is None else "https",
-            "client": _address(transport.get_extra_info("peername")),
-            "server": _address(transport.get_extra_info("sockname")),
-            "root_path": "",
-        }
+        super().connection_made(transport)
+        self._response_transport = _LingeringTransport(weakref.proxy(self))
         if hasattr(transport, "max_size"):  # TLS transports have a buffer of their own
             transport.max_size = READ_BYTES
-        self._set_timer(self._listener.keep_alive, self._on_idle_timeout)
+        self.timeout_keep_alive_task = self.loop.call_later(self.timeout_keep_alive, self.timeout_keep_alive_handler)
+        connection, tls = transport.get_extra_info("ssl_object"), self._listener.tls
         message = tls.rejection_message(connection) if tls is not None and connection is not None else None
         if message is not None:
-            self._app = error_response(403, message, {"Connection": "close"})
+            self.app = cast(Any, error_response(403, message, {"Connection": "close"}))
+            self._is_rejected = True
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._listener.connections.discard(self)
-        self._phase, self._parser = Phase.CLOSING, None
-        for exchange in self._exchanges:
-            exchange.disconnect()
-        self._exchanges.clear()
-        self._flow.resume_writing()
-        self._cancel_timer()
-
-    @property
-    def is_receiving(self) -> bool:
-        """Return whether a request has begun and is not complete."""
-        return not self._incoming.is_complete
+        super().connection_lost(exc)
+        self._ignores_input = True
+        self.pipeline.clear()
+        self._unset_keepalive_if_required()
+        self._cancel_read_timer()
+        if self._write_timer is not None:
+            self._write_timer.cancel()
 
     def usefulness(self) -> Usefulness | None:
         """Return how much would be lost if the connection were closed; None: the answer to a complete request."""
-        if self._exchanges and not self.is_receiving:
+        if self._is_answering and not self.is_receiving:
             return None
-        has_headers = self.is_receiving and self._incoming.has_headers
-        return Usefulness(self._has_been_answered, self.is_receiving, has_headers, self._incoming.caller.read_at)
+        has_headers = self.is_receiving and self._has_headers
+        return Usefulness(self._has_been_answered, self.is_receiving, has_headers, self._started_at)
 
     def drain(self) -> None:
         """Close the connection after the pending response."""
-        if self._exchanges and self._exchanges[-1].progress is Progress.NOTHING:
-            self._exchanges[-1].keep_alive = False
+        if self._is_answering and not self.cycle.response_started:
+            self.cycle.keep_alive = False
 
     def shutdown(self) -> None:
         """Close the connection as soon as its pending request is answered; the listener is draining."""
-        if self._exchanges:
-            self._exchanges[-1].keep_alive = False
+        if self._is_answering:
+            self.cycle.keep_alive = False
         elif not self.is_receiving:
             self.transport.close()
 
+    @property
+    def _is_answering(self) -> bool:
+        cycle: RequestResponseCycle | None = self.cycle  # None before the first request
+        return cycle is not None and not cycle.response_complete
+
     def pause_writing(self) -> None:
-        self._flow.pause_writing()
+        super().pause_writing()
+        if self._write_timer is None:
+            self._write_timer = self.loop.call_later(WRITE_TIMEOUT_SECONDS, self.transport.abort)
 
     def resume_writing(self) -> None:
-        self._flow.resume_writing()
+        super().resume_writing()
+        if self._write_timer is not None:
+            self._write_timer.cancel()
+            self._write_timer = None
 
-    def _set_timer(self, seconds: float, on_end: Callable[[], None]) -> None:
-        self._timer = asyncio.get_running_loop().call_later(seconds, on_end)
-
-    def _cancel_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def _on_idle_timeout(self) -> None:
+    def timeout_keep_alive_handler(self) -> None:
         if self.transport.get_write_buffer_size():
             self.transport.abort()  # the client had the whole keep-alive time to read its response
         else:
-            self.transport.close()
+            super().timeout_keep_alive_handler()
 
     # --- a request ---
 
     def data_received(self, data: bytes) -> None:
-        if self._phase is not Phase.OPEN:
+        if self._ignores_input:
             return
-        if not self.is_receiving:
-            self._cancel_timer()
-        read = self._read
-        read.has_answered = False
-        read.max_header_bytes = read.non_body_bytes = read.non_body_bytes + len(data)
+        self._unset_keepalive_if_required()
+        self._has_answered_at_once = False
+        self._max_header_bytes = self._non_body_bytes + len(data)
+        self._non_body_bytes = self._max_header_bytes
         try:
-            self._parser.feed_data(data)
-            if read.non_body_bytes > MAX_HEADER_BYTES and self.is_receiving:
+            self.parser.feed_data(data)
+            if self._non_body_bytes > MAX_HEADER_BYTES and self.is_receiving:
                 self._reject(_headers_too_large())
         except httptools.HttpParserUpgrade:
-            self._phase = Phase.DEAF  # what follows may be another protocol
-        except httptools.HttpParserError as error:
-            rejection = error.__context__  # of what a callback raised
-            if not isinstance(rejection, _Rejected):
-                self._listener.log_bad_request("malformed HTTP/1.1 request from %s", self._peers["client"])
-                rejection = _Rejected(400, "malformed HTTP/1.1 request")
-            self._reject(rejection)
-        incoming = self._incoming
-        if self._phase is Phase.OPEN and incoming.begin is not None:  # it did not arrive at once
-            incoming.begin = None
-            exchange = self._start_exchange(incoming)
-            if incoming.body:
-                exchange.add_body(incoming.body)
-                incoming.body = b""
-        if self.is_receiving and self._timer is None and self._phase is Phase.OPEN:
-            left = incoming.caller.read_at + READ_TIMEOUT_SECONDS - asyncio.get_running_loop().time()
-            self._set_timer(left, self._on_read_timeout)
-        elif not self.is_receiving and not self._exchanges and self._timer is None:
-            self._set_timer(self._listener.keep_alive, self._on_idle_timeout)
+            self._ignores_input = True  # what follows may be another protocol
+        except httptools.HttpParserError:
+            if self._rejected is None:
+                self._listener.log_bad_request("malformed HTTP/1.1 request from %s", self.client)
+            self._reject(self._rejected or _Rejected(400, "malformed HTTP/1.1 request"))
+        if not self._ignores_input:
+            self._start_application()
+        if self.is_receiving and self._read_timer is None and not self._ignores_input:
+            self._read_timer = self.loop.call_at(self._started_at + READ_TIMEOUT_SECONDS, self._on_read_timeout)
+        elif not self.is_receiving and not self._is_answering and self.timeout_keep_alive_task is None:
+            self.timeout_keep_alive_task = self.loop.call_later(
+                self.timeout_keep_alive, self.timeout_keep_alive_handler
+            )
 
     def on_message_begin(self) -> None:
-        self._incoming = _Incoming(caller_now(self.transport, asyncio.get_running_loop().time()))
-
-    def on_url(self, url: bytes) -> None:
-        self._incoming.url += url
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        self._incoming.headers.append((name.lower(), value))
+        super().on_message_begin()
+        self.is_receiving, self._has_headers = True, False
+        self._started_at = self.loop.time()
+        cast(dict[str, Any], self.scope)[CALLER_KEY] = caller_now(self.transport, self._started_at)
 
     def on_headers_complete(self) -> None:
-        incoming = self._incoming
-        wants_upgrade = self._parser.should_upgrade()
-        self._check_headers(incoming, wants_upgrade)
-        url = httptools.parse_url(incoming.url)
-        path = url.path.decode("ascii")
-        incoming.scope = {
-            **self._peers,
-            "http_version": self._parser.get_http_version(),
-            "method": self._parser.get_method().decode("ascii"),
-            "path": unquote(path) if "%" in path else path,
-            "raw_path": url.path,
-            "query_string": url.query or b"",
-            "headers": incoming.headers,
-            "state": {},
-            CALLER_KEY: incoming.caller,
-        }
-        incoming.has_headers = True
-        if not wants_upgrade and not self._read.has_answered and not self._exchanges:
-            incoming.begin = self._answering_at_once(incoming)
-        if incoming.begin is None:
-            self._start_exchange(incoming).keep_alive &= not wants_upgrade
+        if self._max_header_bytes > MAX_HEADER_BYTES:
+            size = _REQUEST_LINE + len(self.url) + sum(len(n) + len(v) + _PER_HEADER for n, v in self.headers)
+            if size > MAX_HEADER_BYTES:
+                self._rejected = _headers_too_large()
+                raise self._rejected
+        if len(self.pipeline) >= MAX_PIPELINED_REQUESTS:
+            self._rejected = _Rejected(
+                503, "too many requests on one connection"
+            )  # closes it after the earlier answers
+            raise self._rejected
+        if [name for name, _ in self.headers].count(b"host") > 1:  # RFC 9112, 3.2
+            self._rejected = _Rejected(400, "more than one Host header")
+            raise self._rejected
+        wants_upgrade = self.parser.should_upgrade()
+        if wants_upgrade and any(name in (b"content-length", b"transfer-encoding") for name, _ in self.headers):
+            self._rejected = _Rejected(400, "a request with a body cannot ask for another protocol: leave Upgrade out")
+            raise self._rejected  # the parser would treat the body as bytes of the other protocol
+        if self._response_transport.is_closing():  # the answer to an earlier request has closed it
+            self._rejected = _Rejected(503, "the connection is closed")
+            raise self._rejected
+        self._has_headers, self._wants_upgrade = True, wants_upgrade
+        self._begin, self._whole = self._answering_at_once(), b""
+        if self._begin is None:
+            self._create_cycle()
 
-    def _check_headers(self, incoming: _Incoming, wants_upgrade: bool) -> None:
-        """Raise _Rejected for a request that the application should not see."""
-        if self._read.max_header_bytes > MAX_HEADER_BYTES:
-            size = sum(len(name) + len(value) + _PER_HEADER for name, value in incoming.headers)
-            if _REQUEST_LINE + len(incoming.url) + size > MAX_HEADER_BYTES:
-                raise _headers_too_large()
-        if len(self._exchanges) > MAX_PIPELINED_REQUESTS:
-            raise _Rejected(503, "too many requests on one connection")  # closes it after the earlier answers
-        if [name for name, _ in incoming.headers].count(b"host") > 1:  # RFC 9112, 3.2
-            raise _Rejected(400, "more than one Host header")
-        if wants_upgrade and incoming.has(b"content-length", b"transfer-encoding"):
-            # The parser would treat the body as bytes of the other protocol.
-            raise _Rejected(400, "a request with a body cannot ask for another protocol: leave Upgrade out")
-        if self._phase is Phase.CLOSING:  # the answer to an earlier request has closed it
-            raise _Rejected(503, "the connection is closed")
-
-    def _answering_at_once(self, incoming: _Incoming) -> Begin | None:
+    def _answering_at_once(self) -> Begin | None:
         """Return what may answer the request if all of it arrives at once; None: only the application."""
-        begin = self._listener.at_once.get(incoming.url)
-        length = next((value for name, value in incoming.headers if name == b"content-length"), b"")
+        length = next((value for name, value in self.headers if name == b"content-length"), b"")
         is_small = length.isdigit() and len(length) < 9 and int(length) <= MAX_WHOLE_BYTES
-        if begin is None or not is_small or incoming.has(b"expect") or self._app is not self._listener.app:
+        has_turn = not (self._has_answered_at_once or self._is_answering or self.pipeline or self.flow.write_paused)
+        if not is_small or not has_turn or self.expect_100_continue or self._wants_upgrade or self._is_rejected:
             return None
-        is_post = (incoming.scope["method"], incoming.scope["http_version"]) == ("POST", "1.1")
-        return begin if is_post and self._flow.may_write.is_set() else None
+        is_post = self.parser.get_method() == b"POST" and self.parser.get_http_version() == "1.1"
+        return self._listener.at_once.get(self.url) if is_post else None
 
-    def _start_exchange(self, incoming: _Incoming) -> Exchange:
-        """Let the application answer, after earlier requests."""
-        keep_alive = incoming.scope["http_version"] != "1.0" and self._parser.should_keep_alive()
-        exchange = Exchange(
-            incoming.scope,
-            self._flow,
-            self._listener.default_headers,
-            self._on_exchange_end,
-            keep_alive=keep_alive and not self._listener.is_draining,
-            expects_continue=any(
-                name == b"expect" and value.lower() == b"100-continue" for name, value in incoming.headers
-            ),
-        )
-        self._exchanges.append(exchange)
-        if len(self._exchanges) == 1:
-            self._run(exchange)
-        else:
-            self._flow.pause_reading()
-        return exchange
-
-    def _run(self, exchange: Exchange) -> None:
-        task = asyncio.get_running_loop().create_task(exchange.run(self._app))
-        self._listener.tasks.add(task)
-        task.add_done_callback(self._listener.tasks.discard)
+    def _create_cycle(self) -> None:
+        super().on_headers_complete()
+        self.cycle.transport = cast(asyncio.Transport, self._response_transport)
+        if self._wants_upgrade or self._listener.is_draining:
+            self.cycle.keep_alive = False
 
     def on_body(self, body: bytes) -> None:
-        self._read.non_body_bytes = 0
-        if self._incoming.begin is not None:
-            self._incoming.body += body
-        elif self._exchanges:  # the last one is that of this request, unless its response is complete already
-            self._exchanges[-1].add_body(body)
+        self._non_body_bytes = 0
+        if self._begin is not None:
+            self._whole += body
+            return
+        buffered: bytes | bytearray = self.cycle.body
+        if not buffered:  # no copy: uvicorn would copy the bytes into its bytearray and out of it again
+            self.cycle.body, body = cast(bytearray, body), b""
+        elif isinstance(buffered, bytes):  # many small pieces: append in place, so that the total cost stays linear
+            self.cycle.body = bytearray(buffered)
+        super().on_body(body)
 
     def on_message_complete(self) -> None:
-        incoming = self._incoming
-        incoming.is_complete, self._read.non_body_bytes = True, 0
-        self._cancel_timer()
-        if incoming.begin is not None:
-            self._answer_at_once(incoming, incoming.begin)
-        elif self._exchanges:
-            self._exchanges[-1].end_body()
+        self.is_receiving, self._non_body_bytes = False, 0
+        self._cancel_read_timer()
+        if self._begin is not None:
+            self._answer_at_once(self._begin)
+        else:
+            super().on_message_complete()
 
-    def _answer_at_once(self, incoming: _Incoming, begin: Begin) -> None:
+    def _answer_at_once(self, begin: Begin) -> None:
         """Answer the complete request; where the answer waits for something or is large, the application sends it."""
-        content, incoming.begin, incoming.body = incoming.body, None, b""
-        answering = begin(incoming.scope, content)
+        scope, content = cast(dict[str, Any], self.scope), self._whole
+        self._begin, self._whole = None, b""
+        scope["method"], scope["path"] = "POST", self.url.decode("ascii")
+        answering = begin(scope, content)
         try:
-            incoming.scope[BEGUN_KEY] = _rest(answering, answering.send(None))
+            scope[BEGUN_KEY] = _rest(answering, answering.send(None))
         except StopIteration as done:
             response: Response = done.value
             if len(response.body) <= MAX_WHOLE_BYTES:
@@ -394,48 +320,55 @@ class Connection(asyncio.Protocol):
                 response.after_send()
                 return
             response.after_send()
-            incoming.scope[BEGUN_KEY] = ready = asyncio.get_running_loop().create_future()
+            scope[BEGUN_KEY] = ready = self.loop.create_future()
             ready.set_result(response._replace(after_send=nothing_to_write))
-        self._start_exchange(incoming)  # without the body, so that `receive` waits for the end of the connection
+        self._create_cycle()
+        self.cycle.more_body = False
+
+    def _start_application(self) -> None:
+        """Let the application read the request in progress: it did not arrive at once."""
+        if self._begin is not None:
+            self._begin, whole, self._whole = None, self._whole, b""
+            self._create_cycle()
+            if whole:
+                self.cycle.body = cast(bytearray, whole)
+                self.cycle.message_event.set()
 
     def _write(self, response: Response) -> None:
-        closes = CLOSE in response.headers or not self._parser.should_keep_alive() or self._listener.is_draining
+        closes = CLOSE in response.headers or not self.parser.should_keep_alive() or self._listener.is_draining
         more = self._listener.default_headers
         if closes and CLOSE not in response.headers:
             more = [*more, CLOSE]
-        self.transport.write(response.encode(more))
-        self._has_been_answered = self._read.has_answered = True
+        self.transport.write(response.head(more) + response.body)
+        self._has_been_answered = self._has_answered_at_once = True
         if closes:
-            self._close()
+            self._ignores_input = True
+            self._response_transport.close()
 
-    def _on_exchange_end(self, exchange: Exchange) -> None:
-        """Let the application answer the next request, or close the connection."""
+    def on_response_complete(self) -> None:
         self._has_been_answered = True
-        if self._exchanges and self._exchanges[0] is exchange:
-            self._exchanges.popleft()
-        if not exchange.keep_alive:
-            self._close()
-        elif self._phase is not Phase.CLOSING and not self.transport.is_closing():
-            self._flow.resume_reading()
-            if self._exchanges:
-                self._run(self._exchanges[0])
-            elif not self.is_receiving and self._timer is None:
-                self._set_timer(self._listener.keep_alive, self._on_idle_timeout)
+        if not self._response_transport.is_closing():
+            super().on_response_complete()
 
     # --- rejections ---
 
+    def _cancel_read_timer(self) -> None:
+        if self._read_timer is not None:
+            self._read_timer.cancel()
+            self._read_timer = None
+
     def _on_read_timeout(self) -> None:
-        self._timer = None
+        self._read_timer = None
         if self.transport.is_closing() or not self.is_receiving:
             return
-        ends = self._incoming.caller.read_at + READ_TIMEOUT_SECONDS + ANSWER_GRACE_SECONDS
-        if self._flow.is_reading_paused:  # reading is paused on our side, the client is not slow
-            self._set_timer(ANSWER_GRACE_SECONDS, self._on_read_timeout)
-        elif not self._incoming.has_headers:
-            message = f"the request did not arrive within {READ_TIMEOUT_SECONDS:.0f} seconds"
-            self._reject(_Rejected(408, message), linger=0)
-        elif self._exchanges and asyncio.get_running_loop().time() < ends:
-            self._set_timer(ANSWER_GRACE_SECONDS, self._on_read_timeout)
+        if self.flow.read_paused:  # reading is paused on our side, the client is not slow
+            self._read_timer = self.loop.call_later(ANSWER_GRACE_SECONDS, self._on_read_timeout)
+        elif not self._has_headers:
+            self._reject(
+                _Rejected(408, f"the request did not arrive within {READ_TIMEOUT_SECONDS:.0f} seconds"), linger=0
+            )
+        elif self._is_answering and self.loop.time() < self._started_at + READ_TIMEOUT_SECONDS + ANSWER_GRACE_SECONDS:
+            self._read_timer = self.loop.call_later(ANSWER_GRACE_SECONDS, self._on_read_timeout)
         elif self.transport.get_write_buffer_size():
             self.transport.abort()
         else:
@@ -443,31 +376,54 @@ class Connection(asyncio.Protocol):
 
     def _reject(self, rejection: _Rejected, linger: float = LINGER_SECONDS) -> None:
         """Answer the request in progress with an error, unless an earlier request is still unanswered; then close."""
-        self._cancel_timer()
-        if self._phase is Phase.CLOSING or self.transport.is_closing():
+        self._ignores_input = True
+        self._cancel_read_timer()
+        if self._response_transport.is_closing():
             return
-        self._phase = Phase.DEAF
-        if self._exchanges and not (self._incoming.has_headers and self.is_receiving):
-            self._exchanges[-1].keep_alive = False  # an earlier request is being answered: close after its response
-        elif len(self._exchanges) > 1 or (self._exchanges and self._exchanges[0].progress is not Progress.NOTHING):
+        if self._is_answering and not (self._has_headers and self.is_receiving):
+            self.cycle.keep_alive = False  # an earlier request is being answered: close after its response
+            return
+        if self.pipeline or (self._is_answering and self.cycle.response_started):
             self.transport.abort()
-        else:
-            for exchange in self._exchanges:
-                exchange.disconnect()
-            error = Response(rejection.status, error_body(str(rejection)), (CLOSE,))
-            self.transport.write(error.encode(self._listener.default_headers))
-            self._close(linger)
-
-    def _close(self, linger: float = LINGER_SECONDS) -> None:
-        """Close the connection behind its last answer; `linger`: seconds for a client that is still sending."""
-        if self._phase is Phase.CLOSING:
             return
-        self._phase = Phase.CLOSING
-        if linger and self.is_receiving and not self.transport.is_closing():
-            self._flow.resume_reading()
-            asyncio.get_running_loop().call_later(linger, self.transport.close)
+        if self._is_answering:
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+        self.transport.write(self._error(rejection))
+        self._response_transport.close(linger)
+
+    def _error(self, rejection: _Rejected) -> bytes:
+        body = error_body(str(rejection))
+        headers = [*self._listener.default_headers, (b"content-type", b"application/json")]
+        headers += [(b"content-length", b"%d" % len(body)), (b"connection", b"close")]
+        return b"".join([STATUS_LINE[rejection.status], *(b"%b: %b\r\n" % header for header in headers), b"\r\n", body])
+
+    def close_later(self, linger: float) -> None:
+        """Close after `linger` seconds in which received bytes are discarded, or as soon as the client closes."""
+        self._ignores_input = True
+        self.flow.resume_reading()
+        self.loop.call_later(linger, self.transport.close)
+
+
+class _LingeringTransport:
+    """The transport that responses are written to: `close()` lingers while the client is still sending."""
+
+    def __init__(self, protocol: LimitedProtocol) -> None:
+        self._protocol = protocol
+        self._is_closing = False
+        self.write = protocol.transport.write
+
+    def is_closing(self) -> bool:
+        return self._is_closing or self._protocol.transport.is_closing()
+
+    def close(self, linger: float = LINGER_SECONDS) -> None:
+        if self._is_closing:
+            return
+        self._is_closing = True
+        if linger and self._protocol.is_receiving and not self._protocol.transport.is_closing():
+            self._protocol.close_later(linger)
         else:
-            self.transport.close()
+            self._protocol.transport.close()
 
 
 @types.coroutine
@@ -488,8 +444,3 @@ def _rest(coroutine: Coroutine[Any, Any, Response], waits_for: Any) -> Generator
 
 def _headers_too_large() -> _Rejected:
     return _Rejected(431, f"request line and headers exceed the limit of {MAX_HEADER_BYTES} bytes")
-
-
-def _address(name: Any) -> tuple[str, int] | None:
-    """Return host and port of a socket's name; None: it has none, or is not of TCP."""
-    return (name[0], name[1]) if isinstance(name, tuple) else None

@@ -5,11 +5,10 @@ and the body at once.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import cache
-from http import HTTPStatus
 from typing import NamedTuple
 
 from starlette.types import Send
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 
 Header = tuple[bytes, bytes]
 
@@ -19,12 +18,6 @@ CLOSE: Header = (b"connection", b"close")
 
 def nothing_to_write() -> None:
     """Nothing to write after the response."""
-
-
-@cache
-def status_line(status: int) -> bytes:
-    """Return the first line of a response."""
-    return b"HTTP/1.1 %d %b\r\n" % (status, HTTPStatus(status).phrase.encode())
 
 
 class Response(NamedTuple):
@@ -43,10 +36,10 @@ class Response(NamedTuple):
         length = (b"content-length", b"%d" % len(self.body))
         return [(b"content-type", b"application/json"), length, *self.headers]
 
-    def encode(self, more: Iterable[Header]) -> bytes:
-        """Return the whole response; `more`: headers in front of its own."""
+    def head(self, more: Iterable[Header]) -> bytes:
+        """Return the status line, all headers and `more`, up to the body."""
         lines = [b"%b: %b\r\n" % header for header in (*more, *self.raw_headers)]
-        return b"".join([status_line(self.status), *lines, b"\r\n", self.body])
+        return b"".join([STATUS_LINE[self.status], *lines, b"\r\n"])
 
     async def send(self, send: Send) -> None:
         """Send the response in one piece."""

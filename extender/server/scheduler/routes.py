@@ -22,8 +22,7 @@ from extender.server.context import ServerContext
 from extender.server.http.body import BodiesInFlight, Body, caller_of, check_headers, read_body
 from extender.server.http.deadline import Deadline
 from extender.server.http.errors import METHOD_NOT_ALLOWED, error_body
-from extender.server.http.exchange import WRITE_TIMEOUT_SECONDS
-from extender.server.http.protocol import BEGUN_KEY, Begin
+from extender.server.http.protocol import BEGUN_KEY, WRITE_TIMEOUT_SECONDS, Begin
 from extender.server.http.response import CLOSE, Header, Response
 from extender.server.observability.audit import shorten
 from extender.server.observability.tracing import Tracing
@@ -133,7 +132,7 @@ async def _send_in_parts(response: Response, request: Request, send: Send, bodie
                 await send({"type": "http.response.body", "body": content[start:end], "more_body": end < len(content)})
     except TimeoutError:
         caller_of(request.scope).abort()
-        await request.receive()  # until it is closed: an incomplete response would be logged
+        await request.receive()  # until it is closed: uvicorn would log an incomplete response
 
 
 async def _dry_run(dry_runs: DryRuns, scope: Scope, read: ReadBody) -> Response:

@@ -8,7 +8,8 @@ import pytest
 
 from extender.server.admin.app import create_admin_app
 from extender.server.app import create_app
-from extender.server.http import body, caller, exchange, listener, protocol
+from extender.server.http import body, caller, listener, protocol
+from extender.server.http.listener import uvicorn_config
 from extender.server.run import SCHEDULER_BACKLOG
 from tests.server.conftest import configuration, filled_cache, filter_body
 from tests.server.sockets import post, served, talking
@@ -29,11 +30,11 @@ def app():
 @pytest.fixture
 def soon(monkeypatch):
     """All limits in seconds are short ones."""
-    assert (body.READ_TIMEOUT_SECONDS, exchange.WRITE_TIMEOUT_SECONDS) == (10, 10)
+    assert (body.READ_TIMEOUT_SECONDS, protocol.WRITE_TIMEOUT_SECONDS) == (10, 10)
     for module, name in (
         (protocol, "READ_TIMEOUT_SECONDS"),
         (body, "READ_TIMEOUT_SECONDS"),
-        (exchange, "WRITE_TIMEOUT_SECONDS"),
+        (protocol, "WRITE_TIMEOUT_SECONDS"),
     ):
         monkeypatch.setattr(module, name, SOON)
     monkeypatch.setattr(protocol, "LINGER_SECONDS", SOON)
@@ -236,7 +237,7 @@ async def until(is_true):
 
 
 async def test_L5_a_slow_reader_that_does_read_is_not_cut_off(soon, monkeypatch):
-    monkeypatch.setattr(exchange, "WRITE_TIMEOUT_SECONDS", 5.0)
+    monkeypatch.setattr(protocol, "WRITE_TIMEOUT_SECONDS", 5.0)
     whole = 8 << 20
 
     async def large(scope, receive, send):
@@ -267,9 +268,10 @@ async def test_L5_the_limits_hold_on_the_admin_listener_too(app, soon):
 
 
 async def test_L7_connections_outlive_those_of_go_which_gives_one_up_after_90_seconds(app):
-    assert configuration().server.keep_alive == 120
-    async with served(app) as port, talking(port) as talk:
-        assert "server" not in (await get(talk))[1]
+    kept = uvicorn_config(app, configuration().server.keep_alive)
+    assert kept.timeout_keep_alive == 120
+    assert not kept.server_header
+    assert not kept.access_log
     assert SCHEDULER_BACKLOG == 2048
 
 
