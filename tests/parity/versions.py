@@ -174,14 +174,17 @@ def judged(category: str, minors: Sequence[int], every: int = 1) -> Iterator[tup
 
 
 def accepted(scenario: JSON, minor: int, patch: int | None = None) -> list[str]:
-    """What is wrong about a configuration that the minor refuses: that it is accepted, or another plugin is named."""
+    """What is wrong about a configuration that the minor refuses: that its plugin is accepted, or another one is named.
+
+    Other rules of kube-scheduler are its own: it does not start with such a file, and nothing is decided by it.
+    """
+    plugins = re.findall(r'Plugin "(\w+)"', scenario["error"])
     try:
         scheduler_of(scenario, minor, patch)
     except ConfigError as error:
-        plugins = re.findall(r'Plugin "(\w+)"', scenario["error"])
         missing = [name for name in plugins if name not in str(error)]
         return [f"{error}: kube-scheduler names {name}" for name in missing]
-    return [f"the configuration is accepted, but kube-scheduler says: {scenario['error']}"]
+    return [f"the configuration is accepted, but kube-scheduler says: {scenario['error']}"] if plugins else []
 
 
 # --- how they differ --------------------------------------------------------------------------------------------------
