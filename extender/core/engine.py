@@ -39,7 +39,6 @@ from extender.core.preemption.sent_candidates import (
     PodUIDs,
     resolve_candidates,
 )
-from extender.core.preemption.stranded import PlacementIndex
 from extender.core.profile import UNCONFIGURED, KubeScheduler, Profile
 from extender.core.snapshot.arrays import BoolArray, IntArray
 from extender.core.snapshot.resource_claims import ResourceClaimParts
@@ -179,9 +178,7 @@ def prepare_in_steps(snapshot: Snapshot, scheduler: KubeScheduler) -> Iterator[N
         snapshot.index(ResourceClaimParts).frozen()
     profile = scheduler.profiles[0]
     context = scheduling_context(snapshot, Pod(ObjectMeta()), profile)
-    potential = potential_victims(context)
-    if profile.preemption.disruption_budgets == "Strict":
-        potential_victims(context, reverse_of=potential)
+    potential_victims(context)
     yield
     has_whole_groups(context)
     yield
@@ -191,8 +188,6 @@ def prepare_in_steps(snapshot: Snapshot, scheduler: KubeScheduler) -> Iterator[N
     for start in range(0, len(rows), OBJECTS_PER_STEP):
         node_pods.on(context.layout, rows[start : start + OBJECTS_PER_STEP])
         yield
-    if "Stranded" in profile.preemption.ranking:
-        snapshot.index(PlacementIndex)
     _ = snapshot.allocatable, snapshot.taints, snapshot.name_order
 
 

@@ -33,7 +33,7 @@ from extender.core.framework import plugins, score, status
 from extender.core.framework.plugins import FILTERS, dynamic_resources
 from extender.core.framework.status import Code
 from extender.core.preemption import candidates, eligibility, rate_limits, recent_deletions, sent_candidates
-from extender.core.preemption.protections import protections, returning_pods
+from extender.core.preemption.protections import protections
 from extender.core.scheduling_cycle import fit_error, schedule_one
 from extender.core.scheduling_cycle.result import CycleOutcome
 from extender.core.snapshot import volume_index
@@ -171,7 +171,7 @@ MESSAGES: dict[tuple[Column, ...], set[str]] = {
     (Column("Nodes that are not in the answer to /preempt"),): of_dropped_nodes(),
     (Column("On every node"),): texts(rate_limits, "preemption_refusal"),
     (Column("On one node"), Column("On one node", 1)): of_vetoes_of_nodes(),
-    (Column("Protected pods"),): texts(protections) | texts(returning_pods),
+    (Column("Protected pods"),): texts(protections),
     (Column("Plugins that are not evaluated"),): of_plugins_not_evaluated(),
     (Column("Failed calls", 1), Column("Refused requests", 1)): of_failed_and_refused_calls(),
     (Column("Not ready"),): of_readiness(),

@@ -337,13 +337,6 @@ CRITERIA = {
         ("0.0 %", "12.5 %"),
         cpu="4",
     ),
-    # Each node has room for the other one's victim, but one of them is bound to its node.
-    "Stranded": Compared(
-        "the number of victims that fit nowhere else afterwards",
-        [pod("a")],
-        [pod("b", nodeSelector={"kubernetes.io/hostname": "worse"})],
-        ("0", "1"),
-    ),
 }
 
 
@@ -363,17 +356,6 @@ def test_each_criterion_says_what_it_compares_and_that_it_decided(criterion):
     assert [(shown.name, shown.loses_by) for shown in found.nodes] == [("z-better", None), ("worse", criterion)]
     assert tuple(shown.shown[0] for shown in found.nodes) == one.shown
     assert found.sentence.endswith(f": best of 2 candidates by {one.by}, {one.shown[0]} against {one.shown[1]}")
-
-
-def test_a_candidate_whose_stranded_victims_were_not_counted_loses_by_the_criterion_that_follows():
-    """The best one strands none, and is the best by priority, too."""
-    nodes = {node("n1", cpu="2"): [pod("a", priority=6)], node("n2", cpu="2"): [pod("b", priority=5)]}
-    policy = PreemptionPolicy(ranking=("Stranded", "HighestPriority"))
-    found = preempted(nodes, policy=policy, preemptor=incoming(cpu="2"))
-    assert [(one.name, one.loses_by, one.shown[0]) for one in found.nodes] == [
-        ("n2", None, "0"),
-        ("n1", "HighestPriority", "not compared"),
-    ]
 
 
 def test_the_criterion_that_leaves_one_decides_and_each_other_node_loses_by_the_first_that_differs():
@@ -652,14 +634,6 @@ def test_protection_reasons_use_the_history_of_the_decision():
     )
 
 
-def test_a_pod_that_would_come_back_is_protected_by_that_name():
-    """Why it would is in the answer; nodes and volumes are not kept with the decision."""
-    bound = pod("a", nodeSelector={"kubernetes.io/hostname": "n1"}, metadata=OWNED)
-    found = preempted({node("n1", cpu="1"): [bound]}, policy=PreemptionPolicy(returning_pods=True))
-    assert running(found, "a").protected_by == ["protected by returningPods"]
-    assert "its replacement can only run on node n1" in on(found, "n1").why
-
-
 # --- budgets, room, nominated pods ------------------------------------------------------------------------------------
 
 
@@ -728,19 +702,6 @@ def of(app: str, name: str, cpu: str = "1", **fields: Any) -> JSON:
 
 
 FOUND: dict[str, tuple[PreemptionPolicy, Any, JSON, list[str]]] = {
-    # 4 of 5 cpu are needed and 1 of x may go: whom the first order spares is the outsider, and both of x would go.
-    "least important first": (
-        STRICT,
-        {
-            node("n1", cpu="5"): [
-                pod("outsider", priority=9),
-                of("x", "first", priority=5),
-                of("x", "second", "3", priority=1),
-            ]
-        },
-        {"preemptor": incoming(cpu="4"), "budgets": [budget(allowed=1, app="x")]},
-        ["default/outsider", "default/second"],
-    ),
     # 2 of 3 cpu are needed; the first member is the most important pod, but without the second one it is worth nothing.
     "whole pod groups": (
         PreemptionPolicy(ranking=("PodGroups", *DEFAULT_RANKING)),

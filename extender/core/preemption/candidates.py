@@ -2,7 +2,6 @@
 
     dry run                          the victims that kube-scheduler would select
     policy vetoes                    a candidate whose victims a policy rejects is not a candidate
-    least important first (Strict)   on nodes where these exceed a budget: count the least important pods first instead
     whole pod groups                 on nodes where a pod group falls below its minimum: reprieve its members last
     kube-scheduler's victims         of two interchangeable pods evict the one that kube-scheduler chose; where a plugin
                                      decides that is not modelled, or pods go together only, evict what it chose;
@@ -22,7 +21,6 @@ import numpy as np
 from extender.core.framework.constraint import Check, Constraint, NodeRows, SchedulingContext
 from extender.core.preemption.criteria import ranking_keys
 from extender.core.preemption.dry_run import (
-    LEAST_IMPORTANT_FIRST,
     SCHEDULER_PREFERRED,
     SCHEDULER_VICTIMS,
     WHOLE_POD_GROUPS,
@@ -32,7 +30,6 @@ from extender.core.preemption.dry_run import (
     fits_without_potential_victims,
 )
 from extender.core.preemption.pdb.violations import budget_index, exceeded_budgets, exceeds_budgets
-from extender.core.preemption.potential_victims import potential_victims
 from extender.core.preemption.protections.protections import UNREQUESTED_SYSTEM_POD, is_system_victim
 from extender.core.preemption.ranking import RankingKeys
 from extender.core.preemption.rate_limits import has_victim_limits, victim_limit_vetoes
@@ -78,8 +75,6 @@ def apply_policies(run: DryRun, scheduler_decides: BoolArray | None = None) -> D
     vetoes, changes_victims = tuple(_policy_vetoes(run, np.arange(len(run.rows)))), policy.may_change_victims
     if vetoes:
         run = replace(run, vetoes=vetoes)
-    if policy.disruption_budgets == "Strict":
-        run = _retry_least_important_first(run, vetoes[0].nodes)
     if policy.reads_pod_groups:
         run = _evict_whole_pod_groups(run)
     named = run.scheduler_victims
@@ -148,23 +143,6 @@ def _exceeded_budget_messages(run: DryRun, places: IntArray) -> list[str]:
         f"would break disruption {'budgets' if len(names) > 1 else 'budget'} {', '.join(sorted(names))}"
         for names in names_at
     ]
-
-
-def _retry_least_important_first(run: DryRun, exceeds: BoolArray) -> DryRun:
-    """Retry the nodes whose victims exceed a budget, with budgets counted from the least important pod on.
-
-    The order of counting decides which pods of a budget are violating and so get the headroom first. Where one order
-    keeps the wrong ones, so that more of the budget must go than it allows, the other order sometimes does not.
-    """
-    other_groups = potential_victims(run.context, reverse_of=run.potential)
-    differs = (select_columns(other_groups.violating, run.rows) != run.potential.violating).any(axis=0)
-    places = np.flatnonzero(run.makes_room & exceeds & differs)
-    if not len(places):
-        return run
-    potential = other_groups.at(run.rows[places])
-    other = run.rerun(places, potential, (potential.violating, potential.non_violating))
-    within_budgets = other.makes_room & ~_exceeds_budgets(other, np.arange(len(places)))
-    return _replace_victims(run, places[within_budgets], other.victims[:, within_budgets], LEAST_IMPORTANT_FIRST)
 
 
 # --- pod groups -------------------------------------------------------------------------------------------------------

@@ -17,7 +17,6 @@ from extender.core.framework.constraint import Check, CodeArray, EvictablePods, 
 from extender.core.framework.filter import FilterResults, evaluate_constraints
 from extender.core.framework.status import NO_VICTIMS_FOUND, Code, Status
 from extender.core.preemption.potential_victims import PotentialVictims, potential_victims
-from extender.core.preemption.ranking import NOT_COMPARED
 from extender.core.preemption.reprieve import reprieve
 from extender.core.profile import UPSTREAM
 from extender.core.snapshot.arrays import NEVER, BoolArray, IntArray, VictimRows, count_per_node, select_columns
@@ -25,25 +24,16 @@ from extender.core.snapshot.pod_table import is_assumed_terminating
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.objects import Pod
 
-VICTIM_SELECTION_METHODS = (
-    "reprieve",
-    "least important first",
-    "whole pod groups",
-    "scheduler preferred",
-    "kube-scheduler",
-)
+VICTIM_SELECTION_METHODS = ("reprieve", "whole pod groups", "scheduler preferred", "kube-scheduler")
 """Methods by which the victims of a node were selected, as decisions show them.
 
 - reprieve: the pods that the reprieve could not put back, as in kube-scheduler.
-- least important first: the same with budgets counted from the least important pod on.
 - whole pod groups: the same with members of broken pod groups put back last.
 - scheduler preferred: the reprieve's, with pods exchanged for equal ones that kube-scheduler had selected.
 - kube-scheduler: kube-scheduler's own, because a filter plugin that is not modelled matters on the node.
 """
 
-REPRIEVE, LEAST_IMPORTANT_FIRST, WHOLE_POD_GROUPS, SCHEDULER_PREFERRED, SCHEDULER_VICTIMS = range(
-    len(VICTIM_SELECTION_METHODS)
-)
+REPRIEVE, WHOLE_POD_GROUPS, SCHEDULER_PREFERRED, SCHEDULER_VICTIMS = range(len(VICTIM_SELECTION_METHODS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +54,7 @@ class PolicyVeto:
 class DryRun:
     """The victims that preemption would evict on each of some nodes; in all arrays [node] is a place in `rows`.
 
-    Never changed in place but for `stranded`: `dataclasses.replace` computes the fields below `vetoes` again.
+    Never changed in place: `dataclasses.replace` computes the fields below `vetoes` again.
     """
 
     context: SchedulingContext
@@ -97,14 +87,11 @@ class DryRun:
     """[node]: True if some policy rejects the victims."""
     candidate: BoolArray = field(init=False)
     """[node]: True if evicting the victims makes room and no policy vetoes it."""
-    stranded: IntArray = field(init=False)
-    """[node]: how many of the victims fit nowhere else afterwards; NOT_COMPARED until `stranded` has counted them."""
     violations: IntArray = field(init=False)
     """[node]: NumPDBViolations, the PDB-violating pods that were not reprieved."""
 
     def __post_init__(self) -> None:
         self.snapshot = self.context.snapshot
-        self.stranded = np.full(len(self.rows), NOT_COMPARED)
         self.makes_room = (self.emptied.codes == Code.SUCCESS) & self.victims.any(axis=0)
         self.vetoed = np.zeros(len(self.rows), np.bool_)
         for veto in self.vetoes:

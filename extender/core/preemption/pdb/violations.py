@@ -37,20 +37,15 @@ def budget_index(snapshot: Snapshot, policy: PreemptionPolicy) -> BudgetIndex:
     return snapshot.index(kind, policy.empty_selector)
 
 
-def pods_violating_pdbs(
-    pdbs: BudgetIndex, pods: npt.NDArray[np.int32], evictable: BoolArray, *, least_important_first: bool = False
-) -> BoolArray:
+def pods_violating_pdbs(pdbs: BudgetIndex, pods: npt.NDArray[np.int32], evictable: BoolArray) -> BoolArray:
     """Return [k, node]: the evictable pods whose eviction would violate a budget.
 
     Mirrors defaultpreemption.filterPodsWithPDBViolation, v1.36, and preemption.FilterVictimsWithPDBViolation, v1.37.
     `pods`: [k, node] -> pod row, of all nodes or some.
-    `least_important_first`: count the pods from the least important one on, which upstream does not do.
     """
     # One entry for each pod and budget that it counts against, in the order in which the pods of a node count.
     counted = np.flatnonzero(evictable)
     places, budget = pdbs.uses(pods.reshape(-1)[counted])
-    if least_important_first:
-        places, budget = places[::-1], budget[::-1]
     pod = counted[places]
     violates = pdbs.allowances[budget] <= 0
     # The nth pod of a budget on its node violates if the budget allows n or fewer.

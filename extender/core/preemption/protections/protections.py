@@ -1,8 +1,7 @@
 """Decide which pods are protected from preemption, and render the reasons.
 
-Five policies protect pods: protection rules, the preemption tolerations of PriorityClasses, tenant fences, that of pods
-which come back to their node (`returning_pods`), and the cooldown of workloads. A terminating pod is never protected:
-its eviction cannot be prevented any more.
+Four policies protect pods: protection rules, the preemption tolerations of PriorityClasses, tenant fences, and the
+cooldown of workloads. A terminating pod is never protected: its eviction cannot be prevented any more.
 
 The engine needs one mask of all pods (`ProtectionIndex.protected`); explanations and the guard need all reasons for one
 pod (`protection_reasons`). Both use `rule_matches`, so that they cannot disagree about which pods a rule covers.
@@ -18,8 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from extender.core.framework.constraint import SchedulingContext
-from extender.core.preemption.protections.returning_pods import ReturningPodIndex, returning_pods, why_it_returns
-from extender.core.profile import RETURNING_PODS, PreemptionPolicy, Protection
+from extender.core.profile import PreemptionPolicy, Protection
 from extender.core.snapshot.arrays import NEVER, BoolArray, IntArray
 from extender.core.snapshot.pod_table import start_time
 from extender.core.snapshot.snapshot import Index, Snapshot
@@ -121,8 +119,6 @@ class ProtectionIndex(Index):
         super().__init__(snapshot)
         self._policy = policy
         self._workloads = snapshot.index(WorkloadIndex) if policy.limits.workload_cooldown else None
-        if policy.returning_pods:
-            snapshot.index(ReturningPodIndex)  # built with this one, so that no decision waits for it
         self._tenants: dict[str, str | None] = {}
         self._classes: dict[str, PreemptionToleration] = {}
         self._codes: dict[object, int] = {}
@@ -233,8 +229,6 @@ class ProtectionIndex(Index):
         if self._workloads is not None:
             for workload in workload_cooldowns(context):
                 protected[self._workloads.rows_of(workload)] = True
-        if self._policy.returning_pods:
-            protected |= returning_pods(context, count)
         protected &= ~pod_table.terminating[:count]
         if scheduler_victims is not None:
             protected |= self._system[:count] & ~scheduler_victims[:count]
@@ -338,9 +332,6 @@ def _iter_reasons(context: SchedulingContext, pod: Pod) -> Iterator[ProtectionRe
         if own != other:
             tenants = f"{policy.tenant_label} is {_render_tenant(other)}, not {_render_tenant(own)}"
             yield ProtectionReason(f"in another tenant: {tenants}")
-    returns = why_it_returns(context, pod) if policy.returning_pods else None
-    if returns is not None:
-        yield ProtectionReason(f"protected by {RETURNING_PODS}: {returns}")
     cooldown = policy.limits.workload_cooldown
     wait = cooldown - history.last_evicted.get(workload_of(pod), cooldown) if cooldown else 0
     if wait > 0:
