@@ -19,6 +19,8 @@ from dataclasses import replace
 import numpy as np
 
 from extender.core.framework.constraint import Check, Constraint, NodeRows, SchedulingContext
+from extender.core.framework.filter import evaluate_constraints
+from extender.core.framework.status import Code
 from extender.core.preemption.criteria import ranking_keys
 from extender.core.preemption.dry_run import (
     SCHEDULER_PREFERRED,
@@ -27,9 +29,9 @@ from extender.core.preemption.dry_run import (
     DryRun,
     PolicyVeto,
     dry_run_preemption,
-    fits_without_potential_victims,
 )
 from extender.core.preemption.pdb.violations import budget_index, exceeded_budgets, exceeds_budgets
+from extender.core.preemption.potential_victims import potential_victims
 from extender.core.preemption.protections.protections import UNREQUESTED_SYSTEM_POD, is_system_victim
 from extender.core.preemption.ranking import RankingKeys
 from extender.core.preemption.rate_limits import has_victim_limits, victim_limit_vetoes
@@ -43,17 +45,16 @@ from extender.k8s.workloads import workload_of
 
 
 def preemption_would_help(context: SchedulingContext, checks: Sequence[Check], rows: NodeRows) -> BoolArray:
-    """Return [row]: whether the policies would leave a candidate there; all `rows` must reject the pod as they are.
-
-    Victims are selected only if a policy may veto them; otherwise it is enough that the pod fits without all potential
-    victims.
-    """
+    """Return [row]: whether the policies would leave a candidate there; all `rows` must reject the pod as they are."""
     if context.profile.preemption.disruption_budgets == "Strict" or has_victim_limits(context):
         return apply_policies(dry_run_preemption(context, checks, rows)).candidate
-    last = _last_helped(context.snapshot)
+    # No policy vetoes victims, so they need not be selected: where the pod fits with all potential victims removed, and
+    # does not with all of them put back, some pod cannot be put back.
+    snapshot, last = context.snapshot, _last_helped(context.snapshot)
     # Protections depend on the time, too.
     if not last or last[0][0] is not checks or context.profile.preemption.may_change_victims:
-        last[:] = [(checks, fits_without_potential_victims(context, checks))]
+        emptied = evaluate_constraints(checks, len(snapshot.nodes), potential_victims(context).evictable)
+        last[:] = [(checks, emptied.codes == Code.SUCCESS)]
     helped: BoolArray = last[0][1][rows]
     return helped
 
@@ -71,8 +72,7 @@ def apply_policies(run: DryRun, scheduler_decides: BoolArray | None = None) -> D
     pods go together only; None: nowhere. Our reprieve could spare a pod there that must be evicted, so kube-scheduler's
     own victims are kept.
     """
-    policy = run.context.profile.preemption
-    vetoes, changes_victims = tuple(_policy_vetoes(run, np.arange(len(run.rows)))), policy.may_change_victims
+    policy, vetoes = run.context.profile.preemption, tuple(_policy_vetoes(run, np.arange(len(run.rows))))
     if vetoes:
         run = replace(run, vetoes=vetoes)
     if policy.reads_pod_groups:
@@ -87,11 +87,11 @@ def apply_policies(run: DryRun, scheduler_decides: BoolArray | None = None) -> D
         victims = named & ~(named & ~run.potential.evictable.mask).any(axis=0)
         run = _replace_victims(run, places, victims[:, places], SCHEDULER_VICTIMS)
     # Where policies may change victims, the protections leave system pods out already.
-    return run if changes_victims else _veto_unrequested_system_pods(run, named)
+    return run if policy.may_change_victims else _veto_unrequested_system_pods(run, named)
 
 
 def _policy_vetoes(run: DryRun, places: IntArray) -> Iterator[PolicyVeto]:
-    """Yield the vetoes on the victims of these nodes, [place], in a fixed order: that of Strict budgets comes first."""
+    """Yield the vetoes on the victims of these nodes, [place], always of the same policies and in the same order."""
     if run.context.profile.preemption.disruption_budgets == "Strict":
         yield PolicyVeto("disruptionBudgets: Strict", _exceeds_budgets(run, places), _exceeded_budget_messages)
     yield from victim_limit_vetoes(run, places)

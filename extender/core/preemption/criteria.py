@@ -123,16 +123,12 @@ def _latest_start_time(run: DryRun, places: IntArray) -> Sequence[IntArray]:
 # --- this extender's criteria -----------------------------------------------------------------------------------------
 
 
-def _total_cost(name: str, run: DryRun, places: IntArray) -> Sequence[IntArray]:
-    """Return the sum over the victims of one of the criteria in `PodCosts`."""
+def _cost(
+    name: str, combine: Callable[[DryRun, IntArray, IntArray], IntArray], run: DryRun, places: IntArray
+) -> Sequence[IntArray]:
+    """Return the sum or the maximum over the victims of one of the criteria in `PodCosts`."""
     costs = run.snapshot.index(PodCosts, run.context.profile.preemption.eviction_cost_annotation).by_criterion[name]
-    return [_total(run, places, costs)]
-
-
-def _highest_cost(name: str, run: DryRun, places: IntArray) -> Sequence[IntArray]:
-    """Return the maximum over the victims of one of the criteria in `PodCosts`."""
-    costs = run.snapshot.index(PodCosts, run.context.profile.preemption.eviction_cost_annotation).by_criterion[name]
-    return [_highest(run, places, costs)]
+    return [combine(run, places, costs)]
 
 
 def _total(run: DryRun, places: IntArray, amounts: IntArray) -> IntArray:
@@ -207,10 +203,10 @@ CRITERIA: dict[str, Criterion] = {
     "PrioritySum": _priority_sum,
     "VictimCount": _victim_count,
     "LatestStartTime": _latest_start_time,
-    "PodDeletionCost": partial(_total_cost, "PodDeletionCost"),
-    "EvictionCost": partial(_total_cost, "EvictionCost"),
-    "QoSClass": partial(_highest_cost, "QoSClass"),
-    "GracePeriod": partial(_highest_cost, "GracePeriod"),
+    "PodDeletionCost": partial(_cost, "PodDeletionCost", _total),
+    "EvictionCost": partial(_cost, "EvictionCost", _total),
+    "QoSClass": partial(_cost, "QoSClass", _highest),
+    "GracePeriod": partial(_cost, "GracePeriod", _highest),
     "Workloads": _workloads,
     "PodGroups": _pod_groups,
     "UnusedCapacity": _unused_capacity,

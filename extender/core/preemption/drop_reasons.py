@@ -63,9 +63,9 @@ def _protected_pods(run: DryRun, sent: ResolvedCandidates, node: str) -> tuple[s
     protected, ends = list[str](), list[int]()
     for pod in run.snapshot.pods_on(node):
         if pod.priority < run.context.pod.priority:
-            row, why = run.snapshot.running_row(pod), protections_of(run.context, pod)
+            row, why = run.snapshot.running_row(pod), list(protections_of(run.context, pod))
             if is_system_victim(pod) and not (row is not None and sent.victims[row]):
-                why = (*why, ProtectionReason(UNREQUESTED_SYSTEM_POD))
+                why.append(ProtectionReason(UNREQUESTED_SYSTEM_POD))
             if why:
                 protected.append(f"{pod.key} is {'; '.join(one.text for one in why)}")
                 until = [one.until for one in why if one.until is not None]

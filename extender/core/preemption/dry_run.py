@@ -110,7 +110,7 @@ class DryRun:
         k, place = np.divmod(np.flatnonzero(mask.reshape(-1)), max(len(places), 1))
         return VictimRows(self.pods[k, places[place]].astype(np.int64), place, len(places))
 
-    def named_on(self, place: int) -> BoolArray:
+    def _named_on(self, place: int) -> BoolArray:
         """Return [k]: the victims of one node that the answer names.
 
         Those that the API server does not show terminating; if it shows all so, these: then the pod is nominated, and
@@ -129,7 +129,7 @@ class DryRun:
         """Return NumPDBViolations of the victims that the answer names."""
         if self.gone is None or not self.violations[place]:
             return int(self.violations[place])
-        return int((self.named_on(place) & self.potential.violating[:, place]).sum())
+        return int((self._named_on(place) & self.potential.violating[:, place]).sum())
 
     def victims_on(self, place: int) -> tuple[Pod, ...]:
         """Return the victims of one node that the answer names, in upstream's order.
@@ -137,7 +137,7 @@ class DryRun:
         That is the order in which the reprieve failed (PDB-violating pods first); upstream sorts by importance again
         only if the node has potential victims of both groups, and before some patches never.
         """
-        victims, violating = self.named_on(place), self.potential.violating[:, place]
+        victims, violating = self._named_on(place), self.potential.violating[:, place]
         ranks = [*np.flatnonzero(victims & violating), *np.flatnonzero(victims & ~violating)]
         pods: list[int] = self.pods[ranks, place].tolist()
         pod_table = self.snapshot.pod_table
@@ -228,14 +228,3 @@ def _select_victims_on_nodes(
     if absent is not None:
         victims &= ~absent[pods]
     return DryRun(context, rows, pods, checks, emptied, potential, scheduler_victims, victims, methods, gone, absent)
-
-
-def fits_without_potential_victims(context: SchedulingContext, checks: Sequence[Check]) -> BoolArray:
-    """Return [node]: whether the pod fits with all potential victims removed; `checks` cover the whole snapshot.
-
-    On nodes that do not take the pod as they are, this is where a dry run finds victims: if it fits with all of them
-    removed and does not fit with all of them put back, some pod cannot be put back.
-    """
-    evictable = potential_victims(context).evictable
-    fits: BoolArray = evaluate_constraints(checks, len(context.snapshot.nodes), evictable).codes == Code.SUCCESS
-    return fits

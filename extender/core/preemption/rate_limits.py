@@ -94,6 +94,14 @@ class _VictimLimit:
     wait: Callable[[VictimRows], int | None] = lambda _: None
     """Function from the victims of nodes to the nanoseconds until it may allow those of the first of them."""
 
+    def messages(self, run: DryRun, places: IntArray) -> list[str]:
+        """Return [place]: the reason, see `PolicyVeto.messages`."""
+        return [self.message(run.victims_on(place)) for place in places.tolist()]
+
+    def wait_of_first(self, run: DryRun, places: IntArray) -> int | None:
+        """Return the nanoseconds until the limit may allow the first node, see `PolicyVeto.wait`."""
+        return self.wait(run.victim_rows(places, _evicted(run, places)))
+
 
 def victim_limit_vetoes(run: DryRun, places: IntArray) -> Iterator[PolicyVeto]:
     """Yield one veto, [place], for each configured limit on the victims of a node."""
@@ -106,7 +114,7 @@ def victim_limit_vetoes(run: DryRun, places: IntArray) -> Iterator[PolicyVeto]:
         if limit.exceeds is not None:
             suspects = np.flatnonzero(nodes)
             nodes[suspects] = limit.exceeds(run.victim_rows(places[suspects], evicted[:, suspects]))
-        yield PolicyVeto(limit.policy, nodes, _messages_per_place(limit.message), _wait_of_first(limit.wait))
+        yield PolicyVeto(limit.policy, nodes, limit.messages, limit.wait_of_first)
 
 
 def _evicted(run: DryRun, places: IntArray) -> BoolArray:
@@ -114,14 +122,6 @@ def _evicted(run: DryRun, places: IntArray) -> BoolArray:
     terminating = run.snapshot.pod_table.terminating[select_columns(run.pods, places)]
     evicted: BoolArray = select_columns(run.victims, places) & ~terminating
     return evicted
-
-
-def _wait_of_first(wait: Callable[[VictimRows], int | None]) -> Callable[[DryRun, IntArray], int | None]:
-    return lambda run, places: wait(run.victim_rows(places, _evicted(run, places)))
-
-
-def _messages_per_place(message: Callable[[Sequence[Pod]], str]) -> Callable[[DryRun, IntArray], list[str]]:
-    return lambda run, places: [message(run.victims_on(place)) for place in places.tolist()]
 
 
 def has_victim_limits(context: SchedulingContext) -> bool:

@@ -29,15 +29,16 @@ from extender.core.preemption.eligibility import (
 from extender.core.preemption.sent_candidates import DropCode, Dropped, ResolvedCandidates
 from extender.core.snapshot.arrays import BoolArray, count_per_node, mask_of
 from extender.core.snapshot.pod_table import is_assumed_terminating
-from extender.core.snapshot.snapshot import Snapshot
 
 
 def dry_run_sent_candidates(
     context: SchedulingContext, checks: Sequence[Check], rows: NodeRows, sent: ResolvedCandidates
 ) -> DryRun:
     """Dry-run the preemption on `rows` with the sent victims, and with recent deletions taken into account."""
-    recent = context.history.recent_deletions
-    gone = sent.victims & _recently_terminating(context.snapshot, recent)
+    recent, pod_table = context.history.recent_deletions, context.snapshot.pod_table
+    rows_of_recent = [row for uid in recent if (row := pod_table.row_of.get(uid)) is not None]
+    gone = sent.victims & mask_of(np.array(rows_of_recent, np.int64), len(sent.victims))
+    gone &= pod_table.terminating[: len(gone)]
     run = dry_run_preemption(context, checks, rows, sent.victims, gone if gone.any() else None)
     absent = _terminating_pods_in_the_way(run, sent, recent)
     if absent is None:
@@ -133,10 +134,3 @@ def _nominated_node_has_room(filter_run: FilterRun, run: DryRun, scheduler_decid
         for pod in run.snapshot.pods_on(name)
     )
     return Dropped(DropCode.NOT_NEEDED, TERMINATING_POD_ON_NOMINATED_NODE) if waits else None
-
-
-def _recently_terminating(snapshot: Snapshot, recent_deletions: Mapping[str, str]) -> BoolArray:
-    """Return [pod]: whether the pod began to terminate shortly ago, or was approved for eviction."""
-    rows = [row for uid in recent_deletions if (row := snapshot.pod_table.row_of.get(uid)) is not None]
-    size = len(snapshot.pod_node)
-    return mask_of(np.array(rows, np.int64), size) & snapshot.pod_table.terminating[:size]

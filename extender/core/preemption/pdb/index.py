@@ -219,8 +219,8 @@ class BudgetIndex(Index):
 
     @property
     def has_pods_of_several(self) -> bool:
-        """Return whether some pod counts against more than one budget."""
-        return len(self._settle_uses().longer_than(1)) > 0
+        """Whether some pod counts against more than one budget."""
+        return any(len(budgets) > 1 for budgets in self._budgets_of)
 
     def _settle_uses(self) -> RowLists:
         self._uses.reserve(len(self.snapshot.pods))

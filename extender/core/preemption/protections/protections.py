@@ -11,14 +11,13 @@ Rule: a policy only ever removes pods from the potential victims.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from extender.core.framework.constraint import SchedulingContext
 from extender.core.profile import PreemptionPolicy, Protection
-from extender.core.snapshot.arrays import NEVER, BoolArray, IntArray
+from extender.core.snapshot.arrays import NEVER, BoolArray, IntArray, grown
 from extender.core.snapshot.pod_table import start_time
 from extender.core.snapshot.snapshot import Index, Snapshot
 from extender.core.snapshot.workloads import WorkloadIndex
@@ -126,43 +125,38 @@ class ProtectionIndex(Index):
         self._newest_code = -1
         self._by_namespace: dict[str, set[int]] = {}
         self._by_class: dict[str, set[int]] = {}
-        self._unconditional_rules = [
-            number for number, rule in enumerate(policy.protections) if _is_unconditional(rule)
-        ]
-        self._allocate(64)
-
-    def _allocate(self, size: int) -> None:
-        self._matched: BoolArray = np.zeros((len(self._policy.protections), size), np.bool_)
-        """[rule, pod]: True if the rule covers the pod."""
-        self._always_protected: BoolArray = np.zeros(size, np.bool_)
+        self._always_protected: BoolArray = np.zeros(64, np.bool_)
         """[pod]: True if a rule without conditions on preemptor or runtime covers it."""
-        self._tenant: npt.NDArray[np.int32] = np.zeros(size, np.int32)
+        self._unconditional = tuple(rule for rule in policy.protections if _is_unconditional(rule))
+        self._conditional = tuple(rule for rule in policy.protections if not _is_unconditional(rule))
+        self._matched: list[BoolArray] = [np.zeros(64, np.bool_) for _ in self._conditional]
+        """[rule] of `_conditional` -> [pod]: True if it covers the pod."""
+        self._tenant: npt.NDArray[np.int32] = np.zeros(64, np.int32)
         """[pod]: code of its namespace's tenant label."""
-        self._minimum: IntArray = np.full(size, BELOW_ALL_PRIORITIES, np.int64)
+        self._minimum: IntArray = np.full(64, BELOW_ALL_PRIORITIES, np.int64)
         """[pod]: minimum_preemptable_priority of its PriorityClass."""
-        self._duration: IntArray = np.zeros(size, np.int64)
+        self._duration: IntArray = np.zeros(64, np.int64)
         """[pod]: toleration of its PriorityClass, nanoseconds; 0: none."""
-        self._system: BoolArray = np.zeros(size, np.bool_)
+        self._system: BoolArray = np.zeros(64, np.bool_)
         """[pod]: True if only kube-scheduler may select it as a victim (`is_system_victim`)."""
 
     def _reserve(self, row: int) -> None:
-        size = self._system.size
-        if row >= size:
-            held = self._columns()
-            self._allocate(2 * (row + 1))
-            for after, before in zip(self._columns(), held, strict=True):
-                after[..., :size] = before
-
-    def _columns(self) -> tuple[npt.NDArray[Any], ...]:
-        return self._matched, self._always_protected, self._tenant, self._minimum, self._duration, self._system
+        if row < len(self._system):
+            return
+        self._always_protected = grown(self._always_protected, row, 0)
+        self._matched = [grown(matched, row, 0) for matched in self._matched]
+        self._tenant = grown(self._tenant, row, 0)
+        self._minimum = grown(self._minimum, row, BELOW_ALL_PRIORITIES)
+        self._duration = grown(self._duration, row, 0)
+        self._system = grown(self._system, row, 0)
 
     # --- updates ---
 
     def pod_added(self, row: int, pod: Pod) -> None:
         self._reserve(row)
-        matched = [rule_matches(rule, pod) for rule in self._policy.protections]
-        self._matched[:, row] = matched
-        self._always_protected[row] = any(matched[number] for number in self._unconditional_rules)
+        self._always_protected[row] = any(rule_matches(rule, pod) for rule in self._unconditional)
+        for rule, matched in zip(self._conditional, self._matched, strict=True):
+            matched[row] = rule_matches(rule, pod)
         self._system[row] = is_system_victim(pod)
         if self._policy.tenant_label is not None:
             self._by_namespace.setdefault(pod.metadata.namespace, set()).add(row)
@@ -219,7 +213,8 @@ class ProtectionIndex(Index):
         system pods are treated like all others.
         """
         pod_table = context.snapshot.pod_table
-        count = min(len(self._system), len(pod_table.pods))
+        count = len(pod_table.start)
+        self._reserve(count - 1)
         protected = self._always_protected[:count].copy()
         for matched, started_after in self._conditional_protections(context, count):
             protected |= matched if started_after is None else matched & (pod_table.start[:count] > started_after)
@@ -232,7 +227,7 @@ class ProtectionIndex(Index):
         protected &= ~pod_table.terminating[:count]
         if scheduler_victims is not None:
             protected |= self._system[:count] & ~scheduler_victims[:count]
-        return _padded(protected, len(pod_table.start))
+        return protected
 
     def _conditional_protections(
         self, context: SchedulingContext, count: int
@@ -242,9 +237,9 @@ class ProtectionIndex(Index):
         These rules apply to some preemptors only, or to pods that have run for less than a given time.
         """
         now = context.history.now
-        for rule, matched in zip(self._policy.protections, self._matched[:, :count], strict=True):
-            if not _is_unconditional(rule) and _applies_to_preemptor(rule, context.pod):
-                yield matched, None if rule.min_runtime is None else now - rule.min_runtime
+        for rule, matched in zip(self._conditional, self._matched, strict=True):
+            if _applies_to_preemptor(rule, context.pod):
+                yield matched[:count], None if rule.min_runtime is None else now - rule.min_runtime
         if any(toleration.duration for toleration in self._classes.values()):
             duration = self._duration[:count]
             yield (context.pod.priority < self._minimum[:count]) & (duration > 0), now - duration
@@ -265,10 +260,6 @@ def is_system_victim(pod: Pod) -> bool:
         or pod.metadata.deletion_timestamp is not None
         or pod.priority >= SYSTEM_CRITICAL_PRIORITY
     )
-
-
-def _padded(mask: BoolArray, size: int) -> BoolArray:
-    return mask if len(mask) == size else np.concatenate((mask, np.zeros(size - len(mask), np.bool_)))
 
 
 def _discard_row(rows_of: dict[str, set[int]], name: str, row: int) -> None:
@@ -306,12 +297,10 @@ def protection_reasons(context: SchedulingContext, pod: Pod) -> tuple[str, ...]:
     return tuple(one.text for one in protections_of(context, pod))
 
 
-def protections_of(context: SchedulingContext, pod: Pod) -> tuple[ProtectionReason, ...]:
-    """Return every reason why the pod may not be a victim."""
-    return () if pod.metadata.deletion_timestamp is not None else tuple(_iter_reasons(context, pod))
-
-
-def _iter_reasons(context: SchedulingContext, pod: Pod) -> Iterator[ProtectionReason]:
+def protections_of(context: SchedulingContext, pod: Pod) -> Iterator[ProtectionReason]:
+    """Yield every reason why the pod may not be a victim."""
+    if pod.metadata.deletion_timestamp is not None:
+        return
     policy, history, started = context.profile.preemption, context.history, start_time(pod)
     for rule in policy.protections:
         if rule_matches(rule, pod) and _applies_to_preemptor(rule, context.pod):
