@@ -20,7 +20,7 @@ from extender.core.preemption.protections.protections import (
     is_system_victim,
     protection_reasons,
 )
-from extender.core.preemption.sent_candidates import Dropped
+from extender.core.preemption.sent_candidates import CandidateRejection
 from extender.core.record import (
     EVICTABLE,
     PROTECTED,
@@ -82,7 +82,7 @@ class TriedNode:
     """True if kube-scheduler sent it as a candidate."""
     is_rejected: bool = False
     """True if the guard rejected it."""
-    why_dropped: Dropped | None = None
+    why_dropped: CandidateRejection | None = None
 
     @property
     def name(self) -> str:

@@ -14,7 +14,7 @@ import pytest
 from extender.core import engine
 from extender.core.eviction_history import Eviction, EvictionHistory
 from extender.core.preemption.protections.protections import UNREQUESTED_SYSTEM_POD
-from extender.core.preemption.sent_candidates import DropCode, Dropped
+from extender.core.preemption.sent_candidates import CandidateRejection, RejectionReason
 from extender.core.profile import DEFAULT_RANKING, EXTRA_RANKING, Limits, PreemptionPolicy, Profile, Protection
 from extender.core.record import RecordedPod, record_filter, record_preempt, record_prioritize
 from extender.k8s.annotations import DELETION_COST, EVICTION_COST, MIRROR
@@ -51,7 +51,8 @@ def preempted(
     if rejected is not None:
         kept = tuple(one for one in decision.kept if one.node not in rejected)
         dropped = {
-            name: Dropped(DropCode.REJECTED, f"rejected by the last check ({rule})") for name, rule in rejected.items()
+            name: CandidateRejection(RejectionReason.REJECTED, f"rejected by the last check ({rule})")
+            for name, rule in rejected.items()
         }
         decision = replace(decision, kept=kept, dropped=decision.dropped | dropped, rejected=rejected)
     record = record_preempt(decision, made)
@@ -93,7 +94,7 @@ def test_the_best_candidate_is_chosen_and_the_other_one_outranked():
     ]
     assert (found.chosen, found.victims) == (["n1"], ["default/a"])
     assert [one.victims for one in found.nodes] == [["default/a"], ["default/b"]]
-    assert on(found, "n2").why == DropCode.OUTRANKED.value
+    assert on(found, "n2").why == RejectionReason.OUTRANKED.value
 
 
 def test_as_many_are_chosen_as_are_answered():
@@ -151,14 +152,14 @@ def test_as_many_are_chosen_as_are_answered():
             {node("n1", cpu="1"): [pod("a")]},
             {"sent": {"n1": ["unknown"]}},
             "notEvaluated",
-            DropCode.UNKNOWN_VICTIM.value,
+            RejectionReason.UNKNOWN_VICTIM.value,
             id="7: kube-scheduler named a pod that is not known",
         ),
         pytest.param(
             {node("n2", cpu="1"): []},
             {"sent": {"n1": []}},
             "notEvaluated",
-            DropCode.UNKNOWN_NODE.value,
+            RejectionReason.UNKNOWN_NODE.value,
             id="8: an unknown node",
         ),
         pytest.param(
@@ -179,7 +180,7 @@ def test_as_many_are_chosen_as_are_answered():
             {node("n1", cpu="1"): [pod("a")]},
             {"preemptor": incoming(**using_claims("gpu")), "others": undecided_claim()},
             "notEvaluated",
-            DropCode.NO_ROOM.value,
+            RejectionReason.NO_ROOM.value,
             id="11: kube-scheduler alone knows whom to evict, and named nobody",
         ),
     ],
@@ -198,7 +199,9 @@ def test_a_node_that_the_guard_rejected_before_the_others_were_ranked_again_is_r
     decision = engine.preempt(snapshot, wanted, rest, Profile())
     why = "rejected by the last check (x)"
     decision = replace(
-        decision, dropped=decision.dropped | {"n1": Dropped(DropCode.REJECTED, why)}, rejected={"n1": "x"}
+        decision,
+        dropped=decision.dropped | {"n1": CandidateRejection(RejectionReason.REJECTED, why)},
+        rejected={"n1": "x"},
     )
     record = record_preempt(decision, {"n1": SentCandidate(()), **rest})
     found = KeptDecision(

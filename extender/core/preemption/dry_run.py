@@ -50,6 +50,19 @@ class PolicyVeto:
     """Places of vetoed nodes -> nanoseconds until it may allow the victims of the first of them; None: unknown."""
 
 
+@dataclass(frozen=True, slots=True)
+class RecentDeletions:
+    """Pods whose deletion only one of kube-scheduler's cache and ours has seen (`core.preemption.recent_deletions`)."""
+
+    recently_evicted: BoolArray | None = None
+    """[pod]: victims of kube-scheduler that began to terminate shortly ago: never put back; None: no pod."""
+    unknown_to_kube_scheduler: BoolArray | None = None
+    """[pod]: terminating pods that kube-scheduler no longer holds: neither in the way nor victims; None: no pod."""
+
+
+NO_RECENT_DELETIONS = RecentDeletions()
+
+
 @dataclass(eq=False, slots=True)
 class DryRun:
     """The victims that preemption would evict on each of some nodes; in all arrays [node] is a place in `rows`.
@@ -74,10 +87,7 @@ class DryRun:
     """[k, node]: selected victims; none where the pod does not fit even with all potential victims removed."""
     methods: CodeArray
     """[node]: place in VICTIM_SELECTION_METHODS."""
-    gone: BoolArray | None = None
-    """[pod]: victims of kube-scheduler that began to terminate shortly ago: never put back; None: no pod."""
-    absent: BoolArray | None = None
-    """[pod]: terminating pods that kube-scheduler no longer holds: neither in the way nor victims; None: no pod."""
+    deletions: RecentDeletions = NO_RECENT_DELETIONS
     vetoes: tuple[PolicyVeto, ...] = ()
     """Policies that reject victims; empty until `candidates` applies them."""
     snapshot: Snapshot = field(init=False)
@@ -117,17 +127,17 @@ class DryRun:
         no further pod goes.
         """
         victims: BoolArray = self.victims[:, place]
-        if self.gone is None:
+        if self.deletions.recently_evicted is None:
             return victims
         pods = self.pods[:, place]
-        shown = victims & self.gone[pods]
+        shown = victims & self.deletions.recently_evicted[pods]
         for k in np.flatnonzero(shown).tolist():
             shown[k] = not is_assumed_terminating(self.snapshot.pods[pods[k]])
         return victims if (shown == victims).all() else victims & ~shown
 
     def violations_on(self, place: int) -> int:
         """Return NumPDBViolations of the victims that the answer names."""
-        if self.gone is None or not self.violations[place]:
+        if self.deletions.recently_evicted is None or not self.violations[place]:
             return int(self.violations[place])
         return int((self._named_on(place) & self.potential.violating[:, place]).sum())
 
@@ -177,9 +187,7 @@ class DryRun:
     def rerun(self, places: IntArray, potential: PotentialVictims, order: Sequence[BoolArray]) -> "DryRun":
         """Dry-run some of the nodes again with other potential victims or another reprieve order (see `reprieve`)."""
         checks = [check.at(places) for check in self.checks]
-        return _select_victims_on_nodes(
-            self.context, checks, self.rows[places], potential, order, gone=self.gone, absent=self.absent
-        )
+        return _select_victims_on_nodes(self.context, checks, self.rows[places], potential, order, None, self.deletions)
 
 
 def dry_run_preemption(
@@ -187,21 +195,19 @@ def dry_run_preemption(
     checks: Sequence[Check],
     rows: NodeRows,
     scheduler_victims: BoolArray | None = None,
-    gone: BoolArray | None = None,
-    absent: BoolArray | None = None,
+    deletions: RecentDeletions = NO_RECENT_DELETIONS,
 ) -> DryRun:
     """Select the victims on each of `rows`, every node independently of the others.
 
     Mirrors framework/preemption Evaluator.DryRunPreemption, v1.36, without its limit on the number of candidates.
-    `checks` cover the whole snapshot; `scheduler_victims`: [pod] that kube-scheduler selected; None: it sent none;
-    `gone` and `absent`: as in `DryRun`.
+    `checks` cover the whole snapshot; `scheduler_victims`: [pod] that kube-scheduler selected; None: it sent none.
     """
     potential = potential_victims(context, scheduler_victims)
     if len(rows) < len(context.snapshot.nodes):
         checks = [check.at(rows) for check in checks]
         potential = potential.at(rows)
     order = potential.violating, potential.non_violating
-    return _select_victims_on_nodes(context, checks, rows, potential, order, scheduler_victims, gone, absent)
+    return _select_victims_on_nodes(context, checks, rows, potential, order, scheduler_victims, deletions)
 
 
 def _select_victims_on_nodes(
@@ -210,21 +216,21 @@ def _select_victims_on_nodes(
     rows: NodeRows,
     potential: PotentialVictims,
     order: Sequence[BoolArray],
-    scheduler_victims: BoolArray | None = None,
-    gone: BoolArray | None = None,
-    absent: BoolArray | None = None,
+    scheduler_victims: BoolArray | None,
+    deletions: RecentDeletions,
 ) -> DryRun:
     """Remove the potential victims, filter, and reprieve in `order`; mirrors SelectVictimsOnNode, for all `rows`."""
     pods, removed = select_columns(context.layout.pod, rows), potential.evictable
     if scheduler_victims is not None:
         scheduler_victims = scheduler_victims.take(pods) & (pods >= 0)
-    kept_out = [mask[pods] & (pods >= 0) for mask in (gone, absent) if mask is not None]
+    evicted, unknown = deletions.recently_evicted, deletions.unknown_to_kube_scheduler
+    kept_out = [mask[pods] & (pods >= 0) for mask in (evicted, unknown) if mask is not None]
     if kept_out:
         never_back = np.logical_or.reduce(kept_out)
         removed = EvictablePods(removed.mask | never_back, None, removed.has_negative_demand)
         order = [group & ~never_back for group in order]
     emptied = evaluate_constraints(checks, len(rows), removed)
     victims, methods = reprieve(emptied, removed, order), np.full(len(rows), REPRIEVE, np.uint8)
-    if absent is not None:
-        victims &= ~absent[pods]
-    return DryRun(context, rows, pods, checks, emptied, potential, scheduler_victims, victims, methods, gone, absent)
+    if unknown is not None:
+        victims &= ~unknown[pods]
+    return DryRun(context, rows, pods, checks, emptied, potential, scheduler_victims, victims, methods, deletions)

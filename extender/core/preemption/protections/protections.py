@@ -25,7 +25,7 @@ from extender.k8s.annotations import MINIMUM_PREEMPTABLE_PRIORITY, MIRROR, TOLER
 from extender.k8s.objects import Namespace, Pod, PriorityClass
 from extender.k8s.priority import BELOW_ALL_PRIORITIES, SYSTEM_CRITICAL_PRIORITY
 from extender.k8s.time import SECOND
-from extender.k8s.workloads import Workload, workload_of
+from extender.k8s.workloads import workload_of
 
 UNREQUESTED_SYSTEM_POD = "a mirror pod, system-critical or terminating already, and not chosen by kube-scheduler"
 """Reason for a pod of `is_system_victim` that may not be evicted."""
@@ -45,13 +45,12 @@ def rule_matches(rule: Protection, pod: Pod) -> bool:
         (not rule.namespaces or metadata.namespace in rule.namespaces)
         and (not rule.priority_classes or pod.spec.priority_class_name in rule.priority_classes)
         and (not rule.owner_kinds or (owner is not None and owner.kind in rule.owner_kinds))
-        and (not rule.annotations or any(_has_annotation(annotations, key, value) for key, value in rule.annotations))
+        and (
+            not rule.annotations
+            or any(key in annotations and value in (None, annotations[key]) for key, value in rule.annotations)
+        )
         and rule.selector.matches(metadata.labels)
     )
-
-
-def _has_annotation(annotations: Mapping[str, str], key: str, value: str | None) -> bool:
-    return key in annotations and value in (None, annotations[key])
 
 
 # --- preemption tolerations of PriorityClasses ------------------------------------------------------------------------
@@ -212,21 +211,23 @@ class ProtectionIndex(Index):
         `scheduler_victims`: [pod] that kube-scheduler selected, so that system pods among them stay allowed; None:
         system pods are treated like all others.
         """
-        pod_table = context.snapshot.pod_table
+        pod_table, history = context.snapshot.pod_table, context.history
         count = len(pod_table.start)
         self._reserve(count - 1)
         protected = self._always_protected[:count].copy()
         for matched, started_after in self._conditional_protections(context, count):
-            protected |= matched if started_after is None else matched & (pod_table.start[:count] > started_after)
+            protected |= matched if started_after is None else matched & (pod_table.start > started_after)
         own = self._tenant_code(context.pod.metadata.namespace)
         if len(self._codes) > 1:
             protected |= self._tenant[:count] != own
         if self._workloads is not None:
-            for workload in workload_cooldowns(context):
-                protected[self._workloads.rows_of(workload)] = True
-        protected &= ~pod_table.terminating[:count]
+            for workload, ago in history.last_evicted.items():
+                if ago < self._policy.limits.workload_cooldown:
+                    protected[self._workloads.rows_of(workload)] = True
+        # Nothing prevents the eviction of a pod that terminates already.
+        protected &= ~pod_table.terminating
         if scheduler_victims is not None:
-            protected |= self._system[:count] & ~scheduler_victims[:count]
+            protected |= self._system[:count] & ~scheduler_victims
         return protected
 
     def _conditional_protections(
@@ -272,12 +273,6 @@ def _discard_row(rows_of: dict[str, set[int]], name: str, row: int) -> None:
 
 def _applies_to_preemptor(rule: Protection, preemptor: Pod) -> bool:
     return rule.unless_priority_at_least is None or preemptor.priority < rule.unless_priority_at_least
-
-
-def workload_cooldowns(context: SchedulingContext) -> dict[Workload, int]:
-    """Return workload -> nanoseconds of cooldown left, for the workloads with a recent eviction."""
-    cooldown, last = context.profile.preemption.limits.workload_cooldown, context.history.last_evicted
-    return {workload: cooldown - ago for workload, ago in last.items() if ago < cooldown}
 
 
 # --- one pod, with reasons --------------------------------------------------------------------------------------------
