@@ -99,8 +99,7 @@ class _Split:
 
     def build(self) -> PotentialVictims:
         """Compute all nodes."""
-        mask, freed = self._evictable(slice(None))
-        violating = pods_violating_pdbs(self.budgets, self.layout.pod, mask)
+        mask, freed, violating = self._on(slice(None))
         evictable = EvictablePods(mask, freed, bool((self.layout.demand < 0).any()))
         return PotentialVictims(evictable, violating, mask & ~violating)
 
@@ -122,8 +121,7 @@ class _Split:
             return False
         if not potential.evictable.has_negative_demand and (self.layout.demand[:, :, nodes] < 0).any():
             return False
-        mask, freed = self._evictable(nodes)
-        violating = pods_violating_pdbs(self.budgets, self.layout.pod[:, nodes], mask)
+        mask, freed, violating = self._on(nodes)
         potential.evictable.mask[:, nodes] = mask
         if potential.evictable.freed is not None:
             potential.evictable.freed[:, nodes] = freed
@@ -131,9 +129,10 @@ class _Split:
         potential.non_violating[:, nodes] = mask & ~violating
         return True
 
-    def _evictable(self, nodes: IntArray | slice) -> tuple[BoolArray, IntArray]:
-        """Return, for the nodes in `nodes`, [k, node]: the evictable pods; [resource, node]: what they request."""
+    def _on(self, nodes: IntArray | slice) -> tuple[BoolArray, IntArray, BoolArray]:
+        """Return [k, node]: the evictable pods; [resource, node]: what they request; [k, node]: those that violate."""
         mask: BoolArray = self.layout.priority[:, nodes] < self.below
         if self.protected is not None:
             mask &= ~self.protected[self.layout.pod[:, nodes]]
-        return mask, np.einsum("kcn,kn->cn", self.layout.demand[:, :, nodes], mask.astype(np.int64))
+        freed = np.einsum("kcn,kn->cn", self.layout.demand[:, :, nodes], mask.astype(np.int64))
+        return mask, freed, pods_violating_pdbs(self.budgets, self.layout.pod[:, nodes], mask)

@@ -88,6 +88,15 @@ class NamespaceIndex(GroupIndex):
         return pod.metadata.namespace
 
 
+class PriorityClassIndex(GroupIndex):
+    """Running pods by PriorityClass, "" for those without one."""
+
+    pod_parts = frozenset({"spec"})
+
+    def group_of(self, pod: Pod) -> str:
+        return pod.spec.priority_class_name
+
+
 PodGroupID = tuple[str, str, str]
 """(API group, namespace, name) of a PodGroup."""
 

@@ -20,7 +20,7 @@ from extender.core.profile import PreemptionPolicy, Protection
 from extender.core.snapshot.arrays import NEVER, BoolArray, IntArray, grown
 from extender.core.snapshot.pod_table import start_time
 from extender.core.snapshot.snapshot import Index, Snapshot
-from extender.core.snapshot.workloads import WorkloadIndex
+from extender.core.snapshot.workloads import NamespaceIndex, PriorityClassIndex, WorkloadIndex
 from extender.k8s.annotations import MINIMUM_PREEMPTABLE_PRIORITY, MIRROR, TOLERATION_SECONDS
 from extender.k8s.objects import Namespace, Pod, PriorityClass
 from extender.k8s.priority import BELOW_ALL_PRIORITIES, SYSTEM_CRITICAL_PRIORITY
@@ -122,8 +122,8 @@ class ProtectionIndex(Index):
         self._codes: dict[object, int] = {}
         """Tenant (None: no label) -> its code; a code is never reused, so stale codes cannot match another tenant."""
         self._newest_code = -1
-        self._by_namespace: dict[str, set[int]] = {}
-        self._by_class: dict[str, set[int]] = {}
+        self._by_namespace = snapshot.index(NamespaceIndex) if policy.tenant_label is not None else None
+        self._by_class = snapshot.index(PriorityClassIndex) if policy.preemption_toleration else None
         self._always_protected: BoolArray = np.zeros(64, np.bool_)
         """[pod]: True if a rule without conditions on preemptor or runtime covers it."""
         self._unconditional = tuple(rule for rule in policy.protections if _is_unconditional(rule))
@@ -138,6 +138,7 @@ class ProtectionIndex(Index):
         """[pod]: toleration of its PriorityClass, nanoseconds; 0: none."""
         self._system: BoolArray = np.zeros(64, np.bool_)
         """[pod]: True if only kube-scheduler may select it as a victim (`is_system_victim`)."""
+        self._reserve(len(snapshot.pod_table.start) - 1)
 
     def _reserve(self, row: int) -> None:
         if row < len(self._system):
@@ -157,38 +158,30 @@ class ProtectionIndex(Index):
         for rule, matched in zip(self._conditional, self._matched, strict=True):
             matched[row] = rule_matches(rule, pod)
         self._system[row] = is_system_victim(pod)
-        if self._policy.tenant_label is not None:
-            self._by_namespace.setdefault(pod.metadata.namespace, set()).add(row)
+        if self._by_namespace is not None:
             self._tenant[row] = self._tenant_code(pod.metadata.namespace)
-        if self._policy.preemption_toleration:
-            self._by_class.setdefault(pod.spec.priority_class_name, set()).add(row)
-            self._set_toleration(row, self._classes.get(pod.spec.priority_class_name, NO_PREEMPTION_TOLERATION))
-
-    def pod_removed(self, row: int, pod: Pod) -> None:
-        for rows in (self._by_namespace, pod.metadata.namespace), (self._by_class, pod.spec.priority_class_name):
-            _discard_row(*rows, row)
+        if self._by_class is not None:
+            toleration = self._classes.get(pod.spec.priority_class_name, NO_PREEMPTION_TOLERATION)
+            self._minimum[row], self._duration[row] = toleration.minimum_preemptable_priority, toleration.duration
 
     def object_changed(self, field: str, before: object, after: object) -> None:
         one = after or before
-        if isinstance(one, Namespace) and self._policy.tenant_label is not None:
+        if isinstance(one, Namespace) and self._by_namespace is not None:
             name = one.metadata.name
             tenant = self._tenants.pop(name, None)
             if after is not None:
-                self._tenants[name] = (one.metadata.labels or {}).get(self._policy.tenant_label)
-            self._tenant[list(self._by_namespace.get(name, ()))] = self._tenant_code(name)
+                self._tenants[name] = (one.metadata.labels or {}).get(self._policy.tenant_label or "")
+            self._tenant[self._by_namespace.rows_of(name)] = self._tenant_code(name)
             if tenant is not None and tenant not in self._tenants.values():
                 self._codes.pop(tenant, None)  # no namespace has this tenant any more
-        elif isinstance(one, PriorityClass) and self._policy.preemption_toleration:
+        elif isinstance(one, PriorityClass) and self._by_class is not None:
             name, toleration = one.metadata.name, parse_preemption_toleration(one if after else None)
             if after is None:
                 self._classes.pop(name, None)
             else:
                 self._classes[name] = toleration
-            for row in self._by_class.get(name, ()):
-                self._set_toleration(row, toleration)
-
-    def _set_toleration(self, row: int, toleration: PreemptionToleration) -> None:
-        self._minimum[row], self._duration[row] = toleration.minimum_preemptable_priority, toleration.duration
+            rows = self._by_class.rows_of(name)
+            self._minimum[rows], self._duration[rows] = toleration.minimum_preemptable_priority, toleration.duration
 
     def _tenant_code(self, namespace: str) -> int:
         tenant = self._tenants.get(namespace)
@@ -261,14 +254,6 @@ def is_system_victim(pod: Pod) -> bool:
         or pod.metadata.deletion_timestamp is not None
         or pod.priority >= SYSTEM_CRITICAL_PRIORITY
     )
-
-
-def _discard_row(rows_of: dict[str, set[int]], name: str, row: int) -> None:
-    rows = rows_of.get(name)
-    if rows is not None:
-        rows.discard(row)
-        if not rows:
-            del rows_of[name]
 
 
 def _applies_to_preemptor(rule: Protection, preemptor: Pod) -> bool:
