@@ -26,6 +26,7 @@ from extender.core.snapshot.arrays import (
 from extender.core.snapshot.workloads import NamespaceIndex
 from extender.k8s.objects import Pod
 from extender.k8s.time import MINUTE, SECOND, parse_time
+from extender.utilities.text import pluralize
 
 # --- the preemptor ----------------------------------------------------------------------------------------------------
 
@@ -179,11 +180,16 @@ def _per_namespace(context: SchedulingContext, limit: int) -> _VictimLimit:
         return over_limit(taken.places, namespaces.of_pod[taken.pods], remaining, taken.size)
 
     def message(victims: Sequence[Pod]) -> str:
-        wanted = sorted(Counter(pod.metadata.namespace for pod in _not_terminating(victims)).items())
-        messages = (
-            _namespace_limit_message(context.history, limit, ages.get(name, ()), name, count) for name, count in wanted
-        )
-        return "; ".join(filter(None, messages))
+        messages = []
+        for name, wanted in sorted(Counter(pod.metadata.namespace for pod in _not_terminating(victims)).items()):
+            wait = _wait_nanoseconds(ages.get(name, ()), MINUTE, limit, wanted)
+            if wait is not None:
+                when = f"not {context.history.until(wait)}" if wanted <= limit else "never"
+                count, exceed = pluralize(wanted, "victim"), "exceeds" if wanted == 1 else "exceed"
+                messages.append(
+                    f"{count} in {name} {exceed} what remains of its eviction rate limit ({limit} per minute): {when}"
+                )
+        return "; ".join(messages)
 
     def wait(taken: VictimRows) -> int | None:
         keys, counts = np.unique(taken.places * len(remaining) + namespaces.of_pod[taken.pods], return_counts=True)
@@ -198,18 +204,6 @@ def _per_namespace(context: SchedulingContext, limit: int) -> _VictimLimit:
 
     policy = f"limits.evictionsPerMinutePerNamespace: {limit}"
     return _VictimLimit(policy, int(remaining.min()), exceeds, message, wait)
-
-
-def _namespace_limit_message(
-    history: EvictionHistory, limit: int, ages: Iterable[int], namespace: str, wanted: int
-) -> str:
-    wait = _wait_nanoseconds(ages, MINUTE, limit, wanted)
-    if wait is None:
-        return ""
-    when = f"not {history.until(wait)}" if wanted <= limit else "never"
-    victims = "1 victim" if wanted == 1 else f"{wanted} victims"
-    verb = "exceeds" if wanted == 1 else "exceed"
-    return f"{victims} in {namespace} {verb} what remains of its eviction rate limit ({limit} per minute): {when}"
 
 
 def _not_terminating(victims: Sequence[Pod]) -> list[Pod]:
