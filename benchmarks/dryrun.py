@@ -44,7 +44,7 @@ def bare_pass(world: World) -> Run:
     """Add the pods of each rank on all nodes at once, wherever the preemptor still fits."""
     snapshot, (fit,) = world.snapshot, (check for check in world.filter_run.checks if isinstance(check, Constraint))
     headroom, demand = fit.headroom + snapshot.used, snapshot.layout.demand
-    if fit.dense_demand.shape != demand.shape:
+    if fit.ranked_demand.to_dense().shape != demand.shape:
         raise AssertionError("the incoming pod must request every resource, so that both sides have all columns")
 
     def run() -> IntArray:

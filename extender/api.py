@@ -96,7 +96,9 @@ def evaluate(
     profile = ours.profile_of(typed)
     if profile is None:
         if scheduler is not None or scheduler_config is not None:
-            raise UnknownScheduler(_not_ours(typed, ours))
+            names = ", ".join(one.scheduler_name for one in ours.profiles)
+            wanted = f'schedulerName "{typed.spec.scheduler_name}" (profiles: {names})'
+            raise UnknownScheduler(f"pod {typed.key!r}: not ours: no profile has {wanted}")
         profile = ours.profiles[0]
     return Evaluation(_snapshot(cluster, ours.features), typed, profile, history or EvictionHistory(time.time_ns()))
 
@@ -221,11 +223,6 @@ def _snapshot(cluster: ClusterObjects | Mapping[str, Any] | Snapshot, features: 
     if not isinstance(cluster, Snapshot):
         return Snapshot.build(load_cluster(cluster), features)
     return cluster if cluster.features == features else Snapshot.build(cluster.frozen(), features)
-
-
-def _not_ours(pod: Pod, scheduler: KubeScheduler) -> str:
-    names = ", ".join(one.scheduler_name for one in scheduler.profiles)
-    return f'pod {pod.key!r}: not ours: no profile has schedulerName "{pod.spec.scheduler_name}" (profiles: {names})'
 
 
 def _document(scheduler_config: SchedulerConfig | None) -> Mapping[str, Any] | Path:

@@ -14,8 +14,8 @@ from benchmarks.works import Maker
 from benchmarks.world import World
 from extender.cluster.cache.cache import Change
 from extender.config import Configuration
-from extender.k8s.controllers import ReplicaSet
 from extender.k8s.objects import Pod
+from extender.k8s.workloads import ReplicaSet
 from extender.server.context import ServerContext
 from extender.server.observability.decision_log import DecisionLog
 from extender.server.scheduler.verbs import VERBS, answer

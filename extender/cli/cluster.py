@@ -58,7 +58,7 @@ def dump(
 
     See docs/cluster.md.
     """
-    from extender.cluster.files.dump import write_dump, write_file
+    from extender.cluster.files.dump import encode_list, write_file
 
     if url is not None:
         from extender.cli.service_cluster import read_service_cluster
@@ -72,5 +72,5 @@ def dump(
     given = options.cluster_options(cluster, cluster is None, kubeconfig, context)
     settings = options.read_configuration(config, given)
     objects, _ = options.read_cluster_once(settings, options.connect_api_server(settings), timeout)
-    write_dump(objects, out, settings.preemption.policy().annotations)
+    write_file(encode_list(objects, settings.preemption.policy().annotations), out)
     typer.echo(f"{out}: {options.count_objects(objects)}")

@@ -74,9 +74,10 @@ def check(
 ) -> None:
     """Validate the configuration, and compare it with kube-scheduler's.
 
-    Both files are validated, environment overrides included. Then the entry of kube-scheduler's `extenders` that is
-    this extender is compared with the listener, the time limits and the policies configured here. Says also which
-    version of kube-scheduler decisions follow, and which of its plugins are not evaluated.
+    The extender's own file is validated, environment overrides included. Of kube-scheduler's file, what decisions
+    depend on must be readable; kube-scheduler itself validates the file when it starts. Then the entry of its
+    `extenders` that is this extender is compared with the listener, the time limits and the policies configured here.
+    Says also which version of kube-scheduler decisions follow, and which of its plugins are not evaluated.
 
     The exit code is 0 if there are only notes, 1 if there is an error or a warning, and 2 if a file is invalid.
 
@@ -117,10 +118,10 @@ def _compare(
 ) -> "tuple[list[Finding], Document]":
     """Return the findings about our entry of kube-scheduler's file, and the document with its lines."""
     from extender.config.scheduler import read_configuration
-    from extender.config.scheduler.check import Entry, Finding, check_entry
-    from extender.config.scheduler.spelling import find_misspelt_plugins
+    from extender.config.scheduler.check import Entry, Finding, check_entry, find_misspelt_plugins
 
-    written, document = read_configuration(Path(settings.scheduler.config or ""))
+    read = read_configuration(Path(settings.scheduler.config or ""))
+    written, document = read.config, read.document
     misspelt = list(find_misspelt_plugins(written))
     if not written.extenders:
         advice = "add an entry, such as those in deploy/scheduler"
@@ -153,8 +154,9 @@ def _entry_number(written: "KubeSchedulerConfiguration", settings: "Configuratio
 def _notes(settings: "Configuration", scheduler: "KubeScheduler") -> "list[str]":
     """Return what is not read or not evaluated of what is said about kube-scheduler."""
     from extender.k8s.version.faults import known_faults
-    from extender.k8s.version.features import DEFAULT_MINOR, Version, gate_notes, gate_warnings
+    from extender.k8s.version.features import gate_notes, gate_warnings
     from extender.k8s.version.minor import NEWEST_VERIFIED, assumption, supported_version
+    from extender.k8s.version.versions import DEFAULT_MINOR, Version
 
     version = Version(scheduler.minor, scheduler.patch)
     notes = [
@@ -185,14 +187,14 @@ def _lines(
     place_of: "dict[KeyPath, str]",
 ) -> "Iterator[str]":
     from extender.config.document import path_text
-    from extender.k8s.version.features import NO_EMULATION
+    from extender.k8s.version.versions import NO_EMULATION
     from extender.utilities.text import pluralize
 
     profiles = ", ".join(one.scheduler_name for one in scheduler.profiles)
     gates = "".join(f", {gate}={str(value).lower()}" for gate, value in scheduler.changed_gates.items())
     yield f"{name}: valid"
     if settings.scheduler.config is not None:
-        yield f"{settings.scheduler.config}: valid"
+        yield f"{settings.scheduler.config}: read; kube-scheduler itself validates it"
     emulation = f", {scheduler.emulation}" if scheduler.emulation != NO_EMULATION else ""
     yield f"kube-scheduler {scheduler.release}{emulation}{gates}; profiles: {profiles}"
     for note in _notes(settings, scheduler):

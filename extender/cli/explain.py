@@ -112,7 +112,7 @@ def explain(
     See docs/explain.md, docs/page.md and docs/reasons.md.
     """
     from extender.cli import explanation
-    from extender.cli.decision_source import DecisionListOptions
+    from extender.cli.decision_source import DecisionListOptions, ServiceDecisions
 
     given = {"--scheduler-config": scheduler_config, "--scheduler-version": scheduler_version}
     for option, value in given.items():
@@ -125,7 +125,7 @@ def explain(
     shown = explanation.Output(invocation, console, show_all, is_json=output == "json")
     query = DecisionListOptions(subject, node, verb, since, limit)
     with closing(
-        _open_source(url, timeout, tls)
+        ServiceDecisions(url, timeout, tls)
         if recording is None
         else _open_recording(recording, scheduler_config, scheduler_version)
     ) as source:
@@ -146,12 +146,6 @@ def _check_can_follow(subject: str | None, recording: Path | None) -> None:
         raise typer.BadParameter("requires a running service: a recording is complete", param_hint="--follow")
     if subject is not None and DECISION_ID.fullmatch(subject):
         raise typer.BadParameter(f"requires a pod: {subject} is one decision", param_hint="--follow")
-
-
-def _open_source(url: str, timeout: float, tls: TLSClientConfig) -> "DecisionSource":
-    from extender.cli.decision_source import ServiceDecisions
-
-    return ServiceDecisions(url, timeout, tls)
 
 
 def _open_recording(path: Path, scheduler_config: str | None, scheduler_version: str | None) -> "DecisionSource":

@@ -17,6 +17,7 @@ from extender.cli.decision_source import DecisionListOptions, DecisionSource, De
 from extender.cli.report import Invocation
 from extender.errors import printable, printable_json
 from extender.report.schema import MAX_LISTED_DECISIONS, DecisionReport, DecisionSummary, VerbName
+from extender.utilities.text import join_names
 
 _UNLIMITED_COLUMNS = 10_000
 """Console width where the output is not a terminal: lines are neither truncated nor wrapped."""
@@ -142,8 +143,7 @@ def _suggest_nodes(node: str, names: Sequence[str]) -> str:
         return "it mentions no nodes"
     close = difflib.get_close_matches(node, names, 3)
     others = [one for one in names if one not in close]
-    more = len(others) - _MAX_SUGGESTED_NODES
-    return f"it mentions {', '.join(close + others[:_MAX_SUGGESTED_NODES])}{f' and {more} more' if more > 0 else ''}"
+    return f"it mentions {join_names(close + others, len(close) + _MAX_SUGGESTED_NODES)}"
 
 
 def _exit_not_found(message: str, hint: str) -> NoReturn:

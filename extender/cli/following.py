@@ -70,17 +70,15 @@ class Follower:
 
     def poll(self) -> list[tuple[Raw, DecisionSummary]]:
         """Return the new decisions, the oldest first; raises ExtenderError."""
-        listed = list(_decode(self._source.list_decisions(self._next_query())))
+        query = self._query
+        if self._seen:
+            since = max(self._earliest(), self._begin)
+            query = replace(query, since=format_time(since, 3), limit=MAX_LISTED_DECISIONS)
+        listed = list(_decode(self._source.list_decisions(query)))
         found = [(raw, one) for raw, one in listed if (one.id, one.time) not in self._seen]
         self.may_lack = bool(self._seen) and len(found) >= MAX_LISTED_DECISIONS
         self._remember([one for _, one in listed])
         return found[::-1]
-
-    def _next_query(self) -> DecisionListOptions:
-        if not self._seen:
-            return self._query
-        since = max(self._earliest(), self._begin)
-        return replace(self._query, since=format_time(since, 3), limit=MAX_LISTED_DECISIONS)
 
     def _earliest(self) -> int:
         return max(self._seen.values()) - OVERLAP_SECONDS * SECOND

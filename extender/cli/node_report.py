@@ -16,7 +16,6 @@ from extender.cli.tables import (
     format_amounts,
     format_timestamp,
     indented,
-    join_names,
     section_heading,
     text,
 )
@@ -28,7 +27,7 @@ from extender.report.schema import (
     RunningPodReport,
 )
 from extender.report.wording import NODE_SENTENCES, VICTIM_SELECTION_NOTES
-from extender.utilities.text import pluralize
+from extender.utilities.text import join_names, pluralize
 
 _ROLES = {
     "victim": ("to be evicted", "bold red"),

@@ -28,7 +28,7 @@ if TYPE_CHECKING:  # the server and rich load slowly: not before they are needed
     from rich.console import Console
 
     from extender.server.recording.differences import Difference, RawAnswer
-    from extender.server.replay import RecordedCall, Recording, ReplayableCall
+    from extender.server.replay import RecordedCall, ReplayableCall
 
     Answer = Callable[[ReplayableCall], RawAnswer]
 
@@ -126,7 +126,9 @@ def replay(
     if not rows:
         filters = [option for option, value in (("--verb", verb), ("--pod", pod), ("--id", id)) if value is not None]
         raise RecordingError(f"{directory}: no call{' matches ' + ' and '.join(filters) if filters else 's recorded'}")
-    for warning in (*_version_warnings(recording), *recording.notes):
+    versions = ", ".join(sorted(recording.versions() - {__version__}))
+    others = [f"recorded by version {versions}; this is {__version__}"] if versions else []
+    for warning in (*others, *recording.notes):
         errors.print(f"extender: {printable(warning)}", markup=False)
     if junit is not None:
         junit.write_bytes(_render_junit(rows))
@@ -191,11 +193,6 @@ def _answer_over_http(url: str, timeout: float, tls: TLSClientConfig) -> "Iterat
 
 
 # --- output -----------------------------------------------------------------------------------------------------------
-
-
-def _version_warnings(recording: "Recording") -> list[str]:
-    others = sorted(recording.versions() - {__version__})
-    return [f"recorded by version {', '.join(others)}; this is {__version__}"] if others else []
 
 
 def _print_differences(rows: list[ReplayedCall], console: "Console") -> None:

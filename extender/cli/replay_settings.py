@@ -63,7 +63,7 @@ def _replaced(recorded: "KubeScheduler", config: str | None, version: str | None
     """
     from extender.config.scheduler import kube_scheduler_of
     from extender.core.profile import UPSTREAM
-    from extender.k8s.version.features import NO_EMULATION
+    from extender.k8s.version.versions import NO_EMULATION
 
     own = recorded.profiles[0]
     base = replace(UPSTREAM, preemption=own.preemption, keep_candidates=own.keep_candidates)

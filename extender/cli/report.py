@@ -11,12 +11,12 @@ from rich.table import Table
 from rich.text import Text
 
 from extender.cli import tables
-from extender.cli.tables import AdaptiveTable, indented, join_names, section_heading, text
+from extender.cli.tables import AdaptiveTable, indented, section_heading, text
 from extender.errors import printable
 from extender.report import schema
 from extender.report.schema import DecisionReport, NodeReport
 from extender.report.wording import DECISION_OUTCOMES, NODE_OUTCOMES, VICTIM_SELECTION_NOTES, Words
-from extender.utilities.text import pluralize
+from extender.utilities.text import join_names, pluralize
 
 
 @dataclass(frozen=True)

@@ -4,11 +4,10 @@ from collections.abc import Iterator, Sequence
 
 from rich.text import Text
 
-from extender.cli.tables import join_names
 from extender.cli.text_tables import MAX_SUMMARY_ROWS, TextRow, summary_table
 from extender.errors import printable
-from extender.report.simulation_schema import Gang, Replacement, ScenarioReport, Simulation, UntilFull
-from extender.utilities.text import pluralize
+from extender.report.simulation_schema import Gang, ScenarioReport, Simulation, UntilFull
+from extender.utilities.text import join_names, pluralize
 
 NONE = "<none>"
 
@@ -21,7 +20,8 @@ def scenario_blocks(result: Simulation) -> Iterator[list[Text]]:
         yield [Text(printable(one), style="bold") for one in _sentences(result.scenario)]
         yield from _tables(result.scenario)
     replacements = (
-        (one.pod, _same_name(one), _CAUSES[one.cause], one.old_node, one.node or NONE) for one in result.replacements
+        (one.pod, "the same name" if one.of == one.pod else one.of, _CAUSES[one.cause], one.old_node, one.node or NONE)
+        for one in result.replacements
     )
     yield summary_table(("REPLACEMENT", "OF", "CAUSE", "FROM", "TO"), replacements)
 
@@ -85,7 +85,3 @@ def _evictions(found: ScenarioReport) -> Iterator[TextRow]:
 
 def _counts(*several: Sequence[object]) -> list[str]:
     return [str(len(one)) for one in several]
-
-
-def _same_name(one: Replacement) -> str:
-    return "the same name" if one.of == one.pod else one.of

@@ -12,6 +12,7 @@ import typer
 
 from extender.cli import options
 from extender.cli.http_client import DEFAULT_ADMIN_URL
+from extender.utilities.text import join_names
 from extender.version import __version__
 
 if TYPE_CHECKING:  # the server loads slowly: not before it is needed
@@ -191,9 +192,8 @@ def startup_banner(
     lines.append(f"cluster: {source.path}: {objects}")
     if source.report and source.report.skipped_kinds:
         skipped = sorted(source.report.skipped_kinds.items())
-        kinds = [f"{count} {kind}" for kind, count in skipped[:MAX_LISTED_KINDS]]
-        kinds += [f"{len(skipped) - MAX_LISTED_KINDS} more kinds"] if len(skipped) > MAX_LISTED_KINDS else []
-        lines.append(f"ignored, not used by any decision: {', '.join(kinds)}")
+        kinds = [f"{count} {kind}" for kind, count in skipped]
+        lines.append(f"ignored, not used by any decision: {join_names(kinds, MAX_LISTED_KINDS)}")
     if not cache.snapshot().nodes:
         lines.append("warning: the cluster has no nodes, so every call that names a node will be refused")
     return "\n".join(lines)

@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 
-from extender.cli.text_tables import TextRow, and_more
+from extender.cli.text_tables import TextRow
 from extender.core.framework.status import cut_message
 from extender.core.scheduling_cycle.result import ReservedClaim
 from extender.report.simulation_schema import CycleReport, Simulation
-from extender.utilities.text import pluralize
+from extender.utilities.text import join_names, pluralize
 
 MAX_LISTED_DEVICES = 8
 """Devices of a claim that a line names."""
@@ -44,7 +44,7 @@ def _shared_rows(cycles: Sequence[CycleReport], workload_of: Mapping[str, str]) 
     if pods > 1 and reason == "Scheduled":
         nodes = pluralize(len({cycle.node for cycle in cycles}), "node")
         message = f"Successfully assigned {pods} pods of {workload_of[cycles[0].pod]} to {nodes}"
-    yield namespace, kind, reason, and_more(about, pods), message
+    yield namespace, kind, reason, join_names([about], 1, pods), message
     yield from others
 
 
@@ -84,7 +84,6 @@ def _cycle_rows(cycle: CycleReport) -> Iterator[TextRow]:
 def _describe_claim(claim: ReservedClaim) -> str:
     """Render `claim default/train gets gpu.example.com/n1/gpu-0`; driver, pool and name of each device."""
     names = [f"{one.driver}/{one.pool}/{one.device}" for one in claim.devices]
-    listed = ", ".join(names[:MAX_LISTED_DEVICES]) or "no devices"
-    more = f" and {len(names) - MAX_LISTED_DEVICES} more" if len(names) > MAX_LISTED_DEVICES else ""
+    listed = join_names(names, MAX_LISTED_DEVICES) or "no devices"
     verb = {"new": "gets", "created": "is created and gets", "existing": "keeps"}[claim.allocation]
-    return f"claim {claim.claim} {verb} {listed}{more}"
+    return f"claim {claim.claim} {verb} {listed}"

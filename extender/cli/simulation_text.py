@@ -9,10 +9,10 @@ from rich.text import Text
 
 from extender.cli.scenario_text import NONE, scenario_blocks
 from extender.cli.simulation_events import event_rows
-from extender.cli.text_tables import TextRow, and_more, format_table, separated, summary_table
+from extender.cli.text_tables import TextRow, format_table, separated, summary_table
 from extender.errors import printable
 from extender.report.simulation_schema import Comparison, NodeUsage, PendingPod, PodOutcome, Simulation
-from extender.utilities.text import pluralize
+from extender.utilities.text import join_names, pluralize
 from extender.whatif.comparison import Change, VersionComparison, VersionOutcome, pod_outcomes, value_of
 
 
@@ -54,7 +54,7 @@ def _pending_rows(pending: Sequence[PendingPod]) -> Iterator[TextRow]:
         row = namespace, str(one.priority), one.nominated_node or NONE, one.message
         pods.setdefault(row, []).append(one.pod)
     for (_, *cells), alike in pods.items():
-        yield and_more(alike[0], len(alike)), *cells
+        yield join_names(alike, 1), *cells
 
 
 def _usage_table(result: Simulation) -> list[Text]:

@@ -86,11 +86,6 @@ def indented(part: RenderableType, by: int = 2) -> Padding:
     return Padding(part, (0, 0, 0, by), expand=False)
 
 
-def join_names(names: Sequence[str], limit: int) -> str:
-    """Join the first `limit` names and count the rest: `a, b and 3 more`."""
-    return ", ".join(names[:limit]) + (f" and {len(names) - limit} more" if len(names) > limit else "")
-
-
 def format_amounts(amounts: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {format_amount(name, value)}" for name, value in amounts.items())
 

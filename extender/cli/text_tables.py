@@ -32,11 +32,6 @@ def summary_table(head: TextRow, rows: Iterable[TextRow]) -> list[Text]:
     return format_table(head, rows, MAX_SUMMARY_ROWS) if rows else []
 
 
-def and_more(first: str, count: int) -> str:
-    """Return the first of several names and how many others there are."""
-    return f"{first} and {count - 1} more" if count > 1 else first
-
-
 def separated(blocks: Iterable[Sequence[Text]]) -> Iterator[Text]:
     """Yield the lines of the blocks with an empty line between two that have any."""
     for place, block in enumerate(filter(None, blocks)):

@@ -16,7 +16,6 @@ from extender.cli.tables import (
     format_amount,
     format_timestamp,
     indented,
-    join_names,
     section_heading,
     text,
 )
@@ -25,7 +24,7 @@ from extender.core.framework.status import cut_message
 from extender.report.pod_schema import Diagnosis, NodeDiagnosis, NodePreemption, PreemptionOutcome
 from extender.report.pod_wording import evicted_sentence
 from extender.report.wording import HELP_OF_EVICTIONS, NO_HELP
-from extender.utilities.text import pluralize
+from extender.utilities.text import join_names, pluralize
 
 MAX_EXAMPLES = 3
 """Nodes that the table of reasons names, unless it is wide."""
@@ -34,6 +33,7 @@ MAX_COMPARED_NODES = 4
 """Rows of the table of scores without --all."""
 
 _STYLES = {"Fits": "bold green", "FitsAfterPreemption": "bold yellow", "DoesNotFit": "bold red", "Unknown": "bold"}
+_NOTES = {True: "terminating already", False: ""}
 _CODE_STYLES = {"Success": "green", "Unschedulable": "yellow"}
 
 
@@ -123,10 +123,10 @@ def _reasons_table(found: Diagnosis, *, is_wide: bool) -> RenderableType:
     rows = []
     for one in found.reasons:
         examples = one.examples if is_wide else one.examples[:MAX_EXAMPLES]
-        more = f", … {one.nodes - len(examples)} more" if one.nodes > len(examples) else ""
         meaning = one.code if is_wide else "may help" if one.code == "Unschedulable" else "not helpful"
         cells = (text(one.nodes), text(one.plugin), text(one.reason))
-        rows.append((*cells, text(meaning, _CODE_STYLES.get(one.code, "red")), text(", ".join(examples) + more)))
+        names = join_names(examples, len(examples), one.nodes)
+        rows.append((*cells, text(meaning, _CODE_STYLES.get(one.code, "red")), text(names)))
     return AdaptiveTable(("NODES", "PLUGIN", "REASON", code, "EXAMPLES"), rows, lead=3)
 
 
@@ -150,14 +150,15 @@ def _render_preemption(found: PreemptionOutcome) -> Iterator[RenderableType]:
     count = pluralize(found.candidates, "candidate")
     yield indented(text(f"{count}; would evict {pluralize(len(found.victims), 'pod')} from {found.node}{tied}{broken}"))
     rows = [
-        (text(one.pod, "red"), text(one.priority), text(", ".join(one.budgets)), text(_terminating(one.terminating)))
+        (
+            text(one.pod, "red"),
+            text(one.priority),
+            text(", ".join(one.budgets)),
+            text("terminating already" if one.terminating else ""),
+        )
         for one in found.victims
     ]
     yield AdaptiveTable(("VICTIM", "PRIORITY", "BUDGETS", "NOTES"), rows)
-
-
-def _terminating(is_terminating: bool) -> str:
-    return "terminating already" if is_terminating else ""
 
 
 def _nodes_table(found: Diagnosis) -> RenderableType:
@@ -184,7 +185,8 @@ def _preemption_cell(tried: NodePreemption | None) -> str:
 
 def _render_scores(found: Diagnosis) -> Iterator[RenderableType]:
     """Render the nodes with the highest totals, and the one that the pod has or would get."""
-    scored = sorted((one for one in found.nodes if one.scores is not None), key=lambda one: (_rank(one), one.name))
+    ranked = [(one.scores.rank, one.name, one) for one in found.nodes if one.scores is not None]
+    scored = [one for _, _, one in sorted(ranked, key=lambda row: row[:2])]
     shown = scored[:MAX_COMPARED_NODES]
     own = next((one for one in scored if one.name == found.node), None)
     if own is not None and own not in shown:
@@ -203,10 +205,6 @@ def _scores_table(found: Diagnosis, nodes: Sequence[NodeDiagnosis]) -> Renderabl
         values = (one.scores.total, *(one.scores.plugins.get(plugin, "") for plugin in plugins))
         rows.append((text(one.scores.rank), name, *map(text, values)))
     return AdaptiveTable(("#", "NODE", "TOTAL", *plugins), rows, lead=2)
-
-
-def _rank(node: NodeDiagnosis) -> int:
-    return 0 if node.scores is None else node.scores.rank
 
 
 # --- one node -------------------------------------------------------------------------------------------------------

@@ -1,27 +1,52 @@
 """Decode plain values into sections, and say what is wrong with those that do not fit.
 
-Rule: every mistake of a document is reported, each with its path and a message that completes "<path>: …".
+Rule: a loaded section is immutable, and an unknown key is an error. Every mistake of a document is reported, each with
+its path and a message that completes "<path>: …".
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, TypeVar, get_args
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic.alias_generators import to_camel
 from pydantic_core import ErrorDetails
 
 from extender.config.document import KeyPath, Mistake
-from extender.config.section import Section
 from extender.config.values import suggestion
 
-S = TypeVar("S", bound=Section)
+S = TypeVar("S", bound="Section")
 
 _MESSAGES = {
     "missing": "is missing",
     "model_type": "must be a mapping",
     "list_type": "must be a list",
     "dict_type": "must be a mapping",
+    "string_too_short": "must not be empty",
+    "too_short": "must not be empty",
 }
+
+
+class Section(BaseModel):
+    """Base of all sections: immutable, camelCase keys, unknown keys rejected."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        alias_generator=to_camel,
+        validate_by_name=True,
+        validate_by_alias=True,
+        use_attribute_docstrings=True,
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _null_is_unset(cls, data: Any) -> Any:
+        """Treat null as unset, as the Kubernetes API does."""
+        if not isinstance(data, dict):
+            return data
+        known = {field.alias for field in cls.model_fields.values()}
+        return {key: value for key, value in data.items() if value is not None or key not in known}
 
 
 class DecodingError(Exception):
@@ -37,12 +62,8 @@ def decode(section: type[S], data: Mapping[str, Any], path: KeyPath = ()) -> S:
     try:
         return section.model_validate(data, by_alias=True, by_name=False)
     except ValidationError as error:
-        raise DecodingError(list(_mistakes(error, section, path))) from error
-
-
-def _mistakes(error: ValidationError, section: type[Section], path: KeyPath) -> Iterator[Mistake]:
-    for one in error.errors():
-        yield Mistake((*path, *one["loc"]), _message(one, section))
+        mistakes = [Mistake((*path, *one["loc"]), _message(one, section)) for one in error.errors()]
+        raise DecodingError(mistakes) from error
 
 
 def _message(error: ErrorDetails, section: type[Section]) -> str:

@@ -12,16 +12,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, get_args, get_origin
 
-import yaml
-
-from extender.config.decoding import DecodingError, decode
-from extender.config.document import Document, KeyPath, Place
+from extender.config.decoding import DecodingError, Section, decode
+from extender.config.document import Document, KeyPath, Place, plain_scalar
 from extender.config.models import Configuration
 from extender.config.scheduler.load import check_section
-from extender.config.section import Section
 from extender.config.values import suggestion
 from extender.errors import ConfigError
-from extender.utilities.yaml_reader import compose
+from extender.utilities.yaml_reader import YAMLError, read_document
 
 ENV_PREFIX = "EXTENDER_"
 OTHER_VARIABLES = frozenset({"EXTENDER_CONFIG", "EXTENDER_ADMIN_URL"})
@@ -73,9 +70,9 @@ class _Layers(Document):
         *parents, key = path
         inner: dict[Any, Any] = self.data
         for parent in parents:
-            if not isinstance(inner.get(parent), dict):
-                inner[parent] = {}
-            inner = inner[parent]
+            below = inner.get(parent)
+            # A copy: other keys of the file may have the same mapping by an alias.
+            inner[parent] = inner = dict(below) if isinstance(below, dict) else {}
         inner[key] = value
         self.places[path] = Place(place)
 
@@ -102,10 +99,9 @@ def _takes_text(annotation: Any) -> bool:
 
 def _env_value(name: str, text: str) -> object:
     try:
-        node = compose(text)
-        return _Layers(name).plain(node, ()) if node else None
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{name}: {getattr(error, 'problem', None) or 'not YAML'}") from error
+        return read_document(text, plain_scalar)[0]
+    except YAMLError as error:
+        raise ConfigError(f"{name}: {error.problem}") from error
 
 
 def _is_service_link(name: str, value: str) -> bool:

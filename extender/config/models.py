@@ -9,12 +9,12 @@ Rule: every field has a default, and the defaults decide as an unconfigured kube
 # ruff: noqa: RUF012  # pydantic copies defaults
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, StrictBool, StrictInt, field_validator, model_validator
+from pydantic import AfterValidator, StrictBool, model_validator
 from pydantic.alias_generators import to_camel
 
+from extender.config.decoding import Section
 from extender.config.preemption import PreemptionSection
-from extender.config.scheduler.schema import ProfileSection
-from extender.config.section import Section
+from extender.config.scheduler.schema import Percentage, ProfileSection
 from extender.config.serving import (
     AdminSection,
     AuditSection,
@@ -32,8 +32,8 @@ from extender.config.values import (
     minor_version,
     scheduler_version,
 )
-from extender.k8s.version.features import Emulation
 from extender.k8s.version.minor import parse_version
+from extender.k8s.version.versions import Emulation
 
 # --- the file -------------------------------------------------------------------------------------------------------
 
@@ -72,7 +72,7 @@ class SchedulerSection(Section):
     profiles below. Followed as this file is."""
     profiles: list[ProfileSection] = []
     """Profiles with the schema of KubeSchedulerConfiguration, where no file is wanted; []: kube-scheduler's default."""
-    percentage_of_nodes_to_score: Annotated[StrictInt, Field(ge=0, le=100)] | None = None
+    percentage_of_nodes_to_score: Percentage | None = None
     """Share of nodes that kube-scheduler scores, for simulations; 0: it depends on the size of the cluster."""
     version: Annotated[str, AfterValidator(scheduler_version)] = "auto"
     """Version of kube-scheduler, 1.36.2 or, for the newest patch, 1.36; 1.29 to 1.37 verified, 1.38 not; auto: that of
@@ -89,13 +89,6 @@ class SchedulerSection(Section):
         """Return the versions of which kube-scheduler takes its feature gates."""
         given = (self.emulated_version, self.min_compatibility_version)
         return Emulation(*(None if one is None else parse_version(one).minor for one in given))
-
-    @field_validator("feature_gates", mode="before")
-    @classmethod
-    def _gates_are_a_mapping(cls, given: object) -> object:
-        if not isinstance(given, dict):
-            raise ValueError("must be a mapping such as {AllAlpha: true}")
-        return given
 
     @model_validator(mode="after")
     def _file_or_inline(self) -> "SchedulerSection":

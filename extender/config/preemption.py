@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, StrictInt, field_validator, model_validator
 
-from extender.config.section import Section
+from extender.config.decoding import Section
 from extender.config.values import (
     AnnotationName,
     Count,
@@ -105,8 +105,7 @@ def _annotation(text: str) -> str:
     return text
 
 
-def _opt_out(text: str) -> str:
-    return text if text in OPT_OUTS else _annotation(text)
+_OptOut = Annotated[str, AfterValidator(lambda text: text if text in OPT_OUTS else _annotation(text))]
 
 
 def _pairs(texts: list[str]) -> tuple[tuple[str, str | None], ...]:
@@ -129,7 +128,7 @@ class BuiltinProtectionsSection(Section):
     tenant_label: AnnotationName | None = None
     """Namespace label that identifies a tenant: only pods whose namespace has the same value as the preemptor's, or
     lacks the label as the preemptor's does, may be evicted."""
-    opt_out_annotations: list[Annotated[str, AfterValidator(_opt_out)]] = []
+    opt_out_annotations: list[_OptOut] = []
     """Pods with one of these annotations: `key` (any value), `key=value`, or the opt-out of another component:
     karpenter (karpenter.sh/do-not-disrupt=true), cluster-autoscaler
     (cluster-autoscaler.kubernetes.io/safe-to-evict=false), descheduler

@@ -6,8 +6,8 @@ from typing import Any
 
 import yaml
 
+from extender.config.decoding import Section
 from extender.config.models import Configuration
-from extender.config.section import Section
 
 LINE_WIDTH = 120
 

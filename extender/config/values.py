@@ -6,6 +6,7 @@ Rule: a check raises ValueError with a message that completes "<key>: …"; the 
 import difflib
 import ipaddress
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Annotated, Any
 
@@ -14,24 +15,37 @@ from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, St
 from extender.k8s.selectors import is_label_value, is_qualified_name
 from extender.k8s.version.minor import supported_version
 
-_DURATION_UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
-_DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)(h|ms|m|s)")
-_DURATION = re.compile(rf"(?:{_DURATION_PART.pattern})+")
-_MAX_DURATION_SECONDS = 2**63 / 10**9
-"""Range of Go's time.Duration, an int64 of nanoseconds."""
+_MICROSECONDS = {"us": 10**3, "µs": 10**3, "μs": 10**3}
+_DURATION_UNITS = {"ns": 1, **_MICROSECONDS, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
+"""Unit -> nanoseconds; a longer one stands before its beginning."""
+_GO_DURATION_PART = re.compile(rf"(\d+\.?\d*|\.\d+)({'|'.join(_DURATION_UNITS)})", re.ASCII)
+_DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:h|ms|m|s))+|0", re.ASCII)
+"""Durations in our own file: neither negative nor below the millisecond that they are written with."""
 _SIZE_UNITS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
 _SIZE = re.compile(r"(\d+)(k|M|G|Ki|Mi|Gi|)")
+
+
+def nanoseconds_of(duration: str) -> int:
+    """Return a duration as Go writes it, such as 1m30s or -5s, in nanoseconds; ValueError (time.ParseDuration)."""
+    sign, text = (-1, duration[1:]) if duration.startswith("-") else (1, duration.removeprefix("+"))
+    parts = _GO_DURATION_PART.findall(text)
+    if text != "0" and (not text or "".join(number + unit for number, unit in parts) != text):
+        raise ValueError(f'invalid duration "{duration}"')
+    total = 0
+    for number, unit in parts:
+        whole, _, fraction = number.partition(".")
+        total += int(f"{whole}{fraction}" or 0) * _DURATION_UNITS[unit] // 10 ** len(fraction)
+    if total >= 2**63:
+        raise ValueError("must be shorter than 292 years")  # the int64 of Go's time.Duration
+    return sign * total
 
 
 def _seconds(value: object) -> float:
     if isinstance(value, float):
         return value
-    if value != "0" and (not isinstance(value, str) or not _DURATION.fullmatch(value)):
+    if not isinstance(value, str) or not _DURATION.fullmatch(value):
         raise ValueError("must be a duration such as 30s, 1m30s or 500ms")
-    seconds = sum(float(n) * _DURATION_UNITS[unit] for n, unit in _DURATION_PART.findall(str(value)))
-    if seconds >= _MAX_DURATION_SECONDS:
-        raise ValueError("must be shorter than 292 years")
-    return seconds
+    return nanoseconds_of(value) / 10**9
 
 
 def _duration_text(seconds: float) -> str:
@@ -86,25 +100,19 @@ def annotation_name(name: str) -> str:
     return name
 
 
-def _must(hold: Callable[[str], bool], message: str) -> AfterValidator:
-    """Return the check of a text for which `hold` is true, else `message`."""
-
-    def check(text: str) -> str:
-        if not hold(text):
-            raise ValueError(message)
-        return text
-
-    return AfterValidator(check)
+def _rule_name(name: str) -> str:
+    if name == "" or not is_label_value(name):
+        raise ValueError("must be 1 to 63 letters and digits, with - _ and . between them")
+    return name
 
 
 def unique(name_of: Callable[[Any], str] = str) -> AfterValidator:
     """Return the check of a list in which every item has a name of its own."""
 
     def check(items: list[Any]) -> list[Any]:
-        names = [name_of(item) for item in items]
-        for name in names:
-            if names.count(name) > 1:
-                raise ValueError(f"{name} is listed twice")
+        for name, count in Counter(map(name_of, items)).items():
+            if count > 1:
+                raise ValueError(f"duplicate {name}")
         return items
 
     return AfterValidator(check)
@@ -112,13 +120,14 @@ def unique(name_of: Callable[[Any], str] = str) -> AfterValidator:
 
 def known_names(known: Sequence[str]) -> AfterValidator:
     """Return the check of a list of known names."""
-    return AfterValidator(lambda names: [require_known(name, known) for name in names])
 
+    def check(names: list[str]) -> list[str]:
+        for name in names:
+            if name not in known:
+                raise ValueError(f"{name} is not one of {', '.join(known)}{suggestion(name, known)}")
+        return names
 
-def require_known(name: str, known: Sequence[str]) -> str:
-    if name not in known:
-        raise ValueError(f"{name} is not one of {', '.join(known)}{suggestion(name, known)}")
-    return name
+    return AfterValidator(check)
 
 
 Duration = Annotated[float, BeforeValidator(_seconds), PlainSerializer(_duration_text)]
@@ -129,13 +138,7 @@ Count = Annotated[StrictInt, Field(ge=1, le=2**31 - 1)]
 NonEmptyText = Annotated[str, Field(min_length=1)]
 AnnotationName = Annotated[str, AfterValidator(annotation_name)]
 """Key of an annotation or label."""
-RuleName = Annotated[
-    str,
-    _must(
-        lambda name: name != "" and is_label_value(name),
-        "must be 1 to 63 letters and digits, with - _ and . between them",
-    ),
-]
+RuleName = Annotated[str, AfterValidator(_rule_name)]
 
 
 def suggestion(name: str, known: Sequence[str]) -> str:

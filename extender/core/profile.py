@@ -14,14 +14,8 @@ from extender.k8s.annotations import EVICTION_COST
 from extender.k8s.objects import NodeAffinity, Pod, TopologySpreadConstraint
 from extender.k8s.requests import is_extended
 from extender.k8s.selectors import EVERYTHING, LabelMatcher
-from extender.k8s.version.features import (
-    DEFAULT_FEATURES,
-    DEFAULT_MINOR,
-    NO_EMULATION,
-    Emulation,
-    Features,
-    Version,
-)
+from extender.k8s.version.features import DEFAULT_FEATURES, Features
+from extender.k8s.version.versions import DEFAULT_MINOR, NO_EMULATION, Emulation, Version
 
 DEFAULT_SCHEDULER_NAME = "default-scheduler"
 """schedulerName of kube-scheduler's default profile, and of pods that name none (v1.DefaultSchedulerName)."""

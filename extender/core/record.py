@@ -21,8 +21,7 @@ from extender.core.engine import FilterDecision, PreemptDecision, PrioritizeDeci
 from extender.core.evaluation import Evaluation
 from extender.core.framework.constraint import CodeArray, NodeRows, SchedulingContext
 from extender.core.framework.filter import FilterRun, Statuses
-from extender.core.framework.plugins import FILTERS
-from extender.core.framework.plugins.missing_permissions import plugins_missing_permissions
+from extender.core.framework.plugins import FILTERS, plugins_missing_permissions
 from extender.core.framework.status import Code, Status
 from extender.core.preemption.criteria import TIE_BREAKERS, ranking_keys
 from extender.core.preemption.dry_run import DryRun

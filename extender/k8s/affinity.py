@@ -24,7 +24,7 @@ class PodSelector:
     def matches(self, namespace: str, labels: Labels, namespace_labels: Iterable[Labels]) -> bool:
         """Return whether the term selects a pod with these labels in this namespace.
 
-        `namespace_labels`: label sets of the namespace, one of which a namespaceSelector has to match.
+        `namespace_labels`: label sets of the namespace; a namespaceSelector has to match one of them.
         """
         named = namespace in self.namespaces or any(map(self.namespace_selector.matches, namespace_labels))
         return named and self.selector.matches(labels)

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, fields
 
 import msgspec
 
-from extender.k8s.controllers import PodGroup, ReplicaSet, ReplicationController, Service, StatefulSet
 from extender.k8s.devices.objects import (
     DeviceClass,
     DeviceTaintRule,
@@ -34,6 +33,7 @@ from extender.k8s.storage.objects import (
     StorageClass,
     VolumeAttachment,
 )
+from extender.k8s.workloads import PodGroup, ReplicaSet, ReplicationController, Service, StatefulSet
 
 
 class ClusterObjects(msgspec.Struct, frozen=True):

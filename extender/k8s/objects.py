@@ -186,7 +186,7 @@ class TopologySpreadConstraint(Value, frozen=True):
 
 
 class Named(Value, frozen=True):
-    """A scheduling gate or a resource claim, of which only the name is read."""
+    """Only the name of a scheduling gate or a resource claim."""
 
     name: str = ""
 

@@ -35,14 +35,18 @@ _MAX_CACHED_CHARACTERS = 32
 """Characters of the texts that are remembered; an API server writes at most 20 digits and a suffix."""
 _MAX_ECHOED_CHARACTERS = 80
 
-# Go's unicode.IsSpace, which strings.TrimSpace removes; str.strip() alone would also remove \x1c to \x1f.
-_SPACE = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
+# str.strip() alone would also remove \x1c to \x1f.
+SPACE: Final = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
+"""Go's unicode.IsSpace, which strings.TrimSpace removes."""
 
-_SHAPE = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?([eEinumkKMGTP]*[-+]?[0-9]*)")
+SHAPE: Final = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?([eEinumkKMGTP]*[-+]?[0-9]*)")
+"""Sign, whole digits, digits of the fraction, and suffix or exponent of a quantity."""
 _EXPONENT = re.compile(r"[eE]([+-]?[0-9]+)")
 
-_DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
-_BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
+DECIMAL_SUFFIXES: Final = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+"""Suffix -> power of ten."""
+BINARY_SUFFIXES: Final = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
+"""Suffix -> power of two."""
 _SLOW_PATH_SUFFIXES = ("Pi", "Ei")
 """Suffixes that upstream parses digit by digit (inf.Dec), where text without digits is an error."""
 
@@ -74,7 +78,7 @@ def parse(text: QuantityText) -> int:
         return _parse_cached(text) if len(text) <= _MAX_CACHED_CHARACTERS else _parse_text(text)
     if text is None:
         return 0
-    if isinstance(text, bool):
+    if isinstance(text, bool):  # an int of Python
         raise QuantityError(text, "a boolean is not a number")
     if isinstance(text, int):
         return max(-MAX_NANO, min(text * NANO, MAX_NANO))
@@ -101,10 +105,10 @@ def _parse_text(text: str) -> int:
     if len(text) > _MAX_TEXT_CHARACTERS:
         limit = f"at most {_MAX_TEXT_CHARACTERS} are read"
         raise QuantityError(text[:_MAX_ECHOED_CHARACTERS], f"it has {len(text)} characters, {limit}")
-    trimmed = text.strip(_SPACE)
+    trimmed = text.strip(SPACE)
     if not trimmed:
         raise QuantityError(text, "it is empty")
-    shape = _SHAPE.fullmatch(trimmed)
+    shape = SHAPE.fullmatch(trimmed)
     if shape is None:
         raise QuantityError(text, "it must be a number with at most one suffix, such as 2, 500m, 1.5Gi or 1e3")
     sign, whole, fraction, suffix = shape.groups(default="")
@@ -125,17 +129,17 @@ def _magnitude(text: str, whole: str, fraction: str, suffix: str) -> int:
         raise QuantityError(text, "it has no digits")
     if not digits:
         return 0
-    if suffix in _BINARY:
-        return _ceil_div(int(digits) * NANO << _BINARY[suffix], 10**places)
+    if suffix in BINARY_SUFFIXES:
+        return _ceil_div(int(digits) * NANO << BINARY_SUFFIXES[suffix], 10**places)
     return _shifted(digits, exponent - places + 9)
 
 
 def _decimal_exponent(text: str, suffix: str) -> int:
     """Return the power of ten of a suffix; 0 for a binary suffix."""
-    if suffix in _BINARY:
+    if suffix in BINARY_SUFFIXES:
         return 0
-    if suffix in _DECIMAL:
-        return _DECIMAL[suffix]
+    if suffix in DECIMAL_SUFFIXES:
+        return DECIMAL_SUFFIXES[suffix]
     exponent = _EXPONENT.fullmatch(suffix)
     if exponent is None:
         raise QuantityError(text, f"unknown suffix {suffix[:_MAX_ECHOED_CHARACTERS]!r}")
@@ -152,7 +156,7 @@ def _shifted(digits: str, shift: int) -> int:
     if shift >= 0:
         return int(digits + "0" * shift)
     if -shift > len(digits):
-        return 1
+        return 1  # any positive amount below a nano-unit is rounded up to one
     return _ceil_div(int(digits), 10**-shift)
 
 

@@ -61,7 +61,7 @@ def running_usage(pod: Pod, features: Features) -> Usage:
 
     Mirrors framework.PodInfo.CalculateResource (kube-scheduler, v1.37).
     """
-    requests = _held_requests(pod, features)
+    requests = pod_requests(pod, features)
     counted = {name: _in_units(name, nano) for name, nano in requests.items() if _is_counted(name)}
     if not features.sidecars_add_to_non_zero_requests:
         return Usage(counted, _non_zero_of_steps(pod, CPU, features), _non_zero_of_steps(pod, MEMORY, features))
@@ -69,19 +69,8 @@ def running_usage(pod: Pod, features: Features) -> Usage:
     # (framework.getNonMissingContainerRequests).
     pod_level = features.pod_level_resources and _asks_at_pod_level(pod)
     missing = {name: nano for name, nano in _NON_ZERO.items() if not pod_level or name not in requests}
-    non_zero = requests if _all_request(pod, missing) else _held_requests(pod, features, missing)
+    non_zero = requests if _all_request(pod, missing) else pod_requests(pod, features, non_missing=missing)
     return Usage(counted, _in_units(CPU, non_zero.get(CPU, 0)), _in_units(MEMORY, non_zero.get(MEMORY, 0)))
-
-
-def _held_requests(pod: Pod, features: Features, non_missing: Mapping[str, int] | None = None) -> Nano:
-    return pod_requests(
-        pod,
-        use_status=features.in_place_pod_vertical_scaling,
-        pod_level=features.pod_level_resources,
-        pod_level_status=features.in_place_pod_level_resources_vertical_scaling,
-        by_pod=features.resize_is_summed_by_pod,
-        non_missing=non_missing,
-    )
 
 
 def _non_zero_of_steps(pod: Pod, resource: str, features: Features) -> int:
@@ -113,7 +102,7 @@ def incoming_requests(pod: Pod, features: Features) -> dict[str, int]:
 
     Mirrors noderesources.computePodResourceRequest and framework.Resource.SetMaxResource (v1.36).
     """
-    requests = pod_requests(pod, use_status=False, pod_level=features.pod_level_resources)
+    requests = pod_requests(pod, features, is_incoming=True)
     return {name: max(0, _in_units(name, nano)) for name, nano in requests.items() if _is_counted(name)}
 
 
@@ -124,9 +113,9 @@ def fit_scoring_request(pod: Pod, resource: str, features: Features) -> int:
     Mirrors resourceAllocationScorer.calculatePodResourceRequest (v1.36).
     """
     if features.fit_score_reads_containers_only:  # upstream does not pass the feature gates to this scorer
-        requests = pod_requests(pod, use_status=False, pod_level=False, non_missing=_NON_ZERO)
+        requests = pod_requests(pod, features, is_incoming=True, pod_level=False, non_missing=_NON_ZERO)
     else:
-        requests = _held_requests(pod, features, _NON_ZERO)
+        requests = pod_requests(pod, features, non_missing=_NON_ZERO)
     return _in_units(resource, requests.get(resource, 0))
 
 
@@ -135,7 +124,7 @@ def balanced_scoring_request(pod: Pod, resource: str, features: Features) -> int
 
     Mirrors resourceAllocationScorer.calculatePodResourceRequest (v1.36).
     """
-    return _in_units(resource, _held_requests(pod, features).get(resource, 0))
+    return _in_units(resource, pod_requests(pod, features).get(resource, 0))
 
 
 def allocatable(resources: ResourceList | None) -> dict[str, int]:
@@ -187,27 +176,27 @@ def _in_units(name: str, nano: int) -> int:
 
 def pod_requests(
     pod: Pod,
+    features: Features,
     *,
-    use_status: bool,
+    is_incoming: bool = False,
     pod_level: bool = True,
-    pod_level_status: bool = True,
-    by_pod: bool = False,
     non_missing: Mapping[str, int] | None = None,
 ) -> Nano:
     """Return resource -> nano-units: max(containers + sidecars, every init step), or pod-level requests, plus overhead.
 
-    `use_status`: a pod that is being resized counts with the resources that it holds, too; `pod_level_status`: also
-    with those that it holds as a whole. `pod_level`: requests of the pod as a whole replace the containers' sum.
-    `by_pod`: the maximum of a resize is taken of the pod's sums, as since v1.37, not of each container.
-    `non_missing`: default requests of containers by resource.
+    A pod that is being resized counts with the resources that it holds, too, unless it `is_incoming`. `pod_level`:
+    False leaves requests of the pod as a whole out. `non_missing`: default requests of containers by resource.
     Mirrors component-helpers resource.PodRequests (v1.37), of canonical quantities as an API server stores them.
     """
     missing = non_missing or {}
+    use_status = features.in_place_pod_vertical_scaling and not is_incoming
+    pod_level_status = features.in_place_pod_level_resources_vertical_scaling
+    by_pod = features.resize_is_summed_by_pod
     if use_status and by_pod:
         requests = _resized_requests(pod, pod_level_status, missing)
     else:
         requests = _largest_step(pod, _largest_requests(pod) if use_status else _wanted, missing)
-    if pod_level and _asks_at_pod_level(pod):
+    if pod_level and features.pod_level_resources and _asks_at_pod_level(pod):
         requests.update(_pod_level_requests(pod, use_status and pod_level_status, by_pod))
     if pod.spec.overhead:
         _add_resource_list(requests, _parse(pod.spec.overhead))
@@ -237,7 +226,7 @@ def _largest_step(pod: Pod, requests_of: Callable[[Container], Nano], non_missin
         _max_resource_list(steps, step)
         if is_sidecar:
             _add_resource_list(running, own)
-            sidecars.update(step)
+            sidecars.update(step)  # what comes later runs beside it
     _max_resource_list(running, steps)
     return running
 
@@ -253,7 +242,7 @@ def _pod_level_requests(pod: Pod, use_status: bool, by_pod: bool) -> Nano:
 
     Up to v1.36 (not `by_pod`) only names of the spec count.
     """
-    held = wanted = _parse(_requests(pod.spec.resources))
+    held = wanted = _parse(_requests(pod.spec.resources))  # the same where the status tells nothing
     if use_status and pod.status.resources is not None:
         infeasible = is_resize_infeasible(pod)
         held = _effective(wanted, pod.status.resources, pod.status.allocated_resources, infeasible)

@@ -279,7 +279,7 @@ def compile_node_selector(selector: NodeSelector) -> NodeMatcher:
 
 
 def parse_node_selector(selector: NodeSelector) -> NodeMatcher:
-    """Compile a node selector of which every term must parse; an empty term matches no node. Raises SelectorError.
+    """Compile a node selector whose terms must all parse; an empty term matches no node. Raises SelectorError.
 
     Mirrors nodeaffinity.NewNodeSelector (component-helpers, v1.36).
     """

@@ -9,14 +9,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from extender.core.devices.allocation import ClaimToAllocate
-from extender.core.devices.capacity import CapacityError, UnusablePolicy, has_room
-from extender.core.devices.constraints import find_attribute
-from extender.core.devices.counters import Counters
 from extender.core.devices.device_index import DeviceIndex
-from extender.core.devices.node_matching import NodeSelectorError
-from extender.core.devices.pools import DeviceID, Pool, PoolDevice, is_available_on
-from extender.core.devices.taints import prevents_allocation
+from extender.core.devices.structured.allocation import ClaimToAllocate
+from extender.core.devices.structured.capacity import CapacityError, UnusablePolicy, has_room
+from extender.core.devices.structured.constraints import find_attribute
+from extender.core.devices.structured.counters import Counters
+from extender.core.devices.structured.pools import DeviceID, NodeSelectorError, Pool, PoolDevice, is_available_on
+from extender.core.devices.structured.taints import prevents_allocation
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.cost.budget import WorkBudget, WorkLimitReached
 from extender.k8s.devices.objects import (
@@ -28,9 +27,9 @@ from extender.k8s.devices.objects import (
     ExactDeviceRequest,
     ResourceClaim,
 )
-from extender.k8s.devices.selector import DeviceSelectorError, NotFollowed, Selector, compile_selector
+from extender.k8s.devices.selector import DeviceSelectorError, Selector, UnsupportedFeature, compile_selector
 from extender.report.schema import DeviceReport, DeviceRequestReport
-from extender.utilities.text import pluralize
+from extender.utilities.text import join_names, pluralize
 
 MAX_DEVICES = 256
 """Devices that a request lists on one node."""
@@ -205,7 +204,7 @@ class DeviceReasons:
             return "" if compiled.matches(one.view(self._features), self._budget) else "is false"
         except DeviceSelectorError as error:
             return f"fails: {error}"
-        except NotFollowed as feature:
+        except UnsupportedFeature as feature:
             return f"is not evaluated: {feature}"
 
     def _taken(self, request: Request, one: PoolDevice) -> str:
@@ -288,8 +287,7 @@ def value_of(attribute: DeviceAttribute) -> str:
 
 def listed(names: Sequence[str]) -> str:
     """Join the first names and count the rest."""
-    shown = ", ".join(map(shortened, names[:MAX_NAMES]))
-    return f"{shown} and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else shown
+    return join_names([*map(shortened, names[:MAX_NAMES])], MAX_NAMES, len(names))
 
 
 def shortened(text: str) -> str:

@@ -12,9 +12,6 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from extender.core.devices.allocation import Allocated, ClaimToAllocate
-from extender.core.devices.allocator import Allocator
-from extender.core.devices.constraints import find_attribute
 from extender.core.devices.device_index import DeviceIndex
 from extender.core.devices.extended_resources import (
     classes_by_resource,
@@ -23,8 +20,17 @@ from extender.core.devices.extended_resources import (
     extended_resources,
     resources_from_devices,
 )
-from extender.core.devices.node_matching import NodeSelectorError, selects_node
-from extender.core.devices.pools import AllocationError, InvalidPools, NotEvaluated, Pool
+from extender.core.devices.structured.allocation import Allocated, ClaimToAllocate
+from extender.core.devices.structured.allocator import Allocator
+from extender.core.devices.structured.constraints import find_attribute
+from extender.core.devices.structured.pools import (
+    AllocationError,
+    InvalidPools,
+    NodeSelectorError,
+    NotEvaluated,
+    Pool,
+    selects_node,
+)
 from extender.core.framework.constraint import SchedulingContext
 from extender.core.framework.plugins import dynamic_resources
 from extender.core.recorded_devices import RecordedDevices
@@ -37,7 +43,6 @@ from extender.k8s.version.features import Features
 from extender.report.device_reasons import (
     MAX_DEVICES,
     DeviceReasons,
-    Request,
     listed,
     requests_of,
     shortened,
@@ -264,7 +269,8 @@ class _Search:
             return ""
         claim = self._part(number, fails + 1)
         own = [one for place, one in requests_of(claim.spec) if place == fails]
-        if all(self._has_too_few(claim, one) for one in own):
+        wanted = {id(one): 1 if one.asks.allocation_mode == "All" else one.asks.count for one in own}
+        if all(sum(1 for _ in self._reasons.free_devices(claim, one)) < wanted[id(one)] for one in own):
             return f": request {own[0].name} has too few devices"
         without = ClaimToAllocate(claim.namespace, claim.name, replace(claim.spec, constraints=None))
         if isinstance(self._allocate((*self._claims[:number], without)), str):
@@ -273,10 +279,6 @@ class _Search:
             return f": the devices for request {own[0].name} {why}"
         constraints = [self._constraint(claim, at) for at in range(len(claim.spec.constraints or ()))]
         return f": no devices for request {own[0].name} satisfy {'; '.join(constraints[:MAX_CONSTRAINTS])}"
-
-    def _has_too_few(self, claim: ClaimToAllocate, request: Request) -> bool:
-        free = sum(1 for _ in self._reasons.free_devices(claim, request))
-        return free < (1 if request.asks.allocation_mode == "All" else request.asks.count)
 
     def _constraint(self, claim: ClaimToAllocate, number: int) -> str:
         """Return a constraint with the values that free devices have: `constraint #0 (…): 1 free with 0, 1 with 1`."""

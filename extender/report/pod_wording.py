@@ -13,7 +13,7 @@ from extender.k8s.objects import Pod
 from extender.k8s.workloads import is_mirror
 from extender.report.pod_schema import NodeDiagnosis, Placement, PluginStatus, PodState, PreemptionOutcome
 from extender.report.wording import NOT_TRIED, REJECTED_BY
-from extender.utilities.text import pluralize
+from extender.utilities.text import join_names, pluralize
 
 MAX_LISTED = 3
 """Pods or nodes that a sentence names."""
@@ -74,9 +74,8 @@ def rejected_sentence(cycle: Cycle, nodes: list[NodeDiagnosis], prefilter: str, 
 def _preemption_clause(pod: Pod, found: PreemptionOutcome) -> str:
     if found.node is not None:
         victims = [victim.pod for victim in found.victims]
-        more = f" and {len(victims) - MAX_LISTED} more" if len(victims) > MAX_LISTED else ""
         broken = f" ({found.num_pdb_violations} against a disruption budget)" if found.num_pdb_violations else ""
-        return f"evicting {', '.join(victims[:MAX_LISTED])}{more} from {found.node}{broken} would make room"
+        return f"evicting {join_names(victims, MAX_LISTED)} from {found.node}{broken} would make room"
     if found.vetoed is not None:
         return f"your policies allow no eviction for it ({found.vetoed})"
     if PREEMPTION_POLICY_NEVER in found.message:

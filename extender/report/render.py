@@ -23,7 +23,7 @@ from extender.core.record import (
 )
 from extender.k8s.time import SECOND
 from extender.k8s.version.faults import known_faults
-from extender.k8s.version.features import Version
+from extender.k8s.version.versions import Version
 from extender.report.devices import report_claims, report_pod_claims
 from extender.report.ranking_report import (
     report_ranking,

@@ -12,7 +12,7 @@ from extender.core.preemption.sent_candidates import CandidateRejection
 from extender.core.record import DecisionRecord, FilterRecord, PreemptRecord, PrioritizeRecord
 from extender.report.ranking_report import explain_priority_sum, render_keys, report_ranking
 from extender.report.wording import CRITERIA
-from extender.utilities.text import pluralize
+from extender.utilities.text import join_names, pluralize
 
 MAX_LISTED = 3
 """Number of victims or reasons that a sentence lists."""
@@ -57,8 +57,7 @@ def _prioritize_sentence(record: PrioritizeRecord) -> str:
     best = [name for name, score in zip(record.names, record.scores, strict=True) if score == top]
     if len(best) == requested:
         return f"{best[0] if requested == 1 else f'all {requested} nodes'} scored {top} of 10 for {pod}"
-    others = f" and {len(best) - 1} more" if len(best) > 1 else ""
-    return f"{best[0]}{others} scored best of {requested} nodes for {pod}: {top} of 10"
+    return f"{join_names(best, 1)} scored best of {requested} nodes for {pod}: {top} of 10"
 
 
 def _preempt_sentence(record: PreemptRecord, observed: bool) -> str:
@@ -67,8 +66,7 @@ def _preempt_sentence(record: PreemptRecord, observed: bool) -> str:
         why = record.decision.vetoed or _drop_reasons(record.decision.dropped) or "kube-scheduler sent no node"
         return f"{'would evict' if observed else 'evicts'} no pod for {pod.key}: {why}"
     victims = [victim.key for victim in kept[0].victims]
-    more = len(victims) - MAX_LISTED
-    listed = ", ".join(victims[:MAX_LISTED]) + (f" and {more} more" if more > 0 else "")
+    listed = join_names(victims, MAX_LISTED)
     sentence = (
         f"{'would evict' if observed else 'evicts'} {listed} from {kept[0].node} for {pod.key}: {why_best(record)}"
     )

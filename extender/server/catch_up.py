@@ -17,6 +17,7 @@ from typing import Protocol, TypeVar
 from extender.cluster.cache.cache import ClusterCache
 from extender.errors import UnknownNode
 from extender.server.observability.metrics import Metrics
+from extender.utilities.lru import LRU
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,6 @@ class Decision(Protocol):
 
 
 DecisionT = TypeVar("DecisionT", bound=Decision)
-T = TypeVar("T")
 
 
 class CatchUp:
@@ -65,10 +65,10 @@ class CatchUp:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._paused_until: dict[Wait, dict[str, float]] = {USUAL: {}, BEFORE_PREEMPTION: {}}
+        self._paused_until = {wait: LRU[str, float](MAX_REMEMBERED_PODS) for wait in (USUAL, BEFORE_PREEMPTION)}
         """UID of a pod -> time."""
         self._all_paused_until = {USUAL: 0.0, BEFORE_PREEMPTION: 0.0}
-        self._fitted: dict[str, None] = {}
+        self._fitted = LRU[str, None](MAX_REMEMBERED_PODS)
         """UIDs of the pods for which no eviction was needed because they fitted."""
 
     def trusts_fit(self, uid: str) -> bool:
@@ -80,7 +80,7 @@ class CatchUp:
 
     def note_fit(self, uid: str) -> None:
         """Remember that the pod was left to kube-scheduler because it fits."""
-        _remember(self._fitted, uid, None)
+        self._fitted.put(uid, None)
 
     async def decide(
         self, cache: ClusterCache, metrics: Metrics, uid: str, deadline: float, decide: Callable[[], DecisionT]
@@ -125,17 +125,9 @@ class CatchUp:
             if is_over:
                 break
         metrics.count_watch_wait("expired")
-        _remember(self._paused_until[wait], uid, self._clock() + wait.pause)
+        self._paused_until[wait].put(uid, self._clock() + wait.pause)
         self._all_paused_until[wait] = self._clock() + wait.pause_of_all
         return decision
-
-
-def _remember(pods: dict[str, T], uid: str, value: T) -> None:
-    """Store the value for a pod as the newest, within MAX_REMEMBERED_PODS."""
-    pods.pop(uid, None)
-    pods[uid] = value
-    if len(pods) > MAX_REMEMBERED_PODS:
-        del pods[next(iter(pods))]
 
 
 def _is_waited_for(decision: Decision, wait: Wait) -> bool:

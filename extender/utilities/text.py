@@ -1,6 +1,19 @@
 """Counts and lists in words."""
 
+from collections.abc import Sequence
+
 
 def pluralize(count: int, one: str, many: str | None = None) -> str:
     """Return a count with its noun: `1 node`, `2 nodes`; `many`: the plural, where it is not `one` with an s."""
     return f"{count} {one if count == 1 else many or f'{one}s'}"
+
+
+def join_names(names: Sequence[str], limit: int, total: int | None = None) -> str:
+    """Join the first `limit` names and count the others: `a, b and 3 more`; `total`: where `names` are not all."""
+    more = (len(names) if total is None else total) - min(limit, len(names))
+    return ", ".join(names[:limit]) + (f" and {more} more" if more > 0 else "")
+
+
+def shortened(text: str, limit: int) -> str:
+    """Return the text, cut off after `limit` characters."""
+    return text if len(text) <= limit else f"{text[:limit]}…"

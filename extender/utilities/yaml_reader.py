@@ -1,19 +1,21 @@
 """Read YAML within limits: nesting, aliases, scalars and nodes, in files that a mistake or an attacker wrote.
 
-PyYAML recurses once per level, in C until the process crashes, and repeats what merge keys name without end. Manifests
-are therefore built from the parser's events, without recursion (`read_documents`); the configuration, whose keys need
-their lines, from nodes (`compose`). The limits are far above what the API server accepts in an object.
+PyYAML recurses once per level, in C until the process crashes, and repeats what merge keys name without end. Values are
+therefore built from the parser's events, without recursion: those of manifests (`read_documents`), and those of a
+configuration, which knows the lines of its keys (`read_document`). The limits are far above what the API server accepts
+in an object.
 
-Rule: every error is a yaml.YAMLError; a LimitError says which limit a file exceeds, not that it is not YAML.
+Rule: every error is a YAMLError; a LimitError says which limit a file exceeds, not that it is not YAML.
 """
 
-import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import yaml
-from yaml.constructor import ConstructorError, SafeConstructor
+from yaml.constructor import SafeConstructor
+
+from extender.utilities.text import shortened
 
 MAX_DEPTH = 100
 """Mappings and sequences in each other."""
@@ -22,7 +24,7 @@ MAX_SCALAR_BYTES = 3 << 20
 """Size of one scalar, or of one comment: the API server's limit of a whole request."""
 
 MAX_REPEATED_NODES = 1_000_000
-"""Nodes that the aliases of a file of manifests stand for; a scalar also counts once per 64 characters."""
+"""Nodes that the aliases of a file stand for, by default; a scalar also counts once per 64 characters."""
 
 MAX_REPEATED_CONFIG_NODES = 10_000
 """Nodes that the aliases of a configuration stand for."""
@@ -47,15 +49,24 @@ _CONSTANTS: dict[str, Any] = dict.fromkeys(("", "~", "null", "Null", "NULL")) | 
 _INTEGER = re.compile(r"[-+]?(?:0|[1-9][0-9]*)", re.ASCII)
 _STANDARD_TAG = "tag:yaml.org,2002:"
 
-
-class LimitError(yaml.MarkedYAMLError):
-    """A file is YAML, but exceeds a limit; `problem` says which, `problem_mark` where."""
-
-    def __init__(self, problem: str, mark: yaml.Mark | None) -> None:
-        super().__init__(problem=problem, problem_mark=mark)
+Path = tuple[str | int, ...]
+"""Keys and indices that lead to a value."""
 
 
-def read_documents(data: bytes) -> Iterator[Any]:
+class YAMLError(ValueError):
+    """A file is not YAML, or has what is not read."""
+
+    def __init__(self, problem: str, mark: Any = None) -> None:
+        self.problem = problem
+        self.line = mark.line + 1 if mark else None
+        super().__init__(f"{problem} at line {self.line}" if mark else problem)
+
+
+class LimitError(YAMLError):
+    """A file is YAML, but exceeds a limit."""
+
+
+def read_documents(data: bytes, max_repeated: int = MAX_REPEATED_NODES) -> Iterator[Any]:
     """Yield the values of the documents of a file; an alias is the very value that its anchor names.
 
     Only null, true, false and decimal integers are resolved; every other plain scalar stays a string. Timestamps are
@@ -63,27 +74,26 @@ def read_documents(data: bytes) -> Iterator[Any]:
     are not numbers or booleans in Kubernetes manifests.
     """
     builder = _Builder()
-    for event in _checked_events(data):
+    for event in _checked_events(data, max_repeated):
         if builder.add(event):
             yield builder.root
 
 
-def compose(text: str) -> yaml.Node | None:
-    """Return the node of a file with one document, with lines, or None if it is empty.
+def read_document(text: str, resolve: Callable[[str], Any]) -> tuple[Any, dict[Path, int]]:
+    """Return the value of a file with one document, None if it is empty, and path -> line of its keys and items.
 
-    JSON may be indented by tabs, which YAML does not allow; a `---` at the end begins no document.
+    `resolve`: plain scalar -> value. Keys are text, and each stands once in a mapping, those that `<<` names included.
+    A `---` at the end begins no document.
     """
-    loader: Any = _ConfigLoader(text.replace("\t", " ") if _is_json(text) else text)
-    try:
-        loader.get_event()  # the start of the stream
-        root = None if loader.check_event(yaml.StreamEndEvent) else loader.compose_document()
-        while not loader.check_event(yaml.StreamEndEvent):
-            mark = loader.peek_event().start_mark
-            if not _is_empty(loader.compose_document()):
-                raise LimitError("holds more than one document", mark)
-        return root
-    finally:
-        loader.dispose()
+    builder, values, start = _ConfigBuilder(resolve), list[Any](), None
+    for event in _checked_events(text.encode("utf-8", "surrogatepass"), MAX_REPEATED_CONFIG_NODES):
+        if event.__class__ is yaml.DocumentStartEvent:
+            start = event.start_mark
+        if builder.add(event):
+            if values and builder.root is not None:
+                raise LimitError("holds more than one document", start)
+            values.append(builder.root)
+    return values[0] if values else None, builder.lines
 
 
 # --- events ---------------------------------------------------------------------------------------------------------
@@ -113,11 +123,11 @@ class _Chunks:
         return part
 
 
-def _checked_events(data: bytes) -> Iterator[Any]:
-    """Yield the parser's events; LimitError as soon as a limit is exceeded."""
+def _checked_events(data: bytes, max_repeated: int) -> Iterator[Any]:
+    """Yield the parser's events; YAMLError as soon as a limit is exceeded."""
     if data.count(b"%TAG") > MAX_TAG_DIRECTIVES:
-        raise LimitError(f"has more than {MAX_TAG_DIRECTIVES} %TAG directives", None)
-    chunks, size = _Chunks(data), _ExpandedSize(MAX_REPEATED_NODES)
+        raise LimitError(f"has more than {MAX_TAG_DIRECTIVES} %TAG directives")
+    chunks, size = _Chunks(data), _ExpandedSize(max_repeated)
     mark = None
     try:
         parser = _EventParser(chunks)
@@ -131,9 +141,11 @@ def _checked_events(data: bytes) -> Iterator[Any]:
             size.count(event)
             yield event
             is_over = event.__class__ is yaml.StreamEndEvent
-    except yaml.YAMLError:
+    except yaml.YAMLError as error:
         if not chunks.is_scalar_too_long:
-            raise
+            # A ReaderError, about bytes that are no text, has a reason and no mark.
+            problem = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error).splitlines()[0]
+            raise YAMLError(problem, getattr(error, "problem_mark", None)) from None
     if chunks.is_scalar_too_long:
         raise LimitError(f"a scalar or comment is longer than {MAX_SCALAR_BYTES >> 20} MiB", mark)
 
@@ -182,7 +194,7 @@ class _ExpandedSize:
         if size is None:
             is_recursive = any(anchor == event.anchor for anchor, _ in self._open)
             problem = "found unconstructable recursive node" if is_recursive else "found undefined alias"
-            raise ConstructorError(None, None, problem, event.start_mark)
+            raise YAMLError(problem, event.start_mark)
         self._nodes += size
         self._repeated += size
         if self._repeated > self._max_repeated:
@@ -231,7 +243,7 @@ class _Builder:
 
     def _open(self, event: Any, *, is_mapping: bool) -> None:
         if event.tag not in (None, "!", f"{_STANDARD_TAG}{'map' if is_mapping else 'seq'}"):
-            raise ConstructorError(None, None, f"unsupported tag {_shortened(event.tag)}", event.start_mark)
+            raise YAMLError(f"unsupported tag {shortened(event.tag, 60)!r}", event.start_mark)
         self._outer.append((self._collection, self._key, self._merged, event.anchor))
         self._collection, self._key, self._merged = {} if is_mapping else [], _NO_KEY, []
 
@@ -244,11 +256,7 @@ class _Builder:
         elif self._collection is None:
             self.root = value
         elif self._key is _NO_KEY:
-            if value.__class__ is str:
-                value = self._keys.setdefault(value, value)
-            elif isinstance(value, list | dict):
-                raise ConstructorError("while constructing a mapping", None, "found unhashable key", event.start_mark)
-            self._key = value
+            self._add_key(value, event)
         elif self._key is _MERGE_KEY:
             self._merge(value, event)
             self._key = _NO_KEY
@@ -256,10 +264,17 @@ class _Builder:
             self._collection[self._key] = value
             self._key = _NO_KEY
 
+    def _add_key(self, key: Any, event: Any) -> None:
+        if key.__class__ is str:
+            key = self._keys.setdefault(key, key)
+        elif isinstance(key, list | dict):
+            raise YAMLError("a key must be a string", event.start_mark)
+        self._key = key
+
     def _merge(self, value: Any, event: Any) -> None:
         found = value if isinstance(value, list) else [value]
         if not all(isinstance(one, dict) for one in found):
-            raise ConstructorError(None, None, "expected a mapping or list of mappings for merging", event.start_mark)
+            raise YAMLError("<< must name a mapping, or a list of mappings", event.start_mark)
         self._merged += reversed(found)
 
     def _with_merged(self, own: dict[Any, Any]) -> dict[Any, Any]:
@@ -275,19 +290,64 @@ class _Builder:
             return _tagged_scalar(event)
         if not event.implicit[0]:
             return text
+        if text == "<<" and self._is_key():
+            return _MERGE_KEY
+        return self._plain_scalar(text, event)
+
+    def _is_key(self) -> bool:
+        return self._key is _NO_KEY and self._collection.__class__ is dict
+
+    def _plain_scalar(self, text: str, event: Any) -> Any:
         if text in _CONSTANTS:
             return _CONSTANTS[text]
-        if text[0] in "-+0123456789" and _INTEGER.fullmatch(text):
-            return _integer(text, event)
-        if text == "<<" and self._key is _NO_KEY and self._collection.__class__ is dict:
-            return _MERGE_KEY
-        return text
+        if text[0] not in "-+0123456789" or not _INTEGER.fullmatch(text):
+            return text
+        if len(text) > MAX_INTEGER_DIGITS:
+            raise LimitError(f"an integer has more than {MAX_INTEGER_DIGITS} digits", event.start_mark)
+        return int(text)
 
 
-def _integer(text: str, event: Any) -> int:
-    if len(text) > MAX_INTEGER_DIGITS:
-        raise LimitError(f"an integer has more than {MAX_INTEGER_DIGITS} digits", event.start_mark)
-    return int(text)
+class _ConfigBuilder(_Builder):
+    """Builds the value of a configuration, with lines; a key that stands twice is an error."""
+
+    def __init__(self, resolve: Callable[[str], Any]) -> None:
+        super().__init__()
+        self._resolve = resolve
+        self.lines: dict[Path, int] = {}
+
+    def _open(self, event: Any, *, is_mapping: bool) -> None:
+        self._note_item(event)
+        super()._open(event, is_mapping=is_mapping)
+
+    def _put(self, value: Any, anchor: str | None, event: Any) -> None:
+        if event.__class__ in (yaml.ScalarEvent, yaml.AliasEvent):
+            self._note_item(event)
+        super()._put(value, anchor, event)
+
+    def _note_item(self, event: Any) -> None:
+        if self._collection.__class__ is list:
+            self._note(len(self._collection), event)
+
+    def _note(self, key: str | int, event: Any) -> None:
+        outer = (len(inner) if isinstance(inner, list) else at for inner, at, *_ in self._outer if inner is not None)
+        self.lines[*outer, key] = event.start_mark.line + 1
+
+    def _add_key(self, key: Any, event: Any) -> None:
+        super()._add_key(key, event)
+        if key in self._collection:
+            raise YAMLError(f"duplicate key {shortened(key, 60)!r}", event.start_mark)
+        self._note(key, event)
+
+    def _merge(self, value: Any, event: Any) -> None:
+        super()._merge(value, event)
+        for merged in self._merged:
+            for key, inner in merged.items():
+                self._add_key(key, event)
+                self._collection[key] = inner
+        self._merged = []
+
+    def _plain_scalar(self, text: str, event: Any) -> Any:
+        return text if self._is_key() else self._resolve(text)
 
 
 def _tagged_scalar(event: Any) -> Any:
@@ -300,39 +360,4 @@ def _tagged_scalar(event: Any) -> Any:
             return SafeConstructor().construct_object(node)
         except (ValueError, KeyError, IndexError):
             pass
-    raise ConstructorError(None, None, f"unsupported tag {_shortened(event.tag)}", event.start_mark)
-
-
-def _shortened(text: str) -> str:
-    return repr(text if len(text) <= 60 else f"{text[:60]}…")
-
-
-# --- nodes ----------------------------------------------------------------------------------------------------------
-
-
-def _is_json(text: str) -> bool:
-    """Return whether text with tabs is JSON, whose strings contain none."""
-    if "\t" not in text or not text.lstrip().startswith("{"):
-        return False
-    try:
-        json.loads(text)
-    except (ValueError, RecursionError):
-        return False
-    return True
-
-
-def _is_empty(node: yaml.Node) -> bool:
-    return isinstance(node, yaml.ScalarNode) and not node.value and node.style is None
-
-
-class _ConfigLoader(yaml.SafeLoader):
-    """Composes nodes within the limits of a configuration."""
-
-    def __init__(self, stream: Any) -> None:
-        super().__init__(stream)
-        self._size = _ExpandedSize(MAX_REPEATED_CONFIG_NODES)
-
-    def get_event(self) -> Any:
-        event = super().get_event()  # type: ignore[no-untyped-call]
-        self._size.count(event)
-        return event
+    raise YAMLError(f"unsupported tag {shortened(event.tag, 60)!r}", event.start_mark)

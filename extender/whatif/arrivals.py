@@ -20,7 +20,6 @@ from extender.k8s.devices.objects import (
     DeviceSubRequest,
     ExactDeviceRequest,
     ResourceClaim,
-    ResourceClaimSpec,
     ResourceClaimStatus,
 )
 from extender.k8s.kinds import Key, key_of
@@ -74,7 +73,9 @@ def add_claims(snapshot: Snapshot, claims: Iterable[ResourceClaim]) -> None:
         namespace = given.metadata.namespace or "default"
         name = f"{namespace}/{given.metadata.name}"
         metadata = replace(given.metadata, namespace=namespace, uid=given.metadata.uid or name)
-        claim = ResourceClaim(metadata, _with_defaults(given.spec), ResourceClaimStatus())
+        requests = [_with_counts(one) for one in given.spec.devices.requests or ()]
+        spec = replace(given.spec, devices=replace(given.spec.devices, requests=requests))
+        claim = ResourceClaim(metadata, spec, ResourceClaimStatus())
         key = key_of("ResourceClaim", claim)
         if key in created:
             raise RequestError(f"duplicate resource claim {name!r}")
@@ -83,11 +84,6 @@ def add_claims(snapshot: Snapshot, claims: Iterable[ResourceClaim]) -> None:
         if before is not None and before.status.allocation is not None:
             raise RequestError(f"resource claim {name!r} already exists and is allocated: give it another name")
         snapshot.put("ResourceClaim", claim)
-
-
-def _with_defaults(spec: ResourceClaimSpec) -> ResourceClaimSpec:
-    requests = [_with_counts(one) for one in spec.devices.requests or ()]
-    return replace(spec, devices=replace(spec.devices, requests=requests))
 
 
 def _with_counts(request: DeviceRequest) -> DeviceRequest:

@@ -4,7 +4,7 @@ Rule: what changes for a pod is a decision or only its reason; a decision is whe
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -130,7 +130,7 @@ def compare_policies(results: Sequence[Simulation]) -> Comparison:
     differences = [
         PolicyDifference(pod=pod, outcomes=[one.get(pod), other.get(pod)])
         for pod in dict.fromkeys((*one, *other))
-        if not _is_same_outcome(one.get(pod), other.get(pod))
+        if _decided(one.get(pod)) != _decided(other.get(pod))
     ]
     return Comparison(compared=[one.policies for one in results], results=[*results], differences=differences)
 
@@ -153,7 +153,6 @@ def pod_outcomes(result: Simulation) -> dict[str, PodOutcome]:
     }
 
 
-def _is_same_outcome(one: PodOutcome | None, other: PodOutcome | None) -> bool:
-    """Return whether two outcomes are equal apart from the message, which depends on evictions for other pods too."""
-    keys = [one and (one.outcome, one.node, sorted(one.evicts), one.num_pdb_violations) for one in (one, other)]
-    return keys[0] == keys[1]
+def _decided(one: PodOutcome | None) -> tuple[Any, ...] | None:
+    """Return what is compared: not the message, which depends on evictions for other pods too."""
+    return None if one is None else (one.outcome, one.node, sorted(one.evicts), one.num_pdb_violations)

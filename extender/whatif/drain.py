@@ -17,7 +17,7 @@ from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import RequestError
 from extender.k8s.kinds import Key, key_of
 from extender.k8s.labels import HOSTNAME, LabelsKey, labels_key
-from extender.k8s.objects import Node, Pod, PodDisruptionBudget
+from extender.k8s.objects import Pod, PodDisruptionBudget
 from extender.k8s.selectors import LabelMatcher, SelectorError, compile_label_selector
 from extender.k8s.workloads import is_mirror, is_recreated
 from extender.report.simulation_schema import BlockedEviction, DrainedNode, RemovedNode
@@ -40,7 +40,8 @@ def add_nodes(snapshot: Snapshot, added: Sequence[AddedNodes]) -> list[str]:
     names = []
     for template in added:
         for name in _free_names(snapshot, template):
-            node = _named(template.node, name)
+            labels = {**(template.node.metadata.labels or {}), HOSTNAME: name}  # the kubelet sets it
+            node = replace(template.node, metadata=replace(template.node.metadata, name=name, uid="", labels=labels))
             try:
                 snapshot.put("Node", node)
             except ValueError as error:
@@ -63,12 +64,6 @@ def _free_names(snapshot: Snapshot, template: AddedNodes) -> Iterator[str]:
         if name not in snapshot.node_row:
             left -= 1
             yield name
-
-
-def _named(node: Node, name: str) -> Node:
-    """Return the node with this name, also in the label that the kubelet sets."""
-    labels = {**(node.metadata.labels or {}), HOSTNAME: name}
-    return replace(node, metadata=replace(node.metadata, name=name, uid="", labels=labels))
 
 
 def cordon(snapshot: Snapshot, names: Sequence[str]) -> None:

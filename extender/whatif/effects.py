@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
-from extender.core.framework.plugins.volume_matching import NO_VOLUME_ROW, match_volumes
+from extender.core.framework.plugins.shared.volume_matching import NO_VOLUME_ROW, match_volumes
 from extender.core.preemption.pdb.index import budgets_counting
 from extender.core.scheduling_cycle.reserve import NO_RESERVATION, Reservation, claim_keys
 from extender.core.snapshot.snapshot import Snapshot

@@ -197,7 +197,8 @@ class _Run:
 
     def arrive_as_gang(self) -> None:
         """Bind all pods that arrive, or take everything back that happened for them."""
-        before, cycles = _tables(self.snapshot), len(self.cycles)
+        before = {kind: dict(self.snapshot.objects.of(kind)) for kind in KINDS}
+        cycles = len(self.cycles)
         history, recreated = self.scheduler.history, len(self.controllers.recreated)
         usage = dict(self._usage)
         created = self.arrive()
@@ -210,7 +211,9 @@ class _Run:
         self.controllers.forget(recreated)
         self.controllers.waiting.clear()
         last = {one.pod: one for one in self.cycles[cycles:]}
-        message = f"{len(failed)} of {len(created)} pods do not fit: {_why(failed, last)}"
+        tried = next((last[pod] for pod in failed if pod in last), None)
+        why = failed[0] if tried is None else f"{tried.pod}: {tried.message}"
+        message = f"{len(failed)} of {len(created)} pods do not fit: {why}"
         self._gang = Gang(scheduled=False, pods=len(created), message=message)
         own = (last[pod.key] for pod in created if pod.key in last)
         self.cycles[cycles:] = [_taken_back(one, message) for one in own]
@@ -349,11 +352,6 @@ class _Run:
 # --- taking back ----------------------------------------------------------------------------------------------------
 
 
-def _tables(snapshot: Snapshot) -> dict[str, dict[Key, Object]]:
-    """Return all objects, kind by kind."""
-    return {kind: dict(snapshot.objects.of(kind)) for kind in KINDS}
-
-
 def _restore(snapshot: Snapshot, tables: Mapping[str, Mapping[Key, Object]]) -> None:
     """Put the snapshot's objects back to what they were."""
     for kind, before in tables.items():
@@ -365,12 +363,6 @@ def _restore(snapshot: Snapshot, tables: Mapping[str, Mapping[Key, Object]]) -> 
         for one in [one for key, one in before.items() if key not in now]:
             snapshot.put(kind, one)
     snapshot.refresh_layout()
-
-
-def _why(failed: Sequence[str], last: Mapping[str, CycleReport]) -> str:
-    """Return the message of the first pod of a gang that was tried and does not fit."""
-    tried = next((last[pod] for pod in failed if pod in last), None)
-    return failed[0] if tried is None else f"{tried.pod}: {tried.message}"
 
 
 def _taken_back(one: CycleReport, message: str) -> CycleReport:

@@ -19,7 +19,6 @@ from msgspec.structs import replace
 from extender.core.snapshot.pod_table import is_finished
 from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import RequestError
-from extender.k8s import controllers
 from extender.k8s.annotations import DEFAULT_STORAGE_CLASS
 from extender.k8s.kinds import key_of
 from extender.k8s.objects import (
@@ -40,7 +39,7 @@ from extender.k8s.selectors import SelectorError, compile_label_selector
 from extender.k8s.storage.objects import PersistentVolumeClaim, PhaseStatus
 from extender.k8s.storage.volumes import BETA_CLASS
 from extender.k8s.validation import decode_error_message, validate
-from extender.k8s.workloads import TEMPLATE_HASH, Workload, workload_of
+from extender.k8s.workloads import TEMPLATE_HASH, ReplicaSet, StatefulSet, Workload, WorkloadSpec, workload_of
 from extender.whatif.controllers import SAFE_CHARACTERS, STATEFUL_SET, NameGenerator
 
 WorkloadKind = Literal["Deployment", "ReplicaSet", "StatefulSet", "Job"]
@@ -294,8 +293,8 @@ def _put_controller(snapshot: Snapshot, workload: WorkloadManifest, owner: Owner
         hashed = {TEMPLATE_HASH: labels[TEMPLATE_HASH]}
         selector = replace(selector, match_labels={**(selector.match_labels or {}), **hashed})
     metadata = ObjectMeta(name=owner.name, namespace=workload.metadata.namespace, uid=owner.uid)
-    kind = controllers.StatefulSet if owner.kind == STATEFUL_SET else controllers.ReplicaSet
-    one = kind(metadata, controllers.WorkloadSpec(selector))
+    kind = StatefulSet if owner.kind == STATEFUL_SET else ReplicaSet
+    one = kind(metadata, WorkloadSpec(selector))
     if key_of(owner.kind, one) not in snapshot.objects.of(owner.kind):
         snapshot.put(owner.kind, one)
 

@@ -219,7 +219,11 @@ def test_H7_a_command_that_is_given_a_hostile_file_ends_with_one_line(tmp_path, 
     changes = {
         "is a FIFO, not a regular file": lambda: files.link("a FIFO"),
         "is nested deeper than 100 levels": lambda: files.write(CONTENTS["25,000 brackets"][0]),
-        "its aliases stand for more than": lambda: files.write(MERGES),
+        "its aliases stand for more than": lambda: files.write(LAUGHS),
+        # A configuration has each key once.
+        {"--config": "duplicate key 'k'", "--cluster": "its aliases stand for more"}[option]: lambda: files.write(
+            MERGES
+        ),
     }
     for problem, change in changes.items():
         change()

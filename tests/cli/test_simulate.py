@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 import extender
 from extender import cli
 from extender.cli.simulate import PROGRESS_BAR_MIN_PODS
-from extender.cluster.files.dump import write_dump
+from extender.cluster.files.dump import encode_list, write_file
 from extender.cluster.files.manifests import example_cluster, load_cluster
 from extender.core.profile import KubeScheduler
 from extender.errors import printable
@@ -384,7 +384,7 @@ def test_pods_of_several_files_arrive_together(world, arriving, tmp_path):
 
 def test_a_dumped_cluster_is_read_again(tmp_path):
     path = tmp_path / "cluster.json.gz"
-    write_dump(example_cluster(), path)
+    write_file(encode_list(example_cluster()), path)
     assert lines("--cluster", path, "--pending") == lines("--pending")
 
 

@@ -103,7 +103,7 @@ def test_one_node_is_shown_in_full(asked):
 def test_a_wide_table_names_more_nodes(asked):
     nodes: Nodes = {node(f"n{number}", cpu="500m"): [] for number in range(9)}
     waiting = [incoming()]
-    assert "n0, n1, n2, … 6 more" in asked(nodes, "incoming", waiting=waiting).stdout
+    assert "n0, n1, n2 and 6 more" in asked(nodes, "incoming", waiting=waiting).stdout
     wide = asked(nodes, "incoming", "-o", "wide", waiting=waiting).stdout
     assert "Insufficient cpu  UnschedulableAndUnresolvable  n0, n1, n2, n3, n4, n5, n6, n7, n8\n" in wide
 

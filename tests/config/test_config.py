@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from extender.config import Configuration, load_config, render
+from extender.config.decoding import Section
 from extender.config.preemption import BuiltinProtectionsSection, LabelSelectorSection, ProtectionRule
 from extender.config.scheduler import load_kube_scheduler
-from extender.config.section import Section
 from extender.core.profile import (
     UPSTREAM,
     KubeScheduler,
@@ -392,10 +392,10 @@ MISTAKES = {
     "a key that is like no other": ("zzz: 1", "c.yaml:1: zzz: unknown key"),
     "an unknown key without a value": ("server:\n  zzz:", "c.yaml:2: server.zzz: unknown key"),
     "snake case": ("server:\n  keep_alive: 1s", "c.yaml:2: server.keep_alive: unknown key (did you mean keepAlive?)"),
-    "a key twice": ("server:\n  port: 1\n  port: 2", "c.yaml:3: server.port: is listed twice"),
+    "a key twice": ("server:\n  port: 1\n  port: 2", "c.yaml:3: duplicate key 'port'"),
     "a section that is a number": ("server: 5", "c.yaml:1: server: must be a mapping"),
     "a file that is a list": ("- server", "c.yaml:1: must be a mapping"),
-    "a file that is no YAML": ("server: {port: 1", "c.yaml:1: "),
+    "a file that is no YAML": ("server: {port: 1", "c.yaml:2: did not find expected"),
     "two documents": ("server: {}\n---\nserver: {}", "c.yaml:2: "),
     "an old version": ("apiVersion: extender/v1", "apiVersion: must be 'extender/v1alpha1', not 'extender/v1'"),
     "another kind": ("kind: Pod", "c.yaml:1: kind: must be 'ExtenderConfiguration', not 'Pod'"),
@@ -445,7 +445,7 @@ MISTAKES = {
         "preemption: {importance: [Workloads]}",
         "preemption.importance: Workloads is not one of Priority, ",
     ),
-    "an importance twice": ("preemption: {importance: [Priority, Priority]}", "Priority is listed twice"),
+    "an importance twice": ("preemption: {importance: [Priority, Priority]}", "duplicate Priority"),
     "no ranking": ("preemption: {ranking: []}", "preemption.ranking: "),
     "an unknown ranking": ("preemption: {ranking: [Workload]}", "(did you mean Workloads?)"),
     "a ranking that was removed": (
@@ -456,7 +456,7 @@ MISTAKES = {
         "preemption:\n  protections:\n    builtin:\n      returningPods: true",
         "c.yaml:4: preemption.protections.builtin.returningPods: unknown key",
     ),
-    "a ranking twice": ("preemption: {ranking: [QoSClass, QoSClass]}", "preemption.ranking: QoSClass is listed twice"),
+    "a ranking twice": ("preemption: {ranking: [QoSClass, QoSClass]}", "preemption.ranking: duplicate QoSClass"),
     "an annotation that cannot be": (
         "preemption: {evictionCostAnnotation: a/b/c}",
         "preemption.evictionCostAnnotation: must be a name such as example.com/name",
@@ -490,7 +490,7 @@ MISTAKES = {
     ),
     "two rules of a name": (
         "preemption:\n  protections:\n    rules:\n    - name: a\n    - name: a",
-        "c.yaml:3: preemption.protections.rules: a is listed twice",
+        "c.yaml:3: preemption.protections.rules: duplicate a",
     ),
     "a word in a rule": (
         "preemption: {protections: {rules: [{name: a, annotations: [karpenter]}]}}",
@@ -607,7 +607,7 @@ MISTAKES = {
     ),
     "feature gates as kube-scheduler's option has them": (
         "scheduler: {featureGates: AllAlpha=true}",
-        "c.yaml:1: scheduler.featureGates: must be a mapping such as {AllAlpha: true}",
+        "c.yaml:1: scheduler.featureGates: must be a mapping",
     ),
     "a feature gate that is no switch": ("scheduler: {featureGates: {A: 1}}", "scheduler.featureGates.A: must be"),
     "a misspelt extension point": (
@@ -618,9 +618,9 @@ MISTAKES = {
         "scheduler:\n  profiles:\n  - plugins:\n      score: {enabled: [{name: NodeName}]}",
         'c.yaml:4: scheduler.profiles[0].plugins.score.enabled[0]: plugin "NodeName" does not extend ScorePlugin',
     ),
-    "arguments that kube-scheduler refuses": (
+    "arguments out of range": (
         "scheduler: {profiles: [{pluginConfig: [{name: InterPodAffinity, args: {hardPodAffinityWeight: 101}}]}]}",
-        "c.yaml:1: scheduler.profiles[0].pluginConfig[0].args.hardPodAffinityWeight: Invalid value: 101: not in valid ",
+        "c.yaml:1: scheduler.profiles[0].pluginConfig[0].args.hardPodAffinityWeight: must be less than or equal ",
     ),
 }
 

@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from extender.config import Configuration
+from extender.config.decoding import Section
 from extender.config.preemption import PRESETS, BuiltinProtectionsSection
-from extender.config.section import Section
 from extender.core.evaluation import Evaluation
 from extender.core.preemption.criteria import ranking_keys
 from extender.core.profile import (

@@ -24,10 +24,11 @@ from extender.cluster.apiserver.binding import BindResult
 from extender.cluster.cache import cache
 from extender.cluster.files import source as files_source
 from extender.cluster.watch import source as watch_source
-from extender.cluster.watch.list_watch import PHASES
+from extender.cluster.watch.state import Phase
 from extender.config import Configuration
 from extender.core import devices
-from extender.core.devices import allocator, node_allocations, node_matching
+from extender.core.devices import node_allocations
+from extender.core.devices.structured import allocator, node_devices, pools
 from extender.core.framework import filter as node_filter
 from extender.core.framework import plugins, score, status
 from extender.core.framework.plugins import FILTERS, dynamic_resources
@@ -67,9 +68,9 @@ POST_FILTER = {
 
 NOT_EVALUATED = {
     *texts(dynamic_resources, "_why_not_evaluated", "_not_followed", "_verdicts"),
-    *(text for text in strings_given_to(allocator, "NotEvaluated") if is_text(text)),
+    *(text for one in (allocator, node_devices) for text in strings_given_to(one, "NotEvaluated") if is_text(text)),
     *texts(node_allocations),
-    *texts(node_matching),
+    *texts(pools, "_terms"),
 }
 """Why DynamicResources leaves a pod to kube-scheduler."""
 
@@ -86,7 +87,7 @@ def without(found: set[str], parts: set[str]) -> set[str]:
 
 
 def texts_of_package(package: ModuleType) -> set[str]:
-    names = [one.name for one in pkgutil.iter_modules(package.__path__, f"{package.__name__}.")]
+    names = [one.name for one in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")]
     return set[str]().union(*(texts(importlib.import_module(name)) for name in names))
 
 
@@ -378,7 +379,7 @@ def test_settings_exist():
         ("explain.md", "Pod roles", get_args(PodRole)),
         ("why.md", "Exit codes", get_args(Verdict)),
         ("simulate.md", "Result", (*get_args(CycleOutcome), *get_args(NodeState))),
-        ("cluster.md", "Cache status", PHASES),
+        ("cluster.md", "Cache status", tuple(Phase)),
     ],
 )
 def test_a_page_that_is_said_to_have_them_all_has_them_all(page, heading, vocabulary):

@@ -32,17 +32,11 @@ from extender.config.scheduler.schema import (
 )
 from extender.k8s.version import features
 from extender.k8s.version.faults import FAULTS
-from extender.k8s.version.features import (
-    DEFAULT_MINOR,
-    GATES,
-    NEWEST_MINOR,
-    NEWEST_PATCHES,
-    OLDEST_MINOR,
-    UNFOLLOWED_GATES,
-    Features,
-)
+from extender.k8s.version.features import GATES, Features
 from extender.k8s.version.found import version_of_pods
+from extender.k8s.version.gates import UNFOLLOWED_GATES
 from extender.k8s.version.minor import FoundVersion
+from extender.k8s.version.versions import DEFAULT_MINOR, NEWEST_MINOR, NEWEST_PATCHES, OLDEST_MINOR
 from extender.server.settings import scheduler_line
 from tests.builders import typed
 

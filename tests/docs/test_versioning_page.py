@@ -9,7 +9,7 @@ import typer.main
 import extender
 from extender.cli import app
 from extender.config import Configuration
-from extender.k8s.version.features import NEWEST_MINOR, OLDEST_MINOR
+from extender.k8s.version.versions import NEWEST_MINOR, OLDEST_MINOR
 from extender.server.recording.lines import FORMAT
 from tests.e2e.control_plane.lab.binaries import SCHEDULERS
 from tests.e2e.deploy.schemas import VERSIONS

@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from extender.k8s.controllers import PodGroup
 from extender.k8s.objects import COSCHEDULING, COSCHEDULING_LABEL, SCHEDULING, Pod
+from extender.k8s.workloads import PodGroup
 
 
 def pod(labels=None, spec=None, conditions=None):

@@ -168,18 +168,18 @@ def test_a_pod_without_requests():
 
 
 def test_pod_requests_are_exact_nano_units():
-    assert pod_requests(pod(container(cpu="1n"), container("d", cpu="1m")), use_status=False) == {"cpu": 1_000_001}
+    assert pod_requests(pod(container(cpu="1n"), container("d", cpu="1m")), DEFAULT_FEATURES) == {"cpu": 1_000_001}
 
 
 def test_pod_level_requests_can_be_left_out():
     asked = pod(container(cpu="100m"), level={"cpu": "700m"})
-    assert pod_requests(asked, use_status=False, pod_level=False) == {"cpu": NANO // 10}
+    assert pod_requests(asked, DEFAULT_FEATURES, is_incoming=True, pod_level=False) == {"cpu": NANO // 10}
 
 
 def test_non_missing_fills_in_what_a_container_does_not_name_sidecars_and_init_steps_included():
     asked = pod(container(cpu="0"), container("d"), init=[sidecar(), container("i", cpu="1")])
     # containers 0 + 7, sidecar 7: 14; init step 1 core beside the sidecar's 7
-    assert pod_requests(asked, use_status=False, non_missing={"cpu": 7}) == {"cpu": NANO + 7}
+    assert pod_requests(asked, DEFAULT_FEATURES, is_incoming=True, non_missing={"cpu": 7}) == {"cpu": NANO + 7}
 
 
 def test_an_error_names_the_resource_and_the_text():

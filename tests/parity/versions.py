@@ -28,7 +28,8 @@ from extender.config.scheduler import kube_scheduler_of
 from extender.core.profile import KubeScheduler
 from extender.errors import ConfigError
 from extender.k8s.kinds import ClusterObjects
-from extender.k8s.version.features import Features, Version
+from extender.k8s.version.features import Features
+from extender.k8s.version.versions import Version
 from tests.parity.agreement import CATEGORIES_OF_1_37, CORPUS, EVERY_CATEGORY, JSON, lines_of
 from tests.parity.judged import BASE_MINOR, base_minor, patches, shown
 from tests.parity.parity import PAGE, Evaluated, Normal

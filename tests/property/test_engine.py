@@ -226,7 +226,8 @@ def test_taking_off_and_putting_back_restores_the_room_exactly(seed):
     headrooms = [check.remove_pods(evictable) for check in constraints(filter_run)]
     for check, headroom in zip(constraints(filter_run), headrooms, strict=True):
         if not isinstance(check, PortConflictConstraint):
-            assert (headroom - (check.dense_demand * evictable.mask[:, np.newaxis]).sum(axis=0) == check.headroom).all()
+            demand = check.ranked_demand.to_dense()
+            assert (headroom - (demand * evictable.mask[:, np.newaxis]).sum(axis=0) == check.headroom).all()
     unchanged = zip(constraints(filter_run), before, strict=True)
     assert all((check.headroom == headroom).all() for check, headroom in unchanged)
 
@@ -255,7 +256,7 @@ def follows_the_plain_way(checks, grouped):
 def put_back_plainly(checks, headrooms, order):
     """[k, node]: who cannot stay; every constraint is asked about all of its room, every time."""
     parts = [
-        (check, headroom.copy())
+        (check, check.ranked_demand.to_dense(), headroom.copy())
         for check, headroom in zip(checks, headrooms, strict=True)
         if isinstance(check, Constraint)
     ]
@@ -263,12 +264,12 @@ def put_back_plainly(checks, headrooms, order):
     for group in order:
         for k, wanted in enumerate(group):
             stay = wanted.copy()
-            for check, headroom in parts:
-                stay &= check.fits(headroom - check.dense_demand[k])
+            for check, demand, headroom in parts:
+                stay &= check.fits(headroom - demand[k])
                 if check.nominated_demand is not None:
-                    stay &= check.fits(headroom - check.dense_demand[k] - check.nominated_demand)
-            for check, headroom in parts:
-                headroom -= check.dense_demand[k] * stay
+                    stay &= check.fits(headroom - demand[k] - check.nominated_demand)
+            for _, demand, headroom in parts:
+                headroom -= demand[k] * stay
             victims[k] |= wanted & ~stay
     return victims
 

@@ -23,7 +23,7 @@ from extender.cluster.files.manifests import load_cluster
 from extender.cluster.watch import source as source_module
 from extender.cluster.watch.decode import Decoder
 from extender.cluster.watch.list_watch import WatchSettings
-from extender.cluster.watch.source import EVENT_GRACE_SECONDS
+from extender.cluster.watch.verification import EVENT_GRACE_SECONDS
 from extender.core.evaluation import Evaluation
 from extender.core.profile import Profile
 from extender.core.snapshot.snapshot import Snapshot
@@ -194,7 +194,7 @@ async def to_be_true(world: World, rig: SourceRig) -> None:
                 await rig.until(is_true, PATIENCE)
             except AssertionError:
                 for kind in KINDS:
-                    await rig.source.verify(kind)
+                    await rig.source.verification.verify(kind)
     try:
         await rig.until(is_true, CALM)
     except AssertionError as error:

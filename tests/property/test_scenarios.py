@@ -41,10 +41,11 @@ def scenario(seed, here):
     """Nodes are added like one of the cluster; of the others some are cordoned, removed or drained."""
     draw, names = Draw(seed), list(here.node_names)
     changes = {name: draw.pick(("cordon", "remove_nodes", "drain", "drain", "")) for name in names}
-    named = {field: [name for name in names if changes[name] == field] for field in ("cordon", "remove_nodes", "drain")}
+    named = {field: [one for one in names if changes[one] == field] for field in ("cordon", "remove_nodes", "drain")}
     base = here.objects.nodes["", names[0]]
     added = [AddedNodes(base, 1 + draw.below(2))] if base.status.allocatable and draw.maybe(0.5) else []
-    return Scenario(add_nodes=added, **named)
+    cordon, removed, drained = (named[field] for field in ("cordon", "remove_nodes", "drain"))
+    return Scenario(add_nodes=added, cordon=cordon, remove_nodes=removed, drain=drained)
 
 
 def changed(seed, **options):

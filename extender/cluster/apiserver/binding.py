@@ -29,14 +29,9 @@ from extender.cluster.apiserver.client import Timeout
 from extender.cluster.apiserver.stream import ApiError, ApiUnreachable
 from extender.wire import ExtenderBindingArgs
 
-MIN_CALL_SECONDS = 0.2
-"""Seconds that must be left for another request: with less, a timeout is more likely than a response."""
-
-CALL_TIMEOUT_FRACTION = 2 / 3
-"""Fraction of the time left that one request may take, so that time is left to read the pod afterwards."""
-
-MIN_THROTTLED_WAIT_SECONDS = 1.0
-"""Minimum seconds to wait after a 429, whatever its Retry-After."""
+MIN_CALL_SECONDS = 0.2  # Left for another request: with less, a timeout is more likely than a response
+CALL_TIMEOUT_FRACTION = 2 / 3  # Of the time left, for one request, so that time is left to read the pod afterwards
+MIN_THROTTLED_WAIT_SECONDS = 1.0  # Minimum seconds to wait after a 429, whatever its Retry-After
 
 
 class BindingApi(Protocol):
@@ -53,10 +48,8 @@ class BindResult:
 
     outcome: Literal["bound", "refused", "unknown"]
     """`unknown`: the pod is not known to be bound, but a Binding that was sent may have taken effect, or still may."""
-    error: str = ""
-    """Reason why the pod is not bound; empty if it is."""
-    tries: int = 0
-    """Number of Bindings sent."""
+    error: str = ""  # Reason why the pod is not bound; empty if it is
+    tries: int = 0  # Number of Bindings sent
 
 
 def bind(
@@ -69,9 +62,9 @@ def bind(
 ) -> BindResult:
     """Bind the pod within `deadline` seconds; blocks. Every failure is a result, not an exception."""
     problem = _validate_names(request)
-    return (
-        BindResult("refused", problem) if problem else _BindCall(api, request, clock() + deadline, clock, pause).run()
-    )
+    if problem:
+        return BindResult("refused", problem)
+    return _BindCall(api, request, clock() + deadline, clock, pause).run()
 
 
 # --- names ----------------------------------------------------------------------------------------------------------
@@ -121,11 +114,9 @@ class _Pod(msgspec.Struct):
 class _Inconclusive:
     """Inconclusive response: it does not show whether the pod is bound."""
 
-    code: int
-    """The HTTP status; 0 without a response."""
+    code: int  # the HTTP status; 0 without a response
     reason: str
-    wait: float = 0.0
-    """Seconds to wait before a retry."""
+    wait: float = 0.0  # seconds to wait before a retry
 
 
 @dataclass(slots=True)
@@ -168,7 +159,6 @@ class _BindCall:
             may_resend = False
 
     def _create(self) -> BindResult | _Inconclusive:
-        """Create the Binding; return the result, or an inconclusive response."""
         self.tries += 1
         wanted = self.request
         metadata = {"name": wanted.pod_name, "namespace": wanted.pod_namespace, "uid": wanted.pod_uid}

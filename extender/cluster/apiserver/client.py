@@ -43,14 +43,9 @@ log = logging.getLogger(__name__)
 
 JSON_CONTENT_TYPE = "application/json"
 MERGE_PATCH_CONTENT_TYPE = "application/merge-patch+json"
-
 USER_AGENT = f"kube-scheduler-extender/{__version__}"
-
-TOKEN_RELOAD_SECONDS = 30.0
-"""Seconds for which a token from a file is used before the file is read again."""
-
-MAX_POOLED_CONNECTIONS = 64
-"""Connections kept open: more than there are watches, binds and verifications at a time."""
+TOKEN_RELOAD_SECONDS = 30.0  # Seconds for which a token from a file is used before the file is read again
+MAX_POOLED_CONNECTIONS = 64  # Connections kept open: more than there are watches, binds and verifications at a time
 
 QueryParams = Mapping[str, str]
 
@@ -65,8 +60,7 @@ class _Session:
     pools: urllib3.PoolManager
     host: str
     credentials: Credentials
-    refresh_at: float | None
-    """Clock time at which the credentials are refreshed; None: never."""
+    refresh_at: float | None  # Clock time at which the credentials are refreshed; None: never
 
 
 class ApiServer:
@@ -79,8 +73,7 @@ class ApiServer:
         self._lock = threading.Lock()
         self._watches: WeakSet[Stream] = WeakSet()
         self._logged_error: str | None = None
-        self._is_outdated = False
-        """True from a change of the kubeconfig until it has been loaded."""
+        self._is_outdated = False  # True from a change of the kubeconfig until it has been loaded
         self._session = self._new_session()
         self._kubeconfig = ChangeDetector(self._session.credentials.signature, must_settle=False)
         self._poll_at = self._clock() + POLL_INTERVAL_SECONDS
@@ -183,13 +176,19 @@ class ApiServer:
         with self._lock:
             session, now = self._session, self._clock()
             is_due = session.refresh_at is not None and now >= session.refresh_at
-            if self._has_kubeconfig_changed(now):
-                self._is_outdated = is_due = True
+            if now >= self._poll_at:  # only if there are requests
+                self._poll_at = now + POLL_INTERVAL_SECONDS
+                if self._kubeconfig.should_reload(credentials.signature(session.credentials.files)):
+                    self._is_outdated = is_due = True
             if is_due:
                 try:
                     self._use(self._new_session() if self._is_outdated else self._refreshed(session))
                 except CredentialsError as error:
-                    self._keep(session, error)
+                    # Try again later; log an error once, not at every try.
+                    self._session = replace(session, refresh_at=self._clock() + TOKEN_RELOAD_SECONDS / 3)
+                    if str(error) != self._logged_error:
+                        log.warning("refreshing credentials failed, keeping the old ones: %s", error)
+                    self._logged_error = str(error)
             return self._session
 
     def _reload_session(self, refused: _Session, error: ApiError) -> _Session:
@@ -203,15 +202,7 @@ class ApiServer:
                     raise ApiError(error.code, error.reason, message, error.retry_after) from failed
             return self._session
 
-    def _has_kubeconfig_changed(self, now: float) -> bool:
-        """Poll the kubeconfig, at most every POLL_INTERVAL_SECONDS and only if there are requests."""
-        if now < self._poll_at:
-            return False
-        self._poll_at = now + POLL_INTERVAL_SECONDS
-        return self._kubeconfig.should_reload(credentials.signature(self._session.credentials.files))
-
     def _use(self, session: _Session) -> None:
-        """Use a session from now on; where its connections differ, end the open watches and the idle connections."""
         old, self._session = self._session, session
         self._is_outdated, self._logged_error = False, None
         if session.credentials.signature != old.credentials.signature:
@@ -222,13 +213,6 @@ class ApiServer:
             for stream in self._watches:
                 stream.close()
             self._watches = WeakSet()
-
-    def _keep(self, session: _Session, error: CredentialsError) -> None:
-        """Keep the old credentials and try again later; log an error once, not at every try."""
-        self._session = replace(session, refresh_at=self._clock() + TOKEN_RELOAD_SECONDS / 3)
-        if str(error) != self._logged_error:
-            log.warning("refreshing credentials failed, keeping the old ones: %s", error)
-        self._logged_error = str(error)
 
     def _refreshed(self, session: _Session) -> _Session:
         token_file = session.credentials.token_file

@@ -10,6 +10,7 @@ Rule: an error message quotes names and paths of a kubeconfig, never other conte
 """
 
 import base64
+import contextlib
 import json
 import os
 import subprocess
@@ -22,24 +23,17 @@ from urllib.parse import unquote, urlsplit
 import urllib3
 import yaml
 
-from extender.cluster.apiserver.stream import printable
+from extender.cluster.apiserver.stream import one_line
 from extender.errors import ExtenderError
 from extender.k8s.time import parse_datetime
 from extender.utilities.file_watch import Signature, file_signature
 from extender.utilities.regular_file import open_regular_file, read_regular_file
-from extender.utilities.yaml_reader import LimitError, compose
+from extender.utilities.yaml_reader import MAX_REPEATED_CONFIG_NODES, LimitError, YAMLError, read_documents
 
-EXEC_PLUGIN_TIMEOUT_SECONDS = 60.0
-"""Seconds after which an exec plugin is killed."""
-
-MAX_KUBECONFIG_BYTES = 1 << 20
-"""Size of a kubeconfig."""
-
-MAX_CERTIFICATE_BYTES = 1 << 20
-"""Size of a certificate, key or bundle of CAs."""
-
-MAX_TOKEN_BYTES = 64 << 10
-"""Size of a token file."""
+EXEC_PLUGIN_TIMEOUT_SECONDS = 60.0  # Seconds after which an exec plugin is killed
+MAX_KUBECONFIG_BYTES = 1 << 20  # Size of a kubeconfig
+MAX_CERTIFICATE_BYTES = 1 << 20  # Size of a certificate, key or bundle of CAs
+MAX_TOKEN_BYTES = 64 << 10  # Size of a token file
 
 EXEC_API_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
 
@@ -56,22 +50,14 @@ class CredentialsError(ExtenderError):
 class Credentials:
     """Address, TLS settings and credentials for connections to the API server."""
 
-    configuration: Any
-    """A kubernetes.client.Configuration: host, TLS, proxy."""
-    place: str
-    """Source of the credentials, for log lines and errors."""
-    authorization: str | None = None
-    """Value of the Authorization header."""
-    token_file: Path | None = None
-    """The file to reload the token from; None if the token is not in a file."""
-    lifetime: float | None = None
-    """Seconds until an exec plugin's credentials expire; None if it does not limit them."""
-    files: tuple[Path, ...] = ()
-    """The kubeconfig files."""
-    signature: Signature = ()
-    """The signature of `files` before they were read."""
-    namespace: str = "default"
-    """Namespace of the kubeconfig's context, or of the pod."""
+    configuration: Any  # A kubernetes.client.Configuration: host, TLS, proxy
+    place: str  # Source of the credentials, for log lines and errors
+    authorization: str | None = None  # Value of the Authorization header
+    token_file: Path | None = None  # The file to reload the token from; None if the token is not in a file
+    lifetime: float | None = None  # Seconds until an exec plugin's credentials expire; None if it does not limit them
+    files: tuple[Path, ...] = ()  # The kubeconfig files
+    signature: Signature = ()  # The signature of `files` before they were read
+    namespace: str = "default"  # Namespace of the kubeconfig's context, or of the pod
 
     @property
     def connection(self) -> tuple[object, ...]:
@@ -134,17 +120,11 @@ def _in_cluster_credentials(token_file: Path) -> Credentials:
         raise CredentialsError(f"the pod's service account: {error}") from None
     _check_certificate_files(configuration, "the pod's service account")
     authorization = f"Bearer {read_token(token_file)}"
-    namespace = _namespace_beside(token_file)
-    return Credentials(configuration, "the pod's service account", authorization, token_file, namespace=namespace)
-
-
-def _namespace_beside(token_file: Path) -> str:
-    """Return the namespace of the service account; older clusters may mount the token without it."""
-    try:
-        text = read_regular_file(token_file.parent / "namespace", MAX_TOKEN_BYTES).decode("utf-8")
-    except (OSError, ValueError):
-        return "default"
-    return text.strip() or "default"
+    namespace = ""
+    with contextlib.suppress(OSError, ValueError):  # older clusters may mount the token without it
+        namespace = read_regular_file(token_file.parent / "namespace", MAX_TOKEN_BYTES).decode("utf-8").strip()
+    place = "the pod's service account"
+    return Credentials(configuration, place, authorization, token_file, namespace=namespace or "default")
 
 
 # --- a kubeconfig ---------------------------------------------------------------------------------------------------
@@ -201,7 +181,9 @@ def _from_kubeconfig(files: list[Path], context: str | None) -> Credentials:
     try:
         KubeConfigLoader(merged, active_context=context, config_base_path=None).load_and_set(configuration)
     except (ConfigException, OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-        raise CredentialsError(f"{place}: {_without_secrets(error)}") from None
+        # The client quotes the entry as a ConfigNode, whose text includes the user's secrets.
+        why = str(error).partition("{")[0].strip() or type(error).__name__
+        raise CredentialsError(f"{place}: {why}") from None
     _check_certificate_files(configuration, place)
     configuration.refresh_api_key_hook = None  # ApiServer decides when to refresh, with a monotonic clock
     _configure_proxy(configuration, cluster)
@@ -219,7 +201,8 @@ def _merge(files: list[Path]) -> tuple[Any, str]:
     contents: list[JSON] = []
     try:
         for reading in files:
-            compose(read_regular_file(reading, MAX_KUBECONFIG_BYTES).decode("utf-8"))  # the client has no limits
+            # The client itself has no limits.
+            list(read_documents(read_regular_file(reading, MAX_KUBECONFIG_BYTES), MAX_REPEATED_CONFIG_NODES))
             contents.append(KubeConfigMerger(str(reading)).config_files[str(reading)])
         merged = KubeConfigMerger(os.pathsep.join(map(str, files))).config
         for section in ("contexts", "clusters", "users"):
@@ -229,16 +212,15 @@ def _merge(files: list[Path]) -> tuple[Any, str]:
         raise CredentialsError(f"kubeconfig {reading}: {error.strerror}") from None
     except LimitError as error:
         raise CredentialsError(f"kubeconfig {reading}: {error.problem}") from None
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        raise CredentialsError(f"kubeconfig {reading}: not YAML{f' at line {mark.line + 1}' if mark else ''}") from None
+    except (YAMLError, yaml.YAMLError) as error:
+        line = getattr(error, "line", None)  # without the problem, which may quote a secret
+        raise CredentialsError(f"kubeconfig {reading}: not YAML{f' at line {line}' if line else ''}") from None
     except (ConfigException, ValueError, TypeError, KeyError, AttributeError):
         raise CredentialsError(f"kubeconfig {reading}: this is not a kubeconfig") from None
     return merged, next((str(one["current-context"]) for one in contents if one.get("current-context")), "")
 
 
 def _entry(merged: Any, section: str, name: str, where: str, place: str) -> _Entry:
-    """Return the first entry of that name; null content counts as empty."""
     entries = merged.value[f"{section}s"]
     found = next((entry for entry in entries if entry.value["name"] == name), None)
     if found is None:
@@ -249,11 +231,6 @@ def _entry(merged: Any, section: str, name: str, where: str, place: str) -> _Ent
     if not isinstance(found.value[section], dict):
         raise CredentialsError(f"{place}: the {section} {name!r} is not a mapping")
     return _Entry(found.value[section], Path(found.path), f"{place}, {section} {name}")
-
-
-def _without_secrets(error: Exception) -> str:
-    """Return the client's error without the entry that it quotes: a ConfigNode's name includes the user's secrets."""
-    return str(error).partition("{")[0].strip() or type(error).__name__
 
 
 def _resolve_user_auth(user: _Entry, cluster: _Entry) -> tuple[Path | None, float | None]:
@@ -298,7 +275,6 @@ def _configure_proxy(configuration: Any, cluster: _Entry) -> None:
 
 
 def _run_plugin(user: _Entry, cluster: _Entry) -> bytes:
-    """Return what a user's plugin prints: an ExecCredential (client.authentication.k8s.io)."""
     spec: JSON = user.value["exec"]
     version, command = spec.get("apiVersion"), spec.get("command")
     place = f"{user.place}, exec plugin {command}"
@@ -325,7 +301,7 @@ def _run_plugin(user: _Entry, cluster: _Entry) -> bytes:
         why = getattr(error, "strerror", None) or "its args or env are invalid"
         raise CredentialsError(f"{place}: {why}") from None
     if done.returncode != 0:
-        stderr = printable(done.stderr.decode("utf-8", "replace"), limit=300)
+        stderr = one_line(done.stderr.decode("utf-8", "replace"), limit=300)
         raise CredentialsError(f"{place}: it failed with status {done.returncode}: {stderr or 'no output on stderr'}")
     return done.stdout
 
@@ -365,7 +341,8 @@ def _parse_exec_credential(output: bytes, user: _Entry) -> tuple[dict[str, str],
     if not isinstance(answer, dict) or not isinstance(status := answer.get("status"), dict):
         raise CredentialsError(f"{place}: it printed no ExecCredential with a status")
     if answer.get("apiVersion") != spec["apiVersion"]:
-        raise CredentialsError(f"{place}: it answered with another apiVersion than {spec['apiVersion']}")
+        returned = one_line(str(answer.get("apiVersion")), limit=100)
+        raise CredentialsError(f"{place} returned apiVersion {returned}, expected {spec['apiVersion']}")
     lifetime, found = None, {}
     if status.get("expirationTimestamp"):
         try:

@@ -21,14 +21,12 @@ from urllib3.response import BaseHTTPResponse
 
 from extender.errors import ExtenderError
 
-MAX_ERROR_BODY_BYTES = 65536
-"""Bytes of an error response that are read."""
+MAX_ERROR_BODY_BYTES = 65536  # Bytes of an error response that are read
 
 NAMESPACE_TERMINATING = "NamespaceTerminating"
 """Cause of a 403 that is about no permission: nothing can be created in a namespace that is terminating."""
 
-MAX_READ_BYTES = 1 << 20
-"""Bytes of a response per read, which bounds a batch of lines."""
+MAX_READ_BYTES = 1 << 20  # Bytes of a response per read, which bounds a batch of lines
 
 
 class ApiError(ExtenderError):
@@ -37,21 +35,14 @@ class ApiError(ExtenderError):
     status = 503
 
     def __init__(
-        self,
-        code: int,
-        reason: str,
-        message: str,
-        retry_after: float | None = None,
-        causes: tuple[str, ...] = (),
+        self, code: int, reason: str, message: str, retry_after: float | None = None, causes: tuple[str, ...] = ()
     ) -> None:
         super().__init__(f"{code} {reason}: {message}" if message else f"{code} {reason}")
         self.code = code
         self.reason = reason
         self.message = message
-        self.retry_after = retry_after
-        """Seconds of the Retry-After; None if the server sent none."""
-        self.causes = causes
-        """Reasons of the causes in the details of the Status, such as NAMESPACE_TERMINATING."""
+        self.retry_after = retry_after  # Seconds of the Retry-After; None if the server sent none
+        self.causes = causes  # Reasons of the causes in the details of the Status, such as NAMESPACE_TERMINATING
 
 
 class ApiUnreachable(ExtenderError):
@@ -150,7 +141,7 @@ class Stream:
         return b"" if self._closed.is_set() else data
 
 
-def printable(text: str, limit: int = 1000) -> str:
+def one_line(text: str, limit: int = 1000) -> str:
     """Return untrusted text as one line that is safe to log, with unprintable characters replaced."""
     return "".join(one if one.isprintable() else "?" for one in " ".join(text.split())[:limit])
 
@@ -177,8 +168,7 @@ def use_reporting_connections(pools: urllib3.PoolManager) -> None:
     pools.pool_classes_by_scheme = {"http": _HttpPool, "https": _HttpsPool}
 
 
-_opening = threading.local()
-"""`stream`: the stream that the current thread is opening, or None."""
+_opening = threading.local()  # `stream`: the stream that the current thread is opening, or None
 
 
 class _SocketReporting:
@@ -240,7 +230,7 @@ class ApiStatus(msgspec.Struct):
         if retry_after is None and self.details is not None:
             retry_after = self.details.retry_after_seconds or None
         causes = () if self.details is None else tuple(one.reason or "" for one in self.details.causes or ())
-        reason, message = printable(self.reason or "Unknown"), printable(self.message or "")
+        reason, message = one_line(self.reason or "Unknown"), one_line(self.message or "")
         return ApiError(self.code or 500, reason, message, retry_after, causes)
 
 
@@ -254,9 +244,5 @@ def api_error_from(response: BaseHTTPResponse) -> ApiError:
         response.close()
         response.release_conn()
     status.code = response.status
-    return status.error(_retry_after_seconds(response.headers.get("Retry-After")))
-
-
-def _retry_after_seconds(text: str | None) -> float | None:
-    """Return Retry-After in seconds; a date gives None, because the clocks may differ."""
-    return float(text) if text is not None and text.strip().isdecimal() else None
+    retry_after = response.headers.get("Retry-After", "").strip()
+    return status.error(float(retry_after) if retry_after.isdecimal() else None)  # no date: the clocks may differ

@@ -23,14 +23,12 @@ from extender.k8s.cost.memory import memory_of
 from extender.k8s.kinds import Key, key_of
 from extender.k8s.objects import Pod, PodStatus
 
-ASSUMPTION_TTL_SECONDS = 30.0
-"""Seconds after which an assumption that no watch event confirmed is restored."""
+ASSUMPTION_TTL_SECONDS = 30.0  # Seconds after which an assumption that no watch event confirmed is restored
 
 MAX_UNKNOWN_PREEMPTORS = 100
 """Bound on assumed preemptors that no watch event has shown yet: each is looked at by every decision."""
 
-MAX_UNKNOWN_PREEMPTOR_BYTES = 1 << 18
-"""Memory of the largest such preemptor, whose pod is kept as it was sent."""
+MAX_UNKNOWN_PREEMPTOR_BYTES = 1 << 18  # Memory of the largest such preemptor, whose pod is kept as it was sent
 
 Effect = Callable[[Pod], Pod]
 IsConfirmed = Callable[[Pod], bool]
@@ -41,18 +39,12 @@ class Assumption:
     """The assumed state of one pod."""
 
     uid: str
-    made_for: str
-    """UID of the preemptor or bound pod that the assumption was made for."""
-    effects: dict[str, Effect]
-    """Name -> effect, for all assumed effects on the pod."""
-    is_confirmed: IsConfirmed
-    """Predicate: a state from the API server shows the last effect, which ends the assumption."""
-    expires_at: float
-    """Clock time at which the assumption expires."""
-    from_api: Pod | None
-    """The pod as the API server last sent it; None if it has not sent the pod yet."""
-    assumed: Pod
-    """The pod with all effects applied, as the snapshot holds it."""
+    made_for: str  # UID of the preemptor or bound pod
+    effects: dict[str, Effect]  # name -> effect, for all assumed effects on the pod
+    is_confirmed: IsConfirmed  # whether a state from the API server shows the last effect, which ends the assumption
+    expires_at: float  # clock time
+    from_api: Pod | None  # as the API server last sent it; None if it has not sent the pod yet
+    assumed: Pod  # with all effects applied, as the snapshot holds it
 
 
 class AssumeCache:
@@ -65,17 +57,13 @@ class AssumeCache:
         clock: Callable[[], float],
         was_deleted: Callable[[str], bool],
     ) -> None:
-        """`snapshot` returns the cache's snapshot, which takes the assumed pods.
-
-        `was_deleted`: predicate: the API server has deleted the pod with this UID.
-        """
+        """`was_deleted`: whether the API server has deleted the pod with this UID."""
         self._snapshot = snapshot
         self._recent_deletions = recent_deletions
         self._clock = clock
         self._was_deleted = was_deleted
         self._assumptions: dict[Key, Assumption] = {}
-        self._unknown: dict[str, Key] = {}
-        """UID -> key of the preemptors that the API server has not sent yet."""
+        self._unknown: dict[str, Key] = {}  # UID -> key of the preemptors that the API server has not sent yet
 
     def __len__(self) -> int:
         return len(self._assumptions)
@@ -102,22 +90,21 @@ class AssumeCache:
         def nominated(pod: Pod) -> Pod:
             return pod if _is_bound(pod) else replace(pod, status=replace(pod.status, nominated_node_name=node))
 
+        def is_confirmed(pod: Pod) -> bool:
+            return pod.status.nominated_node_name == node or _is_bound(pod)
+
         uid, pods = preemptor.metadata.uid, self._snapshot().objects.pods
         pending = self._pending(preemptor)
         if pending is None:
             return
         if key_of("Pod", pending) in pods or self._may_nominate(pending):
-            self._assume(
-                pending,
-                uid,
-                "nominated",
-                nominated,
-                lambda pod: pod.status.nominated_node_name == node or _is_bound(pod),
-            )
+            self._assume(pending, uid, "nominated", nominated, is_confirmed)
         for victim in victims:
             cached = pods.get(key_of("Pod", victim))
             if cached is not None and cached.metadata.uid == victim.metadata.uid and holds_room(cached):
-                self._assume(cached, uid, "terminating", _terminating, _is_terminating)
+                self._assume(
+                    cached, uid, "terminating", _terminating, lambda pod: pod.metadata.deletion_timestamp is not None
+                )
                 self._recent_deletions.note(cached, _terminating(cached))
 
     def _pending(self, preemptor: Pod) -> Pod | None:
@@ -137,7 +124,6 @@ class AssumeCache:
         return unknown
 
     def _may_nominate(self, unknown: Pod) -> bool:
-        """Return whether a preemptor that the API server has not sent is within the bounds on them."""
         return len(self._unknown) < MAX_UNKNOWN_PREEMPTORS and memory_of(unknown) <= MAX_UNKNOWN_PREEMPTOR_BYTES
 
     def _assume(self, pod: Pod, made_for: str, what: str, effect: Effect, is_confirmed: IsConfirmed) -> None:
@@ -175,10 +161,11 @@ class AssumeCache:
 
     def effects(self) -> dict[str, list[str]]:
         """Return pod -> its assumed effects: `bound` or `nominated` with the node, `terminating`."""
-        return {
-            assumption.assumed.key: [_describe_effect(name, assumption.assumed) for name in assumption.effects]
-            for assumption in self._assumptions.values()
-        }
+        found: dict[str, list[str]] = {}
+        for pod, effects in ((one.assumed, one.effects) for one in self._assumptions.values()):
+            nodes = {"bound": pod.spec.node_name, "nominated": pod.status.nominated_node_name}
+            found[pod.key] = [f"{name} to {nodes[name]}" if nodes.get(name) else name for name in effects]
+        return found
 
     # --- updates from the API server --------------------------------------------------------------------------
 
@@ -237,7 +224,6 @@ class AssumeCache:
             self._undo(assumption.uid)
 
     def _undo(self, preemptor: str) -> None:
-        """Undo all that was assumed for the preemptor with this UID."""
         made_for = {key: one.uid for key, one in self._assumptions.items() if one.made_for == preemptor}
         self._restore(made_for)
         self._recent_deletions.forget(made_for.values())
@@ -266,17 +252,8 @@ def _apply_effects(effects: dict[str, Effect], pod: Pod) -> Pod:
     return pod
 
 
-def _describe_effect(name: str, pod: Pod) -> str:
-    node = {"bound": pod.spec.node_name, "nominated": pod.status.nominated_node_name}.get(name)
-    return f"{name} to {node}" if node else name
-
-
 def _is_bound(pod: Pod) -> bool:
     return bool(pod.spec.node_name)
-
-
-def _is_terminating(pod: Pod) -> bool:
-    return pod.metadata.deletion_timestamp is not None
 
 
 def _terminating(pod: Pod) -> Pod:

@@ -25,6 +25,7 @@ from extender.core.snapshot.snapshot import OBJECTS_PER_STEP, OnSkipped, Snapsho
 from extender.errors import NotReady
 from extender.k8s.kinds import KIND_LOAD_ORDER, KINDS, ClusterObjects, Key, key_of
 from extender.k8s.objects import Object, ObjectMeta, Pod
+from extender.utilities.lru import LRU
 
 MAX_CHANGES_IN_PLACE = 200
 """Differences between a list and the cache that are applied in place; with more, a new snapshot is built."""
@@ -36,8 +37,7 @@ MAX_REMEMBERED_DELETIONS = 10_000
 class Change(msgspec.Struct, frozen=True, gc=False):
     """One object was added, modified or deleted (the counterpart of client-go's Delta)."""
 
-    kind: str
-    """A key of `KINDS`."""
+    kind: str  # A key of `KINDS`
     object: Object
     deleted: bool = False
 
@@ -46,26 +46,19 @@ class Change(msgspec.Struct, frozen=True, gc=False):
 class ReflectorStatus:
     """Freshness of the cached objects of one kind: the published copy of a reflector's state.
 
-    Served by `/debug` and the metrics; defined here, and not with the reflector, because a cache that is loaded from
-    files reports it too, without importing an HTTP client.
+    Defined here, and not with the reflector, because metrics and `/debug` do not import an HTTP client.
     """
 
     kind: str
-    phase: str
-    """One of `list_watch.PHASES`."""
-    version: str
-    """resourceVersion of the last list, event or bookmark; empty before the first list."""
-    age: float | None
-    """Seconds since the last list, event or bookmark of this kind; None before the first one."""
-    error: str | None
-    """Current failure; None while the kind is being watched."""
+    phase: str  # Value of a `watch.state.Phase`
+    version: str  # resourceVersion of the last list, event or bookmark; empty before the first list
+    age: float | None  # Seconds since the last list, event or bookmark of this kind; None before the first one
+    error: str | None  # Current failure; None while the kind is being watched
     relists: int
     watch_restarts: int
     events: int
-    skipped: int
-    """Objects that could not be decoded or applied."""
-    divergences: int
-    """Objects found to differ from the API server by a verification."""
+    skipped: int  # Objects that could not be decoded or applied
+    divergences: int  # Objects found to differ from the API server by a verification
 
 
 class ClusterCache:
@@ -84,7 +77,7 @@ class ClusterCache:
         self._next_change: asyncio.Future[None] | None = None
         self.listed_at: dict[str, str] = {}
         """Kind -> resourceVersion of its last list; empty or missing if it was not listed."""
-        self._deleted_uids: dict[str, dict[str, None]] = {kind: {} for kind in KINDS}
+        self._deleted_uids = {kind: LRU[str, None](MAX_REMEMBERED_DELETIONS) for kind in KINDS}
 
     @property
     def version(self) -> int:
@@ -92,13 +85,12 @@ class ClusterCache:
         return self._version
 
     def next_change(self) -> "asyncio.Future[None]":
-        """Return the future that is done once the cache has changed again; all that wait share it."""
+        """Return the future that is done once the cache has changed; all that wait share it."""
         if self._next_change is None or self._next_change.done():
             self._next_change = asyncio.get_running_loop().create_future()
         return self._next_change
 
     def _changed(self) -> None:
-        """Count a change, and wake all that wait for one."""
         self._version += 1
         if self._next_change is not None and not self._next_change.done():
             self._next_change.set_result(None)
@@ -112,13 +104,8 @@ class ClusterCache:
         return self._snapshot
 
     def prepare_for(self, scheduler: KubeScheduler) -> None:
-        """Build the indexes that decisions for this kube-scheduler need, at once.
-
-        For another version than the snapshot's, the whole snapshot is built: see `adopt` for doing that in steps.
-        """
-        if self._snapshot is None:
-            self._scheduler = scheduler
-        elif self._snapshot.features == scheduler.features:
+        """Do what `adopt` does, at once; the snapshot stays if it is of the same version."""
+        if self._snapshot is not None and self._snapshot.features == scheduler.features:
             self._scheduler = scheduler
             self._snapshot.refresh_layout()
             prepare(self._snapshot, scheduler)
@@ -138,7 +125,7 @@ class ClusterCache:
             self._scheduler = scheduler
             activate()
         else:
-            yield from self._rebuild({}, self.unread, on_skipped, scheduler, activate)
+            yield from self.rebuild(on_skipped, scheduler=scheduler, activate=activate)
 
     def mutable_snapshot(self) -> Snapshot:
         """Return the snapshot for updates and lookups, not for decisions, as its arrays may lag.
@@ -169,7 +156,7 @@ class ClusterCache:
         return msgspec.structs.replace(snapshot.frozen(), pods=pods)
 
     def _without_assumption(self, cached: Object | None) -> Object | None:
-        """Return the API server's state of a cached object; None if the object is only assumed."""
+        """Return the API server's state of a cached object; None if it is only assumed."""
         return self.assumed.api_object(cached) if isinstance(cached, Pod) else cached
 
     # --- replacing and relisting ------------------------------------------------------------------------------
@@ -250,32 +237,32 @@ class ClusterCache:
             for key in deleted:
                 self._remove(kind, key)
             for key in new:
-                _put_or_skip(self._put, kind, listed[key], on_skipped)
+                self._put(kind, listed[key], on_skipped)
             self.mutable_snapshot().unreadable_tables = _field_names(unread)
             if deleted or new:
                 self._changed()
         else:
-            relisted: dict[str, Sequence[Object]] = {kind: tuple(listed.values())}
+            relisted = {kind: tuple(listed.values())}
             del listed, objects  # memory: two snapshots exist while the new one is built
-            yield from self._rebuild(relisted, unread, on_skipped)
+            yield from self.rebuild(on_skipped, relisted, unread)
 
-    def rebuild(self, on_skipped: OnSkipped | None = None) -> Iterator[None]:
-        """Rebuild the snapshot from the objects that it holds, in steps."""
-        return self._rebuild({}, self.unread, on_skipped)
-
-    def _rebuild(
+    def rebuild(
         self,
-        relisted: dict[str, Sequence[Object]],
-        unread: Iterable[str],
-        on_skipped: OnSkipped | None,
+        on_skipped: OnSkipped | None = None,
+        relisted: Mapping[str, Sequence[Object]] | None = None,
+        unread: Iterable[str] | None = None,
         scheduler: KubeScheduler | None = None,
         activate: Callable[[], None] | None = None,
     ) -> Iterator[None]:
-        """Build a new snapshot while decisions continue on the old one, then dismantle the old one in steps."""
+        """Build a new snapshot from the objects of the old one, then dismantle the old one; both in steps.
+
+        `relisted`: kind -> objects to use instead; `unread`: see `build`, by default as it was.
+        """
         previous = self.mutable_snapshot()
         objects: dict[str, Sequence[Object]] = {kind: tuple(previous.objects.of(kind).values()) for kind in KINDS}
         objects["Pod"] = tuple(self.assumed.api_objects(previous.objects.pods).values())
-        yield from self.build(objects | relisted, unread, on_skipped, scheduler, activate)
+        unread = self.unread if unread is None else unread
+        yield from self.build(objects | dict(relisted or {}), unread, on_skipped, scheduler, activate)
         yield from previous.dismantle()
 
     @property
@@ -300,16 +287,14 @@ class ClusterCache:
         if change.deleted:
             self._remove(kind, key)
         elif cached is None or cached.metadata.uid != change.object.metadata.uid:
-            self._put(kind, change.object)
+            self._put(kind, change.object, None)
         else:
             self._update(kind, change.object, from_api)
         self._changed()
         return True
 
     def _is_news(self, change: Change, cached: Object | None, from_api: Object | None) -> bool:
-        """Return whether an event changes the cached object of its name: the one rule for order and redelivery.
-
-        `from_api`: the cached object without assumptions.
+        """Return whether an event changes the cached object of its name, which is `from_api` without assumptions.
 
         Events may be repeated, and may arrive late or in another order. A list always counts, even an older one.
         """
@@ -326,21 +311,22 @@ class ClusterCache:
         return compare_resource_versions(version, identity(from_api)[1]) > 0 and change.object != from_api
 
     def _remember_deletion(self, kind: str, uid: str) -> None:
-        """Remember that the object was deleted, within MAX_REMEMBERED_DELETIONS."""
-        deleted = self._deleted_uids[kind]
-        if uid:
-            deleted[uid] = None
-        while len(deleted) > MAX_REMEMBERED_DELETIONS:
-            del deleted[next(iter(deleted))]
+        if uid:  # without one, it would stand for every object without UID
+            self._deleted_uids[kind].put(uid, None)
 
-    def _put(self, kind: str, one: Object) -> None:
+    def _put(self, kind: str, one: Object, on_skipped: OnSkipped | None) -> None:
         """Store the object; a cached object of its name with another UID is removed first."""
         key = key_of(kind, one)
         cached = self.mutable_snapshot().objects.of(kind).get(key)
         if cached is not None and identity(cached)[0] != identity(one)[0]:
             self._remove(kind, key)
             cached = None
-        self._update(kind, one, self._without_assumption(cached))
+        try:
+            self._update(kind, one, self._without_assumption(cached))
+        except ValueError as error:
+            if on_skipped is None:
+                raise
+            on_skipped(kind, error)
 
     def _update(self, kind: str, one: Object, before: Any) -> None:
         """Store the next state of an object; `before`: its previous one from the API server."""
@@ -351,21 +337,13 @@ class ClusterCache:
             self.mutable_snapshot().put(kind, one)
 
     def _remove(self, kind: str, key: Key) -> None:
-        removed = self.mutable_snapshot().objects.of(kind).get(key)
-        before = self.assumed.api_object(removed) if isinstance(removed, Pod) else None
-        self.mutable_snapshot().remove(kind, key)
+        snapshot = self.mutable_snapshot()
+        removed = snapshot.objects.of(kind).get(key)
+        before = self._without_assumption(removed)  # read now: the assumption ends with its pod
+        snapshot.remove(kind, key)
         if kind == "Pod":
-            self.recent_deletions.note(before, None)
+            self.recent_deletions.note(before if isinstance(before, Pod) else None, None)
             self.assumed.remove(key)
-
-
-def _put_or_skip(put: Callable[[str, Object], None], kind: str, one: Object, on_skipped: OnSkipped | None) -> None:
-    try:
-        put(kind, one)
-    except ValueError as error:
-        if on_skipped is None:
-            raise
-        on_skipped(kind, error)
 
 
 def _field_names(kinds: Iterable[str]) -> frozenset[str]:

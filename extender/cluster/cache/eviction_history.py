@@ -18,8 +18,7 @@ from extender.k8s.objects import Pod
 from extender.k8s.time import MINUTE
 from extender.k8s.workloads import Workload, workload_of
 
-MAX_REMEMBERED_EVICTIONS = 100_000
-"""Bound on remembered evictions, and separately on remembered attempts."""
+MAX_REMEMBERED_EVICTIONS = 100_000  # Bound on remembered evictions, and separately on remembered attempts
 
 
 class EvictionLog:

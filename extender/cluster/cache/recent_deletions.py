@@ -10,12 +10,12 @@ from collections.abc import Callable, Collection, Iterable
 
 from extender.core.snapshot.pod_table import is_finished
 from extender.k8s.objects import Pod
+from extender.utilities.lru import LRU
 
 RECENT_SECONDS = 5.0
 """Seconds for which a deletion is remembered; kube-scheduler's cache lags by milliseconds, on overload by seconds."""
 
-MAX_RECENT_DELETIONS = 10_000
-"""Bound on remembered deletions."""
+MAX_RECENT_DELETIONS = 10_000  # Bound on remembered deletions
 
 
 class RecentDeletions:
@@ -23,16 +23,12 @@ class RecentDeletions:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._deleted: dict[str, tuple[float, str]] = {}
-        """UID -> (time, node), oldest first."""
+        self._deleted = LRU[str, tuple[float, str]](MAX_RECENT_DELETIONS)  # UID -> (time, node), oldest first
 
     def note(self, before: Pod | None, after: Pod | None) -> None:
         """Take a change of one pod, as the API server sent it or as an approved eviction; None: not there."""
         if (after is None or not holds_room(after)) and before is not None and holds_room(before):
-            self._deleted.pop(before.metadata.uid, None)
-            self._deleted[before.metadata.uid] = self._clock(), before.spec.node_name
-            if len(self._deleted) > MAX_RECENT_DELETIONS:
-                del self._deleted[next(iter(self._deleted))]
+            self._deleted.put(before.metadata.uid, (self._clock(), before.spec.node_name))
 
     def forget(self, uids: Iterable[str]) -> None:
         """Forget approved evictions that did not take place."""
@@ -42,8 +38,8 @@ class RecentDeletions:
     def on_nodes(self, nodes: Collection[str]) -> dict[str, str]:
         """Return UID -> node of the recent deletions on these nodes."""
         since = self._clock() - RECENT_SECONDS
-        while self._deleted and self._deleted[oldest := next(iter(self._deleted))][0] < since:
-            del self._deleted[oldest]
+        while self._deleted and next(iter(self._deleted.values()))[0] < since:
+            self._deleted.pop_oldest()
         return {uid: node for uid, (_, node) in self._deleted.items() if node in nodes}
 
 

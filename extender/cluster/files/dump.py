@@ -18,14 +18,6 @@ ASSUMED_ANNOTATION = "extender/assumed"
 """Annotation of a List: pods whose state the service assumed when it was written, `pod effect, effect; pod …`."""
 
 
-def write_dump(objects: ClusterObjects, path: Path, pod_annotations: frozenset[str] = frozenset()) -> None:
-    """Write one List as JSON, as `write_file` does.
-
-    `pod_annotations`: annotations of pods to keep in addition to KEPT_ANNOTATIONS.
-    """
-    write_file(encode_list(objects, pod_annotations), path)
-
-
 def write_file(chunks: Iterable[bytes], path: Path) -> None:
     """Write a file, gzipped if its name ends in .gz; it is created complete or not at all."""
     partial = path.with_name(f".{path.name}.part")

@@ -12,7 +12,7 @@ import codecs
 import contextlib
 import os
 import re
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
@@ -20,15 +20,15 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
-import yaml
 
 from extender.errors import ClusterFileError
-from extender.k8s.devices.objects import DeviceSubRequest, ExactDeviceRequest, ResourceClaim
+from extender.k8s.devices.objects import ResourceClaim
 from extender.k8s.kinds import KINDS, ClusterObjects, Kind, kind_without_group
 from extender.k8s.objects import Labels, Object, Pod
 from extender.k8s.validation import decode_error_message, validate
 from extender.utilities.regular_file import gunzip, read_regular_file, size_text
-from extender.utilities.yaml_reader import LimitError, read_documents
+from extender.utilities.text import shortened
+from extender.utilities.yaml_reader import LimitError, YAMLError, read_documents
 
 UNREAD_ANNOTATION = "extender/unreadable"
 """Annotation of a dumped List: fields of ClusterObjects that could not be read, comma-separated."""
@@ -39,31 +39,20 @@ MANIFEST_SUFFIXES = (".json", ".yaml", ".yml", ".json.gz", ".yaml.gz", ".yml.gz"
 MAX_BYTES = 256 << 20
 """Size of a file, and of all files of a directory together, as they are and decompressed.
 
-As `extender cluster dump` writes them, 5,000 nodes with 150,000 pods take 78 MiB, and 130,000 devices, three quarters
-of them in use, 145 MiB.
+A dump of 5,000 nodes with 150,000 pods takes 78 MiB, one of 130,000 devices, most of them in use, 145 MiB.
 """
 
-MAX_YAML_BYTES = 128 << 20
-"""Size of a YAML file: it takes ten times the time and memory of JSON."""
-
-MAX_FILES = 1000
-"""Files of a directory."""
-
-MAX_OBJECTS = 1_000_000
-"""Objects, those of skipped kinds included."""
+MAX_YAML_BYTES = 128 << 20  # Size of a YAML file: it takes ten times the time and memory of JSON
+MAX_FILES = 1000  # Files of a directory
+MAX_OBJECTS = 1_000_000  # Objects, those of skipped kinds included
 
 MAX_JSON_VALUES = 9_000_000
 """Values of a JSON file, counted by its commas: each takes up to 100 bytes of memory. The pods above have 2.8m, the
 devices 4.3m."""
 
-MAX_NESTED_LISTS = 3
-"""Lists in each other."""
-
-MAX_SKIPPED_KINDS = 1000
-"""Kinds that are counted by name; objects of further ones are counted together."""
-
-MAX_MESSAGE_CHARACTERS = 600
-"""Length of an error message, which may quote names and values of a file."""
+MAX_NESTED_LISTS = 3  # Lists in each other
+MAX_SKIPPED_KINDS = 1000  # Kinds that are counted by name; objects of further ones are counted together
+MAX_MESSAGE_CHARACTERS = 600  # Length of an error message, which may quote names and values of a file
 
 ManifestSource = str | os.PathLike[str] | Mapping[str, Any] | ClusterObjects
 
@@ -75,8 +64,7 @@ class LoadReport:
     objects: ClusterObjects
     skipped_kinds: Mapping[str, int] = field(default_factory=dict)
     """Kind -> number of skipped objects, which no decision reads."""
-    kept: Sequence[Mapping[str, Any]] = ()
-    """Objects of the kinds that were asked for as they are."""
+    kept: Sequence[Mapping[str, Any]] = ()  # Objects of the kinds that were asked for as they are
 
 
 def load_cluster(source: ManifestSource) -> ClusterObjects:
@@ -128,7 +116,7 @@ def _short_messages() -> Iterator[None]:
     try:
         yield
     except ClusterFileError as error:
-        raise ClusterFileError(_shortened(str(error), MAX_MESSAGE_CHARACTERS)) from error.__cause__
+        raise ClusterFileError(shortened(str(error), MAX_MESSAGE_CHARACTERS)) from error.__cause__
 
 
 def example_cluster() -> ClusterObjects:
@@ -158,7 +146,6 @@ def cluster_files(path: Path) -> list[Path]:
 
 
 def _read_file(path: Path) -> bytes:
-    """Return the file as UTF-8, decompressed."""
     try:
         data = read_regular_file(path, MAX_BYTES)
         if data.startswith(b"\x1f\x8b"):
@@ -180,9 +167,9 @@ def _documents(path: Path, data: bytes) -> Iterator[Any]:
             is_empty = False
             yield document
     except LimitError as error:
-        raise ClusterFileError(f"{path.name}: {_yaml_problem(error)}") from error
-    except yaml.YAMLError as error:
-        raise ClusterFileError(f"{path.name}: not YAML: {_yaml_problem(error)}") from error
+        raise ClusterFileError(f"{path.name}: {error}") from error
+    except YAMLError as error:
+        raise ClusterFileError(f"{path.name}: not YAML: {error}") from error
     except RecursionError as error:
         raise ClusterFileError(f"{path.name}: is nested too deeply") from error
     except ValueError as error:
@@ -197,24 +184,14 @@ def _parse(data: bytes, is_yaml: bool) -> Iterator[Any]:
         # In parts, between which other threads run.
         values = sum(data.count(b",", start, start + (16 << 20)) for start in range(0, len(data), 16 << 20))
         if values > MAX_JSON_VALUES:
-            raise LimitError(f"has more than {MAX_JSON_VALUES:,} values", None)
-        if not is_yaml or _is_json(data):
+            raise LimitError(f"has more than {MAX_JSON_VALUES:,} values")
+        if not is_yaml:
             return _json_documents(data)
-    return _yaml_documents(data)
-
-
-def _yaml_documents(data: bytes) -> Iterator[Any]:
+        with contextlib.suppress(ValueError):
+            return iter(list(_json_documents(data)))
     if len(data) > MAX_YAML_BYTES:
-        raise LimitError(f"is YAML of more than {size_text(MAX_YAML_BYTES)}: use JSON", None)
+        raise LimitError(f"is YAML of more than {size_text(MAX_YAML_BYTES)}: use JSON")
     return (document for document in read_documents(data) if document is not None)
-
-
-def _is_json(data: bytes) -> bool:
-    try:
-        deque(_json_documents(data), maxlen=0)
-    except ValueError:
-        return False
-    return True
 
 
 _TRAILING = re.compile(r"trailing characters \(byte (\d+)\)")
@@ -237,18 +214,11 @@ def _json_documents(data: bytes) -> Iterator[msgspec.Raw]:
 
 
 def _json_problem(error: msgspec.DecodeError, data: bytes, start: int) -> str:
-    """Return the error with a line instead of a position in bytes."""
     found = _MALFORMED.fullmatch(str(error))
     if found is None:
         return "it ends too early" if "truncated" in str(error) else str(error)
     line = data.count(b"\n", 0, start + int(found[2])) + 1
     return f"{found[1]} at line {line}"
-
-
-def _yaml_problem(error: yaml.YAMLError) -> str:
-    mark = getattr(error, "problem_mark", None)
-    problem = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error).splitlines()[0]
-    return f"{problem} at line {mark.line + 1}" if mark else problem
 
 
 # --- documents to objects -------------------------------------------------------------------------------------------
@@ -263,14 +233,15 @@ class _ListMetadata(msgspec.Struct):
     annotations: Labels | None = None
 
 
-class _Items(msgspec.Struct):
-    items: list[msgspec.Raw] | None = None
-    metadata: _ListMetadata | None = None
+class _List(msgspec.Struct):
+    """A List of parsed YAML; that of JSON has raw items, so that each is decoded by its type in one pass."""
 
-
-class _AnyItems(msgspec.Struct):
     items: list[Any] | None = None
     metadata: _ListMetadata | None = None
+
+
+class _RawList(_List):
+    items: list[msgspec.Raw] | None = None
 
 
 class _NameOnly(msgspec.Struct):
@@ -282,8 +253,7 @@ class _MetadataOnly(msgspec.Struct):
     metadata: _NameOnly
 
 
-_KINDS_BY_NAME: dict[str, dict[str, str]] = {}
-"""`kind` field of objects -> API group -> key of KINDS."""
+_KINDS_BY_NAME: dict[str, dict[str, str]] = {}  # `kind` field of objects -> API group -> key of KINDS
 for _kind, _of_kind in KINDS.items():
     _KINDS_BY_NAME.setdefault(kind_without_group(_kind), {})[_of_kind.group] = _kind
 
@@ -321,12 +291,11 @@ class _Collector:
             if lists == MAX_NESTED_LISTS:
                 raise ClusterFileError(f"{file}: {place}: more than {MAX_NESTED_LISTS} Lists in each other")
             inner = _TypeMeta(name.removesuffix("List"), head.api_version)
-            struct: type[_Items | _AnyItems] = _Items if isinstance(document, msgspec.Raw) else _AnyItems
+            struct = _RawList if isinstance(document, msgspec.Raw) else _List
             listed = _read(document, struct, f"{file}: {name}")
             noted = ((listed.metadata.annotations if listed.metadata else None) or {}).get(UNREAD_ANNOTATION, "")
-            self._unread.update(
-                field for field in noted.split(",") if field in self._found
-            )  # of a newer version: ignored
+            # A field that is not known was written by a newer version.
+            self._unread.update(field for field in noted.split(",") if field in self._found)
             for index, item in enumerate(listed.items or ()):
                 self.add(item, file, inner, place=f"item {index}", lists=lists + 1)
             return
@@ -341,15 +310,12 @@ class _Collector:
             kind = _kind_of(name, version)
         except ValueError as error:
             raise ClusterFileError(f"{file}: {name} {_name_of(document) or f'({place})'}: {error}") from error
-        if kind is None:
-            self._skip(f"{name}.{version.rpartition('/')[0]}" if name in _KINDS_BY_NAME else name)
-        else:
+        if kind is not None:
             self._add_object(kind, document, file, place)
-
-    def _skip(self, kind: str) -> None:
-        kind = _shortened(kind, 100)
-        is_known = kind in self._skipped or len(self._skipped) < MAX_SKIPPED_KINDS
-        self._skipped[kind if is_known else "of further kinds"] += 1
+            return
+        skipped = shortened(f"{name}.{version.rpartition('/')[0]}" if name in _KINDS_BY_NAME else name, 100)
+        is_known = skipped in self._skipped or len(self._skipped) < MAX_SKIPPED_KINDS
+        self._skipped[skipped if is_known else "of further kinds"] += 1
 
     def _add_object(self, kind: str, document: Any, file: str, place: str) -> None:
         try:
@@ -403,16 +369,12 @@ def _with_defaults(loaded: Any, kind: Kind, namespace: str) -> Any:
     if isinstance(loaded, ResourceClaim):
         for request in loaded.spec.devices.requests or ():
             for one in filter(None, (request.exactly, *(request.first_available or ()))):
-                _set_count(one)
+                # resource/v1 SetDefaults_ExactDeviceRequest, v1.36
+                if not one.allocation_mode:
+                    msgspec.structs.force_setattr(one, "allocation_mode", "ExactCount")
+                if one.allocation_mode == "ExactCount" and not one.count:
+                    msgspec.structs.force_setattr(one, "count", 1)
     return loaded if metadata is loaded.metadata else msgspec.structs.replace(loaded, metadata=metadata)
-
-
-def _set_count(request: ExactDeviceRequest | DeviceSubRequest) -> None:
-    """Set the defaults of a request just read (resource/v1 SetDefaults_ExactDeviceRequest, v1.36)."""
-    if not request.allocation_mode:
-        msgspec.structs.force_setattr(request, "allocation_mode", "ExactCount")
-    if request.allocation_mode == "ExactCount" and not request.count:
-        msgspec.structs.force_setattr(request, "count", 1)
 
 
 T = TypeVar("T")
@@ -442,8 +404,4 @@ def _name_of(document: Any) -> str:
     except ValueError:
         return ""
     text = f"{name.namespace}/{name.name}" if name.namespace and name.name else name.name
-    return _shortened(text, 300)
-
-
-def _shortened(text: str, limit: int) -> str:
-    return text if len(text) <= limit else f"{text[:limit]}…"
+    return shortened(text, 300)

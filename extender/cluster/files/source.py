@@ -7,14 +7,13 @@ Rule: a file that cannot be read never replaces a cache that was loaded before.
 """
 
 import asyncio
-import contextlib
-import gc
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 from extender.cluster.cache.cache import ClusterCache, ReflectorStatus
 from extender.cluster.files.manifests import LoadReport, cluster_files, parse_files, read_files
+from extender.cluster.watch.garbage import without_collections
 from extender.core.profile import KubeScheduler
 from extender.errors import ClusterFileError
 from extender.k8s.version.found import OnVersionFound, version_of_pods
@@ -28,6 +27,9 @@ log = logging.getLogger(__name__)
 class FileSource:
     """A cluster file or directory as the source of a ClusterCache: `load()` once, then `run()` as a task."""
 
+    is_live = False  # answers have no effect on a file, so their effects are not assumed
+    fatal = None  # a broken file can be repaired while the service runs
+
     def __init__(
         self,
         path: Path,
@@ -37,12 +39,9 @@ class FileSource:
     ) -> None:
         self.path = path
         self.cache = cache
-        self.interval = interval
-        """Seconds between two checks for changes; 0 disables reloading."""
-        self.last_error: str | None = None
-        """Reason why the current file is not loaded; None if it is."""
-        self.report: LoadReport | None = None
-        """Report of the last successful load."""
+        self.interval = interval  # Seconds between two checks for changes; 0 disables reloading
+        self.last_error: str | None = None  # Reason why the current file is not loaded; None if it is
+        self.report: LoadReport | None = None  # Report of the last successful load
         self.found_version: FoundVersion | None = None
         """Version of the kube-scheduler whose pods are in the files; None: there are none."""
         self._on_found: OnVersionFound = lambda _: None
@@ -51,16 +50,6 @@ class FileSource:
         self._sleep = sleep
         self._changes = ChangeDetector()
         self._thread = ReloadThread("cluster file")
-
-    @property
-    def is_live(self) -> bool:
-        """Return False: answers have no effect on a file, so their effects are not assumed."""
-        return False
-
-    @property
-    def fatal(self) -> str | None:
-        """Return None: a broken file can be repaired while the service runs."""
-        return None
 
     def problem(self) -> str | None:
         """Return None: if a file cannot be read, decisions continue with the previous cache."""
@@ -91,12 +80,11 @@ class FileSource:
         """Read the files; may hang, on a network file system."""
         self._changes = ChangeDetector(_signature(self.path))
         contents = read_files(self.path)
-        with _without_collections():
+        with without_collections():
             return parse_files(contents)
 
     def _use(self, report: LoadReport) -> LoadReport:
-        """Replace the objects of the cache by those of the files."""
-        with _without_collections():
+        with without_collections():
             try:
                 self.cache.replace(report.objects)
             except ValueError as error:
@@ -135,21 +123,6 @@ class FileSource:
         if str(error) != self.last_error:
             log.error("cluster file not reloaded, keeping the previous cache: %s", error)
         self.last_error = str(error)
-
-
-@contextlib.contextmanager
-def _without_collections() -> Iterator[None]:
-    """Pause garbage collections: while objects are loaded, each would visit all of them and hold the GIL for a second.
-
-    Only around work that ends, and never around a read: the whole process goes without collections.
-    """
-    is_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if is_enabled:
-            gc.enable()
 
 
 def _signature(path: Path) -> Signature:

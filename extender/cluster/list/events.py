@@ -1,7 +1,7 @@
 """What Events and conditions say of one pod: the last FailedScheduling, and by which pod it was preempted.
 
 kube-scheduler writes Events of events.k8s.io; core/v1 shows the same objects, and those of older writers. They expire
-after an hour by default, and anyone who may create Events in the namespace may write such messages.
+after an hour by default, and any client that may create Events in the namespace may write such messages.
 
 Mirrors the messages of pkg/scheduler/framework/preemption, v1.29 to v1.37: `Preempted by pod UID on node NAME`, and
 `Preempted by podgroup UID on node cluster` from v1.36 on.
@@ -11,6 +11,7 @@ Rule: an Event counts for the pod whose UID it names, not for another one of the
 
 import re
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import msgspec
 from msgspec import field
@@ -19,17 +20,15 @@ from extender.cluster.apiserver.stream import ApiError, ApiUnreachable
 from extender.cluster.list.lister import Lister
 from extender.cluster.list.pod_history import PodHistory, PreemptedBy, SchedulerEvent
 from extender.cluster.list.requests import ListRequest, field_is
-from extender.cluster.watch.list_watch import Resource, list_pages
+from extender.cluster.watch.list_watch import Resource, decode_page, list_pages
 from extender.k8s.objects import Pod
 from extender.k8s.storage.objects import ObjectReference
 
-MAX_EVENTS = 5_000
-"""Events of one pod name that are read; a pod's own are a few dozen."""
+MAX_EVENTS = 5_000  # Events of one pod name that are read; a pod's own are a few dozen
 
 PAGE_SIZE = 500
 
-FindPod = Callable[[str], Pod | None]
-"""Returns the pod with a UID; None if the cluster has none."""
+FindPod = Callable[[str], Pod | None]  # Returns the pod with a UID; None if the cluster has none
 
 
 class EventSource(msgspec.Struct):
@@ -91,19 +90,15 @@ class _PodWithConditions(msgspec.Struct):
     status: _PodStatus = field(default_factory=_PodStatus)
 
 
-_EVENT_DECODER = msgspec.json.Decoder(Event)
-_CONDITIONS_DECODER = msgspec.json.Decoder(_PodWithConditions)
-
-
 def read_events(lister: Lister, namespace: str, name: str) -> tuple[list[Event], list[str]]:
     """Return the Events about pods of this name, and notes about what could not be read; Events are optional."""
     selector = f"{field_is('involvedObject.kind', 'Pod')},{field_is('involvedObject.name', name)}"
     request = ListRequest(Resource("Event", "/api/v1/events", core=False), namespace, selector)
     path, found = request.path_in(request.resource.path), list[Event]()
     try:
-        for page in list_pages(lambda params: lister.fetch(path, request.params | {**params}), "Event", PAGE_SIZE):
-            for raw in page.items or ():
-                found.append(_EVENT_DECODER.decode(raw))
+        decode, decode_event = partial(decode_page, kind="Event"), msgspec.json.Decoder(Event).decode
+        for page in list_pages(partial(lister.fetch, path), decode, PAGE_SIZE, request.params):
+            found += map(decode_event, page.items or ())
             if len(found) >= MAX_EVENTS:
                 return found, [f"the pod has more than {MAX_EVENTS:,} Events: only some of them were read"]
     except (ApiError, ApiUnreachable, ValueError) as error:
@@ -115,7 +110,7 @@ def read_events(lister: Lister, namespace: str, name: str) -> tuple[list[Event],
 def conditions_of(pod: bytes | msgspec.Raw) -> list[PodCondition]:
     """Return the conditions of a pod's JSON; the messages are read of this one pod only."""
     try:
-        return _CONDITIONS_DECODER.decode(pod).status.conditions or []
+        return msgspec.json.decode(pod, type=_PodWithConditions).status.conditions or []
     except ValueError:
         return []
 
@@ -134,17 +129,18 @@ def pod_history(
     failed = next((event for event in reversed(own) if event.reason == "FailedScheduling"), None)
     preempted = _preempted_by_event(own, find_pod) or _preempted_by_condition(pod, conditions)
     earlier = _preempted_by_event([event for event in ordered if event.involved_object.uid != uid], find_pod)
+    if earlier is not None:
+        by = f" ({earlier.preemptor})" if earlier.preemptor else ""
+        notes = [*notes, f"an earlier pod of this name was evicted: {earlier.message}{by}"]
+    failed_scheduling = None
+    if failed is not None:
+        message, last_seen = failed.message or "", failed.last_seen or None
+        failed_scheduling = SchedulerEvent(
+            message=message, count=failed.times, last_seen=last_seen, reporter=failed.reporter
+        )
+    nominated_node = (pod.status.nominated_node_name or None) if pod else None
     return PodHistory(
-        failed_scheduling=None if failed is None else _scheduler_event(failed),
-        preempted=preempted,
-        nominated_node=(pod.status.nominated_node_name or None) if pod else None,
-        notes=[*notes, *([_about_earlier(earlier)] if earlier is not None else [])],
-    )
-
-
-def _scheduler_event(event: Event) -> SchedulerEvent:
-    return SchedulerEvent(
-        message=event.message or "", count=event.times, last_seen=event.last_seen or None, reporter=event.reporter
+        failed_scheduling=failed_scheduling, preempted=preempted, nominated_node=nominated_node, notes=list(notes)
     )
 
 
@@ -152,7 +148,6 @@ _PREEMPTED = re.compile(r"Preempted by (?P<type>(?:composite)?podgroup|pod) (?P<
 
 
 def _preempted_by_event(events: Sequence[Event], find_pod: FindPod) -> PreemptedBy | None:
-    """Return what the last Event with reason Preempted says."""
     event = next((event for event in reversed(events) if event.reason == "Preempted"), None)
     if event is None:
         return None
@@ -179,19 +174,5 @@ def _preempted_by_condition(pod: Pod | None, conditions: Sequence[PodCondition])
     for one in conditions:
         if (one.type, one.status, one.reason) == ("DisruptionTarget", "True", "PreemptionByScheduler"):
             node = (pod.spec.node_name or None) if pod else None
-            return PreemptedBy(
-                message=one.message,
-                time=one.last_transition_time,
-                node=node,
-                preemptor_uid=None,
-                preemptor=None,
-                preemptor_exists=False,
-                preemptor_node=None,
-                is_running=False,
-            )
+            return PreemptedBy(message=one.message, time=one.last_transition_time, node=node)
     return None
-
-
-def _about_earlier(preempted: PreemptedBy) -> str:
-    by = f" ({preempted.preemptor})" if preempted.preemptor else ""
-    return f"an earlier pod of this name was evicted: {preempted.message}{by}"

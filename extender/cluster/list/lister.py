@@ -1,19 +1,14 @@
 """List objects once, in pages, without a watch.
 
-The next page is requested before the objects of the last one are prepared, so that the server's time and ours overlap;
-a page is decoded in one pass. Counterpart of client-go's ListPager (tools/pager).
-
 Rule: a list is complete or an error; an object that cannot be read is counted, as the watch does.
 """
 
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from random import random
-from typing import Any, TypeVar
+from typing import Any
 
 from msgspec import Raw
 
@@ -21,33 +16,14 @@ from extender.cluster.apiserver.client import ApiServer, QueryParams
 from extender.cluster.apiserver.stream import ApiError, ApiUnreachable
 from extender.cluster.list.requests import ListRequest
 from extender.cluster.watch.decode import Decoder
-from extender.cluster.watch.list_watch import ListMeta, ServedPath, backoff, decode_metadata, decode_page
+from extender.cluster.watch.list_watch import ServedPath, backoff, decode_metadata, list_pages
 from extender.k8s.objects import Object
 
-PAGE_SIZE = 2000
-"""Objects of a page: with 500, as client-go asks for, 150,000 pods take half as long again."""
-
-MAX_ATTEMPTS = 3
-"""Attempts at a page that the server, or something before it, fails to send."""
+PAGE_SIZE = 2000  # Objects of a page: with 500, as client-go asks for, 150,000 pods take half as long again
+MAX_ATTEMPTS = 3  # Attempts at a page that the server, or something before it, fails to send
 
 OnProgress = Callable[[str, int, int | None], None]
 """Called from any thread with kind, objects read so far, and objects in total if the server has said so."""
-
-T = TypeVar("T")
-
-
-def start_thread(function: Callable[[], T]) -> "Future[T]":
-    """Run the function in a daemon thread, which does not keep the process from exiting."""
-    future: Future[T] = Future()
-
-    def run() -> None:
-        try:
-            future.set_result(function())
-        except BaseException as error:
-            future.set_exception(error)
-
-    threading.Thread(target=run, daemon=True).start()
-    return future
 
 
 @dataclass(eq=False)
@@ -56,10 +32,8 @@ class Listed:
 
     request: ListRequest
     objects: list[Object] = field(default_factory=list)
-    skipped: int = 0
-    """Objects that decisions could not read."""
-    skip_reason: str = ""
-    """Name and error of the first of them."""
+    skipped: int = 0  # Objects that decisions could not read
+    skip_reason: str = ""  # Name and error of the first of them
     is_forbidden: bool = False
 
 
@@ -68,106 +42,67 @@ class Lister:
     """Lists kinds of one API server until `deadline`; every method is thread-safe."""
 
     api: ApiServer
-    deadline: float
-    """Time by `clock` after which nothing is requested any more."""
+    deadline: float  # Time by the monotonic clock after which nothing is requested any more
     annotations: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """Kind -> annotations to keep in addition to KEPT_ANNOTATIONS."""
     on_progress: OnProgress | None = None
-    clock: Callable[[], float] = time.monotonic
-    sleep: Callable[[float], None] = time.sleep
 
     def read(self, request: ListRequest) -> Listed:
         """Return the objects of a list, none for an optional kind that is forbidden or that the server does not have.
 
         Raises ApiError, also for a forbidden core kind, or ApiUnreachable.
         """
-        path = ServedPath(request.resource)
+        path, page_size = ServedPath(request.resource), PAGE_SIZE
         while True:
             try:
-                return self._list(request, request.path_in(path.current))
+                return self._list(request, request.path_in(path.current), page_size)
             except ApiError as error:
-                if error.code == 404 and path.try_next():
+                if error.code == 410 and page_size:  # the continue token has expired: the whole list at once
+                    page_size = 0
+                elif error.code == 404 and path.try_next():
                     continue
-                if request.resource.core or error.code not in (403, 404):
+                elif request.resource.core or error.code not in (403, 404):
                     raise
-                return Listed(request, is_forbidden=error.code == 403)
+                else:
+                    return Listed(request, is_forbidden=error.code == 403)
 
-    def _list(self, request: ListRequest, path: str) -> Listed:
-        """Read all pages; where the continue token has expired, the whole list at once (as client-go's pager)."""
-        try:
-            return self._read_pages(request, path, PAGE_SIZE)
-        except ApiError as error:
-            if error.code != 410:
-                raise
-        return self._read_pages(request, path, 0)
-
-    def _read_pages(self, request: ListRequest, path: str, page_size: int) -> Listed:
+    def _list(self, request: ListRequest, path: str, page_size: int) -> Listed:
         listed = Listed(request)
         decoder = Decoder(request.kind, self.annotations.get(request.kind, frozenset()))
-        params = request.params | ({"limit": str(page_size)} if page_size else {})
         fetch = partial(self.fetch, path)
-        body = fetch(params)
-        while True:
-            metadata, prepare = _decoded(decoder, request.kind, body)
-            token = metadata.continue_token
-            following = start_thread(partial(fetch, params | {"continue": token})) if token else None
-            for one in prepare():
-                if isinstance(one, str):
+        # Requested ahead, so that the server's time for the next page and ours for this one overlap.
+        for page in list_pages(fetch, decoder.decode_page, page_size, request.params, is_ahead=True):
+            for item in page.items or ():
+                try:
+                    listed.objects.append(decoder.prepare_item(item))
+                except (ValueError, RecursionError) as error:
                     listed.skipped += 1
-                    listed.skip_reason = listed.skip_reason or one
-                else:
-                    listed.objects.append(one)
-            self._report(listed, metadata)
-            if following is None:
-                return listed
-            body = following.result()
-
-    def _report(self, listed: Listed, metadata: ListMeta) -> None:
-        if self.on_progress is not None:
-            done, left = len(listed.objects) + listed.skipped, metadata.remaining_item_count
-            is_last = not metadata.continue_token
-            self.on_progress(listed.request.kind, done, done if is_last else None if left is None else done + left)
+                    listed.skip_reason = listed.skip_reason or f"{_name_of(item)}: {error}"
+            if self.on_progress is not None:
+                done, left = len(listed.objects) + listed.skipped, page.metadata.remaining_item_count
+                is_last = not page.metadata.continue_token
+                self.on_progress(request.kind, done, done if is_last else None if left is None else done + left)
+        return listed
 
     def fetch(self, path: str, params: QueryParams | None = None) -> bytes:
         """Return the body of a response; what may succeed soon is tried again until the deadline."""
         waits = backoff(0.2, 5.0, random)
         for attempt in range(MAX_ATTEMPTS):
-            left = self.deadline - self.clock()
+            left = self.deadline - time.monotonic()
             if left <= 0:
                 break
             try:
                 return self.api.get(path, params, timeout=(min(10.0, left), left))
             except (ApiError, ApiUnreachable) as error:
-                delay = _delay(error, next(waits))
-                if delay is None or attempt == MAX_ATTEMPTS - 1 or self.clock() + delay > self.deadline:
+                delay = next(waits)
+                if isinstance(error, ApiError):
+                    if error.code != 429 and error.code < 500:  # it would fail again
+                        raise
+                    delay = delay if error.retry_after is None else error.retry_after
+                if attempt == MAX_ATTEMPTS - 1 or time.monotonic() + delay > self.deadline:
                     raise
-                self.sleep(delay)
+                time.sleep(delay)
         raise ApiUnreachable("timed out")
-
-
-def _delay(error: ApiError | ApiUnreachable, wait: float) -> float | None:
-    """Return the seconds to wait before another attempt; None if it would fail again."""
-    if isinstance(error, ApiUnreachable):
-        return wait
-    is_passing = error.code == 429 or error.code >= 500
-    return (wait if error.retry_after is None else error.retry_after) if is_passing else None
-
-
-def _decoded(decoder: Decoder, kind: str, body: bytes) -> tuple[ListMeta, Callable[[], Iterator[Object | str]]]:
-    """Return the metadata of a page, and what yields each of its objects, or the reason why one is skipped."""
-    page = decoder.decode_page(body)
-    if page is not None:
-        items = page.items or ()
-        return page.metadata, lambda: map(partial(_prepared, decoder.prepare_item), items)
-    raw = decode_page(body, kind)
-    return raw.metadata, lambda: map(partial(_prepared, decoder.decode), raw.items or ())
-
-
-def _prepared(prepare: Callable[[Any], Object], item: Any) -> Object | str:
-    try:
-        return prepare(item)
-    except (ValueError, RecursionError) as error:
-        return f"{_name_of(item)}: {error}"
 
 
 def _name_of(item: Any) -> str:

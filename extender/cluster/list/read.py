@@ -2,7 +2,7 @@
 
 For a pod, first the pod, its Events and the version of kube-scheduler are read, in a few small requests; then the kinds
 that the pod needs (`requests`), each in a thread of its own. A kind that may not be listed is named in the warnings,
-and the plugins that read it are not evaluated, as with the watch (`core.framework.plugins.missing_permissions`).
+and the plugins that read it are not evaluated, as with the watch (`core.framework.plugins`).
 
 Rule: everything that the decision reads, or an error that says what is missing.
 """
@@ -14,18 +14,17 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, wait
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar, cast
-
-import msgspec
+from typing import Any, TypeVar, cast
 
 from extender.cluster.apiserver.client import ApiServer
 from extender.cluster.apiserver.stream import ApiError, ApiUnreachable
 from extender.cluster.list.events import Event, PodCondition, conditions_of, pod_history, read_events
-from extender.cluster.list.lister import Listed, Lister, OnProgress, start_thread
+from extender.cluster.list.lister import Listed, Lister, OnProgress
 from extender.cluster.list.pod_history import PodHistory
 from extender.cluster.list.requests import ListRequest, all_requests, late_requests_for, pods_of, requests_for
 from extender.cluster.watch.decode import Decoder
-from extender.cluster.watch.list_watch import decode_page
+from extender.cluster.watch.garbage import without_collections
+from extender.cluster.watch.list_watch import decode_page, start_thread
 from extender.core.profile import KubeScheduler, PreemptionPolicy
 from extender.errors import ClusterLost, printable
 from extender.k8s.kinds import KINDS, ClusterObjects, kind_without_group
@@ -36,8 +35,7 @@ from extender.k8s.version.minor import FoundVersion
 LoadScheduler = Callable[[FoundVersion | None], KubeScheduler]
 """Returns the kube-scheduler whose decisions are asked for, given the version that was found in the cluster."""
 
-MAX_EVENTS_SECONDS = 5.0
-"""Time limit for reading the Events of a pod, which are a few dozen."""
+MAX_EVENTS_SECONDS = 5.0  # Time limit for reading the Events of a pod, which are a few dozen
 
 T = TypeVar("T")
 
@@ -48,12 +46,10 @@ class ClusterForPod:
 
     objects: ClusterObjects
     """Objects of the kinds that the pod needs; none for a pod that is gone without an Event of its preemption."""
-    pod: Pod | None
-    """The pod as the cluster has it; None: it is not there. A manifest is returned as it was given."""
+    pod: Pod | None  # The pod as the cluster has it; None: it is not there. A manifest is returned as it was given.
     scheduler: KubeScheduler
     found: FoundVersion | None
-    history: PodHistory | None
-    """None for a manifest, which has none."""
+    history: PodHistory | None  # None for a manifest, which has none
     warnings: tuple[str, ...]
 
 
@@ -62,8 +58,7 @@ class WholeCluster:
     """Every kind that decisions read."""
 
     objects: ClusterObjects
-    found: FoundVersion | None
-    """Version of kube-scheduler; None: it was not found."""
+    found: FoundVersion | None  # Version of kube-scheduler; None: it was not found
     warnings: tuple[str, ...]
 
 
@@ -72,8 +67,7 @@ def read_cluster(
 ) -> WholeCluster:
     """Read everything that decisions under the policy read. Raises ClusterLost as `read_for_pod` does."""
     with _without_garbage_collection():
-        reading = _Reading(api, time.monotonic() + timeout, timeout, on_progress)
-        return reading.all(policy)
+        return _Reading(api, time.monotonic() + timeout, timeout, on_progress).all(policy)
 
 
 def read_for_pod(
@@ -94,18 +88,13 @@ def read_for_pod(
 
 @contextlib.contextmanager
 def _without_garbage_collection() -> Iterator[None]:
-    """Keep the cycle collector from visiting a million new objects again and again, and from visiting them later."""
-    was_enabled = gc.isenabled()
+    """Keep the garbage collector from visiting a million new objects, now and later."""
     if gc.get_freeze_count():  # an earlier read's, such as `extender why --wait` repeats
         gc.unfreeze()
         gc.collect()
-    gc.disable()
-    try:
+    with without_collections():
         yield
         gc.freeze()
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,16 +148,13 @@ class _Reading:
         reading = start_thread(partial(_read_pod, lister, namespace, name))
         reading_events = start_thread(partial(read_events, lister, namespace, name))
         pod, conditions = self._result(reading)
-        events, notes = self._events(reading_events)
-        return _Subject(namespace, pod, conditions, events, notes)
-
-    def _events(self, reading: "Future[tuple[list[Event], list[str]]]") -> tuple[list[Event], list[str]]:
-        """Return the Events, which are optional: a server that keeps them waiting costs no answer."""
+        # Events are optional: a server that keeps them waiting costs no answer.
         limit = min(MAX_EVENTS_SECONDS, max(0.0, self.deadline - time.monotonic()) / 2)
         try:
-            return reading.result(limit)
+            events, notes = reading_events.result(limit)
         except TimeoutError:
-            return [], [f"Events could not be read within {limit:.2g}s"]
+            events, notes = [], [f"Events could not be read within {limit:.2g}s"]
+        return _Subject(namespace, pod, conditions, events, notes)
 
     def _cluster(
         self, about: _Subject, scheduler: KubeScheduler, found: FoundVersion | None, *, is_manifest: bool
@@ -180,8 +166,9 @@ class _Reading:
         listed += self._read_all(lister, late_requests_for(pods, scheduler, wanted))
         pod, history = about.pod, None
         if not is_manifest:
-            pod = _as_listed(about.pod, pods)
             by_uid = {one.metadata.uid: one for one in pods}
+            if pod is not None:  # its later state, with the annotations that the policy reads
+                pod = by_uid.get(pod.metadata.uid, pod)
             history = pod_history(pod, about.conditions, about.events, about.notes, by_uid.get)
         return ClusterForPod(_objects_of(listed), pod, scheduler, found, history, tuple(_warnings(listed)))
 
@@ -205,7 +192,6 @@ class _Reading:
         return [one.result() for one in reading]
 
     def _result(self, reading: "Future[T]") -> T:
-        """Return the result of a small request."""
         try:
             return reading.result(max(0.0, self.deadline - time.monotonic()))
         except TimeoutError:
@@ -227,7 +213,6 @@ class _Reading:
 
 
 def _read_pod(lister: Lister, namespace: str, name: str) -> tuple[Pod | None, list[PodCondition]]:
-    """Return the pod and its conditions; ClusterLost if it may not be read or decisions could not read it."""
     request = pods_of(namespace, name=name)
     try:
         page = decode_page(lister.fetch(request.path_in(request.resource.path), request.params), "Pod")
@@ -263,7 +248,6 @@ def _api_server_version(lister: Lister) -> FoundVersion | None:
 
 
 def _lost(error: BaseException, request: ListRequest) -> BaseException:
-    """Return the error to raise for a list that failed."""
     plural = request.resource.plural
     if isinstance(error, ApiError) and error.code == 403:
         return ClusterLost(f"no permission to list {plural}, which is required: {error}")
@@ -272,21 +256,11 @@ def _lost(error: BaseException, request: ListRequest) -> BaseException:
     return error
 
 
-def _as_listed(pod: Pod | None, pods: Iterable[Pod]) -> Pod | None:
-    """Return the pod's later state, with the annotations that the policy reads; the earlier one if it is gone."""
-    if pod is None:
-        return None
-    return next((one for one in pods if one.metadata.uid == pod.metadata.uid), pod)
-
-
 def _objects_of(listed: Iterable[Listed]) -> ClusterObjects:
-    fields: dict[str, tuple[object, ...]] = {}
-    forbidden = []
-    for one in listed:
-        fields[KINDS[one.request.kind].field] = tuple(one.objects)
-        if one.is_forbidden:
-            forbidden.append(KINDS[one.request.kind].field)
-    return msgspec.structs.replace(ClusterObjects(), **fields, unreadable_tables=tuple(sorted(forbidden)))
+    by_field = {KINDS[one.request.kind].field: one for one in listed}
+    forbidden = sorted(field for field, one in by_field.items() if one.is_forbidden)
+    objects: dict[str, Any] = {field: tuple(one.objects) for field, one in by_field.items()}
+    return ClusterObjects(**objects, unreadable_tables=tuple(forbidden))
 
 
 def _warnings(listed: Iterable[Listed]) -> Iterator[str]:

@@ -30,8 +30,8 @@ from urllib.parse import quote
 
 from extender.cluster.watch.list_watch import CORE_KINDS, POD_GROUP_RESOURCES, RESOURCES, Resource
 from extender.core.framework.filter import scheduling_context
+from extender.core.framework.plugins import tables_read_for
 from extender.core.framework.plugins.dynamic_resources import tables as device_tables
-from extender.core.framework.plugins.missing_permissions import tables_read_for
 from extender.core.profile import KubeScheduler, PreemptionPolicy
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.kinds import KINDS

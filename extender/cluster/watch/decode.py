@@ -4,11 +4,12 @@ Pods of one template are nearly equal: their common parts are interned, so that 
 same applies to the images of nodes. Like a client-go transform (TransformFunc), decoding drops what no decision reads:
 annotations except KEPT_ANNOTATIONS and configured ones, generations except those of pods and disruption budgets, and
 volumes without a source that matters, such as a pod's token volume, whose name differs in every pod. Slices of devices
-and claims: `device_interning`.
+and claims: `interning`.
 
 Rule: an object is decoded completely or not at all. Values are shared between objects and must not be modified.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -16,9 +17,8 @@ import msgspec
 from msgspec import Raw
 from msgspec.structs import replace
 
-from extender.cluster.watch.device_interning import DeviceInterning
-from extender.cluster.watch.interning import InternPool
-from extender.cluster.watch.list_watch import ListMeta
+from extender.cluster.watch.interning import DeviceInterning, InternPool
+from extender.cluster.watch.list_watch import ListPage, decode_page
 from extender.core.snapshot.pod_table import start_time
 from extender.k8s import annotations
 from extender.k8s.devices.objects import EXTENDED_RESOURCE_CLAIM, ResourceClaim, ResourceSlice
@@ -56,30 +56,6 @@ class WatchedPod(Object, frozen=True):
 _POD_SPEC_DECODER = msgspec.json.Decoder(PodSpec)
 
 
-def _with_kind(kind: type[Object]) -> type[msgspec.Struct]:
-    """Return the type `kind` plus the object's `kind` field."""
-    return msgspec.defstruct("Sent", [("kind", str, "")], bases=(kind,), frozen=True, gc=kind is Pod)
-
-
-def _event_decoder(sent: type[msgspec.Struct]) -> msgspec.json.Decoder[Any]:
-    """Return a decoder of watch events whose object is of type `sent`."""
-    return msgspec.json.Decoder(msgspec.defstruct("Event", [("type", str), ("object", sent)], gc=False))
-
-
-class DecodedPage(msgspec.Struct):
-    """A page of a list with its items decoded, see `Decoder.decode_page`."""
-
-    metadata: ListMeta
-    kind: str = ""
-    items: list[Any] | None = None
-
-
-def _page_decoder(sent: type[msgspec.Struct]) -> msgspec.json.Decoder[Any]:
-    """Return a decoder of pages whose items are of type `sent`."""
-    items: Any = list[sent] | None  # type: ignore[valid-type]
-    return msgspec.json.Decoder(msgspec.defstruct("Page", [("items", items, None)], bases=(DecodedPage,)))
-
-
 class Decoder:
     """Decode the objects of one kind. Not thread-safe: every reflector has its own."""
 
@@ -90,53 +66,50 @@ class Decoder:
         self._type = KINDS[kind].type
         self._accepted_kinds = ("", kind_without_group(kind))
         self._accepted_lists = ("", f"{kind_without_group(kind)}List")
-        self._decoder = msgspec.json.Decoder(self._type)
-        sent = _with_kind(self._type)
+        # With the `kind` field, which says whether this is an object of that kind.
+        sent = msgspec.defstruct("Sent", [("kind", str, "")], bases=(self._type,), frozen=True, gc=self._type is Pod)
+        page = msgspec.defstruct("Page", [("items", list[sent] | None, None)], bases=(ListPage,))  # type: ignore[valid-type]
+        watched: Any = WatchedPod if self._type is Pod else sent
+        event = msgspec.defstruct("Event", [("type", str), ("object", watched)], gc=False)
         self._items = msgspec.json.Decoder(sent)
-        self._pages = _page_decoder(sent)
-        self._events = _event_decoder(WatchedPod if self._type is Pod else sent)
-        self._labels = InternPool()
-        self._parts = InternPool()
-        self._groups = InternPool()
-        self._claims = InternPool()
-        self._specs = InternPool()
-        self._statuses = InternPool()
-        self._times = InternPool()
+        self._pages: msgspec.json.Decoder[Any] = msgspec.json.Decoder(page)
+        self._events: msgspec.json.Decoder[Any] = msgspec.json.Decoder(event)
         self._devices = DeviceInterning()
+        # Field -> values: parts of different types may have the same JSON.
+        self._pools: defaultdict[str, InternPool] = defaultdict(InternPool)
 
     def decode(self, raw: bytes | Raw) -> Object:
         """Return the object of a JSON text; ValueError, with the path of the field, if decisions could not read it."""
         try:
-            return self._prepare(self._decoder.decode(raw))
+            return self.prepare_item(self._items.decode(raw))
         except msgspec.MsgspecError as error:
             raise ValueError(decode_error_message(error)) from error
         except RecursionError as error:
             raise ValueError("nested too deeply") from error
 
     def decode_item(self, raw: Raw) -> Object | None:
-        """Return an item of a list in one pass; None if it is of another kind or cannot be decoded.
-
-        The caller decodes an item that gives None part by part, to find out why.
-        """
+        """Return an item of a list; None if it is of another kind or cannot be decoded, as `decode` would tell."""
         try:
             return self._checked(self._items.decode(raw))
         except (ValueError, RecursionError):
             return None
 
-    def decode_page(self, body: bytes) -> DecodedPage | None:
+    def decode_page(self, body: bytes) -> ListPage:
         """Return a page of a list in one pass, without a look at each item: that is left to `prepare_item`.
 
-        None if it is a list of another kind or has an item that cannot be decoded: the caller then decodes the items
-        one by one, to find out which.
+        The items are raw JSON if one of them cannot be decoded. ApiUnreachable for a response of another kind.
         """
         try:
-            page: DecodedPage = self._pages.decode(body)
+            page = self._pages.decode(body)
         except (ValueError, RecursionError):
-            return None
-        return page if page.kind in self._accepted_lists else None
+            return decode_page(body, self._kind)
+        listed: ListPage = page if page.kind in self._accepted_lists else decode_page(body, self._kind)
+        return listed
 
     def prepare_item(self, sent: Any) -> Object:
         """Return the object of an item of `decode_page`; ValueError if decisions could not read it."""
+        if isinstance(sent, Raw):
+            return self.decode(sent)
         found = self._checked(sent)
         if found is None:
             raise ValueError(f"it is a {sent.kind[:100]!r}")
@@ -145,9 +118,8 @@ class Decoder:
     def decode_event(self, line: bytes, get_cached: Callable[[Key], Object | None]) -> tuple[str, Object] | None:
         """Return (event type, object) of a watch line; None if the object is of another kind or cannot be decoded.
 
-        The fast path decodes event and object in one pass; the caller decodes a line that gives None part by part, to
-        find out why. Parts that equal those of the cached object are shared with it, and a pod's spec is not parsed
-        if the generation shows that it did not change.
+        The caller decodes a line that gives None part by part, to find out why. Parts that equal those of the cached
+        object are shared with it, and a pod's spec is not parsed if the generation shows that it did not change.
         """
         try:
             event = self._events.decode(line)
@@ -175,12 +147,13 @@ class Decoder:
         if isinstance(found, ResourceClaim):
             return self._devices.claim(found)
         if isinstance(found, Node):
-            found = self._intern_node(found)
+            images = found.status.images and [self._pools["parts"].intern(image) for image in found.status.images]
+            allocatable = self._pools["parts"].intern(found.status.allocatable)
+            found = replace(found, status=replace(found.status, images=images, allocatable=allocatable))
         changed: Object = replace(found, metadata=self._intern_metadata(found.metadata, self._kind in KEPT_GENERATIONS))
         return changed
 
     def _pod_from_event(self, sent: WatchedPod, get_cached: Callable[[Key], Any]) -> Object | None:
-        """Return the pod of an event; None if the event is about another kind."""
         if sent.kind not in self._accepted_kinds:
             return None
         cached = get_cached((sent.metadata.namespace, sent.metadata.name))
@@ -190,7 +163,6 @@ class Decoder:
         return self._updated_pod(self._strip(Pod(sent.metadata, spec, sent.status)), cached)
 
     def _strip(self, found: Any) -> Any:
-        """Return the object without unread annotations; ValueError if its name or UID is missing."""
         if not found.metadata.name:
             raise ValueError("metadata.name is missing")
         if isinstance(found, Pod) and not found.metadata.uid:
@@ -200,12 +172,12 @@ class Decoder:
     def _intern_metadata(self, found: ObjectMeta, has_generation: bool) -> ObjectMeta:
         return replace(
             found,
-            namespace=self._parts.text(found.namespace),
+            namespace=self._pools["parts"].text(found.namespace),
             generation=found.generation if has_generation else 0,
-            creation_timestamp=found.creation_timestamp and self._times.text(found.creation_timestamp),
-            labels=self._labels.intern(found.labels),
-            annotations=self._labels.intern(found.annotations),
-            owner_references=self._parts.intern(found.owner_references),
+            creation_timestamp=found.creation_timestamp and self._pools["times"].text(found.creation_timestamp),
+            labels=self._pools["labels"].intern(found.labels),
+            annotations=self._pools["labels"].intern(found.annotations),
+            owner_references=self._pools["parts"].intern(found.owner_references),
         )
 
     def _updated_pod(self, found: Pod, cached: Pod) -> Pod:
@@ -217,28 +189,26 @@ class Decoder:
         if spec is not cached.spec:
             relevant = replace(spec, volumes=_relevant_volumes(spec.volumes))
             spec = cached.spec if relevant == cached.spec else self._intern_spec(found)
+
+        def shared(field: str, pool: str) -> Any:
+            before, now = getattr(a, field), getattr(b, field)
+            return before if before == now else self._pools[pool].intern(now)
+
         metadata = replace(
             a,
             resource_version=b.resource_version,
             generation=b.generation,
             deletion_timestamp=b.deletion_timestamp,
-            labels=a.labels if a.labels == b.labels else self._labels.intern(b.labels),
-            annotations=a.annotations if a.annotations == b.annotations else self._labels.intern(b.annotations),
-            owner_references=(
-                a.owner_references
-                if a.owner_references == b.owner_references
-                else self._parts.intern(b.owner_references)
-            ),
+            labels=shared("labels", "labels"),
+            annotations=shared("annotations", "labels"),
+            owner_references=shared("owner_references", "parts"),
         )
         status = cached.status if found.status == cached.status else self._intern_status(found)
         return Pod(metadata, spec, status)
 
     def _intern_pod(self, found: Pod) -> Pod:
-        return Pod(
-            self._intern_metadata(found.metadata, has_generation=True),
-            self._intern_spec(found),
-            self._intern_status(found),
-        )
+        metadata = self._intern_metadata(found.metadata, has_generation=True)
+        return Pod(metadata, self._intern_spec(found), self._intern_status(found))
 
     def _intern_spec(self, found: Pod) -> PodSpec:
         """Return the interned spec; a spec that equals another pod's was validated before.
@@ -250,15 +220,15 @@ class Decoder:
             found.spec, node_name="", volumes=None, affinity=None, scheduling_group=None, resource_claims=None
         )
         key = _ENCODER.encode(spec)
-        if not self._specs.has(key):
+        if not self._pools["specs"].has(key):
             validate(found)
         return replace(
-            self._specs.get(key, spec),
-            node_name=self._parts.text(found.spec.node_name),
-            volumes=self._parts.intern(_relevant_volumes(found.spec.volumes)),
-            affinity=self._parts.intern(found.spec.affinity),
-            scheduling_group=self._groups.intern(found.spec.scheduling_group),
-            resource_claims=self._claims.intern(found.spec.resource_claims),
+            self._pools["specs"].get(key, spec),
+            node_name=self._pools["parts"].text(found.spec.node_name),
+            volumes=self._pools["parts"].intern(_relevant_volumes(found.spec.volumes)),
+            affinity=self._pools["parts"].intern(found.spec.affinity),
+            scheduling_group=self._pools["groups"].intern(found.spec.scheduling_group),
+            resource_claims=self._pools["claims"].intern(found.spec.resource_claims),
         )
 
     def _intern_status(self, found: Pod) -> PodStatus:
@@ -271,21 +241,16 @@ class Decoder:
             extended_resource_claim_status=None,
         )
         key = _ENCODER.encode(status)
-        if not self._statuses.has(key):
+        if not self._pools["statuses"].has(key):
             validate(found)
         start_time(found)
         return replace(
-            self._statuses.get(key, status),
-            start_time=found.status.start_time and self._times.text(found.status.start_time),
-            nominated_node_name=self._parts.text(found.status.nominated_node_name),
+            self._pools["statuses"].get(key, status),
+            start_time=found.status.start_time and self._pools["times"].text(found.status.start_time),
+            nominated_node_name=self._pools["parts"].text(found.status.nominated_node_name),
             resource_claim_statuses=found.status.resource_claim_statuses,
             extended_resource_claim_status=found.status.extended_resource_claim_status,
         )
-
-    def _intern_node(self, found: Node) -> Node:
-        images = found.status.images and [self._parts.intern(image) for image in found.status.images]
-        status = replace(found.status, images=images, allocatable=self._parts.intern(found.status.allocatable))
-        return replace(found, status=status)
 
 
 def strip_unread_fields(kind: str, one: Any, extra_annotations: frozenset[str] = frozenset()) -> Object:
@@ -307,11 +272,9 @@ def strip_unread_fields(kind: str, one: Any, extra_annotations: frozenset[str] =
 
 
 def _has_same_spec(cached: Pod, sent: WatchedPod) -> bool:
-    """Return whether the sent spec of a bound pod equals the cached one, by generation and node name.
-
-    A generation counts the changes of the spec, but not the binding to a node (registry/core/pod, v1.36): after a
-    restore of etcd, the pod may have been bound to another node. The generation is 0 before v1.33.
-    """
+    """Return whether the sent spec of a bound pod equals the cached one, by generation and node name."""
+    # A generation counts the changes of the spec, but not the binding to a node (registry/core/pod, v1.36): after a
+    # restore of etcd, the pod may have been bound to another node. The generation is 0 before v1.33.
     node, generation = cached.spec.node_name, sent.metadata.generation
     if not node or not 0 < generation == cached.metadata.generation:
         return False

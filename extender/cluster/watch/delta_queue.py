@@ -7,7 +7,6 @@ Rule: first in, first out, and bounded: a reflector's thread blocks while the qu
 
 import asyncio
 import threading
-import time
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,14 +15,7 @@ from extender.cluster.cache.cache import Change, ClusterCache
 from extender.k8s.kinds import Key
 from extender.k8s.objects import Object
 
-OBJECTS_PER_PAUSE = 20
-"""Objects of a list that a thread reads before it pauses for PAUSE_SECONDS."""
-
-PAUSE_SECONDS = 0.0005
-"""Length of a pause in seconds, in which the event loop gets the interpreter lock."""
-
-MAX_QUEUED_OBJECTS = 20_000
-"""Bound on the objects and events that are queued."""
+MAX_QUEUED_OBJECTS = 20_000  # Bound on the objects and events that are queued
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +24,8 @@ class Replaced:
 
     kind: str
     objects: Sequence[Object]
-    version: str
-    """resourceVersion of the list; empty without a list."""
-    is_forbidden: bool = False
-    """True if list permission is missing: the objects are unknown."""
+    version: str  # resourceVersion of the list; empty without a list
+    is_forbidden: bool = False  # True if list permission is missing: the objects are unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,21 +42,18 @@ class DeltaQueue:
     def __init__(self, cache: ClusterCache, clock: Callable[[], float]) -> None:
         self._cache = cache
         self._clock = clock
-        self._items: deque[tuple[float, int, Replaced | Deltas]] = deque()
-        """(clock time, number of objects, item)"""
+        self._items: deque[tuple[float, int, Replaced | Deltas]] = deque()  # (clock time, number of objects, item)
+        # Objects that were queued and that were applied; for each kind, lists. Two counts instead of their difference,
+        # because threads write the first and the loop the second, without a lock.
         self._put, self._taken = 0, 0
-        """Numbers of objects that were queued and that were applied: threads write the first, the loop the other."""
         self._lists: Counter[str] = Counter()
         self._lists_taken: Counter[str] = Counter()
-        """Kind -> lists that were queued and that were applied."""
+        # Held by threads only, unless one of them waits for room: the loop must not wait for a thread.
         self._condition = threading.Condition()
-        """Held by threads only, unless one of them waits for room: the loop must not wait for a thread."""
-        self._is_full = False
-        """True while a thread waits for room."""
+        self._is_full = False  # True while a thread waits for room
         self._loop: asyncio.AbstractEventLoop | None = None
         self._not_empty = asyncio.Event()
         self._closed = False
-        self._reads = 0
 
     # --- for the reflectors' threads ---
 
@@ -76,14 +63,7 @@ class DeltaQueue:
         return self._cache.version > 0
 
     def get_for_list(self, kind: str, key: Key) -> Object | None:
-        """Return the cached object for an item of a list, so that an unchanged item is not decoded again.
-
-        Pause every OBJECTS_PER_PAUSE objects, once the cache has synced, to let the event loop run: both threads need
-        the interpreter lock. A sleeping thread releases it at once; a running one only after the switch interval.
-        """
-        self._reads += 1  # incremented by several threads without a lock: an approximate count is enough
-        if self._reads % OBJECTS_PER_PAUSE == 0 and self.has_synced:
-            time.sleep(PAUSE_SECONDS)
+        """Return the cached object for an item of a list, so that an unchanged item is not decoded again."""
         return self._cache.api_object(kind, key)
 
     def get_for_event(self, kind: str, key: Key) -> Object | None:
@@ -146,5 +126,5 @@ class DeltaQueue:
 
     @property
     def oldest(self) -> float | None:
-        """Return the clock time at which the first item was queued; None if the queue is empty."""
+        """Clock time at which the first item was queued; None if the queue is empty."""
         return self._items[0][0] if self._items else None

@@ -1,34 +1,43 @@
-"""Collect garbage while a large cluster is cached, without collections that block the event loop.
+"""Collect garbage while a large cluster is read or cached, without collections that visit all of its objects.
 
-Rule: collects and freezes; `KubernetesSource` turns automatic collection off and on.
+Rule: no object is frozen before the collection that would find it to be garbage.
 """
 
+import contextlib
 import gc
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 
-from extender.cluster.watch.list_watch import ReflectorState
+from extender.cluster.watch.state import Phase, ReflectorState
 
-INTERVAL_SECONDS = 10.0
-"""Seconds between two garbage collections while no kind is being listed."""
-
-INTERVAL_WHILE_LISTING_SECONDS = 0.5
-"""Seconds between two garbage collections while a kind is being listed."""
+INTERVAL_SECONDS = 10.0  # Seconds between two garbage collections while no kind is being listed
+INTERVAL_WHILE_LISTING_SECONDS = 0.5  # Seconds between two garbage collections while a kind is being listed
 
 
 async def collect_periodically(states: Sequence[ReflectorState], sleep: Callable[[float], Awaitable[None]]) -> None:
-    """Collect reference cycles among objects created since the last collection, and freeze the survivors.
-
-    A collection over the whole cache, or after a large list, would block the event loop for seconds. Therefore
-    automatic collection is off, survivors are frozen (gc.freeze), and collections are frequent while kinds are listed:
-    each one then has few objects to visit. Skipping them would freeze garbage for ever.
-    """
+    """Collect reference cycles among objects created since the last collection, and freeze the survivors."""
+    # A collection over the whole cache, or after a large list, would block the event loop for seconds. Therefore
+    # automatic collection is off, survivors are frozen (gc.freeze), and collections are frequent while kinds are
+    # listed: each one then has few objects to visit. Skipping them would freeze garbage for ever.
     relists, is_listing, left = 0, False, INTERVAL_SECONDS
     while True:
         await sleep(INTERVAL_WHILE_LISTING_SECONDS)
         left -= INTERVAL_WHILE_LISTING_SECONDS
         before = relists, is_listing
-        relists, is_listing = sum(one.relists for one in states), any(one.phase == "listing" for one in states)
+        relists, is_listing = sum(one.relists for one in states), any(one.phase is Phase.LISTING for one in states)
         if left <= 0 or is_listing or before != (relists, is_listing):
             gc.collect()
             gc.freeze()
             left = INTERVAL_SECONDS
+
+
+@contextlib.contextmanager
+def without_collections() -> Iterator[None]:
+    """Pause automatic collections; only around work that ends, because the whole process goes without them."""
+    # While objects are loaded, each collection would visit all of them and hold the interpreter lock for a second.
+    is_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if is_enabled:
+            gc.enable()

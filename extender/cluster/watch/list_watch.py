@@ -3,21 +3,26 @@
 Mirrors client-go's ListWatch, ListPager and the types around Reflector (tools/cache/listwatch.go, reflector.go;
 tools/pager), and metav1's ListMeta, WatchEvent and PartialObjectMetadata.
 
-Rule: bytes and numbers in, values out. Nothing here reads a socket or a clock, and input that is not understood is an
-error or a reason, never a guess.
+Rule: nothing here reads a socket or a clock, and input that is not understood is an error, never a guess.
 """
 
-import contextlib
+import threading
+from collections import deque
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Raw, field
 
 from extender.cluster.apiserver.client import QueryParams
 from extender.cluster.apiserver.stream import ApiStatus, ApiUnreachable
-from extender.k8s.controllers import PodGroup
 from extender.k8s.kinds import KINDS, Key, kind_without_group
+from extender.k8s.workloads import PodGroup
+
+T = TypeVar("T")
 
 METADATA_ONLY_ACCEPT = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 """Accept header for a list of names, UIDs and resourceVersions; a server without support sends whole objects."""
@@ -33,11 +38,9 @@ INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 class Resource:
     """A kind and the API path that lists its objects in all namespaces."""
 
-    kind: str
-    """A key of `KINDS`."""
+    kind: str  # A key of `KINDS`
     path: str
-    core: bool
-    """True if decisions are impossible without this kind."""
+    core: bool  # True if decisions are impossible without this kind
     other_paths: tuple[str, ...] = ()
     """Paths of other versions, which are tried in turn if the server does not have `path`."""
 
@@ -62,26 +65,18 @@ class ServedPath:
     """The path at which a server has a resource: of its versions, the first that is not answered by 404."""
 
     def __init__(self, resource: Resource) -> None:
-        self._paths = (resource.path, *resource.other_paths)
-        self._index = self._missing = 0
+        self._paths = deque((resource.path, *resource.other_paths))
+        self.missing = 0  # 404s since a path was found; the reflector sets it to 0 when one is
 
     @property
     def current(self) -> str:
-        return self._paths[self._index]
-
-    def found(self) -> None:
-        """Keep the current path."""
-        self._missing = 0
+        return self._paths[0]
 
     def try_next(self) -> bool:
         """Turn to the next path after a 404; return False if that was the last one that had not been tried."""
-        self._missing += 1
-        if len(self._paths) > 1:
-            self._index = (self._index + 1) % len(self._paths)
-        if self._missing < len(self._paths):
-            return True
-        self._missing = 0
-        return False
+        self._paths.rotate(-1)
+        self.missing = (self.missing + 1) % len(self._paths)
+        return self.missing > 0
 
 
 RESOURCES = tuple(_resource(kind) for kind, of_kind in KINDS.items() if of_kind.type is not PodGroup)
@@ -108,8 +103,7 @@ class PartialObjectMetadata(msgspec.Struct, gc=False):
     """Kind and metadata of an object (metav1.PartialObjectMetadata); items of a list have no kind."""
 
     metadata: PartialMetadata
-    kind: str = ""
-    """Kind as the object gives it, without API group; see `kind_without_group`."""
+    kind: str = ""  # Kind as the object gives it, without API group; see `kind_without_group`
 
     @property
     def key(self) -> Key:
@@ -117,12 +111,8 @@ class PartialObjectMetadata(msgspec.Struct, gc=False):
         return self.metadata.namespace, self.metadata.name
 
 
-_METADATA_DECODER = msgspec.json.Decoder(PartialObjectMetadata)
-
-
-def decode_metadata(raw: bytes | Raw) -> PartialObjectMetadata:
-    """Return kind and metadata of an object's JSON; ValueError if it is not an object."""
-    return _METADATA_DECODER.decode(raw)
+decode_metadata = msgspec.json.Decoder(PartialObjectMetadata).decode
+"""Return kind and metadata of an object's JSON; ValueError if it is not an object."""
 
 
 # --- lists ----------------------------------------------------------------------------------------------------------
@@ -140,10 +130,14 @@ class ListPage(msgspec.Struct):
 
     metadata: ListMeta
     kind: str = ""
+    items: list[Any] | None = None  # Raw JSON, or objects (`Decoder.decode_page`)
+
+
+class _RawPage(ListPage):
     items: list[Raw] | None = None
 
 
-_PAGE_DECODER = msgspec.json.Decoder(ListPage)
+_PAGE_DECODER = msgspec.json.Decoder(_RawPage)
 
 
 def decode_page(body: bytes, kind: str) -> ListPage:
@@ -158,34 +152,52 @@ def decode_page(body: bytes, kind: str) -> ListPage:
     return page
 
 
-def list_pages(fetch: Callable[[QueryParams], bytes], kind: str, size: int) -> Iterator[ListPage]:
-    """Yield the pages of one list, all at the same resourceVersion; ApiUnreachable for a response of another kind."""
-    params = {"limit": str(size)}
+def start_thread(function: Callable[[], T]) -> "Future[T]":
+    """Run the function in a daemon thread, which does not keep the process from exiting."""
+    future: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(function())
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    return future
+
+
+def list_pages(
+    fetch: Callable[[QueryParams], bytes],
+    decode: Callable[[bytes], ListPage],
+    size: int,
+    params: QueryParams | None = None,
+    *,
+    is_ahead: bool = False,
+) -> Iterator[ListPage]:
+    """Yield the pages of one list, all at the same resourceVersion (client-go's ListPager).
+
+    `size`: objects of a page, 0 for the whole list at once; `params`: of every request, besides those of the page.
+    `is_ahead`: request the next page, in a thread, before the caller handles the last one.
+    """
+    params = dict(params or {}) | ({"limit": str(size)} if size else {})
+    body = fetch(params)
     while True:
-        page = decode_page(fetch(params), kind)
-        yield page
-        if not page.metadata.continue_token:
+        page = decode(body)
+        token = page.metadata.continue_token
+        if not token:
+            yield page
             return
-        params = {"limit": str(size), "continue": page.metadata.continue_token}
-
-
-def list_metadata(fetch: Callable[[QueryParams], bytes], kind: str, size: int) -> dict[Key, tuple[str, str]]:
-    """Return (namespace, name) -> (uid, resourceVersion) of one list; items without metadata are left out."""
-    found: dict[Key, tuple[str, str]] = {}
-    for page in list_pages(fetch, kind, size):
-        for raw in page.items or ():
-            with contextlib.suppress(ValueError):
-                meta = decode_metadata(raw)
-                found[meta.key] = meta.metadata.uid, meta.metadata.resource_version
-    found.pop(("", ""), None)
-    return found
+        fetch_next: Callable[[], bytes] = partial(fetch, params | {"continue": token})
+        if is_ahead:
+            fetch_next = start_thread(fetch_next).result
+        yield page
+        body = fetch_next()
 
 
 # --- watches --------------------------------------------------------------------------------------------------------
 
 
-OBJECT_EVENT_TYPES = ("ADDED", "MODIFIED", "DELETED")
-"""Watch event types that carry an object."""
+OBJECT_EVENT_TYPES = ("ADDED", "MODIFIED", "DELETED")  # Watch event types that carry an object
 
 
 class WatchEvent(msgspec.Struct):
@@ -218,25 +230,19 @@ def decode_event(line: bytes) -> WatchEvent:
 class WatchSettings:
     """Timeouts and retry intervals of list and watch, in seconds except `page_size`."""
 
-    page_size: int = 500
-    """Objects per page of a paginated list (client-go's WatchListPageSize)."""
+    page_size: int = 500  # Objects per page of a paginated list (client-go's WatchListPageSize)
     connect_timeout: float = 10.0
-    list_timeout: float = 60.0
-    """Seconds without data after which a list is abandoned."""
-    idle_timeout: float = 90.0
-    """Seconds without data after which a watch is abandoned; bookmarks come every minute."""
+    list_timeout: float = 60.0  # Seconds without data after which a list is abandoned
+    idle_timeout: float = 90.0  # Seconds without data after which a watch is abandoned; bookmarks come every minute
     watch_timeout_seconds: tuple[int, int] = (300, 600)
     """Range from which `timeoutSeconds` of a watch is drawn (client-go: minWatchTimeout, 5 to 10 minutes)."""
     initial_events_timeout: float = 60.0
     """Seconds within which the initial events of a watch must be complete; a slower server is listed in pages."""
-    min_watch_seconds: float = 5.0
-    """A watch that lasted this long counts as a success, even without events."""
+    min_watch_seconds: float = 5.0  # A watch that lasted this long counts as a success, even without events
     backoff: tuple[float, float] = (0.8, 30.0)
     """First and longest wait between failures (client-go's reflector: 800 ms to 30 s)."""
-    max_retry_after: float = 300.0
-    """Bound on a Retry-After that the server asks for."""
-    unreadable_retry_seconds: float = 300.0
-    """Seconds until an optional kind that is forbidden or absent is tried again."""
+    max_retry_after: float = 300.0  # Bound on a Retry-After that the server asks for
+    unreadable_retry_seconds: float = 300.0  # Seconds until an optional kind that is forbidden or absent is tried again
 
 
 def backoff(first: float, cap: float, jitter: Callable[[], float]) -> Iterator[float]:
@@ -249,45 +255,3 @@ def backoff(first: float, cap: float, jitter: Callable[[], float]) -> Iterator[f
     while True:
         yield first * (0.5 + jitter() / 2)
         first = min(cap, first * 2)
-
-
-PHASES = ("starting", "listing", "watching", "broken", "forbidden", "absent")
-"""The phases of a reflector."""
-
-UNREADABLE_PHASES = ("forbidden", "absent")
-"""The phases in which a kind counts as having no objects."""
-
-
-class ReflectorState:
-    """The state of one reflector. Written by its thread, read by any; times are those of its clock, in seconds."""
-
-    def __init__(self) -> None:
-        self.phase = "starting"
-        """One of PHASES."""
-        self.version = ""
-        """resourceVersion of the last list, event or bookmark (client-go's LastSyncResourceVersion)."""
-        self.last_contact: float | None = None
-        """Time of the last list page, event or bookmark."""
-        self.broken_since: float | None = None
-        """Time since which the cache may be stale; None while the kind is being watched."""
-        self.regressed = False
-        """True if the last list was older than the cache and no second list has confirmed that yet."""
-        self.fatal: str | None = None
-        """Reason why the reflector has ended for good."""
-        self.last_error: str | None = None
-        self.interruptions = 0
-        """Number of times the watch was interrupted."""
-        self.relists = 0
-        self.watch_restarts = 0
-        self.events = 0
-        self.skipped = 0
-
-    def mark_broken(self, reason: str, now: float) -> None:
-        """Record that a list or watch failed; a kind that is unreadable stays so."""
-        self.last_error = reason
-        if self.phase in UNREADABLE_PHASES:
-            return
-        self.phase = "broken"
-        if self.broken_since is None:
-            self.broken_since = now
-            self.interruptions += 1

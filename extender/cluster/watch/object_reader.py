@@ -1,4 +1,4 @@
-"""Read each object that the API server sends: reuse the cached one, decode it, or skip it.
+"""Read each object that the API server sends, reuse the cached one, decode it or skip it, and queue what was read.
 
 An object that decisions could not read is counted and skipped: its cached state stays, and its deletion still applies.
 
@@ -6,7 +6,8 @@ Rule: an object that cannot be decoded affects no other object.
 """
 
 import logging
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -16,16 +17,18 @@ from msgspec.structs import replace
 from extender.cluster.cache.cache import Change, identity
 from extender.cluster.watch import list_watch
 from extender.cluster.watch.decode import Decoder
-from extender.cluster.watch.delta_queue import DeltaQueue
-from extender.cluster.watch.list_watch import OBJECT_EVENT_TYPES, PartialObjectMetadata, ReflectorState
+from extender.cluster.watch.delta_queue import DeltaQueue, Deltas, Replaced
+from extender.cluster.watch.list_watch import OBJECT_EVENT_TYPES, PartialObjectMetadata
+from extender.cluster.watch.state import ReflectorState
 from extender.k8s.kinds import Key, kind_without_group
 from extender.k8s.objects import Object
 from extender.utilities.log_throttle import Throttle
 
 log = logging.getLogger(__name__)
 
-SKIP_LOG_INTERVAL_SECONDS = 60.0
-"""Minimum seconds between two log lines about skipped objects of a kind."""
+OBJECTS_PER_PAUSE = 20  # Objects of a list that a thread reads before it pauses for PAUSE_SECONDS
+PAUSE_SECONDS = 0.0005  # Length of a pause, in which the event loop gets the interpreter lock
+SKIP_LOG_INTERVAL_SECONDS = 60.0  # Minimum seconds between two log lines about skipped objects of a kind
 
 
 @dataclass(eq=False)
@@ -43,6 +46,7 @@ class ObjectReader:
     def __post_init__(self) -> None:
         self._throttle = Throttle(SKIP_LOG_INTERVAL_SECONDS, self.clock)
         self._get_cached = partial(self.store.get_for_event, self.kind)
+        self._reads = 0
 
     def read_event(self, line: bytes) -> Change | None:
         """Return the change of a watch line on the fast path, for nearly all events; else None."""
@@ -83,9 +87,25 @@ class ObjectReader:
         cached = self._cached(meta) if is_deleted else None
         if cached is not None:  # with the version of the deletion: at its own, the last list already includes it
             version = meta.metadata.resource_version
-            cached = replace(cached, metadata=replace(cached.metadata, resource_version=version))
+            metadata = replace(cached.metadata, resource_version=version)
+            cached = replace(cached, metadata=metadata)
         found = self._decode(meta, raw, cached)
         return None if found is None else Change(self.kind, found, is_deleted)
+
+    def put_list(self, objects: Sequence[Object], version: str) -> None:
+        """Queue a complete list."""
+        self.store.put(Replaced(self.kind, objects, version))
+        self.must_decode = False
+
+    def put_nothing(self, is_forbidden: bool) -> None:
+        """Queue that the kind has no objects, or that they are unknown: `is_forbidden`."""
+        self.store.put(Replaced(self.kind, (), "", is_forbidden))
+
+    def put_changes(self, changes: Sequence[Change]) -> None:
+        """Queue the events of one read, if there are any."""
+        if changes:
+            self.state.events += len(changes)
+            self.store.put(Deltas(self.kind, changes))
 
     def skip(self, key: Key, reason: str) -> None:
         """Count a skipped object and log it, at most once per SKIP_LOG_INTERVAL_SECONDS."""
@@ -109,5 +129,10 @@ class ObjectReader:
 
     def _cached(self, meta: PartialObjectMetadata) -> Object | None:
         """Return the cached object if it has the same UID, not just the same name."""
+        # The event loop's thread needs the interpreter lock, too: a sleeping thread releases it at once, a running one
+        # only after the switch interval.
+        self._reads += 1
+        if self._reads % OBJECTS_PER_PAUSE == 0 and self.store.has_synced:
+            time.sleep(PAUSE_SECONDS)
         cached = self.store.get_for_list(self.kind, meta.key)
         return cached if cached is not None and identity(cached)[0] == meta.metadata.uid else None

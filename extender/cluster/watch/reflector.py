@@ -13,99 +13,113 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from typing import NoReturn
 
 from extender.cluster.apiserver.client import ApiServer, QueryParams
-from extender.cluster.apiserver.stream import ApiError, ApiUnreachable, Stream
+from extender.cluster.apiserver.stream import ApiError, ApiUnreachable
 from extender.cluster.cache.cache import Change, compare_resource_versions, identity
 from extender.cluster.watch import list_watch
 from extender.cluster.watch.decode import Decoder
-from extender.cluster.watch.delta_queue import DeltaQueue, Deltas, Replaced
-from extender.cluster.watch.list_watch import (
-    UNREADABLE_PHASES,
-    PartialObjectMetadata,
-    ReflectorState,
-    Resource,
-    WatchSettings,
-)
+from extender.cluster.watch.delta_queue import DeltaQueue
+from extender.cluster.watch.list_watch import PartialObjectMetadata, Resource, WatchSettings
+from extender.cluster.watch.lister_watcher import ListerWatcher
 from extender.cluster.watch.object_reader import ObjectReader
-from extender.cluster.watch.retry import MAX_CONSECUTIVE_REFUSALS, MAX_SILENT_WATCHES, Outage, RetryTimer
+from extender.cluster.watch.retry import Outage, RetryTimer
+from extender.cluster.watch.state import Phase, ReflectorState
 from extender.k8s.kinds import Key
 from extender.k8s.objects import Object
 
 log = logging.getLogger(__name__)
 
+MAX_IN_A_ROW = 3  # Refusals, incomplete initial events or too large resourceVersions in a row that count as permanent
 
-@dataclass(eq=False)
+MAX_SILENT_WATCHES = 2
+"""Consecutive watches without any line before a relist: only a list shows whether etcd was restored from a backup."""
+
+
+@dataclass(slots=True)
+class _Watch:
+    """The watch of one round."""
+
+    accepted_at: float | None = None  # Time at which the server accepted it; None before that
+    has_received: bool = False
+    has_progressed: bool = False  # True if a line advanced the resourceVersion
+
+
+@dataclass(slots=True)
+class _InitialEvents:
+    """The initial events of a watch, which take the place of a list (client-go's watchList, KEP-3157)."""
+
+    enabled: bool = True  # False after a failure: the kind is listed in pages
+    fallback_reason: str | None = None  # Reason of that failure, until a list in pages has succeeded instead
+    objects: dict[Key, Object] | None = None
+    """Those of this watch so far; None once they are complete, or if none were requested."""
+    cuts: int = 0  # Watches in a row that ended before their initial events were complete
+
+    def fall_back(self, reason: str) -> None:
+        """List in pages from now on, as client-go does for one list (ListAndWatch, fallbackToList)."""
+        self.enabled, self.fallback_reason = False, reason
+
+
+@dataclass(slots=True)
+class _History:
+    """What earlier rounds showed: it decides what the next failure means, and whether it is logged."""
+
+    synced: bool = False  # True if the kind has been watched since it was last unreadable
+    refusals: int = 0  # 403s and 404s in a row
+    too_large: int = 0  # Answers in a row that the resourceVersion is too large
+    silent_watches: int = 0  # Watches in a row that received nothing
+    logged_error: str = ""  # Error of the last warning, which is logged once and not at every retry
+    logged_phase: Phase | None = None  # FORBIDDEN or ABSENT if that has been logged since the kind was last watched
+
+
 class Reflector:
     """List and watch one kind: `run` in its own thread; `stop`, `request_relist`, `list_metadata` from any."""
 
-    resource: Resource
-    api: ApiServer
-    decoder: Decoder
-    store: DeltaQueue
-    settings: WatchSettings = field(default_factory=WatchSettings)
-    clock: Callable[[], float] = time.monotonic
-    wait: Callable[[threading.Event, float], object] = threading.Event.wait
-    jitter: Callable[[], float] = random.random
-    """Returns a uniform random number in [0, 1)."""
-    outage: Outage | None = None
-    """Shared by all reflectors of an API server; None if this is the only one."""
-
-    def __post_init__(self) -> None:
+    def __init__(
+        self,
+        resource: Resource,
+        api: ApiServer,
+        decoder: Decoder,
+        store: DeltaQueue,
+        settings: WatchSettings | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        wait: Callable[[threading.Event, float], object] = threading.Event.wait,
+        jitter: Callable[[], float] = random.random,
+        outage: Outage | None = None,
+    ) -> None:
+        """`jitter` returns a uniform random number in [0, 1); `outage` is shared by the reflectors of an API server."""
+        self.resource = resource
+        self.settings = settings or WatchSettings()
         self.state = ReflectorState()
-        self._path = list_watch.ServedPath(self.resource)
-        self._reader = ObjectReader(self.resource.kind, self.decoder, self.store, self.state, self.clock)
-        self._retry = RetryTimer(self.outage or Outage(self.clock), self._new_backoff, self.wait, self.jitter)
-        self._relist_reason: str | None = None
-        self._stream: Stream | None = None
+        self._clock = clock
+        new_backoff = partial(list_watch.backoff, *self.settings.backoff, jitter)
+        self._retry = RetryTimer(outage or Outage(clock), new_backoff, wait, jitter)
+        self._api = ListerWatcher(resource, api, self._retry.stopped)
+        self._reader = ObjectReader(resource.kind, decoder, store, self.state, clock)
         self._must_list = True
-        self._use_initial_events = True
-        self._fallback_reason: str | None = None
-        """Reason why initial events failed, until a list in pages has succeeded instead."""
-        self._initial: dict[Key, Object] | None = None
-        """Objects of this watch's initial events so far; None once they are complete, or if none were requested."""
-        self._cut_initial_events = 0
-        self._accepted_at: float | None = None
-        """Time at which the server accepted this watch."""
-        self._has_received = self._has_progressed = False
-        """True if this watch has received a line, and one that advanced the resourceVersion."""
-        self._synced = False
-        """True if the kind has been watched since it was last unreadable."""
-        self._unreadable: str | None = None
-        self._verb, self._logged_error = "list", ""
-        self._silent_watches = self._consecutive_refusals = self._too_large = 0
-        self._relist_backoff = self._new_backoff()
-
-    def _new_backoff(self) -> Iterator[float]:
-        return list_watch.backoff(*self.settings.backoff, self.jitter)
+        self._initial = _InitialEvents()
+        self._watch = _Watch()
+        self._history = _History()
 
     # --- for other threads ---
 
     def stop(self) -> None:
         """Make `run` return at once, interrupting any wait."""
         self._retry.stop()
-        self._interrupt()
+        self._api.interrupt()
 
     def request_relist(self, reason: str) -> None:
         """Relist now, or as soon as the API server can be reached."""
-        self._relist_reason = reason
-        self._interrupt()
+        self._api.relist_reason = reason
+        self._api.interrupt()
 
     def list_metadata(self) -> dict[Key, tuple[str, str]]:
         """Return (namespace, name) -> (uid, resourceVersion) from the API server; raises ApiError or ApiUnreachable."""
-
-        def fetch(params: QueryParams) -> bytes:
-            return self.api.get(self._path.current, params, accept=list_watch.METADATA_ONLY_ACCEPT)
-
-        return list_watch.list_metadata(fetch, self.resource.kind, self.settings.page_size)
-
-    def _interrupt(self) -> None:
-        stream = self._stream
-        if stream is not None:
-            stream.close()
+        return self._api.list_metadata(self.settings.page_size)
 
     # --- the loop ---
 
@@ -123,33 +137,35 @@ class Reflector:
                 self._retry.sleep(seconds)
 
     def _list_and_watch(self) -> float:
-        """List if that is due, then watch until the watch ends; return the seconds to wait before the next round."""
-        reason = self._relist_reason
+        """Run one round; return the seconds to wait before the next one."""
+        # 1. Another thread may have requested a relist.
+        reason = self._api.relist_reason
         if reason is not None:
-            self._relist_reason = None
+            self._api.relist_reason = None
             self._schedule_relist(reason)
-        self._accepted_at = self._initial = None
-        if self._must_list and self.state.phase not in UNREADABLE_PHASES:
-            self.state.phase = "listing"
+        self._watch, self._initial.objects = _Watch(), None
+        if self._must_list and not self.state.phase.is_unreadable:
+            self.state.enter(Phase.LISTING, self._clock())
+        # 2. List in pages if that is due and the watch cannot begin with the list; then watch until the watch ends.
         failure: ApiError | ApiUnreachable | None = None
         try:
-            if self._must_list and not self._use_initial_events:
+            if self._must_list and not self._initial.enabled:
                 self._list()
-            self._watch()
+            self._run_watch()
         except (ApiError, ApiUnreachable) as error:
             failure = error
-        if self._is_interrupted():
+        # 3. `stop` and `request_relist` interrupt requests: that does not count as a failure.
+        if self._api.is_interrupted:
             return 0.0
+        # 4. Decide when to retry.
         is_success = self._count_success()
         if failure is not None:
             return self._handle_error(failure)
         seconds = 0.0 if is_success else self._retry.delay()
         if seconds > 0:
-            self.state.mark_broken("very short watch: it ended without progress", self.clock())
+            short = ApiUnreachable("very short watch: it ended without progress")
+            self.state.enter(Phase.BACKOFF, self._clock(), short)
         return seconds
-
-    def _is_interrupted(self) -> bool:
-        return self._retry.stopped.is_set() or self._relist_reason is not None
 
     def _schedule_relist(self, reason: str, must_decode: bool = True) -> None:
         """Make the next round begin with a list; `must_decode`: reuse no cached object."""
@@ -162,14 +178,15 @@ class Reflector:
 
     def _list(self) -> None:
         def fetch(params: QueryParams) -> bytes:
-            with self._open(params, self.settings.list_timeout) as stream:
+            with self._api.open(params, (self.settings.connect_timeout, self.settings.list_timeout)) as stream:
                 self._retry.succeed()
                 return stream.read()
 
         objects: list[Object] = []
         version = ""
-        for page in list_watch.list_pages(fetch, self.resource.kind, self.settings.page_size):
-            self.state.last_contact = self.clock()
+        decode = partial(list_watch.decode_page, kind=self.resource.kind)
+        for page in list_watch.list_pages(fetch, decode, self.settings.page_size):
+            self.state.last_contact = self._clock()
             version = page.metadata.resource_version
             found = map(self._reader.read_item, page.items or ())
             objects += [one for one in found if one is not None]
@@ -180,16 +197,13 @@ class Reflector:
         if not self.state.regressed and compare_resource_versions(version, self.state.version) < 0:
             self.state.regressed = True
             self._regress(version)
-        self.store.put(Replaced(self.resource.kind, objects, version))
-        if self._fallback_reason is not None:
-            log.info("listing %s in pages, initial events failed: %s", self.resource.plural, self._fallback_reason)
-            self._fallback_reason = None
-        self._must_list = self._has_progressed = self._reader.must_decode = False
-        self._too_large = 0
-        self.state.version = version
-        self.state.regressed = False
-        self.state.phase = "listing"
-        self.state.broken_since = None
+        self._reader.put_list(objects, version)
+        reason, self._initial.fallback_reason = self._initial.fallback_reason, None
+        if reason is not None:
+            log.info("listing %s in pages, initial events failed: %s", self.resource.plural, reason)
+        self._must_list = False
+        self._history.too_large = 0
+        self.state.take_list(version, self._clock())
 
     def _regress(self, version: str) -> NoReturn:
         """Relist after a list older than the cache: etcd was restored from a backup, or an API server lags."""
@@ -199,67 +213,53 @@ class Reflector:
 
     # --- watch ------------------------------------------------------------------------------------------------------
 
-    def _watch(self) -> None:
-        """Run one watch to its end; if a list is due, the watch starts with initial events (client-go's watchList)."""
+    def _run_watch(self) -> None:
+        """Run one watch to its end; if a list is due, the watch starts with initial events."""
         low, high = self.settings.watch_timeout_seconds
-        seconds = int(low + self.jitter() * (high - low))
+        seconds = int(low + self._retry.jitter() * (high - low))
         params = {"watch": "true", "allowWatchBookmarks": "true", "timeoutSeconds": str(seconds)}
         read_timeout = self.settings.idle_timeout
         if self._must_list:
-            self._initial = {}
+            self._initial.objects = {}
             params |= {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
             read_timeout = min(read_timeout, self.settings.initial_events_timeout)
         else:
             params |= {"resourceVersion": self.state.version}
-        with self._open(params, read_timeout) as stream:
+        with self._api.open(params, (self.settings.connect_timeout, read_timeout)) as stream:
             self._retry.succeed()
-            self._accepted_at = self.state.last_contact = self.clock()
-            self._has_received = self._has_progressed = False
-            self._consecutive_refusals = self._too_large = 0
-            self._path.found()
-            if self._initial is None:
-                self.state.watch_restarts += self._synced
+            self._watch.accepted_at = self.state.last_contact = self._clock()
+            self._history.refusals = self._history.too_large = self._api.path.missing = 0
+            if self._initial.objects is None:
+                self.state.watch_restarts += self._history.synced
                 self._mark_synced()
             for lines in stream.lines():
-                self.state.last_contact = self.clock()
-                self._has_received = True
+                self.state.last_contact = self._clock()
+                self._watch.has_received = True
                 self._take(lines)
-        if self._initial is not None:
+        if self._initial.objects is not None:
             raise ApiUnreachable("the watch ended before its initial events were complete")
-
-    def _open(self, params: QueryParams, read_timeout: float) -> Stream:
-        self._verb = "watch" if "watch" in params else "list"
-        timeout = (self.settings.connect_timeout, read_timeout)
-        self._stream = self.api.stream(self._path.current, params, timeout=timeout)
-        if self._is_interrupted():
-            self._stream.close()  # the interrupting thread may have closed the previous stream
-        return self._stream
 
     def _mark_synced(self) -> None:
         """Record that the kind is in sync: the store has everything so far, and later events will follow."""
-        if self._logged_error:
+        if self._history.logged_error:
             log.info("watch of %s re-established", self.resource.plural)
-        self._logged_error = ""
-        self._synced = True
-        self._unreadable = None
-        self.state.phase = "watching"
-        self.state.broken_since = None
+        self._history.logged_error, self._history.logged_phase = "", None
+        self._history.synced = True
+        self.state.enter(Phase.WATCHING, self._clock())
 
     def _take(self, lines: list[bytes]) -> None:
         """Queue the events of one read, including those that precede an ERROR event."""
         changes: list[Change] = []
         try:
             for line in lines:
-                change = self._reader.read_event(line) if self._initial is None else None
+                change = self._reader.read_event(line) if self._initial.objects is None else None
                 if change is None:
                     change = self._take_event(list_watch.decode_event(line))
                 if change is not None:
                     changes.append(change)
                     self._advance(identity(change.object)[1])
         finally:
-            if changes:
-                self.state.events += len(changes)
-                self.store.put(Deltas(self.resource.kind, changes))
+            self._reader.put_changes(changes)
 
     def _take_event(self, event: list_watch.WatchEvent) -> Change | None:
         """Take an event that is not a change of the fast path; return the change, if it is one and can be read."""
@@ -270,131 +270,129 @@ class Reflector:
             self._take_bookmark(meta)
         elif event.type not in list_watch.OBJECT_EVENT_TYPES:
             self._reader.skip(meta.key, f"unknown event type {event.type[:100]!r}")
-        elif self._initial is not None:
-            self._collect_initial(meta, event)
+        elif self._initial.objects is not None:
+            self._collect_initial(self._initial.objects, meta, event)
         else:
             change = self._reader.read_change(meta, event.object, event.type == "DELETED")
-            self._advance(meta.metadata.resource_version)
+            self._advance(meta.metadata.resource_version)  # also past an object that is skipped
             return change
         return None
 
     def _take_bookmark(self, meta: PartialObjectMetadata) -> None:
         version = meta.metadata.resource_version
-        if self._initial is None:
+        if self._initial.objects is None:
             if compare_resource_versions(version, self.state.version) < 0:
                 self._regress(version)
             self._advance(version)
         elif (meta.metadata.annotations or {}).get(list_watch.INITIAL_EVENTS_END) == "true":
-            objects, self._initial = list(self._initial.values()), None
-            self._cut_initial_events = 0
+            objects, self._initial.objects = list(self._initial.objects.values()), None
+            self._initial.cuts = 0
             self._store_list(objects, version)
             self._mark_synced()
-        else:
+        else:  # the server ignored sendInitialEvents, which it does not know
             self._abandon_initial_events("a bookmark without the initial-events-end annotation")
 
-    def _collect_initial(self, meta: PartialObjectMetadata, event: list_watch.WatchEvent) -> None:
+    def _collect_initial(
+        self, objects: dict[Key, Object], meta: PartialObjectMetadata, event: list_watch.WatchEvent
+    ) -> None:
         """Collect an initial event; the server may send changes among them."""
-        assert self._initial is not None
         if event.type == "DELETED":
-            self._initial.pop(meta.key, None)
+            objects.pop(meta.key, None)
         elif (found := self._reader.read_listed(meta, event.object)) is not None:
-            self._initial[meta.key] = found
-        if self.clock() - (self._accepted_at or 0.0) > self.settings.initial_events_timeout:
+            objects[meta.key] = found
+        if self._clock() - (self._watch.accepted_at or 0.0) > self.settings.initial_events_timeout:
             self._abandon_initial_events("initial events timed out")
 
     def _abandon_initial_events(self, reason: str) -> NoReturn:
-        self._fall_back(reason)
+        self._initial.fall_back(reason)
         raise ApiUnreachable(reason)
 
-    def _fall_back(self, reason: str) -> None:
-        """List in pages from now on, as client-go does for one list (ListAndWatch, fallbackToList)."""
-        self._use_initial_events, self._fallback_reason = False, reason
-
     def _advance(self, version: str) -> None:
-        """Advance the last resourceVersion; it never goes backwards if old events are repeated."""
         if version and version != self.state.version and compare_resource_versions(version, self.state.version) > 0:
-            self._has_progressed = True
+            self._watch.has_progressed = True
             self.state.version = version
 
     # --- failures: each method returns the seconds to wait ----------------------------------------------------------
 
     def _handle_error(self, error: ApiError | ApiUnreachable) -> float:
+        initial, history = self._initial, self._history
         if isinstance(error, ApiUnreachable):
-            if self._initial is not None and self._accepted_at is not None:
-                self._cut_initial_events += 1
-                if self._cut_initial_events >= MAX_CONSECUTIVE_REFUSALS:
-                    self._fall_back(f"initial events were cut {self._cut_initial_events} times: {error}")
+            if initial.objects is not None and self._watch.accepted_at is not None:
+                initial.cuts += 1
+                if initial.cuts >= MAX_IN_A_ROW:
+                    initial.fall_back(f"initial events were cut {initial.cuts} times: {error}")
             return self._schedule_retry(error)
         if error.code in (403, 404):
             return self._handle_refusal(error)
         if error.code == 410 or error.reason in ("Expired", "Gone"):  # isExpiredError
             self._schedule_relist(error.reason, must_decode=False)
-            return self._schedule_retry(error, self._relist_backoff)
-        if self._initial is not None and error.code not in (401, 429):
-            self._fall_back(str(error))
+            return self._schedule_retry(error, is_expired=True)
+        if initial.objects is not None and error.code not in (401, 429):
+            initial.fall_back(str(error))
             return 0.0
-        if self._fallback_reason is not None and error.code >= 500:  # the server fails, not only its initial events
-            self._use_initial_events, self._fallback_reason = True, None
+        if initial.fallback_reason is not None and error.code >= 500:  # the server fails, not only its initial events
+            initial.enabled, initial.fallback_reason = True, None
         if error.code in (400, 422) and not self._must_list:
             self._schedule_relist(f"the API server rejected resourceVersion {self.state.version}")
         if "Too large resource version" in error.message:  # isTooLargeResourceVersionError: the server lags behind
-            self._too_large += 1
-            if self._too_large == MAX_CONSECUTIVE_REFUSALS:
+            history.too_large += 1
+            if history.too_large == MAX_IN_A_ROW:
                 self._schedule_relist("the API server does not reach the cached resourceVersion")
         retry_after = error.retry_after or (1.0 if error.code == 429 else 0.0)
         return self._schedule_retry(error, at_least=min(retry_after, self.settings.max_retry_after))
 
     def _handle_refusal(self, error: ApiError) -> float:
         """Handle 403 and 404; those of an API server that starts are retried, and the first ones after a success."""
-        if error.code == 404 and self._path.try_next():
+        history, plural = self._history, self.resource.plural
+        if error.code == 404 and self._api.path.try_next():
             self._must_list = True
             return 0.0
         if self._retry.is_outage:
             return self._schedule_retry(error)
-        self._consecutive_refusals += 1
-        if self.resource.core and error.code == 403 and not self._synced:
-            self.state.fatal = f"no permission to {self._verb} {self.resource.plural}, which is required: {error}"
+        history.refusals += 1
+        if self.resource.core and error.code == 403 and not history.synced:
+            self.state.fatal = f"no permission to {self._api.verb} {plural}, which is required: {error}"
             log.error("%s", self.state.fatal)
-            self.state.mark_broken(str(error), self.clock())
+            self.state.enter(Phase.BACKOFF, self._clock(), error)
             return 0.0
-        if self.resource.core or (self._synced and self._consecutive_refusals < MAX_CONSECUTIVE_REFUSALS):
+        if self.resource.core or (history.synced and history.refusals < MAX_IN_A_ROW):
             return self._schedule_retry(error)
-        # drop an optional kind until it is readable again
-        state, seconds = self.state, self.settings.unreadable_retry_seconds
-        reason = "forbidden" if error.code == 403 else "absent"
-        if self._unreadable != reason:
-            is_usual = reason == "absent" and not self._synced  # every cluster lacks some kind
+        # Drop an optional kind until it is readable again.
+        phase, seconds = Phase.FORBIDDEN if error.code == 403 else Phase.ABSENT, self.settings.unreadable_retry_seconds
+        if history.logged_phase is not phase:
+            is_usual = phase is Phase.ABSENT and not history.synced  # every cluster lacks some kind
             level = logging.INFO if is_usual else logging.WARNING
-            log.log(level, "%s %s, retrying in %.1fs: %s", self.resource.plural, reason, seconds, error)
-        if state.phase != reason:
-            self.store.put(Replaced(self.resource.kind, (), "", is_forbidden=reason == "forbidden"))
-        self._unreadable = state.phase = reason
-        self._must_list, self._synced = True, False
-        state.version, state.last_error = "", str(error)
-        state.broken_since, state.regressed = None, False
+            log.log(level, "%s %s, retrying in %.1fs: %s", plural, phase, seconds, error)
+        if self.state.phase is not phase:
+            self._reader.put_nothing(is_forbidden=phase is Phase.FORBIDDEN)
+        history.logged_phase = phase
+        self._must_list, history.synced = True, False
+        self.state.enter(phase, self._clock(), error)
         return seconds
 
-    def _schedule_retry(self, error: Exception, backoff: Iterator[float] | None = None, at_least: float = 0.0) -> float:
-        self.state.mark_broken(str(error), self.clock())
-        seconds = max(self._retry.delay(error, backoff), at_least)
-        is_new = seconds > 0 and str(error) != self._logged_error  # a warning once, not at every retry
-        self._logged_error = str(error) if is_new else self._logged_error
+    def _schedule_retry(self, error: Exception, is_expired: bool = False, at_least: float = 0.0) -> float:
+        self.state.enter(Phase.BACKOFF, self._clock(), error)
+        seconds = max(self._retry.delay(error, is_expired), at_least)
+        is_new = seconds > 0 and str(error) != self._history.logged_error
+        if is_new:
+            self._history.logged_error = str(error)
         level = logging.WARNING if is_new else logging.DEBUG
-        log.log(level, "%s of %s failed, retrying in %.1fs: %s", self._verb, self.resource.plural, seconds, error)
+        verb = self._api.verb
+        log.log(level, "%s of %s failed, retrying in %.1fs: %s", verb, self.resource.plural, seconds, error)
         return seconds
 
     def _count_success(self) -> bool:
         """Return whether the watch was a success, because it lasted or advanced; if so, reset the backoff."""
-        if self._accepted_at is None:
+        if self._watch.accepted_at is None:
             return False
-        lasted = self.clock() - self._accepted_at
-        if lasted >= self.settings.min_watch_seconds:
-            self._relist_backoff = self._new_backoff()
-        if lasted >= self.settings.min_watch_seconds or self._has_progressed:
-            self._retry.reset()
-        is_silent = not self._has_received
-        self._silent_watches = self._silent_watches + (lasted >= self.settings.idle_timeout) if is_silent else 0
-        if self._silent_watches == MAX_SILENT_WATCHES:
-            self._silent_watches = 0
+        history, seconds = self._history, self._clock() - self._watch.accepted_at
+        has_lasted = seconds >= self.settings.min_watch_seconds
+        is_success = has_lasted or self._watch.has_progressed
+        if is_success:
+            self._retry.reset(has_lasted)
+        is_silent = seconds >= self.settings.idle_timeout
+        history.silent_watches = 0 if self._watch.has_received else history.silent_watches + is_silent
+        if history.silent_watches == MAX_SILENT_WATCHES:
+            history.silent_watches = 0
             self._schedule_relist(f"{MAX_SILENT_WATCHES} consecutive watches received nothing")
-        return lasted >= self.settings.min_watch_seconds or self._has_progressed
+        return is_success

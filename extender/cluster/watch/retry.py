@@ -15,20 +15,9 @@ from collections.abc import Callable, Iterator
 
 from extender.cluster.apiserver.stream import ApiError, ApiUnreachable
 
-PROBE_INTERVAL_SECONDS = 3.0
-"""Longest wait of the reflector whose turn it is to probe."""
-
-RESUME_SPREAD_SECONDS = 1.0
-"""Seconds over which the reflectors spread their retries after an outage."""
-
-GATEWAY_ERRORS = (502, 503, 504)
-"""Status codes with which a load balancer says that it reaches no API server."""
-
-MAX_CONSECUTIVE_REFUSALS = 3
-"""Refusals, incomplete initial events or too large resourceVersions in a row that count as permanent."""
-
-MAX_SILENT_WATCHES = 2
-"""Consecutive watches without any line before a relist: only a list shows whether etcd was restored from a backup."""
+PROBE_INTERVAL_SECONDS = 3.0  # Longest wait of the reflector whose turn it is to probe
+RESUME_SPREAD_SECONDS = 1.0  # Seconds over which the reflectors spread their retries after an outage
+GATEWAY_ERRORS = (502, 503, 504)  # Status codes with which a load balancer says that it reaches no API server
 
 
 class Outage:
@@ -37,14 +26,10 @@ class Outage:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        self._woken: list[threading.Event] = []
+        self.woken: list[threading.Event] = []  # set at the end of every outage
         self.is_under_way = False
+        # Time of the next probe; in the past while it is under way, or if no reflector has taken the turn.
         self._probe_at: float | None = None
-        """Time of the next probe; in the past while it is under way, or if no reflector has taken the turn."""
-
-    def subscribe(self, woken: threading.Event) -> None:
-        """Set this event at the end of every outage."""
-        self._woken.append(woken)
 
     def begin(self) -> None:
         """Record a failed connection."""
@@ -63,9 +48,12 @@ class Outage:
     def end(self) -> None:
         """Record a request that succeeded; if connections had failed before, wake all reflectors."""
         with self._lock:
-            for woken in self._woken if self.is_under_way else ():
+            for woken in self.woken if self.is_under_way else ():
                 woken.set()
-            self.is_under_way, self._probe_at = False, None  # after the events: who sees no outage sees its end
+            self.is_under_way, self._probe_at = (
+                False,
+                None,
+            )  # after the events: a reader that sees no outage sees its end
 
 
 class RetryTimer:
@@ -79,14 +67,16 @@ class RetryTimer:
         jitter: Callable[[], float],
     ) -> None:
         self.stopped = threading.Event()
+        self.jitter = jitter
         self._outage = outage
         self._new_backoff = new_backoff
         self._wait = wait
-        self._jitter = jitter
         self._backoff = new_backoff()
+        self._relist_backoff = new_backoff()
+        """Between relists after 410 Gone, which a watch that only advanced does not end."""
         self._woken = threading.Event()
         self._has_succeeded = self._waits_for_end = self._is_unreachable = self._was_unreachable = False
-        outage.subscribe(self._woken)
+        outage.woken.append(self._woken)
 
     @property
     def is_outage(self) -> bool:
@@ -109,20 +99,23 @@ class RetryTimer:
         self._has_succeeded = True
         self._outage.end()
 
-    def reset(self) -> None:
-        """Begin a new backoff, with an immediate retry."""
+    def reset(self, has_lasted: bool = False) -> None:
+        """Begin a new backoff, with an immediate retry; after a watch that lasted, also of relists."""
         self._backoff = self._new_backoff()
+        if has_lasted:
+            self._relist_backoff = self._new_backoff()
 
-    def delay(self, error: Exception | None = None, backoff: Iterator[float] | None = None) -> float:
-        """Return the seconds to wait after a round that failed; `backoff`: one to use instead of the reflector's."""
-        may_join = not self._has_succeeded and not _asks_to_wait(error)
+    def delay(self, error: Exception | None = None, is_expired: bool = False) -> float:
+        """Return the seconds to wait after a round that failed; `is_expired`: with 410 Gone."""
+        asks_to_wait = isinstance(error, ApiError) and (error.code == 429 or error.retry_after is not None)
+        may_join = not self._has_succeeded and not asks_to_wait
         self._is_unreachable = may_join and _is_unreachable(error)
         if self._is_unreachable:
             self._outage.begin()
         self._waits_for_end = may_join and self.is_outage
         if self._was_unreachable and not self._is_unreachable:
             self._begin_recovery()
-        seconds = next(backoff or self._backoff)
+        seconds = next(self._relist_backoff if is_expired else self._backoff)
         return self._outage.limit(seconds) if self._waits_for_end else seconds
 
     def sleep(self, seconds: float) -> None:
@@ -133,7 +126,7 @@ class RetryTimer:
         self._wait(self._woken, seconds)
         if self._woken.is_set() and not self.stopped.is_set():
             self._begin_recovery()
-            self._wait(self.stopped, self._jitter() * RESUME_SPREAD_SECONDS)
+            self._wait(self.stopped, self.jitter() * RESUME_SPREAD_SECONDS)
 
     def _begin_recovery(self) -> None:
         """Begin a new backoff without the immediate retry: an API server that starts refuses requests at first."""
@@ -145,7 +138,3 @@ def _is_unreachable(error: Exception | None) -> bool:
     if isinstance(error, ApiError):
         return error.code in GATEWAY_ERRORS
     return isinstance(error, ApiUnreachable)
-
-
-def _asks_to_wait(error: Exception | None) -> bool:
-    return isinstance(error, ApiError) and (error.code == 429 or error.retry_after is not None)

@@ -26,34 +26,23 @@ from extender.utilities.daemon_thread import run_in_daemon_thread
 
 log = logging.getLogger(__name__)
 
-READ_INTERVAL_SECONDS = 60.0
-"""Seconds between two reads of the API server's version."""
-
-MAX_FIRST_READS = 5
-"""Failures to reach the API server's version after which the cache syncs without it."""
-
-RETRY_SECONDS = 1.0
-"""Seconds between two of the first reads."""
-
-READ_TIMEOUT_SECONDS = (5.0, 5.0)
-"""Seconds to connect, and between two reads of the response."""
-
-PODS_PER_STEP = 500
-"""Pods that are looked at before other tasks run."""
+READ_INTERVAL_SECONDS = 60.0  # Seconds between two reads of the API server's version
+MAX_FIRST_READS = 5  # Failures to reach the API server's version after which the cache syncs without it
+RETRY_SECONDS = 1.0  # Seconds between two of the first reads
+READ_TIMEOUT_SECONDS = (5.0, 5.0)  # Seconds to connect, and between two reads of the response
+PODS_PER_STEP = 500  # Pods that are looked at before other tasks run
 
 
 class VersionFinder:
     """The version found so far; `on_found` is called on the event loop's thread when it has changed."""
 
     def __init__(self, api: ApiServer) -> None:
-        self.found: FoundVersion | None = None
-        """Version of kube-scheduler's pods, else the API server's."""
+        self.found: FoundVersion | None = None  # Version of kube-scheduler's pods, else the API server's
         self.on_found: OnVersionFound = lambda _: None
         self._api = api
         self._of_pods: FoundVersion | None = None
         self._of_api_server: FoundVersion | None = None
-        self._last_read: FoundVersion | None = None
-        """The API server's version at the last read."""
+        self._last_read: FoundVersion | None = None  # The API server's version at the last read
 
     def look_at(self, pods: Sequence[Pod]) -> Iterator[None]:
         """Look for kube-scheduler among all pods of the cluster, in steps."""

@@ -1,7 +1,7 @@
 """kube-scheduler's own configuration: KubeSchedulerConfiguration, as a file or inline, and its version.
 
-`schema` and `arguments` are its types, `plugins` the in-tree plugins, `expansion` the merge of plugin lists,
-`validation` its limits; `load` turns all of it into the KubeScheduler that decisions read.
+`schema` and `arguments` are its types, `plugins` the in-tree plugins, `expansion` the merge of plugin lists; `load`
+turns all of it into the KubeScheduler that decisions read. `check` compares our entry of its `extenders` with our file.
 """
 
 from extender.config.scheduler.load import (

@@ -1,31 +1,36 @@
-"""Arguments of the plugins that take any (pkg/scheduler/apis/config/v1, v1.36): fields, types and defaults.
+"""Arguments of the plugins that take any (pkg/scheduler/apis/config/v1, v1.36): types, ranges, defaults, and effect.
 
-Rule: types and defaults only; limits are checked by `validation`.
+Rule: a value is refused if decisions would be wrong by it; all else kube-scheduler checks when it starts.
 """
 
 # ruff: noqa: RUF012  # pydantic copies defaults
-from collections.abc import Mapping
-from typing import Annotated, Any, Final
+from itertools import pairwise
+from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import BeforeValidator, Field, StrictBool
+import msgspec
+from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, StrictInt, model_validator
 
-from extender.config.decoding import DecodingError, decode
-from extender.config.document import KeyPath, Mistake
-from extender.config.scheduler.schema import API_VERSION, GoDuration, Int32, Int64, KubernetesSection
-
-DEFAULT_BIND_TIMEOUT_SECONDS = 600
+from extender.config.scheduler.schema import GoDuration, Int32, KubernetesSection, Percentage
+from extender.config.values import Count, NonEmptyText, nanoseconds_of
+from extender.core.profile import ScoringStrategy, StrategyType
+from extender.k8s import objects as k8s
+from extender.k8s.selectors import compile_preferred_terms, parse_node_selector
 
 
 class PluginArgs(KubernetesSection):
     """Base of the arguments of all plugins."""
 
-    api_version: str = ""
-    kind: str = ""
+    api_version: Any = None
+    kind: Any = None
+
+    def profile_fields(self) -> dict[str, Any]:
+        """Return the fields of Profile that the arguments set, with their values."""
+        raise NotImplementedError
 
 
 class ResourceSpec(KubernetesSection):
     name: str = ""
-    weight: Int64 = 0
+    weight: Percentage
 
 
 def _weights(resources: Any) -> Any:
@@ -43,18 +48,37 @@ Resources = Annotated[list[ResourceSpec], BeforeValidator(_weights), Field(valid
 
 
 class ShapePointSection(KubernetesSection):
-    utilization: Int32 = 0
-    score: Int32 = 0
+    utilization: Percentage = 0
+    score: Annotated[StrictInt, Field(ge=0, le=10)] = 0
+
+
+def _by_utilization(shape: list[ShapePointSection]) -> list[ShapePointSection]:
+    if any(left.utilization >= right.utilization for left, right in pairwise(shape)):
+        raise ValueError("utilization must increase from point to point")  # what lies between them is interpolated
+    return shape
+
+
+Shape = Annotated[list[ShapePointSection], AfterValidator(_by_utilization)]
+
+
+def _points(shape: list[ShapePointSection]) -> tuple[tuple[int, int], ...]:
+    return tuple((point.utilization, point.score) for point in shape)
 
 
 class RequestedToCapacityRatioSection(KubernetesSection):
-    shape: list[ShapePointSection] = []
+    shape: Annotated[Shape, Field(min_length=1)]
 
 
 class ScoringStrategySection(KubernetesSection):
-    type: str = ""
+    type: StrategyType
     resources: Resources = []
     requested_to_capacity_ratio: RequestedToCapacityRatioSection | None = None
+
+    @model_validator(mode="after")
+    def _has_its_shape(self) -> Self:
+        if self.type == "RequestedToCapacityRatio" and self.requested_to_capacity_ratio is None:
+            raise ValueError("type RequestedToCapacityRatio needs requestedToCapacityRatio")
+        return self
 
 
 class NodeResourcesFitArgs(PluginArgs):
@@ -62,14 +86,32 @@ class NodeResourcesFitArgs(PluginArgs):
     ignored_resource_groups: list[str] = []
     scoring_strategy: ScoringStrategySection = ScoringStrategySection(type="LeastAllocated")
 
+    def profile_fields(self) -> dict[str, Any]:
+        given, ratio = self.scoring_strategy, self.scoring_strategy.requested_to_capacity_ratio
+        resources = tuple((resource.name, resource.weight) for resource in given.resources)
+        return {
+            "fit_strategy": ScoringStrategy(given.type, resources, _points(ratio.shape) if ratio else ()),
+            "ignored_resources": frozenset(self.ignored_resources),
+            "ignored_resource_groups": frozenset(self.ignored_resource_groups),
+        }
+
 
 class NodeResourcesBalancedAllocationArgs(PluginArgs):
     resources: Resources = []
 
+    def profile_fields(self) -> dict[str, Any]:
+        return {"balanced_resources": tuple(resource.name for resource in self.resources)}
+
 
 class InterPodAffinityArgs(PluginArgs):
-    hard_pod_affinity_weight: Int32 = 1
+    hard_pod_affinity_weight: Percentage = 1
     ignore_preferred_terms_of_existing_pods: StrictBool = False
+
+    def profile_fields(self) -> dict[str, Any]:
+        return {
+            "hard_pod_affinity_weight": self.hard_pod_affinity_weight,
+            "ignore_preferred_terms_of_existing_pods": self.ignore_preferred_terms_of_existing_pods,
+        }
 
 
 class NodeSelectorRequirementSection(KubernetesSection):
@@ -96,21 +138,33 @@ class NodeAffinitySection(KubernetesSection):
     required_during_scheduling_ignored_during_execution: NodeSelectorSection | None = None
     preferred_during_scheduling_ignored_during_execution: list[PreferredSchedulingTermSection] = []
 
+    def affinity(self) -> k8s.NodeAffinity:
+        """Return the affinity as the engine reads it."""
+        return msgspec.convert(self.model_dump(by_alias=True, exclude_none=True), k8s.NodeAffinity)
+
+    @model_validator(mode="after")
+    def _parses(self) -> Self:
+        # The engine takes a term that does not parse for one that matches no node, as it must for those of pods.
+        affinity = self.affinity()
+        compile_preferred_terms(affinity.preferred or ())
+        if affinity.required is not None:
+            parse_node_selector(affinity.required)
+        return self
+
 
 class NodeAffinityArgs(PluginArgs):
     added_affinity: NodeAffinitySection | None = None
 
-
-class SpreadSelectorSection(KubernetesSection):
-    match_labels: dict[str, str] = {}
-    match_expressions: list[NodeSelectorRequirementSection] = []
+    def profile_fields(self) -> dict[str, Any]:
+        return {"added_affinity": self.added_affinity and self.added_affinity.affinity()}
 
 
 class SpreadConstraintSection(KubernetesSection):
-    max_skew: Int32 = 0
-    topology_key: str = ""
-    when_unsatisfiable: str = ""
-    label_selector: SpreadSelectorSection | None = None
+    max_skew: Count
+    topology_key: NonEmptyText
+    when_unsatisfiable: Literal["DoNotSchedule", "ScheduleAnyway"]
+    label_selector: None = None
+    """Each pod's Services and controller give it (BuildDefaultConstraints)."""
     min_domains: Int32 | None = None
     node_affinity_policy: str | None = None
     node_taints_policy: str | None = None
@@ -119,22 +173,40 @@ class SpreadConstraintSection(KubernetesSection):
 
 class PodTopologySpreadArgs(PluginArgs):
     default_constraints: list[SpreadConstraintSection] = []
-    defaulting_type: Annotated[str, BeforeValidator(lambda value: value or "System")] = "System"
+    defaulting_type: Annotated[Literal["System", "List"], BeforeValidator(lambda value: value or "System")] = "System"
+
+    def profile_fields(self) -> dict[str, Any]:
+        if self.defaulting_type == "System":
+            return {}
+        plain = [one.model_dump(by_alias=True, exclude_none=True) for one in self.default_constraints]
+        return {"default_spread_constraints": msgspec.convert(plain, tuple[k8s.TopologySpreadConstraint, ...])}
 
 
 class VolumeBindingArgs(PluginArgs):
-    bind_timeout_seconds: Int64 = DEFAULT_BIND_TIMEOUT_SECONDS
-    shape: list[ShapePointSection] | None = None
+    bind_timeout_seconds: Any = None
+    shape: Shape = []
+
+    def profile_fields(self) -> dict[str, Any]:
+        return {"volume_binding_shape": _points(self.shape)} if self.shape else {}
 
 
 class DefaultPreemptionArgs(PluginArgs):
-    min_candidate_nodes_percentage: Int32 = 10
-    min_candidate_nodes_absolute: Int32 = 100
+    min_candidate_nodes_percentage: Percentage = 10
+    min_candidate_nodes_absolute: Annotated[StrictInt, Field(ge=0, le=2**31 - 1)] = 100
+
+    def profile_fields(self) -> dict[str, Any]:
+        return {
+            "min_candidate_nodes_percentage": self.min_candidate_nodes_percentage,
+            "min_candidate_nodes_absolute": self.min_candidate_nodes_absolute,
+        }
 
 
 class DynamicResourcesArgs(PluginArgs):
-    filter_timeout: GoDuration | None = None
+    filter_timeout: Any = None
     binding_timeout: GoDuration | None = None
+
+    def profile_fields(self) -> dict[str, Any]:
+        return {} if self.binding_timeout is None else {"binding_timeout": nanoseconds_of(self.binding_timeout)}
 
 
 ARGS_OF: Final[dict[str, type[PluginArgs]]] = {
@@ -149,27 +221,8 @@ ARGS_OF: Final[dict[str, type[PluginArgs]]] = {
 }
 """Plugin -> type of its arguments."""
 
-DYNAMIC_RESOURCES_ARGS_SINCE: Final = 34
-"""Minor that has DynamicResourcesArgs; before, kube-scheduler does not look at them."""
 
-
-def decode_args(plugin: str, args: Any, path: KeyPath, minor: int) -> PluginArgs | None:
-    """Return the typed arguments of a plugin; None where it has none; raises DecodingError.
-
-    Mirrors PluginConfig.decodeNestedObjects.
-    """
-    kind = ARGS_OF.get(plugin)
-    if kind is None or (plugin == "DynamicResources" and minor < DYNAMIC_RESOURCES_ARGS_SINCE):
-        return None
-    if args is None:
-        return kind()
-    if not isinstance(args, Mapping):
-        raise DecodingError([Mistake(path, "must be a mapping")])
-    decoded = decode(kind, args, path)
-    if decoded.kind not in ("", f"{plugin}Args"):
-        reason = f"args for plugin {plugin} were not of type {plugin}Args, got {decoded.kind}"
-        raise DecodingError([Mistake((*path, "kind"), reason)])
-    if decoded.api_version not in ("", API_VERSION):
-        reason = f'no kind "{plugin}Args" is registered for version "{decoded.api_version}"'
-        raise DecodingError([Mistake((*path, "apiVersion"), reason)])
-    return decoded
+def args_type(plugin: str, minor: int) -> type[PluginArgs] | None:
+    """Return the type of a plugin's arguments; None where kube-scheduler does not look at them."""
+    has_type = plugin != "DynamicResources" or minor >= 34  # the minor that added DynamicResourcesArgs
+    return ARGS_OF.get(plugin) if has_type else None

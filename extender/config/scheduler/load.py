@@ -1,12 +1,12 @@
 """Read the kube-scheduler that calls this extender: its configuration file or our inline profiles, and its version.
 
-Rule: what kube-scheduler refuses is refused here, with place and reason; nothing is guessed.
+Rule: what cannot be read is refused with place and reason; what kube-scheduler itself refuses to start with is its own.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -15,36 +15,24 @@ from pydantic.alias_generators import to_camel
 
 from extender.config.decoding import DecodingError, decode
 from extender.config.document import Document, KeyPath, Mistake
-from extender.config.scheduler.argument_validation import Release
-from extender.config.scheduler.arguments import PluginArgs, decode_args
-from extender.config.scheduler.expansion import Expanded, expand, merge_plugins
-from extender.config.scheduler.profile import profile_of
+from extender.config.scheduler.arguments import args_type
+from extender.config.scheduler.expansion import expand, merge_plugins, misplaced_plugins
 from extender.config.scheduler.schema import (
     API_VERSION,
     GROUP_POINTS_SINCE,
     KIND,
-    KubernetesDocument,
     KubeSchedulerConfiguration,
     ProfileSection,
+    kubernetes_scalar,
 )
-from extender.config.scheduler.validation import FIT, DefaultedProfile, validate, validate_queue_sorts
 from extender.core.profile import DEFAULT_SCHEDULER_NAME, UPSTREAM, KubeScheduler, Profile
 from extender.errors import ConfigError
-from extender.k8s.version.features import (
-    DEFAULT_MINOR,
-    NEWEST_MINOR,
-    NO_EMULATION,
-    OLDEST_MINOR,
-    Emulation,
-    Features,
-)
+from extender.k8s.version.features import Features
 from extender.k8s.version.minor import FoundVersion
+from extender.k8s.version.versions import DEFAULT_MINOR, NEWEST_MINOR, NO_EMULATION, OLDEST_MINOR, Emulation
 
 if TYPE_CHECKING:  # models imports the schema of this package
     from extender.config.models import Configuration
-
-INLINE_NAME: Final = "configuration"
-"""Name in messages of a document that is not a file."""
 
 ASSUMED_MINORS: Final = (*range(DEFAULT_MINOR, OLDEST_MINOR - 1, -1), *range(DEFAULT_MINOR + 1, NEWEST_MINOR + 1))
 """Minors that are tried in this order while none is set or found; the first that the configuration fits is assumed."""
@@ -52,7 +40,8 @@ ASSUMED_MINORS: Final = (*range(DEFAULT_MINOR, OLDEST_MINOR - 1, -1), *range(DEF
 ASSUMED: Final = "assumed, because the configuration fits it and no version was found in the cluster"
 """Source of a minor that was assumed."""
 
-_EXAMPLE: Final = f"kind: {KIND}"
+NOT_EVALUATED: Final = frozenset({"GangScheduling"})
+"""In-tree plugins that can reject a pod but that we don't evaluate. DynamicResources is reported per pod."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,35 +86,22 @@ class SchedulerSource:
             return None
         for minor in ASSUMED_MINORS:
             with contextlib.suppress(ConfigError):
+                # The default version keeps its own source: nothing had to be assumed.
                 return self._resolve(FoundVersion(minor, ASSUMED) if minor != DEFAULT_MINOR else None)
         return None
 
     def _resolve(self, found: FoundVersion | None) -> KubeScheduler:
-        section = self.config.scheduler
+        section, preemption = self.config.scheduler, self.config.preemption
         version = None if section.version == "auto" else section.version
-        try:
-            release = _release(version, section.feature_gates, section.emulation, found)
-        except _RefusedFlag as error:
-            raise ConfigError(f"scheduler.{error.key}: {error}") from error
-        preemption = self.config.preemption
+        release = _release(
+            version,
+            section.feature_gates,
+            section.emulation,
+            found,
+            lambda key, reason: ConfigError(f"scheduler.{key}: {reason}"),
+        )
         base = replace(UPSTREAM, preemption=preemption.policy(), keep_candidates=preemption.most_candidates)
-        return _kube_scheduler(self.read, release, base)
-
-
-@dataclass(frozen=True, slots=True)
-class _FoundRelease(Release):
-    """The kube-scheduler that profiles are expanded for, its patch, and where its version was found."""
-
-    found: FoundVersion
-    emulation: Emulation
-
-
-class _RefusedFlag(ConfigError):
-    """A flag that kube-scheduler does not start with; `key` is our setting for it."""
-
-    def __init__(self, key: str, reason: str) -> None:
-        super().__init__(reason)
-        self.key = key
+        return _with_profiles(release, self.read, base)
 
 
 def load_kube_scheduler(config: Configuration, found: FoundVersion | None = None) -> KubeScheduler:
@@ -139,8 +115,8 @@ def load_kube_scheduler(config: Configuration, found: FoundVersion | None = None
 def read_scheduler(config: Configuration) -> SchedulerSource:
     """Read what `scheduler` of the configuration says, its file included; raises ConfigError."""
     if config.scheduler.config is not None:
-        return SchedulerSource(config, _read(Path(config.scheduler.config)))
-    return SchedulerSource(config, _inline(config, Document(INLINE_NAME)))
+        return SchedulerSource(config, read_configuration(Path(config.scheduler.config)))
+    return SchedulerSource(config, _inline(config, Document("configuration")))
 
 
 def check_section(config: Configuration, document: Document) -> None:
@@ -150,29 +126,27 @@ def check_section(config: Configuration, document: Document) -> None:
     """
     section = config.scheduler
     versions = range(NEWEST_MINOR, OLDEST_MINOR - 1, -1)
-    candidates = [f"1.{minor}" for minor in versions] if section.version == "auto" else [section.version]
     refused: ConfigError | None = None
-    for version in candidates:
+    for version in [f"1.{minor}" for minor in versions] if section.version == "auto" else [section.version]:
         try:
-            release = _release(version, section.feature_gates, section.emulation, None)
-        except _RefusedFlag as error:
-            refused = refused or document.refuse([Mistake(("scheduler", error.key), str(error))])
-            continue
-        try:
+            release = _release(
+                version,
+                section.feature_gates,
+                section.emulation,
+                refuse=lambda key, reason: document.refuse([Mistake(("scheduler", key), reason)]),
+            )
             if section.config is None:
-                _kube_scheduler(_inline(config, document), release, UPSTREAM)
+                _with_profiles(release, _inline(config, document), UPSTREAM)
+            return
         except ConfigError as error:
             refused = refused or error
-        else:
-            return
     if refused is not None:
         raise refused
 
 
-def read_configuration(path: Path) -> tuple[KubeSchedulerConfiguration, Document]:
-    """Return a KubeSchedulerConfiguration file decoded, without defaults, and its document, which knows the lines."""
-    read = _read(path)
-    return read.config, read.document
+def read_configuration(path: Path) -> SchedulerDocument:
+    """Return a KubeSchedulerConfiguration file decoded, without defaults; raises ConfigError."""
+    return _decoded(Document.read(path, f"kind: {KIND}", kubernetes_scalar))
 
 
 def kube_scheduler_of(
@@ -188,18 +162,15 @@ def kube_scheduler_of(
     `version` such as "1.33"; `base` holds the preemption policy; an empty mapping is kube-scheduler without a file.
     Raises ConfigError.
     """
-    release = _release(version, feature_gates or {}, emulation, None)
+    release = _release(version, feature_gates or {}, emulation)
     if isinstance(document, Mapping):
-        data = dict(document) or {"apiVersion": API_VERSION, "kind": KIND}
-        return _kube_scheduler(_decoded(Document(KIND, data)), release, base)
-    return _kube_scheduler(_read(Path(document)), release, base)
+        read = _decoded(Document(KIND, dict(document) or {"apiVersion": API_VERSION, "kind": KIND}))
+    else:
+        read = read_configuration(Path(document))
+    return _with_profiles(release, read, base)
 
 
 # --- steps ----------------------------------------------------------------------------------------------------------
-
-
-def _read(path: Path) -> SchedulerDocument:
-    return _decoded(KubernetesDocument.read(path, _EXAMPLE))
 
 
 def _inline(config: Configuration, document: Document) -> SchedulerDocument:
@@ -211,8 +182,16 @@ def _inline(config: Configuration, document: Document) -> SchedulerDocument:
 
 
 def _release(
-    version: str | None, gates: Mapping[str, bool], emulation: Emulation, found: FoundVersion | None
-) -> _FoundRelease:
+    version: str | None,
+    gates: Mapping[str, bool],
+    emulation: Emulation,
+    found: FoundVersion | None = None,
+    refuse: Callable[[str, str], ConfigError] = lambda _, reason: ConfigError(reason),
+) -> KubeScheduler:
+    """Return the kube-scheduler with these flags, without profiles.
+
+    `refuse`: our setting for a flag that kube-scheduler does not start with, and the reason -> the error.
+    """
     if not isinstance(version, str | None):
         raise ConfigError(f'version must be text such as "1.33", not {version!r}')
     found = found or FoundVersion(DEFAULT_MINOR, "default")
@@ -225,102 +204,98 @@ def _release(
         key = "minCompatibilityVersion"
         emulation.of(found.minor)
         key = "featureGates"
-        return _FoundRelease(found.minor, Features.of(found.version, gates, emulation), found, emulation)
+        features = Features.of(found.version, gates, emulation)
     except ValueError as error:
-        raise _RefusedFlag(key, str(error)) from error
+        raise refuse(key, str(error)) from error
+    source = "; ".join(filter(None, (found.source, str(emulation))))
+    return KubeScheduler((), features, found.minor, source, found.patch, emulation)
 
 
 def _decoded(document: Document) -> SchedulerDocument:
-    data = document.data
-    if data.get("kind") in (None, "") or data.get("apiVersion") in (None, ""):
-        missing = "kind" if data.get("kind") in (None, "") else "apiVersion"
-        raise document.refuse([Mistake((), f"{missing} is missing: expected {KIND} of {API_VERSION}")])
-    if (data["apiVersion"], data["kind"]) != (API_VERSION, KIND):
-        reason = f'no kind "{data["kind"]}" is registered for version "{data["apiVersion"]}": expected {KIND} of '
-        path = ("kind",) if data["kind"] != KIND else ("apiVersion",)
-        raise document.refuse([Mistake(path, f"{reason}{API_VERSION}")])
+    for key, expected in (("apiVersion", API_VERSION), ("kind", KIND)):
+        given = document.data.get(key)
+        if given != expected:
+            raise document.refuse([Mistake((key,), f"must be {expected}{f', not {given}' if given else ''}")])
     try:
-        return SchedulerDocument(document, decode(KubeSchedulerConfiguration, data))
+        return SchedulerDocument(document, decode(KubeSchedulerConfiguration, document.data))
     except DecodingError as error:
         raise document.refuse(error.mistakes) from None
 
 
-def _kube_scheduler(read: SchedulerDocument, release: _FoundRelease, base: Profile) -> KubeScheduler:
-    """Default, validate and expand; a step runs only if the one before found no mistake, as in kube-scheduler."""
-    defaulted, mistakes = _defaulted(read, release)
-    mistakes = mistakes or list(validate(read.config, defaulted, read.at, release))
-    if mistakes:
-        raise read.document.refuse(mistakes)
-    expanded, mistakes = _expanded(defaulted, release.minor)
-    mistakes = mistakes or list(_ignored_without_fit(read.config, defaulted))
-    if mistakes:
-        raise read.document.refuse(mistakes)
-    # The resources that an extender manages replace those that the profile's arguments ignore (buildExtenders).
-    ignored = frozenset(_ignored_by_scheduler(read.config))
-    shared = replace(base, scheduler_names=frozenset(one.name for one in defaulted))
-    profiles = [profile_of(one, plugins, shared) for one, plugins in zip(defaulted, expanded, strict=True)]
-    ungated = frozenset(one.scheduler_name for one in profiles if "SchedulingGates" not in one.pre_enqueue_plugins)
-    general = read.config.percentage_of_nodes_to_score or 0
-    return KubeScheduler(
-        tuple(
-            replace(
-                profile,
-                ungated_scheduler_names=ungated,
-                ignored_resources=ignored or profile.ignored_resources,
-                percentage_of_nodes_to_score=general if own is None else own,
-            )
-            for profile, own in zip(profiles, (one.percentage_of_nodes_to_score for one in defaulted), strict=True)
-        ),
-        release.features,
-        release.minor,
-        "; ".join(filter(None, (release.found.source, str(release.emulation)))),
-        release.found.patch,
-        release.emulation,
-    )
-
-
-def _expanded(profiles: Sequence[DefaultedProfile], minor: int) -> tuple[list[Expanded], list[Mistake]]:
-    """Return the plugins of each profile, and what kube-scheduler refuses about them."""
-    found = [expand(one.sets, minor, one.path) for one in profiles]
-    expanded = [one for one, _ in found]
-    mistakes = [mistake for _, refused in found for mistake in refused]
-    queue_sorts = [_queue_sort(*one) for one in zip(profiles, expanded, strict=True)]
-    return expanded, mistakes or list(validate_queue_sorts(profiles, queue_sorts))
-
-
-def _ignored_by_scheduler(config: KubeSchedulerConfiguration) -> Iterator[str]:
-    for extender in config.extenders:
-        yield from (one.name for one in extender.managed_resources if one.ignored_by_scheduler)
-
-
-def _defaulted(read: SchedulerDocument, release: Release) -> tuple[list[DefaultedProfile], list[Mistake]]:
-    """Return the profiles after defaulting, and what does not decode in this version."""
-    sections = read.config.profiles or [ProfileSection()]
+def _with_profiles(release: KubeScheduler, read: SchedulerDocument, base: Profile) -> KubeScheduler:
+    """Return the kube-scheduler with its profiles: defaults filled in, plugins expanded; raises ConfigError."""
+    config, mistakes = read.config, list[Mistake]()
+    sections = config.profiles or [ProfileSection()]
+    # Only a single profile gets the default name (SetDefaults_KubeSchedulerConfiguration).
     only_name = DEFAULT_SCHEDULER_NAME if len(sections) == 1 else ""
-    profiles: list[DefaultedProfile] = []
-    mistakes: list[Mistake] = []
-    for index, section in enumerate(sections):
+    names = [only_name if one.scheduler_name is None else one.scheduler_name for one in sections]
+    general = config.percentage_of_nodes_to_score or 0
+    base = replace(base, scheduler_names=frozenset(names), percentage_of_nodes_to_score=general)
+    profiles: list[Profile] = []
+    for index, (name, section) in enumerate(zip(names, sections, strict=True)):
         path = (*read.at, "profiles", index)
-        args, wrong = _plugin_args(section, path, release.minor)
-        mistakes += [*_unknown_points(section, path, release.minor), *wrong]
-        name = only_name if section.scheduler_name is None else section.scheduler_name
-        sets = merge_plugins(section.plugins, release.features)
-        percentage = section.percentage_of_nodes_to_score
-        profiles.append(DefaultedProfile(path, name, percentage, sets, section.plugin_config, args))
-    return profiles, mistakes
+        if name in names[:index]:
+            mistakes.append(Mistake((*path, "schedulerName"), f'duplicate name "{name}"'))
+        profile, wrong = _profile(section, path, release, replace(base, scheduler_name=name))
+        profiles.append(profile)
+        mistakes += wrong
+    if mistakes:
+        raise read.document.refuse(mistakes)
+    ungated = frozenset(one.scheduler_name for one in profiles if "SchedulingGates" not in one.pre_enqueue_plugins)
+    # The resources that an extender manages replace those that a profile's arguments ignore (buildExtenders).
+    ignored = frozenset(
+        one.name for extender in config.extenders for one in extender.managed_resources if one.ignored_by_scheduler
+    )
+    profiles = [
+        replace(one, ungated_scheduler_names=ungated, ignored_resources=ignored or one.ignored_resources)
+        for one in profiles
+    ]
+    return replace(release, profiles=tuple(profiles))
 
 
-def _plugin_args(section: ProfileSection, path: KeyPath, minor: int) -> tuple[dict[int, PluginArgs], list[Mistake]]:
-    args: dict[int, PluginArgs] = {}
-    mistakes: list[Mistake] = []
+def _profile(
+    section: ProfileSection, path: KeyPath, release: KubeScheduler, base: Profile
+) -> tuple[Profile, list[Mistake]]:
+    """Return the profile at `path`, and what is wrong with it."""
+    minor, percentage = release.minor, section.percentage_of_nodes_to_score
+    sets = merge_plugins(section.plugins, release.features)
+    mistakes = _unknown_points(section, path, minor) or list(misplaced_plugins(sets, minor, (*path, "plugins")))
+    built = {name for plugins in sets.values() for name, _ in plugins.enabled}
+    by_args, wrong = _fields_by_args(section, built, path, minor)
+    expanded = expand(sets, minor)
+    points, foreign = expanded.points, expanded.foreign
+    profile = replace(
+        base,
+        pre_enqueue_plugins=points["preEnqueue"],
+        prefilter_plugins=points["preFilter"],
+        filter_plugins=points["filter"],
+        post_filter_plugins=points["postFilter"],
+        prescore_plugins=points["preScore"],
+        score_weights=tuple((plugin, expanded.weights[plugin]) for plugin in points["score"]),
+        not_evaluated_filters=tuple(sorted(foreign["preFilter"] | foreign["filter"])),
+        not_evaluated_scores=tuple(sorted(foreign["preScore"] | foreign["score"])),
+        not_evaluated_post_filters=tuple(sorted(foreign["postFilter"])),
+        not_evaluated_others=tuple(sorted(foreign["preEnqueue"] | (NOT_EVALUATED & set(points["preEnqueue"])))),
+        percentage_of_nodes_to_score=base.percentage_of_nodes_to_score if percentage is None else percentage,
+        **by_args,
+    )
+    return profile, mistakes + wrong
+
+
+def _fields_by_args(
+    section: ProfileSection, built: Container[str], path: KeyPath, minor: int
+) -> tuple[dict[str, Any], list[Mistake]]:
+    """Return the fields of Profile that arguments of the plugins in `built` set; kube-scheduler reads no others."""
+    fields, mistakes = dict[str, Any](), list[Mistake]()
     for index, one in enumerate(section.plugin_config):
+        kind = args_type(one.name, minor)
+        if kind is None or one.args is None or one.name not in built:
+            continue
         try:
-            decoded = decode_args(one.name, one.args, (*path, "pluginConfig", index, "args"), minor)
+            fields |= decode(kind, one.args, (*path, "pluginConfig", index, "args")).profile_fields()
         except DecodingError as error:
             mistakes += error.mistakes
-        else:
-            args |= {index: decoded} if decoded is not None else {}
-    return args, mistakes
+    return fields, mistakes
 
 
 def _unknown_points(section: ProfileSection, path: KeyPath, minor: int) -> list[Mistake]:
@@ -331,16 +306,3 @@ def _unknown_points(section: ProfileSection, path: KeyPath, minor: int) -> list[
         for name, since in GROUP_POINTS_SINCE.items()
         if name in given and minor < since
     ]
-
-
-def _queue_sort(profile: DefaultedProfile, plugins: Expanded) -> str | None:
-    """Return the queue sort plugin; None where only MultiPoint may name it, one that is not in-tree."""
-    own = [name for name, _ in profile.sets["queueSort"].enabled]
-    return next(iter((*plugins.points["queueSort"], *own)), None)
-
-
-def _ignored_without_fit(config: KubeSchedulerConfiguration, profiles: Sequence[DefaultedProfile]) -> Iterator[Mistake]:
-    """Yield the profiles that cannot take what extenders tell NodeResourcesFit to ignore (buildExtenders)."""
-    for one in profiles if any(_ignored_by_scheduler(config)) else ():
-        if not one.builds(FIT) and all(config.name != FIT for config in one.config):
-            yield Mistake(one.path, "can't find NodeResourcesFitArgs in plugin config, for ignoredByScheduler")

@@ -5,11 +5,12 @@ Mirrors plugins.NewInTreeRegistry, the interfaces that each plugin asserts and v
 Rule: extension points have the names of the configuration file (`preFilter`); a minor stands beside what it changed.
 """
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from extender.k8s.version.features import NEWEST_MINOR, OLDEST_MINOR, Features
+from extender.k8s.version.features import Features
+from extender.k8s.version.versions import NEWEST_MINOR, OLDEST_MINOR
 
 EXTENSION_POINTS: Final = (
     "preFilter",
@@ -104,6 +105,19 @@ DEFAULT_WEIGHTS: Final = {
 def in_tree(minor: int) -> dict[str, InTreePlugin]:
     """Return the plugins that kube-scheduler of this minor has."""
     return {name: one for name, one in IN_TREE.items() if one.since <= minor <= one.until}
+
+
+def evaluated_out_of_tree(names: Iterable[str]) -> dict[str, InTreePlugin]:
+    """Return those of the plugins that are not in-tree and that the engine's registry has."""
+    others = [name for name in names if name not in IN_TREE]
+    if not others:
+        return {}
+    # Importing the engine takes longer than reading a file, and few files name such a plugin.
+    from extender.core.framework.plugins import FILTERS, PREFILTERS, SCORES
+
+    tables: dict[str, Container[str]] = {"preFilter": PREFILTERS, "filter": FILTERS, "score": SCORES}
+    found = {name: InTreePlugin(tuple(point for point, table in tables.items() if name in table)) for name in others}
+    return {name: one for name, one in found.items() if one.points}
 
 
 def default_plugins(features: Features) -> tuple[tuple[str, int], ...]:

@@ -1,22 +1,21 @@
 """Fields and types of KubeSchedulerConfiguration (kubescheduler.config.k8s.io/v1), as kube-scheduler v1.36 decodes it.
 
-Types only: defaults are filled in by `load` and `profile`, limits are checked by `validation`. Arguments of plugins are
-decoded by `arguments`, once it is known which plugin they belong to.
+Types and ranges of what we read: what kube-scheduler alone reads is `Any`, because it checks that itself. Defaults are
+filled in by `load` and `profile`. Arguments of plugins are decoded by `arguments`, once it is known which plugin they
+belong to.
 
 Rule: an unknown field is an error, and null is an absent field, as in kube-scheduler's strict decoding.
 """
 
 # ruff: noqa: RUF012  # pydantic copies defaults
-import base64
-import binascii
 import re
-from typing import Annotated, Any, ClassVar, Final, get_args
+from typing import Annotated, Any, Final, get_args
 
-import yaml
-from pydantic import AfterValidator, Field, StrictBool, StrictFloat, StrictInt, model_validator
+from pydantic import AfterValidator, Field, StrictBool, StrictInt, model_validator
 
-from extender.config.document import Document
-from extender.config.section import Section
+from extender.config.decoding import Section
+from extender.config.document import plain_scalar
+from extender.config.values import nanoseconds_of
 
 API_VERSION: Final = "kubescheduler.config.k8s.io/v1"
 KIND: Final = "KubeSchedulerConfiguration"
@@ -35,40 +34,8 @@ _YAML_CONSTANTS: Final = {
     for word in words
     for spelling in (word, word.capitalize(), word.upper())
 }
+# With more digits in the exponent, the number might not end, or not be a number.
 _FRACTION: Final = re.compile(r"[-+]?((0|[1-9]\d*)(\.\d*)?|\.\d+)([eE][-+]?\d{1,2})?", re.ASCII)
-
-_UNIT_NANOSECONDS: Final = {
-    "ns": 1,
-    "us": 10**3,
-    "µs": 10**3,
-    "μs": 10**3,
-    "ms": 10**6,
-    "s": 10**9,
-    "m": 60 * 10**9,
-    "h": 3600 * 10**9,
-}
-_DURATION_PART: Final = re.compile(r"(\d+\.?\d*|\.\d+)([^\d.]*)", re.ASCII)
-
-
-def nanoseconds_of(duration: str) -> int:
-    """Return a duration as Go writes it, such as 1m30s or -5s, in nanoseconds; ValueError (time.ParseDuration)."""
-    sign, text = (-1, duration[1:]) if duration.startswith("-") else (1, duration.removeprefix("+"))
-    if text == "0":
-        return 0
-    parts = _DURATION_PART.findall(text)
-    if not text or "".join(number + unit for number, unit in parts) != text:
-        raise ValueError(f'invalid duration "{duration}"')
-    total = 0
-    for number, unit in parts:
-        if not unit:
-            raise ValueError(f'missing unit in duration "{duration}"')
-        if unit not in _UNIT_NANOSECONDS:
-            raise ValueError(f'unknown unit "{unit}" in duration "{duration}"')
-        whole, _, fraction = number.partition(".")
-        total += int(f"{whole}{fraction}" or 0) * _UNIT_NANOSECONDS[unit] // 10 ** len(fraction)
-    if total >= 2**63:
-        raise ValueError(f'invalid duration "{duration}"')
-    return sign * total
 
 
 def _duration(text: str) -> str:
@@ -76,65 +43,40 @@ def _duration(text: str) -> str:
     return text
 
 
-def _base64(text: str) -> str:
-    try:
-        base64.b64decode(text, validate=True)
-    except binascii.Error:
-        raise ValueError("is not base64") from None
-    return text
+def kubernetes_scalar(text: str) -> object:
+    """Return a plain scalar as Kubernetes' YAML reader does (sigs.k8s.io/yaml).
 
-
-class KubernetesDocument(Document):
-    """A document whose scalars are those of Kubernetes' YAML reader (sigs.k8s.io/yaml)."""
-
-    def scalar(self, node: yaml.ScalarNode) -> object:
-        """Return YAML 1.1's booleans and decimal fractions typed too; a fraction without a rest is an integer."""
-        value = super().scalar(node)
-        if node.style is not None or not isinstance(value, str):
-            return value
-        if value in _YAML_CONSTANTS:
-            return _YAML_CONSTANTS[value]
-        if not _FRACTION.fullmatch(value):
-            return value
-        number = float(value)
-        return int(number) if number.is_integer() else number
+    YAML 1.1's booleans and decimal fractions are typed, too; a fraction without a rest is an integer.
+    """
+    if text in _YAML_CONSTANTS:
+        return _YAML_CONSTANTS[text]
+    value = plain_scalar(text)
+    if not isinstance(value, str) or not _FRACTION.fullmatch(value):
+        return value
+    number = float(value)
+    return int(number) if number.is_integer() else number
 
 
 GoDuration = Annotated[str, AfterValidator(_duration)]
 """Text of a Go duration; `nanoseconds_of` reads it."""
-Base64 = Annotated[str, AfterValidator(_base64)]
 Int32 = Annotated[StrictInt, Field(ge=-(2**31), le=2**31 - 1)]
+Percentage = Annotated[StrictInt, Field(ge=0, le=100)]
 Int64 = Annotated[StrictInt, Field(ge=-(2**63), le=2**63 - 1)]
 
 
 class KubernetesSection(Section):
     """Base of all types of kube-scheduler's configuration: null is what Go's JSON decoder makes of it."""
 
-    refuses_null: ClassVar[frozenset[str]] = frozenset()
-    """Keys of durations, whose decoder refuses null."""
-
     @model_validator(mode="before")
     @classmethod
-    def _null_is_unset(cls, data: Any) -> Any:
-        """Drop fields that are null; an element that is null has no fields set, or is empty text."""
+    def _null_elements_are_empty(cls, data: Any) -> Any:
         if not isinstance(data, dict):
-            return data
-        for key in cls.refuses_null & data.keys():
-            if data[key] is None:
-                raise ValueError(f'{key}: invalid duration ""')
-        kinds = {info.alias: info.annotation for info in cls.model_fields.values()}
+            return data  # not a mapping: its type is refused next
+        empty_of = {info.alias: "" if str in get_args(info.annotation) else {} for info in cls.model_fields.values()}
         return {
-            key: _without_null_elements(value, kinds.get(key))
+            key: [empty_of.get(key) if one is None else one for one in value] if isinstance(value, list) else value
             for key, value in data.items()
-            if value is not None or key not in kinds
         }
-
-
-def _without_null_elements(value: Any, annotation: Any) -> Any:
-    if not isinstance(value, list) or None not in value:
-        return value
-    is_text = str in get_args(annotation)
-    return [("" if is_text else {}) if one is None else one for one in value]
 
 
 class PluginSection(KubernetesSection):
@@ -186,7 +128,7 @@ class ProfileSection(KubernetesSection):
 
     scheduler_name: str | None = None
     """spec.schedulerName of the pods that the profile schedules; unset in the only profile: default-scheduler."""
-    percentage_of_nodes_to_score: Int32 | None = None
+    percentage_of_nodes_to_score: Percentage | None = None
     """Overrides percentageOfNodesToScore for this profile."""
     plugins: PluginsSection | None = None
     """Plugins that are enabled and disabled, by extension point."""
@@ -207,15 +149,14 @@ class ExtenderTLSSection(KubernetesSection):
     cert_file: str = ""
     key_file: str = ""
     ca_file: str = ""
-    cert_data: Base64 = ""
-    key_data: Base64 = ""
-    ca_data: Base64 = ""
+    cert_data: str = ""
+    key_data: str = ""
+    ca_data: str = ""
 
 
 class ExtenderSection(KubernetesSection):
     """How kube-scheduler calls one extender (Extender)."""
 
-    refuses_null = frozenset({"httpTimeout"})
     url_prefix: str = ""
     filter_verb: str = ""
     preempt_verb: str = ""
@@ -231,36 +172,18 @@ class ExtenderSection(KubernetesSection):
     ignorable: StrictBool = False
 
 
-class LeaderElectionSection(KubernetesSection):
-    refuses_null = frozenset({"leaseDuration", "renewDeadline", "retryPeriod"})
-    leader_elect: StrictBool | None = None
-    lease_duration: GoDuration | None = None
-    renew_deadline: GoDuration | None = None
-    retry_period: GoDuration | None = None
-    resource_lock: str = ""
-    resource_name: str = ""
-    resource_namespace: str = ""
-
-
-class ClientConnectionSection(KubernetesSection):
-    kubeconfig: str = ""
-    accept_content_types: str = ""
-    content_type: str = ""
-    qps: StrictFloat = 0
-    burst: Int32 = 0
-
-
 class KubeSchedulerConfiguration(KubernetesSection):
     api_version: str = ""
     kind: str = ""
-    parallelism: Int32 | None = None
-    leader_election: LeaderElectionSection = LeaderElectionSection()
-    client_connection: ClientConnectionSection = ClientConnectionSection()
-    enable_profiling: StrictBool | None = None
-    enable_contention_profiling: StrictBool | None = None
-    percentage_of_nodes_to_score: Int32 | None = None
-    pod_initial_backoff_seconds: Int64 | None = None
-    pod_max_backoff_seconds: Int64 | None = None
+    percentage_of_nodes_to_score: Percentage | None = None
     profiles: list[ProfileSection] = []
     extenders: list[ExtenderSection] = []
-    delay_cache_until_active: StrictBool = False
+
+    parallelism: Any = None
+    leader_election: Any = None
+    client_connection: Any = None
+    enable_profiling: Any = None
+    enable_contention_profiling: Any = None
+    pod_initial_backoff_seconds: Any = None
+    pod_max_backoff_seconds: Any = None
+    delay_cache_until_active: Any = None

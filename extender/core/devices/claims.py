@@ -10,7 +10,7 @@ Rule: reads claims and DeviceClasses; which devices a claim gets is decided by `
 from collections.abc import Iterator, Mapping
 
 from extender.core.snapshot.snapshot import Snapshot
-from extender.k8s.devices.objects import AllocatedDeviceStatus, DeviceRequestAllocationResult, ResourceClaim
+from extender.k8s.devices.objects import ResourceClaim
 from extender.k8s.objects import Pod, PodResourceClaim
 from extender.k8s.time import parse_time
 
@@ -54,19 +54,11 @@ def _claim(
         return f'could not find ResourceClaim "{pod.metadata.namespace}/{name}"'
     if claim.metadata.deletion_timestamp is not None:
         return f'resourceclaim "{name}" is being deleted'
-    if named.resource_claim_name is None and not _is_for_pod(claim, pod):
-        return _not_for_pod(snapshot, claim, pod)
-    return claim
-
-
-def _is_for_pod(claim: ResourceClaim, pod: Pod) -> bool:
     owner = claim.metadata.controller
-    return owner is not None and owner.uid == pod.metadata.uid
-
-
-def _not_for_pod(snapshot: Snapshot, claim: ResourceClaim, pod: Pod) -> str:
-    pod_word = "Pod" if snapshot.features.claim_reasons_of_1_36 else "pod"
-    return f"ResourceClaim {_key(claim)} was not created for {pod_word} {pod.key} ({pod_word} is not owner)"
+    if named.resource_claim_name is None and (owner is None or owner.uid != pod.metadata.uid):
+        pod_word = "Pod" if snapshot.features.claim_reasons_of_1_36 else "pod"
+        return f"ResourceClaim {_key(claim)} was not created for {pod_word} {pod.key} ({pod_word} is not owner)"
+    return claim
 
 
 def _key(claim: ResourceClaim) -> str:
@@ -130,7 +122,9 @@ def _binding(claim: ResourceClaim) -> bool | None:
     for device in (allocation.devices.results if allocation is not None else None) or ():
         if not device.binding_conditions:
             continue
-        status = _status_of(claim, device)
+        same = (device.driver, device.pool, device.device)
+        statuses = (one for one in claim.status.devices or () if (one.driver, one.pool, one.device) == same)
+        status = next(statuses, None)
         if status is None:
             return None
         conditions = {one.type: one.status for one in reversed(status.conditions or ())}
@@ -139,12 +133,3 @@ def _binding(claim: ResourceClaim) -> bool | None:
         if any(conditions.get(name) != "True" for name in device.binding_conditions):
             return None
     return True
-
-
-def _status_of(claim: ResourceClaim, device: DeviceRequestAllocationResult) -> AllocatedDeviceStatus | None:
-    same = (
-        one
-        for one in claim.status.devices or ()
-        if (one.driver, one.pool, one.device) == (device.driver, device.pool, device.device)
-    )
-    return next(same, None)

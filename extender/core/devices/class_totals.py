@@ -3,35 +3,33 @@
 Mirrors calculateDRAResourceTotals (noderesources/resource_allocation.go, v1.36). Unlike the allocator, it counts slices
 of every generation, and reads neither taints nor counters nor whether the pool is valid.
 
-Rule: what is kept decides how long an answer takes, never what it is; work is counted as by `node_allocations`.
+Rule: what is remembered decides how long an answer takes, never what it is; work is counted as by `counted_selector`.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from extender.core.devices.device_index import DeviceIndex
-from extender.core.devices.extended_resources import CLASS_PREFIX, classes_by_resource
-from extender.core.devices.node_allocations import (
+from extender.core.devices.counted_selector import (
     MAX_STEPS,
     STEPS_PER_CHARACTER,
-    ChargedSelector,
-    Charges,
-    KeptSelector,
+    CountedSelector,
+    WorkAccount,
 )
-from extender.core.devices.pools import DeviceID
+from extender.core.devices.device_index import DeviceIndex
+from extender.core.devices.extended_resources import CLASS_PREFIX, classes_by_resource
+from extender.core.devices.structured.pools import DeviceID
 from extender.core.snapshot.arrays import BoolArray, IntArray
 from extender.core.snapshot.derived import derived_by
 from extender.core.snapshot.selector_index import nodes_matching
-from extender.core.snapshot.snapshot import Index, Snapshot
+from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.cost.budget import WorkBudget, WorkLimitReached
 from extender.k8s.devices.device_view import DeviceView
-from extender.k8s.devices.objects import Device, DeviceClass, ResourceSlice, ResourceSliceSpec
-from extender.k8s.devices.selector import DeviceSelectorError, NotFollowed, compile_selector
-from extender.k8s.objects import Object
+from extender.k8s.devices.objects import Device, ResourceSlice, ResourceSliceSpec
+from extender.k8s.devices.selector import DeviceSelectorError, Selector, UnsupportedFeature, compile_selector
 from extender.k8s.requests import is_extended
 from extender.k8s.selectors import SelectorError, parse_node_selector
 from extender.k8s.version.features import Features
@@ -81,14 +79,15 @@ def _totals(snapshot: Snapshot, resource: str) -> ClassTotals | None:
 @derived_by("nodes", "device_classes", "resource_slices", "resource_claims")
 def class_totals(snapshot: Snapshot, class_name: str) -> ClassTotals | None:
     """Return the totals of a class; None if its selectors are more work than MAX_STEPS."""
-    placed, found = _placed(snapshot, class_name), snapshot.index(ClassDeviceIndex).devices(class_name)
-    if placed is None or found is None:
+    parts = _parts(snapshot, class_name)
+    if parts is None:
         return None
-    state = snapshot.index(DeviceIndex).state
+    placed, state = _placed(snapshot, class_name), snapshot.index(DeviceIndex).state
+    ids, counts = [one for part in parts for one in part.ids], np.array([len(part.ids) for part in parts], np.int64)
     held = {*state.devices, *state.shared} if state.shared else state.devices
-    in_use = np.fromiter(map(held.__contains__, found.ids), np.bool_, len(found.ids))
-    taken = np.bincount(np.repeat(np.arange(len(found.parts)), found.counts), in_use, len(found.parts))
-    return ClassTotals(placed.on_nodes(found.counts), placed.on_nodes(taken.astype(np.int64)))
+    in_use = np.fromiter(map(held.__contains__, ids), np.bool_, len(ids))
+    taken = np.bincount(np.repeat(np.arange(len(parts)), counts), in_use, len(parts))
+    return ClassTotals(placed.on_nodes(counts), placed.on_nodes(taken.astype(np.int64)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,13 +111,11 @@ class _Placed:
 
 
 @derived_by("nodes", "device_classes", "resource_slices")
-def _placed(snapshot: Snapshot, class_name: str) -> _Placed | None:
-    found = snapshot.index(ClassDeviceIndex).devices(class_name)
-    if found is None:
-        return None
-    row, many = np.full(len(found.parts), _NO_NODE, np.int64), list[tuple[int, PackedBits]]()
+def _placed(snapshot: Snapshot, class_name: str) -> _Placed:
+    parts = _parts(snapshot, class_name) or ()
+    row, many = np.full(len(parts), _NO_NODE, np.int64), list[tuple[int, PackedBits]]()
     fails = np.zeros(len(snapshot.nodes), np.bool_)
-    for number, part in enumerate(found.parts):
+    for number, part in enumerate(parts):
         try:
             nodes = _nodes_of(snapshot, part.on)
         except SelectorError:
@@ -129,7 +126,7 @@ def _placed(snapshot: Snapshot, class_name: str) -> _Placed | None:
             if part.fails and nodes != _NO_NODE:
                 fails[nodes] = True
         else:
-            many.append((number, np.packbits(nodes)))
+            many.append((number, np.packbits(nodes)))  # bits, as each device of a slice may be for other nodes
             fails |= nodes & part.fails
     return _Placed(row, tuple(many), fails)
 
@@ -163,123 +160,87 @@ class _Part(NamedTuple):
     """A selector fails on one of them, which leaves the nodes without totals."""
 
 
-class _Devices:
-    """The devices of a class."""
-
-    def __init__(self, parts: tuple[_Part, ...]) -> None:
-        self.parts = parts
-        self.ids = tuple([one for part in parts for one in part.ids])
-        """IDs of all parts, one after the other."""
-        self.counts = np.array([len(part.ids) for part in parts], np.int64)
-        """[part]"""
-
-
 class _Matched(NamedTuple):
     """What a class has of one slice."""
 
+    published: ResourceSlice
     parts: tuple[_Part, ...]
     steps: int
     """Steps that it took, without those of selectors."""
     results: Mapping[int, int]
-    """As in `Charges.used`."""
+    """As in `WorkAccount.used`."""
 
 
-class ClassDeviceIndex(Index):
-    """The devices of each class that was asked for; selectors are evaluated again for slices that changed."""
+@derived_by("device_classes")
+def _matched(_snapshot: Snapshot, _class_name: str) -> dict[str, _Matched]:
+    """Return the place for what a class has of each slice, by the slice's name."""
+    return {}
 
-    reads = ("device_classes", "resource_slices")
 
-    def __init__(self, snapshot: Snapshot) -> None:
-        super().__init__(snapshot)
-        self._classes: dict[str, _ClassDevices] = {}
-        """Name of the class -> its devices: of classes that a profile's scoring strategy names."""
+@derived_by("device_classes")
+def _selectors(snapshot: Snapshot, class_name: str) -> tuple[Selector, ...] | None:
+    """Return the compiled selectors of a class; None if that is too much work."""
+    of_class = (one.cel for one in snapshot.objects.device_classes["", class_name].spec.selectors or ())
+    expressions = [one.expression for one in of_class if one is not None]
+    if _compile_steps(expressions) > MAX_STEPS:
+        return None
+    return tuple([compile_selector(one, of_1_37=snapshot.features.selectors_of_1_37) for one in expressions])
 
-    def object_changed(self, field: str, before: Object | None, after: Object | None) -> None:
-        for name in {one.metadata.name for one in (before, after) if one is not None}:
-            if field == "device_classes":
-                self._classes.pop(name, None)
+
+def _compile_steps(expressions: Iterable[str]) -> int:
+    return STEPS_PER_CHARACTER * sum(map(len, set(expressions)))
+
+
+@derived_by("device_classes", "resource_slices")
+def _parts(snapshot: Snapshot, class_name: str) -> tuple[_Part, ...] | None:
+    """Return the devices of a class; None if that is too much work. Only slices that changed are looked at again."""
+    compiled, account, found = _selectors(snapshot, class_name), WorkAccount(), list[_Part]()
+    if compiled is None:
+        return None
+    selectors = [CountedSelector(one, {}, account) for one in compiled]
+    budget = WorkBudget(MAX_STEPS - _compile_steps(one.expression for one in compiled))
+    matched = _matched(snapshot, class_name)
+    slices = {one.metadata.name: one for one in snapshot.objects.resource_slices.values()}
+    for gone in matched.keys() - slices.keys():
+        del matched[gone]
+    try:
+        for name, one in slices.items():
+            known = matched.get(name)
+            if known is None or known.published is not one:
+                left = budget.left
+                account.next_node()
+                parts = tuple(_parts_of_slice(one.spec, selectors, budget, snapshot.features))
+                known = matched[name] = _Matched(one, parts, left - budget.left - account.steps, account.used)
             else:
-                for of_class in self._classes.values():
-                    of_class.forget(name)
-
-    def devices(self, class_name: str) -> _Devices | None:
-        """Return the devices of a class; None if that is too much work."""
-        tables = self.snapshot.objects
-        if class_name not in self._classes:
-            self._classes[class_name] = _ClassDevices(tables.device_classes["", class_name], self.snapshot.features)
-        return self._classes[class_name].devices(tables.resource_slices.values())
+                budget.spend(known.steps + account.charge(known.results))
+            found += known.parts
+    except WorkLimitReached:
+        return None
+    return tuple(found)
 
 
-class _ClassDevices:
-    """The devices of one class, slice by slice."""
-
-    def __init__(self, device_class: DeviceClass, features: Features) -> None:
-        of_class = (one.cel for one in device_class.spec.selectors or ())
-        expressions = [one.expression for one in of_class if one is not None]
-        self._features = features
-        self._charges = Charges()
-        self._steps = STEPS_PER_CHARACTER * sum(map(len, set(expressions)))
-        """Steps that it takes to compile the selectors."""
-        compiled = (compile_selector(one, of_1_37=features.selectors_of_1_37) for one in expressions)
-        kept = [KeptSelector(one, {}) for one in compiled] if self._steps <= MAX_STEPS else []
-        self._selectors = [ChargedSelector(one, self._charges) for one in kept]
-        self._of_slice: dict[str, _Matched] = {}
-        self._devices: _Devices | None = None
-        self._is_current = False
-
-    def forget(self, slice_name: str) -> None:
-        """Forget what is known of a slice that changed."""
-        self._of_slice.pop(slice_name, None)
-        self._is_current = False
-
-    def devices(self, slices: Iterable[ResourceSlice]) -> _Devices | None:
-        """Return the devices of all slices; None if that is too much work."""
-        if not self._is_current:
-            try:
-                self._devices = _Devices(self._match_all(slices))
-            except WorkLimitReached:
-                self._devices = None
-            self._charges.end_call()
-            self._is_current = True
-        return self._devices
-
-    def _match_all(self, slices: Iterable[ResourceSlice]) -> tuple[_Part, ...]:
-        budget, found = WorkBudget(MAX_STEPS), list[_Part]()
-        budget.spend(self._steps)
-        for one in slices:
-            matched = self._of_slice.get(one.metadata.name)
-            if matched is None:
-                matched = self._of_slice[one.metadata.name] = self._match(one, budget)
-            else:
-                budget.spend(matched.steps + self._charges.charge(matched.results))
-            found += matched.parts
-        return tuple(found)
-
-    def _match(self, one: ResourceSlice, budget: WorkBudget) -> _Matched:
-        """Evaluate the selectors on the devices of a slice; raises WorkLimitReached."""
-        left, spec, devices = budget.left, one.spec, one.spec.devices or ()
-        self._charges.next_node()
-        if spec.per_device_node_selection:
-            parts = tuple([self._part(spec, device, [device], budget) for device in devices])
-        else:
-            parts = (self._part(spec, spec, devices, budget),)
-        return _Matched(parts, left - budget.left - self._charges.steps, self._charges.used)
-
-    def _part(
-        self, spec: ResourceSliceSpec, on: ResourceSliceSpec | Device, devices: Sequence[Device], budget: WorkBudget
-    ) -> _Part:
+def _parts_of_slice(
+    spec: ResourceSliceSpec, selectors: Sequence[CountedSelector], budget: WorkBudget, features: Features
+) -> Iterator[_Part]:
+    """Yield the parts of a slice, with the devices that all selectors select; raises WorkLimitReached."""
+    devices = spec.devices or ()
+    for on, here in [(one, [one]) for one in devices] if spec.per_device_node_selection else [(spec, devices)]:
         try:
-            matching = [one for one in devices if self._selects(spec.driver, one, budget)]
-        except (DeviceSelectorError, NotFollowed):
-            return _Part(on, (), fails=True)
-        return _Part(on, tuple([(spec.driver, spec.pool.name, one.name) for one in matching]), fails=False)
+            matching = [one for one in here if _selects(spec.driver, one, selectors, budget, features)]
+        except (DeviceSelectorError, UnsupportedFeature):
+            yield _Part(on, (), fails=True)
+        else:
+            yield _Part(on, tuple([(spec.driver, spec.pool.name, one.name) for one in matching]), fails=False)
 
-    def _selects(self, driver: str, device: Device, budget: WorkBudget) -> bool:
-        """Return whether all selectors hold; raises DeviceSelectorError, NotFollowed, WorkLimitReached."""
-        view = DeviceView(driver, device, shows_sharing=False, shows_lists=self._features.selectors_of_1_37)
-        for selector in self._selectors:
-            if selector.error or selector.unsupported:
-                raise DeviceSelectorError(selector.error or selector.unsupported)
-            if not selector.matches(view, budget):
-                return False
-        return True
+
+def _selects(
+    driver: str, device: Device, selectors: Sequence[CountedSelector], budget: WorkBudget, features: Features
+) -> bool:
+    """Return whether all selectors hold; raises DeviceSelectorError, UnsupportedFeature, WorkLimitReached."""
+    view = DeviceView(driver, device, shows_sharing=False, shows_lists=features.selectors_of_1_37)
+    for selector in selectors:
+        if selector.error or selector.unsupported:
+            raise DeviceSelectorError(selector.error or selector.unsupported)
+        if not selector.matches(view, budget):
+            return False
+    return True

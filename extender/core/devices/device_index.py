@@ -13,9 +13,9 @@ from operator import attrgetter
 
 import numpy as np
 
-from extender.core.devices.allocation import AllocatedState
-from extender.core.devices.pools import DeviceID, Pool, PoolID, gather_pools, in_order, is_seen_for_counters
-from extender.core.devices.taints import with_rule_taints
+from extender.core.devices.structured.allocation import AllocatedState
+from extender.core.devices.structured.pools import DeviceID, Pool, PoolID, gather_pools, in_order, is_seen_for_counters
+from extender.core.devices.structured.taints import with_rule_taints
 from extender.core.snapshot.arrays import BoolArray
 from extender.core.snapshot.selector_index import nodes_matching
 from extender.core.snapshot.snapshot import Index, Snapshot
@@ -57,6 +57,41 @@ class SharedPools:
     """Node row -> pool that not all nodes see alike -> bits of its conditions (`_conditions`) that hold there."""
 
 
+class _DevicesInUse:
+    """Counts the results of claims by device."""
+
+    def __init__(self) -> None:
+        self._devices: Counter[DeviceID] = Counter()
+        self._shares: Counter[DeviceID] = Counter()
+        self._consumers: Counter[DeviceID] = Counter()
+        """Shared device -> how many results consume capacity of it."""
+        self._capacity: dict[DeviceID, dict[str, int]] = {}
+        self.state = AllocatedState(self._devices, self._shares, self._capacity)
+        """It follows the counts."""
+
+    def count(self, result: DeviceRequestAllocationResult, times: int, *, counts_shares: bool) -> None:
+        """Count a result once more (1) or once less (-1)."""
+        device = (result.driver, result.pool, result.device)
+        if result.share_id is None or not counts_shares:
+            _add(self._devices, device, times)
+            return
+        _add(self._shares, device, times)
+        if result.consumed_capacity is None:
+            return
+        amounts = self._capacity.setdefault(device, {})
+        for name, amount in result.consumed_capacity.items():
+            amounts[name] = amounts.get(name, 0) + times * parse(amount)
+        _add(self._consumers, device, times)
+        if device not in self._consumers:
+            del self._capacity[device]
+
+
+def _add(counts: Counter[DeviceID], device: DeviceID, times: int) -> None:
+    counts[device] += times
+    if not counts[device]:
+        del counts[device]
+
+
 class DeviceIndex(Index):
     """Slices of devices by node and pool, and the devices that are in use."""
 
@@ -64,15 +99,8 @@ class DeviceIndex(Index):
 
     def __init__(self, snapshot: Snapshot) -> None:
         super().__init__(snapshot)
-        self._devices: set[DeviceID] = set()
-        self._shares: Counter[DeviceID] = Counter()
-        self._capacity: dict[DeviceID, dict[str, int]] = {}
-        self.state = AllocatedState(self._devices, self._shares, self._capacity)
-        """Devices in use; it follows the claims."""
-        self._named_again: Counter[DeviceID] = Counter()
-        """Device in use -> how many further results name it."""
-        self._consumers: Counter[DeviceID] = Counter()
-        """Shared device -> how many results consume capacity of it."""
+        self._in_use = _DevicesInUse()
+        self.state = self._in_use.state
         self._of_pool: dict[PoolID, Slices] = defaultdict(dict)
         """Pool -> its slices, of any generation."""
         self._of_node: dict[str, tuple[ResourceSlice, ...]] = {}
@@ -104,6 +132,7 @@ class DeviceIndex(Index):
                 if isinstance(one, ResourceSlice):
                     self._slice(one, is_now=one is after)
         elif self.snapshot.features.dra_device_taint_rules:
+            # A rule selects devices by driver, pool and name; rules are few and change rarely, so all slices follow.
             for name in [name for slices in self._of_pool.values() for name in slices]:
                 self._slice(self.snapshot.objects.resource_slices["", name], is_now=True)
 
@@ -149,36 +178,13 @@ class DeviceIndex(Index):
         """Handle a claim's devices; kube-scheduler takes an allocation for immutable."""
         if before == after:
             return
+        counts_shares = self.snapshot.features.dra_consumable_capacity
         for result in before:
-            self._count(result, -1)
+            self._in_use.count(result, -1, counts_shares=counts_shares)
         for result in after:
-            self._count(result, 1)
+            self._in_use.count(result, 1, counts_shares=counts_shares)
         for pool_id in {PoolID(result.driver, result.pool) for result in (*before, *after)}:
             self._pool_changed(pool_id)
-
-    def _count(self, result: DeviceRequestAllocationResult, times: int) -> None:
-        """Count a result once more (1) or once less (-1)."""
-        device = (result.driver, result.pool, result.device)
-        if result.share_id is None or not self.snapshot.features.dra_consumable_capacity:
-            self._count_device(device, times)
-            return
-        _add(self._shares, device, times)
-        if result.consumed_capacity is None:
-            return
-        amounts = self._capacity.setdefault(device, {})
-        for name, amount in result.consumed_capacity.items():
-            amounts[name] = amounts.get(name, 0) + times * parse(amount)
-        _add(self._consumers, device, times)
-        if device not in self._consumers:
-            del self._capacity[device]
-
-    def _count_device(self, device: DeviceID, times: int) -> None:
-        if times > 0 and device not in self._devices:
-            self._devices.add(device)
-        elif times > 0 or device in self._named_again:
-            _add(self._named_again, device, times)
-        else:
-            self._devices.discard(device)
 
     def _pool_changed(self, pool_id: PoolID) -> None:
         slices = self._of_pool.get(pool_id, {})
@@ -192,6 +198,7 @@ class DeviceIndex(Index):
         self.version += 1
         self._changed.pop(node, None)
         self._changed[node] = self.version
+        # Names of nodes that are gone would gather here in a cluster that is scaled up and down.
         if len(self._changed) > 2 * len(self._of_node) + _SPARE:
             self._changed.clear()
             self.unknown_version = self.version
@@ -274,7 +281,9 @@ class DeviceIndex(Index):
     def _gather(self, slices: Iterable[ResourceSlice], row: int) -> Pool | None:
         """Return the pool of these slices as a node sees it; None if it offers nothing there and is not in the way."""
         snapshot = self.snapshot
-        pools = gather_pools(slices, snapshot.nodes[row], self._slices_of_pool, snapshot.features)
+        pools = gather_pools(
+            slices, snapshot.nodes[row], lambda one: tuple(self._of_pool[one].values()), snapshot.features
+        )
         usable = [one for one in pools if one.incomplete or one.invalid_reason or any(_devices(one.slices))]
         return usable[0] if usable else None
 
@@ -293,20 +302,11 @@ class DeviceIndex(Index):
             if one.spec.per_device_node_selection:
                 yield from one.spec.devices or ()
 
-    def _slices_of_pool(self, pool_id: PoolID) -> Sequence[ResourceSlice]:
-        return tuple(self._of_pool[pool_id].values())
-
 
 def _results(claim: Object | None) -> Iterator[DeviceRequestAllocationResult]:
     """Yield the devices that the claim keeps from other claims."""
     if isinstance(claim, ResourceClaim) and claim.status.allocation is not None:
         yield from (one for one in claim.status.allocation.devices.results or () if not one.admin_access)
-
-
-def _add(counts: Counter[DeviceID], device: DeviceID, times: int) -> None:
-    counts[device] += times
-    if not counts[device]:
-        del counts[device]
 
 
 def _pool_of(one: ResourceSlice) -> PoolID:

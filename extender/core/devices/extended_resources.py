@@ -220,7 +220,13 @@ def _requests_of_resource(pod: Pod, resource: str, device_class: str) -> DeviceR
         served_by = largest[0] if largest is not None and name in extra else name
         mappings.append(ContainerExtendedResourceRequest(container_name, resource, served_by))
     named = ([largest] if largest is not None else []) + list(long_lived.values())
-    return DeviceRequests(tuple(_request(name, device_class, count) for name, count in named), tuple(mappings))
+    requests = [
+        DeviceRequest(
+            name, ExactDeviceRequest(device_class_name=device_class, allocation_mode="ExactCount", count=count)
+        )
+        for name, count in named
+    ]
+    return DeviceRequests(tuple(requests), tuple(mappings))
 
 
 def _amount(container: Container, resource: str) -> int:
@@ -234,9 +240,3 @@ def _request_name(container_at: int, container: Container, resource: str) -> str
     """Return the name of a container's request: with its place, and the resource's among those that it requests."""
     requests = (container.resources.requests if container.resources is not None else None) or {}
     return f"container-{container_at}-request-{sorted(requests).index(resource)}"
-
-
-def _request(name: str, device_class: str, count: int) -> DeviceRequest:
-    return DeviceRequest(
-        name, ExactDeviceRequest(device_class_name=device_class, allocation_mode="ExactCount", count=count)
-    )

@@ -11,7 +11,6 @@ Rule: a check knows the columns and reasons of one plugin; it knows nothing of o
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -20,7 +19,7 @@ import numpy.typing as npt
 from extender.core.eviction_history import NO_HISTORY, EvictionHistory
 from extender.core.framework.status import Code
 from extender.core.profile import DEFAULT_IMPORTANCE, Profile
-from extender.core.snapshot.arrays import BoolArray, IntArray
+from extender.core.snapshot.arrays import BoolArray, IntArray, PodAmounts
 from extender.core.snapshot.importance import ImportanceLayout
 from extender.core.snapshot.node_layout import NodeLayout, RankedDemand
 from extender.core.snapshot.snapshot import Snapshot
@@ -140,11 +139,6 @@ class Constraint(ABC):
     nominated_demand: IntArray | None
     """[column, node]: summed demand of the nominated pods; None without nominated pods."""
 
-    @cached_property
-    def dense_demand(self) -> IntArray:
-        """[k, column, node]: `ranked_demand` as a dense array."""
-        return self.ranked_demand.to_dense()
-
     @abstractmethod
     def fits(self, headroom: IntArray) -> BoolArray:
         """Return [node]: whether the incoming pod fits with `headroom` [column, node]."""
@@ -195,6 +189,24 @@ class ConflictConstraint(ColumnwiseConstraint):
     """A constraint that no pod may violate: a column's headroom is minus the number of conflicting pods."""
 
     reason: str
+
+    @classmethod
+    def of(
+        cls,
+        context: SchedulingContext,
+        plugin: str,
+        reason: str,
+        demand: PodAmounts,
+        demand_of: Callable[[Pod, int], int],
+        headroom: IntArray | None = None,
+    ) -> "ConflictConstraint":
+        """Return a constraint of one column: `demand` of the running pods, `demand_of` a nominee and its node row.
+
+        `headroom`: [node], where it is not minus the sum of `demand`.
+        """
+        own = -demand.per_node(len(context.snapshot.nodes)) if headroom is None else headroom
+        nominated = context.nominated_demand(1, lambda pod, node: [demand_of(pod, node)])
+        return ConflictConstraint(plugin, own[np.newaxis], RankedDemand(context.layout, (demand,)), nominated, reason)
 
     def reasons(self, headroom: IntArray, row: int) -> tuple[str, ...]:
         return (self.reason,) if (headroom[:, row] < 0).any() else ()

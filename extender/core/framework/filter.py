@@ -28,10 +28,10 @@ from extender.core.framework.plugins import (
     NODES_NOT_EVALUATED,
     PREFILTERS,
     dynamic_resources,
+    plugins_missing_permissions,
     volume_restrictions,
 )
-from extender.core.framework.plugins.cycle_state import WITHOUT_PREFILTER, is_switched_off
-from extender.core.framework.plugins.missing_permissions import plugins_missing_permissions
+from extender.core.framework.plugins.shared.cycle_state import WITHOUT_PREFILTER, is_switched_off
 from extender.core.framework.status import SUCCESS, Code, Status, filter_error
 from extender.core.profile import Profile
 from extender.core.snapshot.arrays import BoolArray, IntArray, mask_of, select_columns

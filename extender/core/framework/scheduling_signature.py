@@ -34,6 +34,7 @@ from extender.core.snapshot.pod_table import NO_POD
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.objects import Pod, PodSpec, PodStatus, Volume
 from extender.k8s.requests import incoming_requests
+from extender.utilities.lru import LRU
 
 _MAX_SIGNATURES = 64
 _MAX_KEPT_BYTES = 16 << 20
@@ -202,9 +203,7 @@ def cached_verdicts(context: SchedulingContext) -> NodeVerdicts | None:
         verdicts = NodeVerdicts.of(last_filter_run(context))
         if verdicts is None:
             return None
-        while len(kept) >= min(_MAX_SIGNATURES, 1 + _MAX_KEPT_BYTES // (_BYTES_PER_NODE * len(verdicts.fits) + 1)):
-            del kept[next(iter(kept))]
-    kept[key] = verdicts
+    kept.put(key, verdicts)
     return verdicts
 
 
@@ -220,10 +219,9 @@ def cached_verdicts(context: SchedulingContext) -> NodeVerdicts | None:
     "stateful_sets",
     "device_classes",
 )
-def _kept(_snapshot: Snapshot) -> dict[tuple[int, frozenset[str], bytes], NodeVerdicts]:
-    """Return the place for the verdicts, the one used last at the end: id of the profile, kinds that may not be read,
-    signature -> verdicts."""
-    return {}
+def _kept(snapshot: Snapshot) -> LRU[tuple[int, frozenset[str], bytes], NodeVerdicts]:
+    """Return the place for the verdicts: id of the profile, kinds that may not be read, signature -> verdicts."""
+    return LRU(min(_MAX_SIGNATURES, 1 + _MAX_KEPT_BYTES // (_BYTES_PER_NODE * len(snapshot.nodes) + 1)))
 
 
 @derived("images")

@@ -13,15 +13,14 @@ from typing import Final
 import numpy as np
 
 from extender.core.framework.constraint import NodeRows, SchedulingContext, ScoreFailed
-from extender.core.framework.plugins import NORMALIZE_SCORE, SCORES
-from extender.core.framework.plugins.cycle_state import (
+from extender.core.framework.plugins import NORMALIZE_SCORE, SCORES, plugins_missing_permissions
+from extender.core.framework.plugins.shared.cycle_state import (
     NOT_FOUND,
     SCORES_READING_PREFILTER,
     WITHOUT_PRESCORE,
     is_score_switched_off,
 )
-from extender.core.framework.plugins.missing_permissions import plugins_missing_permissions
-from extender.core.framework.plugins.normalize import MAX_NODE_SCORE
+from extender.core.framework.plugins.shared.normalize import MAX_NODE_SCORE
 from extender.core.profile import PRESCORE_PLUGINS
 from extender.core.snapshot.arrays import IntArray
 
@@ -83,15 +82,10 @@ def score(
 
 def cycle_error(context: SchedulingContext) -> str | None:
     """Return the error of the first plugin that reads what an extension point which is not enabled writes, or None."""
-    return _prescore_error(context) or _score_error(context)
-
-
-def _prescore_error(context: SchedulingContext) -> str | None:
-    """Return the error of the first PreScore plugin that fails; None: none does."""
     for name in context.profile.prescore_plugins:
         if _lacks_prefilter(context, name):
             return f'running PreScore plugin "{name}": {NOT_FOUND}'
-    return None
+    return _score_error(context)
 
 
 def _score_error(context: SchedulingContext) -> str | None:

@@ -21,6 +21,7 @@ from extender.core.snapshot.derived import derived
 from extender.core.snapshot.node_layout import NodeLayout
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.priority import BELOW_ALL_PRIORITIES
+from extender.utilities.lru import LRU
 
 _MAX_KEPT_PREEMPTORS = 32
 """Preemptor priorities (and protection keys) for which one snapshot keeps the potential victims."""
@@ -56,7 +57,7 @@ def potential_victims(context: SchedulingContext, scheduler_victims: BoolArray |
     selected, see `ProtectionIndex.protected`.
     """
     snapshot, policy = context.snapshot, context.profile.preemption
-    budgets, kept = budget_index(snapshot, policy), _kept(snapshot).setdefault(policy, {})
+    budgets, kept = budget_index(snapshot, policy), _kept(snapshot).setdefault(policy, LRU(_MAX_KEPT_PREEMPTORS))
     lower = (priority for priority in snapshot.pod_table.priorities if priority < context.pod.priority)
     below, protected = max(lower, default=BELOW_ALL_PRIORITIES) + 1, None
     key: tuple[object, ...] = (below,)
@@ -68,16 +69,14 @@ def potential_victims(context: SchedulingContext, scheduler_victims: BoolArray |
     version, potential = kept.pop(key, (0, None))
     if potential is None or not split.update(potential, version):
         potential = split.build()
-    if len(kept) >= _MAX_KEPT_PREEMPTORS:
-        del kept[next(iter(kept))]
     potential = replace(potential, protected=protected)
-    kept[key] = budgets.node_versions.latest, potential
+    kept.put(key, (budgets.node_versions.latest, potential))
     return potential
 
 
-KeptVictims = dict[tuple[object, ...], tuple[int, PotentialVictims]]
-"""(lowest priority that is not evictable, protection key) -> the latest node version of the budgets by then, and
-the potential victims; the least recently used first."""
+KeptVictims = LRU[tuple[object, ...], tuple[int, PotentialVictims]]
+"""(lowest priority that is not evictable, protection key) -> the latest node version of the budgets by then, and the
+potential victims."""
 
 
 @derived("nodes")

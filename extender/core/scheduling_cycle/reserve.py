@@ -50,10 +50,11 @@ class Reservation:
         return [
             ReservedClaim(
                 claim=f"{claim.metadata.namespace}/{claim.metadata.name}",
-                allocation=allocation,
-                devices=[_report(device) for device in _devices(claim)],
+                allocation=allocated,
+                devices=[_report(one) for one in allocation.devices.results or ()] if allocation is not None else [],
             )
-            for claim, allocation in zip(self.claims, self.allocations, strict=True)
+            for claim, allocated in zip(self.claims, self.allocations, strict=True)
+            for allocation in (claim.status.allocation,)
         ]
 
 
@@ -126,10 +127,6 @@ def _extended_resource_claim(pod: Pod, asked: DeviceRequests) -> ResourceClaim:
         owner_references=[OwnerReference("v1", "Pod", own.name, own.uid, controller=True)],
     )
     return ResourceClaim(metadata, ResourceClaimSpec(DeviceClaim(list(asked.requests))), ResourceClaimStatus())
-
-
-def _devices(claim: ResourceClaim) -> list[DeviceRequestAllocationResult]:
-    return (claim.status.allocation.devices.results or []) if claim.status.allocation is not None else []
 
 
 def _report(device: DeviceRequestAllocationResult) -> ReservedDevice:

@@ -136,20 +136,16 @@ class ManyTerms:
         if namespace not in self._unlabelled:
             if len(self._unlabelled) >= _MAX_KEPT_NAMESPACES:
                 self._unlabelled.clear()
-            selected = self._selected(*namespace)
+            naming, signatures = namespace
+            selected = np.logical_or.reduce([self._namespace_selectors.matching(one) for one in signatures])
+            if naming is not None:
+                selected[self._naming.lists((naming,))] = True
             matches = self._selectors.matching(()) & selected
             self._unlabelled[namespace] = selected, matches, self._sums(np.flatnonzero(matches), 1)
         selected, unlabelled, totals = self._unlabelled[namespace]
         matches = self._selectors.matching(labels) & selected
         changed = np.flatnonzero(matches != unlabelled)
         return totals + self._sums(changed, np.where(matches[changed], 1, -1))
-
-    def _selected(self, naming: int | None, signatures: Iterable[Signature]) -> BoolArray:
-        """Return [term]: whether its namespaces or its namespaceSelector include the namespace."""
-        found = np.logical_or.reduce([self._namespace_selectors.matching(one) for one in signatures])
-        if naming is not None:
-            found[self._naming.lists((naming,))] = True
-        return np.asarray(found)
 
     def _sums(self, rows: IntArray, counts: IntArray | int) -> IntArray:
         """Return the totals of these terms, each counted so often."""

@@ -5,12 +5,14 @@ Mirrors helper.DefaultSelector (pkg/scheduler/framework/plugins/helper/spread.go
 Rule: pods of one namespace with equal labels and the same controller share one result.
 """
 
+from contextlib import suppress
+
 from extender.core.snapshot.derived import derived_by
 from extender.core.snapshot.snapshot import Index, Snapshot
-from extender.k8s.controllers import ReplicaSet, Service, StatefulSet
 from extender.k8s.labels import LabelsKey, labels_key
 from extender.k8s.objects import Labels, Pod
 from extender.k8s.selectors import EVERYTHING, LabelMatcher, SelectorError, compile_label_selector
+from extender.k8s.workloads import ReplicaSet, Service, StatefulSet
 
 
 class ServiceIndex(Index):
@@ -60,13 +62,9 @@ def _selector(snapshot: Snapshot, pod: tuple[str, LabelsKey, tuple[str, str, str
         workload = objects.replica_sets.get(key)
     elif (version, kind) == ("apps/v1", "StatefulSet"):
         workload = objects.stateful_sets.get(key)
-    return (EVERYTHING if workload is None else _selected(workload)).with_labels(wanted)
-
-
-def _selected(workload: ReplicaSet | StatefulSet) -> LabelMatcher:
-    """Return the selector, or EVERYTHING, which adds no condition, if it does not parse or selects no pod."""
-    try:
-        selector = compile_label_selector(workload.spec.selector)
-    except SelectorError:
-        return EVERYTHING
-    return EVERYTHING if selector.is_nothing else selector
+    # A selector that does not parse, or that selects no pod, adds no condition.
+    selected = EVERYTHING
+    with suppress(SelectorError):
+        compiled = EVERYTHING if workload is None else compile_label_selector(workload.spec.selector)
+        selected = EVERYTHING if compiled.is_nothing else compiled
+    return selected.with_labels(wanted)

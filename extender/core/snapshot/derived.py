@@ -153,6 +153,7 @@ def derived_by(*reads: Aspect, max_entries: int = 128) -> Callable[[Callable[[S,
             if old is None and len(kept) >= max_entries:
                 old = kept.pop(next(iter(kept)))
             snapshot._kept_bytes -= old[2] if old is not None else 0
+            # Tenants write the keys: their size, not only their number, has to be limited.
             key_bytes = len(_ENCODER.encode(key))
             if key_bytes <= MAX_KEY_BYTES:
                 size = key_bytes * _BYTES_PER_ENCODED_BYTE + _value_bytes(value)

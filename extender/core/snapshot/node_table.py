@@ -58,6 +58,7 @@ class NodeTable(Versioned):
         del self.node_order[name]
         self._count_labels(self.nodes[row], None)
         columns: tuple[list[Any], ...] = self.nodes, self.node_names, self._resources
+        # Moving the last row is cheaper than moving all behind it, and leaves no gap that every column must skip.
         for column in columns:
             column[row] = column[-1]
             column.pop()

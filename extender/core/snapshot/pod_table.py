@@ -129,7 +129,7 @@ class PodTable:
         Raises ValueError, and changes nothing, for a pod that `validate` refuses.
         """
         resources, started = self.resources_of(pod), start_time(pod)
-        row = self._free.pop() if self._free else len(self.pods)
+        row = self._free.pop() if self._free else len(self.pods)  # columns stay as long as most pods ever ran at once
         if row == len(self.pods):
             self.reserve(row + 1)
             self.pods.append(NO_POD)
@@ -178,8 +178,11 @@ class PodTable:
 
         Raises ValueError, and changes nothing, for a pod that `validate` refuses.
         """
+        # Both may raise, so they come before the first change.
         resources, started, node = self.resources_of(pod), start_time(pod), int(self.node[row])
-        before = self._resources_in(row), self.priority[row], self.start[row]
+        cpu, memory = self.non_zero[row].tolist()
+        held = PodResources(tuple(self.demand[row].tolist()), (cpu, memory), self.scalar_resources.get(row, ()))
+        before = held, self.priority[row], self.start[row]
         self._add_to_sums(row, node, -1)
         self._write(row, pod, resources, started)
         self._add_to_sums(row, node, 1)
@@ -228,11 +231,6 @@ class PodTable:
         self.priority, self.order = grown(self.priority, last, 0), grown(self.order, last, 0)
         self.terminating, self.demand = grown(self.terminating, last, 0), grown(self.demand, last, 0)
         self.non_zero = grown(self.non_zero, last, 0)
-
-    def _resources_in(self, row: int) -> PodResources:
-        """Return the amounts that the row's pod adds to the columns of its node."""
-        cpu, memory = self.non_zero[row].tolist()
-        return PodResources(tuple(self.demand[row].tolist()), (cpu, memory), self.scalar_resources.get(row, ()))
 
     def validate(self, pod: Pod) -> None:
         """Raise ValueError if an amount or the start time of the pod cannot be parsed."""
@@ -362,18 +360,17 @@ def changed_parts(before: Pod, after: Pod) -> frozenset[PodPart]:
         found.append("owners")
     if before.spec != after.spec:
         found.append("spec")
-    if not (_terminates_alike(before, after) and _same_status(before, after)):
+    if not _same_status(before, after):
         found.append("status")
     return frozenset(found) if found else NO_PARTS
 
 
-def _terminates_alike(one: Pod, other: Pod) -> bool:
-    a, b = one.metadata.deletion_timestamp, other.metadata.deletion_timestamp
-    return a == b or not (a is None or b is None or is_assumed_terminating(one) or is_assumed_terminating(other))
-
-
 def _same_status(one: Pod, other: Pod) -> bool:
     a, b = one.status, other.status
+    deleted, other_deleted = one.metadata.deletion_timestamp, other.metadata.deletion_timestamp
+    # Two times of one deletion are alike, but an assumed one and the API server's are not.
+    if deleted != other_deleted and {None, ASSUMED_DELETION_TIMESTAMP} & {deleted, other_deleted}:
+        return False
     return a is b or (
         a.phase == b.phase
         and a.start_time == b.start_time

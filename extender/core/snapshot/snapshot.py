@@ -49,6 +49,9 @@ OBJECTS_PER_STEP = 50
 PODS_PER_STEP = 100
 """Pods that are put in together."""
 
+_FREED_PER_STEP = 1000
+"""Entries of one container that `dismantle` frees before it yields."""
+
 I = TypeVar("I", bound="Index")  # noqa: E741
 
 
@@ -130,16 +133,13 @@ class Snapshot(NodeTable):
             some = objects[start : start + step]
             if kind != "Pod" or not self._put_new_pods(cast(Sequence[Pod], some), resources_of, on_skipped):
                 for one in some:
-                    self._put_or_skip(kind, one, on_skipped)
+                    try:
+                        self.put(kind, one)
+                    except ValueError as error:
+                        if on_skipped is None:
+                            raise
+                        on_skipped(kind, error)
             yield
-
-    def _put_or_skip(self, kind: str, one: Object, on_skipped: OnSkipped | None) -> None:
-        try:
-            self.put(kind, one)
-        except ValueError as error:
-            if on_skipped is None:
-                raise
-            on_skipped(kind, error)
 
     def remove(self, kind: str, key: Key) -> None:
         """Delete an object; raises KeyError if it is unknown."""
@@ -185,7 +185,9 @@ class Snapshot(NodeTable):
             try:
                 self._versions["any"] += 1  # what is kept of the last call stays as it is
                 for node in nodes:
-                    self.put("Node", _without_identity(node))
+                    # A watch's thread must not take UID and resourceVersion for the API server's.
+                    metadata = msgspec.structs.replace(node.metadata, uid="", resource_version="")
+                    self.put("Node", msgspec.structs.replace(node, metadata=metadata))
                 self.refresh_layout()
                 yield
             finally:
@@ -203,7 +205,11 @@ class Snapshot(NodeTable):
         holders = (*self._indexes.values(), self.pod_table, self._without_row, self)
         for one in (*tables, *(value for holder in holders for value in vars(holder).values())):
             while isinstance(one, (dict, list, set)) and one:
-                _free_some(one)
+                if isinstance(one, list):
+                    del one[-_FREED_PER_STEP:]
+                else:
+                    for _ in range(min(_FREED_PER_STEP, len(one))):
+                        one.popitem() if isinstance(one, dict) else one.pop()
                 yield
 
     # --- changes of pods --------------------------------------------------------------------------------------
@@ -223,7 +229,11 @@ class Snapshot(NodeTable):
             order = self._next_order
             self._next_order += 1
         table[key] = pod
-        self._admit(key, pod, order)
+        node = self.node_row.get(pod.spec.node_name)
+        if node is not None and not is_finished(pod):
+            self._add_to_node(pod, node, order)
+        else:
+            self._without_row.add(key, pod, order)
 
     def _put_new_pods(
         self, pods: Sequence[Pod], resources_of: Callable[[Pod], PodResources], on_skipped: OnSkipped | None
@@ -306,16 +316,8 @@ class Snapshot(NodeTable):
         for index in following:
             index.pod_changed(row, before, pod, parts)
 
-    def _admit(self, key: Key, pod: Pod, order: int) -> None:
-        """Put a pod into the row of a known node, or else among the pods without a row."""
-        node = self.node_row.get(pod.spec.node_name)
-        if node is not None and not is_finished(pod):
-            self._add_to_node(pod, node, order)
-        else:
-            self._without_row.add(key, pod, order)
-
     def _withdraw(self, key: Key, pod: Pod) -> int:
-        """Undo `_admit`; return the pod's place in listing order."""
+        """Take a pod off its node, or out of the pods without a row; return its place in listing order."""
         order = self._without_row.remove(key, pod)
         return self._remove_from_node(self.pod_table.row_of[identity(pod)]) if order is None else order
 
@@ -463,25 +465,6 @@ class Snapshot(NodeTable):
     def scalar_used(self, resource: str) -> IntArray:
         """Return [node]: requests of the running pods for an extended resource."""
         return self.scalar_demand(resource).per_node(len(self.nodes))
-
-
-_FREED_PER_STEP = 1000
-"""Entries of one container that `dismantle` frees before it yields."""
-
-
-def _free_some(container: dict[Any, Any] | list[Any] | set[Any]) -> None:
-    if isinstance(container, list):
-        del container[-_FREED_PER_STEP:]
-        return
-    for _ in range(min(_FREED_PER_STEP, len(container))):
-        container.popitem() if isinstance(container, dict) else container.pop()
-
-
-def _without_identity(node: Node) -> Node:
-    """Return the node without UID and resourceVersion: a watch's thread must not take it for the API server's."""
-    own = node.metadata
-    metadata = msgspec.structs.replace(own, uid="", resource_version="") if own.uid or own.resource_version else own
-    return msgspec.structs.replace(node, metadata=metadata)
 
 
 def _differs_in_version_only(before: Object, after: Object) -> bool:

@@ -5,6 +5,8 @@ Counterpart of the volume binder's PV and PVC assume caches (volumebinding/assum
 Rule: objects are found by name or group, never by a scan over all volumes.
 """
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from extender.core.snapshot.arrays import BoolArray
@@ -84,36 +86,6 @@ class VolumeIndex(Index):
         claim = self.claim(pod, use.name)
         if claim is None or (use.is_ephemeral and not is_for_pod(claim, pod)):
             return None
-        return self._csi_volume(claim)
-
-    def native_drivers(self, pod: Pod) -> frozenset[str]:
-        """Return the drivers of those of the pod's CSI volumes that no in-tree plugin stands for."""
-        native = set()
-        for use in claim_uses(pod):
-            found, claim = self.csi_volume(pod, use), self.claim(pod, use.name)
-            if found is not None and claim is not None and not self._in_tree_plugin(claim):
-                native.add(found[0])
-        return frozenset(native)
-
-    def in_tree_volumes(self, pod: Pod, plugin: str) -> frozenset[VolumeID]:
-        """Return the volumes of an in-tree plugin, such as kubernetes.io/aws-ebs, that the pod's node attaches."""
-        driver = driver_of(plugin)
-        found = {volume for volume in migrated_inline(pod) if volume[0] == driver}
-        for use in claim_uses(pod):
-            volume, claim = self.csi_volume(pod, use), self.claim(pod, use.name)
-            if volume is not None and claim is not None and self._in_tree_plugin(claim) and volume[0] == driver:
-                found.add(volume)
-        return frozenset(found)
-
-    def _in_tree_plugin(self, claim: PersistentVolumeClaim) -> bool:
-        """Return whether the claim's volume, or the provisioner of its class, is of an in-tree plugin."""
-        volume = self.volume(claim.spec.volume_name)
-        if volume is not None:
-            return volume.spec.csi is None
-        storage_class = self.storage_class(claim_class(claim))
-        return storage_class is not None and driver_of(storage_class.provisioner) != storage_class.provisioner
-
-    def _csi_volume(self, claim: PersistentVolumeClaim) -> VolumeID | None:
         volume = self.volume(claim.spec.volume_name)
         if volume is not None and volume.spec.csi is not None:
             csi = volume.spec.csi
@@ -124,6 +96,28 @@ class VolumeIndex(Index):
         driver = driver_of(storage_class.provisioner) if storage_class else None
         # The line break keeps these handles apart from those of real volumes, which never contain one.
         return (driver, f"unbound\n{claim.metadata.namespace}/{claim.metadata.name}") if driver else None
+
+    def native_drivers(self, pod: Pod) -> frozenset[str]:
+        """Return the drivers of those of the pod's CSI volumes that no in-tree plugin stands for."""
+        return frozenset(driver for (driver, _), is_in_tree in self._claimed(pod) if not is_in_tree)
+
+    def in_tree_volumes(self, pod: Pod, plugin: str) -> frozenset[VolumeID]:
+        """Return the volumes of an in-tree plugin, such as kubernetes.io/aws-ebs, that the pod's node attaches."""
+        found = {*migrated_inline(pod), *(volume for volume, is_in_tree in self._claimed(pod) if is_in_tree)}
+        return frozenset(volume for volume in found if volume[0] == driver_of(plugin))
+
+    def _claimed(self, pod: Pod) -> Iterator[tuple[VolumeID, bool]]:
+        """Yield the CSI volumes of the pod's claims, and whether an in-tree plugin stands for them."""
+        for use in claim_uses(pod):
+            found, claim = self.csi_volume(pod, use), self.claim(pod, use.name)
+            if found is None or claim is None:
+                continue
+            volume, storage_class = self.volume(claim.spec.volume_name), self.storage_class(claim_class(claim))
+            if volume is not None:
+                yield found, volume.spec.csi is None
+            else:
+                provisioner = storage_class.provisioner if storage_class is not None else ""
+                yield found, driver_of(provisioner) != provisioner
 
 
 def migrated_inline(pod: Pod) -> list[VolumeID]:

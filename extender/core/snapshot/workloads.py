@@ -12,9 +12,8 @@ import numpy as np
 from extender.core.snapshot.arrays import IntArray, RowSet, grown
 from extender.core.snapshot.pod_table import PodPart
 from extender.core.snapshot.snapshot import Index, Snapshot
-from extender.k8s.controllers import PodGroup
 from extender.k8s.objects import COSCHEDULING, SCHEDULING, Pod
-from extender.k8s.workloads import workload_of
+from extender.k8s.workloads import PodGroup, workload_of
 
 NO_GROUP = -1
 """Number of a pod that belongs to no group."""

@@ -4,23 +4,23 @@ Rule: a function that is declared but implemented nowhere is not followed, and i
 """
 
 import math
+import operator
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import islice
 from typing import Any
 
-from extender.k8s.cel.declarations import Overload, functions
-from extender.k8s.cel.library import formatting, kubernetes, lists, patterns, standard, strings, times
-from extender.k8s.cel.types import Type
+from extender.k8s.cel.functions import Overload, functions
+from extender.k8s.cel.types import DYN, Type, is_optional, name_of
 from extender.k8s.cel.values import (
     NO_SUCH_OVERLOAD,
     Aborted,
     CelError,
     Duration,
-    NotFollowed,
-    Optional,
     Run,
     Timestamp,
     Uint,
+    UnsupportedFeature,
     go_name,
     size,
     type_name,
@@ -29,31 +29,22 @@ from extender.k8s.cel.values import (
 Evaluate = Callable[[Run], Any]
 Cost = Callable[[Run, list[Any], Any], int]
 
-_IMPLEMENTATIONS: dict[str, Callable[..., Any]] = {
-    **times.IMPLEMENTATIONS,
-    **strings.IMPLEMENTATIONS,
-    **lists.IMPLEMENTATIONS,
-    **kubernetes.IMPLEMENTATIONS,
-    **patterns.IMPLEMENTATIONS,
-    "string_format": formatting.format_values,
-}
-"""By overload."""
 
-
-def call(name: str, overloads: list[str], arguments: list[Evaluate], *, of_1_37: bool) -> Evaluate:
-    """Return what evaluates a call; raises NotFollowed."""
-    apply = _implementation(name, overloads, of_1_37=of_1_37)
-    return call_of(apply, name, overloads, arguments, of_1_37=of_1_37)
-
-
-def call_of(
-    apply: Callable[..., Any], name: str, overloads: list[str], arguments: list[Evaluate], *, of_1_37: bool
+def call(
+    name: str,
+    overloads: list[Overload],
+    arguments: list[Evaluate],
+    *,
+    of_1_37: bool,
+    apply: Callable[..., Any] | None = None,
 ) -> Evaluate:
-    """Return what evaluates a call of an implementation."""
+    """Return what evaluates a call of a function, or of `apply` instead; raises UnsupportedFeature."""
+    if apply is None:
+        apply = _implementation(name, overloads, of_1_37=of_1_37)
     cost = _cost(name, overloads, of_1_37=of_1_37)
-    asserts = _ASSERTIONS.get(name) if len(overloads) == 1 else None
-    if asserts is not None:
-        arguments = [asserted(arguments[index]) for index, asserted in enumerate(asserts[: len(arguments)])]
+    if len(overloads) == 1:  # what the cost tracker assumes is that overload's
+        asserted = _ASSERTIONS.get(name, ())
+        arguments = [_asserting(each, *asserted[index : index + 1]) for index, each in enumerate(arguments)]
     if len(arguments) == 1:
         return _unary(apply, cost, arguments[0])
     if len(arguments) == 2:
@@ -100,25 +91,24 @@ def _binary(apply: Callable[..., Any], cost: Cost | None, one: Evaluate, other: 
             return apply(run, left, right)
         result = apply(run, left, right)
         run.cost += cost(run, [left, right], result)
-        run.check()
+        run.check()  # what joins two values can double them each time
         return result
 
     return evaluate
 
 
-def _implementation(name: str, overloads: list[str], *, of_1_37: bool) -> Callable[..., Any]:
-    if name == "matches":
-        return _matches
-    for whole in (standard.OPERATORS, standard.UNGUARDED, lists.UNGUARDED):
-        if name in whole:
-            return whole[name]
-    declared = functions(of_1_37=of_1_37)[name]
-    chosen = [each for each in declared if each.id == overloads[0]] if len(overloads) == 1 else list(declared)
-    bound = [(each, _bound(name, each)) for each in chosen]
+def _implementation(name: str, overloads: list[Overload], *, of_1_37: bool) -> Callable[..., Any]:
+    first = overloads[0]
+    # An unguarded function does what each of its overloads does.
+    if not first.guarded and first.apply is not None:
+        return first.apply
+    # Where the checker could not tell, cel-go tries all overloads of the function, not only those that it found.
+    chosen = overloads if len(overloads) == 1 else functions(of_1_37=of_1_37)[name]
+    bound = [(list(map(_test, each.arguments)), _bound(name, each)) for each in chosen]
 
     def apply(run: Run, *values: Any) -> Any:
-        for overload, implementation in bound:
-            if len(values) == len(overload.arguments) and all(map(_fits, overload.arguments, values)):
+        for tests, implementation in bound:
+            if len(values) == len(tests) and all(map(operator.call, tests, values)):
                 return implementation(run, *values)
         raise CelError(f"{NO_SUCH_OVERLOAD}: {name}({', '.join(map(type_name, values))})")
 
@@ -126,133 +116,117 @@ def _implementation(name: str, overloads: list[str], *, of_1_37: bool) -> Callab
 
 
 def _bound(name: str, overload: Overload) -> Callable[..., Any]:
-    if name in standard.CONVERSIONS and not overload.id.startswith(("ip_", "cidr_")):
-        return standard.CONVERSIONS[name]
-    implementation = _IMPLEMENTATIONS.get(overload.id)
-    if implementation is not None:
-        return implementation
-    target = overload.arguments[0] if overload.arguments else None
-    if target is not None and target[0] in ("struct", "opaque") and target[1] != "optional_type":
-        return _unreachable  # of a type whose values only functions that are not followed make
-    raise NotFollowed(f"{name}()")
+    if overload.apply is not None:
+        return overload.apply
+    target = overload.arguments[0] if overload.arguments else DYN
+    if target[0] in ("struct", "opaque") and not is_optional(target):
+        return _unreachable  # of a type whose values only functions make that are not evaluated
+    raise UnsupportedFeature(f"{name}()")
 
 
 def _unreachable(_run: Run, *_values: Any) -> Any:
     raise AssertionError("no value of this type can be made")
 
 
-def _matches(run: Run, text: Any, pattern: Any) -> bool:
-    if type(text) is not str:
-        raise standard.wanted("matches", text)
-    return patterns.matches(run, text, pattern)
-
-
-_KINDS: dict[str, str] = {
-    "duration": "google.protobuf.Duration",
-    "timestamp": "google.protobuf.Timestamp",
-    "null": "null_type",
-}
-
-
-def _fits(wanted: Type, value: Any) -> bool:
+def _test(wanted: Type) -> Callable[[Any], bool]:
     """Return whether a value is of a type, as far as its first element shows (IsAssignableRuntimeType)."""
     kind = wanted[0]
     if kind in ("dyn", "any", "param"):
-        return True
+        return lambda _value: True
     if kind == "list":
-        return type(value) is list and (not value or _fits(wanted[1], value[0]))
+        element = _test(wanted[1])
+        return lambda value: type(value) is list and (not value or element(value[0]))
     if kind == "map":
-        if not isinstance(value, dict):
-            return False
-        return all(_fits(wanted[1], key) and _fits(wanted[2], value[key]) for key in list(value)[:1])
-    if kind == "opaque" and wanted[1] == "optional_type":
-        return type(value) is Optional
-    name = wanted[1] if kind in ("opaque", "struct") else _KINDS.get(kind, kind)
-    return type_name(value) == name
+        of_key, of_value = _test(wanted[1]), _test(wanted[2])
+        return lambda value: (
+            isinstance(value, dict) and all(of_key(key) and of_value(value[key]) for key in islice(value, 1))
+        )
+    name = name_of(wanted)
+    return lambda value: type_name(value) == name
 
 
 # --- panics ---------------------------------------------------------------------------------------------------------
 
+_ADDERS = frozenset((int, Uint, float, str, bytes, Duration, Timestamp))
+_ASSERTIONS: dict[str, tuple[str, ...]] = {
+    "sort": ("list",),
+    "distinct": ("list",),
+    "flatten": ("", "int"),
+    "@sortByAssociatedKeys": ("no error", "list"),
+}
+"""By function: what cel-go's cost tracker assumes of the arguments, errors too; else it panics, which nothing absorbs.
 
-def _panic(what: str) -> Aborted:
-    return Aborted(f"internal error: interface conversion: {what}")
-
-
-def _value_or_panic(run: Run, argument: Evaluate, what: str) -> Any:
-    """Return the value of an argument; `what` panics where it is an error."""
-    try:
-        return argument(run)
-    except CelError:
-        raise _panic(what) from None
-
-
-_ERROR_IS_NO_LIST = "*types.Err is not traits.Lister: missing method Add"
+An error of what sortBy() is called on is also that of its keys.
+"""
 
 
-def _list_or_panic(argument: Evaluate) -> Evaluate:
-    """Return what evaluates an argument that the cost's tracker takes for a list, whatever it is."""
+def _asserting(argument: Evaluate, kind: str = "") -> Evaluate:
+    """Return what evaluates an argument that cost's tracker takes for one of a kind, whatever it is."""
+    if not kind:
+        return argument
+    error_is_no = "ref.Val is *types.Err, not types.Int" if kind == "int" else f"*types.Err{_NO_LIST}Add"
 
     def evaluate(run: Run) -> Any:
-        value = _value_or_panic(run, argument, _ERROR_IS_NO_LIST)
-        if type(value) is not list:
-            method = "Contains" if type(value) in _ADDERS else "Add"
-            raise _panic(f"{go_name(value)} is not traits.Lister: missing method {method}")
-        return value
-
-    return evaluate
-
-
-def _int_or_panic(argument: Evaluate) -> Evaluate:
-    def evaluate(run: Run) -> Any:
-        value = _value_or_panic(run, argument, "ref.Val is *types.Err, not types.Int")
-        if type(value) is not int:
+        try:
+            value = argument(run)
+        except CelError:
+            raise _panic(error_is_no) from None
+        if kind == "list" and type(value) is not list:
+            raise _panic(f"{go_name(value)}{_NO_LIST}{'Contains' if type(value) in _ADDERS else 'Add'}")
+        if kind == "int" and type(value) is not int:
             raise _panic(f"ref.Val is {go_name(value)}, not types.Int")
         return value
 
     return evaluate
 
 
-def _error_panics(argument: Evaluate) -> Evaluate:
-    """Return what evaluates the target of sortBy(): its error is also that of the keys."""
-    return lambda run: _value_or_panic(run, argument, _ERROR_IS_NO_LIST)
+_NO_LIST = " is not traits.Lister: missing method "
 
 
-_ADDERS = frozenset((int, Uint, float, str, bytes, Duration, Timestamp))
-_ASSERTIONS: dict[str, tuple[Callable[[Evaluate], Evaluate], ...]] = {
-    "sort": (_list_or_panic,),
-    "distinct": (_list_or_panic,),
-    "flatten": (lambda argument: argument, _int_or_panic),
-    "@sortByAssociatedKeys": (_error_panics, _list_or_panic),
-}
-"""By function: what cel-go's cost tracker assumes of the arguments, errors too; else it panics, which nothing absorbs.
+def _panic(what: str) -> Aborted:
+    return Aborted(f"internal error: interface conversion: {what}")
 
-Only where the checker has found the one overload: the tracker is that overload's."""
 
 # --- costs ---------------------------------------------------------------------------------------------------------
 
 
-def _up(amount: float) -> int:
-    return math.ceil(amount)
-
-
 def _traversed(_run: Run, values: list[Any], _result: Any) -> int:
-    return _up(size(values[0]) * 0.1)
+    return math.ceil(size(values[0]) * 0.1)
 
 
 def _traversed_twice(_run: Run, values: list[Any], _result: Any) -> int:
-    return _up(size(values[0]) * 2 * 0.1)
+    return math.ceil(size(values[0]) * 2 * 0.1)
 
 
 def _compared(_run: Run, values: list[Any], _result: Any) -> int:
-    return _up(min(size(values[0]), size(values[1])) * 0.1)
+    return math.ceil(min(size(values[0]), size(values[1])) * 0.1)
 
 
 def _joined(_run: Run, values: list[Any], _result: Any) -> int:
-    return _up((size(values[0]) + size(values[1])) * 0.1)
+    return math.ceil((size(values[0]) + size(values[1])) * 0.1)
 
 
 def _matched(_run: Run, values: list[Any], _result: Any) -> int:
-    return _up((1.0 + size(values[0])) * 0.1) * _up(size(values[1]) * 0.25)
+    return math.ceil((1.0 + size(values[0])) * 0.1) * math.ceil(size(values[1]) * 0.25)
+
+
+def _made(_run: Run, _values: list[Any], result: Any) -> int:
+    return size(result) + 11
+
+
+def _product(_run: Run, values: list[Any], _result: Any) -> int:
+    return 1 + size(values[0]) * size(values[1])
+
+
+def _sorted_by(_run: Run, values: list[Any], _result: Any) -> int:
+    """Return the cost of comparing each with each other of the last list: the keys, or the list itself."""
+    items = values[-1]
+    factor = 2.1 if items and type(items[0]) in (str, bytes) else 2.0
+    return int(len(items) * len(items) * factor) + 11
+
+
+def _searched(run: Run, values: list[Any], _result: Any) -> int:
+    return _tree(run, values[0])
 
 
 def _tree(run: Run, value: Any) -> int:
@@ -268,60 +242,44 @@ def _tree(run: Run, value: Any) -> int:
     return 1
 
 
-def _self_compared(items: Any) -> int:
-    factor = 2.1 if items and type(items[0]) in (str, bytes) else 2.0
-    return int(len(items) * len(items) * factor) + 11
-
-
 _BY_FUNCTION: dict[str, Cost] = {
-    **dict.fromkeys(
-        ("isSorted", "sum", "max", "min", "indexOf", "lastIndexOf"), lambda run, values, _result: _tree(run, values[0])
-    ),
-    **dict.fromkeys(("lowerAscii", "upperAscii", "substring", "trim"), _traversed),
+    **dict.fromkeys(("isSorted", "sum", "max", "min", "indexOf", "lastIndexOf"), _searched),
+    **dict.fromkeys(("lowerAscii", "upperAscii", "substring", "trim", "startsWith", "endsWith"), _traversed),
+    **dict.fromkeys(("strings.quote", "format", "quantity", "isQuantity", "semver", "isSemver"), _traversed),
     **dict.fromkeys(("replace", "split"), _traversed_twice),
     **dict.fromkeys(("find", "findAll"), _matched),
-    "join": lambda _run, _values, result: _up(size(result) * 2 * 0.1),
-    **dict.fromkeys(("quantity", "isQuantity", "semver", "isSemver"), _traversed),
+    **dict.fromkeys(("slice", "lists.range", "reverse"), _made),
+    **dict.fromkeys(("sets.contains", "sets.intersects"), _product),
+    "sets.equivalent": lambda _run, values, _result: 1 + 2 * size(values[0]) * size(values[1]),
+    "distinct": _sorted_by,
+    "join": lambda _run, _values, result: math.ceil(size(result) * 2 * 0.1),
+    "contains": lambda _run, values, _result: math.ceil(size(values[0]) * 0.1) * math.ceil(size(values[1]) * 0.1),
 }
 _BY_OVERLOAD: dict[str, Cost] = {
-    **dict.fromkeys(("starts_with_string", "ends_with_string", "string_to_bytes", "bytes_to_string"), _traversed),
-    **dict.fromkeys(("strings_quote", "string_format"), _traversed),
-    "in_list": lambda _run, values, _result: size(values[1]),
-    **{
-        f"{name}_{kind}": _compared
-        for name in ("less", "less_equals", "greater", "greater_equals")
-        for kind in ("string", "bytes")
-    },
-    **dict.fromkeys(("add_string", "add_bytes"), _joined),
-    "matches_string": _matched,
-    "contains_string": lambda _run, values, _result: _up(size(values[0]) * 0.1) * _up(size(values[1]) * 0.1),
-    "list_slice": lambda _run, _values, result: size(result) + 11,
-    "lists_range": lambda _run, _values, result: size(result) + 11,
-    "list_reverse": lambda _run, _values, result: size(result) + 11,
-    "list_flatten": lambda _run, values, _result: size(values[0]) + 11,
-    "list_flatten_int": lambda _run, values, _result: size(values[0]) * values[1] + 11,
-    "list_distinct": lambda _run, values, _result: _self_compared(values[0]),
-    "list_sets_contains_list": lambda _run, values, _result: 1 + size(values[0]) * size(values[1]),
-    "list_sets_intersects_list": lambda _run, values, _result: 1 + size(values[0]) * size(values[1]),
-    "list_sets_equivalent_list": lambda _run, values, _result: 1 + 2 * size(values[0]) * size(values[1]),
+    **dict.fromkeys(("bytes(string)", "string(bytes)"), _traversed),
+    **{f"{name}({kind})": _compared for name in ("_<_", "_<=_", "_>_", "_>=_") for kind in ("string", "bytes")},
+    **dict.fromkeys(("_+_(string)", "_+_(bytes)"), _joined),
+    **dict.fromkeys((".sort(list)", ".@sortByAssociatedKeys(list)"), _sorted_by),
+    "@in(list)": lambda _run, values, _result: size(values[1]),
+    ".matches(string)": _matched,
+    ".flatten(list)": lambda _run, values, _result: size(values[0]) + 11,
+    ".flatten(int)": lambda _run, values, _result: size(values[0]) * values[1] + 11,
 }
-
+"""By function, with a dot before a member, and the type of its last argument."""
 
 _SINCE_1_37: dict[str, Cost] = {
-    "includes": lambda run, values, _result: _tree(run, values[0]),
+    "includes": _searched,
     "matches": _matched,
-    **dict.fromkeys(("startsWith", "endsWith"), lambda _run, values, _result: _up(size(values[1]) * 0.1)),
+    **dict.fromkeys(("startsWith", "endsWith"), lambda _run, values, _result: math.ceil(size(values[1]) * 0.1)),
 }
 """By function: what costs otherwise than up to v1.36."""
 
 
-def _cost(name: str, overloads: list[str], *, of_1_37: bool) -> Cost | None:
+def _cost(name: str, overloads: list[Overload], *, of_1_37: bool) -> Cost | None:
     """Return what a call costs, None for one; a call whose overload the checker could not tell has none of its own."""
-    overload = overloads[0] if len(overloads) == 1 else ""
     if of_1_37 and name in _SINCE_1_37:
         return _SINCE_1_37[name]
-    if overload.endswith("_sort"):
-        return lambda _run, values, _result: _self_compared(values[0])
-    if overload.endswith("_sortByAssociatedKeys"):
-        return lambda _run, values, _result: _self_compared(values[1])
-    return _BY_FUNCTION.get(name) or _BY_OVERLOAD.get(overload)
+    if name in _BY_FUNCTION or len(overloads) != 1 or not overloads[0].arguments:
+        return _BY_FUNCTION.get(name)
+    only = overloads[0]
+    return _BY_OVERLOAD.get(f"{'.' if only.member else ''}{name}({only.arguments[-1][0]})")

@@ -1,51 +1,41 @@
 """The types of an expression and which overload each call is (checker/checker.go and the validators, cel-go v0.26).
 
 Rule: says what cel-go says, in its words and at its positions; what it would accept and we do not evaluate is
-NotFollowed.
+UnsupportedFeature.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
-from extender.k8s.cel.declarations import DEVICE, GENERIC_TYPES, TYPE_NAMES, Overload, device_fields, functions
-from extender.k8s.cel.library.formatting import REFUSED, interpolate
+from extender.k8s.cel.environment import Environment
+from extender.k8s.cel.functions import Overload, functions
+from extender.k8s.cel.library.formatting import CLAUSES, interpolate
 from extender.k8s.cel.library.patterns import problem
-from extender.k8s.cel.library.standard import CONVERSIONS
+from extender.k8s.cel.library.standard import to_duration, to_timestamp
 from extender.k8s.cel.syntax import Expr, Loop, Tree
 from extender.k8s.cel.types import (
     BOOL,
-    BYTES,
-    DOUBLE,
     DYN,
     ERROR,
+    GENERIC_TYPES,
     INT,
-    NULL,
+    NAMED_TYPES,
     STRING,
-    UINT,
     TooLarge,
     Type,
     Unifier,
-    declared,
     display,
     is_dyn,
     is_optional,
-    list_of,
-    map_of,
+    name_of,
     optional_of,
 )
-from extender.k8s.cel.values import CelError, NotFollowed, Uint
+from extender.k8s.cel.values import CelError, UnsupportedFeature, type_name
 
 _STEPS: Final = 200_000
 _MAX_ERRORS: Final = 100
-_LITERALS: dict[type, Type] = {
-    type(None): NULL,
-    bool: BOOL,
-    int: INT,
-    Uint: UINT,
-    float: DOUBLE,
-    str: STRING,
-    bytes: BYTES,
-}
+_MAX_LINE_BYTES: Final = 16_384
 
 
 @dataclass
@@ -53,24 +43,24 @@ class Checked:
     """`types` and `overloads` are by node; an identifier or a field in `names` is a variable or type of that name, with
     a leading dot if a loop has a variable of that name, too, which is not meant."""
 
-    of_1_37: bool
+    environment: Environment
     types: dict[int, Type] = field(default_factory=dict)
-    overloads: dict[int, list[str]] = field(default_factory=dict)
+    overloads: dict[int, list[Overload]] = field(default_factory=dict)
     names: dict[int, str] = field(default_factory=dict)
     errors: list[tuple[int, str]] = field(default_factory=list)
     """(node, text)"""
 
 
-def check(tree: Tree, *, of_1_37: bool) -> Checked:
-    """Return the types of a tree's nodes; raises NotFollowed."""
-    checker = _Checker(of_1_37=of_1_37)
+def check(tree: Tree, environment: Environment) -> Checked:
+    """Return the types of a tree's nodes; raises UnsupportedFeature."""
+    checker = _Checker(environment)
     try:
         checker.check(tree.root)
         types = checker.checked.types
         for node_id, found in types.items():
             types[node_id] = checker.unifier.substitute(found, free_to_dyn=True)
     except TooLarge:
-        raise NotFollowed("an expression whose types are too large") from None
+        raise UnsupportedFeature("an expression whose types are too large") from None
     if not checker.checked.errors:
         _validate(tree.root, checker.checked)
     return checker.checked
@@ -78,24 +68,18 @@ def check(tree: Tree, *, of_1_37: bool) -> Checked:
 
 def error_text(expression: str, tree: Tree, errors: list[tuple[int, str]]) -> str:
     """Return errors as cel-go displays them, in the order of their positions (common.Errors.ToDisplayString)."""
-    placed = [(*_place(expression, tree.positions.get(node, 0)), text) for node, text in errors[:_MAX_ERRORS]]
-    placed.sort(key=lambda each: each[:2])
-    lines = expression.split("\n")
-    shown = [_displayed(lines[line], line, column, text) for line, column, text in placed]
+    placed = [(tree.positions.get(node, 0), text) for node, text in errors[:_MAX_ERRORS]]
+    shown = [_displayed(expression, offset, text) for offset, text in sorted(placed, key=lambda each: each[0])]
     if len(errors) > _MAX_ERRORS:
         shown.append(f"{len(errors) - _MAX_ERRORS} more errors were truncated")
     return "\n".join(shown)
 
 
-def _place(expression: str, offset: int) -> tuple[int, int]:
-    line = expression.count("\n", 0, offset)
-    return line, offset - (expression.rfind("\n", 0, offset) + 1)
-
-
-def _displayed(line: str, row: int, column: int, text: str) -> str:
+def _displayed(expression: str, offset: int, text: str) -> str:
+    row, column = expression.count("\n", 0, offset), offset - (expression.rfind("\n", 0, offset) + 1)
     head = f"ERROR: <input>:{row + 1}:{column + 1}: {text}"
-    snippet = line.replace("\t", " ")
-    if len(snippet.encode()) > 16384:
+    snippet = expression.split("\n")[row].replace("\t", " ")
+    if len(snippet.encode()) > _MAX_LINE_BYTES:
         return head
     dots = "".join("." if each.isascii() else "\uff0e" for each in snippet[:column])
     mark = "^" if column >= len(snippet) or snippet[column].isascii() else "\uff3e"
@@ -113,15 +97,15 @@ def qualified_name(node: Expr) -> str | None:
 
 
 class _Checker:
-    def __init__(self, *, of_1_37: bool) -> None:
-        self.checked = Checked(of_1_37)
+    def __init__(self, environment: Environment) -> None:
+        self.environment = environment
+        self.checked = Checked(environment)
         self.unifier = Unifier(_STEPS)
-        self.functions = functions(of_1_37=of_1_37)
-        self.device_fields = device_fields(of_1_37=of_1_37)
-        self.scopes: list[dict[str, Type]] = [{"device": DEVICE}]
+        self.functions = functions(of_1_37=environment.of_1_37)
+        self.scopes: list[dict[str, Type]] = []
         self._kinds = {
-            "literal": lambda node: _LITERALS[type(node.value)],
-            "ident": self._ident,
+            "literal": lambda node: NAMED_TYPES[type_name(node.value)],
+            "ident": lambda node: self._named(node, node.name) or self._undeclared(node, node.name),
             "select": self._select,
             "call": self._call,
             "list": self._list,
@@ -149,34 +133,32 @@ class _Checker:
         """Return the type of a variable, or of a name that is a type."""
         bare = name.removeprefix(".")
         local = self._local(bare)
-        if local is not None and (name == bare or not self.checked.of_1_37):
+        if local is not None and (name == bare or not self.environment.of_1_37):
             return local
-        if bare in self.scopes[0]:
-            return self.scopes[0][bare]
-        if bare in TYPE_NAMES:
-            generic = GENERIC_TYPES.get(bare) if self.checked.of_1_37 else None
-            return ("type", generic or TYPE_NAMES[bare])
+        if bare == self.environment.variable:
+            return self.environment.type
+        if bare in NAMED_TYPES:
+            generic = GENERIC_TYPES.get(bare) if self.environment.of_1_37 else None
+            return ("type", generic or NAMED_TYPES[bare])
         if bare.startswith(("google.protobuf.", "kubernetes.", "net.")):
-            raise NotFollowed(f"the type {bare}")
+            raise UnsupportedFeature(f"the type {bare}")
         return None
 
     def _local(self, name: str) -> Type | None:
         """Return the type of a loop's variable."""
-        return next((scope[name] for scope in reversed(self.scopes[1:]) if name in scope), None)
+        return next((scope[name] for scope in reversed(self.scopes) if name in scope), None)
 
     def _named(self, node: Expr, name: str) -> Type | None:
         """Return the type of a node that is a name, and note the name that is meant."""
         bare = name.removeprefix(".")
-        is_local = self._local(bare.partition(".")[0]) is not None and self.checked.of_1_37
+        # Since cel-go 0.29 a loop's variable hides all names that begin with it, unless a dot stands before them.
+        is_local = self._local(bare.partition(".")[0]) is not None and self.environment.of_1_37
         if is_local and name == bare and node.kind == "select":
             return None
         found = self._look_up(name)
         if found is not None:
             self.checked.names[node.id] = f".{bare}" if is_local and name != bare else bare
         return found
-
-    def _ident(self, node: Expr) -> Type:
-        return self._named(node, node.name) or self._undeclared(node, node.name)
 
     def _select(self, node: Expr) -> Type:
         name = qualified_name(node)
@@ -195,9 +177,9 @@ class _Checker:
         result = ERROR
         if within[0] == "map":
             result = within[2]
-        elif within == DEVICE:
-            known = self.device_fields.get(name)
-            result = known if known is not None else self._error(node, f"undefined field '{name}'")
+        elif within == self.environment.type:
+            known = self.environment.fields.get(name)
+            result = known.type if known is not None else self._error(node, f"undefined field '{name}'")
         elif within[0] == "struct":
             self._error(node, f"unexpected failed resolution of '{within[1]}'")
         elif within[0] == "param":
@@ -213,12 +195,12 @@ class _Checker:
         if node.name == "_?._":
             field_name = node.args[1].value
             self.checked.types[node.args[1].id] = STRING
-            self.checked.overloads[node.id] = ["select_optional_field"]
             return self.unifier.substitute(self._field(node, node.args[0], field_name, optional=True))
         for each in node.args:
             self.check(each)
         target = node.operand
         if target is not None:
+            # `optional.of(x)` looks like a member of `optional`, but is a function with a dot in its name.
             prefix = qualified_name(target)
             if prefix is not None and f"{prefix}.{node.name}".removeprefix(".") in self.functions:
                 node.name, node.operand = f"{prefix}.{node.name}".removeprefix("."), None
@@ -232,22 +214,21 @@ class _Checker:
 
     def _resolve(self, node: Expr, overloads: tuple[Overload, ...]) -> Type:
         types = self.checked.types
-        called = [*([node.operand] if node.operand is not None else []), *node.args]
-        given = tuple(types[each.id] for each in called)
-        if node.name in ("_&&_", "_||_"):
+        given = tuple(types[each.id] for each in node.children())
+        if node.name in ("_&&_", "_||_"):  # whose error is at each operand, not at the call
             return self._logical(node, given, overloads[0])
-        found: list[str] = []
+        found: list[Overload] = []
         result: Type | None = None
         for overload in overloads:
             if overload.member is not (node.operand is not None):
                 continue
             arguments, returned = overload.arguments, overload.result
-            if overload.variables:
+            if overload.variables:  # which two calls of a function must not share
                 fresh = {each: self.unifier.new_variable() for each in sorted(overload.variables)}
                 arguments = tuple(_renamed(each, fresh) for each in arguments)
                 returned = _renamed(returned, fresh)
             if self.unifier.all_assignable(given, arguments):
-                found.append(overload.id)
+                found.append(overload)
                 returned = self.unifier.substitute(returned)
                 if result is None:
                     result = returned
@@ -266,7 +247,7 @@ class _Checker:
                 wrong = True
         if wrong:
             return ERROR
-        self.checked.overloads[node.id] = [overload.id]
+        self.checked.overloads[node.id] = [overload]
         return BOOL
 
     def _no_overload(self, node: Expr, given: tuple[Type, ...]) -> Type:
@@ -297,7 +278,7 @@ class _Checker:
             if index in node.optional:
                 kind = self._unwrapped(each, kind)
             joined = self._joined(joined, kind)
-        return list_of(joined if joined is not None else self.unifier.new_variable())
+        return ("list", joined if joined is not None else self.unifier.new_variable())
 
     def _map(self, node: Expr) -> Type:
         keys: Type | None = None
@@ -311,24 +292,23 @@ class _Checker:
             values = self._joined(values, kind)
         if keys is None or values is None:
             keys, values = self.unifier.new_variable(), self.unifier.new_variable()
-        return map_of(keys, values)
+        return ("map", keys, values)
 
     @staticmethod
     def _struct(node: Expr) -> Type:
-        raise NotFollowed(f"the type {node.name}")
+        raise UnsupportedFeature(f"the type {node.name}")
 
     def _loop(self, node: Expr) -> Type:
-        loop = node.loop
+        over, start, condition, step, result = node.args
+        loop, range_type, start_type = node.loop, self.check(over), self.check(start)
         assert loop is not None
-        over = self.check(loop.over)
-        result = self.check(loop.start)
-        variables = self._variables(loop, self.unifier.substitute(over))
-        self.scopes.append({loop.result_variable: result})
+        variables = self._variables(loop, over, self.unifier.substitute(range_type))
+        self.scopes.append({loop.result_variable: start_type})
         self.scopes.append(variables)
-        self._assert(loop.condition, BOOL)
-        self._assert(loop.step, result)
+        self._assert(condition, BOOL)
+        self._assert(step, start_type)
         self.scopes.pop()
-        found = self.check(loop.result)
+        found = self.check(result)
         self.scopes.pop()
         return self.unifier.substitute(found)
 
@@ -337,19 +317,19 @@ class _Checker:
         if not self.unifier.assignable(expected, found):
             self._mismatch(node, expected, found)
 
-    def _variables(self, loop: Loop, over: Type) -> dict[str, Type]:
+    def _variables(self, loop: Loop, over: Expr, of: Type) -> dict[str, Type]:
         """Return the types of the variables of a loop over a value of the type."""
         first, second = ERROR, ERROR
-        if over[0] == "list":
-            first, second = (INT, over[1]) if loop.variable2 else (over[1], ERROR)
-        elif over[0] == "map":
-            first, second = over[1], over[2]
-        elif over[0] in ("dyn", "error", "param"):
-            self.unifier.assignable(DYN, over)
+        if of[0] == "list":
+            first, second = (INT, of[1]) if loop.variable2 else (of[1], ERROR)
+        elif of[0] == "map":
+            first, second = of[1], of[2]
+        elif of[0] in ("dyn", "error", "param"):
+            self.unifier.assignable(DYN, of)
             first = second = DYN
         else:
-            shown = f"expression of type '{display(over)}' cannot be range of a comprehension"
-            self._error(loop.over, f"{shown} (must be list, map, or dynamic)")
+            shown = f"expression of type '{display(of)}' cannot be range of a comprehension"
+            self._error(over, f"{shown} (must be list, map, or dynamic)")
         return {loop.variable: first, **({loop.variable2: second} if loop.variable2 else {})}
 
 
@@ -366,11 +346,13 @@ def _validate(root: Expr, checked: Checked) -> None:
     """Report literals that are never valid, and lists and maps of several types (cel/validator.go)."""
     nodes = list(_descendants(root))
     for node in nodes:
-        if checked.overloads.get(node.id) == ["string_format"]:
+        if node.kind == "call" and node.name == "format":
             _check_format(node, checked)
+    # What format() is given may be of any types: its own validator has looked at it.
     formatted = {
         id(each) for node in nodes if node.kind == "call" and node.name == "format" for each in _descendants(node)
     }
+    # The validators run one after the other, and errors at the same place stay in their order.
     for name in ("duration", "timestamp", "matches"):
         for node in nodes:
             argument = node.args[0] if node.kind == "call" and node.name == name and node.args else None
@@ -386,16 +368,6 @@ def _validate(root: Expr, checked: Checked) -> None:
             _same_types(node, range(1, len(node.args), 2), optional, checked, every=True)
 
 
-_TAKEN: dict[str, tuple[str, ...]] = {
-    "s": ("list", "map", "int", "uint", "double", "bool", "string", "timestamp", "bytes", "duration", "type", "null"),
-    **dict.fromkeys("do", ("int", "uint")),
-    **dict.fromkeys("fe", ("double", "string")),
-    "b": ("int", "uint", "bool"),
-    **dict.fromkeys("xX", ("int", "uint", "string", "bytes")),
-}
-"""By clause of format(): kinds of types that it takes besides dyn."""
-
-
 def _check_format(node: Expr, checked: Checked) -> None:
     """Report clauses of a literal format that do not take the literal list's elements (stringFormatValidator)."""
     target, arguments = node.operand, node.args[0]
@@ -408,8 +380,7 @@ def _check_format(node: Expr, checked: Checked) -> None:
         refused = _refused(arguments.args[index], kind, checked)
         if refused is not None:
             at = refused.id
-            name = declared(checked.types[at]).partition("(")[0]
-            raise CelError(f"error during formatting: {REFUSED[kind]}, was given {name}")
+            raise CelError(f"error during formatting: {CLAUSES[kind][1]}, was given {name_of(checked.types[at])}")
         return ""
 
     try:
@@ -424,7 +395,7 @@ def _check_format(node: Expr, checked: Checked) -> None:
 
 def _refused(node: Expr, kind: str, checked: Checked) -> Expr | None:
     """Return the node that a clause does not take: the argument, or what is within it."""
-    if checked.types[node.id][0] not in (*_TAKEN[kind], "dyn"):
+    if checked.types[node.id][0] not in (*CLAUSES[kind][0], "dyn"):
         return node
     within = node.args if kind == "s" and node.kind in ("list", "map") else []
     return next((found for each in within if (found := _refused(each, kind, checked)) is not None), None)
@@ -434,8 +405,9 @@ def _invalid(name: str, value: object) -> bool:
     """Return whether a function never accepts a literal."""
     if name == "matches":
         return bool(problem(str(value)))
+    convert: Callable[..., Any] = to_duration if name == "duration" else to_timestamp
     try:
-        CONVERSIONS[name](None, value)
+        convert(None, value)
     except CelError:
         return True
     return False
@@ -447,7 +419,7 @@ def _same_types(node: Expr, indices: range, optional: list[int], checked: Checke
         kind = checked.types[node.args[index].id]
         if index in optional:
             if not is_optional(kind):
-                raise NotFollowed("an optional element of an unknown type, at which kube-scheduler crashes")
+                raise UnsupportedFeature("an optional element of an unknown type, at which kube-scheduler crashes")
             kind = kind[2]
         if first is None:
             first = kind
@@ -461,7 +433,5 @@ def _same_types(node: Expr, indices: range, optional: list[int], checked: Checke
 def _descendants(node: Expr) -> list[Expr]:
     found = [node]
     for each in found:
-        loop = each.loop
-        within = [loop.over, loop.start, loop.condition, loop.step, loop.result] if loop is not None else []
-        found += [*([each.operand] if each.operand is not None else []), *each.args, *within]
+        found += each.children()
     return found

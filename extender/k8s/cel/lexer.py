@@ -45,7 +45,7 @@ class Token(NamedTuple):
 
 
 def tokens(expression: str) -> list[Token]:
-    """Return the words, of which one is behind the expression."""
+    """Return the words; the last one stands behind the expression."""
     found: list[Token] = []
     at = 0
     while match := _WORD.match(expression, at):

@@ -5,8 +5,7 @@ another number of arguments is an ordinary call.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 from typing import Final
 
 from extender.k8s.cel.syntax import MAX_DEPTH, Expr, Loop, Tree
@@ -66,12 +65,12 @@ class _Call:
 
     def loop(self, variables: tuple[str, str], over: Expr, parts: tuple[Expr, Expr, Expr, Expr]) -> Expr:
         """Return a loop with (start, condition, step, result)."""
-        return self.new(Expr("loop", loop=Loop(*variables, over, RESULT, *parts)))
+        return self.new(Expr("loop", args=[over, *parts], loop=Loop(*variables, RESULT)))
 
     def bound(self, name: str, value: Expr, result: Expr) -> Expr:
         """Return a loop over nothing, in whose result the name has the value."""
         over, condition, step = self.list(), self.literal(False), self.ident(name)
-        return self.new(Expr("loop", loop=Loop(_UNUSED, "", over, name, value, condition, step, result)))
+        return self.new(Expr("loop", args=[over, value, condition, step, result], loop=Loop(_UNUSED, "", name)))
 
 
 def expand(tree: Tree, offset: int, name: str, target: Expr | None, args: list[Expr]) -> Expr | None:
@@ -153,7 +152,7 @@ def _filter(call: _Call) -> Expr:
 
 def _bind(call: _Call) -> Expr | None:
     if call.target.kind != "ident" or call.target.name != "cel":
-        return None
+        return None  # bind() of something else is an ordinary member
     name = call.variable(0, "cel.bind() variable names must be simple identifiers")
     return call.bound(name, call.args[1], call.args[2])
 
@@ -161,6 +160,7 @@ def _bind(call: _Call) -> Expr | None:
 def _optional(call: _Call) -> Expr:
     """Return the tree of optMap() or optFlatMap(), in which what they are called on stands twice."""
     name = call.variable(0, f"{call.name}() variable name must be a simple identifier")
+    # A node has one id, and by it one type and one place.
     value = call.call("value", on=_copy(call.tree, call.target))
     result = call.bound(name, value, call.args[1])
     if call.name == "optMap":
@@ -179,18 +179,10 @@ def _sort_by(call: _Call) -> Expr:
 def _copy(tree: Tree, node: Expr) -> Expr:
     """Return the node again, with other ids; one that is too deep to be followed is not copied."""
     if tree.depths[node.id] > MAX_DEPTH:
-        return node
-    again = partial(_copy, tree)
-    loop = node.loop
-    if loop is not None:
-        over, start, condition, step, result = map(
-            again, (loop.over, loop.start, loop.condition, loop.step, loop.result)
-        )
-        loop = Loop(loop.variable, loop.variable2, over, loop.result_variable, start, condition, step, result)
+        return node  # the parser refuses the tree at its end
     operand = None if node.operand is None else _copy(tree, node.operand)
-    copied = Expr(node.kind, 0, node.value, node.name, operand, node.test_only, loop=loop)
-    copied.args, copied.optional = list(map(again, node.args)), [*node.optional]
-    return tree.add(copied, tree.positions[node.id])
+    args = [_copy(tree, each) for each in node.args]
+    return tree.add(replace(node, operand=operand, args=args, optional=[*node.optional]), tree.positions[node.id])
 
 
 _Expansion = Callable[[_Call], Expr | None]

@@ -22,7 +22,7 @@ from extender.k8s.cel.syntax import (
     SyntaxFailure,
     Tree,
 )
-from extender.k8s.cel.values import NotFollowed
+from extender.k8s.cel.values import UnsupportedFeature
 
 _LIMIT: Final = 250
 """Levels that cel-go follows, of each rule of its grammar and of nodes with operands."""
@@ -90,6 +90,7 @@ class _Group:
     def levels(self) -> tuple[int, int, int]:
         """Return the levels of the next operand."""
         expressions, relations, calculations = self.outside
+        # A relation, a sum and a product can wait at the same time: what binds less has been reduced before.
         waiting = [each.level for each in self.operators[-3:]]
         calculations += 1 + waiting.count(_SUM) + waiting.count(_PRODUCT)
         return expressions + 1 + self.colons, relations + 1 + waiting.count(_RELATION), calculations
@@ -104,14 +105,14 @@ class _Unexpected(Exception):
 
 
 def parse(expression: str, *, escaped_names: bool) -> Tree:
-    """Return the tree, with what is wrong with it; raises SyntaxFailure, and NotFollowed where it is too large.
+    """Return the tree, with what is wrong with it; raises SyntaxFailure, and UnsupportedFeature where it is too large.
 
     `escaped_names`: fields may be in backquotes, as from v1.37 on.
     """
     if len(expression) > MAX_CHARACTERS:
-        raise NotFollowed(f"an expression of more than {MAX_CHARACTERS} characters")
+        raise UnsupportedFeature(f"an expression of more than {MAX_CHARACTERS} characters")
     if expression.encode(errors="ignore").decode() != expression:
-        raise NotFollowed("a character that is not Unicode")
+        raise UnsupportedFeature("a character that is not Unicode")
     parser = _Parser(expression, escaped_names)
     try:
         parser.parse()
@@ -120,7 +121,7 @@ def parse(expression: str, *, escaped_names: bool) -> Tree:
     if max(parser.heights.values(), default=0) > _LIMIT:
         raise SyntaxFailure("ERROR: <input>:-1:0: max recursion depth exceeded")
     if not parser.tree.problems and parser.tree.depths[parser.tree.root.id] > MAX_DEPTH:
-        raise NotFollowed(f"an expression nested more than {MAX_DEPTH} levels deep")
+        raise UnsupportedFeature(f"an expression nested more than {MAX_DEPTH} levels deep")
     return parser.tree
 
 
@@ -214,6 +215,7 @@ class _Parser:
 
     def _end_item(self, token: Token, group: _Group) -> None:
         self._reduce(group, _CONDITION)
+        # Conditions bind to the right: the last one is the innermost.
         while group.operators:
             operator = group.operators.pop()
             if operator.text == "?":
@@ -257,6 +259,7 @@ class _Parser:
     def _sign(self, token: Token, group: _Group) -> None:
         """Take a sign: a number's own, or one of several of a kind before any operand."""
         before = group.signs[-1].kind if group.signs else ""
+        # The smallest int has no positive counterpart, so that its sign belongs to the literal.
         if token.kind == "-" and before != "-" and self.tokens[self.at].kind in ("int", "double"):
             self._complete(self._literal(self._next(), "-", token.offset))
         elif before in ("", token.kind):
@@ -267,7 +270,7 @@ class _Parser:
     def _name(self, token: Token) -> None:
         word = self._next("name", wanted="a name") if token.kind == "." else token
         name = token.text + word.text if token.kind == "." else word.text
-        reserved = word.text in _RESERVED
+        reserved = word.text in _RESERVED  # cel-go's grammar accepts these, its parser does not
         if rest := self._rest_of_type():
             brace = self.tokens[self.at - 1].offset
             message = Expr("struct", name=name + rest[:-1])
@@ -361,6 +364,7 @@ class _Parser:
         """Apply the operators that wait and bind more strongly than a level."""
         operators, operands = group.operators, group.operands
         while operators and (level := operators[-1].level) > above:
+            # cel-go balances the terms of && and ||; other operators bind to the left.
             same = [operators.pop()]
             while level <= _AND and operators and operators[-1].level == level:
                 same.insert(0, operators.pop())

@@ -1,4 +1,4 @@
-"""Expressions as Python closures, which evaluate them for a device (interpreter/planner.go, cel-go v0.26).
+"""Expressions as Python closures, which evaluate them for a value of the variable (interpreter/planner.go of cel-go).
 
 Each closure takes the run and returns a value, or raises CelError; it adds what cel-go's cost tracker counts to the
 run's cost: one for a variable and for each field or key, the price of a call, nothing for a constant.
@@ -8,25 +8,26 @@ Rule: constants are evaluated while planning where cel-go does so, and their err
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import takewhile
+from math import ceil
 from typing import Any, Final
 
-from extender.k8s.cel.calls import both, call, call_of
+from extender.k8s.cel.calls import Evaluate, both, call
 from extender.k8s.cel.checker import Checked
-from extender.k8s.cel.declarations import TYPE_NAMES
 from extender.k8s.cel.library import patterns
-from extender.k8s.cel.syntax import Expr, Loop
-from extender.k8s.cel.types import declared, is_dyn, is_optional
+from extender.k8s.cel.syntax import Expr
+from extender.k8s.cel.types import NAMED_TYPES, is_dyn, is_optional, name_of
 from extender.k8s.cel.values import (
     NO_SUCH_OVERLOAD,
     NONE,
     Aborted,
     CelError,
-    DeviceMap,
-    NotFollowed,
     Optional,
     Run,
+    StringMap,
     TypeValue,
     Uint,
+    UnsupportedFeature,
     check_key,
     equal,
     find,
@@ -37,10 +38,10 @@ from extender.k8s.cel.values import (
 )
 from extender.k8s.cost.budget import WorkBudget
 
-Evaluate = Callable[[Run], Any]
-
-LIST_COST: Final = 10
-MAP_COST: Final = 30
+_FOLDING_STEPS: Final = 1_000_000
+"""Steps of evaluating what is constant."""
+_LIST_COST: Final = 10
+_MAP_COST: Final = 30
 _DEFERRED: Final = object()
 """A loop's result before it is first asked for."""
 
@@ -51,38 +52,30 @@ class PlanError(Exception):
 
 @dataclass(slots=True)
 class Plan:
-    """`constant`: `value` is its value. `attribute`: `evaluate` counts one for the variable, `qualified` does not."""
+    """What evaluates a node; `value` is that of a constant."""
 
     evaluate: Evaluate
     constant: bool = False
     value: Any = None
     qualified: Evaluate | None = None
+    """Evaluates a variable, its fields and keys without the one that the variable itself costs."""
     ternary: bool = False
-    path: tuple[str, ...] = ()
-    """of `device.attributes` or of one domain of it: ("attributes",) or ("attributes", domain)"""
+    path: tuple[str, ...] | None = None
+    """Literal fields and keys that are read of the declared variable; () is all of it."""
+
+    @property
+    def uncounted(self) -> Evaluate:
+        return self.qualified or self.evaluate
 
 
-_DEVICE: Final = ("device", ".device")
-"""Names of the variable; the second where a loop has a variable of that name, too."""
+def plan(root: Expr, checked: Checked) -> tuple[Evaluate, int, set[tuple[str, ...]]]:
+    """Return (what evaluates a tree, how many variables of loops it has, the literal paths of the variable it reads).
 
-
-class _Failure:
-    """An error that a loop's variable holds."""
-
-    __slots__ = ("error",)
-
-    def __init__(self, error: CelError) -> None:
-        self.error = error
-
-
-def plan(root: Expr, checked: Checked) -> tuple[Evaluate, int, frozenset[tuple[str, str, str]] | None]:
-    """Return (what evaluates a tree, how many variables it has, what it reads by literal keys, None: anything).
-
-    Raises PlanError and NotFollowed.
+    A path ends before the first key that is not a literal string. Raises PlanError and UnsupportedFeature.
     """
     planner = _Planner(checked)
     evaluate = planner.plan(root).evaluate
-    return evaluate, planner.slots, frozenset(planner.reads) if planner.reads is not None else None
+    return evaluate, planner.slots, planner.paths
 
 
 def constant(value: Any) -> Plan:
@@ -92,11 +85,15 @@ def constant(value: Any) -> Plan:
 class _Planner:
     def __init__(self, checked: Checked) -> None:
         self.checked = checked
+        self.environment = checked.environment
+        self.of_1_37 = checked.environment.of_1_37
+        # The second is its name where a loop has a variable of that name, too.
+        self.variable_names = (self.environment.variable, f".{self.environment.variable}")
         self.slots = 0
         self.scopes: list[dict[str, int]] = []
         self.starts: dict[int, Evaluate] = {}
         self.growing: set[int] = set()
-        self.reads: set[tuple[str, str, str]] | None = set()
+        self.paths: set[tuple[str, ...]] = set()
         self._kinds: dict[str, Callable[[Expr], Plan]] = {
             "literal": lambda node: constant(node.value),
             "ident": self._attribute,
@@ -106,6 +103,14 @@ class _Planner:
             "map": self._map,
             "loop": self._loop,
         }
+        self._operators: dict[str, Callable[[Expr], Plan]] = {
+            **dict.fromkeys(("_[_]", "_?._", "_[?_]"), self._attribute),
+            **dict.fromkeys(("_&&_", "_||_"), self._logical),
+            **dict.fromkeys(("_==_", "_!=_"), self._equality),
+            **dict.fromkeys(("or", "orValue"), self._alternative),
+            "_?_:_": self._conditional,
+            "@not_strictly_false": self._not_strictly_false,
+        }
 
     def plan(self, node: Expr) -> Plan:
         return self._kinds[node.kind](node)
@@ -114,75 +119,38 @@ class _Planner:
 
     def _attribute(self, node: Expr) -> Plan:
         name = self.checked.names.get(node.id)
-        is_type = name is not None and self._slot(name) is None and name not in _DEVICE
-        if name is not None and (is_type or self.checked.types[node.id][0] == "type"):
-            if name not in TYPE_NAMES:  # cel-go takes each name of that type for the name of one
+        if name is not None and (self._is_type(name) or self.checked.types[node.id][0] == "type"):
+            if name not in NAMED_TYPES:  # cel-go takes each name of that type for the name of one
                 raise PlanError(f"reference to undefined type: {name}")
-            return constant(TypeValue(declared(TYPE_NAMES[name]).partition("(")[0]))
-        device = self._device(node)
-        if device is not None:
-            return device
+            return constant(TypeValue(name_of(NAMED_TYPES[name])))
         root, qualifiers = self._chain(node)
-        planned = self._qualified(root, qualifiers)
-        if not qualifiers and self._may_be_optional(node):
-            return Plan(_resolved(planned.evaluate), qualified=_resolved(planned.qualified or planned.evaluate))
-        return planned
+        if root.path is not None:
+            literal = takewhile(lambda each: type(each.key) is str, qualifiers)
+            self.paths.add((*root.path, *(each.key for each in literal)))
+        if qualifiers:
+            return self._qualified(root, qualifiers)
+        if name is not None and self._may_be_optional(node):
+            return Plan(_resolved(root.evaluate), qualified=_resolved(root.uncounted))
+        return root
+
+    def _is_type(self, name: str) -> bool:
+        return self._slot(name) is None and name not in self.variable_names
 
     def _may_be_optional(self, node: Expr) -> bool:
         kind = self.checked.types[node.id]
         return is_optional(kind) or is_dyn(kind)
 
-    def _device(self, node: Expr) -> Plan | None:
-        """Return the plan of a literal path into the device, None for any other node."""
-        path = self._path(node)
-        if path is None:
-            return None
-        if path == ["driver"]:
-            return _counted(lambda run: run.device.driver, 1)
-        if path == ["allowMultipleAllocations"]:
-            return _counted(lambda run: run.device.allow_multiple_allocations, 1)
-        if len(path) == 3 and path[0] in ("attributes", "capacity"):
-            if self.reads is not None:
-                self.reads.add((path[0], path[1], path[2]))
-            return _device_value(*path)
-        return None
-
-    def _path(self, node: Expr) -> list[str] | None:
-        """Return the keys of `device.a["b"].c` after the variable, None for any other node."""
-        if node.kind == "ident":
-            name = self.checked.names.get(node.id)
-            return [] if name in _DEVICE and self._slot(name) is None else None
-        if node.kind == "select" and not node.test_only and node.operand is not None:
-            before = self._path(node.operand)
-            return None if before is None else [*before, node.name]
-        if node.kind == "call" and node.name == "_[_]":
-            operand, key = node.args
-            before = self._path(operand)
-            if before is not None and key.kind == "literal" and type(key.value) is str:
-                return [*before, key.value]
-        return None
-
     def _slot(self, name: str) -> int | None:
-        for scope in reversed(self.scopes):
-            if name in scope:
-                return scope[name]
-        return None
-
-    def _variable(self, name: str) -> Evaluate:
-        slot = self._slot(name)
-        if slot is None:
-            self.reads = None
-            return lambda run: run.device.as_map
-        start = self.starts.get(slot)
-        if start is None:
-            return lambda run: run.slots[slot]
-        return lambda run: _held(run, slot, start)
+        return next((scope[name] for scope in reversed(self.scopes) if name in scope), None)
 
     def _chain(self, node: Expr) -> tuple[Plan, list["_Qualifier"]]:
         """Return the root of a chain of fields and keys, and the chain."""
-        if node.id in self.checked.names:
-            evaluate = self._variable(self.checked.names[node.id])
-            return Plan(evaluate, qualified=evaluate), []
+        path = self._path(node)
+        if path is not None:
+            return self._read(path), []
+        name = self.checked.names.get(node.id)
+        if name is not None:
+            return (self.plan(node) if self._is_type(name) else _counted(self._held(name))), []
         if node.kind == "select" and node.operand is not None:
             root, qualifiers = self._links(node.operand)
             return root, [*qualifiers, _Qualifier(node.name, test_only=node.test_only)]
@@ -195,121 +163,164 @@ class _Planner:
                 raise _bad_key(planned.value, PlanError)
             return root, [*qualifiers, _Qualifier(planned.value, optional=optional)]
         if self._is_beside_local(operand):  # cel-go looks for the key's variables outside of all loops
-            raise NotFollowed("a key behind a name with a leading dot that is a loop's variable, too")
-        evaluate = planned.qualified or planned.evaluate
-        return root, [*qualifiers, _Qualifier(None, evaluate, optional=optional)]
-
-    def _is_beside_local(self, node: Expr) -> bool:
-        """Return whether a chain's variable is `.device` where a loop has a variable `device`."""
-        while node.kind in ("select", "call") and (node.operand is not None or node.args):
-            node = node.operand if node.operand is not None else node.args[0]
-        return self.checked.names.get(node.id, "").startswith(".")
+            raise UnsupportedFeature("a key behind a name with a leading dot that is a loop's variable, too")
+        return root, [*qualifiers, _Qualifier(None, planned.uncounted, optional=optional)]
 
     def _links(self, node: Expr) -> tuple[Plan, list["_Qualifier"]]:
         chained = node.kind == "select" and not node.test_only
         chained = chained or (node.kind == "call" and node.name in ("_[_]", "_?._", "_[?_]"))
-        if node.kind == "ident" or chained:
-            planned = self._root_of(node)
-            if planned is not None:
-                return planned, []
-            return self._chain(node)
-        planned = self.plan(node)
-        qualified = planned.qualified or planned.evaluate
-        return Plan(planned.evaluate, qualified=qualified, ternary=planned.ternary), []
+        return self._chain(node) if node.kind == "ident" or chained else (self.plan(node), [])
 
-    def _root_of(self, node: Expr) -> Plan | None:
-        """Return the plan of a node that needs no chain: a name of a type, or a literal path into the device."""
-        name = self.checked.names.get(node.id, "device")
-        if node.kind == "ident" and name not in _DEVICE and self._slot(name) is None:
-            return self.plan(node)
-        path = self._path(node)
-        if path is not None and len(path) == 3:
-            return self._device(node)
-        return self._domain(path)
+    def _path(self, node: Expr) -> tuple[str, ...] | None:
+        """Return the literal fields and keys of the declared variable that a node reads, None for any other node.
 
-    def _domain(self, path: list[str] | None) -> Plan | None:
-        """Return the plan of `device.attributes` or `device.capacity`, whole or one domain of it."""
-        if path is None or not path or path[0] not in ("attributes", "capacity") or len(path) > 2:
+        Only as far as their types are declared: a value that is dynamic needs the tests of a chain.
+        """
+        if node.kind == "ident":
+            name = self.checked.names.get(node.id, "")
+            return () if name in self.variable_names and self._slot(name) is None else None
+        if node.kind == "select" and not node.test_only and node.operand is not None:
+            operand, key = node.operand, node.name
+        elif node.kind == "call" and node.name == "_[_]" and type(node.args[1].value) is str:
+            operand, key = node.args[0], node.args[1].value
+        else:
             return None
-        return _device_map(*path)
+        before = self._path(operand)
+        if before is None or self.checked.types[operand.id][0] not in ("struct", "map"):
+            return None
+        return (*before, key)
+
+    def _read(self, path: tuple[str, ...]) -> Plan:
+        """Return the plan of a literal path of the declared variable."""
+        if not path:
+            getters = {name: each.value for name, each in self.environment.fields.items()}
+            whole = _counted(lambda run: StringMap((name, get(run.variable)) for name, get in getters.items()))
+            whole.path = path
+            return whole
+        get, keys = self.environment.fields[path[0]].value, path[1:]
+
+        def reader(cost: int) -> Evaluate:
+            def walk(run: Run) -> Any:
+                run.cost += cost
+                value = get(run.variable)
+                for key in keys:
+                    value, _ = _qualify(value, key, test=False)
+                return value
+
+            if len(keys) != 2:  # nearly all paths have two, and are read in every run
+                return walk
+            first, second = keys
+
+            def evaluate(run: Run) -> Any:
+                try:
+                    value = get(run.variable)[first][second]
+                except KeyError:  # an error, or a map that has every key
+                    return walk(run)
+                run.cost += cost
+                return value
+
+            return evaluate
+
+        return Plan(reader(len(path) + 1), qualified=reader(len(path)), path=path)
+
+    def _held(self, name: str) -> Evaluate:
+        """Return what evaluates a variable of a loop."""
+        slot = self._slot(name)
+        assert slot is not None
+        start = self.starts.get(slot)
+        return (lambda run: run.slots[slot]) if start is None else (lambda run: _held(run, slot, start))
+
+    def _is_beside_local(self, node: Expr) -> bool:
+        """Return whether a chain's variable is the declared one where a loop has a variable of its name."""
+        while node.kind in ("select", "call") and node.children():
+            node = node.children()[0]
+        return self.checked.names.get(node.id, "").startswith(".")
 
     def _qualified(self, root: Plan, qualifiers: list["_Qualifier"]) -> Plan:
-        base = root.qualified or root.evaluate
-        if root.path:
-            self._note_read(root.path, qualifiers)
-        if not qualifiers:
-            return _counted(base, 0)
-        if any(each.optional or each.test_only for each in qualifiers):
-            tested = qualifiers[-1].test_only
-            evaluate = _optional_chain(base, qualifiers, tested)
-            if tested and root.ternary:
-                raise NotFollowed("has() of a ternary's field")  # whose cost may wrap below zero
-            return Plan(_added(evaluate, 0 if tested else 1), qualified=evaluate)
-        return _counted(_chain(base, qualifiers), 0)
-
-    def _note_read(self, path: tuple[str, ...], qualifiers: list["_Qualifier"]) -> None:
-        """Note which attribute or capacity a chain reads, or that it may read any."""
-        keys = [*path, *(each.key for each in qualifiers)][:3]
-        if len(keys) < 3 or not all(type(each) is str for each in keys):
-            self.reads = None
-        elif self.reads is not None:
-            self.reads.add((keys[0], keys[1], keys[2]))
+        tested = qualifiers[-1].test_only
+        if tested and root.ternary:
+            raise UnsupportedFeature("has() of a ternary's field")  # whose cost may wrap below zero
+        evaluate = _chained(root.uncounted, qualifiers, tested=tested)
+        return Plan(evaluate, qualified=evaluate) if tested else _counted(evaluate)
 
     # --- calls -----------------------------------------------------------------------------------------------------
 
     def _call(self, node: Expr) -> Plan:
         name = node.name
-        if name in ("_[_]", "_?._", "_[?_]"):
-            return self._attribute(node)
-        if name in ("_&&_", "_||_"):
-            return self._logical(node, stop=name == "_||_")
-        if name == "_?_:_":
-            return self._conditional(node)
-        if name in ("_==_", "_!=_"):
-            one, other = (self.plan(each).evaluate for each in node.args)
-            return Plan(_equality(one, other, wanted=name == "_==_"))
-        if name in ("or", "orValue"):
-            assert node.operand is not None
-            one, other = self.plan(node.operand).evaluate, self.plan(node.args[0]).evaluate
-            return Plan(_alternative(one, other, name, only_optional=self.checked.of_1_37))
-        if name == "@not_strictly_false":
-            return Plan(_not_strictly_false(self.plan(node.args[0]).evaluate))
+        if name in self._operators:
+            return self._operators[name](node)
         appended = self._appended(node)
         if appended is not None:
             return appended
-        planned = [self.plan(each) for each in ([node.operand] if node.operand is not None else []) + node.args]
+        planned = [self.plan(each) for each in node.children()]
         overloads = self.checked.overloads[node.id]
-        if overloads == ["in_list"] and planned[1].constant:
-            return _constant_membership(planned[0], planned[1].value, of_1_37=self.checked.of_1_37)
         arguments = [each.evaluate for each in planned]
-        of_1_37 = self.checked.of_1_37
+        if name == "@in" and planned[1].constant and type(planned[1].value) is list and len(overloads) == 1:
+            found = _constant_membership(planned[0], planned[1].value)
+            if found is not None:
+                return found
         pattern = planned[1].value if name in patterns.OF_CONSTANTS and planned[1].constant else None
         if type(pattern) is str:
             wrong = patterns.problem(pattern)
             if wrong:
                 raise PlanError(wrong)
-            return Plan(call_of(patterns.OF_CONSTANTS[name], name, overloads, arguments, of_1_37=of_1_37))
-        evaluate = call(name, overloads, arguments, of_1_37=of_1_37)
+            of_constant = patterns.OF_CONSTANTS[name]
+            return Plan(call(name, overloads, arguments, of_1_37=self.of_1_37, apply=of_constant))
+        evaluate = call(name, overloads, arguments, of_1_37=self.of_1_37)
         if name in _CONVERSIONS and len(planned) == 1 and planned[0].constant:
-            return constant(_folded(evaluate, of_1_37=self.checked.of_1_37))
+            return constant(self._folded(evaluate))
         return Plan(evaluate)
+
+    def _folded(self, evaluate: Evaluate) -> Any:
+        """Return the value of a constant; raises PlanError."""
+        try:
+            return evaluate(Run(None, 0, WorkBudget(_FOLDING_STEPS), _FOLDING_STEPS, of_1_37=self.of_1_37))
+        except Aborted:
+            raise UnsupportedFeature("a map of constants with keys at which kube-scheduler crashes") from None
+        except CelError as error:
+            raise PlanError(str(error)) from None
 
     def _appended(self, node: Expr) -> Plan | None:
         """Return the plan of a step that adds to a loop's own list or map, which is changed in place as in cel-go."""
         if node.name not in ("_+_", "cel.@mapInsert") or not node.args or node.args[0].kind != "ident":
             return None
-        slot = self._slot(self.checked.names.get(node.args[0].id, ""))
-        if slot is None or slot not in self.growing:
+        name = self.checked.names.get(node.args[0].id, "")
+        if self._slot(name) not in self.growing:
             return None
-        held = self._variable(self.checked.names[node.args[0].id])
-        rest = [self.plan(each).evaluate for each in node.args[1:]]
-        if node.name == "_+_":
-            return Plan(_extended(held, rest[0]))
-        return Plan(_inserted(held, rest))
+        held = self._held(name)
+        added = [self.plan(each).evaluate for each in node.args[1:]]
 
-    def _logical(self, node: Expr, *, stop: bool) -> Plan:
-        """Return the plan of && (`stop` False) or || (True): an error counts only where no term decides."""
+        def extend(run: Run) -> list[Any]:
+            run.cost += 2
+            found: list[Any] = held(run)
+            items = added[0](run)
+            run.work(len(items))
+            found.extend(items)
+            return found
+
+        def insert(run: Run) -> dict[Any, Any]:
+            run.cost += 2
+            found: dict[Any, Any] = held(run)
+            values = [each(run) for each in added]
+            entries = values[0] if len(values) == 1 else None
+            if len(values) == 2:
+                _check_key(values[0])
+                entries = {values[0]: values[1]}
+            if not isinstance(entries, dict):
+                raise CelError(NO_SUCH_OVERLOAD)
+            run.work(len(entries) + 1)
+            for key, value in entries.items():
+                if key in found:
+                    raise CelError(f"insert failed: key {written(key)} already exists")
+                found[key] = value
+            return found
+
+        return Plan(extend if node.name == "_+_" else insert)
+
+    def _logical(self, node: Expr) -> Plan:
+        """Return the plan of && or ||: an error counts only where no term decides."""
         terms = [self.plan(each).evaluate for each in node.args]
+        stop = node.name == "_||_"
 
         def evaluate(run: Run) -> bool:
             failed: CelError | None = None
@@ -317,7 +328,7 @@ class _Planner:
                 try:
                     value = term(run)
                 except CelError as error:
-                    failed = failed or error
+                    failed = failed or error  # the first one counts, unless a term behind it decides
                     continue
                 if type(value) is bool:
                     if value is stop:
@@ -330,10 +341,55 @@ class _Planner:
 
         return Plan(evaluate)
 
+    def _equality(self, node: Expr) -> Plan:
+        one, other = (self.plan(each).evaluate for each in node.args)
+        wanted = node.name == "_==_"
+
+        def evaluate(run: Run) -> bool:
+            left, right = both(run, one, other)
+            if type(left) is str and type(right) is str:
+                run.cost += ceil(min(len(left), len(right)) * 0.1)
+                return bool(left == right) is wanted
+            run.cost += 1 if hasattr(left, "type_name") else ceil(min(size(left), size(right)) * 0.1)
+            found = equal(left, right, run)
+            if found is None and wanted:
+                raise CelError(NO_SUCH_OVERLOAD)
+            return bool(found) is wanted
+
+        return Plan(evaluate)
+
+    def _alternative(self, node: Expr) -> Plan:
+        one, other = (self.plan(each).evaluate for each in node.children())
+        unwraps = node.name == "orValue"
+
+        def evaluate(run: Run) -> Any:
+            value = one(run)
+            if type(value) is not Optional:
+                if run.of_1_37:
+                    raise CelError(NO_SUCH_OVERLOAD)
+                return value
+            if value.present:
+                return value.value if unwraps else value
+            return other(run)
+
+        return Plan(evaluate)
+
+    def _not_strictly_false(self, node: Expr) -> Plan:
+        condition = self.plan(node.args[0]).evaluate
+
+        def evaluate(run: Run) -> bool:
+            run.cost += 1
+            try:
+                return condition(run) is not False
+            except CelError:
+                return True
+
+        return Plan(evaluate)
+
     def _conditional(self, node: Expr) -> Plan:
         condition, yes, no = (self.plan(each) for each in node.args)
         test = condition.evaluate
-        then, otherwise = yes.qualified or yes.evaluate, no.qualified or no.evaluate
+        then, otherwise = yes.uncounted, no.uncounted  # a ternary is one attribute, whichever branch it takes
 
         def evaluate(run: Run) -> Any:
             value = test(run)
@@ -354,11 +410,11 @@ class _Planner:
         if all(each.constant for each in planned):
             if not optional:
                 return constant([each.value for each in planned])
-            raise NotFollowed("an optional element that is a constant")
+            raise UnsupportedFeature("an optional element that is a constant")
         elements = [each.evaluate for each in planned]
 
         def evaluate(run: Run) -> list[Any]:
-            run.cost += LIST_COST
+            run.cost += _LIST_COST
             if not optional:
                 return [each(run) for each in elements]
             found = []
@@ -366,8 +422,7 @@ class _Planner:
                 value = each(run)
                 if index in optional:
                     if type(value) is not Optional:
-                        what = "cannot initialize optional list element from non-optional value"
-                        raise CelError(f"{what} {written(value)}")
+                        raise _not_optional("list element", value)
                     if not value.present:
                         continue
                     value = value.value
@@ -385,15 +440,14 @@ class _Planner:
         ]
 
         def evaluate(run: Run) -> dict[Any, Any]:
-            run.cost += MAP_COST
+            run.cost += _MAP_COST
             found: dict[Any, Any] = {}
             for key_of, value_of, may_lack in entries:
                 key, value = key_of(run), value_of(run)
                 _check_key(key)
                 if may_lack:
                     if type(value) is not Optional:
-                        what = f"cannot initialize optional entry '{written(key)}' from non-optional value"
-                        raise CelError(f"{what} {written(value)}")
+                        raise _not_optional(f"entry '{written(key)}'", value)
                     if not value.present:
                         found.pop(key, None)
                         continue
@@ -401,33 +455,56 @@ class _Planner:
                 found[key] = value
             return found
 
+        # cel-go makes maps of constants while it plans, so that errors of their keys are errors of the plan.
         if all(each.constant for each in planned) and not optional:
-            return constant(_folded(evaluate, of_1_37=self.checked.of_1_37))
+            return constant(self._folded(evaluate))
         return Plan(evaluate)
-
-    def _new_slot(self) -> int:
-        self.slots += 1
-        return self.slots - 1
 
     def _loop(self, node: Expr) -> Plan:
         loop = node.loop
         assert loop is not None
-        over = self.plan(loop.over)
-        start = self.plan(loop.start)
-        result_slot, first, second = self._new_slot(), self._new_slot(), self._new_slot()
-        grows = loop.start.kind in ("list", "map") and not loop.start.args
-        self.starts[result_slot] = _fresh(start.value) if grows else start.evaluate
-        if grows:
+        # Planned in this order: names of the range and of the start are those around the loop.
+        range_plan, start = self.plan(node.args[0]), self.plan(node.args[1])
+        result_slot, first, second = range(self.slots, self.slots + 3)
+        self.slots += 3
+        self.starts[result_slot] = start.evaluate
+        if node.args[1].kind in ("list", "map") and not node.args[1].args:
             self.growing.add(result_slot)
+            self.starts[result_slot] = (lambda _run: []) if node.args[1].kind == "list" else (lambda _run: {})
         self.scopes.append({loop.result_variable: result_slot})
         self.scopes.append({loop.variable: first, **({loop.variable2: second} if loop.variable2 else {})})
-        condition, step = self.plan(loop.condition), self.plan(loop.step)
+        condition, step = (self.plan(each).evaluate for each in node.args[2:4])
         self.scopes.pop()
-        result = self.plan(loop.result)
+        result = self.plan(node.args[4]).evaluate
         self.scopes.pop()
-        if over.constant and over.value == []:
-            return Plan(_bound(result_slot, result.evaluate))
-        return Plan(_looped(loop, over, (result_slot, first, second), condition, step, result))
+        over = range_plan.evaluate
+        is_bind = range_plan.constant and range_plan.value == []  # cel.bind() is a loop over nothing
+
+        def bind(run: Run) -> Any:
+            run.slots[result_slot] = _DEFERRED
+            return result(run)
+
+        def evaluate(run: Run) -> Any:
+            values = run.slots
+            within = over(run)
+            values[result_slot] = _DEFERRED
+            for one, other in _items(within, bool(loop.variable2)):
+                values[first] = one
+                values[second] = other
+                try:
+                    if condition(run) is False:
+                        break
+                except CelError:  # an error does not end the loop: a later step may absorb it
+                    pass
+                try:
+                    values[result_slot] = step(run)
+                except CelError as error:
+                    values[result_slot] = error
+                run.check()
+                run.work(2)
+            return result(run)
+
+        return Plan(bind if is_bind else evaluate)
 
 
 _CONVERSIONS = frozenset(
@@ -435,22 +512,8 @@ _CONVERSIONS = frozenset(
 )
 
 
-def _folded(evaluate: Evaluate, *, of_1_37: bool) -> Any:
-    """Return the value of a constant; raises PlanError."""
-    try:
-        return evaluate(Run(None, 0, WorkBudget(1_000_000), of_1_37=of_1_37))
-    except Aborted:
-        raise NotFollowed("a map of constants with keys at which kube-scheduler crashes") from None
-    except CelError as error:
-        raise PlanError(str(error)) from None
-
-
-def _added(evaluate: Evaluate, cost: int) -> Evaluate:
-    def counted(run: Run) -> Any:
-        run.cost += cost
-        return evaluate(run)
-
-    return counted if cost else evaluate
+def _not_optional(what: str, value: Any) -> CelError:
+    return CelError(f"cannot initialize optional {what} from non-optional value {written(value)}")
 
 
 def _resolved(evaluate: Evaluate) -> Evaluate:
@@ -471,43 +534,20 @@ def _within(run: Run, optional: Optional) -> Any:
     if run.of_1_37:
         return value
     if type(value) in (Optional, TypeValue) or hasattr(value, "type_name"):
-        raise NotFollowed("an optional quantity, version, type or optional value that is a variable's or a ternary's")
+        raise UnsupportedFeature(
+            "an optional quantity, version, type or optional value that is a variable's or a ternary's"
+        )
     return value
 
 
-def _counted(evaluate: Evaluate, cost: int) -> Plan:
-    """Return the plan of a variable: `cost` is that of its fields and keys, and its own is one."""
-    return Plan(_added(evaluate, cost + 1), qualified=_added(evaluate, cost))
+def _counted(evaluate: Evaluate) -> Plan:
+    """Return the plan of a variable, which costs one beside its fields and keys."""
 
+    def counted(run: Run) -> Any:
+        run.cost += 1
+        return evaluate(run)
 
-def _device_value(part: str, domain: str, identifier: str) -> Plan:
-    """Return the plan of `device.attributes[domain].identifier` or of a capacity, the usual thing to ask."""
-    attributes = part == "attributes"
-
-    def planned(cost: int) -> Evaluate:
-        def evaluate(run: Run) -> Any:
-            run.cost += cost
-            device = run.device
-            try:
-                return (device.attribute_values if attributes else device.capacity_values)[domain][identifier]
-            except KeyError:
-                raise CelError(f"no such key: {identifier}") from None
-
-        return evaluate
-
-    return Plan(planned(4), qualified=planned(3))
-
-
-def _device_map(part: str, domain: str | None = None) -> Plan:
-    attributes = part == "attributes"
-
-    def evaluate(run: Run) -> Any:
-        run.cost += 1 if domain is None else 2
-        device = run.device
-        values = device.attribute_values if attributes else device.capacity_values
-        return values if domain is None else find(values, domain)[0]
-
-    return Plan(evaluate, qualified=evaluate, path=(part,) if domain is None else (part, domain))
+    return Plan(counted, qualified=evaluate)
 
 
 @dataclass(slots=True)
@@ -520,29 +560,9 @@ class _Qualifier:
     test_only: bool = False
 
 
-def _chain(base: Evaluate, qualifiers: list[_Qualifier]) -> Evaluate:
-    steps = [(each.key, each.evaluate) for each in qualifiers]
+def _chained(base: Evaluate, qualifiers: list[_Qualifier], *, tested: bool) -> Evaluate:
+    steps = [(each.key, each.evaluate, each.optional, each.test_only) for each in qualifiers]
 
-    def evaluate(run: Run) -> Any:
-        value = base(run)
-        was_optional = type(value) is Optional
-        if was_optional:
-            if not value.present:
-                return value
-            value = _within(run, value)
-        for key, key_of in steps:
-            if key_of is not None:
-                key = key_of(run)
-            value, present = _qualify(value, key, test=was_optional)
-            if not present:
-                return NONE
-            run.cost += 1
-        return Optional(value) if was_optional else value
-
-    return evaluate
-
-
-def _optional_chain(base: Evaluate, qualifiers: list[_Qualifier], tested: bool) -> Evaluate:
     def evaluate(run: Run) -> Any:
         value = base(run)
         is_optional = type(value) is Optional
@@ -550,11 +570,12 @@ def _optional_chain(base: Evaluate, qualifiers: list[_Qualifier], tested: bool) 
             if not value.present:
                 return False if tested else value
             value = _within(run, value)
-        for each in qualifiers:
-            is_optional = is_optional or each.optional
-            key = each.key if each.evaluate is None else each.evaluate(run)
-            value, present = _qualify(value, key, test=is_optional or each.test_only)
-            if each.test_only:
+        for key, key_of, optional, test_only in steps:
+            is_optional = is_optional or optional
+            if key_of is not None:
+                key = key_of(run)
+            value, present = _qualify(value, key, test=is_optional or test_only)
+            if test_only:
                 run.cost += 1
                 return present
             if not present:
@@ -592,8 +613,8 @@ def _bad_key(key: Any, error: type[Exception]) -> Exception:
     """Return the error of a key of a type that no list or map has."""
     if type(key) is list and error is PlanError:
         return error("invalid qualifier type: *types.baseList")
-    if type(key) in (list, DeviceMap):  # upstream has several types of lists, and maps of Go's and its own
-        return NotFollowed(f"a key of the type {type_name(key)}")
+    if type(key) in (list, StringMap):  # upstream has several types of lists, and maps of Go's and its own
+        return UnsupportedFeature(f"a key of the type {type_name(key)}")
     return error(f"invalid qualifier type: {go_name(key)}")
 
 
@@ -608,64 +629,19 @@ def _index(key: Any) -> int:
 def _check_key(key: Any) -> None:
     check_key(key)
     if type(key) is float or isinstance(key, (list, dict)):
-        raise NotFollowed("a map with keys that are doubles, lists or maps")
+        raise UnsupportedFeature("a map with keys that are doubles, lists or maps")
 
 
-def _equality(one: Evaluate, other: Evaluate, *, wanted: bool) -> Evaluate:
-    def evaluate(run: Run) -> bool:
-        left, right = both(run, one, other)
-        if type(left) is str and type(right) is str:
-            smaller = min(len(left), len(right))
-            run.cost += -(-smaller // 10) if smaller < 30 else _traversal(smaller)
-            return bool(left == right) is wanted
-        run.cost += 1 if hasattr(left, "type_name") else _traversal(min(size(left), size(right)))
-        found = equal(left, right, run)
-        if found is None and wanted:
-            raise CelError(NO_SUCH_OVERLOAD)
-        return bool(found) is wanted
+def _constant_membership(item: Plan, within: list[Any]) -> Plan | None:
+    """Return the plan of `in` with a list of constants, which costs nothing (maybeOptimizeSetMembership).
 
-    return evaluate
-
-
-def _traversal(characters: int) -> int:
-    """Return the cost of going through a string (StringTraversalCostFactor)."""
-    cost = characters * 0.1
-    whole = int(cost)
-    return whole if whole == cost else whole + 1
-
-
-def _alternative(one: Evaluate, other: Evaluate, name: str, *, only_optional: bool) -> Evaluate:
-    def evaluate(run: Run) -> Any:
-        value = one(run)
-        if type(value) is not Optional:
-            if only_optional:
-                raise CelError(NO_SUCH_OVERLOAD)
-            return value
-        if value.present:
-            return value.value if name == "orValue" else value
-        return other(run)
-
-    return evaluate
-
-
-def _not_strictly_false(condition: Evaluate) -> Evaluate:
-    def evaluate(run: Run) -> bool:
-        run.cost += 1
-        try:
-            return condition(run) is not False
-        except CelError:
-            return True
-
-    return evaluate
-
-
-def _constant_membership(item: Plan, within: list[Any], *, of_1_37: bool) -> Plan:
-    """Return the plan of `in` with a list of constants, which costs nothing (maybeOptimizeSetMembership)."""
+    None where cel-go makes no set of them.
+    """
     if not within:
         return constant(False)
     kinds = {type(each) for each in within}
     if not kinds <= {str, int, Uint, float, bool} or (bool in kinds and len(kinds) > 1):
-        return Plan(call("@in", ["in_list"], [item.evaluate, lambda _run: within], of_1_37=of_1_37))
+        return None
     values = frozenset(within)
     evaluate = item.evaluate
 
@@ -692,91 +668,15 @@ def _held(run: Run, slot: int, start: Evaluate) -> Any:
         try:
             value = start(run)
         except CelError as error:
-            value = _Failure(error)
+            value = error
         run.slots[slot] = value
-    if type(value) is _Failure:
-        raise value.error
+    if isinstance(value, CelError):
+        raise value
     return value
 
 
-def _fresh(value: Any) -> Evaluate:
-    """Return what makes an empty list or map to add to."""
-    return (lambda _run: []) if type(value) is list else (lambda _run: {})
-
-
-def _extended(held: Evaluate, added: Evaluate) -> Evaluate:
-    def evaluate(run: Run) -> list[Any]:
-        run.cost += 2
-        found: list[Any] = held(run)
-        items = added(run)
-        run.work(len(items))
-        found.extend(items)
-        return found
-
-    return evaluate
-
-
-def _inserted(held: Evaluate, added: list[Evaluate]) -> Evaluate:
-    def evaluate(run: Run) -> dict[Any, Any]:
-        run.cost += 2
-        found: dict[Any, Any] = held(run)
-        values = [each(run) for each in added]
-        entries = values[0] if len(values) == 1 else None
-        if len(values) == 2:
-            _check_key(values[0])
-            entries = {values[0]: values[1]}
-        if not isinstance(entries, dict):
-            raise CelError(NO_SUCH_OVERLOAD)
-        run.work(len(entries) + 1)
-        for key, value in entries.items():
-            if key in found:
-                raise CelError(f"insert failed: key {written(key)} already exists")
-            found[key] = value
-        return found
-
-    return evaluate
-
-
-def _bound(slot: int, result: Evaluate) -> Evaluate:
-    """Return what evaluates cel.bind(): a loop over nothing."""
-
-    def evaluate(run: Run) -> Any:
-        run.slots[slot] = _DEFERRED
-        return result(run)
-
-    return evaluate
-
-
-def _looped(loop: Loop, over: Plan, slots: tuple[int, int, int], condition: Plan, step: Plan, result: Plan) -> Evaluate:
-    range_of, goes_on, step_of, result_of = over.evaluate, condition.evaluate, step.evaluate, result.evaluate
-    result_slot, first, second = slots
-    pairs = bool(loop.variable2)
-
-    def evaluate(run: Run) -> Any:
-        values = run.slots
-        within = range_of(run)
-        values[result_slot] = _DEFERRED
-        for one, other in _items(within, pairs):
-            values[first] = one
-            values[second] = other
-            try:
-                if goes_on(run) is False:
-                    break
-            except CelError:
-                pass
-            try:
-                values[result_slot] = step_of(run)
-            except CelError as error:
-                values[result_slot] = _Failure(error)
-            run.check()
-            run.work(2)
-        return result_of(run)
-
-    return evaluate
-
-
 def _items(within: Any, pairs: bool) -> Any:
-    """Return the values of a loop's variables, of which there are one or two."""
+    """Return the values of a loop's two variables, None for a missing one."""
     if isinstance(within, dict):
         return list(within.items())
     if type(within) is list:

@@ -1,9 +1,9 @@
 """The syntax tree of an expression, and how much of one is followed."""
 
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from extender.k8s.cel.values import NotFollowed
+from extender.k8s.cel.values import UnsupportedFeature
 
 MAX_DEPTH: Final = 90
 """Levels of a tree that are followed; each takes a few frames of Python's stack to check, plan and evaluate."""
@@ -25,6 +25,14 @@ class SyntaxFailure(Exception):
     """An expression that is nested deeper than cel-go's parser follows, in cel-go's words."""
 
 
+class Loop(NamedTuple):
+    """Variables of a comprehension; the second one may be missing."""
+
+    variable: str
+    variable2: str
+    result_variable: str
+
+
 @dataclass(slots=True)
 class Expr:
     """A node of the tree; `kind` says which of the other fields are its own.
@@ -43,30 +51,15 @@ class Expr:
     test_only: bool = False
     """a field within has()"""
     args: list["Expr"] = field(default_factory=list)
-    """of a call, the elements of a list, and a map's keys and values by turns"""
+    """of a call, the elements of a list, a map's keys and values by turns; of a loop: what it is over, the result's
+    start, condition, step and result"""
     optional: list[int] = field(default_factory=list)
     """which elements or entries are optional"""
-    loop: "Loop | None" = None
+    loop: Loop | None = None
 
     def children(self) -> list["Expr"]:
-        """Return the nodes right below this one."""
-        loop = self.loop
-        within = [loop.over, loop.start, loop.condition, loop.step, loop.result] if loop is not None else []
-        return [*([self.operand] if self.operand is not None else []), *self.args, *within]
-
-
-@dataclass(slots=True)
-class Loop:
-    """A comprehension."""
-
-    variable: str
-    variable2: str
-    over: Expr
-    result_variable: str
-    start: Expr
-    condition: Expr
-    step: Expr
-    result: Expr
+        """Return the nodes right below this one: of a call its arguments, the target of a member first."""
+        return self.args if self.operand is None else [self.operand, *self.args]
 
 
 @dataclass(slots=True)
@@ -81,10 +74,10 @@ class Tree:
     """node -> levels from it to the bottom"""
 
     def add(self, node: Expr, offset: int) -> Expr:
-        """Give a node, whose children have theirs, an id and its place; raises NotFollowed if they are too many."""
+        """Give a node, whose children have theirs, an id and a place; UnsupportedFeature if they are too many."""
         node.id = len(self.positions) + 1
         if node.id > self.max_nodes:
-            raise NotFollowed(f"an expression of more than {self.max_nodes} nodes")
+            raise UnsupportedFeature(f"an expression of more than {self.max_nodes} nodes")
         self.positions[node.id] = offset
         self.depths[node.id] = 1 + max((self.depths[each.id] for each in node.children()), default=0)
         return node

@@ -10,53 +10,49 @@ from typing import Any, Final
 Type = tuple[Any, ...]
 
 BOOL: Final[Type] = ("bool",)
-BYTES: Final[Type] = ("bytes",)
-DOUBLE: Final[Type] = ("double",)
-DURATION: Final[Type] = ("duration",)
 INT: Final[Type] = ("int",)
-NULL: Final[Type] = ("null",)
 STRING: Final[Type] = ("string",)
-TIMESTAMP: Final[Type] = ("timestamp",)
-TYPE: Final[Type] = ("type",)
-UINT: Final[Type] = ("uint",)
 DYN: Final[Type] = ("dyn",)
 ANY: Final[Type] = ("any",)
 ERROR: Final[Type] = ("error",)
 
-_DISPLAYED = {"error": "!error!"}
 _DECLARED = {
     "any": "google.protobuf.Any",
     "duration": "google.protobuf.Duration",
     "null": "null_type",
     "timestamp": "google.protobuf.Timestamp",
-    "error": "error",
 }
 _NULLABLE = {"opaque", "struct", "any", "duration", "timestamp", "null"}
 _PARAMETRIC = {"opaque", "list", "map"}
 
 
-def list_of(element: Type) -> Type:
-    return ("list", element)
-
-
-def map_of(key: Type, value: Type) -> Type:
-    return ("map", key, value)
-
-
-def param(name: str) -> Type:
-    return ("param", name)
-
-
-def struct(name: str) -> Type:
-    return ("struct", name)
-
-
-def opaque(name: str) -> Type:
-    return ("opaque", name)
-
-
 def optional_of(value: Type) -> Type:
     return ("opaque", "optional_type", value)
+
+
+NAMED_TYPES: Final[dict[str, Type]] = {
+    "bool": BOOL,
+    "bytes": ("bytes",),
+    "double": ("double",),
+    "google.protobuf.Duration": ("duration",),
+    "int": INT,
+    "list": ("list", ("param", "A")),
+    "map": ("map", ("param", "A"), ("param", "B")),
+    "null_type": ("null",),
+    "string": STRING,
+    "google.protobuf.Timestamp": ("timestamp",),
+    "type": ("type",),
+    "uint": ("uint",),
+    "optional_type": ("opaque", "optional_type"),
+}
+"""Names that are types in an expression."""
+
+GENERIC_TYPES: Final[dict[str, Type]] = {
+    "list": ("list", DYN),
+    "map": ("map", DYN, DYN),
+    "optional_type": optional_of(DYN),
+}
+"""Names that v1.37 declares otherwise."""
 
 
 def is_dyn(of: Type) -> bool:
@@ -74,12 +70,17 @@ def parameters(of: Type) -> tuple[Type, ...]:
 
 def display(of: Type) -> str:
     """Return a type as error messages of the checker write it (FormatCELType)."""
-    return _written(of, _DISPLAYED)
+    return _written(of, {"error": "!error!"})
 
 
 def declared(of: Type) -> str:
     """Return a type as Go's Type.String writes it."""
     return _written(of, _DECLARED)
+
+
+def name_of(of: Type) -> str:
+    """Return the name of a type without its parameters, as `values.type_name` returns that of a value."""
+    return str(of[1] if of[0] in ("opaque", "struct", "param") else _DECLARED.get(of[0], of[0]))
 
 
 def _written(of: Type, names: dict[str, str]) -> str:
@@ -111,6 +112,7 @@ class Unifier:
         return self.all_assignable((of,), (to,))
 
     def all_assignable(self, types: tuple[Type, ...], to: tuple[Type, ...]) -> bool:
+        # Undone if one of several arguments does not fit: the next overload starts from the same substitutions.
         self._changed.clear()
         if self._all_fit(types, to):
             return True
@@ -159,11 +161,11 @@ class Unifier:
             return self._substitutes(to, of)[0]
         if is_dyn(of) or is_dyn(to) or kind == "error" or to_kind == "error":
             return True
-        if kind == "null":
+        if kind == "null":  # stands for a missing message
             return to_kind in _NULLABLE
         if to_kind == "null":
             return kind in _NULLABLE
-        if kind == "type":
+        if kind == "type":  # whatever its parameter is
             return bool(to_kind == "type")
         if kind in _PARAMETRIC:
             if kind != to_kind or (kind == "opaque" and of[1] != to[1]):

@@ -8,6 +8,8 @@ Rule: a value is never changed after it was made.
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any, Final
 
 from extender.k8s.cost.budget import WorkBudget, WorkLimitReached
@@ -15,13 +17,10 @@ from extender.k8s.cost.budget import WorkBudget, WorkLimitReached
 MIN_INT: Final = -(2**63)
 MAX_INT: Final = 2**63 - 1
 MAX_UINT: Final = 2**64 - 1
-COST_LIMIT: Final = 1_000_000
-"""Cost of one evaluation (resource.k8s.io CELSelectorExpressionMaxCost)."""
-
 NO_SUCH_OVERLOAD: Final = "no such overload"
 
 
-class NotFollowed(Exception):
+class UnsupportedFeature(Exception):
     """A CEL feature that is not evaluated; the text names it."""
 
 
@@ -34,125 +33,98 @@ class Aborted(Exception):
 
 
 class CostLimitReached(Exception):
-    """An evaluation cost more than COST_LIMIT; unlike an error, nothing absorbs it."""
+    """An evaluation cost more than it may; unlike an error, nothing absorbs it."""
 
 
 class Run:
-    """One evaluation: what it has cost, and its variables."""
+    """One evaluation: the value of the declared variable, those of loops (`slots`), and what it has and may cost."""
 
-    __slots__ = ("budget", "converted", "cost", "device", "limit", "of_1_37", "slots", "spent")
+    __slots__ = ("budget", "converted", "cost", "cost_limit", "limit", "of_1_37", "slots", "variable")
 
-    def __init__(self, device: Any, slots: int, budget: WorkBudget, *, of_1_37: bool) -> None:
-        self.device = device
+    def __init__(self, variable: Any, slots: int, budget: WorkBudget, cost_limit: int, *, of_1_37: bool) -> None:
+        self.variable = variable
         self.of_1_37 = of_1_37
         self.slots: list[Any] = [None] * slots
         self.budget = budget
         self.cost = 0
         self.converted: dict[int, Any] | None = None
         """Quantities, by identity, that upstream holds otherwise since they were compared."""
-        self.spent = 0
-        self.limit = min(COST_LIMIT, budget.left)
+        self.cost_limit = cost_limit
+        self.limit = min(cost_limit, budget.left)
 
     def check(self) -> None:
         """Raise CostLimitReached or WorkLimitReached where the cost so far is too much."""
         if self.cost > self.limit:
-            if self.cost > COST_LIMIT:
+            if self.cost > self.cost_limit:
                 raise CostLimitReached
             raise WorkLimitReached
 
     def work(self, steps: int) -> None:
         """Spend work that cel-go's cost does not have."""
         self.budget.spend(steps)
-        self.limit = min(COST_LIMIT, self.budget.left)
+        self.limit = min(self.cost_limit, self.budget.left)
 
 
 class Uint(int):
     __slots__ = ()
 
 
+@dataclass(frozen=True, slots=True, order=True)
 class Duration:
-    """Nanoseconds."""
-
-    __slots__ = ("nanos",)
-
-    def __init__(self, nanos: int) -> None:
-        self.nanos = nanos
-
-    def __eq__(self, other: object) -> bool:
-        return type(other) is Duration and other.nanos == self.nanos
-
-    def __hash__(self) -> int:
-        return hash(("duration", self.nanos))
+    nanos: int
 
 
+@dataclass(frozen=True, slots=True, order=True)
 class Timestamp:
     """Nanoseconds since 1970; `offset` are the seconds east of UTC of the text that it was parsed from."""
 
-    __slots__ = ("nanos", "offset")
-
-    def __init__(self, nanos: int, offset: int = 0) -> None:
-        self.nanos = nanos
-        self.offset = offset
-
-    def __eq__(self, other: object) -> bool:
-        return type(other) is Timestamp and other.nanos == self.nanos
-
-    def __hash__(self) -> int:
-        return hash(("timestamp", self.nanos))
+    nanos: int
+    offset: int = field(default=0, compare=False)
 
 
+@dataclass(frozen=True, slots=True)
 class TypeValue:
-    __slots__ = ("name",)
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def __eq__(self, other: object) -> bool:
-        return type(other) is TypeValue and other.name == self.name
-
-    def __hash__(self) -> int:
-        return hash(("type", self.name))
+    name: str
 
 
+@dataclass(slots=True, eq=False)
 class Optional:
-    __slots__ = ("present", "value")
-
-    def __init__(self, value: Any, *, present: bool = True) -> None:
-        self.value = value
-        self.present = present
+    value: Any
+    present: bool = True
 
 
 NONE: Final = Optional(None, present=False)
 
 
-class DeviceMap(dict[Any, Any]):
-    """A map of the device's own, whose keys are strings: a key of any other type is none of it."""
+class StringMap(dict[Any, Any]):
+    """A map of the declared variable, whose keys are strings: it has no key of another type."""
 
     __slots__ = ()
 
 
-class Domains(DeviceMap):
-    """The device's attributes or capacity by domain: a domain that it lacks reads as an empty map."""
+class EndlessMap(StringMap):
+    """A map that reads as an empty map at a key that it lacks (a traits.Mapper of Kubernetes' own)."""
 
     __slots__ = ()
 
 
-_EMPTY: Final = DeviceMap()
+_EMPTY: Final = StringMap()
 
 
 def find(within: dict[Any, Any], key: Any) -> tuple[Any, bool]:
     """Return a map's value of a key and whether it has one (Mapper.Find)."""
     if has_key(within, key):
         return within[key], True
-    return (_EMPTY, True) if type(within) is Domains else (None, False)
+    return (_EMPTY, True) if type(within) is EndlessMap else (None, False)
 
 
 def has_key(within: dict[Any, Any], key: Any) -> bool:
-    """Return whether a map has a key; a domain that the device lacks is none (Mapper.Contains)."""
+    """Return whether a map has a key, which an endless one has only if it is in it (Mapper.Contains)."""
     if type(within) is dict and within:
         check_key(key)
     try:
-        return key in within and (type(key) is bool) is _bool_keys(within)
+        # Python takes booleans for 0 and 1; the keys of a map are of one type, so that the first one tells.
+        return key in within and (type(key) is bool) is (type(next(iter(within))) is bool)
     except TypeError:  # a list or a map, which no map has as a key
         return False
 
@@ -164,62 +136,38 @@ def check_key(key: Any) -> None:
         raise Aborted(f"internal error: runtime error: hash of unhashable type {name}")
 
 
-def _bool_keys(within: dict[Any, Any]) -> bool:
-    """Return whether a map has boolean keys, which Python takes for 0 and 1; a map's keys are of one type."""
-    for key in within:
-        return type(key) is bool
-    return False
-
-
-_TYPE_NAMES: dict[type, str] = {
-    type(None): "null_type",
-    bool: "bool",
-    int: "int",
-    Uint: "uint",
-    float: "double",
-    str: "string",
-    bytes: "bytes",
-    list: "list",
-    dict: "map",
-    DeviceMap: "map",
-    Domains: "map",
-    Duration: "google.protobuf.Duration",
-    Timestamp: "google.protobuf.Timestamp",
-    TypeValue: "type",
-    Optional: "optional_type",
+_NAMES: dict[type, tuple[str, str]] = {
+    type(None): ("null_type", "types.Null"),
+    bool: ("bool", "types.Bool"),
+    int: ("int", "types.Int"),
+    Uint: ("uint", "types.Uint"),
+    float: ("double", "types.Double"),
+    str: ("string", "types.String"),
+    bytes: ("bytes", "types.Bytes"),
+    list: ("list", ""),
+    dict: ("map", "*types.baseMap"),
+    StringMap: ("map", "*types.baseMap"),
+    EndlessMap: ("map", "cel.mapper"),
+    Duration: ("google.protobuf.Duration", "types.Duration"),
+    Timestamp: ("google.protobuf.Timestamp", "types.Timestamp"),
+    TypeValue: ("type", "*types.Type"),
+    Optional: ("optional_type", "*types.Optional"),
 }
+"""Names of a type in CEL and in Go; classes of libraries have `type_name` and `go_name`."""
 
 
 def type_name(value: Any) -> str:
     """Return the name of a value's type (Type.TypeName)."""
-    name = _TYPE_NAMES.get(type(value))
-    return name if name is not None else str(value.type_name)
-
-
-_GO_NAMES: dict[type, str] = {
-    type(None): "types.Null",
-    bool: "types.Bool",
-    int: "types.Int",
-    Uint: "types.Uint",
-    float: "types.Double",
-    str: "types.String",
-    bytes: "types.Bytes",
-    dict: "*types.baseMap",
-    DeviceMap: "*types.baseMap",
-    Domains: "cel.mapper",
-    Duration: "types.Duration",
-    Timestamp: "types.Timestamp",
-    TypeValue: "*types.Type",
-    Optional: "*types.Optional",
-}
+    names = _NAMES.get(type(value))
+    return names[0] if names is not None else str(value.type_name)
 
 
 def go_name(value: Any) -> str:
-    """Return the name of a value's type in Go (%T), which some errors have; raises NotFollowed for a list's."""
-    if type(value) is list:
-        raise NotFollowed("the text of a list's type in an error")
-    name = _GO_NAMES.get(type(value))
-    return name if name is not None else str(value.go_name)
+    """Return the name of a value's type in Go (%T), which some errors have; raises UnsupportedFeature for a list's."""
+    if type(value) is list:  # which has several types upstream
+        raise UnsupportedFeature("the text of a list's type in an error")
+    names = _NAMES.get(type(value))
+    return names[1] if names is not None else str(value.go_name)
 
 
 _NUMBERS = frozenset((int, Uint, float))
@@ -298,10 +246,7 @@ def compare(one: Any, other: Any) -> int:
         return order
     if kind is not other_kind or kind not in _ORDERED:
         raise CelError(NO_SUCH_OVERLOAD)
-    if kind is Duration or kind is Timestamp:
-        one, other = one.nanos, other.nanos
-    elif kind is str and not (one.isascii() and other.isascii()):
-        one, other = one.encode("utf-8", "surrogatepass"), other.encode("utf-8", "surrogatepass")
+    # Go compares the bytes of strings, whose order in UTF-8 is that of the code points.
     return int(one > other) - int(one < other)
 
 
@@ -330,7 +275,7 @@ def written(value: Any) -> str:
         return go_float(value)
     if kind is int or kind is Uint:
         return str(int(value))
-    raise NotFollowed(f"the text of a value of the type {type_name(value)} in an error")
+    raise UnsupportedFeature(f"the text of a value of the type {type_name(value)} in an error")
 
 
 def go_float(value: float) -> str:
@@ -341,21 +286,13 @@ def go_float(value: float) -> str:
         return "+Inf" if value > 0 else "-Inf"
     if value == 0:
         return "-0" if math.copysign(1, value) < 0 else "0"
-    mantissa, _, exponent = f"{value!r}".partition("e")
-    digits = mantissa.replace("-", "").replace(".", "").lstrip("0")
-    point = mantissa.replace("-", "").find(".")
-    whole = mantissa.replace("-", "")
-    power = int(exponent) if exponent else 0
-    position = (point if point >= 0 else len(whole)) + power
-    leading = len(whole.replace(".", "")) - len(whole.replace(".", "").lstrip("0"))
-    position -= leading
-    digits = digits.rstrip("0") or "0"
-    sign = "-" if value < 0 else ""
-    if position - 1 < -4 or position - 1 >= 6:
-        fraction = f".{digits[1:]}" if len(digits) > 1 else ""
-        return f"{sign}{digits[0]}{fraction}e{'-' if position - 1 < 0 else '+'}{abs(position - 1):02d}"
-    if position <= 0:
-        return f"{sign}0.{'0' * -position}{digits}"
-    if position >= len(digits):
-        return sign + digits + "0" * (position - len(digits))
-    return f"{sign}{digits[:position]}.{digits[position:]}"
+    sign, digits, exponent = Decimal(repr(value)).normalize().as_tuple()
+    text, power = "".join(map(str, digits)), int(exponent) + len(digits) - 1
+    minus = "-" if sign else ""
+    if power < -4 or power >= 6:
+        fraction = f".{text[1:]}" if len(text) > 1 else ""
+        return f"{minus}{text[0]}{fraction}e{power:+03d}"
+    if power < 0:
+        return f"{minus}0.{'0' * (-power - 1)}{text}"
+    text = text.ljust(power + 1, "0")
+    return f"{minus}{text[: power + 1]}.{text[power + 1 :]}".removesuffix(".")

@@ -5,14 +5,13 @@ Mirrors CompilationResult.DeviceMatches (k8s.io/dynamic-resource-allocation/cel,
 Rule: each part is read when it is first asked for, and once.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 from functools import cached_property, lru_cache
 from typing import Any
 
 from extender.k8s.cel.library.kubernetes import Semver, quantity, semver
-from extender.k8s.cel.values import CelError, DeviceMap, Domains
+from extender.k8s.cel.values import CelError, EndlessMap, StringMap
 from extender.k8s.devices.objects import Device, DeviceAttribute
-from extender.k8s.objects import QuantityText
 
 
 class DeviceView:
@@ -26,24 +25,6 @@ class DeviceView:
         self.device = device
         self._value: Callable[[DeviceAttribute], Any] = _value_or_list if shows_lists else _value
         self.allow_multiple_allocations = shows_sharing and bool(device.allow_multiple_allocations)
-
-    @cached_property
-    def attributes(self) -> Mapping[str, Mapping[str, DeviceAttribute]]:
-        """{domain: {id: attribute}}; a name without a domain has the driver's."""
-        found: dict[str, dict[str, DeviceAttribute]] = {}
-        for name, attribute in (self.device.attributes or {}).items():
-            domain, identifier = qualified_name(name, self.driver)
-            found.setdefault(domain, {})[identifier] = attribute
-        return found
-
-    @cached_property
-    def capacity(self) -> Mapping[str, Mapping[str, QuantityText]]:
-        """{domain: {id: amount}}; a name without a domain has the driver's."""
-        found: dict[str, dict[str, QuantityText]] = {}
-        for name, capacity in (self.device.capacity or {}).items():
-            domain, identifier = qualified_name(name, self.driver)
-            found.setdefault(domain, {})[identifier] = capacity.value
-        return found
 
     def check(self) -> None:
         """Raise CelError for an attribute that has no value, whatever a selector reads."""
@@ -60,31 +41,28 @@ class DeviceView:
         return ""
 
     @cached_property
-    def attribute_values(self) -> Domains:
-        """The attributes as values of expressions."""
-        domains = self.attributes.items()
-        return Domains(
-            (domain, DeviceMap((key, self._value(each)) for key, each in within.items())) for domain, within in domains
-        )
+    def attribute_values(self) -> EndlessMap:
+        """{domain: {id: value}} of the attributes; a name without a domain has the driver's."""
+        return self._by_domain((name, self._value(one)) for name, one in (self.device.attributes or {}).items())
+
+    @cached_property
+    def capacity_values(self) -> EndlessMap:
+        """{domain: {id: quantity}} of the capacity."""
+        return self._by_domain((name, quantity(one.value)) for name, one in (self.device.capacity or {}).items())
+
+    def _by_domain(self, values: Iterable[tuple[str, Any]]) -> EndlessMap:
+        found = EndlessMap()
+        for name, value in values:
+            domain, separator, identifier = name.partition("/")
+            if not separator:
+                domain, identifier = self.driver, name
+            found.setdefault(domain, StringMap())[identifier] = value
+        return found
 
     @cached_property
     def has_values(self) -> bool:
         """Whether each attribute has one value, as `has_values`."""
         return has_values(self.device)
-
-    @cached_property
-    def capacity_values(self) -> Domains:
-        domains = self.capacity.items()
-        return Domains(
-            (domain, DeviceMap((key, quantity(each)) for key, each in within.items())) for domain, within in domains
-        )
-
-    @cached_property
-    def as_map(self) -> DeviceMap:
-        """The device as the one value that it is upstream."""
-        shared, attributes = self.allow_multiple_allocations, self.attribute_values
-        found = {"driver": self.driver, "allowMultipleAllocations": shared, "attributes": attributes}
-        return DeviceMap(found, capacity=self.capacity_values)
 
 
 def has_values(device: Device) -> bool:
@@ -128,9 +106,3 @@ def _version(text: str) -> Semver:
         return semver(text)
     except CelError as error:
         raise CelError(f"parse semantic version: {error}") from None
-
-
-def qualified_name(name: str, default_domain: str) -> tuple[str, str]:
-    """Return (domain, id) of `domain/id` or `id`."""
-    domain, separator, identifier = name.partition("/")
-    return (domain, identifier) if separator else (default_domain, name)

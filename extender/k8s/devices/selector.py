@@ -3,32 +3,54 @@
 `parser` makes the tree, in which macros are expanded, `checker` finds the types in cel-go's words, and `plan` makes
 closures of the tree, which count cel-go's cost.
 
-Rule: what is not followed is named in `Selector.unsupported`, or raised as NotFollowed, and never guessed.
+Rule: what is not followed is named in `Selector.unsupported`, or raised as UnsupportedFeature, and never guessed.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
+from operator import attrgetter
 from typing import Any, Final
 
 from extender.k8s.cel.checker import check, error_text
+from extender.k8s.cel.environment import Environment, Field
 from extender.k8s.cel.parser import parse
 from extender.k8s.cel.plan import PlanError, plan
 from extender.k8s.cel.syntax import SyntaxFailure, Tree
-from extender.k8s.cel.types import declared
+from extender.k8s.cel.types import ANY, BOOL, DYN, STRING, declared
 from extender.k8s.cel.values import (
-    COST_LIMIT,
     Aborted,
     CelError,
     CostLimitReached,
-    NotFollowed,
     Optional,
     Run,
+    UnsupportedFeature,
     type_name,
 )
 from extender.k8s.cost.budget import WorkBudget
 from extender.k8s.devices.device_view import DeviceView
 
-__all__ = ["DeviceSelectorError", "DeviceView", "NotFollowed", "Selector", "compile_selector"]
+__all__ = ["DeviceSelectorError", "DeviceView", "Selector", "UnsupportedFeature", "compile_selector"]
+
+_DOMAINS: Final = ("attributes", "capacity")
+"""Fields of the variable `device` that are maps by domain and id."""
+
+
+@cache
+def _environment(*, of_1_37: bool) -> Environment:
+    """Return the variable `device` of a selector (newCompiler)."""
+    attribute, amount = DYN if of_1_37 else ANY, ("struct", "kubernetes.Quantity")
+    fields = {
+        "driver": Field(STRING, attrgetter("driver")),
+        "allowMultipleAllocations": Field(BOOL, attrgetter("allow_multiple_allocations")),
+        "attributes": Field(("map", STRING, ("map", STRING, attribute)), attrgetter("attribute_values")),
+        "capacity": Field(("map", STRING, ("map", STRING, amount)), attrgetter("capacity_values")),
+    }
+    return Environment("device", ("struct", "kubernetes.DRADevice"), fields, of_1_37)
+
+
+_COST_LIMIT: Final = 1_000_000
+"""Cost of one evaluation (resource.k8s.io CELSelectorExpressionMaxCost)."""
 
 _STEPS: Final = 2
 """Steps of an evaluation, whatever it costs."""
@@ -64,31 +86,25 @@ class Selector:
     def matches(self, device: DeviceView, budget: WorkBudget) -> bool:
         """Return whether the device is selected.
 
-        Raises DeviceSelectorError, NotFollowed for a CEL feature that only the values show, and WorkLimitReached.
+        Raises DeviceSelectorError, UnsupportedFeature (some features only the values show), and WorkLimitReached.
         """
         assert self.evaluate is not None
-        run = Run(device, self.variables, budget, of_1_37=self.of_1_37)
+        run = Run(device, self.variables, budget, _COST_LIMIT, of_1_37=self.of_1_37)
         result: Any = None
+        error: str | None = None
         try:
             device.check()
             result = self.evaluate(run)
-        except (CelError, Aborted) as error:
-            self._finish(run)
-            raise DeviceSelectorError(self._with_hint(str(error))) from None
+        except (CelError, Aborted) as failure:
+            error = str(failure)
         except CostLimitReached:
-            self._finish(run)
-        self._finish(run)
+            pass
+        budget.spend(min(run.cost, _COST_LIMIT) + _STEPS)
+        if run.cost > _COST_LIMIT:  # an error whatever the result
+            raise DeviceSelectorError("operation cancelled: actual cost limit exceeded")
+        if error is not None:
+            raise DeviceSelectorError(f"{error}{OPTIONAL_FIELD}" if self.of_1_37 and "no such key:" in error else error)
         return result if type(result) is bool else _as_bool(result)
-
-    def _with_hint(self, error: str) -> str:
-        return f"{error}{OPTIONAL_FIELD}" if self.of_1_37 and "no such key:" in error else error
-
-    @staticmethod
-    def _finish(run: Run) -> None:
-        """Spend the cost of a run; beyond the limit it is an error whatever the result."""
-        run.budget.spend(min(run.cost, COST_LIMIT) + _STEPS)
-        if run.cost > COST_LIMIT:
-            raise DeviceSelectorError("operation cancelled: actual cost limit exceeded") from None
 
 
 def compile_selector(expression: str, *, of_1_37: bool) -> Selector:
@@ -97,33 +113,40 @@ def compile_selector(expression: str, *, of_1_37: bool) -> Selector:
     A device has allowMultipleAllocations whatever feature gates say: kube-scheduler compiles expressions as the API
     server does those that are stored already.
     """
+    environment = _environment(of_1_37=of_1_37)
     try:
-        return _compiled(expression, of_1_37=of_1_37)
+        tree = parse(expression, escaped_names=of_1_37)
+        if tree.problems:
+            return _failed(expression, tree, tree.problems)
+        checked = check(tree, environment)
+        if checked.errors:
+            return _failed(expression, tree, checked.errors)
+        output = checked.types[tree.root.id]
+        if output[0] not in ("bool", "dyn" if of_1_37 else "any"):
+            return Selector(expression, error=f"must evaluate to bool or the unknown type, not {declared(output)}")
+        evaluate, variables, paths = plan(tree.root, checked)
     except SyntaxFailure as failure:
         return Selector(expression, error=f"compilation failed: {failure}")
     except PlanError as failure:
         return Selector(expression, error=f"program instantiation failed: {failure}")
-    except NotFollowed as feature:
+    except UnsupportedFeature as feature:
         return Selector(expression, unsupported=str(feature))
-
-
-def _compiled(expression: str, *, of_1_37: bool) -> Selector:
-    tree = parse(expression, escaped_names=of_1_37)
-    if tree.problems:
-        return _failed(expression, tree, tree.problems)
-    checked = check(tree, of_1_37=of_1_37)
-    if checked.errors:
-        return _failed(expression, tree, checked.errors)
-    output = checked.types[tree.root.id]
-    if output[0] not in ("bool", "dyn" if of_1_37 else "any"):
-        error = f"must evaluate to bool or the unknown type, not {declared(output)}"
-        return Selector(expression, error=error)
-    evaluate, variables, reads = plan(tree.root, checked)
-    return Selector(expression, reads=reads, evaluate=evaluate, variables=variables, of_1_37=of_1_37)
+    return Selector(expression, reads=_reads(paths), evaluate=evaluate, variables=variables, of_1_37=of_1_37)
 
 
 def _failed(expression: str, tree: Tree, errors: list[tuple[int, str]]) -> Selector:
     return Selector(expression, error=f"compilation failed: {error_text(expression, tree, errors)}")
+
+
+def _reads(paths: set[tuple[str, ...]]) -> frozenset[tuple[str, str, str]] | None:
+    """Return the (field, domain, id) of paths, None if one may read several."""
+    found = set()
+    for part, *keys in ((path or ("",)) for path in paths):
+        if part in ("", *_DOMAINS):
+            if len(keys) < 2:
+                return None
+            found.add((part, keys[0], keys[1]))
+    return frozenset(found)
 
 
 _NO_CONVERSION: Final = {

@@ -65,7 +65,7 @@ def _region_error(zones: Sequence[str]) -> str | None:
 def translation_error(volume: PersistentVolume) -> str | None:
     """Return why the volume of a migrated plugin cannot be translated to CSI; None: it can, or need not be.
 
-    Mirrors TranslateInTreePVToCSI of csi-translation-lib (v1.36), of which GCE's alone fails.
+    Mirrors TranslateInTreePVToCSI of csi-translation-lib (v1.36); only GCE's fails.
     """
     if volume.spec.gce_persistent_disk is None:
         return None

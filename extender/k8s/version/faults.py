@@ -8,7 +8,7 @@ Rule: a fault is declared here once, with the first patch of each minor that is 
 from dataclasses import dataclass, field
 from typing import Final
 
-from extender.k8s.version.features import Backports, Version
+from extender.k8s.version.versions import Backports, Version
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,111 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from types import MappingProxyType
-from typing import Any, Final, Literal
+from typing import Any, Final
 
-OLDEST_MINOR: Final = 29
-NEWEST_MINOR: Final = 38
-DEFAULT_MINOR: Final = 37
-"""Minor whose verdicts hold where nothing says which one: the newest that the corpus in tests/parity was judged by."""
-
-NEWEST_PATCHES: Final[Mapping[int, int]] = {
-    29: 14, 30: 14, 31: 14, 32: 13, 33: 13, 34: 12, 35: 8, 36: 5, 37: 2
-}  # fmt: skip
-"""Verified minor -> its newest patch whose code is known; a later one is taken for it."""
-
-Backports = Mapping[int, int]
-"""Minor -> its first patch that behaves as a later minor does from its first release on."""
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Version:
-    """A version of Kubernetes 1.x: 1.36.2, or 1.36, which means the newest patch."""
-
-    minor: int
-    patch: int | None = None
-
-    def __str__(self) -> str:
-        return f"1.{self.minor}" if self.patch is None else f"1.{self.minor}.{self.patch}"
-
-    def has(self, first: int, backports: Backports) -> bool:
-        """Return whether a change of minor `first` is in this version, which may carry it back."""
-        if self.minor >= first:
-            return True
-        return self.minor in backports and (self.patch is None or self.patch >= backports[self.minor])
-
-
-Stage = Literal["alpha", "beta", "GA", "locked", "removed"]
-"""Maturity of a feature gate; "locked" is GA and can no longer be changed (LockToDefault). Where it is "removed",
-kube-scheduler does not start with it; its default says how kube-scheduler behaves without it."""
+from extender.k8s.version.gates import ALL_OF_STAGE, IDLE_GATES, UNFOLLOWED_GATES, Gate, Stage
+from extender.k8s.version.versions import DEFAULT_MINOR, NO_EMULATION, OLDEST_MINOR, Backports, Emulation, Version
 
 NEEDS_ARE_CHECKED_SINCE: Final = 35
 """First minor that does not start with a gate that is on while one that it needs is off."""
-
-
-MAX_MINORS_EMULATED: Final = 3
-"""Minors that --emulated-version may be older than kube-scheduler."""
-
-OLDEST_EMULATED_MINOR: Final = 31
-
-
-@dataclass(frozen=True, slots=True)
-class Emulation:
-    """The minors of kube-scheduler's --emulated-version and --min-compatibility-version; None: not set.
-
-    They choose the stages and defaults of feature gates, and nothing else: behaviors without a gate, the gates that
-    need one another and those that are removed are those of the program.
-    """
-
-    version: int | None = None
-    min_compatibility: int | None = None
-
-    def __str__(self) -> str:
-        minors = {"emulates": self.version, "is compatible with": self.min_compatibility}
-        return ", ".join(f"{what} 1.{minor}" for what, minor in minors.items() if minor is not None)
-
-    def of(self, minor: int) -> tuple[int, int]:
-        """Return (emulated minor, minor to be compatible with) of a kube-scheduler of this minor.
-
-        Raises ValueError for what it refuses (effectiveVersion.Validate of component-base).
-        """
-        if minor < OLDEST_EMULATED_MINOR and self != NO_EMULATION:
-            raise ValueError(f"1.{minor} emulates no version: 1.{OLDEST_EMULATED_MINOR} is the first that does")
-        floor = max(minor - MAX_MINORS_EMULATED, OLDEST_EMULATED_MINOR)
-        emulated = minor if self.version is None else self.version
-        compatible = max(emulated - 1, floor) if self.min_compatibility is None else self.min_compatibility
-        if self.version is not None and not floor <= emulated <= minor:
-            raise ValueError(f"1.{minor} emulates 1.{floor} to 1.{minor}, not 1.{emulated}")
-        if self.min_compatibility is not None and not floor <= compatible <= emulated:
-            raise ValueError(f"1.{compatible} is not a version to be compatible with: 1.{floor} to 1.{emulated} are")
-        return emulated, compatible
-
-
-NO_EMULATION: Final = Emulation()
-
-
-@dataclass(frozen=True, slots=True)
-class Gate:
-    """A feature gate: its default and stage in each minor."""
-
-    name: str
-    """Name in kube-scheduler's --feature-gates."""
-    stages: tuple[tuple[int, Stage, bool], ...]
-    """(minor since which this holds, stage, default), by rising minor; before the first one the gate does not exist."""
-    needs: tuple[str, ...] = ()
-    """Gates that must be on where this one is."""
-    on_since_compatible: int | None = None
-    """--min-compatibility-version from which it is on by default; None: that has no say."""
-
-    def stage(self, minor: int) -> Stage | None:
-        """Return the gate's stage in a minor; None: that minor does not have it yet."""
-        return next((stage for first, stage, _ in reversed(self.stages) if first <= minor), None)
-
-    def default(self, minor: int, emulation: Emulation = NO_EMULATION) -> bool:
-        """Return whether the gate is on by default in a minor."""
-        at, compatible = emulation.of(minor)
-        if self.on_since_compatible is not None and self.on_since_compatible <= compatible:
-            return True
-        return next((default for first, _, default in reversed(self.stages) if first <= at), False)
 
 
 def since(minor: int, *, backports: Backports = MappingProxyType({})) -> Any:
@@ -137,15 +39,10 @@ def until(minor: int, *, since: int = OLDEST_MINOR, ended: Backports = MappingPr
     return field(default=had, metadata={"until": minor, "first": since, "backports": ended})
 
 
-def gate(
-    name: str,
-    *stages: tuple[int, Stage, bool],
-    needs: tuple[str, ...] = (),
-    on_since_compatible: int | None = None,
-) -> Any:
-    """Declare a feature gate; the parameters are the fields of `Gate`."""
-    declared = Gate(name, stages, needs, on_since_compatible)
-    return field(default=declared.default(DEFAULT_MINOR), metadata={"gate": declared})
+def gate(name: str, declared: str, *, on_since_compatible: int | None = None) -> Any:
+    """Declare a feature gate as in `Gate.declared`."""
+    found = Gate.declared(name, declared, on_since_compatible)
+    return field(default=found.default(DEFAULT_MINOR), metadata={"gate": found})
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,120 +50,86 @@ class Features:
     """The switches of one kube-scheduler; `Features()` are those of DEFAULT_MINOR with its default feature gates."""
 
     # --- feature gates
-    in_place_pod_vertical_scaling: bool = gate(
-        "InPlacePodVerticalScaling", (27, "alpha", False), (33, "beta", True), (35, "locked", True)
-    )
+    in_place_pod_vertical_scaling: bool = gate("InPlacePodVerticalScaling", "27 alpha off, 33 beta on, 35 locked on")
     """A running pod takes the maximum of what it requests, was allocated and holds."""
     in_place_pod_level_resources_vertical_scaling: bool = gate(
         "InPlacePodLevelResourcesVerticalScaling",
-        (35, "alpha", False),
-        (36, "beta", True),
-        needs=("InPlacePodVerticalScaling", "PodLevelResources", "NodeDeclaredFeatures"),
+        "35 alpha off, 36 beta on; needs InPlacePodVerticalScaling, PodLevelResources, NodeDeclaredFeatures",
     )
     """The resources of a running pod as a whole are the maximum of requested, allocated and held ones as well."""
-    pod_level_resources: bool = gate("PodLevelResources", (32, "alpha", False), (34, "beta", True))
+    pod_level_resources: bool = gate("PodLevelResources", "32 alpha off, 34 beta on")
     """Resources of the pod as a whole replace the sum of its containers."""
-    csi_migration_portworx: bool = gate(
-        "CSIMigrationPortworx", (25, "beta", False), (31, "beta", True), (33, "locked", True), (36, "removed", True)
-    )
+    csi_migration_portworx: bool = gate("CSIMigrationPortworx", "25 beta off, 31 beta on, 33 locked on, 36 removed on")
     """Portworx volumes of the in-tree plugin count for the limit of its CSI driver."""
-    volume_attributes_class: bool = gate(
-        "VolumeAttributesClass", (29, "alpha", False), (31, "beta", False), (34, "GA", True), (36, "locked", True)
-    )
+    volume_attributes_class: bool = gate("VolumeAttributesClass", "29 alpha off, 31 beta off, 34 GA on, 36 locked on")
     """Claims may name a VolumeAttributesClass."""
-    node_declared_features: bool = gate(
-        "NodeDeclaredFeatures", (35, "alpha", False), (36, "beta", True), (37, "locked", True)
-    )
+    node_declared_features: bool = gate("NodeDeclaredFeatures", "35 alpha off, 36 beta on, 37 locked on")
     """NodeDeclaredFeatures is a plugin of the default profile."""
     dynamic_resource_allocation: bool = gate(
-        "DynamicResourceAllocation", (26, "alpha", False), (32, "beta", False), (34, "GA", True), (35, "locked", True)
+        "DynamicResourceAllocation", "26 alpha off, 32 beta off, 34 GA on, 35 locked on"
     )
     """DynamicResources is a plugin of the default profile."""
     dra_extended_resource: bool = gate(
-        "DRAExtendedResource",
-        (34, "alpha", False),
-        (36, "beta", True),
-        (37, "locked", True),
-        needs=("DynamicResourceAllocation",),
+        "DRAExtendedResource", "34 alpha off, 36 beta on, 37 locked on; needs DynamicResourceAllocation"
     )
     """DeviceClasses may back extended resources."""
     dra_admin_access: bool = gate(
-        "DRAAdminAccess",
-        (32, "alpha", False),
-        (34, "beta", True),
-        (36, "locked", True),
-        needs=("DynamicResourceAllocation",),
+        "DRAAdminAccess", "32 alpha off, 34 beta on, 36 locked on; needs DynamicResourceAllocation"
     )
     """Claims may ask for devices with admin access, which others may use as well."""
     dra_prioritized_list: bool = gate(
-        "DRAPrioritizedList",
-        (33, "alpha", False),
-        (34, "beta", True),
-        (36, "GA", True),
-        (37, "locked", True),
-        needs=("DynamicResourceAllocation",),
+        "DRAPrioritizedList", "33 alpha off, 34 beta on, 36 GA on, 37 locked on; needs DynamicResourceAllocation"
     )
     """Claims may list alternatives (`firstAvailable`)."""
     dra_partitionable_devices: bool = gate(
-        "DRAPartitionableDevices", (33, "alpha", False), (36, "beta", True), needs=("DynamicResourceAllocation",)
+        "DRAPartitionableDevices", "33 alpha off, 36 beta on; needs DynamicResourceAllocation"
     )
     """Devices may share counters, and have nodes of their own."""
     dra_device_taints: bool = gate(
-        "DRADeviceTaints",
-        (33, "alpha", False),
-        (36, "beta", True),
-        (37, "GA", True),
-        needs=("DynamicResourceAllocation",),
+        "DRADeviceTaints", "33 alpha off, 36 beta on, 37 GA on; needs DynamicResourceAllocation"
     )
     """Devices may have taints, which requests tolerate."""
     dra_device_taint_rules: bool = gate(
-        "DRADeviceTaintRules", (35, "alpha", False), (36, "beta", False), (37, "GA", True), needs=("DRADeviceTaints",)
+        "DRADeviceTaintRules", "35 alpha off, 36 beta off, 37 GA on; needs DRADeviceTaints"
     )
     """DeviceTaintRules taint devices."""
     dra_resource_claim_device_status: bool = gate(
-        "DRAResourceClaimDeviceStatus", (32, "alpha", False), (33, "beta", True), (37, "locked", True)
+        "DRAResourceClaimDeviceStatus", "32 alpha off, 33 beta on, 37 locked on"
     )
     """Claims report the conditions of their devices."""
     dra_device_binding_conditions: bool = gate(
         "DRADeviceBindingConditions",
-        (34, "alpha", False),
-        (36, "beta", True),
-        needs=("DynamicResourceAllocation", "DRAResourceClaimDeviceStatus"),
+        "34 alpha off, 36 beta on; needs DynamicResourceAllocation, DRAResourceClaimDeviceStatus",
     )
     """Devices may have conditions that must be true before a pod is bound."""
     dra_consumable_capacity: bool = gate(
-        "DRAConsumableCapacity", (34, "alpha", False), (36, "beta", True), needs=("DynamicResourceAllocation",)
+        "DRAConsumableCapacity", "34 alpha off, 36 beta on; needs DynamicResourceAllocation"
     )
     """Several claims may share a device and consume its capacity."""
     dra_fractional_capacity_range: bool = gate(
-        "DRAFractionalCapacityRange", (37, "beta", False), needs=("DRAConsumableCapacity",), on_since_compatible=37
+        "DRAFractionalCapacityRange", "37 beta off; needs DRAConsumableCapacity", on_since_compatible=37
     )
     """Ranges of capacity may have fractions; off, they count in whole units."""
-    taint_toleration_comparison_operators: bool = gate("TaintTolerationComparisonOperators", (35, "alpha", False))
+    taint_toleration_comparison_operators: bool = gate("TaintTolerationComparisonOperators", "35 alpha off")
     """Tolerations may compare by Gt and Lt."""
     in_place_pod_vertical_scaling_scheduler_preemption: bool = gate(
-        "InPlacePodVerticalScalingSchedulerPreemption", (37, "alpha", False), needs=("InPlacePodVerticalScaling",)
+        "InPlacePodVerticalScalingSchedulerPreemption", "37 alpha off; needs InPlacePodVerticalScaling"
     )
     """A bound pod that waits for room to grow in place may preempt on its node: left to kube-scheduler."""
-    storage_capacity_scoring: bool = gate("StorageCapacityScoring", (33, "alpha", False), (37, "beta", True))
+    storage_capacity_scoring: bool = gate("StorageCapacityScoring", "33 alpha off, 37 beta on")
     """VolumeBinding scores dynamic provisioning by storage capacity."""
-    volume_limit_scaling: bool = gate("VolumeLimitScaling", (35, "alpha", False), (37, "beta", True))
+    volume_limit_scaling: bool = gate("VolumeLimitScaling", "35 alpha off, 37 beta on")
     """NodeVolumeLimits rejects nodes without a CSI driver that asks for it."""
     match_label_keys_in_pod_topology_spread: bool = gate(
-        "MatchLabelKeysInPodTopologySpread", (25, "alpha", False), (27, "beta", True)
+        "MatchLabelKeysInPodTopologySpread", "25 alpha off, 27 beta on"
     )
     """PodTopologySpread reads `matchLabelKeys`; off, kube-scheduler ignores them."""
     min_domains_in_pod_topology_spread: bool = gate(
-        "MinDomainsInPodTopologySpread",
-        (24, "alpha", False),
-        (25, "beta", False),
-        (27, "beta", True),
-        (30, "locked", True),
-        (32, "removed", True),
+        "MinDomainsInPodTopologySpread", "24 alpha off, 25 beta off, 27 beta on, 30 locked on, 32 removed on"
     )
     """PodTopologySpread reads `minDomains`."""
     node_inclusion_policy_in_pod_topology_spread: bool = gate(
-        "NodeInclusionPolicyInPodTopologySpread", (25, "alpha", False), (26, "beta", True), (33, "locked", True)
+        "NodeInclusionPolicyInPodTopologySpread", "25 alpha off, 26 beta on, 33 locked on"
     )
     """PodTopologySpread reads `nodeAffinityPolicy` and `nodeTaintsPolicy`."""
 
@@ -422,8 +285,8 @@ class Features:
 
     def changed_gates(self, minor: int, emulation: Emulation = NO_EMULATION) -> dict[str, bool]:
         """Return the feature gates that differ from the minor's defaults, by name, with their values."""
-        values = {name: getattr(self, FIELD_OF_GATE[name]) for name in GATES}
-        return {name: value for name, value in values.items() if value != GATES[name].default(minor, emulation)}
+        values = {one.metadata["gate"]: getattr(self, one.name) for one in fields(self) if "gate" in one.metadata}
+        return {one.name: value for one, value in values.items() if value != one.default(minor, emulation)}
 
 
 def gate_notes(gates: Mapping[str, bool]) -> tuple[str, ...]:
@@ -449,24 +312,18 @@ def gate_warnings(gates: Mapping[str, bool], minor: int, emulation: Emulation = 
     by = {
         one.name: "" if one.name in gates else set_by[one.stage(at)]
         for one in UNFOLLOWED_GATES.values()
-        if _value_of(one, gates, minor, emulation) != one.default(minor, emulation)
+        if one.value(gates, minor, emulation) != one.default(minor, emulation)
         and minor < _LEFT_TO_SCHEDULER_SINCE.get(one.name, minor + 1)
     }
     return tuple(f"feature gate {name}{by[name]} is not followed: its default is assumed" for name in sorted(by))
 
 
-def _value_of(gate: Gate, gates: Mapping[str, bool], minor: int, emulation: Emulation) -> bool:
-    """Return whether the gate is on in a minor; what is set by name comes before AllAlpha and AllBeta."""
-    for_stage: dict[Stage | None, bool] = {stage: gates[name] for name, stage in ALL_OF_STAGE.items() if name in gates}
-    stage = gate.stage(emulation.of(minor)[0])
-    return gates.get(gate.name, for_stage.get(stage, gate.default(minor, emulation)))
-
-
 def _value_in(
     metadata: Mapping[str, Any], gates: Mapping[str, bool], version: Version, emulation: Emulation = NO_EMULATION
 ) -> bool:
-    if "gate" in metadata:
-        return _value_of(metadata["gate"], gates, version.minor, emulation)
+    declared: Gate | None = metadata.get("gate")
+    if declared is not None:
+        return declared.value(gates, version.minor, emulation)
     if "since" in metadata:
         return version.has(metadata["since"], metadata["backports"])
     return metadata["first"] <= version.minor and not version.has(metadata["until"] + 1, metadata["backports"])
@@ -486,14 +343,11 @@ def _check_gates(gates: Mapping[str, bool], minor: int, emulation: Emulation) ->
         elif known.stage(at) == "locked" and value != known.default(at):
             raise ValueError(f"feature gate {name} is locked to {str(known.default(at)).lower()} in 1.{at}")
     if minor >= NEEDS_ARE_CHECKED_SINCE:
-        _check_needs({name: _value_of(one, gates, minor, emulation) for name, one in _EVERY_GATE.items()})
-
-
-def _check_needs(values: Mapping[str, bool]) -> None:
-    for name, one in _EVERY_GATE.items():
-        off = [needed for needed in one.needs if values[name] and not values[needed]]
-        if off:
-            raise ValueError(f"{name} is on, but needs feature gates that are off: {', '.join(off)}")
+        values = {name: one.value(gates, minor, emulation) for name, one in _EVERY_GATE.items()}
+        for name, one in _EVERY_GATE.items():
+            off = [needed for needed in one.needs if values[name] and not values[needed]]
+            if off:
+                raise ValueError(f"{name} is on, but needs feature gates that are off: {', '.join(off)}")
 
 
 def _check_spelling(name: str) -> None:
@@ -509,97 +363,6 @@ GATES: Final[Mapping[str, Gate]] = {
     one.metadata["gate"].name: one.metadata["gate"] for one in fields(Features) if "gate" in one.metadata
 }
 """Name of a feature gate that changes verdicts -> gate."""
-
-FIELD_OF_GATE: Final[Mapping[str, str]] = {
-    one.metadata["gate"].name: one.name for one in fields(Features) if "gate" in one.metadata
-}
-"""Name of a feature gate that changes verdicts -> field of Features."""
-
-ALL_OF_STAGE: Final[Mapping[str, Stage]] = {"AllAlpha": "alpha", "AllBeta": "beta"}
-"""Gate of kube-scheduler's command line -> stage of the gates that it sets."""
-
-UNFOLLOWED_GATES: Final[Mapping[str, Gate]] = {
-    one.name: one
-    for one in (
-        Gate("CSIMigrationRBD", ((28, "GA", False), (31, "removed", False))),
-        Gate("CompositePodGroup", ((37, "alpha", False),), ("GenericWorkload", "TopologyAwareWorkloadScheduling")),
-        Gate("DRAControlPlaneController", ((31, "alpha", False), (32, "removed", False))),
-        Gate("DRADerivedAttributes", ((37, "alpha", False),), ("DynamicResourceAllocation",)),
-        Gate(
-            "DRADeviceCompatibilityGroups",
-            ((37, "alpha", False),),
-            ("DynamicResourceAllocation", "DRAPartitionableDevices"),
-        ),
-        Gate("DRAListTypeAttributes", ((36, "alpha", False),), ("DynamicResourceAllocation",)),
-        Gate("DRANodeAllocatableResources", ((36, "alpha", False),), ("DynamicResourceAllocation",)),
-        Gate(
-            "DRAOptionalNodeOperations",
-            ((37, "alpha", False),),
-            ("DynamicResourceAllocation", "NodeDeclaredFeatures"),
-        ),
-        Gate("DRASchedulerFilterTimeout", ((34, "beta", True),), ("DynamicResourceAllocation",)),
-        Gate(
-            "DRAWorkloadResourceClaims",
-            ((36, "alpha", False), (37, "beta", False)),
-            ("DynamicResourceAllocation", "GenericWorkload"),
-        ),
-        Gate("GangScheduling", ((35, "alpha", False), (37, "removed", False)), ("GenericWorkload",)),
-        Gate("GenericWorkload", ((35, "alpha", False), (37, "beta", False))),
-        Gate("PodDisruptionConditions", ((26, "beta", True), (31, "locked", True), (34, "removed", True))),
-        Gate("PodGroupPreemptionPolicy", ((37, "alpha", False),), ("GenericWorkload",)),
-        Gate("PodSchedulingReadiness", ((27, "beta", True), (30, "locked", True))),
-        Gate("SidecarContainers", ((29, "beta", True), (33, "locked", True), (37, "removed", True))),
-        Gate("TopologyAwareWorkloadScheduling", ((36, "alpha", False),), ("GenericWorkload",)),
-        Gate("VolumeCapacityPriority", ((21, "alpha", False), (33, "removed", False))),
-        Gate("WorkloadAwarePreemption", ((36, "alpha", False), (37, "removed", False)), ("GangScheduling",)),
-    )
-}
-"""Name of a gate that changes verdicts where it is not at its default -> gate; here its default is assumed."""
-
-IDLE_GATES: Final[Mapping[str, Gate]] = {
-    one.name: one
-    for one in (
-        Gate("ContainerRestartRules", ((34, "alpha", False), (35, "beta", True))),
-        Gate(
-            "DRAPartitionableDevicesType", ((37, "alpha", False),), ("DRAPartitionableDevices", "DRAResourcePoolStatus")
-        ),
-        Gate("DRAResourceClaimGranularStatusAuthorization", ((36, "beta", True),), ("DRAResourceClaimDeviceStatus",)),
-        Gate("DRAResourcePoolStatus", ((36, "alpha", False),), ("DynamicResourceAllocation",)),
-        Gate("ExtendWebSocketsToKubelet", ((36, "beta", True),), ("NodeDeclaredFeatures",)),
-        Gate(
-            "InPlacePodVerticalScalingInitContainers",
-            ((36, "beta", True), (37, "locked", True)),
-            ("InPlacePodVerticalScaling", "NodeDeclaredFeatures"),
-        ),
-        Gate("InterPodAffinityHostnameFastPath", ((37, "alpha", False),)),
-        Gate(
-            "MatchLabelKeysInPodTopologySpreadSelectorMerge",
-            ((34, "beta", True),),
-            ("MatchLabelKeysInPodTopologySpread",),
-        ),
-        Gate("NominatedNodeNameForExpectation", ((34, "alpha", False), (35, "beta", True))),
-        Gate("OpportunisticBatching", ((35, "beta", True),)),
-        Gate("PodLevelResourceManagers", ((36, "alpha", False), (37, "beta", False)), ("PodLevelResources",)),
-        Gate("PodLevelResourcesFixDefaulting", ((37, "beta", True),), ("PodLevelResources",)),
-        Gate("PodLevelResourcesFixKubeletQOSClass", ((37, "beta", True),), ("PodLevelResources",)),
-        Gate(
-            "RestartAllContainersOnContainerExits",
-            ((35, "alpha", False), (36, "beta", True)),
-            ("ContainerRestartRules", "NodeDeclaredFeatures"),
-        ),
-        Gate("SchedulerAsyncAPICalls", ((34, "beta", False),)),
-        Gate("SchedulerAsyncPreemption", ((32, "alpha", False), (33, "beta", True))),
-        Gate("SchedulerPopFromBackoffQ", ((33, "beta", True),)),
-        Gate("SchedulerPreQueueingHints", ((37, "alpha", False),)),
-        Gate(
-            "SchedulerQueueingHints",
-            ((28, "beta", False), (32, "beta", True), (34, "locked", True), (37, "removed", True)),
-        ),
-        Gate("VolumeBindMountOptions", ((37, "alpha", False),)),
-        Gate("WorkloadWithJob", ((36, "alpha", False),), ("GenericWorkload",)),
-    )
-}
-"""Name of a gate that changes no verdict -> gate; kube-scheduler does not start where one that it needs is off."""
 
 _EVERY_GATE: Final[Mapping[str, Gate]] = {**GATES, **UNFOLLOWED_GATES, **IDLE_GATES}
 

@@ -16,8 +16,8 @@ from typing import Final
 import msgspec
 
 from extender.k8s.objects import Pod
-from extender.k8s.version.features import NEWEST_MINOR, OLDEST_MINOR, Version
 from extender.k8s.version.minor import FoundVersion, parse_version, version_of_image
+from extender.k8s.version.versions import NEWEST_MINOR, OLDEST_MINOR
 
 MAX_MINORS_AHEAD: Final = 1
 """Minors that kube-scheduler may seem newer than kube-apiserver, whose version is read less often than pods change."""
@@ -44,7 +44,11 @@ def is_kube_scheduler(pod: Pod) -> bool:
 def version_of_pods(pods: Iterable[Pod]) -> FoundVersion | None:
     """Return the lowest version of kube-scheduler's pods among these; None if there is none with a supported one."""
     found = ((parse_version(tag), tag, pod.key) for pod in pods if is_kube_scheduler(pod) for tag in _tags(pod))
-    tags = sorted((one for one in found if OLDEST_MINOR <= one[0].minor <= NEWEST_MINOR), key=_by_version)
+    # A tag without a patch comes before those of its minor with one.
+    tags = sorted(
+        (one for one in found if OLDEST_MINOR <= one[0].minor <= NEWEST_MINOR),
+        key=lambda one: (one[0].minor, -1 if one[0].patch is None else one[0].patch, one[1:]),
+    )
     if not tags:
         return None
     _, tag, key = tags[0]
@@ -66,12 +70,6 @@ def chosen_version(of_pods: FoundVersion | None, of_api_server: FoundVersion | N
     return replace(of_api_server, source=f"{of_api_server.source}; {why}")
 
 
-def _by_version(found: tuple[Version, str, str]) -> tuple[int, int, str, str]:
-    """Return the order of what was found; a tag without a patch comes before those of its minor with one."""
-    version, tag, key = found
-    return version.minor, -1 if version.patch is None else version.patch, tag, key
-
-
 def _tags(pod: Pod) -> Iterator[str]:
     """Yield the version of the pod's kube-scheduler, if it runs and its image has one."""
     if pod.status.phase in ("Succeeded", "Failed"):
@@ -83,7 +81,7 @@ def _tags(pod: Pod) -> Iterator[str]:
 
 
 class _VersionInfo(msgspec.Struct, rename="camel"):
-    """version.Info (apimachinery), of which GET /version is the JSON."""
+    """JSON of GET /version (version.Info, apimachinery)."""
 
     git_version: str = ""
 

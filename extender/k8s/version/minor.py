@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass
 from typing import Final, Self
 
-from extender.k8s.version.features import NEWEST_MINOR, NEWEST_PATCHES, OLDEST_MINOR, Version
+from extender.k8s.version.versions import NEWEST_MINOR, NEWEST_PATCHES, OLDEST_MINOR, Version
 
 SUPPORTED_VERSIONS: Final = f"1.{OLDEST_MINOR} to 1.{NEWEST_MINOR}"
 NEWEST_VERIFIED: Final = Version(*max(NEWEST_PATCHES.items()))

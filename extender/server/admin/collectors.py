@@ -15,7 +15,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from extender.cluster.cache.cache import ClusterCache
-from extender.cluster.watch.list_watch import PHASES
+from extender.cluster.watch.state import Phase
 from extender.errors import NotReady
 from extender.k8s.kinds import KINDS
 from extender.server.context import Lifecycle, ServerContext
@@ -90,7 +90,7 @@ def cache_metrics(cache: ClusterCache, source: ClusterSource) -> Iterator[Metric
         "watch_streams",
         "Number of watched kinds, by the phase of their reflector; /readyz?verbose lists them.",
         "phase",
-        {phase: phases[phase] for phase in PHASES},
+        {phase.value: phases[phase] for phase in Phase},
     )
     for field, (name, text) in _REFLECTOR_COUNTERS.items():
         yield _counter(name, text, sum(getattr(one, field) for one in reflectors))

@@ -6,10 +6,11 @@ size of its cache. The rate of all objects together is that of this process.
 Rule: no I/O, and memory is bounded whatever happens.
 """
 
-from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import Generic, Literal, TypeVar
+from typing import Literal
+
+from extender.utilities.lru import LRU
 
 MAX_REMEMBERED = 4096
 """Series, and objects with a rate of their own, that are remembered; the least recently used ones are forgotten."""
@@ -57,42 +58,18 @@ class TokenBucket:
         return True
 
 
-KeyT = TypeVar("KeyT", bound=Hashable)
-ValueT = TypeVar("ValueT")
-
-
-class _RecentlyUsed(Generic[KeyT, ValueT]):
-    """A mapping that forgets the least recently used entries beyond MAX_REMEMBERED."""
-
-    def __init__(self) -> None:
-        self._entries: OrderedDict[KeyT, ValueT] = OrderedDict()
-
-    def get(self, key: KeyT) -> ValueT | None:
-        if key in self._entries:
-            self._entries.move_to_end(key)
-        return self._entries.get(key)
-
-    def put(self, key: KeyT, value: ValueT) -> None:
-        self._entries[key] = value
-        if len(self._entries) > MAX_REMEMBERED:
-            self._entries.popitem(last=False)
-
-    def discard(self, key: KeyT) -> None:
-        self._entries.pop(key, None)
-
-
 class EventCorrelator:
     """Counts repetitions and keeps to the rates; one thread uses it."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._all = TokenBucket(EVENTS_PER_SECOND, EVENT_BURST, clock())
-        self._objects: _RecentlyUsed[str, TokenBucket] = _RecentlyUsed()
-        self._series: _RecentlyUsed[Hashable, Repetitions] = _RecentlyUsed()
+        self._objects: LRU[str, TokenBucket] = LRU(MAX_REMEMBERED)
+        self._series: LRU[Hashable, Repetitions] = LRU(MAX_REMEMBERED)
 
     def correlate(self, uid: str, key: Hashable) -> tuple[Verdict, Repetitions]:
         """Return what to do with a notice about the pod `uid`, and its series; `key`: what its repetitions share."""
-        now, series = self._clock(), self._series.get(key)
+        now, series = self._clock(), self._series.use(key)
         if series is not None and now - series.seen_at < SERIES_SECONDS:
             series.count += 1
             series.seen_at = now
@@ -108,10 +85,10 @@ class EventCorrelator:
 
     def forget(self, key: Hashable) -> None:
         """Forget a series whose Event does not exist: the next repetition is a new one."""
-        self._series.discard(key)
+        self._series.pop(key, None)
 
     def _bucket(self, uid: str, now: float) -> TokenBucket:
-        bucket = self._objects.get(uid)
+        bucket = self._objects.use(uid)
         if bucket is None:
             bucket = TokenBucket(OBJECT_EVENTS_PER_SECOND, OBJECT_BURST, now)
             self._objects.put(uid, bucket)

@@ -13,7 +13,7 @@ from typing import Literal
 import msgspec
 
 from extender.cluster.apiserver.binding import DNS_LABEL, DNS_NAME
-from extender.cluster.apiserver.stream import printable
+from extender.cluster.apiserver.stream import one_line
 from extender.k8s.objects import Pod
 from extender.k8s.time import format_time
 
@@ -132,7 +132,7 @@ def new_event(notice: Notice, number: int, time: int) -> NewEvent:
 
 def cut_note(text: str) -> str:
     """Return untrusted text as one printable line of at most MAX_NOTE_BYTES."""
-    line = printable(text, limit=MAX_NOTE_BYTES).encode("utf-8", "replace")
+    line = one_line(text, limit=MAX_NOTE_BYTES).encode("utf-8", "replace")
     if len(line) > MAX_NOTE_BYTES:
         line = line[: MAX_NOTE_BYTES - 3] + b"..."
     return line.decode("utf-8", "ignore")

@@ -18,7 +18,7 @@ from extender.core.record import PreemptRecord
 from extender.k8s.objects import Pod
 from extender.report.summary import why_best
 from extender.server.events.event import Notice
-from extender.utilities.text import pluralize
+from extender.utilities.text import join_names, pluralize
 
 MAX_LISTED_PODS = 3
 """Victims that an Event names."""
@@ -113,10 +113,8 @@ def _evicted(candidate: Candidate) -> list[Pod]:
 def _listed(victims: list[Pod], preemptor: Pod, names_across_namespaces: bool) -> str:
     own = preemptor.metadata.namespace
     named = [pod.key for pod in victims if names_across_namespaces or pod.metadata.namespace == own]
-    listed, others = named[:MAX_LISTED_PODS], len(victims) - len(named)
-    more = len(named) - len(listed)
-    parts = [", ".join(listed)] if listed else []
-    parts += [f"{more} more"] if more else []
+    others = len(victims) - len(named)
+    parts = [join_names(named, MAX_LISTED_PODS)] if named else []
     parts += [f"{pluralize(others, 'pod')} of other namespaces"] if others else []
     return " and ".join(parts) or "no pod that is not terminating already"
 

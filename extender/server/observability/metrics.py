@@ -24,7 +24,7 @@ from prometheus_client import (
 from prometheus_client.registry import Collector
 
 from extender.core.engine import PreemptDecision
-from extender.core.framework.plugins.missing_permissions import REQUIRED_TABLES
+from extender.core.framework.plugins import REQUIRED_TABLES
 from extender.core.preemption.sent_candidates import CandidateRejection, RejectionReason
 from extender.errors import (
     CallerGone,

@@ -3,13 +3,14 @@
 Rule: the comparison reads only status and body, so it works for the answers of any two extenders.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from itertools import zip_longest
 from typing import Any, NamedTuple
 
 import msgspec
 
 from extender.report.schema import VerbName
+from extender.utilities.text import join_names
 
 ABSENT = "not in the answer"
 
@@ -55,7 +56,7 @@ def compare_answers(
     ):
         return found
     if list(before) != list(after):
-        return (Difference("order", _join_names(list(before)), _join_names(list(after))),)
+        return (Difference("order", join_names(list(before), MAX_NAMES), join_names(list(after), MAX_NAMES)),)
     return (_first_difference(recorded.body, now.body),)
 
 
@@ -86,7 +87,7 @@ def _prioritize_statements(answer: Any, _: object) -> Iterator[tuple[str, str]]:
 
 def _preempt_statements(answer: Any, pod_name: Callable[[str], str]) -> Iterator[tuple[str, str]]:
     for node, victims in answer["NodeNameToMetaVictims"].items():
-        pods = _join_names([pod_name(pod["UID"]) for pod in victims["Pods"] or ()])
+        pods = join_names([pod_name(pod["UID"]) for pod in victims["Pods"] or ()], MAX_NAMES)
         violated = victims["NumPDBViolations"]
         violations = f", {violated} PDB violation{'s' if violated > 1 else ''}" if violated else ""
         yield f"node {node}", f"evicts {pods or 'no pods'}{violations}"
@@ -102,11 +103,6 @@ _STATEMENTS: dict[VerbName, Callable[[Any, Callable[[str], str]], Iterator[tuple
 def _render_answer(answered: RawAnswer, max_length: int = 500) -> str:
     text = answered.body.decode("utf-8", "replace")
     return f"{answered.status} {text if len(text) <= max_length else f'{text[:max_length]}…'}"
-
-
-def _join_names(names: Sequence[str]) -> str:
-    more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
-    return ", ".join(names[:MAX_NAMES]) + more
 
 
 def _first_difference(recorded: bytes, now: bytes, around: int = 40) -> Difference:

@@ -6,11 +6,12 @@ A pass-through answer changes nothing for kube-scheduler: /filter accepts every 
 Rule: nothing here needs the cluster cache.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from extender.core.engine import FilterDecision, PreemptDecision, PrioritizeDecision
 from extender.server.scheduler.result import Answer
+from extender.utilities.text import join_names
 from extender.wire import FilterRequest, PreemptRequest, encode_filter, encode_preempt, encode_sent_candidates
 
 NO_SCORES = Answer(b"[]", "asSent")
@@ -54,7 +55,7 @@ def filter_difference(request: FilterRequest, decision: FilterDecision) -> str |
     rejected = [name for index, name in enumerate(request.nodes) if index not in accepted]
     if not rejected:
         return None
-    return f"{len(rejected)} of {len(request.nodes)} nodes rejected: {_abbreviate(rejected)}"
+    return f"{len(rejected)} of {len(request.nodes)} nodes rejected: {_join_quoted(rejected)}"
 
 
 def score_difference(request: FilterRequest, decision: PrioritizeDecision) -> str | None:
@@ -63,7 +64,7 @@ def score_difference(request: FilterRequest, decision: PrioritizeDecision) -> st
     if best == worst:
         return None
     preferred = [name for name, score in zip(request.nodes, decision.scores, strict=True) if score == best]
-    return f"scores from {worst} to {best}, the best on {_abbreviate(preferred)}"
+    return f"scores from {worst} to {best}, the best on {_join_quoted(preferred)}"
 
 
 def preempt_difference(request: PreemptRequest, decision: PreemptDecision) -> str | None:
@@ -88,6 +89,5 @@ DIFFERENCES: Mapping[str, Callable[[Any, Any], str | None]] = {
 """Verb -> function that returns how a decision on a request differs from the pass-through answer; None: it does not."""
 
 
-def _abbreviate(names: Sequence[str]) -> str:
-    more = f" and {len(names) - MAX_LISTED_NODES} more" if len(names) > MAX_LISTED_NODES else ""
-    return f"{list(names[:MAX_LISTED_NODES])}{more}"
+def _join_quoted(names: list[str]) -> str:
+    return join_names([repr(name) for name in names[:MAX_LISTED_NODES]], MAX_LISTED_NODES, len(names))

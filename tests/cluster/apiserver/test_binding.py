@@ -29,7 +29,7 @@ def pod(uid="uid-1", on="", name="web-0", **metadata):
 
 @dataclass
 class Clock:
-    """Moves only when somebody waits."""
+    """Moves only during waits."""
 
     now: float = 100.0
     pauses: list[float] = field(default_factory=list)

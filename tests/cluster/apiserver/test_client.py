@@ -218,7 +218,7 @@ def test_C5_a_peer_that_is_silently_gone_is_given_up_by_the_kernel_within_30_s(a
 
 
 class Waiting:
-    """Somebody who waits for an answer in a thread of their own."""
+    """A request that waits for an answer in a thread of its own."""
 
     def __init__(self, stream) -> None:
         self.stream = stream

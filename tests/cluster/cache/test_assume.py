@@ -40,8 +40,8 @@ class Shop(ClusterCache):
         """As decisions see it."""
         return self.snapshot().objects.pods["default", name]
 
-    def said(self, name):
-        """As the API server said it last."""
+    def from_api(self, name):
+        """Return the pod as the API server last sent it."""
         return self.api_object("Pod", ("default", name))
 
     def bind(self, name, node="n1"):
@@ -95,7 +95,7 @@ def test_a_bind_counts_at_once_and_is_not_what_the_api_server_says():
     shop.bind("new")
     assert shop.used == 4000
     assert not shop.takes(MODEST)
-    assert shop.said("new").spec.node_name == ""
+    assert shop.from_api("new").spec.node_name == ""
     assert len(shop.assumed) == 1
 
 
@@ -103,17 +103,17 @@ def test_a_bind_counts_at_once_and_is_not_what_the_api_server_says():
 def test_a_bind_is_replaced_by_what_the_watch_shows(node, used):
     shop = Shop()
     shop.bind("new")
-    shop.shows(on(shop.said("new"), node))
+    shop.shows(on(shop.from_api("new"), node))
     assert (shop.pod("new").spec.node_name, shop.used, len(shop.assumed)) == (node, used, 0)
 
 
 def test_an_update_that_does_not_show_the_bind_yet_does_not_undo_it():
     shop = Shop()
     shop.bind("new")
-    shop.shows(labelled(shop.said("new"), team="blue"))
+    shop.shows(labelled(shop.from_api("new"), team="blue"))
     assert shop.pod("new").metadata.labels == {"team": "blue"}
     assert shop.used == 4000
-    assert shop.said("new").spec.node_name == ""
+    assert shop.from_api("new").spec.node_name == ""
 
 
 def test_a_bind_of_a_pod_that_is_not_in_the_cache_assumes_nothing():
@@ -144,18 +144,23 @@ def test_a_preemption_nominates_and_marks_the_victims_as_leaving():
     assert (shop.nominated, shop.leaving) == (["urgent"], {"a", "b"})
     assert shop.used == 2000  # they are still there
     assert not shop.takes(MODEST)  # which must not take the room from a more important one
-    assert (shop.said("a").metadata.deletion_timestamp, shop.said("urgent").status.nominated_node_name) == (None, "")
+    assert (shop.from_api("a").metadata.deletion_timestamp, shop.from_api("urgent").status.nominated_node_name) == (
+        None,
+        "",
+    )
 
 
 def test_each_part_of_a_preemption_stands_until_the_watch_shows_it():
     shop = Shop()
     shop.preempt("a", "b")
-    shop.shows(nominated_to(shop.said("urgent"), "n1"))
+    shop.shows(nominated_to(shop.from_api("urgent"), "n1"))
     assert (shop.nominated, shop.leaving, len(shop.assumed)) == (["urgent"], {"a", "b"}, 2)
-    shop.shows(replace(shop.said("a"), metadata=replace(shop.said("a").metadata, deletion_timestamp="2026-01-01")))
+    shop.shows(
+        replace(shop.from_api("a"), metadata=replace(shop.from_api("a").metadata, deletion_timestamp="2026-01-01"))
+    )
     assert (shop.leaving, len(shop.assumed)) == ({"a", "b"}, 1)
     assert shop.pod("a").metadata.deletion_timestamp == "2026-01-01"
-    shop.shows(shop.said("b"), deleted=True)
+    shop.shows(shop.from_api("b"), deleted=True)
     assert (shop.leaving, len(shop.assumed), shop.used) == ({"a"}, 0, 1000)
 
 
@@ -192,7 +197,7 @@ def test_a_victim_that_we_bound_a_moment_ago_leaves_from_where_it_is():
     shop.preempt("new")
     assert (shop.leaving, shop.used) == ({"new"}, 4000)
     assert shop.pod("new").spec.node_name == "n1"
-    shop.shows(on(shop.said("new"), "n1"))
+    shop.shows(on(shop.from_api("new"), "n1"))
     assert (shop.leaving, shop.used) == ({"new"}, 4000)
     shop.clock.now += ASSUMPTION_TTL_SECONDS
     assert (shop.leaving, shop.used) == (set(), 4000)
@@ -202,7 +207,7 @@ def test_what_is_assumed_beside_it_does_not_hide_where_a_pod_was_really_bound():
     shop = Shop()
     shop.bind("new")
     shop.preempt("new")
-    shop.shows(on(shop.said("new"), "n2"))
+    shop.shows(on(shop.from_api("new"), "n2"))
     assert (shop.pod("new").spec.node_name, shop.leaving) == ("n2", {"new"})
 
 
@@ -210,7 +215,7 @@ def test_a_preemption_may_be_answered_again_and_again():
     shop = Shop()
     for _ in range(3000):
         shop.preempt("a")
-    shop.shows(shop.said("urgent"))
+    shop.shows(shop.from_api("urgent"))
     assert (shop.nominated, shop.leaving) == (["urgent"], {"a"})
 
 
@@ -218,7 +223,7 @@ def test_a_bound_preemptor_waits_no_more():
     shop = Shop()
     shop.preempt("a", "b")
     for name in "ab":
-        shop.shows(shop.said(name), deleted=True)
+        shop.shows(shop.from_api(name), deleted=True)
     shop.bind("urgent")
     assert (shop.used, shop.nominated) == (4000, [])
 
@@ -230,7 +235,7 @@ def test_a_preemptor_that_no_watch_has_shown_yet_is_nominated_all_the_same():
     shop = Shop(without=["urgent"])
     shop.preempt("a")
     assert shop.nominated == ["urgent"]
-    assert shop.said("urgent") is None
+    assert shop.from_api("urgent") is None
     shop.clock.now += ASSUMPTION_TTL_SECONDS
     assert ("default", "urgent") not in shop.snapshot().objects.pods
 
@@ -241,7 +246,7 @@ def test_a_preemptor_whose_name_another_pod_bears_changes_nothing():
     another = replace(URGENT_ONE, metadata=replace(URGENT_ONE.metadata, uid="another"))
     shop.preempt("a", preemptor=another)
     assert (shop.nominated, shop.leaving, len(shop.assumed)) == ([], set(), 0)
-    assert shop.pod("urgent") == shop.said("urgent")
+    assert shop.pod("urgent") == shop.from_api("urgent")
 
 
 def test_what_the_watch_then_shows_of_it_is_kept_also_if_the_request_showed_the_same_version():
@@ -249,7 +254,7 @@ def test_what_the_watch_then_shows_of_it_is_kept_also_if_the_request_showed_the_
     shop.preempt("a")
     assert shop.apply(Change("Pod", URGENT_ONE))
     assert shop.nominated == ["urgent"]
-    assert shop.said("urgent") == URGENT_ONE
+    assert shop.from_api("urgent") == URGENT_ONE
     shop.clock.now += ASSUMPTION_TTL_SECONDS
     assert shop.pod("urgent") == URGENT_ONE
 
@@ -260,7 +265,7 @@ def test_H6_an_event_always_replaces_a_preemptor_that_only_a_request_showed_what
     shop.preempt("a", preemptor=claims)
     other = replace(URGENT_ONE, metadata=replace(URGENT_ONE.metadata, uid="another", resource_version="3"))
     assert shop.apply(Change("Pod", other))
-    assert shop.pod("urgent") == shop.said("urgent") == other
+    assert shop.pod("urgent") == shop.from_api("urgent") == other
     assert shop.nominated == []
 
 
@@ -307,7 +312,7 @@ def test_H6_a_pod_that_arrives_with_the_uid_of_a_preemptor_that_only_a_request_s
     late = typed(pod("late", metadata={"uid": "uid-late"}))
     shop.shows(on(late, "n1"))
     assert (shop.nominated, shop.leaving, len(shop.assumed)) == ([], set(), 0)
-    assert shop.said("stranger") is None
+    assert shop.from_api("stranger") is None
     assert shop.used == 3000
 
 
@@ -363,12 +368,12 @@ def at_once(request, monkeypatch):
 def test_H6_a_list_that_has_the_uid_or_the_name_of_a_preemptor_that_only_a_request_showed_replaces_it(at_once, uid):
     shop = Shop()
     shop.preempt("a", preemptor=typed(incoming("stranger", "4", metadata={"uid": "uid-late"})))
-    listed = [shop.said(name) for name in ("a", "b", "new", "urgent")]
+    listed = [shop.from_api(name) for name in ("a", "b", "new", "urgent")]
     late = typed(pod("late" if uid == "uid-late" else "stranger", metadata={"uid": uid}, nodeName="n1"))
     run(shop.relist("Pod", [*listed, late]))
     assert shop.nominated == []
     assert shop.used == 3000
-    assert shop.said(late.metadata.name) == late
+    assert shop.from_api(late.metadata.name) == late
     shop.clock.now += ASSUMPTION_TTL_SECONDS
     assert sorted(shop.snapshot().objects.pods.values(), key=str) == sorted([*listed, late], key=str)
 
@@ -386,7 +391,7 @@ def test_what_is_assumed_survives_lists_and_new_snapshots(at_once, without):
     shop = Shop(without=without)
     shop.bind("new")
     shop.preempt("a")
-    pods = [shop.said(name) for name in ("a", "b", "new")] + ([URGENT_ONE] if not without else [])
+    pods = [shop.from_api(name) for name in ("a", "b", "new")] + ([URGENT_ONE] if not without else [])
     more = typed(pod("more"))
     for _ in range(2):
         run(shop.relist("Pod", [*(labelled(one, team="blue") for one in pods), more]))
@@ -406,15 +411,15 @@ def test_a_list_without_the_pod_ends_what_was_assumed_of_it(at_once):
     shop = Shop()
     shop.bind("new")
     shop.preempt("a")
-    run(shop.relist("Pod", [shop.said("b")]))
+    run(shop.relist("Pod", [shop.from_api("b")]))
     assert (shop.used, shop.nominated, shop.leaving, len(shop.assumed)) == (1000, [], set(), 0)
 
 
 def test_a_list_that_shows_a_pod_that_only_a_request_showed_makes_it_a_pod_like_any_other(at_once):
     shop = Shop(without=["urgent"])
     shop.preempt()
-    run(shop.relist("Pod", [shop.said(name) for name in ("a", "b", "new")] + [URGENT_ONE]))
-    assert shop.said("urgent") == URGENT_ONE
+    run(shop.relist("Pod", [shop.from_api(name) for name in ("a", "b", "new")] + [URGENT_ONE]))
+    assert shop.from_api("urgent") == URGENT_ONE
     shop.clock.now += ASSUMPTION_TTL_SECONDS
     assert shop.pod("urgent") == URGENT_ONE
 
@@ -422,7 +427,7 @@ def test_a_list_that_shows_a_pod_that_only_a_request_showed_makes_it_a_pod_like_
 def test_what_expires_while_a_list_is_taken_in_does_no_harm(at_once):
     shop = Shop(without=["urgent"])
     shop.preempt("a")
-    steps = shop.relist("Pod", [shop.said("a"), shop.said("b")])
+    steps = shop.relist("Pod", [shop.from_api("a"), shop.from_api("b")])
     next(steps)
     shop.clock.now += ASSUMPTION_TTL_SECONDS
     shop.snapshot()
@@ -457,7 +462,7 @@ def test_whatever_is_assumed_in_the_end_the_cache_is_what_the_api_server_said(se
                 for cache in (shop, plain):
                     cache.apply(change)
             case 4:
-                listed = [plain.said(name) for _, name in plain.snapshot().objects.pods] + [one]
+                listed = [plain.from_api(name) for _, name in plain.snapshot().objects.pods] + [one]
                 for cache in (shop, plain):
                     run(cache.relist("Pod", listed))
             case _:

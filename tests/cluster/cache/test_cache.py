@@ -94,7 +94,7 @@ POLICIES = {
 
 
 def changed(one, *, metadata=None, version="2", **parts):
-    """The same pod at a later version."""
+    """Return the pod at a later version."""
     about = replace(one.metadata, resource_version=version, **(metadata or {}))
     return replace(one, metadata=about, **parts)
 

@@ -1,4 +1,4 @@
-"""What was approved lately: how long it is remembered, what a restart leaves of it, and clocks that jump."""
+"""Recently approved evictions: how long it is remembered, what a restart leaves of it, and clocks that jump."""
 
 from extender.cluster.cache import eviction_history as module
 from extender.cluster.cache.eviction_history import EvictionLog
@@ -182,7 +182,7 @@ def test_after_a_restart_who_is_being_preempted_counts_as_evicted_now():
 
 
 def test_only_the_first_sync_tells_of_the_past():
-    """Who is on the way out later has been approved by us."""
+    """A pod that terminates later was approved by this service."""
     clocks = Clocks()
     log = clocks.log()
     log.record_terminating(snapshot({node("n1"): []}))

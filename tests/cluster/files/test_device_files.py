@@ -41,7 +41,7 @@ EXPECTED = load_cluster(CLUSTER)
 
 
 def in_version(version, of_rule):
-    """The same objects, each with its API version."""
+    """Return the objects, each with its API version."""
     served = [one | {"apiVersion": f"resource.k8s.io/{of_rule if one is RULE else version}"} for one in OBJECTS]
     return cluster({node("n1"): []}, others=served)
 
@@ -60,7 +60,7 @@ def test_yaml_is_read_to_the_same(tmp_path):
 
 
 def test_a_dump_is_read_to_the_same(tmp_path):
-    dump.write_dump(EXPECTED, tmp_path / "cluster.json")
+    dump.write_file(dump.encode_list(EXPECTED), tmp_path / "cluster.json")
     assert load_cluster(tmp_path / "cluster.json") == EXPECTED
     assert b'"shareID":"u-1"' in (tmp_path / "cluster.json").read_bytes()
 
@@ -124,11 +124,11 @@ WRONG_OBJECTS = {
 
 @pytest.mark.parametrize("place", WRONG_OBJECTS)
 def test_a_quantity_that_is_none_is_named_with_its_place(place):
-    who, one = WRONG_OBJECTS[place]
+    subject, one = WRONG_OBJECTS[place]
     with pytest.raises(ClusterFileError) as caught:
         load_cluster(cluster({}, others=[one]))
     text = str(caught.value)
-    assert text.startswith(f"cluster: {who}: ")
+    assert text.startswith(f"cluster: {subject}: ")
     assert "'1x'" in text
     assert text.endswith(f" at $.{place}")
 

@@ -24,8 +24,8 @@ PROFILE = Profile()
 
 
 def again(objects, path):
-    """The same after a dump, read as `--cluster` reads it."""
-    dump.write_dump(objects, path)
+    """Return the objects after a dump, read as `--cluster` reads it."""
+    dump.write_file(dump.encode_list(objects), path)
     return load_cluster(path)
 
 
@@ -122,7 +122,7 @@ def test_what_policies_read_of_pods_and_budgets_is_written_too(tmp_path):
     watched = budget(app="a")
     watched["metadata"]["generation"], watched["status"]["observedGeneration"] = 5, 4
     objects = load_cluster(cluster({node("n1"): [one]}, budgets=[watched]))
-    dump.write_dump(objects, tmp_path / "cluster.json", frozenset({"shop/keep"}))
+    dump.write_file(dump.encode_list(objects, frozenset({"shop/keep"})), tmp_path / "cluster.json")
     read = load_cluster(tmp_path / "cluster.json")
     assert read.pods[0].metadata.annotations == marks
     assert (read.pods[0].spec, read.pods[0].status) == (objects.pods[0].spec, objects.pods[0].status)
@@ -139,16 +139,16 @@ SHOP = load_cluster(cluster({node("n1"): [pod("a")]}, budgets=[budget(app="a")])
 
 
 def test_a_name_that_ends_in_gz_is_compressed(tmp_path):
-    dump.write_dump(SHOP, tmp_path / "cluster.json")
-    dump.write_dump(SHOP, tmp_path / "cluster.json.gz")
+    dump.write_file(dump.encode_list(SHOP), tmp_path / "cluster.json")
+    dump.write_file(dump.encode_list(SHOP), tmp_path / "cluster.json.gz")
     packed = (tmp_path / "cluster.json.gz").read_bytes()
     assert gzip.decompress(packed) == (tmp_path / "cluster.json").read_bytes()
     assert load_cluster(tmp_path / "cluster.json.gz") == load_cluster(tmp_path / "cluster.json")
 
 
 def test_a_dump_of_a_dump_is_the_same_file(tmp_path):
-    dump.write_dump(SHOP, tmp_path / "one.json")
-    dump.write_dump(load_cluster(tmp_path / "one.json"), tmp_path / "two.json")
+    dump.write_file(dump.encode_list(SHOP), tmp_path / "one.json")
+    dump.write_file(dump.encode_list(load_cluster(tmp_path / "one.json")), tmp_path / "two.json")
     assert (tmp_path / "one.json").read_bytes() == (tmp_path / "two.json").read_bytes()
 
 
@@ -159,10 +159,10 @@ def test_what_fails_half_way_leaves_the_file_that_was_there(name, tmp_path, monk
         raise OSError("the disk is full")
 
     path = tmp_path / name
-    dump.write_dump(SHOP, path)
+    dump.write_file(dump.encode_list(SHOP), path)
     before = path.read_bytes()
     monkeypatch.setattr(dump, "encode_list", fail)
     with pytest.raises(OSError, match="full"):
-        dump.write_dump(SHOP, path)
+        dump.write_file(dump.encode_list(SHOP), path)
     assert path.read_bytes() == before
     assert [one.name for one in tmp_path.iterdir()] == [name]

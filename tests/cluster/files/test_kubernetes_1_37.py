@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from extender import cli
-from extender.cluster.files.dump import write_dump
+from extender.cluster.files.dump import encode_list, write_file
 from extender.cluster.files.manifests import load_cluster, read_cluster
 from extender.cluster.watch.decode import Decoder
 from extender.core.engine import FilterDecision
@@ -46,9 +46,9 @@ def test_every_kind_is_read_and_the_others_are_skipped():
 
 def test_a_dump_of_it_loses_nothing_that_is_read(tmp_path):
     found = load_cluster(FILE)
-    write_dump(found, tmp_path / "again.json")
+    write_file(encode_list(found), tmp_path / "again.json")
     again = load_cluster(tmp_path / "again.json")
-    write_dump(again, tmp_path / "once-more.json")
+    write_file(encode_list(again), tmp_path / "once-more.json")
     assert (tmp_path / "once-more.json").read_bytes() == (tmp_path / "again.json").read_bytes()
     assert read_cluster(tmp_path / "again.json").skipped_kinds == {}
     for kind in KINDS.values():

@@ -139,7 +139,7 @@ FOREIGN = {
 
 
 def minimums(objects):
-    """Of Kubernetes' own pod groups, and of those of scheduler-plugins."""
+    """Return the minimums of Kubernetes' own pod groups, and of those of scheduler-plugins."""
     return [[one.minimum for one in of] for of in (objects.pod_groups, objects.coscheduling_groups)]
 
 

@@ -1,4 +1,4 @@
-"""What Events and conditions say of a pod: the last FailedScheduling, and who took its place."""
+"""What Events and conditions say of a pod: the last FailedScheduling, and which pod took its place."""
 
 import pytest
 

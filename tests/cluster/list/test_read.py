@@ -27,7 +27,7 @@ NO_SPREADING = KubeScheduler((Profile(default_spread_constraints=()),))
 
 @pytest.fixture
 def shop(api):
-    """Two nodes, a pod that runs, one that waits, and an object of each kind that nobody asks for."""
+    """Two nodes, a pod that runs, one that waits, and objects of kinds that are not requested."""
     put(api, [node("n1").raw, node("n2").raw, placed(pod("a"), "n1"), incoming(), budget(), namespace("default")])
     put(api, [thing("Service", "s", namespace="default"), thing("StorageClass", "fast")])
     return api
@@ -57,7 +57,7 @@ def test_the_pod_comes_first_and_then_the_kinds_that_it_needs(shop):
 
 
 def test_no_list_of_all_pods_is_asked_for_where_there_is_no_such_pod(shop):
-    found = read(shop, ("default", "nobody"))
+    found = read(shop, ("default", "missing"))
     assert (found.pod, found.objects.nodes, found.history and found.history.preempted) == (None, (), None)
     assert "/api/v1/pods" not in lists(shop)
 

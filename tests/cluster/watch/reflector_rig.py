@@ -99,7 +99,7 @@ class RecordingStore:
 
 
 class FakeClock:
-    """Time that passes only when somebody waits; remembers the waits."""
+    """Time that passes only during waits, which are remembered."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -120,6 +120,7 @@ class Running:
     def __init__(self, kind: str, api: ApiServer, store: RecordingStore, **options: Any) -> None:
         self.reflector = Reflector(BY_KIND[kind], api, Decoder(kind), cast("Any", store), **options)
         self.state = self.reflector.state
+        self.store = store
         self.thread = threading.Thread(target=self.reflector.run, name=f"reflector-{kind}", daemon=True)
 
     def __enter__(self) -> Self:

@@ -4,7 +4,7 @@
         api.put("Pod", pod("a"))
         await live.until(lambda: live.holds(api))
 
-Rule: nobody sleeps. Whoever waits is woken by what happens: something applied, a word of a stream, the clock.
+Rule: nothing sleeps. A wait ends by what happens: something is applied, a stream tells something, the clock moves.
 """
 
 import asyncio
@@ -22,8 +22,9 @@ import httpx
 from extender.cluster.cache import cache as cache_module
 from extender.cluster.cache.cache import Change, ClusterCache
 from extender.cluster.watch.delta_queue import Deltas, Replaced
-from extender.cluster.watch.list_watch import ReflectorState, WatchSettings
+from extender.cluster.watch.list_watch import WatchSettings
 from extender.cluster.watch.source import KubernetesSource
+from extender.cluster.watch.state import ReflectorState
 from extender.k8s.kinds import KINDS, Key, key_of
 from extender.server.app import create_app
 from tests.cluster.watch.reflector_rig import server_at
@@ -69,7 +70,7 @@ class Sleeps:
         await future
 
     async def end(self, seconds: float) -> None:
-        """Wait until somebody sleeps for so long, and wake them."""
+        """Wait until a task sleeps for so long, and wake it."""
         async with asyncio.timeout(FAILS_AFTER):
             while not self._sleeping[seconds]:
                 self._more.clear()
@@ -132,7 +133,7 @@ class SourceRig:
         queue.done, queue.put = done_, put_
 
     def _tell(self) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nothing waits any more
             self._loop.call_soon_threadsafe(self._news.set)
 
     async def until(self, is_so: Callable[[], object], limit: float = FAILS_AFTER) -> None:
@@ -165,7 +166,7 @@ class SourceRig:
         await self.until(lambda: self.lists[kind] == lists and self.state(kind).phase == "watching")
 
     def impatient(self, kind: str, idle_timeout: float) -> None:
-        """From its next watch on, a kind gives up after so many seconds of silence; other kinds never list anew."""
+        """From its next watch on, a kind gives up after so many seconds of silence; other kinds never relist."""
         reflector = self.source.reflectors[kind]
         reflector.settings = replace(reflector.settings, idle_timeout=idle_timeout)
 

@@ -369,7 +369,7 @@ def test_what_is_remembered_is_bounded_however_different_the_pods_are(monkeypatc
         affinity = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": name}]}}
         own = {"nodeName": name, "overhead": {name: "1"}, "affinity": affinity}
         decoder.decode(json.dumps(full_pod(number, labels={"job": name}, spec=own, status={"phase": name})).encode())
-    tables = [table for table in vars(decoder).values() if isinstance(table, interning.InternPool)]
+    tables = decoder._pools.values()
     assert len(tables) > 1
     assert all(len(table._recent) <= 10 and len(table._previous) <= 10 for table in tables)
 
@@ -555,7 +555,7 @@ def test_what_an_event_does_not_change_stays_the_very_same(what):
 
 
 def unread(generation):
-    """A pod whose spec says what nothing may read: who does not fail did not look."""
+    """Return a pod whose spec fails a decoder that reads it."""
     return full_pod(generation=generation, spec={"priority": "high"}, **LATER)
 
 

@@ -23,7 +23,7 @@ def one(kind: str) -> Deltas:
 
 
 class Room(threading.Condition):
-    """Says when somebody waits for it."""
+    """Tells when a thread waits for it."""
 
     def __init__(self) -> None:
         super().__init__()

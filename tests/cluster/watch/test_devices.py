@@ -28,7 +28,7 @@ def decoded(kind, *objects):
 
 
 def gpu_slice(number):
-    """Of two GPUs, as a driver publishes them."""
+    """Return a slice of two GPUs, as a driver publishes it."""
     found = [
         device(
             f"gpu-{at}",
@@ -160,7 +160,7 @@ async def test_devices_and_claims_are_followed(api):
         api.delete("ResourceSlice", "a")
         await rig.until(lambda: rig.holds(api, KINDS))
         assert rig.names("ResourceClaim") == {"mine", "c1"}
-        assert [await rig.source.verify(kind) for kind in KINDS] == [0] * 5
+        assert [await rig.source.verification.verify(kind) for kind in KINDS] == [0] * 5
 
 
 async def test_an_older_api_server_is_read_in_the_older_version(api):
@@ -171,7 +171,7 @@ async def test_an_older_api_server_is_read_in_the_older_version(api):
         assert [rig.state(kind).phase for kind in KINDS] == ["watching"] * 5
         api.delete("ResourceClaim", "mine", "default")
         await rig.until(lambda: rig.holds(api, KINDS))
-        assert await rig.source.verify("ResourceClaim") == 0
+        assert await rig.source.verification.verify("ResourceClaim") == 0
 
 
 async def test_without_permission_devices_and_claims_are_unreadable_not_absent(api):

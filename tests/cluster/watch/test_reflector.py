@@ -408,7 +408,7 @@ def test_C9_nobody_stays_away_for_longer_than_five_minutes():
     assert paged(Said(refused=busy), a_list(7), ok()).run().clock.waits == [300.0]
 
 
-# --- who may read what ----------------------------------------------------------------------------------------------
+# --- permissions ----------------------------------------------------------------------------------------------------
 
 FORBIDDEN = ApiError(403, "Forbidden", 'pods is forbidden: User "extender" cannot watch resource "pods"')
 ABSENT = ApiError(404, "NotFound", "the server could not find the requested resource")

@@ -59,7 +59,7 @@ def synced(store, api):
 
 def followed(api, running):
     """Wait until the watch is open on both sides, and its initial events are complete."""
-    running.reflector.store.wait_for(lambda: running.reflector.store.calls)
+    running.store.wait_for(lambda: running.store.calls)
     api.wait_for(lambda: api.open_watches("Pod") == 1)
 
 
@@ -314,7 +314,7 @@ def test_C13_a_line_that_is_no_json_ends_the_connection(api, running, store):
     assert running.state.relists == 0
 
 
-# --- who may read what ----------------------------------------------------------------------------------------------
+# --- permissions ----------------------------------------------------------------------------------------------------
 
 
 def test_a_core_kind_that_may_not_be_read_ends_the_thread(api, server, store):

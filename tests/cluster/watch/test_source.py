@@ -275,7 +275,7 @@ async def test_C3_end_to_end_duplicates_swaps_and_replays_change_nothing(api):
 
 
 async def test_C3_an_event_from_before_the_list_tells_nothing(api):
-    """Of an object that was deleted before anybody listed it, nobody remembers that it was."""
+    """A deletion that precedes the first list is not remembered."""
     api.put("Pod", pod("a"))
     (history,) = api.storage.history
     api.delete("Pod", "a")
@@ -328,7 +328,7 @@ class Quiet:
         return QuietStream(self, path, params, timeout[1])
 
     def get(self, path: str, *, timeout: Timeout) -> bytes:
-        assert path == "/version", "nobody asked for a compare"
+        assert path == "/version", "no verification was requested"
         return b'{"gitVersion": "v1.36.2"}'
 
     def close(self) -> None: ...

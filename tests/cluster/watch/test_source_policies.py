@@ -77,7 +77,7 @@ def members(name, minimum):
 
 
 def minimums(rig):
-    """Of the groups of either sort, by name."""
+    """Return the minimums of the groups of either sort, by name."""
     objects = rig.cache.snapshot().frozen()
     return [{one.metadata.name: one.minimum for one in of} for of in (objects.pod_groups, objects.coscheduling_groups)]
 
@@ -93,7 +93,7 @@ async def test_pod_groups_are_not_followed_unless_they_are_asked_for(api):
         snapshot = rig.cache.snapshot()
         assert not snapshot.objects.pod_groups
         assert not snapshot.unreadable_tables  # there are none as far as decisions go
-        assert await rig.source.verify(NATIVE) == 0
+        assert await rig.source.verification.verify(NATIVE) == 0
     assert not [request for request in api.requests if "podgroups" in request.path]
 
 
@@ -111,7 +111,7 @@ async def test_pod_groups_of_both_apis_are_followed(api, other):
         views = {view.kind: view for view in rig.source.reflector_statuses()}
         assert [views[kind].phase for kind in (NATIVE, COSCHEDULING)] == ["watching", "watching"]
         assert sum(view.skipped for view in views.values()) == 0
-        assert [await rig.source.verify(kind) for kind in (NATIVE, COSCHEDULING)] == [0, 0]
+        assert [await rig.source.verification.verify(kind) for kind in (NATIVE, COSCHEDULING)] == [0, 0]
 
 
 @pytest.mark.parametrize("version", ["v1alpha2", "v1alpha3", "v1beta1"])
@@ -125,7 +125,7 @@ async def test_pod_groups_are_read_in_whichever_version_is_served(api, version):
         await rig.until(lambda: minimums(rig) == [{"train": 4}, {}])
         assert rig.state(NATIVE).phase == "watching"
         assert set(server.asked) <= {"v1beta1", "v1alpha3", version}
-        assert await rig.source.verify(NATIVE) == 0
+        assert await rig.source.verification.verify(NATIVE) == 0
 
 
 async def test_an_upgrade_that_drops_a_version_goes_on_with_the_next(api):
@@ -157,7 +157,7 @@ async def test_pod_groups_that_may_not_be_read_are_unread_also_in_a_copy(api, tm
         await rig.read()
         assert rig.source.problem() is None
         assert rig.cache.snapshot().unreadable_tables == {"pod_groups", "coscheduling_groups"}
-        dump.write_dump(rig.cache.snapshot().frozen(), tmp_path / "cluster.json")
+        dump.write_file(dump.encode_list(rig.cache.snapshot().frozen()), tmp_path / "cluster.json")
     assert load_cluster(tmp_path / "cluster.json").unreadable_tables == ("coscheduling_groups", "pod_groups")
 
 
@@ -177,7 +177,7 @@ async def test_annotations_that_are_configured_are_kept_of_pods_and_of_pods_only
     async with following(api.url, pod_annotations=keys) as rig:
         await rig.read()
         found = rig.cache.snapshot().frozen()
-        dump.write_dump(found, tmp_path / "cluster.json", keys)
+        dump.write_file(dump.encode_list(found, keys), tmp_path / "cluster.json")
     assert found.pods[0].metadata.annotations == {"shop/keep": "yes"}
     assert found.budgets[0].metadata.annotations is None
     assert load_cluster(tmp_path / "cluster.json").pods == found.pods

@@ -90,15 +90,15 @@ async def test_what_was_only_assumed_is_not_taken_for_what_the_server_said(shop)
         assumed = rig.cache.assumed
         assumed.assume_bound("shop", "p", "uid-p", "worker-1")
         assert spec(rig).node_name == "worker-1"
-        said, asked, go_on = assumed.api_object, threading.Event(), threading.Event()
+        api_object, asked, go_on = assumed.api_object, threading.Event(), threading.Event()
 
-        def said_late(held):
+        def api_object_late(held):
             if held.metadata.name == "p" and threading.current_thread().name == "reflector-pods":
                 asked.set()
                 go_on.wait(20)
-            return said(held)
+            return api_object(held)
 
-        vars(assumed)["api_object"] = said_late
+        vars(assumed)["api_object"] = api_object_late
         shop.put("Pod", pod("p") | {"status": {"phase": "Pending", "conditions": []}})
         assert await asyncio.to_thread(asked.wait, 20)
         clock.now += 31

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from extender.cluster.cache.cache import Change
-from extender.cluster.watch import source as source_module
+from extender.cluster.watch import verification
 from extender.cluster.watch.delta_queue import Deltas
 from tests.builders import placed, pod, thing
 from tests.cluster.watch.source_rig import Piling, following, serving
@@ -31,7 +31,7 @@ def api(request):
 
 
 def silently(api, kind, obj):
-    """Change an object without a word to those who watch."""
+    """Change an object without an event for its watches."""
     with api.changed:
         api.storage.put(kind, obj)
 
@@ -43,8 +43,8 @@ def silently_gone(api, kind, name, namespace):
 
 async def compared(rig, kind="Pod"):
     """The answer of a compare that looks twice."""
-    task = asyncio.create_task(rig.source.verify(kind))
-    await rig.sleeps.end(source_module.EVENT_GRACE_SECONDS)
+    task = asyncio.create_task(rig.source.verification.verify(kind))
+    await rig.sleeps.end(verification.EVENT_GRACE_SECONDS)
     return await task
 
 
@@ -70,7 +70,7 @@ async def test_C15_an_event_that_was_lost_is_found_counted_and_mended(api, lose,
         assert "extender_cache_divergences_total 1.0" in (await client.get("/metrics")).text
         assert "extender_watch_relists_total 1.0" in (await client.get("/metrics")).text
         await rig.followed("Pod", lists=2)
-        assert await rig.source.verify("Pod") == 0
+        assert await rig.source.verification.verify("Pod") == 0
     errors = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
     assert errors == ["verification of Pod: 1 objects differ from the API server, relisting"]
 
@@ -90,11 +90,11 @@ async def test_C15_what_is_only_on_its_way_is_no_divergence(api):
     async with following(api.url) as rig:
         await rig.read()
         silently(api, "Pod", shop_pod("small", on="worker-1", cpu="2"))
-        comparing = asyncio.create_task(rig.source.verify("Pod"))
+        comparing = asyncio.create_task(rig.source.verification.verify("Pod"))
         lists = 1 if api.watch_list else 2
         await asyncio.to_thread(api.wait_for, lambda: [one.status for one in api.asked("list", "Pod")] == [200] * lists)
         api.put("Pod", shop_pod("small", on="worker-1", cpu="3"))  # an event, in the end
-        await rig.sleeps.end(source_module.EVENT_GRACE_SECONDS)
+        await rig.sleeps.end(verification.EVENT_GRACE_SECONDS)
         await rig.until(lambda: rig.holds(api))
         assert await comparing == 0
         assert rig.state("Pod").relists == 0
@@ -139,7 +139,7 @@ async def test_C15_what_is_assumed_of_a_pod_is_no_divergence(api):
         pods = snapshot.objects.pods
         rig.cache.assumed.assume_preempted(pods["shop", "incoming"], "worker-1", [pods["shop", "small"]])
         assert len(rig.cache.assumed) == 2
-        assert await rig.source.verify("Pod") == 0
+        assert await rig.source.verification.verify("Pod") == 0
 
 
 async def test_C15_every_kind_is_compared_every_half_hour_whatever_becomes_of_one(api, caplog):
@@ -154,7 +154,7 @@ async def test_C15_every_kind_is_compared_every_half_hour_whatever_becomes_of_on
 
         rig.source.reflectors["Service"].list_metadata = fail  # type: ignore[method-assign]
         await rig.sleeps.end(HALF_AN_HOUR)
-        await rig.sleeps.end(source_module.EVENT_GRACE_SECONDS)
+        await rig.sleeps.end(verification.EVENT_GRACE_SECONDS)
         await rig.until(lambda: rig.holds(api))
         await rig.sleeps.end(HALF_AN_HOUR)  # it goes on
         assert rig.source.problem() is None
@@ -168,8 +168,8 @@ async def test_C15_what_was_lost_while_a_stream_was_broken_is_found_soon(api):
         api.drop_connections()
         await rig.until(lambda: rig.state("Pod").interruptions and rig.state("Pod").phase == "watching")
         silently(api, "Pod", shop_pod("small", on="worker-1", cpu="2"))  # after the reconnect: no event tells of it
-        await rig.sleeps.end(source_module.INTERRUPTION_CHECK_SECONDS)
-        await rig.sleeps.end(source_module.EVENT_GRACE_SECONDS)
+        await rig.sleeps.end(verification.INTERRUPTION_CHECK_SECONDS)
+        await rig.sleeps.end(verification.EVENT_GRACE_SECONDS)
         await rig.until(lambda: rig.holds(api))
         assert rig.state("Pod").relists == 1
 
@@ -181,7 +181,7 @@ async def test_C15_a_stream_that_is_broken_is_not_compared(api):
         api.end_watches("Pod")
         await rig.until(lambda: rig.state("Pod").phase == "broken")
         silently(api, "Pod", shop_pod("new", on="worker-1"))
-        assert await rig.source.verify("Pod") == 0
+        assert await rig.source.verification.verify("Pod") == 0
 
 
 # --- kinds that may not be read -------------------------------------------------------------------------------------
@@ -308,7 +308,7 @@ async def test_H8_a_metadata_list_that_hangs_does_not_keep_the_process_from_exit
             return list_metadata()
 
         monkeypatch.setattr(reflector, "list_metadata", listing)
-        assert await live.source.verify("Pod") == 0
+        assert await live.source.verification.verify("Pod") == 0
     (thread,) = threads
     assert thread.daemon
     assert thread.name == "read-listing"

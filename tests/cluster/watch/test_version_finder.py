@@ -86,7 +86,7 @@ async def test_a_kube_scheduler_that_is_replaced_while_the_first_lists_are_read_
     async with following(api.url) as rig:
         await asyncio.to_thread(api.wait_for, lambda: api.open_watches("Pod") == 1)
         put(api, "cp-1", "v1.33.2")
-        await rig.until(lambda: rig.source._early_changes)
+        await rig.until(lambda: rig.source._first.changes)
         hang.release()
         await rig.read()
         assert minor(rig) == 33

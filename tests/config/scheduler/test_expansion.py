@@ -13,12 +13,14 @@ import pytest
 
 from extender.config.decoding import decode
 from extender.config.scheduler import kube_scheduler_of
-from extender.config.scheduler.expansion import expand, merge_plugins
+from extender.config.scheduler.expansion import expand, merge_plugins, misplaced_plugins
 from extender.config.scheduler.plugins import IN_TREE, default_plugins, in_tree
 from extender.config.scheduler.schema import API_VERSION, KIND, PluginsSection
+from extender.core.framework.plugins import FILTERS
 from extender.core.profile import UPSTREAM
 from extender.errors import ConfigError
-from extender.k8s.version.features import NEWEST_MINOR, OLDEST_MINOR, Emulation, Features
+from extender.k8s.version.features import Features
+from extender.k8s.version.versions import NEWEST_MINOR, OLDEST_MINOR, Emulation
 
 FEW = {"disabled": [{"name": "*"}], "enabled": [{"name": "PrioritySort"}, {"name": "DefaultBinder"}]}
 """MultiPoint with what kube-scheduler needs to start, and nothing else."""
@@ -62,8 +64,9 @@ def test_the_plugins_that_run_are_those_that_kube_scheduler_logs(number):
     case = EXPANDED[number]
     minor = int(case["version"].removeprefix("1."))
     given = decode(PluginsSection, case["plugins"])
-    found, mistakes = expand(merge_plugins(given, Features.of(minor)), minor, ())
-    assert mistakes == []
+    sets = merge_plugins(given, Features.of(minor))
+    assert list(misplaced_plugins(sets, minor, ())) == []
+    found = expand(sets, minor)
     scored = [[name, found.weights[name]] for name in found.points["score"]]
     for point, names in found.points.items():
         assert (scored if point == "score" else list(names)) == case["runs"].get(point, []), point
@@ -328,12 +331,6 @@ def test_what_extenders_manage_replaces_the_ignored_resources_of_every_profile()
     assert [one.ignored_resources for one in scheduler.profiles] == [{"b.example/y"}] * 2
 
 
-def test_what_extenders_manage_needs_arguments_of_node_resources_fit_to_go_to():
-    without = {"plugins": {"multiPoint": disabled("NodeResourcesFit")}}
-    with pytest.raises(ConfigError, match="can't find NodeResourcesFitArgs in plugin config"):
-        kube_scheduler_of(document(without, extenders=managed("b.example/y")))
-
-
 def test_arguments_of_a_plugin_that_is_not_built_are_not_looked_at():
     fit = {"name": "NodeResourcesFit", "args": {"scoringStrategy": {"type": "Nonsense"}}}
     assert profile(config=[fit], multiPoint=disabled("NodeResourcesFit")).fit_strategy == UPSTREAM.fit_strategy
@@ -360,3 +357,10 @@ def test_an_empty_list_of_default_constraints_is_not_the_system_default():
     args = {"defaultingType": "List", "defaultConstraints": []}
     assert profile(config=[{"name": "PodTopologySpread", "args": args}]).default_spread_constraints == ()
     assert profile().default_spread_constraints is None
+
+
+def test_a_plugin_of_the_engines_registry_need_not_be_in_tree(monkeypatch):
+    monkeypatch.setitem(FILTERS, "PodsPerApp", lambda context: ())
+    found = profile(filter=enabled("PodsPerApp", "Other"))
+    assert found.filter_plugins[-1] == "PodsPerApp"
+    assert found.not_evaluated_filters == ("Other",)

@@ -3,8 +3,8 @@
 import pytest
 
 from extender.config.document import path_text
+from extender.config.scheduler.check import find_misspelt_plugins
 from extender.config.scheduler.schema import KubeSchedulerConfiguration
-from extender.config.scheduler.spelling import find_misspelt_plugins
 
 
 def found(profile):

@@ -16,7 +16,7 @@ from extender import cli
 from extender.config.scheduler import kube_scheduler_of
 from extender.config.scheduler.plugins import default_plugins
 from extender.errors import ConfigError
-from extender.k8s.version.features import NO_EMULATION, Emulation
+from extender.k8s.version.versions import NO_EMULATION, Emulation
 
 FOLDER = Path(__file__).with_name("written")
 FLAGS: dict[str, dict[str, Any]] = {
@@ -54,7 +54,7 @@ def test_config_check_accepts_what_1_37_writes_and_says_that_1_36_does_not_know_
     path = str(FOLDER / "1.37.yaml")
     check = ["config", "check", "--scheduler-config", path, "--scheduler-version"]
     accepted = CliRunner().invoke(cli.app, [*check, "1.37.2"], env={})
-    assert f"{path}: valid" in accepted.stdout, accepted.output
+    assert f"{path}: read" in accepted.stdout, accepted.output
     with pytest.raises(ConfigError, match=r"plugins\.podGroupPostFilter: unknown key in 1\.36"):
         kube_scheduler_of(Path(path), version="1.36")
 

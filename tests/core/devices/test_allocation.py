@@ -6,15 +6,16 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
-from extender.core.devices.allocation import AllocatedState, ClaimToAllocate
-from extender.core.devices.allocator import Allocator
-from extender.core.devices.pools import AllocationError, InvalidPools, NotEvaluated, gather_pools
-from extender.core.devices.taints import with_rule_taints
+from extender.core.devices.structured.allocation import AllocatedState, ClaimToAllocate
+from extender.core.devices.structured.allocator import Allocator
+from extender.core.devices.structured.pools import AllocationError, InvalidPools, NotEvaluated, gather_pools
+from extender.core.devices.structured.taints import with_rule_taints
 from extender.k8s.cost.budget import WorkBudget, WorkLimitReached
 from extender.k8s.devices.objects import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from extender.k8s.devices.selector import OPTIONAL_FIELD, compile_selector
 from extender.k8s.objects import Node
-from extender.k8s.version.features import Features, Version
+from extender.k8s.version.features import Features
+from extender.k8s.version.versions import Version
 from tests.device_builders import (
     DRIVER,
     alternative,

@@ -5,7 +5,7 @@ import pytest
 
 import extender
 from extender.config.scheduler import kube_scheduler_of
-from extender.core.devices.class_totals import ClassDeviceIndex, class_totals
+from extender.core.devices.class_totals import _parts, class_totals
 from extender.core.framework.filter import scheduling_context
 from extender.core.framework.scheduling_signature import cached_verdicts
 from extender.k8s.devices.objects import DeviceClass, ResourceClaim, ResourceSlice
@@ -224,9 +224,9 @@ def totals(snapshot, name="gpu"):
 
 
 def published(snapshot):
-    found = snapshot.index(ClassDeviceIndex).devices("gpu")
+    found = _parts(snapshot, "gpu")
     assert found is not None
-    return found.parts
+    return found
 
 
 def of_model(*models):

@@ -15,9 +15,7 @@ import pytest
 from hypothesis import given
 
 from extender.cluster.files.manifests import load_cluster
-from extender.core.devices import node_allocations
-from extender.core.devices.allocation import AllocatedState, ClaimToAllocate
-from extender.core.devices.allocator import Allocator
+from extender.core.devices import counted_selector, node_allocations, node_equivalence
 from extender.core.devices.device_index import DeviceIndex
 from extender.core.devices.node_allocations import (
     NOT_ASKED,
@@ -27,7 +25,9 @@ from extender.core.devices.node_allocations import (
     NotAllocated,
     allocate_on_nodes,
 )
-from extender.core.devices.pools import (
+from extender.core.devices.structured.allocation import AllocatedState, ClaimToAllocate
+from extender.core.devices.structured.allocator import Allocator
+from extender.core.devices.structured.pools import (
     AllocationError,
     InvalidPools,
     NotEvaluated,
@@ -35,7 +35,7 @@ from extender.core.devices.pools import (
     gather_pools,
     is_seen_for_counters,
 )
-from extender.core.devices.taints import with_rule_taints
+from extender.core.devices.structured.taints import with_rule_taints
 from extender.core.engine import prepare
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.cost.budget import WorkBudget
@@ -551,12 +551,12 @@ def test_a_text_in_which_a_devices_name_only_occurs_is_shared():
     assert found.outcome[:3].tolist() == [0, 0, 0]
 
 
-def test_nothing_is_worked_out_again_while_no_device_changes():
+def test_a_claim_that_takes_the_devices_of_a_node_changes_its_outcome():
     living = with_claims(claim("mine", request()), slices=gpus(0, 1))
-    before = asked(living, "mine")
+    assert asked(living, "mine").outcome.tolist() == [0, 0, 1, 1, 1, 1]
     theirs = claim("theirs", request(), allocated=[("elsewhere", "d0")])
     living.put("ResourceClaim", msgspec.convert(theirs, ResourceClaim))
-    assert asked(living, "mine") is before
+    assert asked(living, "mine").outcome.tolist() == [0, 0, 1, 1, 1, 1]
     theirs = claim("theirs", request(), allocated=[("n1", "d0"), ("n1", "d1")])
     living.put("ResourceClaim", msgspec.convert(theirs, ResourceClaim))
     assert asked(living, "mine").outcome.tolist() == [0, 1, 1, 1, 1, 1]
@@ -589,12 +589,20 @@ def test_too_much_work_is_not_evaluated_where_it_comes_too_late_whatever_is_kept
     assert len({sum(one) for one in late}) > 2
 
 
-LIMITS = ("_MAX_CLAIMS", "_MAX_DRIVERS", "_MAX_NEEDED", "_MAX_READINGS", "_MAX_RESULTS", "_MAX_SELECTORS", "_SPARE")
+LIMITS = {
+    "_MAX_ANSWERS_PER_NODE": node_allocations,
+    "_MAX_CLAIMS": node_allocations,
+    "_MAX_EQUIVALENCES": node_allocations,
+    "_MAX_NEEDED": node_allocations,
+    "_MAX_RESULTS": counted_selector,
+    "_MAX_SELECTORS": node_allocations,
+    "_SPARE": node_equivalence,
+}
 
 
 @pytest.mark.parametrize("limit", LIMITS)
 def test_what_had_to_make_room_changes_no_outcome(limit, monkeypatch):
-    monkeypatch.setattr(node_allocations, limit, 1)
+    monkeypatch.setattr(LIMITS[limit], limit, 1)
     for seed in range(by_profile(1, 4, 40)):
         check(seed)
 

@@ -33,9 +33,8 @@ from extender.core.snapshot.workloads import (
 )
 from extender.k8s.annotations import DELETION_COST, EVICTION_COST
 from extender.k8s.candidates import SentCandidate
-from extender.k8s.controllers import PodGroup, PodGroupSpec
 from extender.k8s.objects import COSCHEDULING, COSCHEDULING_LABEL, SCHEDULING
-from extender.k8s.workloads import workload_of
+from extender.k8s.workloads import PodGroup, PodGroupSpec, workload_of
 from tests.builders import budget, built, cluster, incoming, node, placed, pod, thing, typed
 from tests.profiles import SEEDS, examples
 from tests.property.generate import case

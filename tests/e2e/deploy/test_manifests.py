@@ -14,7 +14,8 @@ from extender.config import Configuration
 from extender.config.load import load_config
 from extender.config.preemption import BuiltinProtectionsSection
 from extender.config.scheduler import load_kube_scheduler
-from extender.k8s.version.features import Features, Version
+from extender.k8s.version.features import Features
+from extender.k8s.version.versions import Version
 from extender.server.admin import app as admin
 from tests.e2e.deploy.manifests import (
     ALL,

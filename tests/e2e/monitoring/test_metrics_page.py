@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from extender.cluster.cache.cache import ClusterCache
-from extender.cluster.watch.list_watch import PHASES, RESOURCES
+from extender.cluster.watch.list_watch import RESOURCES
+from extender.cluster.watch.state import Phase
 from extender.config import Configuration
 from extender.server.app import create_app
 from tests.e2e.monitoring.everything import Live, everything, families, name_of
@@ -35,7 +36,7 @@ def test_a_live_cluster_with_all_kinds_and_everything_on_has_at_most_500_series(
     assert sum(len(family.samples) for family in shown) <= MAX_SERIES
 
 
-@pytest.mark.parametrize("phase", PHASES)
+@pytest.mark.parametrize("phase", list(Phase))
 def test_streams_are_counted_by_phase(phase):
     shown = {
         sample.labels["phase"]: sample.value
@@ -43,7 +44,7 @@ def test_streams_are_counted_by_phase(phase):
         for sample in family.samples
         if sample.name == "extender_watch_streams"
     }
-    assert shown == dict.fromkeys(PHASES, 0) | {phase: 23}
+    assert shown == dict.fromkeys(Phase, 0) | {phase: 23}
 
 
 @pytest.mark.parametrize(("phase", "expected"), [("watching", 23), ("broken", 23), ("forbidden", 0), ("absent", 0)])

@@ -15,7 +15,7 @@ import msgspec
 
 from extender.k8s.cost.budget import WorkBudget, WorkLimitReached
 from extender.k8s.devices.objects import Device, DeviceAttribute, DeviceCapacity
-from extender.k8s.devices.selector import DeviceSelectorError, DeviceView, NotFollowed, compile_selector
+from extender.k8s.devices.selector import DeviceSelectorError, DeviceView, UnsupportedFeature, compile_selector
 from extender.k8s.version.features import Features
 
 DRIVER = "gpu.example.com"
@@ -67,7 +67,7 @@ def answer_or_feature(
         return str(selector.matches(view, WorkBudget(steps))).lower(), ""
     except DeviceSelectorError as error:
         return f"CEL runtime error: {error}", ""
-    except NotFollowed as feature:
+    except UnsupportedFeature as feature:
         return None, str(feature)
     except WorkLimitReached:
         return None, "an evaluation that takes too many steps"

@@ -7,7 +7,7 @@ import pytest
 from extender.k8s.cel.library.patterns import _compiled
 from extender.k8s.cost.budget import WorkBudget, WorkLimitReached
 from extender.k8s.devices.objects import Device
-from extender.k8s.devices.selector import DeviceSelectorError, DeviceView, NotFollowed, compile_selector
+from extender.k8s.devices.selector import DeviceSelectorError, DeviceView, UnsupportedFeature, compile_selector
 from tests.k8s.cel.answers import answer
 
 LIMIT = "CEL runtime error: operation cancelled: actual cost limit exceeded"
@@ -68,7 +68,7 @@ def test_large_values_and_deep_trees_end(expression, of_1_37):
     selector = compile_selector(expression, of_1_37=of_1_37)
     if selector.unsupported or selector.error:
         return
-    with suppress(WorkLimitReached, DeviceSelectorError, NotFollowed):
+    with suppress(WorkLimitReached, DeviceSelectorError, UnsupportedFeature):
         selector.matches(DeviceView("d", Device()), WorkBudget(100_000))
 
 

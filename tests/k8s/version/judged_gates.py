@@ -16,7 +16,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from extender.k8s.version.features import ALL_OF_STAGE, GATES, IDLE_GATES, UNFOLLOWED_GATES
+from extender.k8s.version.features import GATES
+from extender.k8s.version.gates import ALL_OF_STAGE, IDLE_GATES, UNFOLLOWED_GATES
 
 TABLE = Path(__file__).with_name("judged_gates.jsonl.gz")
 KNOWN = (*GATES, *UNFOLLOWED_GATES, *IDLE_GATES)

@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 from extender import cli
 from extender.k8s.version.faults import FAULTS, known_faults
-from extender.k8s.version.features import NEWEST_PATCHES, Version
+from extender.k8s.version.versions import NEWEST_PATCHES, Version
 from tests.builders import cluster, incoming, node
 
 

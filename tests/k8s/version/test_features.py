@@ -7,24 +7,17 @@ from pathlib import Path
 import pytest
 
 from extender.k8s.version.features import (
-    ALL_OF_STAGE,
     DEFAULT_FEATURES,
-    DEFAULT_MINOR,
     GATES,
-    IDLE_GATES,
-    NEWEST_MINOR,
-    NEWEST_PATCHES,
-    OLDEST_MINOR,
-    UNFOLLOWED_GATES,
-    Emulation,
     Features,
-    Version,
     _value_in,
     gate_notes,
     gate_warnings,
     since,
     until,
 )
+from extender.k8s.version.gates import ALL_OF_STAGE, IDLE_GATES, UNFOLLOWED_GATES
+from extender.k8s.version.versions import DEFAULT_MINOR, NEWEST_MINOR, NEWEST_PATCHES, OLDEST_MINOR, Emulation, Version
 
 MINORS = range(OLDEST_MINOR, NEWEST_MINOR + 1)
 REAL_GATES = (Path(__file__).parent / "gates.txt").read_text(encoding="utf-8").split()

@@ -2,8 +2,8 @@ import re
 
 import pytest
 
-from extender.k8s.version.features import DEFAULT_MINOR, NEWEST_PATCHES, OLDEST_MINOR, Version
 from extender.k8s.version.minor import NEWEST_VERIFIED, FoundVersion, parse_version, supported_version, version_of_image
+from extender.k8s.version.versions import DEFAULT_MINOR, NEWEST_PATCHES, OLDEST_MINOR, Version
 
 
 @pytest.mark.parametrize(

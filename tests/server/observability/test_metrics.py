@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from extender.cluster.cache.cache import ClusterCache
 from extender.core import engine
 from extender.core.engine import Candidate
-from extender.core.framework.plugins.missing_permissions import REQUIRED_TABLES
+from extender.core.framework.plugins import REQUIRED_TABLES
 from extender.k8s.kinds import KINDS
 from extender.server.app import create_app
 from extender.server.guard.guard import DUPLICATE_NODE, rules

@@ -272,8 +272,8 @@ async def test_what_an_answer_would_have_been_is_said(caplog):
             await client.post("/preempt", content=preempt_body(**{"worker-1": ["uid-gone"]}))
     said = [record.getMessage() for record in caplog.records if record.getMessage().startswith("observe")]
     assert said == [
-        "observe filter 'shop/incoming': the answer would have been: 2 of 3 nodes rejected: ['worker-2', 'worker-3']",
-        "observe prioritize 'shop/incoming': the answer would have been: scores from 0 to 8, the best on ['worker-1']",
+        "observe filter 'shop/incoming': the answer would have been: 2 of 3 nodes rejected: 'worker-2', 'worker-3'",
+        "observe prioritize 'shop/incoming': the answer would have been: scores from 0 to 8, the best on 'worker-1'",
         "observe preempt 'shop/urgent': the answer would have been: a veto",
     ]
 
@@ -331,7 +331,7 @@ def test_a_preemption_differs_where_kube_scheduler_could_not_have_done_it():
 
 def test_a_node_offered_twice_and_rejected_is_named_as_offered():
     request = decode_filter(filter_body(["a", "b", "a"]))
-    assert filter_difference(request, FilterDecision((0, 2), {"b": ""}, {}, ())) == "1 of 3 nodes rejected: ['b']"
+    assert filter_difference(request, FilterDecision((0, 2), {"b": ""}, {}, ())) == "1 of 3 nodes rejected: 'b'"
     assert filter_difference(request, FilterDecision((0, 1, 2), {}, {}, ())) is None
 
 
@@ -340,9 +340,9 @@ def test_a_line_of_the_log_names_few_nodes_and_no_name_forges_one():
     request = decode_filter(filter_body(names))
     rejected = filter_difference(request, FilterDecision((), dict.fromkeys(names, ""), {}, ())) or ""
     assert rejected.isprintable()
-    assert rejected.endswith(f"'n{MAX_LISTED_NODES - 2}'] and {5001 - MAX_LISTED_NODES} more")
+    assert rejected.endswith(f"'n{MAX_LISTED_NODES - 2}' and {5001 - MAX_LISTED_NODES} more")
     scored = score_difference(request, PrioritizeDecision((0, *([10] * 5000)), ())) or ""
-    assert scored.startswith("scores from 0 to 10, the best on ['n0', ")
+    assert scored.startswith("scores from 0 to 10, the best on 'n0', ")
     assert scored.endswith(" more")
 
 

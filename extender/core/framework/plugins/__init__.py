@@ -7,7 +7,8 @@ that decisions report it as not evaluated instead of as passed.
 Rule: a plugin exists if it is in a table here; nothing registers itself by import.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal
 
 import numpy as np
 
@@ -30,8 +31,8 @@ from extender.core.framework.plugins import (
     volume_restrictions,
     volume_zone,
 )
-from extender.core.framework.plugins.attached_volumes import AttachedVolumeIndex
-from extender.core.framework.plugins.normalize import normalize
+from extender.core.framework.plugins.shared.attached_volumes import AttachedVolumeIndex
+from extender.core.framework.plugins.shared.normalize import normalize
 from extender.core.framework.status import PreFilterResult
 from extender.core.snapshot.affinity_terms import TermOwnerIndex
 from extender.core.snapshot.arrays import BoolArray, IntArray
@@ -39,6 +40,8 @@ from extender.core.snapshot.default_selector import ServiceIndex
 from extender.core.snapshot.snapshot import Index
 from extender.k8s.objects import Pod
 from extender.k8s.requests import is_resize_deferred
+from extender.k8s.storage.csi_migration import migrated_volume
+from extender.k8s.storage.volumes import claim_uses
 from extender.k8s.version.features import Features
 
 # The profile says which of them are enabled, and in which order: the first that rejects sets the status of a node.
@@ -127,13 +130,103 @@ def waits_to_grow(pod: Pod, features: Features) -> bool:
     return features.in_place_pod_vertical_scaling_scheduler_preemption and is_resize_deferred(pod)
 
 
-def _all_nodes_if_it_waits_to_grow(context: SchedulingContext) -> BoolArray:
-    return np.full(len(context.snapshot.nodes), waits_to_grow(context.pod, context.features))
-
-
 NODES_NOT_EVALUATED: dict[str, Callable[[SchedulingContext], BoolArray]] = {
     dynamic_resources.NAME: dynamic_resources.nodes_not_evaluated,
-    "DeferredPodScheduling": _all_nodes_if_it_waits_to_grow,
+    "DeferredPodScheduling": lambda context: np.full(
+        len(context.snapshot.nodes), waits_to_grow(context.pod, context.features)
+    ),
 }
 """Filter plugins with features that are not followed -> [node] where the pod needs one, or an object that may not be
 read."""
+
+
+# --- objects that plugins read --------------------------------------------------------------------------------------
+
+# A plugin whose objects the extender has no permission to list is skipped and reported as not evaluated, if it applies
+# to the pod: an object that was never listed is not a missing object, so it neither rejects nor accepts.
+
+ExtensionPoint = Literal["filter", "score"]
+"""Extension point at which the plugin would run."""
+
+
+def _has_claims(context: SchedulingContext, _point: ExtensionPoint) -> bool:
+    return any(True for _ in claim_uses(context.pod))
+
+
+def _has_volumes(context: SchedulingContext, point: ExtensionPoint) -> bool:
+    inline = (volume for volume in context.pod.spec.volumes or () if volume.persistent_volume_claim is None)
+    return _has_claims(context, point) or any(migrated_volume(volume) is not None for volume in inline)
+
+
+_VOLUME_TABLES = frozenset({"claims", "volumes", "storage_classes"})
+_OWNER_TABLES = frozenset({"services", "replication_controllers", "replica_sets", "stateful_sets"})
+
+REQUIRED_TABLES: Mapping[str, tuple[frozenset[str], Callable[[SchedulingContext, ExtensionPoint], bool]]] = {
+    volume_restrictions.NAME: (frozenset({"claims"}), _has_claims),
+    **dict.fromkeys(
+        (in_tree_volume_limits.EBS_NAME, in_tree_volume_limits.GCE_PD_NAME, in_tree_volume_limits.AZURE_DISK_NAME),
+        (_VOLUME_TABLES | {"csi_nodes"}, _has_volumes),
+    ),
+    node_volume_limits.NAME: (_VOLUME_TABLES | {"csi_nodes"}, _has_volumes),
+    volume_binding.NAME: (
+        _VOLUME_TABLES | {"csi_nodes", "csi_drivers", "csi_storage_capacities"},
+        lambda context, point: (
+            _has_claims(context, point) and (point == "filter" or context.features.storage_capacity_scoring)
+        ),
+    ),
+    volume_zone.NAME: (_VOLUME_TABLES, _has_claims),
+    pod_topology_spread.NAME: (
+        _OWNER_TABLES,
+        lambda context, point: pod_topology_spread.uses_default_selector(
+            context, "DoNotSchedule" if point == "filter" else "ScheduleAnyway"
+        ),
+    ),
+    inter_pod_affinity.NAME: (
+        frozenset({"namespaces"}),
+        lambda context, _point: inter_pod_affinity.uses_namespace_selector(context),
+    ),
+    dynamic_resources.NAME: (
+        dynamic_resources.TABLES,
+        lambda context, _point: dynamic_resources.reads_tables(context),
+    ),
+}
+"""Plugin -> fields of ObjectTables that it reads besides nodes and pods; whether it reads them for this pod there."""
+
+
+def plugins_missing_permissions(context: SchedulingContext, point: ExtensionPoint) -> frozenset[str]:
+    """Return the plugins that apply to the pod and lack permission to read one of their tables."""
+    unreadable = context.snapshot.unreadable_tables
+    if not unreadable:
+        return frozenset()
+    return frozenset(
+        name
+        for name, (tables, applies_to) in REQUIRED_TABLES.items()
+        if (tables | _tables_of_features(context, name)) & unreadable and applies_to(context, point)
+    )
+
+
+def tables_read_for(context: SchedulingContext) -> frozenset[str]:
+    """Return the tables besides nodes and pods that any plugin, enabled or not, reads for this pod.
+
+    The snapshot of the context has no objects yet, and all tables are unreadable: what depends on other objects, such
+    as the terms of running pods, counts as read.
+    """
+    return frozenset[str]().union(
+        *(
+            tables | _tables_of_features(context, name)
+            for name, (tables, applies_to) in REQUIRED_TABLES.items()
+            if applies_to(context, "filter") or applies_to(context, "score")
+        ),
+        {"namespaces"},  # terms of running pods may have a namespaceSelector
+    )
+
+
+def _tables_of_features(context: SchedulingContext, plugin: str) -> frozenset[str]:
+    """Return the tables that the plugin reads in some versions or with a feature gate only."""
+    features = context.features
+    if plugin == dynamic_resources.NAME:
+        return dynamic_resources.tables(features)
+    if plugin != node_volume_limits.NAME:
+        return frozenset()
+    read = {"volume_attachments": features.volume_attachments_count, "csi_drivers": features.volume_limit_scaling}
+    return frozenset(table for table, is_read in read.items() if is_read)

@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from extender.core.devices.allocation import Allocated, ClaimToAllocate
 from extender.core.devices.claims import (
     UnsupportedRequest,
     binding_failed,
@@ -38,6 +37,7 @@ from extender.core.devices.node_allocations import (
     Outcome,
     allocate_on_nodes,
 )
+from extender.core.devices.structured.allocation import ClaimToAllocate
 from extender.core.framework.constraint import NodeRows, SchedulingContext, ScoreFailed, StaticCheck
 from extender.core.framework.status import Code, PreFilterResult, Status, filter_error
 from extender.core.profile import DYNAMIC_RESOURCES
@@ -431,16 +431,18 @@ def score(context: SchedulingContext, rows: NodeRows) -> IntArray | None:
         return None
     if not features.allocated_claims_are_scored:
         _check_all_are_new(state, found, rows)
-    if not features.dra_prioritized_list or not any(map(_has_alternatives, state.claims)):
+    requests = (request for claim in state.claims for request in claim.spec.devices.requests or ())
+    if not features.dra_prioritized_list or not any(request.first_available for request in requests):
         return None
     scores = np.zeros(len(context.snapshot.nodes), np.int64)
     allocated = sum(_score_of_allocated(claim) for claim in state.claims)
     for one in found.allocations:
-        values = [
-            allocated + _score_of_outcome(outcome) if isinstance(outcome, tuple) else 0
-            for outcome in one.nodes.outcomes
-        ]
-        scores[one.rows] = np.array(values, np.int64)[one.nodes.outcome[one.rows]]
+        values = np.zeros(len(one.nodes.outcomes), np.int64)
+        for number, outcome in enumerate(one.nodes.outcomes):
+            if isinstance(outcome, tuple):
+                chosen = [at for claim in outcome for at in claim.chosen if at is not None]
+                values[number] = allocated + sum(_MAX_ALTERNATIVES - at for at in chosen)
+        scores[one.rows] = values[one.nodes.outcome[one.rows]]
     return scores[rows]
 
 
@@ -452,14 +454,6 @@ def _check_all_are_new(state: _State, found: Verdicts, rows: NodeRows) -> None:
             isinstance(one.nodes.outcomes[at], tuple) for at in outcomes[outcomes >= 0]
         ):
             raise ScoreFailed(f"number of allocations {len(one.claims)} is smaller than number of claims")
-
-
-def _has_alternatives(claim: ResourceClaim) -> bool:
-    return any(request.first_available for request in claim.spec.devices.requests or ())
-
-
-def _score_of_outcome(allocated: Allocated) -> int:
-    return sum(_MAX_ALTERNATIVES - at for claim in allocated for at in claim.chosen if at is not None)
 
 
 def _score_of_allocated(claim: ResourceClaim) -> int:
@@ -495,21 +489,15 @@ def post_filter(context: SchedulingContext, rejected: BoolArray) -> tuple[str, R
     if isinstance(state, Status) or not state.all:
         return NO_NEW_CLAIMS, None
     found, uid = verdicts(context), context.pod.metadata.uid
-    if found is not None:
-        for claim, nodes in found.unavailable:
-            reserved = [one.uid for one in claim.status.reserved_for or ()]
-            if (
-                claim is not state.extended
-                and (not reserved or reserved == [uid])
-                and _is_told(found, nodes & rejected)
-            ):
-                return DEALLOCATED, claim
+    if found is None:
+        return STILL_NOT_SCHEDULABLE, None
+    for claim, nodes in found.unavailable:
+        reserved = [one.uid for one in claim.status.reserved_for or ()]
+        # A node may have another reason, as allocation comes first; then deallocating this claim would not help.
+        statuses = [found.statuses[at] for at in set(found.status[nodes & rejected].tolist()) if at >= 0]
+        decides = any(reason == NOT_AVAILABLE for _, reason in statuses)
+        if decides and claim is not state.extended and (not reserved or reserved == [uid]):
+            return DEALLOCATED, claim
     if state.extended is not None and state.extended.metadata.name != IN_MEMORY:
         return DELETED, state.extended
     return STILL_NOT_SCHEDULABLE, None
-
-
-def _is_told(found: Verdicts, nodes: BoolArray) -> bool:
-    """Return whether one of the nodes is rejected because a claim is not available: allocation comes first."""
-    told = [reason == NOT_AVAILABLE for _, reason in found.statuses]
-    return bool(np.array([*told, False])[found.status[nodes]].any())

@@ -6,7 +6,7 @@ Mirrors pkg/scheduler/framework/plugins/imagelocality (v1.36).
 import numpy as np
 
 from extender.core.framework.constraint import NodeRows, SchedulingContext
-from extender.core.framework.plugins.normalize import MAX_NODE_SCORE
+from extender.core.framework.plugins.shared.normalize import MAX_NODE_SCORE
 from extender.core.snapshot.arrays import IntArray
 from extender.core.snapshot.derived import derived_by
 from extender.core.snapshot.snapshot import Index, Snapshot

@@ -14,8 +14,8 @@ from typing import Final
 import numpy as np
 
 from extender.core.framework.constraint import Check, SchedulingContext
-from extender.core.framework.plugins.claims_of_other_pods import other_pods_claims, unusable_claim
-from extender.core.framework.plugins.volume_limit_columns import attachable_volumes, volume_limits
+from extender.core.framework.plugins.shared.claims_of_other_pods import other_pods_claims, unusable_claim
+from extender.core.framework.plugins.shared.volume_limit_columns import attachable_volumes, volume_limits
 from extender.core.snapshot.arrays import NEVER, IntArray
 from extender.core.snapshot.derived import derived_by
 from extender.core.snapshot.snapshot import Snapshot

@@ -25,7 +25,7 @@ from extender.core.framework.constraint import (
     SchedulingContext,
     StaticCheck,
 )
-from extender.core.framework.plugins.normalize import MAX_NODE_SCORE
+from extender.core.framework.plugins.shared.normalize import MAX_NODE_SCORE
 from extender.core.framework.status import Code, PreFilterResult
 from extender.core.snapshot.affinity_terms import (
     FewTerms,
@@ -236,14 +236,12 @@ def _conflicts(
     """
     snapshot = context.snapshot
     matches = sum((column.matches for column in columns), np.zeros(len(snapshot.nodes), np.int64))
-    demand = RankedDemand(context.layout, (PodAmounts.sum([column.by_pod for column in columns]),))
 
-    def demand_of(nominee: Pod, node: int) -> list[int]:
-        weights = weights_for(nominee).items()
-        return [sum(weight for key, weight in weights if snapshot.label(key).present[node])]
+    def demand_of(nominee: Pod, node: int) -> int:
+        return sum(weight for key, weight in weights_for(nominee).items() if snapshot.label(key).present[node])
 
-    nominated = context.nominated_demand(1, demand_of)
-    return ConflictConstraint(NAME, -matches[np.newaxis], demand, nominated, reason)
+    demand = PodAmounts.sum([column.by_pod for column in columns])
+    return ConflictConstraint.of(context, NAME, reason, demand, demand_of, -matches)
 
 
 def _incoming_affinity(context: SchedulingContext, required: Sequence[PodAffinityTerm], terms: TermSet) -> Check:
@@ -288,7 +286,6 @@ def _incoming_affinity(context: SchedulingContext, required: Sequence[PodAffinit
 
 
 def _incoming_anti_affinity(context: SchedulingContext, terms: TermSet) -> ConflictConstraint:
-    """Return the constraint of the incoming pod's required anti-affinity."""
     snapshot, keys = context.snapshot, context.snapshot.node_label_keys
     columns = [matches for _, matches in _own_matches(snapshot, terms)]
 

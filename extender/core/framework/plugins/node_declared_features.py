@@ -39,13 +39,10 @@ def filter(context: SchedulingContext) -> tuple[StaticCheck, ...]:
     if not required:
         return ()
     rejected = _declared(context.snapshot).map_bool(lambda declared: not required <= declared)
-    return (StaticCheck(NAME, rejected, (_reason(required, context.features),)),)
-
-
-def _reason(required: frozenset[str], features: Features) -> str:
-    if features.declared_features_are_named:  # v1.35 knows one feature, so that a node lacks all that are required
-        return f"node declared features check failed - unsatisfied requirements: {', '.join(sorted(required))}"
-    return REASON
+    reason = REASON
+    if context.features.declared_features_are_named:  # v1.35 knows one: a node lacks all that are required
+        reason = f"node declared features check failed - unsatisfied requirements: {', '.join(sorted(required))}"
+    return (StaticCheck(NAME, rejected, (reason,)),)
 
 
 @derived("nodes")

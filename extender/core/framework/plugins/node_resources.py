@@ -7,7 +7,7 @@ requested_to_capacity_ratio.go, balanced_allocation.go.
 Rule: a node fits if requested <= allocatable - used, for every requested resource.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Self
@@ -23,7 +23,7 @@ from extender.core.framework.constraint import (
     NodeRows,
     SchedulingContext,
 )
-from extender.core.framework.plugins.normalize import MAX_NODE_SCORE, interpolate
+from extender.core.framework.plugins.shared.normalize import MAX_NODE_SCORE, interpolate
 from extender.core.framework.status import Code
 from extender.core.profile import ScoringStrategy
 from extender.core.snapshot.arrays import BASE_RESOURCES, NEVER, BoolArray, IntArray, clamped
@@ -39,7 +39,6 @@ from extender.k8s.requests import (
     is_extended,
     is_scalar,
 )
-from extender.k8s.version.features import Features
 
 FIT_NAME = "NodeResourcesFit"
 BALANCED_ALLOCATION_NAME = "NodeResourcesBalancedAllocation"
@@ -139,12 +138,28 @@ def filter(context: SchedulingContext) -> tuple[ResourceConstraint, ...]:
     snapshot, profile = context.snapshot, context.profile
     requests = incoming_requests(context.pod, context.features) | {"pods": 1}
     scalars = (name for name in sorted(requests) if name not in BASE_RESOURCES and requests[name] > 0)
-    delegated = partial(_lacking if _absent_scalars_fit(context.features, requests) else delegated_to_dra, snapshot)
+    # Quirk of v1.34: without extended resources in the pod, as there are no DeviceClasses to look up then, every scalar
+    # resource that a node lacks is left to DynamicResources (fitsRequest). Nothing is allocated for huge pages: such a
+    # node has enough of them.
+    absent_fit = (
+        context.features.dra_extended_resource
+        and context.features.absent_scalars_fit
+        and not any(amount and is_extended(name) for name, amount in requests.items())
+    )
+
+    def delegated(name: str) -> BoolArray | None:
+        """Return [node]: whether DynamicResources decides about the resource there; None: on no node."""
+        return ~snapshot.has_scalar(name) if absent_fit else delegated_to_dra(snapshot, name)
+
+    def capacity_of(name: str) -> IntArray:
+        amounts, elsewhere = snapshot.scalar_allocatable(name), delegated(name)
+        return amounts if elsewhere is None else np.where(elsewhere, _UNLIMITED, amounts)
+
     extended, absent = _without_absent(snapshot, [name for name in scalars if not profile.ignores(name)], delegated)
     base = max(BASE_RESOURCES.index(name) for name in requests if name in BASE_RESOURCES) + 1
     capacity, use = snapshot.allocatable[:base], snapshot.used[:base]
     if extended:
-        capacity = np.vstack((capacity, *(_extended_capacity(snapshot, name, delegated(name)) for name in extended)))
+        capacity = np.vstack((capacity, *map(capacity_of, extended)))
         use = np.vstack((use, *(snapshot.scalar_used(name) for name in extended)))
     names = BASE_RESOURCES[:base] + extended
     demand = RankedDemand(context.layout, (*range(base), *(snapshot.scalar_demand(name) for name in extended)))
@@ -190,28 +205,6 @@ def _without_absent(
         elif delegated(name) is None:
             absent.append(name)
     return tuple(sorted([*columns, *absent[:1]])), tuple(absent[1:])
-
-
-def _extended_capacity(snapshot: Snapshot, resource: str, delegated: BoolArray | None) -> IntArray:
-    """Return [node]: allocatable amount of an extended resource, unlimited where DynamicResources decides."""
-    capacity = snapshot.scalar_allocatable(resource)
-    return capacity if delegated is None else np.where(delegated, _UNLIMITED, capacity)
-
-
-def _absent_scalars_fit(features: Features, requests: Mapping[str, int]) -> bool:
-    """Return whether every scalar resource that a node lacks is left to DynamicResources (fitsRequest, v1.34).
-
-    Quirk: that is so without extended resources in the pod, as there are no DeviceClasses to look up then. Nothing is
-    allocated for huge pages: such a node has enough of them.
-    """
-    if not (features.dra_extended_resource and features.absent_scalars_fit):
-        return False
-    return not any(amount and is_extended(name) for name, amount in requests.items())
-
-
-def _lacking(snapshot: Snapshot, resource: str) -> BoolArray:
-    """Return [node]: whether the node's allocatable does not name the resource."""
-    return ~snapshot.has_scalar(resource)
 
 
 # --- scores -----------------------------------------------------------------------------------------------------

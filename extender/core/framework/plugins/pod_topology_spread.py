@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from extender.core.framework.constraint import CodeArray, ColumnwiseConstraint, NodeRows, SchedulingContext
-from extender.core.framework.plugins.normalize import MAX_NODE_SCORE
+from extender.core.framework.plugins.shared.normalize import MAX_NODE_SCORE
 from extender.core.framework.status import Code, PreFilterResult
 from extender.core.snapshot.arrays import MAX_AMOUNT, NEVER, BoolArray, IntArray, LabelColumn, PodAmounts, mask_of
 from extender.core.snapshot.default_selector import default_selector
@@ -130,20 +130,23 @@ def _included_nodes(
     context: SchedulingContext, constraints: Sequence[_CompiledConstraint]
 ) -> dict[tuple[bool, bool], BoolArray]:
     """Return (honors affinity, honors taints) -> [node]: whether it is part of the spread, once per combination."""
-    return {policies: _included(context, *policies) for policies in {one.policies for one in constraints}}
-
-
-def _included(context: SchedulingContext, honors_affinity: bool, honors_taints: bool) -> BoolArray:
-    included = np.ones(len(context.snapshot.nodes), np.bool_)
-    affinity, tolerations = required_node_affinity(context.pod), context.pod.spec.tolerations
-    if honors_affinity and affinity is not None:
-        included &= nodes_matching(context.snapshot, affinity)
-    if honors_taints:
-        compares = context.features.taint_toleration_comparison_operators
-        included &= context.snapshot.taints.map_bool(
-            lambda taints: find_untolerated(taints, tolerations, _HARD_EFFECTS, compares=compares) is None
-        )
-    return included
+    snapshot, affinity, tolerations = (
+        context.snapshot,
+        required_node_affinity(context.pod),
+        context.pod.spec.tolerations,
+    )
+    compares = context.features.taint_toleration_comparison_operators
+    found = {}
+    for honors_affinity, honors_taints in {one.policies for one in constraints}:
+        included = np.ones(len(snapshot.nodes), np.bool_)
+        if honors_affinity and affinity is not None:
+            included &= nodes_matching(snapshot, affinity)
+        if honors_taints:
+            included &= snapshot.taints.map_bool(
+                lambda taints: find_untolerated(taints, tolerations, _HARD_EFFECTS, compares=compares) is None
+            )
+        found[honors_affinity, honors_taints] = included
+    return found
 
 
 def _nodes_with_all_keys(snapshot: Snapshot, constraints: Sequence[_CompiledConstraint]) -> BoolArray:
@@ -333,8 +336,11 @@ def score(context: SchedulingContext, rows: NodeRows) -> IntArray | None:
         raw += _raw_score(context, constraint, with_keys & included[constraint.policies], scored)
     # Go's math.Round rounds half up, for values that are not negative (numpy rounds half to even).
     whole = np.trunc(raw)
+    rounded = (whole + (raw - whole >= 0.5)).astype(np.int64)
+    # score = 100 * (max + min - raw) / max; 100 everywhere if max = 0: the node with the lowest raw score gets the most
+    highest, lowest = int(rounded.max(initial=0)), int(rounded.min())
     scores = np.zeros(len(rows), np.int64)
-    scores[with_keys[rows]] = _normalized((whole + (raw - whole >= 0.5)).astype(np.int64))
+    scores[with_keys[rows]] = MAX_NODE_SCORE * (highest + lowest - rounded) // highest if highest else MAX_NODE_SCORE
     return scores
 
 
@@ -362,12 +368,3 @@ def _raw_score(
         matches, domains = match_counts[codes], len(np.unique(codes))
     raw = matches * math.log(domains + 2) + (constraint.max_skew - 1)
     return np.where(labels.present[scored], raw, 0.0)
-
-
-def _normalized(raw: IntArray) -> IntArray:
-    """Return [row]: 0-100, the node with the lowest raw score getting the most."""
-    # score = 100 * (max + min - raw) / max; 100 everywhere if max = 0
-    highest, lowest = int(raw.max(initial=0)), int(raw.min(initial=NEVER))
-    if not highest:
-        return np.full(len(raw), MAX_NODE_SCORE, np.int64)
-    return MAX_NODE_SCORE * (highest + lowest - raw) // highest

@@ -7,7 +7,7 @@ Mirrors pkg/scheduler/framework/plugins/tainttoleration (v1.36).
 import numpy as np
 
 from extender.core.framework.constraint import NodeRows, SchedulingContext, StaticCheck
-from extender.core.framework.plugins.normalize import normalize
+from extender.core.framework.plugins.shared.normalize import normalize
 from extender.core.snapshot.arrays import IntArray
 from extender.k8s.objects import Taint
 from extender.k8s.selectors import find_untolerated, tolerates
@@ -26,14 +26,12 @@ def filter(context: SchedulingContext) -> tuple[StaticCheck, ...]:
     rejected = np.fromiter((taint is not None for taint in found), np.bool_, len(found))[taints.codes]
     if features.taint_reason_without_taint:
         return (StaticCheck(NAME, rejected, (REASON,)),)
-    reasons = [_reason_until_1_33(taint) if taint is not None else "" for taint in found]
+    reasons = [
+        f"node(s) had untolerated taint {{{taint.key}: {taint.value}}}" if taint is not None else "" for taint in found
+    ]
     place = {reason: nth for nth, reason in enumerate(dict.fromkeys(reasons))}
     reason_of = np.fromiter(map(place.__getitem__, reasons), np.int64, len(reasons))[taints.codes]
     return (StaticCheck(NAME, rejected, tuple(place), reason_of=reason_of),)
-
-
-def _reason_until_1_33(taint: Taint) -> str:
-    return f"node(s) had untolerated taint {{{taint.key}: {taint.value}}}"
 
 
 def score(context: SchedulingContext, rows: NodeRows) -> IntArray:

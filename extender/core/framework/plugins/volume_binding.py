@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from extender.core.framework.constraint import NodeRows, SchedulingContext, StaticCheck
-from extender.core.framework.plugins.normalize import interpolate
-from extender.core.framework.plugins.volume_matching import NO_VOLUME_ROW, affinity_matches, match_volumes
+from extender.core.framework.plugins.shared.normalize import interpolate
+from extender.core.framework.plugins.shared.volume_matching import NO_VOLUME_ROW, affinity_matches, match_volumes
 from extender.core.framework.status import PreFilterResult, filter_error
 from extender.core.snapshot.arrays import NEVER, BoolArray, IntArray
 from extender.core.snapshot.derived import derived_by
@@ -24,7 +24,6 @@ from extender.core.snapshot.snapshot import Snapshot
 from extender.core.snapshot.volume_index import is_migrated, not_found, storage
 from extender.k8s import quantity
 from extender.k8s.labels import HOSTNAME
-from extender.k8s.objects import NodeSelectorTerm
 from extender.k8s.selectors import (
     LABEL_OPERATORS,
     LabelMatcher,
@@ -87,9 +86,13 @@ def _claims(context: SchedulingContext) -> _Claims | str:
             return f'waiting for ephemeral volume controller to create the persistentvolumeclaim "{use.name}"'
         if claim is None:
             return not_found("persistentvolumeclaim", use.name)
-        problem = _claim_problem(context, claim, is_ephemeral=use.is_ephemeral)
-        if problem is not None:
-            return problem
+        if claim.status.phase == "Lost":
+            volume = claim.spec.volume_name
+            return f'persistentvolumeclaim "{use.name}" bound to non-existent persistentvolume "{volume}"'
+        if claim.metadata.deletion_timestamp is not None:
+            return f'persistentvolumeclaim "{use.name}" is being deleted'
+        if use.is_ephemeral and not is_for_pod(claim, context.pod):
+            return not_for_pod_message(claim, context.pod)
         storage_class = None if claim.spec.volume_name else found.storage_class(claim_class(claim))
         if is_bound(claim):
             bound.append(claim)
@@ -98,18 +101,6 @@ def _claims(context: SchedulingContext) -> _Claims | str:
         else:
             has_unbound_immediate = True  # reported only if no claim has a problem that takes precedence
     return REASON_UNBOUND if has_unbound_immediate else _Claims(tuple(bound), tuple(unbound))
-
-
-def _claim_problem(context: SchedulingContext, claim: PersistentVolumeClaim, *, is_ephemeral: bool) -> str | None:
-    """Return why the claim is unusable, or None."""
-    name = claim.metadata.name
-    if claim.status.phase == "Lost":
-        return f'persistentvolumeclaim "{name}" bound to non-existent persistentvolume "{claim.spec.volume_name}"'
-    if claim.metadata.deletion_timestamp is not None:
-        return f'persistentvolumeclaim "{name}" is being deleted'
-    if is_ephemeral and not is_for_pod(claim, context.pod):
-        return not_for_pod_message(claim, context.pod)
-    return None
 
 
 def prefilter(context: SchedulingContext) -> PreFilterResult:
@@ -135,20 +126,14 @@ def _nodes_of_host_names(context: SchedulingContext, bound: Sequence[PersistentV
             return None
         affinity = volume.spec.node_affinity
         terms = affinity.required.node_selector_terms if affinity and affinity.required else None
-        names = frozenset[str]().union(*(_host_names(term) for term in terms or ()))
+        names = set[str]()
+        for term in terms or ():
+            on_hosts = [one for one in term.match_expressions or () if one.key == HOSTNAME and one.operator == "In"]
+            allowed = [set(one.values or ()) for one in on_hosts]
+            names |= set.intersection(*allowed) if allowed else set()
         if names:
-            left = names if left is None else left & names
+            left = frozenset(names) if left is None else left & names
     return left
-
-
-def _host_names(term: NodeSelectorTerm) -> frozenset[str]:
-    """Return the host names that a term's requirements leave; none if it has no such requirement."""
-    allowed = [
-        frozenset(one.values or ())
-        for one in term.match_expressions or ()
-        if one.key == HOSTNAME and one.operator == "In"
-    ]
-    return frozenset.intersection(*allowed) if allowed else frozenset()
 
 
 def filter(context: SchedulingContext) -> tuple[StaticCheck, ...]:
@@ -269,7 +254,8 @@ def _check_provision(snapshot: Snapshot, claim: PersistentVolumeClaim) -> Reason
         return np.full(len(snapshot.nodes), _BIND_CONFLICT)
     space = np.zeros(len(snapshot.nodes), np.int64)
     if provisioning.capacity is not None and has_storage_request(claim):
-        space[provisioning.capacity.largest < quantity.value(requested_storage(claim))] = _NOT_ENOUGH_SPACE
+        largest, _ = provisioning.capacity
+        space[largest < quantity.value(requested_storage(claim))] = _NOT_ENOUGH_SPACE
     return np.where(provisioning.in_allowed_topology, space, _BIND_CONFLICT)
 
 
@@ -279,18 +265,9 @@ class _Provisioning:
 
     in_allowed_topology: BoolArray
     """[node]: True if it matches the class's allowedTopologies."""
-    capacity: "_Capacity | None"
-    """None if the driver does not publish capacities."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Capacity:
-    """The CSIStorageCapacity that holds the largest volume, of those that a node can use."""
-
-    largest: IntArray
-    """[node]: bytes of the largest volume."""
-    total: IntArray
-    """[node]: bytes of the capacity."""
+    capacity: tuple[IntArray, IntArray] | None
+    """[node]: bytes of the largest volume, and of the whole CSIStorageCapacity that holds it; None if the driver does
+    not publish capacities."""
 
 
 @derived_by("nodes", "storage_classes", "csi_drivers", "csi_storage_capacities")
@@ -321,7 +298,7 @@ def _in_allowed_topology(snapshot: Snapshot, storage_class: StorageClass) -> Boo
     return found
 
 
-def _capacity(snapshot: Snapshot, storage_class: StorageClass) -> _Capacity | None:
+def _capacity(snapshot: Snapshot, storage_class: StorageClass) -> tuple[IntArray, IntArray] | None:
     """Return the capacities for volumes of the class (hasEnoughCapacity, v1.36).
 
     Divergence: where several are large enough, upstream takes any of them, here the largest one is scored.
@@ -342,7 +319,7 @@ def _capacity(snapshot: Snapshot, storage_class: StorageClass) -> _Capacity | No
             usable &= largest < size
             largest[usable] = size
             total[usable] = quantity.value(quantity.parse(capacity.capacity))
-    return _Capacity(largest, total)
+    return largest, total
 
 
 # --- score ----------------------------------------------------------------------------------------------------------
@@ -402,7 +379,8 @@ def _uses(
     for claim, nodes in to_provision:
         provisioning = _provisioning(snapshot, claim_class(claim))
         if provisioning is not None and provisioning.capacity is not None and has_storage_request(claim):
-            _add(provisioned[claim_class(claim)], claim, nodes, provisioning.capacity.total, is_sum=False)
+            _, total = provisioning.capacity
+            _add(provisioned[claim_class(claim)], claim, nodes, total, is_sum=False)
     return matched.values(), provisioned.values()
 
 

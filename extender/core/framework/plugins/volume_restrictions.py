@@ -4,15 +4,13 @@ Mirrors pkg/scheduler/framework/plugins/volumerestrictions (v1.36).
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 import numpy as np
 
 from extender.core.framework.constraint import ConflictConstraint, SchedulingContext
 from extender.core.framework.status import PreFilterResult
-from extender.core.snapshot.arrays import IntArray, PodAmounts
-from extender.core.snapshot.node_layout import RankedDemand
 from extender.core.snapshot.selector_index import KeyIndex
 from extender.core.snapshot.volume_index import not_found, storage
 from extender.k8s.objects import Pod, Volume
@@ -29,8 +27,7 @@ REASON_CLAIM_UNTIL_1_33 = "node has pod using PersistentVolumeClaim with the sam
 # --- disks ----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Disk:
+class _Disk(NamedTuple):
     """A disk and how one pod mounts it."""
 
     identity: tuple[str, ...]
@@ -64,23 +61,24 @@ class DiskMountIndex(KeyIndex):
         return _disks_of(pod)
 
 
-def _disk_conflicts(context: SchedulingContext, requested: list[_Disk]) -> ConflictConstraint:
-    """Return the constraint that no pod of the node mounts a conflicting disk."""
-    users = context.snapshot.index(DiskMountIndex).users
+def disk_checks(context: SchedulingContext) -> tuple[ConflictConstraint, ...]:
+    """Return the constraint that no pod of the node mounts a conflicting disk, or none for a pod that mounts none."""
+    requested, users = _disks_of(context.pod), context.snapshot.index(DiskMountIndex).users
+    if not requested:
+        return ()
     mounts = (_Disk(disk.identity, read_only) for disk in requested for read_only in {False, not disk.read_only})
     rows = {row for mount in mounts for row in users.get(mount, ())}
 
     writes = dict.fromkeys((disk.identity for disk in requested), False)
     writes |= {disk.identity: True for disk in requested if not disk.read_only}
 
-    def conflicts(pod: Pod) -> bool:
+    def conflicts(pod: Pod, _node: int) -> bool:
         """Return whether the pod mounts one of the disks, and at least one of the mounts is read-write."""
         mounts = (disk for disk in _disks_of(pod) if disk.identity in writes)
         return any(writes[disk.identity] or not disk.read_only for disk in mounts)
 
     demand = context.snapshot.pod_amounts(dict.fromkeys(rows, 1))
-    headroom = -demand.per_node(len(context.snapshot.nodes))
-    return _conflict_constraint(context, REASON_DISK, headroom, demand, conflicts)
+    return (ConflictConstraint.of(context, NAME, REASON_DISK, demand, conflicts),)
 
 
 # --- ReadWriteOncePod -----------------------------------------------------------------------------------------------
@@ -93,13 +91,6 @@ class ClaimUserIndex(KeyIndex):
         return named_claims(pod)
 
 
-def _exclusive_claims(context: SchedulingContext) -> set[str]:
-    """Return the names of the pod's claims that have ReadWriteOncePod access mode."""
-    pod, snapshot = context.pod, context.snapshot
-    claims = ((name, storage(snapshot).claim(pod, name)) for name in named_claims(pod))
-    return {name for name, claim in claims if claim and READ_WRITE_ONCE_POD in (claim.spec.access_modes or ())}
-
-
 def _claim_conflicts(context: SchedulingContext, names: set[str], in_use: int) -> ConflictConstraint:
     """Return the constraint that no other pod uses the claims; its headroom is equal on all nodes.
 
@@ -110,13 +101,13 @@ def _claim_conflicts(context: SchedulingContext, names: set[str], in_use: int) -
     uses: Counter[int] = Counter()
     for name in names:
         uses.update(users.get(name, {}))
-    headroom = np.full(len(snapshot.nodes), -in_use)
-    return _conflict_constraint(
+    return ConflictConstraint.of(
         context,
+        NAME,
         REASON_CLAIM if context.features.read_write_once_pod_reason_of_1_34 else REASON_CLAIM_UNTIL_1_33,
-        headroom,
         snapshot.pod_amounts(uses),
-        lambda pod: sum(name in names for name in named_claims(pod)),
+        lambda pod, _node: sum(name in names for name in named_claims(pod)),
+        np.full(len(snapshot.nodes), -in_use),
     )
 
 
@@ -130,17 +121,6 @@ def _count_in_use(context: SchedulingContext, names: set[str]) -> int:
 # --- plugin ---------------------------------------------------------------------------------------------------------
 
 
-def _conflict_constraint(
-    context: SchedulingContext,
-    reason: str,
-    headroom: IntArray,
-    demand: PodAmounts,
-    nominee_demand: Callable[[Pod], int],
-) -> ConflictConstraint:
-    nominated = context.nominated_demand(1, lambda pod, _node: [nominee_demand(pod)])
-    return ConflictConstraint(NAME, headroom[np.newaxis], RankedDemand(context.layout, (demand,)), nominated, reason)
-
-
 def prefilter(context: SchedulingContext) -> PreFilterResult:
     """Reject the pod if a claim that it names does not exist."""
     for name in named_claims(context.pod):
@@ -149,16 +129,11 @@ def prefilter(context: SchedulingContext) -> PreFilterResult:
     return PreFilterResult()
 
 
-def disk_checks(context: SchedulingContext) -> tuple[ConflictConstraint, ...]:
-    """Return the constraint for disks, or none for a pod that mounts none."""
-    requested = _disks_of(context.pod)
-    return (_disk_conflicts(context, requested),) if requested else ()
-
-
 def filter(context: SchedulingContext) -> tuple[ConflictConstraint, ...]:
     """Return a constraint for disks and one for claims; none (Skip) without disks while no claim is in use."""
-    disks, names = disk_checks(context), _exclusive_claims(context)
-    in_use = _count_in_use(context, names)
+    claims = ((name, storage(context.snapshot).claim(context.pod, name)) for name in named_claims(context.pod))
+    exclusive = {name for name, claim in claims if claim and READ_WRITE_ONCE_POD in (claim.spec.access_modes or ())}
+    disks, in_use = disk_checks(context), _count_in_use(context, exclusive)
     if not disks and not in_use:
         return ()
-    return (*disks, _claim_conflicts(context, names, in_use)) if names else disks
+    return (*disks, _claim_conflicts(context, exclusive, in_use)) if exclusive else disks

@@ -9,7 +9,7 @@ from extender.core.framework.constraint import SchedulingContext, StaticCheck
 from extender.core.framework.status import PreFilterResult
 from extender.core.snapshot.volume_index import not_found, storage
 from extender.k8s.labels import BETA_REGION, BETA_ZONE, REGION, ZONE, ZONE_DELIMITER
-from extender.k8s.storage.objects import PersistentVolume, PersistentVolumeClaim
+from extender.k8s.storage.objects import PersistentVolume
 from extender.k8s.storage.volumes import WAIT_FOR_FIRST_CONSUMER, claim_class, named_claims
 
 NAME = "VolumeZone"
@@ -19,35 +19,29 @@ _GA_LABEL = {BETA_ZONE: ZONE, BETA_REGION: REGION, ZONE: ZONE, REGION: REGION}
 """Topology label of a volume -> GA label to compare on nodes that lack the volume's own (beta) label."""
 
 
-def _claim_volume(context: SchedulingContext, claim: PersistentVolumeClaim) -> PersistentVolume | str | None:
-    """Return the claim's volume, or a message why it has none, or None if binding waits for the first consumer."""
-    found = storage(context.snapshot)
-    if claim.spec.volume_name:
-        volume = found.volume(claim.spec.volume_name)
-        return volume or not_found("persistentvolume", claim.spec.volume_name)
-    name = claim_class(claim)
-    if not name:
-        return "PersistentVolumeClaim had no pv name and storageClass name"
-    storage_class = found.storage_class(name)
-    if storage_class is None:
-        return not_found("storageclass.storage.k8s.io", name)
-    return None if storage_class.volume_binding_mode == WAIT_FOR_FIRST_CONSUMER else "PersistentVolume had no name"
-
-
 def _pod_volumes(context: SchedulingContext) -> list[PersistentVolume] | str:
     """Return the volumes of the pod's claims, or a message why a claim has none."""
-    volumes = []
+    found, volumes = storage(context.snapshot), []
     for name in named_claims(context.pod):
         if not name:
             return "PersistentVolumeClaim had no name"
-        claim = storage(context.snapshot).claim(context.pod, name)
+        claim = found.claim(context.pod, name)
         if claim is None:
             return not_found("persistentvolumeclaim", name)
-        volume = _claim_volume(context, claim)
-        if isinstance(volume, str):
-            return volume
-        if volume is not None:
+        if claim.spec.volume_name:
+            volume = found.volume(claim.spec.volume_name)
+            if volume is None:
+                return not_found("persistentvolume", claim.spec.volume_name)
             volumes.append(volume)
+            continue
+        class_name = claim_class(claim)
+        if not class_name:
+            return "PersistentVolumeClaim had no pv name and storageClass name"
+        storage_class = found.storage_class(class_name)
+        if storage_class is None:
+            return not_found("storageclass.storage.k8s.io", class_name)
+        if storage_class.volume_binding_mode != WAIT_FOR_FIRST_CONSUMER:
+            return "PersistentVolume had no name"
     return volumes
 
 

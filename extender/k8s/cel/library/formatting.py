@@ -8,17 +8,17 @@ import re
 from collections.abc import Callable
 from typing import Any, Final
 
-from extender.k8s.cel.library.standard import CONVERSIONS
+from extender.k8s.cel.library.standard import to_string
 from extender.k8s.cel.library.strings import quoted
 from extender.k8s.cel.values import (
     MAX_INT,
     CelError,
     Duration,
-    NotFollowed,
     Run,
     Timestamp,
     TypeValue,
     Uint,
+    UnsupportedFeature,
     type_name,
 )
 
@@ -30,18 +30,20 @@ _SUPERSCRIPTS = str.maketrans(
     "+-0123456789", "\u207a\u207b\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079"
 )
 
-REFUSED: Final[dict[str, str]] = {
-    "s": "string clause can only be used on strings, bools, bytes, ints, doubles, maps, lists, types, durations, and "
-    "timestamps",
-    "d": "decimal clause can only be used on integers",
-    "f": "fixed-point clause can only be used on doubles",
-    "e": "scientific clause can only be used on doubles",
-    "b": "only integers and bools can be formatted as binary",
-    "x": "only integers, byte buffers, and strings can be formatted as hex",
-    "X": "only integers, byte buffers, and strings can be formatted as hex",
-    "o": "octal clause can only be used on integers",
+_INTEGERS, _DOUBLES, _HEX = ("int", "uint"), ("double", "string"), ("int", "uint", "string", "bytes")
+_TEXTS = ("list", "map", "int", "uint", "double", "bool", "string", "timestamp", "bytes", "duration", "type", "null")
+_TEXTS_SHOWN = "strings, bools, bytes, ints, doubles, maps, lists, types, durations, and timestamps"
+CLAUSES: Final[dict[str, tuple[tuple[str, ...], str]]] = {
+    "s": (_TEXTS, f"string clause can only be used on {_TEXTS_SHOWN}"),
+    "d": (_INTEGERS, "decimal clause can only be used on integers"),
+    "f": (_DOUBLES, "fixed-point clause can only be used on doubles"),
+    "e": (_DOUBLES, "scientific clause can only be used on doubles"),
+    "b": ((*_INTEGERS, "bool"), "only integers and bools can be formatted as binary"),
+    "x": (_HEX, "only integers, byte buffers, and strings can be formatted as hex"),
+    "X": (_HEX, "only integers, byte buffers, and strings can be formatted as hex"),
+    "o": (_INTEGERS, "octal clause can only be used on integers"),
 }
-"""By clause: why it does not take a value, or a type."""
+"""By clause: the kinds of types that it takes besides dyn, and why it does not take another value."""
 
 Clause = Callable[[int, str, int | None], str]
 """(index of the argument, clause, precision) -> text; raises CelError."""
@@ -83,15 +85,15 @@ def _clause(digits: str | None, kind: str) -> tuple[str, int | None]:
         why = "value out of range" if digits else "invalid syntax"
         number = f'strconv.Atoi: parsing "{digits}": {why}'
         raise CelError(f"{wrong}error while parsing precision: error while converting precision to integer: {number}")
-    if kind not in REFUSED:
+    if kind not in CLAUSES:
         byte = kind.encode("utf-8", "surrogatepass")[0]  # upstream takes the first byte for the whole character
         raise CelError(f'{wrong}unrecognized formatting clause "{chr(byte)}"')
     if digits and int(digits) > _MAX_PRECISION:
-        raise NotFollowed(f"format() with a precision above {_MAX_PRECISION}")
+        raise UnsupportedFeature(f"format() with a precision above {_MAX_PRECISION}")
     return kind, int(digits) if digits else None
 
 
-def format_values(run: Run, text: str, values: list[Any]) -> str:
+def _format(run: Run, text: str, values: list[Any]) -> str:
     def clause(index: int, kind: str, precision: int | None) -> str:
         try:
             return _formatted(run, values[index], kind, precision)
@@ -115,7 +117,7 @@ def _formatted(run: Run, value: Any, kind: str, precision: int | None) -> str:
     elif kind in "xX" and of in (str, bytes):
         found = (value if of is bytes else value.encode("utf-8", "surrogatepass")).hex()
         return found.upper() if kind == "X" else str(found)
-    raise CelError(f"{REFUSED[kind]}, was given {type_name(value)}")
+    raise CelError(f"{CLAUSES[kind][1]}, was given {type_name(value)}")
 
 
 def _fixed(value: float, digits: int) -> str:
@@ -153,9 +155,9 @@ def _text(run: Run, value: Any) -> str:
     if of is TypeValue:
         return str(value.name)
     if of not in _CONVERTED:
-        raise CelError(f"{REFUSED['s']}, was given {type_name(value)}")
+        raise CelError(f"{CLAUSES['s'][1]}, was given {type_name(value)}")
     try:
-        return str(CONVERSIONS["string"](run, value))
+        return to_string(run, value)
     except CelError as error:
         raise CelError(f'could not convert argument "{error}" to string') from None
 
@@ -180,3 +182,6 @@ def _element(run: Run, value: Any) -> str:
     if of in _CONVERTED or of in (list, TypeValue, type(None)) or isinstance(value, dict):
         return _text(run, value)
     raise CelError(f"no formatting function for {type_name(value)}")
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {"format: string.(list<dyn>) -> string": _format}

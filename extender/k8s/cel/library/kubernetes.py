@@ -3,18 +3,14 @@
 Rule: a quantity keeps how upstream holds it, since only some that are whole numbers are integers to it.
 """
 
-import re
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Final
 
-from extender.k8s.cel.values import MAX_INT, MAX_UINT, MIN_INT, CelError, NotFollowed, Run
-from extender.k8s.quantity import MAX_NANO, NANO, QuantityError, parse
+from extender.k8s.cel.values import MAX_INT, MAX_UINT, MIN_INT, CelError, Run, UnsupportedFeature
+from extender.k8s.quantity import BINARY_SUFFIXES, DECIMAL_SUFFIXES, MAX_NANO, NANO, SHAPE, QuantityError, parse
 
 _FORMAT_WRONG = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
-_QUANTITY = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?([eEinumkKMGTP]*[-+]?[0-9]*)")
-_DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
-_BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _MAX_FACTORS = 18
 _MAX_POWER = 100
 
@@ -22,7 +18,7 @@ _MAX_POWER = 100
 class Quantity:
     """An amount; `scaled` is int64Amount's (value, power of ten), None where upstream holds an inf.Dec.
 
-    `power` is the power of ten of which that is a multiple.
+    An inf.Dec is a multiple of ten to the `power`.
     """
 
     __slots__ = ("nano", "pointer", "power", "scaled")
@@ -48,40 +44,37 @@ class Quantity:
 @lru_cache(maxsize=4096)
 def _parsed(text: str) -> Quantity:
     """Return the amount of a text; raises CelError (resource.ParseQuantity)."""
-    if not text or _QUANTITY.fullmatch(text) is None:
+    match = SHAPE.fullmatch(text)
+    if match is None or not text:
         raise CelError(_FORMAT_WRONG)
     try:
         nano = parse(text)
     except QuantityError as error:
         if "suffix" in error.reason:
             raise CelError("unable to parse quantity's suffix") from None
-        raise NotFollowed("the error of an invalid quantity") from None
-    scaled = _scaled(text)
-    if scaled is None:
-        return _decimal(text, nano)
-    if scaled[1] >= 0:
-        if scaled[1] > _MAX_POWER:
-            raise NotFollowed(f"a quantity with an exponent beyond {_MAX_POWER}")
-        nano = scaled[0] * 10 ** scaled[1] * NANO  # upstream does not cap it
-    return Quantity(nano, scaled)
-
-
-def _decimal(text: str, nano: int) -> Quantity:
-    """Return an amount that upstream holds as an inf.Dec, rounded to nano-units; only binary ones are capped."""
-    match = _QUANTITY.fullmatch(text)
-    assert match is not None
+        raise UnsupportedFeature("the error of an invalid quantity") from None
     sign, whole, fraction, suffix = match.groups(default="")
-    binary = suffix in _BINARY
-    exponent = 0 if binary else _DECIMAL[suffix] if suffix in _DECIMAL else int(suffix[1:])
-    power = exponent - len(fraction)
+    bits = BINARY_SUFFIXES.get(suffix)
+    exponent = 0 if bits is not None else DECIMAL_SUFFIXES[suffix] if suffix in DECIMAL_SUFFIXES else int(suffix[1:])
+    power, digits = exponent - len(fraction), int(f"{sign}{whole}{fraction}" if whole + fraction else 0)
+    # Upstream holds an int64Amount where it fits for certain, as it estimates by the number of digits.
+    length = len(whole.lstrip("0") or "0")
+    spare = _MAX_FACTORS - length - len(fraction)
+    if bits is not None:
+        spare = -1 if fraction else 15 - length - bits * 3 // 10 - 1
+        digits <<= bits
+    if spare >= 0 and power >= -9 and abs(digits) <= MAX_INT:
+        scale = 0 if bits is not None else power
+        if scale > _MAX_POWER:
+            raise UnsupportedFeature(f"a quantity with an exponent beyond {_MAX_POWER}")
+        return Quantity(nano if scale < 0 else digits * 10**scale * NANO, (digits, scale))  # upstream does not cap it
     if nano == 0:
         return Quantity(0, None, power=power)
-    if abs(nano) < MAX_NANO or binary:
+    if abs(nano) < MAX_NANO or bits is not None:  # only binary ones are capped
         return Quantity(nano, None, power=0 if abs(nano) == MAX_NANO else -9)
     if power > _MAX_POWER:
-        raise NotFollowed(f"a quantity with an exponent beyond {_MAX_POWER}")
-    digits = int(whole + fraction)
-    exact = digits * 10 ** (power + 9) if power >= -9 else -(-digits // 10 ** -(power + 9))
+        raise UnsupportedFeature(f"a quantity with an exponent beyond {_MAX_POWER}")
+    exact = abs(digits) * 10 ** (power + 9) if power >= -9 else -(-abs(digits) // 10 ** -(power + 9))
     return Quantity(-exact if sign == "-" else exact, None)
 
 
@@ -90,29 +83,6 @@ def quantity(text: Any) -> Quantity:
     if isinstance(text, str):
         return _copied(_parsed(text))
     return Quantity(parse(text), (int(text), 0) if isinstance(text, int) else None)
-
-
-def _scaled(text: str) -> tuple[int, int] | None:
-    """Return the value and the power of ten of a text that upstream parses as an int64Amount."""
-    match = _QUANTITY.fullmatch(text)
-    if match is None:
-        return None
-    sign, whole, fraction, suffix = match.groups(default="")
-    whole = whole.lstrip("0") or "0"
-    if suffix in _BINARY:
-        exponent = _BINARY[suffix]
-        precision = -1 if fraction else 15 - len(whole) - exponent * 3 // 10 - 1
-        scale, factor = 0, 1 << exponent
-    else:
-        scale = _DECIMAL[suffix] if suffix in _DECIMAL else int(suffix[1:])
-        precision, factor = _MAX_FACTORS - len(whole) - len(fraction), 1
-        scale -= len(fraction)
-    if precision < 0 or scale < -9:
-        return None
-    value = int(whole + fraction) * factor
-    if value > MAX_INT:
-        return None
-    return (-value if sign == "-" else value), scale
 
 
 def _copied(amount: Quantity) -> Quantity:
@@ -152,12 +122,14 @@ def _to_float(_run: Run, amount: Quantity) -> float:
     return float(value) if scale == 0 else float(value) * float(f"1e{scale}")
 
 
-def _sum(run: Run, one: Quantity, sign: int, other: Quantity) -> Quantity:
+def _sum(run: Run, one: Quantity, sign: int, other: Quantity | int) -> Quantity:
     """Return the first amount plus or minus the second (Quantity.Add, Quantity.Sub)."""
+    if isinstance(other, int):
+        other = Quantity(other * NANO, (other, 0))
     nano = one.nano + sign * other.nano
     one_scaled, other_scaled = _held(run, one), _held(run, other)
     if one_scaled is None and not run.of_1_37:  # upstream changes it in place
-        raise NotFollowed("add() and sub() of a quantity with a fraction")
+        raise UnsupportedFeature("add() and sub() of a quantity with a fraction")
     if one_scaled is None or other_scaled is None:
         return Quantity(nano, None, power=min(one.power, other.power), pointer=True)
     (first, first_scale), (second, second_scale) = one_scaled, other_scaled
@@ -173,10 +145,6 @@ def _sum(run: Run, one: Quantity, sign: int, other: Quantity) -> Quantity:
     if MIN_INT <= total <= MAX_INT:
         return Quantity(nano, (total, scale), pointer=True)
     return Quantity(exact, None, power=scale, pointer=True)
-
-
-def _whole(value: int) -> Quantity:
-    return Quantity(value * NANO, (value, 0))
 
 
 def _sign(number: int) -> int:
@@ -202,38 +170,33 @@ _NUMBERS = frozenset("0123456789")
 _ALPHANUMERIC = _NUMBERS | frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-")
 
 
+_Order = tuple[tuple[int, int, int], bool, tuple[tuple[bool, int, str], ...]]
+
+
 class Semver:
     """A version; builds do not order (github.com/blang/semver v4)."""
 
-    __slots__ = ("core", "prerelease")
+    __slots__ = ("core", "order")
     type_name: Final = "kubernetes.Semver"
     go_name: Final = "cel.Semver"
 
     def __init__(self, core: tuple[int, int, int], prerelease: tuple[int | str, ...]) -> None:
         self.core = core
-        self.prerelease = prerelease
+        # A version comes before itself without a prerelease, a number before a text, and a part before a longer whole.
+        parts = ((False, one, "") if isinstance(one, int) else (True, 0, one) for one in prerelease)
+        self.order: _Order = core, not prerelease, tuple(parts)
 
     def equals(self, other: object) -> bool | None:
-        return self.compare(other) == 0 if type(other) is Semver else None
+        return self.order == other.order if type(other) is Semver else None
 
-    def compare(self, other: "Semver") -> int:
-        if self.core != other.core:
-            return 1 if self.core > other.core else -1
-        if not self.prerelease or not other.prerelease:
-            return bool(other.prerelease) - bool(self.prerelease)
-        for one, another in zip(self.prerelease, other.prerelease, strict=False):
-            if one != another or type(one) is not type(another):
-                if isinstance(one, int) and isinstance(another, int):
-                    return 1 if one > another else -1
-                if isinstance(one, int) or isinstance(another, int):
-                    return -1 if isinstance(one, int) else 1
-                return 1 if one > another else -1
-        return _sign(len(self.prerelease) - len(other.prerelease))
+
+def _compare_versions(_run: Run, one: Semver, other: Semver) -> int:
+    return (one.order > other.order) - (one.order < other.order)
 
 
 def _quoted(text: str) -> str:
     if not text.isprintable() or not text.isascii():
-        raise NotFollowed("the error of a version with unusual characters")
+        raise UnsupportedFeature("the error of a version with unusual characters")
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
@@ -315,28 +278,24 @@ def _as_int64(number: int) -> int:
     return number if number <= MAX_INT else number - 2**64
 
 
-IMPLEMENTATIONS: dict[str, Callable[..., Any]] = {
-    "string_to_quantity": lambda _run, text: _copied(_parsed(text)),
-    "is_quantity_string": _tests(lambda _run, text: _parsed(text)),
-    "quantity_sign": lambda _run, amount: _sign(amount.nano),
-    "quantity_is_greater_than": lambda run, one, other: _compare(run, one, other) > 0,
-    "quantity_is_less_than": lambda run, one, other: _compare(run, one, other) < 0,
-    "quantity_compare_to": _compare,
-    "quantity_get_float": _to_float,
-    "quantity_get_int": _to_integer,
-    "quantity_is_integer": lambda run, amount: _as_integer(run, amount) is not None,
-    "quantity_add": lambda run, one, other: _sum(run, one, 1, other),
-    "quantity_add_int": lambda run, one, value: _sum(run, one, 1, _whole(value)),
-    "quantity_sub": lambda run, one, other: _sum(run, one, -1, other),
-    "quantity_sub_int": lambda run, one, value: _sum(run, one, -1, _whole(value)),
-    "string_to_semver": _to_semver,
-    "string_bool_to_semver": _to_semver,
-    "is_semver_string": _tests(_to_semver),
-    "is_semver_string_bool": _tests(_to_semver),
-    "semver_is_greater_than": lambda _run, one, other: one.compare(other) > 0,
-    "semver_is_less_than": lambda _run, one, other: one.compare(other) < 0,
-    "semver_compare_to": lambda _run, one, other: one.compare(other),
-    "semver_major": lambda _run, version: _as_int64(version.core[0]),
-    "semver_minor": lambda _run, version: _as_int64(version.core[1]),
-    "semver_patch": lambda _run, version: _as_int64(version.core[2]),
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "quantity: (string) -> Quantity": lambda _run, text: _copied(_parsed(text)),
+    "isQuantity: (string) -> bool": _tests(lambda _run, text: _parsed(text)),
+    "sign: (Quantity) -> int": lambda _run, amount: _sign(amount.nano),
+    "isGreaterThan: Quantity.(Quantity) -> bool": lambda run, one, other: _compare(run, one, other) > 0,
+    "isLessThan: Quantity.(Quantity) -> bool": lambda run, one, other: _compare(run, one, other) < 0,
+    "compareTo: Quantity.(Quantity) -> int": _compare,
+    "asApproximateFloat: Quantity.() -> double": _to_float,
+    "asInteger: Quantity.() -> int": _to_integer,
+    "isInteger: Quantity.() -> bool": lambda run, amount: _as_integer(run, amount) is not None,
+    "add: Quantity.(Quantity) -> Quantity; Quantity.(int) -> Quantity": lambda run, one, by: _sum(run, one, 1, by),
+    "sub: Quantity.(Quantity) -> Quantity; Quantity.(int) -> Quantity": lambda run, one, by: _sum(run, one, -1, by),
+    "semver: (string) -> Semver; (string, bool) -> Semver": _to_semver,
+    "isSemver: (string) -> bool; (string, bool) -> bool": _tests(_to_semver),
+    "isGreaterThan: Semver.(Semver) -> bool": lambda run, one, other: _compare_versions(run, one, other) > 0,
+    "isLessThan: Semver.(Semver) -> bool": lambda run, one, other: _compare_versions(run, one, other) < 0,
+    "compareTo: Semver.(Semver) -> int": _compare_versions,
+    "major: Semver.() -> int": lambda _run, version: _as_int64(version.core[0]),
+    "minor: Semver.() -> int": lambda _run, version: _as_int64(version.core[1]),
+    "patch: Semver.() -> int": lambda _run, version: _as_int64(version.core[2]),
 }

@@ -8,18 +8,17 @@ from functools import cmp_to_key
 from itertools import pairwise
 from typing import Any
 
-from extender.k8s.cel.declarations import COMPARABLE, SUMMABLE
-from extender.k8s.cel.library.standard import OPERATORS, wanted
+from extender.k8s.cel.library.standard import add, wanted
 from extender.k8s.cel.values import (
     NO_SUCH_OVERLOAD,
     NONE,
     CelError,
     Duration,
-    NotFollowed,
     Optional,
     Run,
     Timestamp,
     Uint,
+    UnsupportedFeature,
     compare,
     contains,
     equal,
@@ -52,7 +51,7 @@ def _sum(zero: Any) -> Callable[..., Any]:
         run.work(len(items))
         total = zero
         for each in items:
-            total = OPERATORS["_+_"](run, total, each)
+            total = add(run, total, each)
         return total
 
     return implementation
@@ -97,7 +96,7 @@ def _slice(run: Run, items: list[Any], start: int, end: int) -> list[Any]:
 
 
 def _flatten(run: Run, items: Any, depth: int | None = None) -> list[Any]:
-    if type(items) is not list:
+    if type(items) is not list:  # the words tell how far cel-go's dispatcher got
         parameters = "(dyn, dyn)" if isinstance(items, dict) else ""
         if type(items) is Optional and run.of_1_37:
             parameters = "(dyn)"
@@ -124,10 +123,10 @@ def _flattened(run: Run, items: list[Any], depth: int) -> list[Any]:
 def _sort(run: Run, items: Any) -> list[Any]:
     if type(items) is not list:
         raise wanted("sort", items)
-    return sort_by_keys(run, items, items)
+    return _sort_by_keys(run, items, items)
 
 
-def sort_by_keys(run: Run, items: Any, keys: list[Any]) -> list[Any]:
+def _sort_by_keys(run: Run, items: Any, keys: list[Any]) -> list[Any]:
     """Return the items in the order of their keys; equal ones: Go's sort is not stable beyond 12 of them."""
     if type(items) is not list:
         raise wanted("@sortByAssociatedKeys", items)
@@ -140,10 +139,11 @@ def sort_by_keys(run: Run, items: Any, keys: list[Any]) -> list[Any]:
         raise CelError("list elements must have the same type")
     by_key: Callable[[int, int], int] = lambda one, other: _compared(keys[one], keys[other]) or 0  # noqa: E731
     order = sorted(range(len(items)), key=cmp_to_key(by_key))
+    # Go sorts up to 12 items by insertion, which is stable; sort() has equal values in any order.
     if len(items) > 12 and items is not keys:
         ties = any(_compared(keys[one], keys[other]) == 0 for one, other in pairwise(order))
         if ties:
-            raise NotFollowed("sortBy() with equal keys, whose order is not defined")
+            raise UnsupportedFeature("sortBy() with equal keys, whose order is not defined")
     return [items[index] for index in order]
 
 
@@ -168,30 +168,13 @@ def _distinct(run: Run, items: list[Any]) -> list[Any]:
     return found
 
 
-def _reverse(run: Run, items: list[Any]) -> list[Any]:
-    run.work(len(items))
-    return items[::-1]
-
-
 def _sets_contains(run: Run, items: list[Any], wanted: list[Any]) -> bool:
     return all(contains(items, each, run) for each in _spent(run, wanted))
-
-
-def _sets_equivalent(run: Run, one: list[Any], other: list[Any]) -> bool:
-    return _sets_contains(run, one, other) and _sets_contains(run, other, one)
-
-
-def _sets_intersects(run: Run, one: list[Any], other: list[Any]) -> bool:
-    return any(contains(other, each, run) for each in _spent(run, one))
 
 
 def _spent(run: Run, items: list[Any]) -> list[Any]:
     run.work(len(items))
     return items
-
-
-def _insert(run: Run, within: dict[Any, Any], key: Any, value: Any) -> dict[Any, Any]:
-    return _insert_all(run, within, {key: value})
 
 
 def _insert_all(run: Run, within: dict[Any, Any], entries: dict[Any, Any]) -> dict[Any, Any]:
@@ -247,34 +230,51 @@ def _includes(run: Run, value: Any, item: Any) -> bool:
 
 
 _ZERO: dict[str, Any] = {"int": 0, "uint": Uint(0), "double": 0.0, "duration": Duration(0)}
+_COMPARABLE = ("int", "uint", "double", "bool", "duration", "timestamp", "string", "bytes")
 
-IMPLEMENTATIONS: dict[str, Callable[..., Any]] = {
-    **{f"list_{each}_is_sorted_bool": _is_sorted for each in COMPARABLE},
-    **{f"list_{each}_max_{each}": _extreme("max", -1) for each in COMPARABLE},
-    **{f"list_{each}_min_{each}": _extreme("min", 1) for each in COMPARABLE},
-    **{f"list_{each}_sum_{each}": _sum(_ZERO[each]) for each in SUMMABLE},
-    "list_a_index_of_int": _index_of,
-    "list_a_last_index_of_int": _last_index_of,
-    "list_slice": _slice,
-    "lists_range": _range,
-    "list_reverse": _reverse,
-    "list_distinct": _distinct,
-    "list_sets_contains_list": _sets_contains,
-    "list_sets_equivalent_list": _sets_equivalent,
-    "list_sets_intersects_list": _sets_intersects,
-    "@mapInsert_map_key_value": _insert,
-    "@mapInsert_map_map": _insert_all,
-    "dra_includes_dyn_dyn": _includes,
-    "list_last": lambda _run, items: Optional(items[-1]) if items else NONE,
-    "list_first": lambda _run, items: Optional(items[0]) if items else NONE,
-    "optional_of": lambda _run, value: Optional(value),
-    "optional_ofNonZeroValue": lambda _run, value: NONE if _is_zero(value) else Optional(value),
-    "optional_none": lambda _run: NONE,
-    "optional_value": _value,
-    "optional_hasValue": lambda _run, optional: optional.present,
-    "optional_unwrap": _unwrap,
-    "optional_unwrapOpt": _unwrap,
+
+def _of_each(declaration: str) -> str:
+    """Return a declaration with an overload for each type that has an order, in the place of `#`."""
+    name, _, overload = declaration.partition(": ")
+    return f"{name}: {'; '.join(overload.replace('#', each) for each in _COMPARABLE)}"
+
+
+OPERATORS: dict[str, Callable[..., Any]] = {
+    "flatten: list<list<T>>.() -> list<T>; list<dyn>.(int) -> list<dyn>": _flatten,
+    _of_each("sort: list<#>.() -> list<#>"): _sort,
+    _of_each("@sortByAssociatedKeys: list<T>.(list<#>) -> list<T>"): _sort_by_keys,
 }
 
-UNGUARDED: dict[str, Callable[..., Any]] = {"flatten": _flatten, "sort": _sort, "@sortByAssociatedKeys": sort_by_keys}
-"""By function: what it does with arguments of other types it says itself."""
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    _of_each("isSorted: list<#>.() -> bool"): _is_sorted,
+    _of_each("max: list<#>.() -> #"): _extreme("max", -1),
+    _of_each("min: list<#>.() -> #"): _extreme("min", 1),
+    **{f"sum: list<{each}>.() -> {each}": _sum(zero) for each, zero in _ZERO.items()},
+    "indexOf: list<A>.(A) -> int": _index_of,
+    "lastIndexOf: list<A>.(A) -> int": _last_index_of,
+    "slice: list<T>.(int, int) -> list<T>": _slice,
+    "lists.range: (int) -> list<int>": _range,
+    "reverse: list<T>.() -> list<T>": lambda run, items: _spent(run, items)[::-1],
+    "distinct: list<T>.() -> list<T>": _distinct,
+    "sets.contains: (list<T>, list<T>) -> bool": _sets_contains,
+    "sets.equivalent: (list<T>, list<T>) -> bool": lambda run, one, other: (
+        _sets_contains(run, one, other) and _sets_contains(run, other, one)
+    ),
+    "sets.intersects: (list<T>, list<T>) -> bool": lambda run, one, other: any(
+        contains(other, each, run) for each in _spent(run, one)
+    ),
+    "cel.@mapInsert: (map<K, V>, K, V) -> map<K, V>": lambda run, within, key, value: _insert_all(
+        run, within, {key: value}
+    ),
+    "cel.@mapInsert: (map<K, V>, map<K, V>) -> map<K, V>": _insert_all,
+    "includes: dyn.(dyn) -> bool": _includes,
+    "last: list<V>.() -> optional<V>": lambda _run, items: Optional(items[-1]) if items else NONE,
+    "first: list<V>.() -> optional<V>": lambda _run, items: Optional(items[0]) if items else NONE,
+    "optional.of: (V) -> optional<V>": lambda _run, value: Optional(value),
+    "optional.ofNonZeroValue: (V) -> optional<V>": lambda _run, value: NONE if _is_zero(value) else Optional(value),
+    "optional.none: () -> optional<V>": lambda _run: NONE,
+    "value: optional<V>.() -> V": _value,
+    "hasValue: optional<V>.() -> bool": lambda _run, optional: optional.present,
+    "optional.unwrap: (list<optional<V>>) -> list<V>": _unwrap,
+    "unwrapOpt: list<optional<V>>.() -> list<V>": _unwrap,
+}

@@ -11,7 +11,8 @@ from functools import lru_cache
 from itertools import accumulate
 from typing import Any
 
-from extender.k8s.cel.values import NO_SUCH_OVERLOAD, CelError, NotFollowed, Run, TypeValue
+from extender.k8s.cel.library.standard import wanted
+from extender.k8s.cel.values import NO_SUCH_OVERLOAD, CelError, Run, TypeValue, UnsupportedFeature
 
 _STEPS = 20
 """Steps of one match; the library takes about that many microseconds."""
@@ -34,7 +35,7 @@ _MAX_REMEMBERED = 256
 
 
 def problem(pattern: str) -> str:
-    """Return Go's error of a pattern, "" if it accepts it; raises NotFollowed where that is not known."""
+    """Return Go's error of a pattern, "" if it accepts it; raises UnsupportedFeature where that is not known."""
     return _match("", pattern)[0]
 
 
@@ -48,9 +49,10 @@ def matches(run: Run, text: Any, pattern: Any) -> bool:
     return found
 
 
-def matches_constant(run: Run, text: Any, pattern: Any) -> bool:
-    """Match a constant pattern, to which a type is a text: its name."""
-    return matches(run, text.name if type(text) is TypeValue else text, pattern)
+def _matches_any(run: Run, text: Any, pattern: Any) -> bool:
+    if type(text) is not str:
+        raise wanted("matches", text)
+    return matches(run, text, pattern)
 
 
 def find(run: Run, text: str, pattern: str) -> str:
@@ -87,7 +89,7 @@ def _of_constant(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 OF_CONSTANTS: dict[str, Callable[..., Any]] = {
-    "matches": matches_constant,
+    "matches": _of_constant(matches),
     "find": _of_constant(find),
     "findAll": _of_constant(find_all),
 }
@@ -103,10 +105,13 @@ def _illegal(function: Callable[..., Any]) -> Callable[..., Any]:
     return checked
 
 
-IMPLEMENTATIONS: dict[str, Callable[..., Any]] = {
-    "string_find_string": _illegal(find),
-    "string_find_all_string": _illegal(find_all),
-    "string_find_all_string_int": _illegal(find_all),
+OPERATORS: dict[str, Callable[..., Any]] = {
+    "matches: (string, string) -> bool; string.(string) -> bool": _matches_any,
+}
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "find: string.(string) -> string": _illegal(find),
+    "findAll: string.(string) -> list<string>; string.(string, int) -> list<string>": _illegal(find_all),
 }
 
 _WORDS = {
@@ -127,24 +132,24 @@ _BRACKETS = re.compile(r"\\Q.*?(?:\\E|\Z)|\\.|\[\^?\]?(?:\\.|\[:\^?\w+:\]|[^\]\\
 
 
 def _match(text: str, pattern: str) -> tuple[str, bool]:
-    """Return (Go's error of the pattern, whether the text matches); raises NotFollowed."""
+    """Return (Go's error of the pattern, whether the text matches); raises UnsupportedFeature."""
     if _UNCLEAR.search(pattern):
-        raise NotFollowed(r"a regular expression with \C, or with a number of nine digits")
+        raise UnsupportedFeature(r"a regular expression with \C, or with a number of nine digits")
     if _nests_deeply(pattern):
-        raise NotFollowed("a regular expression with groups nested too deeply")
+        raise UnsupportedFeature("a regular expression with groups nested too deeply")
     import re2  # when the first pattern is matched: few selectors have one
 
     try:
         return "", _compiled(pattern).search(text) is not None
     except UnicodeEncodeError:
-        raise NotFollowed("a regular expression on a text that is not Unicode") from None
+        raise UnsupportedFeature("a regular expression on a text that is not Unicode") from None
     except re2.error as error:
         told = error.args[0].decode("utf-8", "replace")
         if "large" in told or len(pattern) > _MAX_REMEMBERED:
-            raise NotFollowed("a regular expression that is too large") from None
+            raise UnsupportedFeature("a regular expression that is too large") from None
         words, _, part = told.partition(": ")
         if part.startswith("(?<"):
-            raise NotFollowed("the error of a regular expression that looks behind") from None
+            raise UnsupportedFeature("the error of a regular expression that looks behind") from None
         return f"error parsing regexp: {_WORDS.get(words, words)}: `{part}`", False
 
 
@@ -168,5 +173,5 @@ def _compiled(pattern: str) -> Any:
     options.never_capture = True
     compiled = re2.compile(pattern, options)
     if compiled.groups > _MAX_NAMED:
-        raise NotFollowed(f"a regular expression with more than {_MAX_NAMED} named groups")
+        raise UnsupportedFeature(f"a regular expression with more than {_MAX_NAMED} named groups")
     return compiled

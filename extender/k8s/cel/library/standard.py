@@ -4,6 +4,7 @@ Rule: by the values alone, whatever overload the checker found, as cel-go's type
 """
 
 import math
+import operator
 import re
 from collections.abc import Callable
 from typing import Any
@@ -23,15 +24,16 @@ from extender.k8s.cel.values import (
     NO_SUCH_OVERLOAD,
     CelError,
     Duration,
-    NotFollowed,
     Run,
     Timestamp,
     TypeValue,
     Uint,
+    UnsupportedFeature,
     compare,
     contains,
     go_float,
     has_key,
+    is_comparable,
     type_name,
 )
 
@@ -58,10 +60,6 @@ def _uint(value: int) -> Uint:
     return Uint(value)
 
 
-def _number(kind: type, value: Any) -> Any:
-    return _int(value) if kind is int else _uint(value) if kind is Uint else value
-
-
 def _divided(one: int, other: int) -> int:
     quotient = abs(one) // abs(other)
     return quotient if (one < 0) is (other < 0) else -quotient
@@ -72,19 +70,20 @@ def _numbers(
 ) -> Implementation:
     """Return an operator of two numbers of one kind; `times` does it for what else the operator is for."""
 
-    def operator(run: Run, one: Any, other: Any) -> Any:
+    def evaluate(run: Run, one: Any, other: Any) -> Any:
         kind = type(one)
         if kind in kinds:
             if type(other) is not kind:
                 raise CelError(NO_SUCH_OVERLOAD)
             if kind is float:
                 return apply(one, other)
-            return _number(kind, apply(int(one), int(other)))
+            found = apply(int(one), int(other))
+            return _int(found) if kind is int else _uint(found)
         if times is not None:
             return times(run, one, other)
         raise wanted(name, one)
 
-    return operator
+    return evaluate
 
 
 def _added(run: Run, one: Any, other: Any) -> Any:
@@ -122,30 +121,20 @@ def _float_division(one: float, other: float) -> float:
     return math.copysign(math.inf, one) * math.copysign(1, other)
 
 
-def _divide(_run: Run, one: Any, other: Any) -> Any:
-    kind = type(one)
-    if kind not in (int, Uint, float):
-        raise wanted("_/_", one)
-    if type(other) is not kind:
-        raise CelError(NO_SUCH_OVERLOAD)
-    if kind is float:
+def _quotient(one: Any, other: Any) -> Any:
+    if type(one) is float:
         return _float_division(one, other)
     if other == 0:
         raise CelError("division by zero")
-    return _number(kind, _divided(int(one), int(other)))
+    return _divided(one, other)
 
 
-def _modulo(_run: Run, one: Any, other: Any) -> Any:
-    kind = type(one)
-    if kind not in (int, Uint):
-        raise wanted("_%_", one)
-    if type(other) is not kind:
-        raise CelError(NO_SUCH_OVERLOAD)
+def _remainder(one: int, other: int) -> int:
     if other == 0:
         raise CelError("modulus by zero")
     if one == MIN_INT and other == -1:
         raise CelError("integer overflow")
-    return _number(kind, int(one) - int(other) * _divided(int(one), int(other)))
+    return one - other * _divided(one, other)
 
 
 def _negate(_run: Run, value: Any) -> Any:
@@ -165,21 +154,18 @@ def _not(_run: Run, value: Any) -> bool:
     return not value
 
 
-_ORDERED = frozenset((bool, int, Uint, float, str, bytes, Duration, Timestamp))
-
-
 def _order(name: str, holds: Callable[[int], bool]) -> Implementation:
-    def operator(_run: Run, one: Any, other: Any) -> bool:
+    def evaluate(_run: Run, one: Any, other: Any) -> bool:
         if type(one) is int and type(other) is int:
             return holds((one > other) - (one < other))
-        if type(one) not in _ORDERED:
+        if not is_comparable(one):
             raise wanted(name, one)
         return holds(compare(one, other))
 
-    return operator
+    return evaluate
 
 
-def is_in(run: Run, item: Any, within: Any) -> bool:
+def _is_in(run: Run, item: Any, within: Any) -> bool:
     if type(within) is list:
         return contains(within, item, run)
     if isinstance(within, dict):
@@ -215,7 +201,7 @@ def _to_int(_run: Run, value: Any) -> int:
     elif kind is int or kind is Uint:
         return _int(int(value))
     elif kind is float:
-        if not -(2.0**63) < value < 2.0**63:
+        if not -(2.0**63) < value < 2.0**63:  # the smallest int itself is refused, too
             raise CelError("integer overflow")
         return int(value)
     elif kind is Duration:
@@ -241,8 +227,8 @@ def _to_uint(_run: Run, value: Any) -> Uint:
 
 def _to_double(_run: Run, value: Any) -> float:
     kind = type(value)
-    if kind is str and "_" in value:
-        raise NotFollowed("a number with underscores in a text")
+    if kind is str and "_" in value:  # Go accepts some of them
+        raise UnsupportedFeature("a number with underscores in a text")
     if kind is str and len(value) <= _MAX_NUMBER_CHARACTERS and _FLOAT.fullmatch(value):
         if "x" in value.lower():
             return float.fromhex(value)
@@ -268,7 +254,7 @@ def _to_bool(_run: Run, value: Any) -> bool:
     raise _no_conversion(value, "bool")
 
 
-def _to_string(_run: Run, value: Any) -> str:
+def to_string(_run: Run, value: Any) -> str:
     kind = type(value)
     if kind is str:
         return str(value)
@@ -286,18 +272,14 @@ def _to_string(_run: Run, value: Any) -> str:
     return duration_text(value) if kind is Duration else timestamp_text(value)
 
 
-def _to_bytes(_run: Run, value: Any) -> bytes:
-    return value if type(value) is bytes else str(value).encode()
-
-
-def _to_duration(_run: Run, value: Any) -> Duration:
+def to_duration(_run: Run, value: Any) -> Duration:
     found = value if type(value) is Duration else parse_duration(value) if type(value) is str else None
     if found is None:
         raise _no_conversion(value, "google.protobuf.Duration")
     return found
 
 
-def _to_timestamp(_run: Run, value: Any) -> Timestamp:
+def to_timestamp(_run: Run, value: Any) -> Timestamp:
     if type(value) is int:
         return checked_timestamp(value * 10**9)
     found = value if type(value) is Timestamp else parse_timestamp(value) if type(value) is str else None
@@ -316,40 +298,54 @@ def _text_test(test: Callable[[str, str], bool]) -> Implementation:
     return implementation
 
 
+add = _numbers("_+_", operator.add, _NUMBERS, _added)
+
+_COMPARED = (
+    "(bool, bool) -> bool; (int, int) -> bool; (int, uint) -> bool; (int, double) -> bool; (uint, uint) -> bool; "
+    "(uint, int) -> bool; (uint, double) -> bool; (double, double) -> bool; (double, int) -> bool; "
+    "(double, uint) -> bool; (string, string) -> bool; (bytes, bytes) -> bool; (timestamp, timestamp) -> bool; "
+    "(duration, duration) -> bool"
+)
+
 OPERATORS: dict[str, Implementation] = {
-    "_+_": _numbers("_+_", lambda one, other: one + other, _NUMBERS, _added),
-    "_-_": _numbers("_-_", lambda one, other: one - other, _NUMBERS, _subtracted),
-    "_*_": _numbers("_*_", lambda one, other: one * other, _NUMBERS),
-    "_/_": _divide,
-    "_%_": _modulo,
-    "-_": _negate,
-    "!_": _not,
-    "_<_": _order("_<_", lambda sign: sign < 0),
-    "_<=_": _order("_<=_", lambda sign: sign <= 0),
-    "_>_": _order("_>_", lambda sign: sign > 0),
-    "_>=_": _order("_>=_", lambda sign: sign >= 0),
-    "@in": is_in,
-    "size": _size,
-    "dyn": lambda _run, value: value,
-    "type": lambda _run, value: TypeValue(type_name(value)),
+    "_+_: (bytes, bytes) -> bytes; (double, double) -> double; (duration, duration) -> duration; "
+    "(duration, timestamp) -> timestamp; (timestamp, duration) -> timestamp; (int, int) -> int; "
+    "(list<A>, list<A>) -> list<A>; (string, string) -> string; (uint, uint) -> uint": add,
+    "_-_: (double, double) -> double; (duration, duration) -> duration; (int, int) -> int; "
+    "(timestamp, duration) -> timestamp; (timestamp, timestamp) -> duration; (uint, uint) -> uint": _numbers(
+        "_-_", operator.sub, _NUMBERS, _subtracted
+    ),
+    "_*_: (double, double) -> double; (int, int) -> int; (uint, uint) -> uint": _numbers("_*_", operator.mul, _NUMBERS),
+    "_/_: (double, double) -> double; (int, int) -> int; (uint, uint) -> uint": _numbers("_/_", _quotient, _NUMBERS),
+    "_%_: (int, int) -> int; (uint, uint) -> uint": _numbers("_%_", _remainder, frozenset((int, Uint))),
+    "-_: (double) -> double; (int) -> int": _negate,
+    "!_: (bool) -> bool": _not,
+    f"_<_: {_COMPARED}": _order("_<_", lambda sign: sign < 0),
+    f"_<=_: {_COMPARED}": _order("_<=_", lambda sign: sign <= 0),
+    f"_>_: {_COMPARED}": _order("_>_", lambda sign: sign > 0),
+    f"_>=_: {_COMPARED}": _order("_>=_", lambda sign: sign >= 0),
+    "@in: (A, list<A>) -> bool; (A, map<A, B>) -> bool": _is_in,
+    "size: (bytes) -> int; bytes.() -> int; (list<A>) -> int; list<A>.() -> int; (map<A, B>) -> int; "
+    "map<A, B>.() -> int; (string) -> int; string.() -> int": _size,
+    "dyn: (A) -> dyn": lambda _run, value: value,
+    "type: (A) -> type<A>": lambda _run, value: TypeValue(type_name(value)),
+    "contains: string.(string) -> bool": _text_test(lambda text, part: part in text),
+    "endsWith: string.(string) -> bool": _text_test(lambda text, part: text.endswith(part)),
+    "startsWith: string.(string) -> bool": _text_test(lambda text, part: text.startswith(part)),
 }
-"""By function: it does by itself what each overload does."""
+"""Functions for values of any type: what is wrong with one they say themselves."""
 
-CONVERSIONS: dict[str, Implementation] = {
-    "bool": _to_bool,
-    "bytes": _to_bytes,
-    "double": _to_double,
-    "duration": _to_duration,
-    "int": _to_int,
-    "string": _to_string,
-    "timestamp": _to_timestamp,
-    "uint": _to_uint,
+FUNCTIONS: dict[str, Implementation] = {
+    "bool: (bool) -> bool; (string) -> bool": _to_bool,
+    "bytes: (bytes) -> bytes; (string) -> bytes": lambda _run, value: value if type(value) is bytes else value.encode(),
+    "double: (double) -> double; (int) -> double; (string) -> double; (uint) -> double": _to_double,
+    "duration: (duration) -> duration; (string) -> duration": to_duration,
+    "int: (int) -> int; (double) -> int; (duration) -> int; (string) -> int; (timestamp) -> int; "
+    "(uint) -> int": _to_int,
+    "string: (string) -> string; (bool) -> string; (bytes) -> string; (double) -> string; (duration) -> string; "
+    "(int) -> string; (timestamp) -> string; (uint) -> string": to_string,
+    "timestamp: (timestamp) -> timestamp; (int) -> timestamp; (string) -> timestamp": to_timestamp,
+    "uint: (uint) -> uint; (double) -> uint; (int) -> uint; (string) -> uint": _to_uint,
 }
-"""By function, for arguments that fit one of its overloads."""
 
-UNGUARDED: dict[str, Implementation] = {
-    "contains": _text_test(lambda text, part: part in text),
-    "endsWith": _text_test(lambda text, part: text.endswith(part)),
-    "startsWith": _text_test(lambda text, part: text.startswith(part)),
-}
-"""By function: arguments of other types are "no such overload" without the function's name."""
+FUNCTIONS_UNTIL_1_36: dict[str, Implementation] = {"duration: (int) -> duration": to_duration}

@@ -7,23 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 from extender.k8s.cel.values import CelError, Run, written
+from extender.k8s.quantity import SPACE
 
-_SPACE = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
-"""Go's unicode.IsSpace."""
-
-_ESCAPES = str.maketrans(
-    {
-        "\a": "\\a",
-        "\b": "\\b",
-        "\f": "\\f",
-        "\n": "\\n",
-        "\r": "\\r",
-        "\t": "\\t",
-        "\v": "\\v",
-        "\\": "\\\\",
-        '"': '\\"',
-    }
-)
+_ESCAPES = {ord(one): f"\\{letter}" for one, letter in zip('\a\b\f\n\r\t\v\\"', 'abfnrtv\\"', strict=True)}
 _LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
 _UPPER = {code: code - 32 for code in range(ord("a"), ord("z") + 1)}
 
@@ -35,15 +21,11 @@ def quoted(text: str) -> str:
 
 def _quoted(character: str) -> str:
     code = ord(character)
-    if character in '\a\b\f\n\r\t\v\\"':
+    if code in _ESCAPES:
         return _ESCAPES[code]
     if character.isprintable():
         return character
     return f"\\x{code:02x}" if code < 128 else f"\\u{code:04x}" if code < 65536 else f"\\U{code:08x}"
-
-
-def _spend(run: Run, size: int) -> None:
-    run.work(size // 16)
 
 
 def _out_of_range(index: int) -> CelError:
@@ -69,14 +51,14 @@ def _index_of(run: Run, text: str, part: str, offset: int = 0) -> int:
     found = _check_offset(run, text, part, offset)
     if found is not None:
         return found
-    _spend(run, len(text))
+    run.work(len(text) // 16)
     return text.find(part, offset)
 
 
 def _last_index_of(run: Run, text: str, part: str) -> int:
     if not part:
         return len(text)
-    _spend(run, len(text))
+    run.work(len(text) // 16)
     return -1 if not text else text.rfind(part)
 
 
@@ -84,7 +66,7 @@ def _last_index_of_offset(run: Run, text: str, part: str, offset: int) -> int:
     found = _check_offset(run, text, part, offset)
     if found is not None:
         return found
-    _spend(run, len(text))
+    run.work(len(text) // 16)
     return -1 if offset >= len(text) else text.rfind(part, 0, offset + len(part))
 
 
@@ -92,7 +74,7 @@ def _replace(run: Run, text: str, old: str, new: str, count: int = -1) -> str:
     found = text.count(old)
     if count >= 0:
         found = min(found, count)
-    _spend(run, len(text) + found * max(len(new) - len(old), 0))
+    run.work((len(text) + found * max(len(new) - len(old), 0)) // 16)
     return text.replace(old, new, count)
 
 
@@ -110,7 +92,7 @@ def _split(run: Run, text: str, separator: str, count: int = -1) -> list[str]:
 def _substring(run: Run, text: str, start: int) -> str:
     if not 0 <= start <= len(text):
         raise _out_of_range(start)
-    _spend(run, len(text))
+    run.work(len(text) // 16)
     return text[start:]
 
 
@@ -120,7 +102,7 @@ def _substring_range(run: Run, text: str, start: int, end: int) -> str:
     for index in (start, end):
         if not 0 <= index <= len(text):
             raise _out_of_range(index)
-    _spend(run, end - start)
+    run.work((end - start) // 16)
     return text[start:end]
 
 
@@ -128,26 +110,22 @@ def _join(run: Run, parts: list[Any], separator: str = "") -> str:
     for each in parts:
         if type(each) is not str:
             raise CelError(f"join: invalid input: {written(each)}")
-    _spend(run, sum(map(len, parts)) + len(separator) * len(parts) + 16 * len(parts))
+    run.work((sum(map(len, parts)) + len(separator) * len(parts)) // 16 + len(parts))
     return separator.join(parts)
 
 
-IMPLEMENTATIONS: dict[str, Callable[..., Any]] = {
-    "string_char_at_int": _char_at,
-    "string_index_of_string": _index_of,
-    "string_index_of_string_int": _index_of,
-    "string_last_index_of_string": _last_index_of,
-    "string_last_index_of_string_int": _last_index_of_offset,
-    "string_lower_ascii": lambda _run, text: text.translate(_LOWER),
-    "string_upper_ascii": lambda _run, text: text.translate(_UPPER),
-    "string_replace_string_string": _replace,
-    "string_replace_string_string_int": _replace,
-    "string_split_string": _split,
-    "string_split_string_int": _split,
-    "string_substring_int": _substring,
-    "string_substring_int_int": _substring_range,
-    "string_trim": lambda _run, text: text.strip(_SPACE),
-    "strings_quote": lambda _run, text: f'"{text.translate(_ESCAPES)}"',
-    "list_join": _join,
-    "list_join_string": _join,
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "charAt: string.(int) -> string": _char_at,
+    "indexOf: string.(string) -> int; string.(string, int) -> int": _index_of,
+    "lastIndexOf: string.(string) -> int": _last_index_of,
+    "lastIndexOf: string.(string, int) -> int": _last_index_of_offset,
+    "lowerAscii: string.() -> string": lambda _run, text: text.translate(_LOWER),
+    "upperAscii: string.() -> string": lambda _run, text: text.translate(_UPPER),
+    "replace: string.(string, string) -> string; string.(string, string, int) -> string": _replace,
+    "split: string.(string) -> list<string>; string.(string, int) -> list<string>": _split,
+    "substring: string.(int) -> string": _substring,
+    "substring: string.(int, int) -> string": _substring_range,
+    "trim: string.() -> string": lambda _run, text: text.strip(SPACE),
+    "strings.quote: (string) -> string": lambda _run, text: f'"{text.translate(_ESCAPES)}"',
+    "join: list<string>.() -> string; list<string>.(string) -> string": _join,
 }

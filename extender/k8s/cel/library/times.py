@@ -8,7 +8,7 @@ from collections.abc import Callable
 from datetime import date
 from typing import Any, Final
 
-from extender.k8s.cel.values import MAX_INT, MIN_INT, CelError, Duration, NotFollowed, Run, Timestamp
+from extender.k8s.cel.values import MAX_INT, MIN_INT, CelError, Duration, Run, Timestamp, UnsupportedFeature
 
 _SECOND: Final = 10**9
 _UNITS: Final = {
@@ -107,7 +107,7 @@ def _local(value: Timestamp, offset: int) -> tuple[int, int, int]:
     seconds, nanos = divmod(value.nanos, _SECOND)
     days, second = divmod(seconds + offset, _DAY)
     if not _YEAR_1 <= days + _EPOCH <= date.max.toordinal():
-        raise NotFollowed("a timestamp outside the years 1 to 9999 in its time zone")
+        raise UnsupportedFeature("a timestamp outside the years 1 to 9999 in its time zone")
     return days, second, nanos
 
 
@@ -116,7 +116,7 @@ def _offset(zone: str) -> int:
     if zone in ("UTC", ""):
         return 0
     if match is None:
-        raise NotFollowed("a time zone by its name")
+        raise UnsupportedFeature("a time zone by its name")
     return (int(match[2]) * 60 + int(match[3])) * (-60 if match[1] == "-" else 60)
 
 
@@ -132,25 +132,23 @@ def _truncated(amount: int, by: int) -> int:
     return -(-amount // by) if amount < 0 else amount // by
 
 
-IMPLEMENTATIONS: dict[str, Callable[..., Any]] = {}
-for _name, _part in (
-    ("year", lambda day, _second, _nanos: day.year),
-    ("month", lambda day, _second, _nanos: day.month - 1),
-    ("day_of_year", lambda day, _second, _nanos: day.timetuple().tm_yday - 1),
-    ("day_of_month", lambda day, _second, _nanos: day.day - 1),
-    ("day_of_month_1_based", lambda day, _second, _nanos: day.day),
-    ("day_of_week", lambda day, _second, _nanos: day.isoweekday() % 7),
-    ("hours", lambda _day, second, _nanos: second // 3600),
-    ("minutes", lambda _day, second, _nanos: second // 60 % 60),
-    ("seconds", lambda _day, second, _nanos: second % 60),
-    ("milliseconds", lambda _day, _second, nanos: nanos // 10**6),
-):
-    IMPLEMENTATIONS[f"timestamp_to_{_name}"] = _getter(_part)
-    IMPLEMENTATIONS[f"timestamp_to_{_name}_with_tz"] = _getter(_part)
-IMPLEMENTATIONS["timestamp_to_seconds_tz"] = IMPLEMENTATIONS.pop("timestamp_to_seconds_with_tz")
-IMPLEMENTATIONS |= {
-    "duration_to_hours": lambda _run, value: _truncated(value.nanos, 3600 * _SECOND),
-    "duration_to_minutes": lambda _run, value: _truncated(value.nanos, 60 * _SECOND),
-    "duration_to_seconds": lambda _run, value: _truncated(value.nanos, _SECOND),
-    "duration_to_milliseconds": lambda _run, value: _truncated(value.nanos, 10**6),
+_PARTS: dict[str, Callable[[date, int, int], int]] = {
+    "getFullYear": lambda day, _second, _nanos: day.year,
+    "getMonth": lambda day, _second, _nanos: day.month - 1,
+    "getDayOfYear": lambda day, _second, _nanos: day.timetuple().tm_yday - 1,
+    "getDayOfMonth": lambda day, _second, _nanos: day.day - 1,
+    "getDate": lambda day, _second, _nanos: day.day,
+    "getDayOfWeek": lambda day, _second, _nanos: day.isoweekday() % 7,
+    "getHours": lambda _day, second, _nanos: second // 3600,
+    "getMinutes": lambda _day, second, _nanos: second // 60 % 60,
+    "getSeconds": lambda _day, second, _nanos: second % 60,
+    "getMilliseconds": lambda _day, _second, nanos: nanos // 10**6,
+}
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    **{f"{name}: timestamp.() -> int; timestamp.(string) -> int": _getter(part) for name, part in _PARTS.items()},
+    "getHours: duration.() -> int": lambda _run, value: _truncated(value.nanos, 3600 * _SECOND),
+    "getMinutes: duration.() -> int": lambda _run, value: _truncated(value.nanos, 60 * _SECOND),
+    "getSeconds: duration.() -> int": lambda _run, value: _truncated(value.nanos, _SECOND),
+    "getMilliseconds: duration.() -> int": lambda _run, value: _truncated(value.nanos, 10**6),
 }

@@ -101,7 +101,7 @@ def test_C10_an_exec_plugin_runs_again_on_401_and_before_its_token_expires(tmp_p
     path = kubeconfig(tmp_path / "config", {"exec": given}, {"server": api.url})
     server = ApiServer.connect(path, clock=lambda: now[0])
     server.get(PODS)
-    now[0] = 4.0  # it has expired long ago, but nobody runs a plugin with every request
+    now[0] = 4.0  # it has expired long ago, but the plugin does not run with every request
     server.get(PODS)
     assert (tmp_path / "runs").read_text() == "x"
     now[0] = 5.0
@@ -159,7 +159,9 @@ def test_an_exec_plugin_that_fails_is_told(status, before, message, tmp_path):
 
 def test_an_exec_plugin_that_answers_in_another_version_is_refused(tmp_path):
     given = plugin(tmp_path, {"token": "x"}, V1BETA1) | {"apiVersion": V1}
-    with pytest.raises(CredentialsError, match=r"another apiVersion than client\.authentication\.k8s\.io/v1"):
+    with pytest.raises(
+        CredentialsError, match=r"exec plugin .* returned apiVersion .*, expected client\.authentication\.k8s\.io/v1"
+    ):
         credentials.load(kubeconfig(tmp_path / "config", {"exec": given}, {"server": "https://127.0.0.1:1"}))
 
 

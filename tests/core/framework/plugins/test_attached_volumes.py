@@ -7,7 +7,7 @@ from msgspec import convert
 from msgspec.structs import replace
 
 from extender.cluster.files.manifests import load_cluster
-from extender.core.framework.plugins.attached_volumes import AttachedVolumeIndex
+from extender.core.framework.plugins.shared.attached_volumes import AttachedVolumeIndex
 from extender.core.snapshot.snapshot import Snapshot
 from extender.core.snapshot.volume_index import VolumeIndex
 from extender.k8s.storage.objects import PersistentVolume, PersistentVolumeClaim, VolumeAttachment

@@ -6,8 +6,8 @@ import pytest
 
 from extender.core.framework.filter import run_filter_plugins, scheduling_context
 from extender.core.framework.plugins import node_ports, node_resources, node_volume_limits
-from extender.core.framework.plugins.attached_volumes import AttachedVolumeIndex
-from extender.core.framework.plugins.volume_limit_columns import VolumeLimitConstraint
+from extender.core.framework.plugins.shared.attached_volumes import AttachedVolumeIndex
+from extender.core.framework.plugins.shared.volume_limit_columns import VolumeLimitConstraint
 from extender.core.framework.status import Code
 from extender.core.preemption.potential_victims import potential_victims
 from extender.core.profile import UPSTREAM

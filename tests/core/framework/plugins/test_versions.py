@@ -7,9 +7,9 @@ import msgspec
 import pytest
 
 import extender
-from extender.core.framework.plugins.attached_volumes import AttachedVolumeIndex
 from extender.core.framework.plugins.in_tree_volume_limits import MAX_EBS_VOLUMES_OF_NITRO
 from extender.core.framework.plugins.node_volume_limits import _limit_key
+from extender.core.framework.plugins.shared.attached_volumes import AttachedVolumeIndex
 from extender.k8s.storage.objects import PersistentVolumeClaim
 from tests.builders import budget, built, cluster, incoming, namespace, node, pod, thing
 

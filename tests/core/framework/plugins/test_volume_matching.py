@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from extender.core.framework.plugins.volume_matching import NO_VOLUME_ROW, match_volumes
+from extender.core.framework.plugins.shared.volume_matching import NO_VOLUME_ROW, match_volumes
 from extender.core.snapshot.volume_index import storage
 from extender.k8s.selectors import EVERYTHING, compile_label_selector, compile_node_selector
 from extender.k8s.storage.volumes import requested_storage, storage_capacity

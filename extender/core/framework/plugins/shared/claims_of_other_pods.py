@@ -17,7 +17,7 @@ from extender.core.framework.constraint import (
     SchedulingContext,
     StaticCheck,
 )
-from extender.core.framework.plugins.attached_volumes import AttachedVolumeIndex
+from extender.core.framework.plugins.shared.attached_volumes import AttachedVolumeIndex
 from extender.core.framework.status import Code, filter_error
 from extender.core.snapshot.arrays import BoolArray, IntArray
 from extender.core.snapshot.node_layout import RankedDemand

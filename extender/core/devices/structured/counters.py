@@ -9,8 +9,8 @@ Rule: state of one search; amounts in nano-units.
 
 from collections.abc import Iterator
 
-from extender.core.devices.allocation import AllocatedState
-from extender.core.devices.pools import DeviceID, PoolDevice, PoolID
+from extender.core.devices.structured.allocation import AllocatedState
+from extender.core.devices.structured.pools import PoolDevice, PoolID
 from extender.k8s.cost.budget import WorkBudget
 from extender.k8s.devices.objects import Device
 from extender.k8s.quantity import parse
@@ -64,14 +64,9 @@ class Counters:
         """Return what the counters of a device's pool are kept by."""
         return one.pool.id if self._features.counters_are_of_drivers else one.pool.id.pool
 
-    def _is_allocated(self, device: DeviceID) -> bool:
-        state = self._state
-        is_shared = device in state.shared or (state.capacity is not None and device in state.capacity)
-        return device in state.devices or (is_shared and self._features.device_counters_of_1_36_2)
-
     def _left_by_devices_in_use(self, one: PoolDevice) -> dict[_Counter, int]:
         """Return what devices in use leave of the counters of a device's pool; below zero if they exceed them."""
-        pool = one.pool
+        pool, state = one.pool, self._state
         left = {
             (counters.name, name): parse(counter.value)
             for counters in pool.counter_sets
@@ -80,10 +75,14 @@ class Counters:
         for published in (*pool.slices, *pool.other_slices):
             self._budget.spend(len(published.spec.devices or ()))
             for device in published.spec.devices or ():
-                if device.consumes_counters and self._is_allocated((pool.id.driver, pool.id.pool, device.name)):
-                    for key, amount in _consumption(device):
-                        if key in left:
-                            left[key] -= amount
+                if not device.consumes_counters:
+                    continue
+                device_id = (pool.id.driver, pool.id.pool, device.name)
+                is_shared = device_id in state.shared or device_id in (state.capacity or ())
+                in_use = device_id in state.devices or (is_shared and self._features.device_counters_of_1_36_2)
+                for key, amount in _consumption(device) if in_use else ():
+                    if key in left:
+                        left[key] -= amount
         return left
 
 

@@ -19,7 +19,7 @@ from typing import Self
 import numpy as np
 
 from extender.core.framework.constraint import Constraint, NodeRows, SchedulingContext
-from extender.core.framework.plugins.attached_volumes import AttachedVolumeIndex
+from extender.core.framework.plugins.shared.attached_volumes import AttachedVolumeIndex
 from extender.core.snapshot.arrays import NEVER, BoolArray, IntArray, PodAmounts
 from extender.core.snapshot.derived import derived, derived_by
 from extender.core.snapshot.node_layout import RankedDemand
@@ -265,21 +265,10 @@ def volume_limits(
     drivers = sorted({driver for driver, _ in requested} & limits.keys())
     if not drivers:
         return ()
-    nominated = [storage(context.snapshot).csi_volumes(pod) for pod in context.nominees]
-    own_columns = _own_columns(context.snapshot, drivers, requested, nominated)
-    return (_constraint(context, plugin, limits, drivers, own_columns, counts_without_new),)
-
-
-def _constraint(
-    context: SchedulingContext,
-    plugin: str,
-    limits: Mapping[str, IntArray],
-    drivers: Sequence[str],
-    own_columns: Mapping[_OwnColumn, Sequence[VolumeID]],
-    counts_without_new: bool,
-) -> VolumeLimitConstraint:
-    """Lay out the columns: one per driver, then the bits of pods that share volumes, then `own_columns`."""
+    # The columns: one per driver, then the bits of pods that share volumes, then `own_columns`.
     snapshot, size = context.snapshot, len(context.snapshot.nodes)
+    nominated_volumes = [storage(snapshot).csi_volumes(pod) for pod in context.nominees]
+    own_columns = _own_columns(snapshot, drivers, requested, nominated_volumes)
     own_of: list[list[VolumeID]] = [[] for _ in drivers]
     for column, volumes in own_columns.items():
         own_of[column.driver] += volumes
@@ -304,14 +293,16 @@ def _constraint(
         volumes = storage(snapshot).csi_volumes(pod)
         return [0] * (len(demand) - len(own_columns)) + [column.volume in volumes for column in own_columns]
 
-    return VolumeLimitConstraint(
-        plugin,
-        headroom,
-        RankedDemand(context.layout, tuple(demand)),
-        context.nominated_demand(len(headroom), demand_of),
-        len(drivers),
-        SharedVolumes.concatenate(shared),
-        tuple(own_columns),
-        always_attached,
-        counts_without_new,
+    return (
+        VolumeLimitConstraint(
+            plugin,
+            headroom,
+            RankedDemand(context.layout, tuple(demand)),
+            context.nominated_demand(len(headroom), demand_of),
+            len(drivers),
+            SharedVolumes.concatenate(shared),
+            tuple(own_columns),
+            always_attached,
+            counts_without_new,
+        ),
     )

@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from extender.core.devices.capacity import quantity_text
-from extender.core.devices.pools import DeviceID
+from extender.core.devices.structured.capacity import quantity_text
+from extender.core.devices.structured.pools import DeviceID
 from extender.k8s.cost.budget import WorkBudget
 from extender.k8s.devices.device_view import DeviceView
 from extender.k8s.devices.objects import (

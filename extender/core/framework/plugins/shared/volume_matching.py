@@ -24,7 +24,6 @@ from extender.k8s.labels import labels_key
 from extender.k8s.selectors import (
     EVERYTHING,
     NOTHING,
-    LabelMatcher,
     SelectorError,
     compile_label_selector,
     compile_node_selector,
@@ -232,13 +231,17 @@ class _AvailableVolumes:
                 selector = EVERYTHING if spec.selector is None else compile_label_selector(spec.selector)
             except SelectorError:
                 selector = NOTHING  # divergence: upstream fails the pod
-            known = self._free.equivalents.map_bool(
-                lambda volume: (
-                    _is_suitable(volume, claim, selector)
+            modes = set(spec.access_modes or ())
+
+            def is_suitable(volume: PersistentVolume) -> bool:
+                return (
+                    volume.status.phase == "Available"
+                    and modes <= set(volume.spec.access_modes or ())
+                    and selector.matches(volume.metadata.labels)
                     and is_compatible(volume, claim, compares_classes=self._compares_classes)
                 )
-            )
-            self._suitable[key] = known
+
+            known = self._suitable[key] = self._free.equivalents.map_bool(is_suitable)
         return known
 
 
@@ -248,12 +251,3 @@ def _smallest_of_each(groups: npt.NDArray[np.int32], at_most: int) -> IntArray:
     starts = np.flatnonzero(np.diff(groups[by_group], prepend=-1))
     rank = np.arange(len(groups)) - np.repeat(starts, np.diff(starts, append=len(groups)))
     return np.sort(by_group[rank < at_most])
-
-
-def _is_suitable(volume: PersistentVolume, claim: PersistentVolumeClaim, selector: LabelMatcher) -> bool:
-    """Return whether phase, access modes and labels suit the claim."""
-    return (
-        volume.status.phase == "Available"
-        and set(claim.spec.access_modes or ()) <= set(volume.spec.access_modes or ())
-        and selector.matches(volume.metadata.labels)
-    )

@@ -231,8 +231,10 @@ class AttachedVolumeIndex(Index):
 
     def object_changed(self, field: str, before: Object | None, after: Object | None) -> None:
         for one, is_now in ((before, False), (after, True)):
-            if isinstance(one, PersistentVolumeClaim):
-                self._claim(one, is_now)
+            if isinstance(one, PersistentVolumeClaim) and is_now and one.spec.volume_name:
+                self._claims_of[one.spec.volume_name].add(_key(one))
+            elif isinstance(one, PersistentVolumeClaim):
+                _discard(self._claims_of, one.spec.volume_name, _key(one))
             elif isinstance(one, VolumeAttachment):
                 self._attachment(one, is_now)
         one = after or before
@@ -242,12 +244,6 @@ class AttachedVolumeIndex(Index):
             self._volume(one.metadata.name)
         elif isinstance(one, StorageClass):  # names the driver of claims without a volume; rarely changes
             self._refresh(self._uses)
-
-    def _claim(self, claim: PersistentVolumeClaim, is_now: bool) -> None:
-        if is_now and claim.spec.volume_name:
-            self._claims_of[claim.spec.volume_name].add(_key(claim))
-        else:
-            _discard(self._claims_of, claim.spec.volume_name, _key(claim))
 
     def _volume(self, name: str) -> None:
         for claim in self._claims_of.get(name, ()):

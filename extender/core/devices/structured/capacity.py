@@ -68,12 +68,12 @@ def consumed_by(capacities: Capacities, requests: ResourceQuantities | None, fea
     """
     consumed = {}
     for name, capacity in capacities.items():
+        policy = capacity.request_policy
         try:
-            amount = (
-                _rounded_up(requests[name], capacity.request_policy, features)
-                if requests and name in requests
-                else _default(capacity)
-            )
+            if requests and name in requests:
+                amount = _rounded_up(requests[name], policy, features)
+            else:
+                amount = parse(capacity.value if policy is None or policy.default is None else policy.default)
             if amount < 0 and features.unusable_capacity_requests_are_errors:
                 raise CapacityError("capacity value is negative")
         except CapacityError as error:
@@ -86,11 +86,6 @@ def quantity_text(nano: int) -> str:
     """Return a quantity of that amount."""
     whole, rest = divmod(nano, NANO)
     return f"{nano}n" if rest else str(whole)
-
-
-def _default(capacity: DeviceCapacity) -> int:
-    policy = capacity.request_policy
-    return parse(capacity.value if policy is None or policy.default is None else policy.default)
 
 
 def _rounded_up(text: QuantityText, policy: CapacityRequestPolicy | None, features: Features) -> int:

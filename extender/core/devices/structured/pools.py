@@ -1,19 +1,21 @@
 """Pools of devices as one node sees them: which slices count there, and whether a pool can be used.
 
-Mirrors GatherPools (k8s.io/dynamic-resource-allocation/structured/internal/incubating, v1.36). Pools and slices come in
-the order of their names, which v1.36 introduced; before, it was chance.
+Mirrors GatherPools and NodeMatches (k8s.io/dynamic-resource-allocation/structured/internal/incubating, v1.36). Pools
+and slices come in the order of their names, which v1.36 introduced; before, it was chance.
 
 Rule: facts about slices and one node; which devices are in use is not known here.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
-from extender.core.devices.node_matching import NodeSelectorError, selects_node
+import msgspec
+
 from extender.k8s.devices.device_view import DeviceView
 from extender.k8s.devices.objects import CounterSet, Device, ResourceSlice, ResourceSliceSpec
-from extender.k8s.objects import Node
+from extender.k8s.objects import Node, NodeSelector
+from extender.k8s.selectors import NodeTerm, SelectorError, parse_node_selector
 from extender.k8s.version.features import Features
 
 DeviceID = tuple[str, str, str]
@@ -253,3 +255,37 @@ def _unknown_counter(sets: Mapping[str, CounterSet], slices: Iterable[ResourceSl
 
 def _devices(slices: Iterable[ResourceSlice]) -> Iterator[Device]:
     return (device for one in slices for device in one.spec.devices or ())
+
+
+# --- one node and one selector (NodeMatches, v1.36); columns of nodes are `selector_index`'s -------------------------
+
+_NAME_FIELD = "metadata.name"
+
+
+class NodeSelectorError(Exception):
+    """A node selector that does not parse. Upstream's texts have whole objects in Go's notation."""
+
+
+def selects_node(node: Node, node_name: str | None, all_nodes: bool | None, selector: NodeSelector | None) -> bool:
+    """Return whether these three fields of a slice or device select the node; raises NodeSelectorError."""
+    if node_name:
+        return node.metadata.name == node_name
+    if all_nodes:
+        return True
+    return selector is not None and any(_holds(term, node) for term in _terms(msgspec.json.encode(selector)))
+
+
+@lru_cache(maxsize=4096)
+def _terms(selector: bytes) -> tuple[NodeTerm, ...]:
+    try:
+        return parse_node_selector(msgspec.json.decode(selector, type=NodeSelector)).terms or ()
+    except SelectorError as error:
+        raise NodeSelectorError("a node selector that does not parse") from error
+
+
+def _holds(term: NodeTerm, node: Node) -> bool:
+    labels = node.metadata.labels or {}
+    name = node.metadata.name
+    return all(one.holds(labels.get(one.key)) for one in term.labels) and all(
+        ((name if one.key == _NAME_FIELD else "") == one.value) != one.negated for one in term.fields
+    )

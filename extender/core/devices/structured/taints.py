@@ -7,7 +7,7 @@ Rule: facts about one device and one request.
 
 from collections.abc import Collection, Iterable
 
-import msgspec
+from msgspec.structs import replace
 
 from extender.k8s.devices.objects import Device, DeviceTaint, DeviceTaintRule, DeviceTaintSelector, ResourceSlice
 from extender.k8s.objects import Toleration
@@ -46,20 +46,15 @@ def with_rule_taints(
     """
     without = None if needs_selector else DeviceTaintSelector()
     selectors = [(rule.spec.device_selector or without, rule.spec.taint) for rule in rules]
-    for_slice = [(selector, taint) for selector, taint in selectors if selector and _selects_slice(selector, published)]
-    if not for_slice or not published.spec.devices:
-        return published
-    devices = [_with_taints(device, for_slice) for device in published.spec.devices]
-    if all(new is old for new, old in zip(devices, published.spec.devices, strict=True)):
-        return published
-    return msgspec.structs.replace(published, spec=msgspec.structs.replace(published.spec, devices=devices))
-
-
-def _selects_slice(selector: DeviceTaintSelector, published: ResourceSlice) -> bool:
     spec = published.spec
-    return selector.driver in (None, spec.driver) and selector.pool in (None, spec.pool.name)
-
-
-def _with_taints(device: Device, rules: Iterable[tuple[DeviceTaintSelector, DeviceTaint]]) -> Device:
-    added = [taint for selector, taint in rules if selector.device in (None, device.name)]
-    return msgspec.structs.replace(device, taints=[*(device.taints or ()), *added]) if added else device
+    for_slice = [
+        (selector.device, taint)
+        for selector, taint in selectors
+        if selector and selector.driver in (None, spec.driver) and selector.pool in (None, spec.pool.name)
+    ]
+    devices, is_tainted = list[Device](), False
+    for device in spec.devices or ():
+        added = [taint for name, taint in for_slice if name in (None, device.name)]
+        is_tainted |= bool(added)
+        devices.append(replace(device, taints=[*(device.taints or ()), *added]) if added else device)
+    return replace(published, spec=replace(spec, devices=devices)) if is_tainted else published

@@ -9,7 +9,7 @@ Rule: state of one search; a constraint never looks ahead.
 from abc import ABC, abstractmethod
 from typing import Any
 
-from extender.core.devices.pools import PoolDevice
+from extender.core.devices.structured.pools import PoolDevice
 from extender.k8s.devices.objects import DeviceAttribute
 
 _TYPES = ("string_value", "int_value", "bool_value", "version_value")
@@ -46,8 +46,10 @@ class MatchAttribute(AttributeConstraint):
             return False
         if self._count == 0:
             self._first = attribute
-        elif self._first is None or not _same(attribute, self._first):
-            return False
+        else:
+            of = _type_of(attribute)
+            if of is None or self._first is None or getattr(self._first, of) != getattr(attribute, of):
+                return False
         self._count += 1
         return True
 
@@ -103,8 +105,3 @@ def find_attribute(device: PoolDevice, name: str) -> DeviceAttribute | None:
 def _type_of(attribute: DeviceAttribute) -> str | None:
     """Return the field that has the value; None: of a type that is not known (a list of values)."""
     return next((one for one in _TYPES if getattr(attribute, one) is not None), None)
-
-
-def _same(attribute: DeviceAttribute, other: DeviceAttribute) -> bool:
-    of = _type_of(attribute)
-    return of is not None and getattr(other, of) == getattr(attribute, of)

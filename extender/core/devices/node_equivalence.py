@@ -1,0 +1,199 @@
+"""NodeEquivalence: nodes whose devices are alike to claims that read the same of them (equivalence classes of nodes).
+
+Two nodes are alike if their pools, in the order in which they are tried, offer devices that differ in nothing that
+kube-scheduler reads for the claims: so names, and attributes that no selector reads, such as a UUID, are left out.
+
+Rule: a change of one node's devices numbers that node again, and no other.
+"""
+
+from collections.abc import Hashable, Iterator, Mapping
+from typing import Final
+
+import numpy as np
+
+from extender.core.devices.counted_selector import AttributeProjection, digest
+from extender.core.devices.device_index import NO_OTHER_FIELDS, DeviceIndex, SharedPools, other_fields
+from extender.core.devices.structured.pools import (
+    AllocationError,
+    DeviceID,
+    NodeSelectorError,
+    NotEvaluated,
+    Pool,
+    PoolID,
+    selects_node,
+)
+from extender.core.snapshot.arrays import IntArray
+from extender.core.snapshot.snapshot import Snapshot
+from extender.k8s.devices.device_view import has_values
+from extender.k8s.devices.objects import Device, ResourceSlice
+from extender.k8s.objects import Node
+
+_SPARE: Final = 64
+"""Contents of pools and nodes, beside those of the present nodes, that keep their numbers."""
+
+_Use = bool | tuple[bool, frozenset[tuple[str, int]] | None]
+"""Whether a claim has the device for itself; of a shared one also the capacity that shares consume."""
+
+_PoolNumber = tuple[bool, PoolID, int]
+"""Place of a pool among those of a node (`in_order`), and its number."""
+
+
+class NodeEquivalence:
+    """Numbers nodes so that two have the same number if claims that read the same of devices end alike on both."""
+
+    def __init__(self, snapshot: Snapshot, devices: DeviceIndex, projection: AttributeProjection) -> None:
+        self._snapshot = snapshot
+        self._devices = devices
+        self._projection = projection
+        self._numbers: IntArray = np.empty(0, np.int64)
+        self._names: tuple[str, ...] = ()
+        self._seen = -1
+        self._next = 0
+        self._number_of: dict[Hashable, int] = {}
+        """Content of a pool or of a node -> its number."""
+        self._needed = 0
+        """How many of these the nodes had when all of them were numbered last."""
+        self._own: dict[str, tuple[Mapping[PoolID, bytes] | None, tuple[_PoolNumber, ...]]] = {}
+        """Node name -> (`SharedPools.on` of the node, its pools with slices that no other node sees)."""
+        self._counting: set[int] = set()
+        """Numbers of the pools whose devices consume counters."""
+
+    def numbers(self) -> IntArray:
+        """Return [node]: its number, up to date."""
+        devices, names = self._devices, self._snapshot.frozen_node_names
+        if self._seen == devices.version and self._names is names:
+            return self._numbers
+        layout = devices.layout()
+        if self._names is not names:
+            for gone in self._own.keys() - self._snapshot.node_row.keys():
+                del self._own[gone]
+        starts_anew = devices.unknown_version > self._seen or len(self._number_of) > 2 * self._needed + _SPARE
+        if starts_anew:
+            self._own.clear()
+            self._number_of.clear()
+            self._counting.clear()
+        changed = () if starts_anew else tuple(devices.nodes_changed_since(self._seen))
+        for name in changed:
+            self._own.pop(name, None)
+        if starts_anew or devices.shared_version > self._seen or self._names is not names:
+            known: dict[int, _PoolNumber] = {}
+            numbers = (self._number(row, layout, known) for row in range(len(names)))
+            self._numbers = np.fromiter(numbers, np.int64, len(names))
+            if starts_anew:
+                self._needed = len(self._number_of)
+        else:
+            self._numbers = self._numbers.copy()
+            for row in [self._snapshot.node_row[name] for name in changed if name in self._snapshot.node_row]:
+                self._numbers[row] = self._number(row, layout, {})
+        self._names, self._seen = names, devices.version
+        return self._numbers
+
+    def _number(self, row: int, layout: SharedPools, known: dict[int, _PoolNumber]) -> int:
+        """Return the number of a node; `known`: `id` of a shared pool -> its number."""
+        name, conditions = self._snapshot.node_names[row], layout.on.get(row)
+        own = self._own.get(name)
+        try:
+            if own is None or own[0] != conditions:
+                own = self._own[name] = conditions, tuple(self._own_pools(row))
+            pools = own[1]
+            # Nodes that see the same of a shared pool have the same object, whose content is then looked at once.
+            for one in self._devices.shared_pools_at(row) if conditions or layout.everywhere else ():
+                if id(one) not in known:
+                    known[id(one)] = self._pool(one, row)
+                pools = (*pools, known[id(one)])
+        except (AllocationError, NotEvaluated) as error:
+            return self._intern((type(error), str(error)))
+        if len(pools) > 1:
+            pools = tuple(sorted(pools))
+        counting = [pool_id.pool for _, pool_id, number in pools if number in self._counting]
+        # Upstream takes counters of pools with the same name for the same.
+        same_names = tuple(map(counting.index, counting)) if len(counting) > 1 else ()
+        return self._intern((tuple([number for _, _, number in pools]), same_names))
+
+    def _intern(self, content: Hashable) -> int:
+        # A number is never given again, as answers are remembered by it, also after `_number_of` was cleared.
+        number = self._number_of.get(content)
+        if number is None:
+            number = self._number_of[content] = self._next
+            self._next += 1
+        return number
+
+    # --- pools ---
+
+    def _own_pools(self, row: int) -> Iterator[_PoolNumber]:
+        """Yield the pools of which the node has slices for itself."""
+        for pool_id, slices in self._devices.own_slices_at(row).items():
+            if not self._projection.all_capacity and self._devices.is_usual(pool_id, slices):
+                yield False, pool_id, self._intern(self._usual_content(pool_id, slices[0]))
+                continue
+            pool = self._devices.own_pool(pool_id, slices, row)
+            if pool is not None:
+                yield self._pool(pool, row)
+
+    def _usual_content(self, pool_id: PoolID, published: ResourceSlice) -> Hashable:
+        """Return `_content` of a pool that is usual, without gathering it: most of a large cluster's are."""
+        (driver, name), state, devices = pool_id, self._devices.state, published.spec.devices or ()
+        ids = [(driver, name, device.name) for device in devices]
+        if state.shared and any(one in state.shared for one in ids):
+            return driver, tuple([self._device(pool_id, published, one, None) for one in devices]), None, False, ""
+        read = self._projection.of_devices(driver, devices)
+        return driver, read, tuple(map(state.devices.__contains__, ids))
+
+    def _pool(self, pool: Pool, row: int) -> _PoolNumber:
+        number = self._intern(self._content(pool, self._snapshot.nodes[row]))
+        if pool.counter_sets:
+            self._counting.add(number)
+        return pool.has_binding_conditions, pool.id, number
+
+    def _content(self, pool: Pool, node: Node) -> Hashable:
+        """Return all that decides about allocations from a pool on a node, apart from names."""
+        found = tuple(
+            [self._device(pool.id, one, device, node) for one in pool.slices for device in one.spec.devices or ()]
+        )
+        terms = None if all(one.spec.node_name for one in pool.slices) else tuple(_terms(pool))
+        if not pool.counter_sets:
+            return pool.id.driver, found, terms, pool.incomplete, pool.invalid_reason
+        consumed = [
+            device.consumes_counters
+            for one in pool.other_slices
+            for device in one.spec.devices or ()
+            if device.consumes_counters and self._use((*pool.id, device.name))
+        ]
+        return pool.id.driver, found, terms, digest((pool.counter_sets, consumed))
+
+    def _device(self, pool_id: PoolID, published: ResourceSlice, device: Device, node: Node | None) -> Hashable:
+        read = self._projection.of_devices(pool_id.driver, (device,))
+        use = self._use((*pool_id, device.name))
+        seen = node is None or not published.spec.per_device_node_selection or _sees(node, device)
+        # Most devices are told apart by what selectors read and by whether they are in use.
+        is_plain = not self._projection.all_capacity and other_fields(device) == NO_OTHER_FIELDS and has_values(device)
+        policies = (one.request_policy for one in (device.capacity or {}).values())
+        if isinstance(use, bool) and seen is True and is_plain and all(one is None for one in policies):
+            return read, use
+        attributes = None if has_values(device) else device.attributes
+        return read, use, seen, digest((other_fields(device), device.capacity, attributes))
+
+    def _use(self, device: DeviceID) -> _Use:
+        """Return how a device is in use; False: it is not."""
+        state = self._devices.state
+        if device not in state.shared:
+            return device in state.devices
+        consumed = (state.capacity or {}).get(device)
+        return device in state.devices, None if consumed is None else frozenset(consumed.items())
+
+
+def _terms(pool: Pool) -> Iterator[int | None]:
+    """Yield for each device how many terms its node selector has (an allocation takes one); None: it is of a node."""
+    for one in pool.slices:
+        for device in one.spec.devices or ():
+            on = device if one.spec.per_device_node_selection else one.spec
+            selector = on.node_selector
+            yield None if on.node_name is not None else len((selector and selector.node_selector_terms) or ())
+
+
+def _sees(node: Node, device: Device) -> bool | str:
+    """Return whether a device of a slice with perDeviceNodeSelection is for the node, or why that does not parse."""
+    try:
+        return selects_node(node, device.node_name, device.all_nodes, device.node_selector)
+    except NodeSelectorError as error:
+        return str(error)

@@ -1,0 +1,47 @@
+"""A dict of the most recently used entries.
+
+Rule: nothing holds more than its limit, whatever is put in.
+"""
+
+from collections.abc import Callable, Hashable
+from typing import TypeVar
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+
+class LRU(dict[K, V]):
+    """At most `max_entries` entries, the least recently used one first; a new one beyond the limit replaces that one.
+
+    Only `use`, `put` and `use_or_make` count as a use: the methods of dict read and remove without changing the order.
+    """
+
+    def __init__(self, max_entries: int) -> None:
+        super().__init__()
+        self.max_entries = max_entries
+
+    def use(self, key: K) -> V | None:
+        """Return the value, as the most recently used one; None without one."""
+        if key not in self:
+            return None
+        value = self[key] = self.pop(key)
+        return value
+
+    def put(self, key: K, value: V) -> None:
+        """Store the value as the most recently used one."""
+        self.pop(key, None)  # a dict keeps the place of a key that it has
+        self[key] = value
+        if len(self) > self.max_entries:
+            self.pop_oldest()
+
+    def use_or_make(self, key: K, make: Callable[[], V]) -> V:
+        """Return the value, or the one that `make` returns now."""
+        value = self.use(key)
+        if value is None:
+            value = make()
+            self.put(key, value)
+        return value
+
+    def pop_oldest(self) -> V:
+        """Remove the least recently used entry and return its value."""
+        return self.pop(next(iter(self)))
