@@ -51,7 +51,7 @@ class PolicyVeto:
 
 
 @dataclass(frozen=True, slots=True)
-class RecentDeletions:
+class UnsyncedDeletions:
     """Pods whose deletion only one of kube-scheduler's cache and ours has seen (`core.preemption.recent_deletions`)."""
 
     recently_evicted: BoolArray | None = None
@@ -60,7 +60,7 @@ class RecentDeletions:
     """[pod]: terminating pods that kube-scheduler no longer holds: neither in the way nor victims; None: no pod."""
 
 
-NO_RECENT_DELETIONS = RecentDeletions()
+NO_UNSYNCED_DELETIONS = UnsyncedDeletions()
 
 
 @dataclass(eq=False, slots=True)
@@ -87,7 +87,7 @@ class DryRun:
     """[k, node]: selected victims; none where the pod does not fit even with all potential victims removed."""
     methods: CodeArray
     """[node]: place in VICTIM_SELECTION_METHODS."""
-    deletions: RecentDeletions = NO_RECENT_DELETIONS
+    deletions: UnsyncedDeletions = NO_UNSYNCED_DELETIONS
     vetoes: tuple[PolicyVeto, ...] = ()
     """Policies that reject victims; empty until `candidates` applies them."""
     snapshot: Snapshot = field(init=False)
@@ -195,7 +195,7 @@ def dry_run_preemption(
     checks: Sequence[Check],
     rows: NodeRows,
     scheduler_victims: BoolArray | None = None,
-    deletions: RecentDeletions = NO_RECENT_DELETIONS,
+    deletions: UnsyncedDeletions = NO_UNSYNCED_DELETIONS,
 ) -> DryRun:
     """Select the victims on each of `rows`, every node independently of the others.
 
@@ -217,7 +217,7 @@ def _select_victims_on_nodes(
     potential: PotentialVictims,
     order: Sequence[BoolArray],
     scheduler_victims: BoolArray | None,
-    deletions: RecentDeletions,
+    deletions: UnsyncedDeletions,
 ) -> DryRun:
     """Remove the potential victims, filter, and reprieve in `order`; mirrors SelectVictimsOnNode, for all `rows`."""
     pods, removed = select_columns(context.layout.pod, rows), potential.evictable

@@ -21,7 +21,7 @@ import numpy as np
 from extender.core.framework.constraint import Check, NodeRows, SchedulingContext
 from extender.core.framework.filter import FilterRun
 from extender.core.framework.status import Code
-from extender.core.preemption.dry_run import NO_RECENT_DELETIONS, DryRun, RecentDeletions, dry_run_preemption
+from extender.core.preemption.dry_run import NO_UNSYNCED_DELETIONS, DryRun, UnsyncedDeletions, dry_run_preemption
 from extender.core.preemption.eligibility import (
     TERMINATING_POD_ON_NOMINATED_NODE,
     is_terminating_by_preemption,
@@ -40,7 +40,7 @@ def dry_run_sent_candidates(
     rows_of_recent = [row for uid in recent if (row := pod_table.row_of.get(uid)) is not None]
     evicted = sent.victims & mask_of(np.array(rows_of_recent, np.int64), len(sent.victims))
     evicted &= pod_table.terminating
-    deletions = RecentDeletions(evicted) if evicted.any() else NO_RECENT_DELETIONS
+    deletions = UnsyncedDeletions(evicted) if evicted.any() else NO_UNSYNCED_DELETIONS
     run = dry_run_preemption(context, checks, rows, sent.victims, deletions)
     unknown = _terminating_pods_in_the_way(run, sent, recent)
     if unknown is None:
