@@ -13,7 +13,7 @@ VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' extender/version.py)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install run test test-all judge control-plane upstream-lock verdict fuzz fuzz-cel kube-bin e2e check openapi docs \
+.PHONY: help install run test test-all judge control-plane upstream-lock verdict fuzz fuzz-cel kube-bin e2e check docs \
 	docs-serve media rejudge parity metrics chart-readme bench bench-full performance bench-compare bench-cluster mutants \
 	soak sbom dist chart set-version addresses check-release release-notes kind kind-down k3d k3d-down lock format clean
 
@@ -97,18 +97,11 @@ e2e: kube-bin $(VENV)/.dev-stamp ## Run the tests with a real control plane, whi
 	KUBE_BIN="$(KUBE)" $(BIN)/python -m pytest tests/e2e/control_plane -n 2 --dist loadfile $(ARGS)
 
 # No cache for lint-imports: it keeps reporting a module as missing after the module was added.
-check: $(VENV)/.dev-stamp ## Lint, format, types, import contracts, and openapi/ up to date
+check: $(VENV)/.dev-stamp ## Lint, format, types, import contracts
 	$(BIN)/ruff check $(SOURCES)
 	$(BIN)/ruff format --check $(SOURCES)
 	$(BIN)/mypy $(SOURCES)
 	$(BIN)/lint-imports --no-cache --no-logo
-	$(BIN)/extender openapi --check openapi/openapi.json
-	$(BIN)/extender openapi --admin --check openapi/admin.json
-
-openapi: $(VENV)/.runtime-stamp ## Write the documents in openapi/
-	@mkdir -p openapi
-	$(BIN)/extender openapi --out openapi/openapi.json
-	$(BIN)/extender openapi --admin --out openapi/admin.json
 
 # Without a banner of the theme about a later MkDocs.
 MKDOCS = NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs

@@ -27,7 +27,7 @@ from extender.version import __version__
 if TYPE_CHECKING:  # the server and rich load slowly: not before they are needed
     from rich.console import Console
 
-    from extender.server.recording.differences import Difference, RawAnswer
+    from extender.server.recording.answer_diff import Difference, RawAnswer
     from extender.server.replay import RecordedCall, ReplayableCall
 
     Answer = Callable[[ReplayableCall], RawAnswer]
@@ -174,7 +174,7 @@ def _answer_over_http(url: str, timeout: float, tls: TLSClientConfig) -> "Iterat
     """Yield a function that sends a call to the service, over one connection."""
     import httpx
 
-    from extender.server.recording.differences import RawAnswer
+    from extender.server.recording.answer_diff import RawAnswer
 
     headers = {"Content-Type": "application/json"}
 
@@ -199,7 +199,7 @@ def _print_differences(rows: list[ReplayedCall], console: "Console") -> None:
     """Print the calls with another answer than recorded, `-` recorded and `+` now, and the counts."""
     from rich.text import Text
 
-    from extender.server.recording.differences import ABSENT
+    from extender.server.recording.answer_diff import ABSENT
     from extender.utilities.text import pluralize
 
     for row in rows:

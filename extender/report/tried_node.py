@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from extender.core.framework.status import Status
 from extender.core.preemption.dry_run import REPRIEVE, SCHEDULER_PREFERRED, VICTIM_SELECTION_METHODS
-from extender.core.preemption.protections.protections import (
+from extender.core.preemption.protections import (
     UNREQUESTED_SYSTEM_POD,
     is_system_victim,
     protection_reasons,

@@ -72,7 +72,7 @@ def create_app(
     cache.prepare_for(server_context.settings.scheduler)
     live_settings = server_context.live_settings
     live_settings.on_scheduler = partial(_announce_plugins, server_context)
-    live_settings.on_scheduler(live_settings.settings.scheduler)
+    live_settings.on_scheduler(live_settings.active.scheduler)
     live_settings.cache = cache
     live_settings.adopt = partial(_adopt_at_once, cache) if isinstance(source, NoSource) else source.adopt
     source.watch_version(live_settings.use_version)

@@ -19,7 +19,7 @@ from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import LeftToScheduler, NotReady, UnknownScheduler
 from extender.k8s.cost.limits import MAX_NAME_CHARACTERS
 from extender.k8s.objects import Pod
-from extender.server.catch_up import CatchUp
+from extender.server.cache_lag import CacheLag
 from extender.server.events.recorder import EventRecorder
 from extender.server.http.deadline import Clock
 from extender.server.http.tls import TLSFiles
@@ -90,13 +90,13 @@ class ServerContext:
     log_failure: ThrottledLoggers = field(
         default_factory=lambda: ThrottledLoggers(logging.getLogger("extender.server.scheduler.failure_policy"))
     )
-    catch_up: CatchUp = field(default_factory=CatchUp)
+    cache_lag: CacheLag = field(default_factory=CacheLag)
     last_names: LastNames = field(default_factory=LastNames)
 
     @property
     def settings(self) -> Settings:
         """The settings in effect now; a reload replaces them between requests."""
-        return self.live_settings.settings
+        return self.live_settings.active
 
     def decision_inputs(self, pod: Pod, history: EvictionHistory | None) -> tuple[Snapshot, Profile, EvictionHistory]:
         """Return the snapshot, the pod's profile and the history to decide on; None: the current history.

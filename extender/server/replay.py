@@ -13,7 +13,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import msgspec
@@ -28,7 +28,7 @@ from extender.k8s.version.minor import FoundVersion
 from extender.report.schema import VerbName
 from extender.server.context import ServerContext
 from extender.server.observability.cache_status import NoSource
-from extender.server.recording.differences import Difference, RawAnswer, compare_answers
+from extender.server.recording.answer_diff import Difference, RawAnswer, compare_answers
 from extender.server.recording.lines import CALLS, CallLine, ChangeLine, DeleteLine, PutLine
 from extender.server.recording.segments import RecordedSegment, decode_object, open_segments
 from extender.server.scheduler import verbs
@@ -204,7 +204,8 @@ def settings_of(config: Configuration) -> SettingsOverride:
 
     def under(recorded: Settings) -> Settings:
         scheduler = recorded.scheduler
-        return loaded.settings(FoundVersion(scheduler.minor, scheduler.version_source, scheduler.patch))
+        found = FoundVersion(scheduler.minor, scheduler.version_source, scheduler.patch)
+        return replace(loaded, found=found).settings()
 
     return under
 
@@ -264,7 +265,7 @@ class _ReplayState:
         except ValueError as error:
             raise RecordingError(f"{self.files.path.name}: inconsistent cluster: {error}") from error
         live_settings = LiveSettings(Configuration())
-        live_settings.settings = self.settings
+        live_settings.active = self.settings
         return ServerContext(
             cache, live_settings, self.source, max_node_names_body_bytes=sys.maxsize, max_body_bytes=sys.maxsize
         )

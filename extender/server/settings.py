@@ -21,7 +21,7 @@ from extender.core.profile import UNCONFIGURED, KubeScheduler
 from extender.k8s.version.features import gate_notes, gate_warnings
 from extender.k8s.version.minor import FoundVersion
 from extender.utilities.daemon_thread import ReloadThread
-from extender.utilities.file_watch import POLL_INTERVAL_SECONDS, ChangeDetector, Signature, file_signature
+from extender.utilities.file_watch import POLL_INTERVAL_SECONDS, ChangeDetector, signature_of
 
 log = logging.getLogger(__name__)
 
@@ -96,24 +96,26 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """What was read of the configuration files: nothing is read again when kube-scheduler's version changes."""
+    """Configuration files as read, and kube-scheduler's version: when it changes, no file is read again."""
 
     config: Configuration
     scheduler: SchedulerSource
     """kube-scheduler's own configuration, from its file or inline; the previous one if reading it failed since."""
+    found: FoundVersion | None = None
+    """The version of kube-scheduler in the cluster."""
 
     @classmethod
-    def from_config(cls, config: Configuration) -> "Loaded":
+    def from_config(cls, config: Configuration, found: FoundVersion | None = None) -> "Loaded":
         """Read kube-scheduler's own configuration; raises ConfigError."""
-        return cls(config, read_scheduler(config))
+        return cls(config, read_scheduler(config), found)
 
-    def settings(self, found: FoundVersion | None) -> Settings:
-        """Return the settings, given the version that was found in the cluster; raises ConfigError.
+    def settings(self) -> Settings:
+        """Return the settings; raises ConfigError.
 
         Before a live cluster has said its version, feature gates that only that version has are no mistake yet.
         """
-        is_early = found is None and self.takes_found_version and self.config.cluster.source == "kubernetes"
-        return self.settings_by(self.scheduler.assume() if is_early else self.scheduler.resolve(found))
+        is_early = self.found is None and self.takes_found_version and self.config.cluster.source == "kubernetes"
+        return self.settings_by(self.scheduler.assume() if is_early else self.scheduler.resolve(self.found))
 
     def settings_by(self, scheduler: KubeScheduler) -> Settings:
         """Return our own settings, preemption policy included, with profiles and version of this kube-scheduler."""
@@ -137,140 +139,158 @@ class ConfigFile:
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 
 
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why the configuration files as they are now are not in effect; each reason has one line per error."""
+
+    unread: str | None = None
+    """Why a file could not be read at the last reload."""
+    refused: str | None = None
+    """Why kube-scheduler would refuse what was read of its configuration."""
+    undecidable: str | None = None
+    """Why nothing is decided until a configuration that fits the version found is in effect."""
+
+
 class LiveSettings:
-    """The settings in effect; `run()`, as a task, reloads them when a configuration file changes."""
+    """The settings in effect; `run()`, as a task, reloads them when a configuration file changes.
+
+    `active` follows `target` at once, or as soon as the cluster cache is prepared for it (`_set_target`). What cannot
+    become the target is a `failure`.
+    """
 
     def __init__(
         self, config: Configuration, file: ConfigFile | None = None, found: FoundVersion | None = None
     ) -> None:
         """`found`: the version of kube-scheduler that is in the cluster; raises ConfigError."""
-        self._loaded = Loaded.from_config(config)
-        self._found = found
-        self.settings = self._loaded.settings(found)
+        self._loaded = Loaded.from_config(config, found)
+        self.active = self.target = self._loaded.settings()
+        self.failure = Failure()
         self.cache: ClusterCache | None = None
         """Cluster cache of which decisions are made; None: there is none that depends on the settings."""
         self.adopt: Adopt | None = None
         """Function that prepares `cache` for other settings while decisions are still made by the old ones."""
         self.on_scheduler: Callable[[KubeScheduler], None] = lambda _: None
         """Called with another kube-scheduler before it takes effect."""
-        self.last_error: str | None = None
-        """Reason why a file could not be read at the last reload, one line per error; None if all were."""
-        self.restart_required: tuple[str, ...] = ()
-        """Changed keys that take effect only after a restart."""
-        self._refusal: str | None = None
-        """Reason why kube-scheduler would refuse what was read of its configuration, one line per error."""
-        self._first_refusal: str | None = None
-        """Reason why nothing is decided until a configuration that fits the version found is in effect."""
-        self._desired = self.settings
         self._preparing: asyncio.Task[None] | None = None
         self._startup_config = config
         self._file = file
-        self._sleep = asyncio.sleep if file is None else file.sleep
         self._changes = ChangeDetector(must_settle=False)
         self._thread = ReloadThread("configuration")
 
     @property
     def is_valid(self) -> bool:
         """Return whether the configuration files as they are now are in effect, and fit the version that was found."""
-        return self.last_error is None and self._refusal is None
+        return self.failure.unread is None and self.failure.refused is None
 
     @property
     def problem(self) -> str | None:
         """Return why no settings are fit to decide by: none was ever valid for the version that was found; or None."""
-        return self._first_refusal if self.settings.has_default_version else None
+        return self.failure.undecidable if self.active.has_default_version else None
+
+    @property
+    def restart_required(self) -> list[str]:
+        """Return the changed keys that take effect only after a restart."""
+        return _changed_keys(self._startup_config, self._loaded.config)
 
     def warnings(self) -> list[str]:
         """Return one line per warning for the operator: active switches, a failed reload, a pending restart."""
-        lines = self.settings.notes() + self._thread.warnings()
+        lines = self.active.notes() + self._thread.warnings()
         use = "nothing is decided by it" if self.problem is not None else "using the previous one"
-        for errors in (self.last_error, self._refusal):
+        for errors in (self.failure.unread, self.failure.refused):
             lines += [f"configuration: {error}; {use}" for error in (errors or "").splitlines()]
-        if self._desired != self.settings:
+        if self.target != self.active:
             lines.append("configuration: changed, takes effect once the cluster cache is prepared")
-        if self.restart_required:
-            lines.append(f"configuration: changed, restart required: {', '.join(self.restart_required)}")
+        if restart_required := self.restart_required:
+            lines.append(f"configuration: changed, restart required: {', '.join(restart_required)}")
         return lines
 
     async def run(self) -> None:
         """Poll the files until cancelled."""
-        self._log_scheduler(self.settings.scheduler)
-        for note in self.settings.notes():
+        self._log_scheduler(self.active.scheduler)
+        for note in self.active.notes():
             log.warning("%s", note)
         while self._file is not None:
             await self._file.sleep(self._thread.pause(POLL_INTERVAL_SECONDS))
             await self.poll(self._file)
 
     async def poll(self, file: ConfigFile) -> bool:
-        """Check the files once; return whether other settings are wanted. Never raises: an error is logged and kept."""
-        was_valid, before = self.is_valid, self._desired
+        """Check the files once; return whether the target has changed. Never raises: an error is logged and kept."""
+        was_valid, before, restart_before = self.is_valid, self.target, self.restart_required
         try:
-            now = await self._thread.run(_signature, self._paths(file))
+            # kube-scheduler's file is followed even if our file that names it was refused.
+            named = self._loaded.config.scheduler.config
+            now = await self._thread.run(signature_of, [path for path in (file.path, named) if path is not None])
             if not self._changes.should_reload(now):
                 return False
             config = await self._thread.run(file.load)
             self._loaded = replace(self._loaded, config=config)
-            self._loaded = Loaded(config, await self._thread.run(read_scheduler, config))
-            self.last_error = None
+            scheduler = await self._thread.run(read_scheduler, config)
+            self._loaded = replace(self._loaded, scheduler=scheduler)
+            self.failure = replace(self.failure, unread=None)
         except Exception as error:  # even a bug of ours must not end the reload loop
             self._record_failure(error)
         self._resolve()
-        self._note_restart(self._loaded.config)
-        is_new = self._desired != before
+        if (restart_required := self.restart_required) and restart_required != restart_before:
+            log.warning("configuration: changed, restart required: %s", ", ".join(restart_required))
+        is_new = self.target != before
         if is_new or (self.is_valid and not was_valid):
             log.info("configuration reloaded")
         return is_new
 
     def use_version(self, found: FoundVersion | None) -> None:
         """Use the version of kube-scheduler that is in the cluster from now on. Never raises, as `poll`."""
-        self._found = found
+        self._loaded = replace(self._loaded, found=found)
         self._resolve()
 
-    def _paths(self, file: ConfigFile) -> list[Path]:
-        """Return the files to follow: ours, and the one of kube-scheduler that it names, even if that was refused."""
-        named = self._loaded.config.scheduler.config
-        return [path for path in (file.path, Path(named) if named is not None else None) if path is not None]
-
     def _resolve(self) -> None:
-        """Want the settings of what was read last: ours, with the previous kube-scheduler if what it reads is wrong."""
-        loaded, found = self._loaded, self._found
+        """Set the target from the latest read. If kube-scheduler's file is invalid, keep its previous profiles."""
+        loaded, found = self._loaded, self._loaded.found
         try:
-            settings, self._refusal = loaded.settings(found), None
-            if settings.has_default_version:
-                self._first_refusal = None
+            settings = loaded.settings()
+            undecidable = None if settings.has_default_version else self.failure.undecidable
+            self.failure = replace(self.failure, refused=None, undecidable=undecidable)
         except Exception as error:
             version = (
                 f", for kube-scheduler {found.version} ({found.source})" if found and loaded.takes_found_version else ""
             )
             self._refuse([f"{line}{version}" for line in str(error).splitlines()])
-            settings = loaded.settings_by(self._desired.scheduler)
-        self._want(settings)
+            settings = loaded.settings_by(self.target.scheduler)
+        self._set_target(settings)
 
     def _refuse(self, errors: Sequence[str]) -> None:
-        refusal = "\n".join(errors)
-        if self._found is not None:
-            self._first_refusal = f"kube-scheduler's configuration is not valid: {'; '.join(errors)}"
-        if refusal != self._refusal:
+        refused, undecidable = "\n".join(errors), self.failure.undecidable
+        if self._loaded.found is not None:
+            undecidable = f"kube-scheduler's configuration is not valid: {'; '.join(errors)}"
+        if refused != self.failure.refused:
             for line in errors:
                 log.error("kube-scheduler's configuration is not valid, keeping the previous one: %s", line)
-        self._refusal = refusal
+        self.failure = replace(self.failure, refused=refused, undecidable=undecidable)
 
-    def _note_restart(self, config: Configuration) -> None:
-        restart_required = tuple(_changed_keys(self._startup_config, config))
-        if restart_required and restart_required != self.restart_required:
-            log.warning("configuration: changed, restart required: %s", ", ".join(restart_required))
-        self.restart_required = restart_required
+    def _set_target(self, settings: Settings) -> None:
+        """Apply the settings at once, but preemption policies and switches once the cluster cache is prepared for them.
 
-    def _want(self, settings: Settings) -> None:
-        """Make these settings take effect, unless they are the ones that are wanted already."""
-        if settings == self._desired:
+        Until then, calls are judged by the previous kube-scheduler as a whole: a profile belongs to its version.
+        """
+        if settings == self.target:
             return
-        if settings.scheduler != self._desired.scheduler:
-            self._log_scheduler(settings.scheduler)
-            self.on_scheduler(settings.scheduler)
-        self._desired = settings
+        target, active = settings.scheduler, self.active.scheduler
+        if target != self.target.scheduler:
+            self._log_scheduler(target)
+            self.on_scheduler(target)
+        self.target = settings
         for note in settings.notes():
             log.warning("%s", note)
-        self._activate(settings)
+        if self._preparing is not None:
+            self._preparing.cancel()
+        if self.cache is None or self.adopt is None or not self.cache.version:
+            if self.cache is not None:
+                self.cache.prepare_for(target)
+            self.active = settings
+        elif target.preemption == active.preemption and target.features == active.features:
+            self.active = settings
+        else:
+            self.active = replace(settings, scheduler=active)
+            self._preparing = asyncio.create_task(self._activate_when_prepared(settings, self.adopt), name="adopt")
 
     def _log_scheduler(self, scheduler: KubeScheduler) -> None:
         """Log version and profiles, what is not evaluated, and feature gates that are not followed."""
@@ -283,62 +303,32 @@ class LiveSettings:
         for note in gate_notes(gates):
             log.info("%s", note)
 
-    def _activate(self, settings: Settings) -> None:
-        """Apply the settings at once; but preemption policies and switches once the cluster cache is prepared for them.
-
-        Until then, calls are judged by the previous kube-scheduler as a whole: a profile belongs to its version.
-        """
-        if self._preparing is not None:
-            self._preparing.cancel()
-        current, wanted = self.settings.scheduler, settings.scheduler
-        if self.cache is None or self.adopt is None or not self.cache.version:
-            if self.cache is not None:
-                self.cache.prepare_for(wanted)
-            self.settings = settings
-        elif wanted.preemption == current.preemption and wanted.features == current.features:
-            self.settings = settings
-        else:
-            self.settings = replace(settings, scheduler=current)
-            self._preparing = asyncio.create_task(self._activate_when_prepared(settings, self.adopt), name="adopt")
-
     async def _activate_when_prepared(self, settings: Settings, adopt: Adopt) -> None:
         is_active = False
 
         def activate() -> None:
             nonlocal is_active
-            self.settings, self._preparing, is_active = settings, None, True
-            log.info("the changed settings are in effect")
+            self.active, self._preparing, is_active = settings, None, True
+            log.info("new settings applied")
 
         while True:
             try:
                 return await adopt(settings.scheduler, activate)
             except Exception:
                 if is_active:
-                    log.exception("the changed settings are in effect; clearing away the previous cluster cache failed")
+                    log.exception("new settings applied, but closing the old cluster cache failed")
                     return None
                 log.exception("failed to prepare the cluster cache for the changed settings, keeping the previous ones")
-                await self._sleep(ADOPT_RETRY_SECONDS)
+                await (asyncio.sleep if self._file is None else self._file.sleep)(ADOPT_RETRY_SECONDS)
 
     def _record_failure(self, error: Exception) -> None:
         if isinstance(error.__cause__, OSError):
             self._changes.retry()  # an I/O error: retry although the file does not change
         message = str(error)
-        if message != self.last_error:
+        if message != self.failure.unread:
             for line in message.splitlines():
                 log.error("configuration reload failed, keeping the previous one: %s", line)
-        self.last_error = message
-
-
-def _signature(paths: Sequence[Path]) -> Signature:
-    """Return the signature of these files; a missing one has a signature too, so that the others are still followed."""
-    return tuple(_signature_of(path) for path in paths)
-
-
-def _signature_of(path: Path) -> Signature:
-    try:
-        return str(path), *file_signature(path)
-    except OSError as error:
-        return str(path), error.strerror
+        self.failure = replace(self.failure, unread=message)
 
 
 def scheduler_line(scheduler: KubeScheduler) -> str:
@@ -362,9 +352,9 @@ def _changed_keys(before: Configuration, after: Configuration) -> list[str]:
     """Return the changes that need a restart: changed keys (`cluster.path`, ...), and further objects to watch."""
     changed = []
     if after.cluster.source == "kubernetes":
-        current, desired = before.preemption.policy(), after.preemption.policy()
-        changed += [f"annotation {key}" for key in sorted(desired.annotations - current.annotations)]
-        changed += ["PodGroups"] if desired.reads_pod_groups and not current.reads_pod_groups else []
+        old_policy, new_policy = before.preemption.policy(), after.preemption.policy()
+        changed += [f"annotation {key}" for key in sorted(new_policy.annotations - old_policy.annotations)]
+        changed += ["PodGroups"] if new_policy.reads_pod_groups and not old_policy.reads_pod_groups else []
     for section in RESTART_ONLY_SECTIONS:
         old, new = getattr(before, section), getattr(after, section)
         for name, field in type(old).model_fields.items():

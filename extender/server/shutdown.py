@@ -21,7 +21,7 @@ from collections.abc import Callable, Coroutine
 from types import FrameType, TracebackType
 from typing import Any
 
-from extender.server.stacks import running_threads
+from extender.server.thread_dump import running_threads
 from extender.utilities.log_throttle import ThrottledLogger
 
 log = logging.getLogger(__name__)

@@ -9,6 +9,7 @@ Rule: knows file signatures, not file contents.
 
 import errno
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 POLL_INTERVAL_SECONDS = 2.0
@@ -46,6 +47,17 @@ class ChangeDetector:
     def retry(self) -> None:
         """Load again although nothing changes: the last attempt failed for a reason that the content did not cause."""
         self._last_attempt = None
+
+
+def signature_of(paths: Iterable[str | Path]) -> Signature:
+    """Return the signature of these files; a missing one has a signature too, so that the others are still followed."""
+    found: list[object] = []
+    for path in paths:
+        try:
+            found.append((str(path), *file_signature(path)))
+        except OSError as error:
+            found.append((str(path), error.strerror))
+    return tuple(found)
 
 
 def file_signature(path: str | Path) -> Signature:

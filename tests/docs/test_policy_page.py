@@ -21,7 +21,6 @@ from extender.core.profile import (
     PreemptionPolicy,
     Profile,
 )
-from extender.server.scheduler.openapi import VETOED_HEADER
 from tests.builders import built, typed
 from tests.docs.policy_page import (
     EXAMPLE,
@@ -54,7 +53,7 @@ async def test_an_example_answers_as_printed(example, caplog):
         with caplog.at_level(logging.INFO, logger="extender"):
             answer = await client.post("/preempt", content=body_of(example))
     assert answer.status_code == 200
-    assert (named(answer), answer.headers.get(VETOED_HEADER)) == (example["answer"], example.get("because"))
+    assert (named(answer), answer.headers.get("X-Extender-Vetoed")) == (example["answer"], example.get("because"))
     if "log" in example:
         assert example["log"] in [record.getMessage() for record in caplog.records]
 

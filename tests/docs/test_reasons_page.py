@@ -33,8 +33,14 @@ from extender.core.framework import filter as node_filter
 from extender.core.framework import plugins, score, status
 from extender.core.framework.plugins import FILTERS, dynamic_resources
 from extender.core.framework.status import Code
-from extender.core.preemption import candidates, eligibility, rate_limits, recent_deletions, sent_candidates
-from extender.core.preemption.protections import protections
+from extender.core.preemption import (
+    candidates,
+    eligibility,
+    protections,
+    rate_limits,
+    recent_deletions,
+    sent_candidates,
+)
 from extender.core.scheduling_cycle import fit_error, schedule_one
 from extender.core.scheduling_cycle.result import CycleOutcome
 from extender.core.snapshot import volume_index
@@ -51,7 +57,7 @@ from extender.server.guard import guard
 from extender.server.http import body, deadline, protocol, tls
 from extender.server.http import errors as http_errors
 from extender.server.observability.metrics import ANSWER_RESULTS, FAILURE_REASONS, REFUSAL_STATUSES
-from extender.server.recording import differences
+from extender.server.recording import answer_diff
 from extender.server.scheduler import bind, filter_dryrun, routes, sent_nodes, verbs
 from extender.utilities import daemon_thread
 from extender.whatif import drain
@@ -189,8 +195,8 @@ CODES: dict[Column, set[str]] = {
     Column("Results of calls"): {result for results in ANSWER_RESULTS.values() for result in results},
     Column("The guard"): {guard.DUPLICATE_NODE, *(name for name, _ in guard.rules())},
     Column("Bindings"): set(get_args(get_type_hints(BindResult)["outcome"])),
-    Column("Differences in a replay"): strings_given_to(differences, "Difference")
-    | {text for text in texts(differences, "_filter_statements") if text.startswith("node ")},
+    Column("Differences in a replay"): strings_given_to(answer_diff, "Difference")
+    | {text for text in texts(answer_diff, "_filter_statements") if text.startswith("node ")},
 }
 """Column of the page -> the codes that it has."""
 

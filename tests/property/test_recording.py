@@ -127,7 +127,7 @@ class Calls:
             ignored_resources=frozenset({"example.com/gpu"} if self.rarely(3) else ()),
             preemption=some_policy(self.draw),
         )
-        self.server_context.live_settings.settings = Settings(
+        self.server_context.live_settings.active = Settings(
             KubeScheduler((profile,)),
             self.chance.choice(("Error", "Veto")),
             self.rarely(6),

@@ -13,7 +13,7 @@ import pytest
 
 from extender.core import engine
 from extender.core.eviction_history import Eviction, EvictionHistory
-from extender.core.preemption.protections.protections import UNREQUESTED_SYSTEM_POD
+from extender.core.preemption.protections import UNREQUESTED_SYSTEM_POD
 from extender.core.preemption.sent_candidates import CandidateRejection, RejectionReason
 from extender.core.profile import DEFAULT_RANKING, EXTRA_RANKING, Limits, PreemptionPolicy, Profile, Protection
 from extender.core.record import RecordedPod, record_filter, record_preempt, record_prioritize

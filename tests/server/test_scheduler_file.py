@@ -45,7 +45,7 @@ def files(tmp_path):
 
 
 def filters(live):
-    return live.settings.scheduler.profiles[0].filter_plugins
+    return live.active.scheduler.profiles[0].filter_plugins
 
 
 async def look(live, times):
@@ -58,7 +58,7 @@ async def test_a_change_of_kube_scheduler_s_file_takes_effect_without_a_restart(
     write(files.scheduler, ANYWHERE)
     assert await look(live, 3) == [False, True, False]
     assert filters(live) == ()
-    assert live.restart_required == ()
+    assert live.restart_required == []
 
 
 async def test_it_is_followed_without_a_file_of_ours(files):
@@ -99,11 +99,11 @@ async def test_a_configmap_s_symbolic_links_are_followed(tmp_path):
 async def test_a_wrong_file_keeps_the_settings_and_is_said_with_its_place(files, caplog):
     live = files.live()
     await look(live, 2)
-    before = live.settings
+    before = live.active
     write(files.scheduler, WRONG)
     with caplog.at_level(logging.INFO):
         assert await look(live, 5) == [False] * 5
-    assert live.settings is before
+    assert live.active is before
     (record,) = caplog.records
     place = f"{files.scheduler}:4: profiles[0].plugins.filter.enabled[0].nam: unknown"
     assert record.getMessage().startswith(f"configuration reload failed, keeping the previous one: {place}")
@@ -118,10 +118,10 @@ async def test_a_file_that_goes_is_said_and_one_that_comes_back_the_same_is_righ
     await look(live, 2)
     away = files.scheduler.rename(files.scheduler.with_suffix(".away"))
     assert await look(live, 3) == [False] * 3
-    assert live.last_error == f"{files.scheduler}: No such file or directory"
+    assert live.failure.unread == f"{files.scheduler}: No such file or directory"
     away.rename(files.scheduler)
     await look(live, 2)
-    assert live.last_error is None
+    assert live.failure.unread is None
 
 
 # --- in the service ---------------------------------------------------------------------------------------------------
@@ -183,7 +183,7 @@ async def test_calls_are_judged_by_the_old_version_as_a_whole_until_the_new_snap
     before = context.settings
     every = {"filter": {"disabled": [{"name": "*"}]}}
     wanted.append(configuration(scheduler={"version": "1.36", "profiles": [{"plugins": every}]}, mode="Observe"))
-    live._want(live._loaded.from_config(wanted[-1]).settings(None))
+    live._set_target(live._loaded.from_config(wanted[-1]).settings())
     await asyncio.sleep(0)
     assert context.settings.scheduler is before.scheduler
     assert context.settings.is_observing
@@ -204,13 +204,13 @@ async def test_a_change_that_is_taken_back_while_it_is_prepared_never_happens(tm
     source = Slow(cluster_file(tmp_path), cache)
     first, second = (configuration(scheduler={"version": version}) for version in ("1.33", "1.36"))
     live = create_app(cache, first, source).server_context.live_settings
-    before, snapshot = live.settings, cache.snapshot()
-    live._want(live._loaded.from_config(second).settings(None))
+    before, snapshot = live.active, cache.snapshot()
+    live._set_target(live._loaded.from_config(second).settings())
     await asyncio.sleep(0)
-    live._want(live._loaded.from_config(first).settings(None))
+    live._set_target(live._loaded.from_config(first).settings())
     source.may_go_on.set()
     await asyncio.sleep(0.05)
-    assert live.settings == before
+    assert live.active == before
     assert cache.snapshot() is snapshot
     assert live.warnings() == []
 

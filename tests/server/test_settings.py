@@ -69,7 +69,7 @@ class Following:
 
     @property
     def settings(self):
-        return self.live.settings
+        return self.live.active
 
     async def look(self, times):
         """Which of the looks brought other settings."""
@@ -131,7 +131,7 @@ async def test_environment_and_command_line_stay_over_the_file(path):
     write(path, "mode: Enforce\nserver: {port: 1}\npreemption: {preset: careful}")
     assert await following.look(2) == [False, True]
     assert following.settings.is_observing
-    assert following.live.restart_required == ()
+    assert following.live.restart_required == []
 
 
 async def test_a_configmap_s_symbolic_links_are_followed(tmp_path):
@@ -176,7 +176,7 @@ async def test_what_is_read_at_the_start_only_is_named_once_and_not_put_in_place
     assert following.live.warnings() == [warning]
     write(path, OBSERVE)
     assert await following.look(2) == [False, True]
-    assert following.live.restart_required == ()
+    assert following.live.restart_required == []
 
 
 # --- what is wrong --------------------------------------------------------------------------------------------------
@@ -203,7 +203,7 @@ async def test_a_mended_file_takes_effect_and_the_mistakes_are_forgotten(path):
     await following.look(2)
     write(path, OBSERVE)
     assert await following.look(2) == [False, True]
-    assert following.live.last_error is None
+    assert following.live.failure.unread is None
     assert following.settings.is_observing
 
 
@@ -215,7 +215,7 @@ async def test_a_file_that_goes_and_comes_back_the_same_is_right_again(path, cap
     assert [record.getMessage().rpartition(": ")[2] for record in caplog.records] == ["No such file or directory"]
     away.rename(path)
     await following.look(2)
-    assert following.live.last_error is None
+    assert following.live.failure.unread is None
 
 
 async def test_not_even_a_bug_of_ours_ends_the_following(path):
@@ -225,7 +225,7 @@ async def test_not_even_a_bug_of_ours_ends_the_following(path):
     live = LiveSettings(load_config(path, {}))
     file = ConfigFile(path, broken)
     assert [await live.poll(file) for _ in range(3)] == [False, False, False]
-    assert live.last_error == "a bug"
+    assert live.failure.unread == "a bug"
 
 
 # --- in the service -------------------------------------------------------------------------------------------------
@@ -351,4 +351,4 @@ async def test_H7_a_fifo_in_place_of_the_file_is_reported_and_a_mended_file_is_r
     path.unlink()
     write(path, KILL)
     assert (await following.look(2)).count(True) == 1
-    assert following.live.last_error is None
+    assert following.live.failure.unread is None

@@ -27,7 +27,7 @@ def files(tmp_path):
 
 
 def names(live):
-    return [one.scheduler_name for one in live.settings.scheduler.profiles]
+    return [one.scheduler_name for one in live.active.scheduler.profiles]
 
 
 async def following(files, found=None):
@@ -53,7 +53,7 @@ async def test_a_named_file_with_a_mistake_is_followed_until_it_is_corrected(fil
     write(other, WRONG)
     write(files.own, f"scheduler: {{config: {other}}}")
     await look(live, 6)
-    assert (live.last_error or "").startswith(f"{other}:4: profiles[0]")
+    assert (live.failure.unread or "").startswith(f"{other}:4: profiles[0]")
     write(other, NAMED.replace("NAME", "corrected"))
     await look(live, 6)
     assert (names(live), live.is_valid) == (["corrected"], True)
@@ -62,20 +62,20 @@ async def test_a_named_file_with_a_mistake_is_followed_until_it_is_corrected(fil
 @pytest.mark.parametrize("mistake", [WRONG, SINCE_35, None], ids=["unknown key", "of another version", "missing"])
 async def test_our_own_settings_take_effect_beside_a_mistake_in_kube_scheduler_s_file(files, mistake):
     live = await following(files, FoundVersion(34, "a pod"))
-    before = live.settings
+    before = live.active
     if mistake is None:
         files.scheduler.unlink()
     else:
         write(files.scheduler, mistake)
     await look(live, 4)
-    assert live.settings is before
+    assert live.active is before
     assert not live.is_valid
     policies = "killSwitch: {enabled: true}\npreemption: {preset: careful}\n"
     write(files.own, f"scheduler: {{config: {files.scheduler}}}\n{policies}")
     await look(live, 4)
-    assert (live.settings.kill_switch, live.settings.on_preempt_failure) == ("Veto", "Veto")
-    assert live.settings.scheduler.preemption.disruption_budgets == "Strict"
-    assert live.settings.scheduler.profiles[0].filter_plugins == before.scheduler.profiles[0].filter_plugins
+    assert (live.active.kill_switch, live.active.on_preempt_failure) == ("Veto", "Veto")
+    assert live.active.scheduler.preemption.disruption_budgets == "Strict"
+    assert live.active.scheduler.profiles[0].filter_plugins == before.scheduler.profiles[0].filter_plugins
     assert not live.is_valid
     assert str(files.scheduler) in "\n".join(live.warnings())
 
@@ -110,7 +110,7 @@ async def test_a_file_that_is_written_before_an_upgrade_takes_effect_with_the_up
     assert [record.levelname for record in caplog.records] == ["ERROR"]
     assert live.problem is None
     live.use_version(FoundVersion(36, "another pod"))
-    assert (names(live), live.settings.scheduler.minor) == (["new"], 36)
+    assert (names(live), live.active.scheduler.minor) == (["new"], 36)
     assert (live.is_valid, live.warnings()) == (True, [])
 
 
@@ -145,7 +145,7 @@ class Preparing:
         self.config = configuration(scheduler={"version": "1.36"})
         self.live = LiveSettings(configuration(scheduler={"version": "1.33"}), ConfigFile(None, self.load, self.sleep))
         self.live.cache, self.live.adopt = filled_cache(), self.adopt
-        self.live.cache.prepare_for(self.live.settings.scheduler)
+        self.live.cache.prepare_for(self.live.active.scheduler)
 
     def load(self):
         return self.config
@@ -173,7 +173,7 @@ async def test_a_preparation_that_fails_is_tried_again(caplog):
     preparing = Preparing()
     await preparing.change("fails", "fails", "works")
     assert preparing.slept == [settings.ADOPT_RETRY_SECONDS] * 2
-    assert preparing.live.settings.scheduler.minor == 36
+    assert preparing.live.active.scheduler.minor == 36
     assert preparing.live.warnings() == []
     errors = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
     assert len(errors) == 2
@@ -183,9 +183,9 @@ async def test_a_preparation_that_fails_is_tried_again(caplog):
 async def test_a_failure_after_the_change_is_not_said_to_keep_the_previous_settings(caplog):
     preparing = Preparing()
     await preparing.change("fails afterwards")
-    assert (preparing.slept, preparing.live.settings.scheduler.minor) == ([], 36)
+    assert (preparing.slept, preparing.live.active.scheduler.minor) == ([], 36)
     (error,) = (record.getMessage() for record in caplog.records if record.levelname == "ERROR")
-    assert error.startswith("the changed settings are in effect")
+    assert error.startswith("new settings applied")
 
 
 async def test_another_version_during_the_first_build_is_that_of_the_first_snapshot(tmp_path):
@@ -202,5 +202,5 @@ async def test_another_version_during_the_first_build_is_that_of_the_first_snaps
     await look(live, 3)
     for _ in steps:
         pass
-    assert live.settings.scheduler.minor == 30
-    assert cache.snapshot().features == live.settings.scheduler.features
+    assert live.active.scheduler.minor == 30
+    assert cache.snapshot().features == live.active.scheduler.features

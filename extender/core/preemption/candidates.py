@@ -32,7 +32,7 @@ from extender.core.preemption.dry_run import (
 )
 from extender.core.preemption.pdb.violations import budget_index, exceeded_budgets, exceeds_budgets
 from extender.core.preemption.potential_victims import potential_victims
-from extender.core.preemption.protections.protections import UNREQUESTED_SYSTEM_POD, is_system_victim
+from extender.core.preemption.protections import UNREQUESTED_SYSTEM_POD, is_system_victim
 from extender.core.preemption.ranking import RankingKeys
 from extender.core.preemption.rate_limits import has_victim_limits, victim_limit_vetoes
 from extender.core.profile import UPSTREAM

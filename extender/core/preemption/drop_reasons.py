@@ -9,7 +9,7 @@ import numpy as np
 
 from extender.core.framework.filter import FilterRun
 from extender.core.preemption.dry_run import DryRun
-from extender.core.preemption.protections.protections import (
+from extender.core.preemption.protections import (
     UNREQUESTED_SYSTEM_POD,
     ProtectionReason,
     is_system_victim,
@@ -33,14 +33,13 @@ def drop_reasons(
     places, dropped = place_of[sent.rows], dict(sent.dropped)
     # Without a dry run: the filter status.
     not_tried = np.flatnonzero(places < 0)
-    statuses = filter_run.statuses(sent.rows[not_tried]).to_list()
-    reasons: dict[int, CandidateRejection] = {}  # nodes share statuses: one reason, and one message, for all of them
-    for nth, status in zip(not_tried.tolist(), statuses, strict=True):
-        reason = reasons.get(id(status))
-        if reason is None:
-            code = RejectionReason.UNRESOLVABLE if status.message else RejectionReason.FITS
-            reason = reasons[id(status)] = CandidateRejection(code, status.message)
-        dropped[sent.nodes[nth]] = reason
+    statuses = filter_run.statuses(sent.rows[not_tried])
+    reasons = [
+        CandidateRejection(RejectionReason.UNRESOLVABLE if one.message else RejectionReason.FITS, one.message)
+        for one in statuses.distinct
+    ]
+    for nth, index in zip(not_tried.tolist(), statuses.indices.tolist(), strict=True):
+        dropped[sent.nodes[nth]] = reasons[index]
     # With a dry run: candidates are outranked, the others have its status.
     tried = np.flatnonzero(places >= 0)
     dropped |= dict.fromkeys([sent.nodes[nth] for nth in tried.tolist()], CandidateRejection(RejectionReason.OUTRANKED))

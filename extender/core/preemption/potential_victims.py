@@ -14,7 +14,7 @@ import numpy as np
 from extender.core.framework.constraint import EvictablePods, NodeRows, SchedulingContext
 from extender.core.preemption.pdb.index import BudgetIndex
 from extender.core.preemption.pdb.violations import budget_index, pods_violating_pdbs
-from extender.core.preemption.protections.protections import ProtectionIndex
+from extender.core.preemption.protections import ProtectionIndex
 from extender.core.profile import PreemptionPolicy
 from extender.core.snapshot.arrays import BoolArray, IntArray
 from extender.core.snapshot.derived import derived

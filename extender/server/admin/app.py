@@ -10,7 +10,6 @@ refuse remote clients unless `debug.allowRemote` is set, Host headers that are n
 
 import asyncio
 import ipaddress
-from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import PlainTextResponse
@@ -19,7 +18,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from extender.config import Configuration
 from extender.server.admin import health, routes
-from extender.server.admin import openapi as openapi_admin
 from extender.server.admin.cluster_dump import MAX_DUMPS
 from extender.server.admin.decision_thread import DecisionThread
 from extender.server.admin.in_flight_limit import InFlightLimit
@@ -70,16 +68,10 @@ def create_admin_app(
     return _BrowserGuard(app, config)
 
 
-def openapi_document() -> dict[str, Any]:
-    """Return the OpenAPI document of the admin listener, the content of openapi/admin.json."""
-    return openapi_admin.document(_build_app(with_debug=True))
-
-
 def _build_app(*, with_debug: bool) -> FastAPI:
     app = FastAPI(version=__version__, openapi_url=None, redirect_slashes=False)
     for path, endpoint in ("/livez", health.livez), ("/readyz", health.readyz), ("/metrics", health.show_metrics):
-        operation = openapi_admin.OPERATIONS[endpoint.__name__]
-        app.add_api_route(path, endpoint, response_class=PlainTextResponse, operation_id=path[1:], **operation)
+        app.add_api_route(path, endpoint, response_class=PlainTextResponse)
     if with_debug:
         app.include_router(routes.create_router())
     add_error_handlers(app, _NOT_FOUND if with_debug else _NOT_FOUND_WITHOUT_DEBUG)

@@ -117,7 +117,7 @@ _REFLECTOR_COUNTERS = {
 
 def settings_metrics(live_settings: LiveSettings, lifecycle: Lifecycle, max_in_flight: int) -> Iterator[Metric]:
     """Yield the metrics of the settings in effect, and of a shutdown."""
-    settings = live_settings.settings
+    settings = live_settings.active
     gauges = {
         "config_valid": (
             "1 if the current configuration file is in effect, 0 if it was rejected.",

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 from extender.server.admin.in_flight_limit import busy
-from extender.server.stacks import position
+from extender.server.thread_dump import position
 
 log = logging.getLogger(__name__)
 

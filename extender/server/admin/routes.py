@@ -26,7 +26,7 @@ from extender.errors import ExtenderError, RequestError
 from extender.k8s.kinds import ClusterObjects
 from extender.report import render, wording
 from extender.report.schema import MAX_LISTED_DECISIONS
-from extender.server.admin import fork_worker, openapi
+from extender.server.admin import fork_worker
 from extender.server.admin.cluster_dump import dump_cluster
 from extender.server.admin.decision_thread import DecisionThread
 from extender.server.admin.fork_worker import ForkedWorker
@@ -82,8 +82,7 @@ def create_router() -> APIRouter:
         ("GET", "/ui/{name}", page_file),
     ]
     for method, path, endpoint in routes:
-        operation = openapi.OPERATIONS[endpoint.__name__]
-        router.add_api_route(path, endpoint, methods=[method], response_class=Response, **operation)
+        router.add_api_route(path, endpoint, methods=[method], response_class=Response)
     return router
 
 

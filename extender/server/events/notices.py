@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from extender.core.engine import Candidate, PreemptDecision
+from extender.core.engine import PreemptDecision
 from extender.core.eviction_history import EvictionHistory
 from extender.core.preemption.sent_candidates import RejectionReason
 from extender.core.record import PreemptRecord
@@ -79,7 +79,7 @@ def notices(preemption: AnsweredPreemption, *, names_across_namespaces: bool) ->
         note = f"No pod is evicted: {_veto_reason(preemption, names_across_namespaces)}"
         yield Notice(pod=preemptor, type="Warning", reason="PreemptionVetoed", note=note)
         return
-    victims = _evicted(kept[0])
+    victims = [pod for pod in kept[0].victims if pod.metadata.deletion_timestamp is None]
     listed = _listed(victims, preemptor, names_across_namespaces)
     why = why_best(record)
     if len(kept) > 1:  # kube-scheduler chooses the node itself: which pods it evicts is not known
@@ -103,11 +103,6 @@ def _victim_notice(victim: Pod, preemptor: Pod, node: str, names_across_namespac
         f"this pod has priority {victim.priority}",
         related=preemptor if is_named else None,
     )
-
-
-def _evicted(candidate: Candidate) -> list[Pod]:
-    """Return the victims that are not terminating already."""
-    return [pod for pod in candidate.victims if pod.metadata.deletion_timestamp is None]
 
 
 def _listed(victims: list[Pod], preemptor: Pod, names_across_namespaces: bool) -> str:

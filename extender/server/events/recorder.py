@@ -7,7 +7,7 @@ written is counted by its reason.
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Protocol
 from urllib.parse import quote
 
@@ -99,7 +99,7 @@ class EventRecorder:
     def start(self) -> None:
         """Start the thread."""
         if self._thread is None:
-            self._thread = WriterThread("events", MAX_QUEUED_BYTES, self._write_all, lambda: None)
+            self._thread = WriterThread("events", MAX_QUEUED_BYTES, self._write_all)
             self._thread.start()
 
     def stop(self) -> None:
@@ -118,7 +118,7 @@ class EventRecorder:
 
     # --- the thread ---
 
-    def _write_all(self, preemptions: list[AnsweredPreemption]) -> None:
+    def _write_all(self, preemptions: Iterator[AnsweredPreemption]) -> None:
         for preemption in preemptions:
             try:
                 for notice in notices(preemption, names_across_namespaces=self._names_across_namespaces):

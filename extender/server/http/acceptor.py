@@ -27,7 +27,7 @@ from collections.abc import Callable, Coroutine
 
 from extender.server.http.protocol import LimitedProtocol, ListenerState
 from extender.server.http.tls import TLSFiles
-from extender.utilities.log_throttle import ThrottledLogger
+from extender.utilities.log_throttle import ThrottledLoggers
 
 log = logging.getLogger(__name__)
 
@@ -83,12 +83,8 @@ class Acceptor:
         self._make_protocol = make_protocol
         self._state = state
         self._first_byte_timeout = keep_alive if state.tls is None else HANDSHAKE_TIMEOUT_SECONDS
-        self._batch = max(1, self.max_connections // 16)
-        """Connections accepted in one turn, and closed at once to make room: the newest survive several turns."""
         self._is_open = False
         self._loop: asyncio.AbstractEventLoop
-        self._patience = self.max_connections // 4
-        """Connections that may send nothing, and that may wait for a handshake, before they give way to new ones."""
         self._resume_timer: TimerHandle | None = None
         self._silent: dict[socket.socket, TimerHandle] = {}
         """Connections that have sent nothing, oldest first, each with its timeout."""
@@ -96,8 +92,17 @@ class Acceptor:
         """Connections whose TLS handshake can start, oldest first."""
         self._starting: dict[Task[None], None] = {}
         """TLS handshakes under way, oldest first; without TLS, connections that are about to be read."""
-        self._log_full = ThrottledLogger(log)
-        self._log_no_descriptor = ThrottledLogger(log)
+        self._log = ThrottledLoggers(log)
+
+    @property
+    def _batch(self) -> int:
+        """Connections accepted in one turn, and closed at once to make room: the newest survive several turns."""
+        return max(1, self.max_connections // 16)
+
+    @property
+    def _patience(self) -> int:
+        """Connections that may send nothing, and that may wait for a handshake, before they give way to new ones."""
+        return self.max_connections // 4
 
     @property
     def is_starting(self) -> bool:
@@ -143,7 +148,7 @@ class Acceptor:
     def _accept(self) -> None:
         room = min(self._batch, self.max_connections - self._count())
         if room <= 0:
-            self._log_full("%s: more than %d connections, closing idle ones", self._name, self.max_connections)
+            self._log("full", "%s: more than %d connections, closing idle ones", self._name, self.max_connections)
             room = self._make_room()
             if not room:
                 self._pause()
@@ -153,7 +158,7 @@ class Acceptor:
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:  # EMFILE, ENFILE, ENOBUFS, ENOMEM
-                self._log_no_descriptor("%s: cannot accept connections: %s", self._name, error.strerror)
+                self._log("no descriptor", "%s: cannot accept connections: %s", self._name, error.strerror)
                 self._make_room()
                 self._pause()
                 return
@@ -230,8 +235,8 @@ class Acceptor:
                 oldest = next(iter(self._starting))
                 del self._starting[oldest]
                 oldest.cancel()
-                self._log_full(
-                    "%s: more than %d TLS handshakes under way, closing the oldest", self._name, MAX_HANDSHAKES
+                self._log(
+                    "full", "%s: more than %d TLS handshakes under way, closing the oldest", self._name, MAX_HANDSHAKES
                 )
             self._start(self._shake_hands(self._ready.popleft(), tls))
         if self._ready:

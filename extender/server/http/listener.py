@@ -96,16 +96,12 @@ class Listener:
             connection.shutdown()
         try:
             async with asyncio.timeout(timeout_seconds):
-                while self._is_busy:  # noqa: ASYNC110 (uvicorn's sets, without notification)
+                while self.state.tasks or self.state.connections or self._acceptor.is_starting:  # noqa: ASYNC110 (uvicorn's sets)
                     await asyncio.sleep(SHUTDOWN_POLL_SECONDS)
         except TimeoutError:
             pass
         finally:
             await self._cancel_remaining()
-
-    @property
-    def _is_busy(self) -> bool:
-        return bool(self.state.tasks or self.state.connections or self._acceptor.is_starting)
 
     async def _cancel_remaining(self) -> None:
         if self.state.tasks:

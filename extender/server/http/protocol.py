@@ -33,7 +33,7 @@ from uvicorn.server import ServerState
 from extender.server.http.body import READ_TIMEOUT_SECONDS, UNCOUNTED_BODY_BYTES
 from extender.server.http.caller import CALLER_KEY, caller_now
 from extender.server.http.errors import error_body, error_response
-from extender.server.http.response import CLOSE, Response, nothing_to_keep
+from extender.server.http.response import CLOSE, Response, nothing_to_write
 from extender.server.http.tls import TLSFiles
 from extender.utilities.log_throttle import ThrottledLogger
 
@@ -317,11 +317,11 @@ class LimitedProtocol(HttpToolsProtocol):
             response: Response = done.value
             if len(response.body) <= MAX_WHOLE_BYTES:
                 self._write(response)
-                response.keep()
+                response.after_send()
                 return
-            response.keep()
+            response.after_send()
             scope[BEGUN_KEY] = ready = self.loop.create_future()
-            ready.set_result(response._replace(keep=nothing_to_keep))
+            ready.set_result(response._replace(after_send=nothing_to_write))
         self._create_cycle()
         self.cycle.more_body = False
 

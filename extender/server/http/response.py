@@ -16,8 +16,8 @@ CLOSE: Header = (b"connection", b"close")
 """The connection ends with this response."""
 
 
-def nothing_to_keep() -> None:
-    """Do nothing: what was to be kept of a call is."""
+def nothing_to_write() -> None:
+    """Nothing to write after the response."""
 
 
 class Response(NamedTuple):
@@ -27,7 +27,7 @@ class Response(NamedTuple):
     body: bytes
     headers: Sequence[Header] = ()
     """Headers besides Content-Type and Content-Length, in printable ASCII."""
-    keep: Callable[[], None] = nothing_to_keep
+    after_send: Callable[[], None] = nothing_to_write
     """Writes what the client does not wait for; to be called once, in the event loop's turn that has the response."""
 
     @property

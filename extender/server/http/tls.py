@@ -21,8 +21,8 @@ from extender.config.serving import TLSSection
 from extender.errors import ConfigError, printable
 from extender.k8s.time import SECOND, format_time
 from extender.utilities.daemon_thread import ReloadThread
-from extender.utilities.file_watch import POLL_INTERVAL_SECONDS, ChangeDetector, Signature, file_signature
-from extender.utilities.log_throttle import ThrottledLogger
+from extender.utilities.file_watch import POLL_INTERVAL_SECONDS, ChangeDetector, signature_of
+from extender.utilities.log_throttle import ThrottledLoggers
 from extender.utilities.regular_file import descriptor_path, open_regular_file
 
 log = logging.getLogger(__name__)
@@ -56,10 +56,9 @@ class TLSFiles:
         self._files = {name: path for name, path in files.items() if path is not None}
         self._clock = clock
         self._allowed = frozenset(_canonical(name) for name in tls.allowed_names)
-        self._log_failed_handshake = ThrottledLogger(log)
-        self._log_rejected_client = ThrottledLogger(log)
+        self._log = ThrottledLoggers(log)
         self._next_warning = 0.0
-        self._changes = ChangeDetector(self._signatures(), must_settle=False)
+        self._changes = ChangeDetector(signature_of(self._files.values()), must_settle=False)
         self._thread = ReloadThread(f"{listener}.tls")
         self.context, self.expires = self._load()
         """Context for new connections, and expiry of its certificate in seconds since 1970."""
@@ -90,7 +89,7 @@ class TLSFiles:
 
     async def poll(self) -> bool:
         """Check the files once; return whether a new context was loaded."""
-        now = await self._thread.run(self._signatures)
+        now = await self._thread.run(signature_of, self._files.values())
         if not self._changes.should_reload(now):
             return False
         try:
@@ -106,10 +105,6 @@ class TLSFiles:
         self._next_warning = 0.0
         log.info("%s.tls: certificate reloaded, expires at %s", self.listener, _format_expiry(self.expires))
         return True
-
-    def _signatures(self) -> Signature:
-        """Return one signature per file; None: the file is missing or not accessible."""
-        return tuple(map(_signature, self._files.values()))
 
     def _load(self) -> tuple[ssl.SSLContext, float]:
         """Return a context for the files, and when its certificate expires; ConfigError if a file is not usable."""
@@ -142,7 +137,7 @@ class TLSFiles:
         why = error.verify_message if isinstance(error, ssl.SSLCertVerificationError) else (error.reason or "closed")
         if is_certificate or error.reason == "PEER_DID_NOT_RETURN_A_CERTIFICATE":
             self.refused += 1
-        self._log_failed_handshake("%s.tls: handshake failed: %s", self.listener, printable(str(why)))
+        self._log("handshake", "%s.tls: handshake failed: %s", self.listener, printable(str(why)))
 
     def rejection_message(self, connection: ssl.SSLObject) -> str | None:
         """Return the error message for a client certificate without an allowed name; None: it is accepted."""
@@ -153,9 +148,7 @@ class TLSFiles:
             return None
         self.refused += 1
         listed = ", ".join(map(printable, names[:5]))[:500] or "none"
-        self._log_rejected_client(
-            "%s.tls.allowedNames: client certificate rejected, its names are: %s", self.listener, listed
-        )
+        self._log("names", "%s.tls.allowedNames: client certificate rejected, its names are: %s", self.listener, listed)
         return f"no name of this certificate is in {self.listener}.tls.allowedNames"
 
 
@@ -262,13 +255,6 @@ def _reporting_class(failed: Callable[[ssl.SSLError], None]) -> type[ssl.SSLObje
                 raise
 
     return Reporting
-
-
-def _signature(path: str) -> Signature | None:
-    try:
-        return file_signature(path)
-    except OSError:
-        return None
 
 
 def _format_expiry(seconds: float) -> str:

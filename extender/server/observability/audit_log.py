@@ -8,17 +8,16 @@ Rule: neither a blocked pipe nor a full disk delays an answer further, and no li
 
 import logging
 import os
-import select
 import stat
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from extender.errors import ConfigError
-from extender.server.observability.writer_thread import WriterThread
+from extender.server.observability.writer_thread import WriterThread, write_some
 from extender.utilities.log_throttle import LOG_INTERVAL_SECONDS, Throttle
 
 log = logging.getLogger(__name__)
@@ -107,7 +106,7 @@ class AuditLog:
         """Count a line that could not be encoded."""
         self._refused += 1
 
-    def _write_lines(self, target: "AuditTarget", lines: list[_QueuedLine]) -> None:
+    def _write_lines(self, target: "AuditTarget", lines: Iterator[_QueuedLine]) -> None:
         for line in lines:
             try:
                 target.write(line.data)
@@ -153,13 +152,8 @@ class AuditTarget:
         begun = False
         try:
             while rest:
-                try:
-                    rest = rest[os.write(self._fd, rest) :]
-                    begun = True
-                except BlockingIOError:
-                    full_pipe = select.poll()
-                    full_pipe.register(self._fd, select.POLLOUT)
-                    full_pipe.poll()
+                rest = rest[write_some(self._fd, rest) :]
+                begun = True
         finally:
             self._is_torn = bool(rest) and (begun or self._is_torn)
 

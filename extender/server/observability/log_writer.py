@@ -1,22 +1,18 @@
 """A logging handler that writes to standard error from a thread of its own.
 
-A pipe that its reader stopped reading blocks that thread and nothing else. Lines wait in a queue that is bounded in
-bytes; what it has no room for is dropped and counted. A line reports the number once the queue is empty again, and
-every LOG_INTERVAL_SECONDS while it is not.
-
-The queue is not a WriterThread's, which has a lock: a garbage collection while the lock is held may log, and would wait
-for the handler's lock, whose holder waits for the queue's.
+A pipe that its reader stopped reading blocks that thread and nothing else. What the queue has no room for is dropped
+and counted. A line reports the number once the queue is empty again, and every LOG_INTERVAL_SECONDS while it is not.
 
 Rule: logging never blocks, except for FLUSH_TIMEOUT_SECONDS when the process ends.
 """
 
 import logging
 import os
-import select
 import sys
 import threading
-from queue import SimpleQueue
+from collections.abc import Iterator
 
+from extender.server.observability.writer_thread import WriterThread, write_some
 from extender.utilities.log_throttle import LOG_INTERVAL_SECONDS, Throttle
 
 MAX_QUEUED_BYTES = 1 << 20
@@ -34,13 +30,13 @@ class QueuedHandler(logging.Handler):
     def __init__(self, fd: int = STDERR, max_bytes: int = MAX_QUEUED_BYTES) -> None:
         """`fd`: file descriptor to write to; `max_bytes`: limit of the queue."""
         super().__init__()
-        self._fd, self._max_bytes, self._process = fd, max_bytes, os.getpid()
-        self._queue: SimpleQueue[bytes | threading.Event | None] = SimpleQueue()
-        # Each counter has one writer (the lock of the handler, or the thread), so that neither waits for the other.
-        self._queued_bytes = self._refused = 0
-        self._written_bytes = self._failed = self._reported = 0
+        self._fd, self._process = fd, os.getpid()
+        # Each counter is written under the lock of the handler, or by the thread, so that neither waits for the other.
+        self._refused = 0
+        self._failed = self._reported = 0
         self._throttle = Throttle(LOG_INTERVAL_SECONDS)
-        threading.Thread(target=self._write_queued, name="log", daemon=True).start()
+        self._thread: WriterThread[bytes | threading.Event] = WriterThread("log", max_bytes, self._write_queued)
+        self._thread.start()
 
     @property
     def dropped(self) -> int:
@@ -71,62 +67,50 @@ class QueuedHandler(logging.Handler):
     def _put(self, text: str) -> None:
         line = f"{text}\n".encode(errors="backslashreplace")
         if os.getpid() != self._process:  # a forked child has no thread that writes
-            _write_all(self._fd, line)
-            return
-        waiting = self._queued_bytes - self._written_bytes
-        if waiting and waiting + len(line) > self._max_bytes:
+            self._write(line)
+        elif not self._thread.put(line, len(line)):
             self._refused += 1
-            return
-        self._queued_bytes += len(line)
-        self._queue.put(line)
 
     def flush(self) -> None:
         """Wait until the lines that are queued now are written, for at most FLUSH_TIMEOUT_SECONDS."""
         if os.getpid() == self._process:
             written = threading.Event()
-            self._queue.put(written)
+            self.acquire()
+            self._thread.put(written, 0)
+            self.release()
             written.wait(FLUSH_TIMEOUT_SECONDS)
 
     def close(self) -> None:
         """End the thread once it has written the queued lines; `logging.shutdown` calls `flush` first."""
-        self._queue.put(None)
+        self._thread.end()
         super().close()
 
-    def _write_queued(self) -> None:
-        while (item := self._queue.get()) is not None:
+    def _write_queued(self, items: Iterator[bytes | threading.Event]) -> None:
+        for item in items:
             try:
                 if isinstance(item, bytes):
-                    _write_all(self._fd, item)
+                    self._write(item)
                 self._report_dropped()
             except OSError:
                 self._failed += 1
-            if isinstance(item, bytes):
-                self._written_bytes += len(item)
-            else:
+            if isinstance(item, threading.Event):
                 item.set()
 
     def _report_dropped(self) -> None:
         """Write how many lines were dropped since the last report, at once if no line waits any more."""
         lost = self.dropped - self._reported
-        if lost and (self._throttle.is_due() or self._queue.empty()):
+        if lost and (self._throttle.is_due() or not self._thread.has_queued):
             text = f"{lost} log lines dropped: standard error was not read, or failed"
             report = logging.LogRecord(__name__, logging.WARNING, __file__, 0, text, None, None)
-            _write_all(self._fd, f"{self.format(report)}\n".encode())
+            self._write(f"{self.format(report)}\n".encode())
             self._reported += lost
+
+    def _write(self, data: bytes) -> None:
+        rest = memoryview(data)
+        while rest:
+            rest = rest[write_some(self._fd, rest) :]
 
 
 def installed_handler() -> QueuedHandler | None:
     """Return the handler that writes the log lines of this process; None before logging is configured."""
     return next((one for one in logging.getLogger().handlers if isinstance(one, QueuedHandler)), None)
-
-
-def _write_all(fd: int, data: bytes) -> None:
-    """Write all of it, waiting as long as it takes, also where another process made the pipe non-blocking."""
-    rest = memoryview(data)
-    while rest:
-        try:
-            rest = rest[os.write(fd, rest) :]
-        except BlockingIOError:
-            full_pipe = select.poll()
-            full_pipe.register(fd, select.POLLOUT)
-            full_pipe.poll()

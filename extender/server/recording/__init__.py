@@ -3,7 +3,7 @@
     recorder    queues calls and object changes for a thread that writes them into segments
     redact      removes fields that decisions do not read; disk: the files
     lines       the file format of a segment; segments: reads it
-    differences compares two answers to a call, for server.replay
+    answer_diff compares two answers to a call, for server.replay
 
 Rule: a recording holds only fields that decisions read.
 """

@@ -9,6 +9,7 @@ and the next one begins with the whole cluster. The thread stops at the first er
 """
 
 import logging
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -252,7 +253,7 @@ class SegmentWriter(WriterThread[WriterItem]):
         """Size of all segments in bytes."""
         return sum(size for _, size in self.older) + (self.segment.size if self.segment is not None else 0)
 
-    def _write_items(self, items: list[WriterItem]) -> None:
+    def _write_items(self, items: Iterator[WriterItem]) -> None:
         if self.failure is not None:
             return
         try:
@@ -270,7 +271,6 @@ class SegmentWriter(WriterThread[WriterItem]):
 
     def _fail(self, why: str) -> None:
         self.failure = why
-        self.clear()
         self.end()
         log.error("recording stopped: %s", why)
 

@@ -10,7 +10,7 @@ import msgspec
 
 from extender.core.engine import FilterDecision, PreemptDecision, PrioritizeDecision
 from extender.report.schema import VerbName
-from extender.server.http.response import nothing_to_keep
+from extender.server.http.response import nothing_to_write
 from extender.server.observability.decision_log import DecisionMode
 
 CallVerb = VerbName | Literal["bind"]
@@ -39,7 +39,7 @@ class Answer(msgspec.Struct, frozen=True):
     """ID of the call in /decisions, recordings and audit lines; None: the request could not be parsed."""
     summary: "CallSummary | None" = None
     """Summary of the call; None: the request could not be parsed."""
-    keep: Callable[[], None] = nothing_to_keep
+    after_send: Callable[[], None] = nothing_to_write
     """Writes what kube-scheduler need not wait for; to be called once, before the cluster cache changes."""
 
 

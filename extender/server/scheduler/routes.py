@@ -26,7 +26,7 @@ from extender.server.http.protocol import BEGUN_KEY, WRITE_TIMEOUT_SECONDS, Begi
 from extender.server.http.response import CLOSE, Header, Response
 from extender.server.observability.audit import shorten
 from extender.server.observability.tracing import Tracing
-from extender.server.scheduler import openapi, verbs
+from extender.server.scheduler import verbs
 from extender.server.scheduler.bind import bind
 from extender.server.scheduler.filter_dryrun import DryRuns
 from extender.server.scheduler.result import Answer, CallVerb
@@ -54,12 +54,13 @@ SEND_BYTES = 256 << 10
 RETRY_AFTER_SECONDS = b"1"
 """Retry-After of an overload."""
 
-_MAX_HEADER_CHARACTERS = 500
+# Response headers; openapi.json describes them.
+DECISION_HEADER = b"x-extender-decision"
+CACHE_HEADER = b"x-extender-cache"
+NOT_EVALUATED_HEADER = b"x-extender-not-evaluated"
+VETOED_HEADER = b"x-extender-vetoed"
 
-_DECISION_HEADER, _CACHE_HEADER, _NOT_EVALUATED_HEADER, _VETOED_HEADER = (
-    name.lower().encode()
-    for name in (openapi.DECISION_HEADER, openapi.CACHE_HEADER, openapi.NOT_EVALUATED_HEADER, openapi.VETOED_HEADER)
-)
+_MAX_HEADER_CHARACTERS = 500
 
 ReadBody = Callable[[int], Awaitable[bytes]]
 """Reads the body of a request, of at most so many bytes."""
@@ -86,7 +87,7 @@ class SchedulerApp:
             request = Request(scope, receive)
             begun: Awaitable[Response] | None = scope.get(BEGUN_KEY)
             response = await (begun or self._respond(scope, lambda cap: read_body(request, cap, self.bodies, body)))
-            response.keep()
+            response.after_send()
             if len(response.body) > SEND_BYTES:
                 await _send_in_parts(response, request, send, self.bodies, body)
             else:
@@ -171,7 +172,7 @@ async def _call(name: CallVerb, scope: Scope, read: ReadBody, server_context: Se
     headers = _headers(answer, closes=closes)
     if is_overload:
         headers.append((b"retry-after", RETRY_AFTER_SECONDS))
-    return Response(answer.status, answer.body, headers, answer.keep)
+    return Response(answer.status, answer.body, headers, answer.after_send)
 
 
 async def _read_body(name: CallVerb, read: ReadBody, server_context: ServerContext, deadline: Deadline) -> bytes:
@@ -214,13 +215,13 @@ def _headers(answer: Answer, *, closes: bool) -> list[Header]:
     """
     headers = []
     if answer.id is not None:
-        headers.append((_DECISION_HEADER, answer.id.encode()))
+        headers.append((DECISION_HEADER, answer.id.encode()))
     if answer.cache_status is not None:
-        headers.append((_CACHE_HEADER, _printable(answer.cache_status)))
+        headers.append((CACHE_HEADER, _printable(answer.cache_status)))
     if answer.not_evaluated:
-        headers.append((_NOT_EVALUATED_HEADER, _limited(", ".join(answer.not_evaluated))))
+        headers.append((NOT_EVALUATED_HEADER, _limited(", ".join(answer.not_evaluated))))
     if answer.veto_reason:
-        headers.append((_VETOED_HEADER, _limited(answer.veto_reason)))
+        headers.append((VETOED_HEADER, _limited(answer.veto_reason)))
     if closes:
         headers.append(CLOSE)
     return headers

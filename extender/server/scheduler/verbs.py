@@ -33,7 +33,7 @@ from extender.server.context import ServerContext
 from extender.server.guard.guard import guard_filter, guard_preempt, guard_scores
 from extender.server.http.body import too_large
 from extender.server.http.deadline import NO_DEADLINE, Deadline
-from extender.server.http.response import nothing_to_keep
+from extender.server.http.response import nothing_to_write
 from extender.server.observability.cache_status import cache_summary
 from extender.server.scheduler import journal, passthrough
 from extender.server.scheduler.failure_policy import (
@@ -84,14 +84,14 @@ def answer(
     decide = _decider(verb, server_context, request, history, deadline)
     result = _decide(verb, server_context, request, decide, deadline)
     given = _finish(verb, server_context, body, request, result, started)
-    given.keep()
-    return structs.replace(given, keep=nothing_to_keep)
+    given.after_send()
+    return structs.replace(given, after_send=nothing_to_write)
 
 
 async def answer_live(verb: "Verb[Any, Any]", server_context: ServerContext, body: bytes, deadline: Deadline) -> Answer:
-    """Run one call as `answer` does; where its decision contradicts kube-scheduler, wait for the watch (`CatchUp`).
+    """Run one call as `answer` does; where its decision contradicts kube-scheduler, wait for the watch (`CacheLag`).
 
-    The caller calls `keep` of the answer.
+    The caller calls `after_send` of the answer.
     """
     request, started = verb.decode(server_context, body), time.perf_counter()
     decide = _decider(verb, server_context, request, None, deadline)
@@ -123,7 +123,7 @@ async def _decided(
     decision: Future[Any] = Future()
     try:
         deadline.check()
-        decision.set_result(await server_context.catch_up.decide(cache, metrics, uid, deadline.ends_at, decide))
+        decision.set_result(await server_context.cache_lag.decide(cache, metrics, uid, deadline.ends_at, decide))
     except Exception as error:
         decision.set_exception(error)
     return decision.result
@@ -132,7 +132,7 @@ async def _decided(
 def _finish(
     verb: "Verb[Any, Any]", server_context: ServerContext, body: bytes, request: Any, result: CallResult, started: float
 ) -> Answer:
-    """Apply the effects of a decision and return its answer; the journal's entry is written here, or by its `keep`."""
+    """Apply the effects of a decision and return its answer; the journal's entry is written here or by `after_send`."""
     milliseconds = (time.perf_counter() - started) * 1000
     sent = len(request.sent if isinstance(request, PreemptRequest) else request.nodes)
     kept, evaluation = 0, None
@@ -154,7 +154,9 @@ def _finish(
     pod, result = request.pod.metadata, call.result
     summary = CallSummary(pod.namespace, pod.name, result.mode, sent, kept, request.pod.spec.scheduler_name)
     given = structs.replace(result.answer, id=call_id, summary=summary)
-    return given if writes is not None else structs.replace(given, keep=partial(journal.write, server_context, call))
+    if writes is not None:
+        return given
+    return structs.replace(given, after_send=partial(journal.write, server_context, call))
 
 
 def _decide(
@@ -382,10 +384,9 @@ class Preempt(Verb[PreemptRequest, PreemptDecision]):
                 server_context.cache.assumed.assume_preempted(request.pod, chosen.node, chosen.victims)
                 server_context.eviction_log.record(request.pod, chosen.victims)
             server_context.metrics.count_preemption(request, decision)
-            if decision.vetoed is not None and any(
-                one.code is RejectionReason.FITS for one in decision.dropped.values()
-            ):
-                server_context.catch_up.note_fit(request.pod.metadata.uid)
+            refused = decision.dropped.values() if decision.vetoed is not None else ()
+            if any(one.code is RejectionReason.FITS for one in refused):
+                server_context.cache_lag.note_fit(request.pod.metadata.uid)
         except Exception:
             # An assumed preemption must not outlive the failed call: its answer evicts no pod.
             server_context.cache.assumed.forget_preemption(request.pod)
@@ -419,7 +420,7 @@ def _with_recent_deletions(
     if not unseen:
         return history
     return replace(
-        history, recent_deletions=unseen, trusts_fit=server_context.catch_up.trusts_fit(request.pod.metadata.uid)
+        history, recent_deletions=unseen, trusts_fit=server_context.cache_lag.trusts_fit(request.pod.metadata.uid)
     )
 
 

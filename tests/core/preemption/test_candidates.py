@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from extender.core import engine
-from extender.core.preemption.protections.protections import UNREQUESTED_SYSTEM_POD
+from extender.core.preemption.protections import UNREQUESTED_SYSTEM_POD
 from extender.core.preemption.sent_candidates import RejectionReason
 from extender.core.profile import DEFAULT_RANKING, PreemptionPolicy, Profile
 from extender.k8s.candidates import SentCandidate

@@ -16,8 +16,8 @@ BEFORE = {
     f"{CHART}README.md": ["kube-scheduler-extender --version "],
     "deploy/kustomize/workload/deployment.yaml": ["image: kube-scheduler-extender:"],
     "docs/install.md": ["/kube-scheduler-extender:", "newTag: ", "kube-scheduler-extender --version "],
-    "openapi/openapi.json": ['^    "version": "'],
-    "openapi/admin.json": ['^    "version": "'],
+    "extender/server/scheduler/openapi.json": ['^    "version": "'],
+    "extender/server/admin/openapi.json": ['^    "version": "'],
     "SECURITY.md": ["@refs/tags/v", "kube_scheduler_extender-"],
     "CHANGELOG.md": [r"^\[Unreleased\]: .*/compare/v"],
 }

@@ -34,9 +34,13 @@ PEOPLE = {"Host": "127.0.0.1:8889"}
 MANY = settings(examples(2, 12, 1_000), phases=tuple(Phase))
 
 
+def read(name):
+    return json.loads((ROOT / name).read_bytes())
+
+
 def operations(name):
     """METHOD /path of a document, with each way to ask; what takes no query and no body cannot be asked wrongly."""
-    paths = json.loads((ROOT / "openapi" / name).read_bytes())["paths"]
+    paths = read(name)["paths"]
     every = [(f"{method.upper()} {path}", one) for path, methods in paths.items() for method, one in methods.items()]
     wrong = [which for which, one in every if "requestBody" in one or takes_a_query(one)]
     asked = [(which, POSITIVE) for which, _ in every] + [(which, NEGATIVE) for which in wrong]
@@ -61,7 +65,7 @@ def served(tmp_path_factory):
 
 @cache
 def schema_of(name):
-    return schemathesis.openapi.from_dict(json.loads((ROOT / "openapi" / name).read_bytes()))
+    return schemathesis.openapi.from_dict(read(name))
 
 
 def operation(name, app, which):
@@ -91,13 +95,13 @@ def conforms(of, mode, headers=None, may_name_it=False):
     check()
 
 
-@pytest.mark.parametrize(("which", "mode"), operations("openapi.json"))
+@pytest.mark.parametrize(("which", "mode"), operations("extender/server/scheduler/openapi.json"))
 def test_the_schedulers_port_answers_as_its_document_says(served, which, mode):
-    conforms(operation("openapi.json", served.scheduler, which), mode)
+    conforms(operation("extender/server/scheduler/openapi.json", served.scheduler, which), mode)
     served.assert_as_before()
 
 
-@pytest.mark.parametrize(("which", "mode"), operations("admin.json"))
+@pytest.mark.parametrize(("which", "mode"), operations("extender/server/admin/openapi.json"))
 def test_the_admin_listener_answers_as_its_document_says(served, which, mode):
-    conforms(operation("admin.json", served.admin, which), mode, PEOPLE, may_name_it=True)
+    conforms(operation("extender/server/admin/openapi.json", served.admin, which), mode, PEOPLE, may_name_it=True)
     served.assert_as_before()

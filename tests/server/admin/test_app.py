@@ -1,7 +1,6 @@
 """The admin listener: which client may read what, and that the scheduler's listener has none of its paths."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -10,7 +9,7 @@ import pytest
 from extender.cluster.cache.cache import ClusterCache
 from extender.config import Configuration
 from extender.config.serving import TLSSection
-from extender.server.admin.app import PUBLIC_PATHS, SECURITY_HEADERS, create_admin_app, is_loopback, openapi_document
+from extender.server.admin.app import PUBLIC_PATHS, SECURITY_HEADERS, create_admin_app, is_loopback
 from extender.server.admin.health import DRAINING
 from extender.server.app import create_app
 from extender.server.http.tls import TLSFiles
@@ -279,31 +278,3 @@ async def test_where_debug_is_off_it_says_how_to_switch_it_on(path, client):
         answer = await people.get(path)
     assert answer.status_code == 404
     assert "debug.enabled: true" in error_of(answer)
-
-
-# --- the OpenAPI document ---------------------------------------------------------------------------------------------
-
-
-def test_the_openapi_document_of_it_is_up_to_date():
-    path = Path(__file__).parents[3] / "openapi" / "admin.json"
-    assert json.loads(path.read_text(encoding="utf-8")) == openapi_document()
-
-
-def test_the_document_has_every_path():
-    paths = set(openapi_document()["paths"])
-    assert paths == PUBLIC_PATHS | {
-        *("/", "/ui", "/ui/", "/ui/{name}", "/cluster", "/status", "/simulate", "/recording"),
-        *("/decisions", "/decisions/{id}", "/decisions/{id}/pod"),
-    }
-
-
-def test_every_reference_of_the_document_leads_somewhere():
-    text = json.dumps(openapi_document())
-    references = {part.split('"', 1)[0] for part in text.split('"#/components/schemas/')[1:]}
-    assert references
-    assert references <= json.loads(text)["components"]["schemas"].keys()
-
-
-@pytest.mark.parametrize("path", sorted(PUBLIC_PATHS))
-def test_probes_are_described_by_their_names(path):
-    assert openapi_document()["paths"][path]["get"]["operationId"] == path[1:]

@@ -22,7 +22,7 @@ from extender.server.admin.collectors import (
 from extender.server.context import Lifecycle, ServerContext
 from extender.server.observability.audit_log import AuditLog
 from extender.server.observability.cache_status import NO_SOURCE
-from extender.server.settings import LiveSettings
+from extender.server.settings import Failure, LiveSettings
 from tests.server.conftest import filled_cache
 
 
@@ -171,7 +171,7 @@ def test_draining_is_a_gauge():
 
 def test_a_file_that_is_wrong_is_a_gauge():
     live_settings = LiveSettings(Configuration())
-    live_settings.last_error = "mode: no such mode"
+    live_settings.failure = Failure(unread="mode: no such mode")
     assert shown(settings_metrics(live_settings, Lifecycle(), 7))["extender_config_valid"] == 0
 
 

@@ -10,7 +10,7 @@ import extender
 from extender.cluster.cache.cache import Change, ClusterCache
 from extender.cluster.files.manifests import example_cluster
 from extender.errors import RecordingError
-from extender.server.recording.differences import Difference, RawAnswer, compare_answers
+from extender.server.recording.answer_diff import Difference, RawAnswer, compare_answers
 from extender.server.replay import open_recording
 from extender.server.settings import Settings
 from tests.builders import incoming
@@ -27,9 +27,7 @@ def rig(tmp_path):
     rig.ask("filter", filter_body())
     applied(rig.cache, pod("more", on="worker-1", cpu="2"))
     rig.ask("filter", filter_body())
-    rig.server_context.live_settings.settings = Settings.from_config(
-        configuration(preemption={"keepCandidates": "All"})
-    )
+    rig.server_context.live_settings.active = Settings.from_config(configuration(preemption={"keepCandidates": "All"}))
     rig.ask("preempt", preempt_body())
     rig.recorder.stop()
     return rig

@@ -289,13 +289,9 @@ def test_a_moment_is_read_back_as_it_was(rig):
 def test_other_settings_begin_a_segment(rig):
     rig.recorder.start()
     rig.ask("preempt", preempt_body())
-    rig.server_context.live_settings.settings = Settings.from_config(
-        configuration(preemption={"keepCandidates": "All"})
-    )
+    rig.server_context.live_settings.active = Settings.from_config(configuration(preemption={"keepCandidates": "All"}))
     rig.ask("preempt", preempt_body())
-    rig.server_context.live_settings.settings = Settings.from_config(
-        configuration(preemption={"keepCandidates": "All"})
-    )
+    rig.server_context.live_settings.active = Settings.from_config(configuration(preemption={"keepCandidates": "All"}))
     rig.ask("preempt", preempt_body())
     rig.replays("preempt", "preempt", "preempt")
     assert len(rig.segments()) == 2
@@ -305,7 +301,7 @@ def test_other_settings_begin_a_segment(rig):
 @pytest.mark.parametrize("observing", [False, True], ids=["Enforce", "Observe"])
 def test_what_is_answered_without_a_decision_is_replayed_without_one(tmp_path, kill_switch, observing):
     rig = Rig(tmp_path)
-    rig.server_context.live_settings.settings = Settings(
+    rig.server_context.live_settings.active = Settings(
         rig.server_context.settings.scheduler, "Error", observing, kill_switch
     )
     rig.recorder.start()

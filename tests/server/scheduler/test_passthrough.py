@@ -12,7 +12,6 @@ from extender.core import engine
 from extender.core.engine import FilterDecision, PreemptDecision, PrioritizeDecision
 from extender.server.app import create_app
 from extender.server.observability.cache_status import NoSource
-from extender.server.scheduler.openapi import CACHE_HEADER, NOT_EVALUATED_HEADER
 from extender.server.scheduler.passthrough import (
     MAX_LISTED_NODES,
     filter_difference,
@@ -205,8 +204,8 @@ async def test_with_the_kill_switch_nothing_is_decided_counted_or_logged(path, m
         with caplog.at_level(logging.INFO, logger="extender"):
             response = await client.post(path, content=BODIES[path])
         assert not any((await samples(client, "extender_observed_answers_total")).values())
-    assert CACHE_HEADER not in response.headers
-    assert NOT_EVALUATED_HEADER not in response.headers
+    assert "X-Extender-Cache" not in response.headers
+    assert "X-Extender-Not-Evaluated" not in response.headers
     assert not caplog.records
 
 
@@ -261,7 +260,7 @@ async def test_what_would_have_been_answered_is_counted_and_logged(path, body, c
     assert [record.levelname for record in said] == ["INFO"] * (outcome == "differs")
     failed = [record for record in caplog.records if record.getMessage().startswith(f"{verb} failed")]
     assert [record.levelname for record in failed] == ["WARNING"] * (outcome == "failed")
-    assert (CACHE_HEADER in response.headers) == (outcome != "failed")
+    assert ("X-Extender-Cache" in response.headers) == (outcome != "failed")
 
 
 async def test_what_an_answer_would_have_been_is_said(caplog):
@@ -285,7 +284,7 @@ async def test_the_guard_s_rejections_and_what_is_not_evaluated_are_counted_as_a
     async with served(claimed, OBSERVE) as client:
         response = await client.post("/preempt", content=preempt_body(claiming))
         counted = await samples(client, "extender_not_evaluated_total")
-    assert response.headers[NOT_EVALUATED_HEADER] == "DynamicResources"
+    assert response.headers["X-Extender-Not-Evaluated"] == "DynamicResources"
     assert counted['{plugin="DynamicResources"}'] == 1
 
 

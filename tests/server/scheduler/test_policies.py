@@ -163,11 +163,11 @@ async def test_other_policies_are_in_effect_once_the_picture_is_ready_for_them(a
         before, file = live.cache.snapshot(), ConfigFile(path, lambda: wanted)
         while not await settings.poll(file):
             pass
-        assert settings.settings.kill_switch == "Veto"
-        assert settings.settings.scheduler.profiles[0].preemption == PreemptionPolicy()
+        assert settings.active.kill_switch == "Veto"
+        assert settings.active.scheduler.profiles[0].preemption == PreemptionPolicy()
         assert any("once the cluster cache is prepared" in line for line in settings.warnings())
         (preparing,) = (task for task in asyncio.all_tasks() if task.get_name() == "adopt")
         await asyncio.wait_for(preparing, 20)
-        assert settings.settings.scheduler == load_kube_scheduler(wanted)
+        assert settings.active.scheduler == load_kube_scheduler(wanted)
         assert live.cache.snapshot() is not before
         assert live.holds(api)

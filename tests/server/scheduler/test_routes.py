@@ -12,7 +12,6 @@ from extender.core import engine
 from extender.core.engine import Candidate
 from extender.server.app import create_app
 from extender.server.observability.cache_status import NoSource
-from extender.server.scheduler import openapi
 from tests.server.conftest import (
     BODIES,
     NODES,
@@ -456,42 +455,3 @@ def test_plain_http_elsewhere_needs_a_word(host):
     with pytest.raises(ValidationError, match="allowPlainHTTP"):
         configuration(server={"host": host})
     assert configuration(server={"host": host, "allowPlainHTTP": True}).server.host == host
-
-
-# --- the OpenAPI document -------------------------------------------------------------------------------------------
-
-
-def test_the_examples_of_the_document_spell_every_key():
-    document = openapi.document()
-    text = json.dumps(document["paths"]["/filter"]["post"])
-    assert '"Nodes": null, "NodeNames": ["worker-0001"' in text
-    assert '"NodeNames": null' in text
-
-
-def test_the_document_describes_the_wire():
-    document = openapi.document()
-    assert sorted(document["paths"]) == ["/bind", "/filter", "/filter-dryrun", "/preempt", "/prioritize"]
-    assert {path: next(iter(item.values()))["operationId"] for path, item in document["paths"].items()} == {
-        path: path[1:] for path in document["paths"]
-    }
-    schemas = document["components"]["schemas"]
-    assert list(schemas["MetaVictims"]["properties"]) == ["Pods", "NumPDBViolations"]
-    assert list(schemas["ExtenderArgs"]["properties"]) == ["Pod", "Nodes", "NodeNames"]
-    assert json.dumps(document).count("422") == 0
-
-
-def test_every_reference_of_the_document_leads_somewhere():
-    text = json.dumps(openapi.document())
-    schemas = json.loads(text)["components"]["schemas"]
-    references = {part.split('"', 1)[0] for part in text.split('"#/components/schemas/')[1:]}
-    assert references
-    assert references <= schemas.keys()
-
-
-@pytest.mark.parametrize("path", BODIES)
-async def test_the_examples_of_the_document_are_understood(client, path):
-    operation = openapi.document()["paths"][path]["post"]
-    examples = operation["requestBody"]["content"]["application/json"]["examples"]
-    for example in examples.values():
-        response = await client.post(path, content=json.dumps(example["value"]))
-        assert response.status_code in (200, 503)

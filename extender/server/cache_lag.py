@@ -39,7 +39,7 @@ class Wait:
 USUAL = Wait(seconds=0.05, decisions=4, interval=0.0, pause=1.0, pause_of_all=0.0)
 
 BEFORE_PREEMPTION = Wait(seconds=0.5, decisions=26, interval=0.02, pause=30.0, pause_of_all=2.0)
-"""Where all nodes are rejected that kube-scheduler offers, it evicts pods next, although the pod has room elsewhere."""
+"""Used when we reject every offered node: kube-scheduler would preempt next, so waiting longer is worth it."""
 
 MAX_REMEMBERED_PODS = 1000
 """Bound on the pods that are remembered, for each reason; the oldest are forgotten first."""
@@ -60,7 +60,7 @@ class Decision(Protocol):
 DecisionT = TypeVar("DecisionT", bound=Decision)
 
 
-class CatchUp:
+class CacheLag:
     """Waits of the calls of one process. Used by the event loop's thread only."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

@@ -8,9 +8,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from extender.cluster.cache.cache import Change
-from extender.server import catch_up as catch_up_module
 from extender.server.app import create_app
-from extender.server.catch_up import BEFORE_PREEMPTION, USUAL, CatchUp
+from extender.server.cache_lag import BEFORE_PREEMPTION, USUAL, CacheLag
 from extender.server.observability.cache_status import NoSource
 from extender.server.observability.metrics import Metrics
 from tests.builders import cluster, incoming, node, placed, pod, snapshot, typed
@@ -69,8 +68,8 @@ class Decisions:
             asyncio.get_running_loop().call_soon(self.cache.apply, self.events.pop(0))
         return Numbered(self.made, self.made <= self.contradicting)
 
-    async def result(self, catch_up, metrics, uid="uid", deadline=math.inf):
-        decided = await catch_up.decide(self.cache, metrics, uid, deadline, self.decide)
+    async def result(self, cache_lag, metrics, uid="uid", deadline=math.inf):
+        decided = await cache_lag.decide(self.cache, metrics, uid, deadline, self.decide)
         return decided.number
 
 
@@ -88,47 +87,47 @@ def events(name):
 
 async def test_a_decision_that_agrees_does_not_wait():
     decisions, metrics = Decisions(filled_cache(FULL), 0), Metrics()
-    assert await decisions.result(CatchUp(), metrics) == 1
+    assert await decisions.result(CacheLag(), metrics) == 1
     assert waits(metrics) == {"agreed": 0, "expired": 0}
 
 
 async def test_a_decision_is_made_again_after_each_event_until_it_agrees():
     decisions, metrics = Decisions(filled_cache(FULL), 2, MORE, GONE, Change("Pod", typed(pod("c")))), Metrics()
-    assert await decisions.result(CatchUp(Clock()), metrics) == 3
+    assert await decisions.result(CacheLag(Clock()), metrics) == 3
     assert waits(metrics) == {"agreed": 1, "expired": 0}
 
 
 async def test_without_an_event_the_last_decision_stands():
     clock, metrics = Clock(), Metrics()
     decisions = Decisions(filled_cache(FULL), 9)
-    assert await decisions.result(CatchUp(clock), metrics) == 2
+    assert await decisions.result(CacheLag(clock), metrics) == 2
     assert waits(metrics) == {"agreed": 0, "expired": 1}
 
 
 async def test_after_a_wait_that_expired_the_pod_waits_for_nothing_for_a_while():
     clock, metrics, cache = Clock(), Metrics(), filled_cache(FULL)
-    catch_up = CatchUp(clock)
-    await Decisions(cache, 9).result(catch_up, metrics)
-    assert await Decisions(cache, 9, MORE).result(catch_up, metrics) == 1
-    assert await Decisions(cache, 1, Change("Pod", typed(pod("c")))).result(catch_up, metrics, "another") == 2
+    cache_lag = CacheLag(clock)
+    await Decisions(cache, 9).result(cache_lag, metrics)
+    assert await Decisions(cache, 9, MORE).result(cache_lag, metrics) == 1
+    assert await Decisions(cache, 1, Change("Pod", typed(pod("c")))).result(cache_lag, metrics, "another") == 2
     clock.now += USUAL.pause
-    assert await Decisions(cache, 1, Change("Pod", typed(pod("d")))).result(catch_up, metrics) == 2
+    assert await Decisions(cache, 1, Change("Pod", typed(pod("d")))).result(cache_lag, metrics) == 2
     assert waits(metrics) == {"agreed": 2, "expired": 1}
 
 
 async def test_a_usual_wait_that_expired_pauses_no_wait_before_a_preemption():
     clock, metrics, cache = Clock(), Metrics(), filled_cache(FULL)
-    catch_up = CatchUp(clock)
-    await Decisions(cache, 9).result(catch_up, metrics)
-    assert await BeforePreemption(cache, 1, MORE).result(catch_up, metrics) == 2
-    assert await Decisions(cache, 9).result(catch_up, metrics) == 1
+    cache_lag = CacheLag(clock)
+    await Decisions(cache, 9).result(cache_lag, metrics)
+    assert await BeforePreemption(cache, 1, MORE).result(cache_lag, metrics) == 2
+    assert await Decisions(cache, 9).result(cache_lag, metrics) == 1
     assert waits(metrics) == {"agreed": 1, "expired": 1}
 
 
 async def test_a_wait_before_a_preemption_is_longer_and_then_usual_for_a_while():
     """More events than a usual wait counts, and more time than it has, pass before the one that helps."""
     clock, metrics, cache = Clock(), Metrics(), filled_cache(FULL)
-    catch_up = CatchUp(clock)
+    cache_lag = CacheLag(clock)
 
     class Slow(BeforePreemption):
         def decide(self):
@@ -136,13 +135,13 @@ async def test_a_wait_before_a_preemption_is_longer_and_then_usual_for_a_while()
             return super().decide()
 
     needed = USUAL.decisions + 2
-    assert await Slow(cache, needed - 1, *events("p")).result(catch_up, metrics) == needed
-    assert await Slow(cache, 99, *events("q")).result(catch_up, metrics) > needed
+    assert await Slow(cache, needed - 1, *events("p")).result(cache_lag, metrics) == needed
+    assert await Slow(cache, 99, *events("q")).result(cache_lag, metrics) > needed
     for uid in ("another", "uid"):
-        assert await BeforePreemption(cache, 99, *events(uid)).result(catch_up, metrics, uid) == USUAL.decisions
+        assert await BeforePreemption(cache, 99, *events(uid)).result(cache_lag, metrics, uid) == USUAL.decisions
         clock.now += BEFORE_PREEMPTION.pause_of_all
     clock.now += BEFORE_PREEMPTION.pause
-    assert await BeforePreemption(cache, needed - 1, *events("r")).result(catch_up, metrics) == needed
+    assert await BeforePreemption(cache, needed - 1, *events("r")).result(cache_lag, metrics) == needed
 
 
 async def test_the_wait_before_a_preemption_ends_with_the_first_node_that_is_accepted():
@@ -154,22 +153,22 @@ async def test_the_wait_before_a_preemption_ends_with_the_first_node_that_is_acc
             return replace(decision, leads_to_preemption=decision.number == 1)
 
     metrics = Metrics()
-    assert await FirstRejectsAll(filled_cache(FULL), 99, *events("p")).result(CatchUp(Clock()), metrics) == 2
+    assert await FirstRejectsAll(filled_cache(FULL), 99, *events("p")).result(CacheLag(Clock()), metrics) == 2
     assert waits(metrics) == {"agreed": 1, "expired": 0}
 
 
 async def test_the_pods_that_do_not_wait_are_bounded(monkeypatch):
-    monkeypatch.setattr(catch_up_module, "MAX_REMEMBERED_PODS", 2)
+    monkeypatch.setattr("extender.server.cache_lag.MAX_REMEMBERED_PODS", 2)
     clock, metrics, cache = Clock(), Metrics(), filled_cache(FULL)
-    catch_up = CatchUp(clock)
+    cache_lag = CacheLag(clock)
     for uid in "abc":
-        await Decisions(cache, 9).result(catch_up, metrics, uid)
-    assert [await Decisions(cache, 9).result(catch_up, metrics, uid) for uid in "cba"] == [1, 1, 2]
+        await Decisions(cache, 9).result(cache_lag, metrics, uid)
+    assert [await Decisions(cache, 9).result(cache_lag, metrics, uid) for uid in "cba"] == [1, 1, 2]
 
 
 async def test_events_that_do_not_help_cost_a_few_decisions():
     decisions, metrics = Decisions(filled_cache(FULL), 99, *events("p")), Metrics()
-    assert await decisions.result(CatchUp(Clock()), metrics) == USUAL.decisions
+    assert await decisions.result(CacheLag(Clock()), metrics) == USUAL.decisions
     assert waits(metrics) == {"agreed": 0, "expired": 1}
 
 
@@ -183,7 +182,7 @@ async def test_no_wait_is_longer_than_its_end(deadline):
             clock.now += USUAL.seconds if deadline == math.inf else deadline
             return super().decide()
 
-    assert await Slow(cache, 9).result(CatchUp(clock), metrics, deadline=deadline) == 2
+    assert await Slow(cache, 9).result(CacheLag(clock), metrics, deadline=deadline) == 2
 
 
 async def test_a_node_that_the_watch_has_not_shown_yet_is_waited_for():
