@@ -9,8 +9,10 @@ pod (`protection_reasons`). Both use `rule_matches`, so that they cannot disagre
 Rule: a policy only ever removes pods from the potential victims.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import count
 
 import numpy as np
 import numpy.typing as npt
@@ -116,20 +118,18 @@ class ProtectionIndex(Index):
     def __init__(self, snapshot: Snapshot, policy: PreemptionPolicy) -> None:
         super().__init__(snapshot)
         self._policy = policy
-        self._workloads = snapshot.index(WorkloadIndex) if policy.limits.workload_cooldown else None
+        if policy.limits.workload_cooldown:
+            snapshot.index(WorkloadIndex)  # built with this one, so that no decision waits for it
         self._tenants: dict[str, str | None] = {}
         self._classes: dict[str, PreemptionToleration] = {}
-        self._codes: dict[object, int] = {}
+        self._codes: defaultdict[str | None, int] = defaultdict(count().__next__)
         """Tenant (None: no label) -> its code; a code is never reused, so stale codes cannot match another tenant."""
-        self._newest_code = -1
         self._by_namespace = snapshot.index(NamespaceIndex) if policy.tenant_label is not None else None
         self._by_class = snapshot.index(PriorityClassIndex) if policy.preemption_toleration else None
         self._always_protected: BoolArray = np.zeros(64, np.bool_)
         """[pod]: True if a rule without conditions on preemptor or runtime covers it."""
-        self._unconditional = tuple(rule for rule in policy.protections if _is_unconditional(rule))
-        self._conditional = tuple(rule for rule in policy.protections if not _is_unconditional(rule))
-        self._matched: list[BoolArray] = [np.zeros(64, np.bool_) for _ in self._conditional]
-        """[rule] of `_conditional` -> [pod]: True if it covers the pod."""
+        self._conditional = [(rule, np.zeros(64, np.bool_)) for rule in policy.protections if _is_conditional(rule)]
+        """The other rules, each with [pod]: True if it covers the pod."""
         self._tenant: npt.NDArray[np.int32] = np.zeros(64, np.int32)
         """[pod]: code of its namespace's tenant label."""
         self._minimum: IntArray = np.full(64, BELOW_ALL_PRIORITIES, np.int64)
@@ -144,7 +144,7 @@ class ProtectionIndex(Index):
         if row < len(self._system):
             return
         self._always_protected = grown(self._always_protected, row, 0)
-        self._matched = [grown(matched, row, 0) for matched in self._matched]
+        self._conditional = [(rule, grown(matched, row, 0)) for rule, matched in self._conditional]
         self._tenant = grown(self._tenant, row, 0)
         self._minimum = grown(self._minimum, row, BELOW_ALL_PRIORITIES)
         self._duration = grown(self._duration, row, 0)
@@ -154,12 +154,14 @@ class ProtectionIndex(Index):
 
     def pod_added(self, row: int, pod: Pod) -> None:
         self._reserve(row)
-        self._always_protected[row] = any(rule_matches(rule, pod) for rule in self._unconditional)
-        for rule, matched in zip(self._conditional, self._matched, strict=True):
+        self._always_protected[row] = any(
+            rule_matches(rule, pod) for rule in self._policy.protections if not _is_conditional(rule)
+        )
+        for rule, matched in self._conditional:
             matched[row] = rule_matches(rule, pod)
         self._system[row] = is_system_victim(pod)
         if self._by_namespace is not None:
-            self._tenant[row] = self._tenant_code(pod.metadata.namespace)
+            self._tenant[row] = self._codes[self._tenants.get(pod.metadata.namespace)]
         if self._by_class is not None:
             toleration = self._classes.get(pod.spec.priority_class_name, NO_PREEMPTION_TOLERATION)
             self._minimum[row], self._duration[row] = toleration.minimum_preemptable_priority, toleration.duration
@@ -171,7 +173,7 @@ class ProtectionIndex(Index):
             tenant = self._tenants.pop(name, None)
             if after is not None:
                 self._tenants[name] = (one.metadata.labels or {}).get(self._policy.tenant_label or "")
-            self._tenant[self._by_namespace.rows_of(name)] = self._tenant_code(name)
+            self._tenant[self._by_namespace.rows_of(name)] = self._codes[self._tenants.get(name)]
             if tenant is not None and tenant not in self._tenants.values():
                 self._codes.pop(tenant, None)  # no namespace has this tenant any more
         elif isinstance(one, PriorityClass) and self._by_class is not None:
@@ -182,14 +184,6 @@ class ProtectionIndex(Index):
                 self._classes[name] = toleration
             rows = self._by_class.rows_of(name)
             self._minimum[rows], self._duration[rows] = toleration.minimum_preemptable_priority, toleration.duration
-
-    def _tenant_code(self, namespace: str) -> int:
-        tenant = self._tenants.get(namespace)
-        code = self._codes.get(tenant)
-        if code is None:
-            self._newest_code += 1
-            code = self._codes[tenant] = self._newest_code
-        return code
 
     # --- queries ---
 
@@ -204,43 +198,42 @@ class ProtectionIndex(Index):
         `scheduler_victims`: [pod] that kube-scheduler selected, so that system pods among them stay allowed; None:
         system pods are treated like all others.
         """
-        pod_table, history = context.snapshot.pod_table, context.history
-        count = len(pod_table.start)
-        self._reserve(count - 1)
-        protected = self._always_protected[:count].copy()
-        for matched, started_after in self._conditional_protections(context, count):
+        pod_table, cooldown = context.snapshot.pod_table, self._policy.limits.workload_cooldown
+        size = len(pod_table.start)
+        self._reserve(size - 1)
+        protected: BoolArray = self._always_protected[:size].copy()
+        for matched, started_after in self._conditional_protections(context, size):
             protected |= matched if started_after is None else matched & (pod_table.start > started_after)
-        own = self._tenant_code(context.pod.metadata.namespace)
+        own = self._codes[self._tenants.get(context.pod.metadata.namespace)]
         if len(self._codes) > 1:
-            protected |= self._tenant[:count] != own
-        if self._workloads is not None:
-            for workload, ago in history.last_evicted.items():
-                if ago < self._policy.limits.workload_cooldown:
-                    protected[self._workloads.rows_of(workload)] = True
+            protected |= self._tenant[:size] != own
+        for workload, ago in context.history.last_evicted.items() if cooldown else ():
+            if ago < cooldown:
+                protected[context.snapshot.index(WorkloadIndex).rows_of(workload)] = True
         # Nothing prevents the eviction of a pod that terminates already.
         protected &= ~pod_table.terminating
         if scheduler_victims is not None:
-            protected |= self._system[:count] & ~scheduler_victims
+            protected |= self._system[:size] & ~scheduler_victims
         return protected
 
     def _conditional_protections(
-        self, context: SchedulingContext, count: int
+        self, context: SchedulingContext, size: int
     ) -> Iterator[tuple[BoolArray, int | IntArray | None]]:
         """Yield ([pod]: covered by the rule, start time after which it protects them; None: whenever they started).
 
         These rules apply to some preemptors only, or to pods that have run for less than a given time.
         """
         now = context.history.now
-        for rule, matched in zip(self._conditional, self._matched, strict=True):
+        for rule, matched in self._conditional:
             if _applies_to_preemptor(rule, context.pod):
-                yield matched[:count], None if rule.min_runtime is None else now - rule.min_runtime
+                yield matched[:size], None if rule.min_runtime is None else now - rule.min_runtime
         if any(toleration.duration for toleration in self._classes.values()):
-            duration = self._duration[:count]
-            yield (context.pod.priority < self._minimum[:count]) & (duration > 0), now - duration
+            duration = self._duration[:size]
+            yield (context.pod.priority < self._minimum[:size]) & (duration > 0), now - duration
 
 
-def _is_unconditional(rule: Protection) -> bool:
-    return rule.min_runtime is None and rule.unless_priority_at_least is None
+def _is_conditional(rule: Protection) -> bool:
+    return rule.min_runtime is not None or rule.unless_priority_at_least is not None
 
 
 def is_system_victim(pod: Pod) -> bool:
