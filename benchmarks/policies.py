@@ -35,16 +35,12 @@ from extender.core.profile import (
 from extender.core.snapshot.arrays import IntArray
 from extender.core.snapshot.selector_index import LabelGroups
 from extender.core.snapshot.snapshot import Snapshot
-from extender.k8s.objects import Condition, OwnerReference, Pod, PodDisruptionBudget, PodDisruptionBudgetStatus, Taint
+from extender.k8s.objects import Condition, OwnerReference, Pod, PodDisruptionBudget, PodDisruptionBudgetStatus
 from extender.k8s.time import MINUTE, SECOND
 
 GROUP = "policies"
 ROUNDS = 101
 TIMES_PLAIN = Limit("≤", 2)
-TIMES_WITH_STRANDED = Limit("≤", 3)
-"""Counting costs at most twice the dry run."""
-STRANDED_FIRST = ("Stranded", *DEFAULT_RANKING)
-STRANDED_THIRD = (*DEFAULT_RANKING[:2], "Stranded", *DEFAULT_RANKING[2:])
 
 NOW = 1_766_000_000 * SECOND
 DAY = 24 * 60 * MINUTE
@@ -66,7 +62,6 @@ ALL = PreemptionPolicy(
     ranking=(*DEFAULT_RANKING, *EXTRA_RANKING),
     protections=RULES,
     preemption_toleration=True,
-    returning_pods=True,
     tenant_label="tenant",
     limits=Limits(5, 600, 60, 5 * MINUTE, 3),
 )
@@ -92,45 +87,12 @@ def rows(world: World) -> Iterator[Row]:
         changed = Work(work.run, prepare=lambda: change_a_pod(snapshot))
         own, others = in_turns([changed, Work(plain.run, prepare=lambda: change_a_pod(snapshot))], ROUNDS)
         yield Row(GROUP, f"dry run and best node, {name}, after a pod changed", own, "no policies", others, limit)
-    for candidates in (500, len(snapshot.nodes)):
-        yield from stranded_rows(snapshot, world.pod, history, candidates, f"of {candidates:,} nodes")
-    full = full_but_for_a_tainted_node(snapshot)
-    yield from stranded_rows(full, world.pod, history, len(snapshot.nodes), "where only a tainted node has room")
 
 
-def stranded_rows(snapshot: Snapshot, pod: Pod, history: EvictionHistory, candidates: int, where: str) -> Iterator[Row]:
-    """Measure Stranded where it costs most, as the first criterion, and where it is of use."""
-    plain = Work(decide(snapshot, pod, UPSTREAM, history, candidates))
-    for criterion, ranking in (("first", STRANDED_FIRST), ("third", STRANDED_THIRD)):
-        policy = Profile(preemption=PreemptionPolicy(ranking=ranking))
-        prepare(snapshot, KubeScheduler((policy,)))
-        own, others = in_turns([Work(decide(snapshot, pod, policy, history, candidates)), plain], ROUNDS)
-        name = f"dry run and best {where}, Stranded as {criterion} criterion"
-        yield Row(GROUP, name, own, "no policies", others, TIMES_WITH_STRANDED)
-
-
-def full_but_for_a_tainted_node(snapshot: Snapshot) -> Snapshot:
-    """Return the cluster with nodes that have no room left, and a large one that no pod tolerates.
-
-    Every victim is stranded then, on every node, but only taints say so.
-    """
-    nodes = []
-    for row, one in enumerate(snapshot.nodes):
-        cpu, memory, pods, storage = snapshot.used[:, row].tolist()
-        used = {"cpu": f"{cpu}m", "memory": str(memory), "pods": str(pods + 1), "ephemeral-storage": str(storage)}
-        nodes.append(replace(one, status=replace(one.status, allocatable=used)))
-    taints = [Taint("dedicated", "NoSchedule")]
-    room = {"cpu": "64k", "memory": "1Pi", "pods": "110k", "ephemeral-storage": "1Pi"}
-    large = snapshot.nodes[0]
-    metadata, spec = replace(large.metadata, name="large", uid="large"), replace(large.spec, taints=taints)
-    nodes.append(replace(large, metadata=metadata, spec=spec, status=replace(large.status, allocatable=room)))
-    return Snapshot.build(replace(snapshot.frozen(), nodes=tuple(nodes)))
-
-
-def decide(snapshot: Snapshot, pod: Pod, profile: Profile, history: EvictionHistory, nodes: int | None = None) -> Run:
-    """Return the dry run on the first `nodes` nodes, None: on all, and the choice of the best one."""
+def decide(snapshot: Snapshot, pod: Pod, profile: Profile, history: EvictionHistory) -> Run:
+    """Return the dry run on all nodes, and the choice of the best one."""
     filter_run = run_filter_plugins(scheduling_context(snapshot, pod, profile, history))
-    tried = filter_run.rows(Code.UNSCHEDULABLE)[:nodes]
+    tried = filter_run.rows(Code.UNSCHEDULABLE)
     scheduler_victims = (
         np.zeros(len(snapshot.pod_node), np.bool_) if profile.preemption.candidates == "AllNodes" else None
     )

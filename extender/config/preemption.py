@@ -30,7 +30,6 @@ from extender.core.profile import (
     DEFAULT_RANKING,
     EXTRA_IMPORTANCE,
     EXTRA_RANKING,
-    RETURNING_PODS,
     Limits,
     PreemptionPolicy,
     Protection,
@@ -45,9 +44,7 @@ from extender.k8s.selectors import LabelMatcher, compile_label_selector
 _CAREFUL: Mapping[str, Any] = {
     "disruptionBudgets": "Strict",
     "budgetAccounting": "Live",
-    "protections": {
-        "builtin": {"daemonSets": True, "mirrorPods": True, "systemPods": True, "ownPods": True, RETURNING_PODS: True}
-    },
+    "protections": {"builtin": {"daemonSets": True, "mirrorPods": True, "systemPods": True, "ownPods": True}},
     "limits": {"workloadCooldown": "5m"},
 }
 PRESETS: Mapping[str, Mapping[str, Any]] = {
@@ -94,7 +91,7 @@ _SWITCHES: Mapping[str, tuple[Protection, ...]] = {
 }
 """Key of `protections.builtin` -> its rules."""
 
-_BUILT_IN = (*_SWITCHES, RETURNING_PODS, "optOutAnnotations")
+_BUILT_IN = (*_SWITCHES, "optOutAnnotations")
 
 
 def _annotation(text: str) -> str:
@@ -126,9 +123,6 @@ class BuiltinProtectionsSection(Section):
     """Pods in kube-system, and pods of the classes system-cluster-critical and system-node-critical."""
     own_pods: StrictBool = False
     """The extender's own pods (app.kubernetes.io/name: kube-scheduler-extender)."""
-    returning_pods: StrictBool = False
-    """Pods of workloads that would come back to the same node: their nodeSelector, node affinity or volumes leave only
-    that one, or another pod of the workload is about to run there."""
     preemption_toleration: StrictBool = False
     """Honor the PreemptionToleration annotations (scheduler-plugins) on the PriorityClasses of running pods."""
     tenant_label: AnnotationName | None = None
@@ -274,8 +268,8 @@ class PreemptionSection(Section):
     preset: Literal["upstream", "careful", "strict"] = "upstream"
     """Defaults for the other keys of `preemption`; a key that is set takes precedence. upstream: decide as
     kube-scheduler. careful: disruptionBudgets Strict, budgetAccounting Live, limits.workloadCooldown 5m, and the
-    builtin protections daemonSets, mirrorPods, systemPods, ownPods and returningPods. strict: careful with candidates
-    AllNodes and onFailure Veto."""
+    builtin protections daemonSets, mirrorPods, systemPods and ownPods. strict: careful with candidates AllNodes and
+    onFailure Veto."""
     disruption_budgets: Literal["BestEffort", "Strict"] = "BestEffort"
     """Strict: never evict a pod if that violates a PodDisruptionBudget; if no candidate is left, the answer is a veto.
     A veto is costly: kube-scheduler retries the pod only after a relevant event or 5 minutes (its
@@ -296,7 +290,7 @@ class PreemptionSection(Section):
     ranking: _Ranking = list(DEFAULT_RANKING)
     """Criteria that rank candidates, first one first: PDBViolations, HighestPriority, PrioritySum,
     VictimCount, LatestStartTime, and also PodDeletionCost, QoSClass, EvictionCost, GracePeriod, Workloads, PodGroups,
-    UnusedCapacity, Stranded."""
+    UnusedCapacity."""
     eviction_cost_annotation: AnnotationName = annotations.EVICTION_COST
     """Pod annotation that EvictionCost reads."""
     protections: ProtectionsSection = ProtectionsSection()
@@ -352,7 +346,6 @@ class PreemptionSection(Section):
             protections=self.protections.protections(),
             preemption_toleration=self.protections.builtin.preemption_toleration,
             tenant_label=self.protections.builtin.tenant_label,
-            returning_pods=self.protections.builtin.returning_pods,
             min_pending_duration=nanoseconds(self.min_pending_duration),
             limits=self.limits.limits(),
         )

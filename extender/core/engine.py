@@ -34,12 +34,11 @@ from extender.core.preemption.recent_deletions import no_eviction_needed
 from extender.core.preemption.sent_candidates import (
     CONTRADICTIONS,
     PASSED_ON_WITHOUT_VICTIMS,
-    DropCode,
-    Dropped,
+    CandidateRejection,
     PodUIDs,
+    RejectionReason,
     resolve_candidates,
 )
-from extender.core.preemption.stranded import PlacementIndex
 from extender.core.profile import UNCONFIGURED, KubeScheduler, Profile
 from extender.core.snapshot.arrays import BoolArray, IntArray
 from extender.core.snapshot.resource_claims import ResourceClaimParts
@@ -123,7 +122,7 @@ class PreemptDecision:
 
     kept: tuple[Candidate, ...]
     """Candidates in the answer, best first."""
-    dropped: dict[str, Dropped]
+    dropped: dict[str, CandidateRejection]
     """Sent node -> why it is not in the answer."""
     not_evaluated: tuple[str, ...]
     """Filter and PostFilter plugins of kube-scheduler that matter for this pod but are not modelled."""
@@ -141,7 +140,7 @@ class PreemptDecision:
         """Whether a sent candidate is none here, and no policy of ours is the reason."""
         codes, evaluation = {dropped.code for dropped in self.dropped.values()}, self.evaluation
         has_own_victims = evaluation is None or evaluation.context.profile.preemption.may_change_victims
-        return not codes.isdisjoint(CONTRADICTIONS) or (DropCode.NO_ROOM in codes and not has_own_victims)
+        return not codes.isdisjoint(CONTRADICTIONS) or (RejectionReason.NO_ROOM in codes and not has_own_victims)
 
     @property
     def leads_to_preemption(self) -> bool:
@@ -179,9 +178,7 @@ def prepare_in_steps(snapshot: Snapshot, scheduler: KubeScheduler) -> Iterator[N
         snapshot.index(ResourceClaimParts).frozen()
     profile = scheduler.profiles[0]
     context = scheduling_context(snapshot, Pod(ObjectMeta()), profile)
-    potential = potential_victims(context)
-    if profile.preemption.disruption_budgets == "Strict":
-        potential_victims(context, reverse_of=potential)
+    potential_victims(context)
     yield
     has_whole_groups(context)
     yield
@@ -191,8 +188,6 @@ def prepare_in_steps(snapshot: Snapshot, scheduler: KubeScheduler) -> Iterator[N
     for start in range(0, len(rows), OBJECTS_PER_STEP):
         node_pods.on(context.layout, rows[start : start + OBJECTS_PER_STEP])
         yield
-    if "Stranded" in profile.preemption.ranking:
-        snapshot.index(PlacementIndex)
     _ = snapshot.allocatable, snapshot.taints, snapshot.name_order
 
 
@@ -302,7 +297,7 @@ def preempt(
     plugins = tuple(dict.fromkeys((*filters, *profile.not_evaluated_post_filters)))
     not_needed = None
     if evaluation.refusal is not None:
-        not_needed = Dropped(DropCode.REFUSED, evaluation.refusal)
+        not_needed = CandidateRejection(RejectionReason.REFUSED, evaluation.refusal)
     else:
         _raise_error(evaluation.filter.error(rows))
         if history.recent_deletions:

@@ -91,11 +91,8 @@ EXTRA_IMPORTANCE = ("PodDeletionCost", "QoSClass", "EvictionCost", "GracePeriod"
 DEFAULT_RANKING = ("PDBViolations", "HighestPriority", "PrioritySum", "VictimCount", "LatestStartTime")
 """Criteria of kube-scheduler for the better of two candidates (preemption.pickOneNodeForPreemption)."""
 
-EXTRA_RANKING = (*EXTRA_IMPORTANCE, "Workloads", "PodGroups", "UnusedCapacity", "Stranded")
+EXTRA_RANKING = (*EXTRA_IMPORTANCE, "Workloads", "PodGroups", "UnusedCapacity")
 """Further ranking criteria that operators may configure."""
-
-RETURNING_PODS = "returningPods"
-"""Name in reasons of the protection of pods that would come back to the same node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,8 +156,6 @@ class PreemptionPolicy:
     """Apply the annotations of the victims' PriorityClasses (scheduler-plugins PreemptionToleration)."""
     tenant_label: str | None = None
     """Namespace label that separates tenants: victims have the preemptor's value; a missing label counts as a value."""
-    returning_pods: bool = False
-    """Protect pods of workloads that would come back to the same node."""
     min_pending_duration: int = 0
     """Time in nanoseconds for which a pod must have been pending before it may preempt."""
     limits: Limits = Limits()
@@ -186,7 +181,6 @@ class PreemptionPolicy:
             self.protections
             or self.preemption_toleration
             or self.tenant_label is not None
-            or self.returning_pods
             or self.limits.workload_cooldown
             or self.candidates == "AllNodes"
             or self.importance != DEFAULT_IMPORTANCE

@@ -23,7 +23,7 @@ from extender.core.framework.constraint import CodeArray, NodeRows, SchedulingCo
 from extender.core.framework.filter import FilterRun, Statuses
 from extender.core.framework.plugins import FILTERS, plugins_missing_permissions
 from extender.core.framework.status import Code, Status
-from extender.core.preemption.criteria import TIE_BREAKERS, known_ranking_keys
+from extender.core.preemption.criteria import TIE_BREAKERS, ranking_keys
 from extender.core.preemption.dry_run import DryRun
 from extender.core.preemption.node_pods import NodePods, PodsOnNode
 from extender.core.preemption.pdb.violations import budget_index
@@ -397,7 +397,7 @@ def record_dry_run(filter_run: FilterRun, run: DryRun) -> DryRunRecord:
         allowed=budgets.allowances,
         budgets=budgets.names,
         violations=run.violations,
-        candidate_keys=CandidateKeys(candidates, known_ranking_keys(run, candidates, TIE_BREAKERS)),
+        candidate_keys=CandidateKeys(candidates, ranking_keys(run, candidates, TIE_BREAKERS)),
     )
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from extender.core.chance import chance_on_node
-from extender.core.preemption.ranking import NOT_COMPARED, RankingKeys
+from extender.core.preemption.ranking import RankingKeys
 from extender.core.record import EVICTABLE, VICTIM, DryRunRecord, PreemptRecord, RecordedRequest
 from extender.core.snapshot.arrays import NEVER
 from extender.k8s.priority import PRIORITY_OFFSET
@@ -80,8 +80,6 @@ def flags_of_node(dry_run: DryRunRecord, node: int) -> npt.NDArray[np.uint8]:
 
 
 def _render_key(name: str, keys: Sequence[int], victims: int) -> str:
-    if NOT_COMPARED in keys:
-        return "not compared"
     if name == "PrioritySum":  # upstream adds a constant for every victim, so that more victims are always worse
         return f"{keys[0] - victims * PRIORITY_OFFSET} ({pluralize(victims, 'victim')})"
     if name == "LatestStartTime":

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from extender.core.framework.status import Code
-from extender.core.preemption.sent_candidates import Dropped
+from extender.core.preemption.sent_candidates import CandidateRejection
 from extender.core.record import DecisionRecord, FilterRecord, PreemptRecord, PrioritizeRecord
 from extender.report.ranking_report import explain_priority_sum, render_keys, report_ranking
 from extender.report.wording import CRITERIA
@@ -73,7 +73,7 @@ def _preempt_sentence(record: PreemptRecord, observed: bool) -> str:
     return sentence if len(kept) == 1 else f"{sentence}; kube-scheduler chooses among {len(kept)} nodes"
 
 
-def _drop_reasons(dropped: Mapping[str, Dropped]) -> str:
+def _drop_reasons(dropped: Mapping[str, CandidateRejection]) -> str:
     """Render `No preemption victims found for incoming pod (2 nodes); would break disruption budget shop/web (n3)`."""
     nodes: dict[str, list[str]] = {}
     for node, why in dropped.items():

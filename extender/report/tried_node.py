@@ -15,13 +15,12 @@ from msgspec.structs import replace
 
 from extender.core.framework.status import Status
 from extender.core.preemption.dry_run import REPRIEVE, SCHEDULER_PREFERRED, VICTIM_SELECTION_METHODS
-from extender.core.preemption.protections.protections import (
+from extender.core.preemption.protections import (
     UNREQUESTED_SYSTEM_POD,
     is_system_victim,
     protection_reasons,
 )
-from extender.core.preemption.sent_candidates import Dropped
-from extender.core.profile import RETURNING_PODS
+from extender.core.preemption.sent_candidates import CandidateRejection
 from extender.core.record import (
     EVICTABLE,
     PROTECTED,
@@ -83,7 +82,7 @@ class TriedNode:
     """True if kube-scheduler sent it as a candidate."""
     is_rejected: bool = False
     """True if the guard rejected it."""
-    why_dropped: Dropped | None = None
+    why_dropped: CandidateRejection | None = None
 
     @property
     def name(self) -> str:
@@ -237,8 +236,5 @@ def _role(pod: Pod, flag: int, request: RecordedRequest) -> PodRole:
 
 def _protected_by(request: RecordedRequest, pod: Pod, flag: int) -> list[str]:
     found = protection_reasons(request.context, pod)
-    if not found and request.context.profile.preemption.returning_pods and not is_system_victim(pod):
-        # What nodes, volumes and nominated pods the cluster had is not kept with a decision.
-        found = (f"protected by {RETURNING_PODS}",)
     is_scheduler_victim = bool(flag & SCHEDULER_VICTIM)
     return list((*found, UNREQUESTED_SYSTEM_POD) if is_system_victim(pod) and not is_scheduler_victim else found)

@@ -87,7 +87,6 @@ NO_HELP = "evicting pods would not help"
 # --- preemption -----------------------------------------------------------------------------------------------------
 
 VICTIM_SELECTION_NOTES = {
-    "least important first": "least important pods count against budgets first; the default order violates a budget",
     "whole pod groups": "members of disrupted pod groups reprieved last",
     "scheduler preferred": "among equal pods, those that kube-scheduler chose",
     "kube-scheduler": "chosen by kube-scheduler: a plugin that is not evaluated here affects this node",
@@ -125,7 +124,6 @@ CRITERIA = {
     "Workloads": Criterion("Workloads", "fewest", "the number of workloads that lose a pod"),
     "PodGroups": Criterion("Broken pod groups", "fewest", "broken pod groups"),
     "UnusedCapacity": Criterion("Unused capacity", "least", "the capacity that is freed and left unused"),
-    "Stranded": Criterion("Stranded victims", "fewest", "the number of victims that fit nowhere else afterwards"),
     "named": Criterion("kube-scheduler’s choice", "its victims are the ones that kube-scheduler selected"),
     "name": Criterion("Name", "first"),
 }

@@ -304,7 +304,6 @@ CAREFUL = PreemptionPolicy(
     disruption_budgets="Strict",
     budget_accounting="Live",
     protections=BUILT_IN,
-    returning_pods=True,
     limits=Limits(workload_cooldown=300 * 10**9),
 )
 
@@ -449,6 +448,14 @@ MISTAKES = {
     "an importance twice": ("preemption: {importance: [Priority, Priority]}", "duplicate Priority"),
     "no ranking": ("preemption: {ranking: []}", "preemption.ranking: "),
     "an unknown ranking": ("preemption: {ranking: [Workload]}", "(did you mean Workloads?)"),
+    "a ranking that was removed": (
+        "preemption:\n  ranking: [PDBViolations, Stranded]",
+        "c.yaml:2: preemption.ranking: Stranded is not one of PDBViolations, ",
+    ),
+    "a protection that was removed": (
+        "preemption:\n  protections:\n    builtin:\n      returningPods: true",
+        "c.yaml:4: preemption.protections.builtin.returningPods: unknown key",
+    ),
     "a ranking twice": ("preemption: {ranking: [QoSClass, QoSClass]}", "preemption.ranking: duplicate QoSClass"),
     "an annotation that cannot be": (
         "preemption: {evictionCostAnnotation: a/b/c}",

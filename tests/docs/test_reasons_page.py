@@ -33,8 +33,14 @@ from extender.core.framework import filter as node_filter
 from extender.core.framework import plugins, score, status
 from extender.core.framework.plugins import FILTERS, dynamic_resources
 from extender.core.framework.status import Code
-from extender.core.preemption import candidates, eligibility, rate_limits, recent_deletions, sent_candidates
-from extender.core.preemption.protections import protections, returning_pods
+from extender.core.preemption import (
+    candidates,
+    eligibility,
+    protections,
+    rate_limits,
+    recent_deletions,
+    sent_candidates,
+)
 from extender.core.scheduling_cycle import fit_error, schedule_one
 from extender.core.scheduling_cycle.result import CycleOutcome
 from extender.core.snapshot import volume_index
@@ -103,8 +109,7 @@ def of_plugins() -> set[str]:
 def of_vetoes_of_nodes() -> set[str]:
     """Return what policies say of one node, and how Events name them."""
     found = texts(rate_limits) | texts(candidates) | texts(tried_node, "TriedNode") | texts(notices, "_veto_reason")
-    put_in = {"not {}", "1 victim", "{} victims"}
-    return without(found, put_in | texts(rate_limits, "preemption_refusal"))
+    return without(found, {"not {}"} | texts(rate_limits, "preemption_refusal"))
 
 
 def of_pods_not_tried() -> set[str]:
@@ -117,7 +122,7 @@ def of_preemption_messages() -> set[str]:
 
 
 def of_dropped_nodes() -> set[str]:
-    found = texts(sent_candidates, "DropCode") | texts(recent_deletions) | texts(verbs, "Preempt.decide")
+    found = texts(sent_candidates, "RejectionReason") | texts(recent_deletions) | texts(verbs, "Preempt.decide")
     return without(found, strings_given_to(verbs, "GuardError"))
 
 
@@ -172,7 +177,7 @@ MESSAGES: dict[tuple[Column, ...], set[str]] = {
     (Column("Nodes that are not in the answer to /preempt"),): of_dropped_nodes(),
     (Column("On every node"),): texts(rate_limits, "preemption_refusal"),
     (Column("On one node"), Column("On one node", 1)): of_vetoes_of_nodes(),
-    (Column("Protected pods"),): texts(protections) | texts(returning_pods),
+    (Column("Protected pods"),): texts(protections),
     (Column("Plugins that are not evaluated"),): of_plugins_not_evaluated(),
     (Column("Failed calls", 1), Column("Refused requests", 1)): of_failed_and_refused_calls(),
     (Column("Not ready"),): of_readiness(),

@@ -214,7 +214,6 @@ def some_policy(draw: Draw) -> PreemptionPolicy:
         tenant_label="team" if draw.maybe(0.2) else None,
         min_pending_duration=10 * SECOND if draw.maybe(0.1) else 0,
         limits=some_limits(draw) if draw.maybe(0.4) else Limits(),
-        returning_pods=draw.maybe(0.2),
     )
 
 

@@ -50,7 +50,6 @@ PROTECTING = {
     "protections": PreemptionPolicy(protections=some_protections(Draw(1), share=1.0)),
     "toleration": PreemptionPolicy(preemption_toleration=True),
     "tenants": PreemptionPolicy(tenant_label="team"),
-    "returning pods": PreemptionPolicy(returning_pods=True),
     "workloadCooldown": PreemptionPolicy(limits=Limits(workload_cooldown=5 * MINUTE)),
 }
 """Policies that rule out victims."""

@@ -13,8 +13,8 @@ import pytest
 
 from extender.core import engine
 from extender.core.eviction_history import Eviction, EvictionHistory
-from extender.core.preemption.protections.protections import UNREQUESTED_SYSTEM_POD
-from extender.core.preemption.sent_candidates import DropCode, Dropped
+from extender.core.preemption.protections import UNREQUESTED_SYSTEM_POD
+from extender.core.preemption.sent_candidates import CandidateRejection, RejectionReason
 from extender.core.profile import DEFAULT_RANKING, EXTRA_RANKING, Limits, PreemptionPolicy, Profile, Protection
 from extender.core.record import RecordedPod, record_filter, record_preempt, record_prioritize
 from extender.k8s.annotations import DELETION_COST, EVICTION_COST, MIRROR
@@ -51,7 +51,8 @@ def preempted(
     if rejected is not None:
         kept = tuple(one for one in decision.kept if one.node not in rejected)
         dropped = {
-            name: Dropped(DropCode.REJECTED, f"rejected by the last check ({rule})") for name, rule in rejected.items()
+            name: CandidateRejection(RejectionReason.REJECTED, f"rejected by the last check ({rule})")
+            for name, rule in rejected.items()
         }
         decision = replace(decision, kept=kept, dropped=decision.dropped | dropped, rejected=rejected)
     record = record_preempt(decision, made)
@@ -93,7 +94,7 @@ def test_the_best_candidate_is_chosen_and_the_other_one_outranked():
     ]
     assert (found.chosen, found.victims) == (["n1"], ["default/a"])
     assert [one.victims for one in found.nodes] == [["default/a"], ["default/b"]]
-    assert on(found, "n2").why == DropCode.OUTRANKED.value
+    assert on(found, "n2").why == RejectionReason.OUTRANKED.value
 
 
 def test_as_many_are_chosen_as_are_answered():
@@ -151,14 +152,14 @@ def test_as_many_are_chosen_as_are_answered():
             {node("n1", cpu="1"): [pod("a")]},
             {"sent": {"n1": ["unknown"]}},
             "notEvaluated",
-            DropCode.UNKNOWN_VICTIM.value,
+            RejectionReason.UNKNOWN_VICTIM.value,
             id="7: kube-scheduler named a pod that is not known",
         ),
         pytest.param(
             {node("n2", cpu="1"): []},
             {"sent": {"n1": []}},
             "notEvaluated",
-            DropCode.UNKNOWN_NODE.value,
+            RejectionReason.UNKNOWN_NODE.value,
             id="8: an unknown node",
         ),
         pytest.param(
@@ -179,7 +180,7 @@ def test_as_many_are_chosen_as_are_answered():
             {node("n1", cpu="1"): [pod("a")]},
             {"preemptor": incoming(**using_claims("gpu")), "others": undecided_claim()},
             "notEvaluated",
-            DropCode.NO_ROOM.value,
+            RejectionReason.NO_ROOM.value,
             id="11: kube-scheduler alone knows whom to evict, and named nobody",
         ),
     ],
@@ -198,7 +199,9 @@ def test_a_node_that_the_guard_rejected_before_the_others_were_ranked_again_is_r
     decision = engine.preempt(snapshot, wanted, rest, Profile())
     why = "rejected by the last check (x)"
     decision = replace(
-        decision, dropped=decision.dropped | {"n1": Dropped(DropCode.REJECTED, why)}, rejected={"n1": "x"}
+        decision,
+        dropped=decision.dropped | {"n1": CandidateRejection(RejectionReason.REJECTED, why)},
+        rejected={"n1": "x"},
     )
     record = record_preempt(decision, {"n1": SentCandidate(()), **rest})
     found = KeptDecision(
@@ -337,13 +340,6 @@ CRITERIA = {
         ("0.0 %", "12.5 %"),
         cpu="4",
     ),
-    # Each node has room for the other one's victim, but one of them is bound to its node.
-    "Stranded": Compared(
-        "the number of victims that fit nowhere else afterwards",
-        [pod("a")],
-        [pod("b", nodeSelector={"kubernetes.io/hostname": "worse"})],
-        ("0", "1"),
-    ),
 }
 
 
@@ -363,17 +359,6 @@ def test_each_criterion_says_what_it_compares_and_that_it_decided(criterion):
     assert [(shown.name, shown.loses_by) for shown in found.nodes] == [("z-better", None), ("worse", criterion)]
     assert tuple(shown.shown[0] for shown in found.nodes) == one.shown
     assert found.sentence.endswith(f": best of 2 candidates by {one.by}, {one.shown[0]} against {one.shown[1]}")
-
-
-def test_a_candidate_whose_stranded_victims_were_not_counted_loses_by_the_criterion_that_follows():
-    """The best one strands none, and is the best by priority, too."""
-    nodes = {node("n1", cpu="2"): [pod("a", priority=6)], node("n2", cpu="2"): [pod("b", priority=5)]}
-    policy = PreemptionPolicy(ranking=("Stranded", "HighestPriority"))
-    found = preempted(nodes, policy=policy, preemptor=incoming(cpu="2"))
-    assert [(one.name, one.loses_by, one.shown[0]) for one in found.nodes] == [
-        ("n2", None, "0"),
-        ("n1", "HighestPriority", "not compared"),
-    ]
 
 
 def test_the_criterion_that_leaves_one_decides_and_each_other_node_loses_by_the_first_that_differs():
@@ -652,14 +637,6 @@ def test_protection_reasons_use_the_history_of_the_decision():
     )
 
 
-def test_a_pod_that_would_come_back_is_protected_by_that_name():
-    """Why it would is in the answer; nodes and volumes are not kept with the decision."""
-    bound = pod("a", nodeSelector={"kubernetes.io/hostname": "n1"}, metadata=OWNED)
-    found = preempted({node("n1", cpu="1"): [bound]}, policy=PreemptionPolicy(returning_pods=True))
-    assert running(found, "a").protected_by == ["protected by returningPods"]
-    assert "its replacement can only run on node n1" in on(found, "n1").why
-
-
 # --- budgets, room, nominated pods ------------------------------------------------------------------------------------
 
 
@@ -728,19 +705,6 @@ def of(app: str, name: str, cpu: str = "1", **fields: Any) -> JSON:
 
 
 FOUND: dict[str, tuple[PreemptionPolicy, Any, JSON, list[str]]] = {
-    # 4 of 5 cpu are needed and 1 of x may go: whom the first order spares is the outsider, and both of x would go.
-    "least important first": (
-        STRICT,
-        {
-            node("n1", cpu="5"): [
-                pod("outsider", priority=9),
-                of("x", "first", priority=5),
-                of("x", "second", "3", priority=1),
-            ]
-        },
-        {"preemptor": incoming(cpu="4"), "budgets": [budget(allowed=1, app="x")]},
-        ["default/outsider", "default/second"],
-    ),
     # 2 of 3 cpu are needed; the first member is the most important pod, but without the second one it is worth nothing.
     "whole pod groups": (
         PreemptionPolicy(ranking=("PodGroups", *DEFAULT_RANKING)),

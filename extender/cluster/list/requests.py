@@ -14,15 +14,11 @@ ResourceClaim, ResourceSlice, DeviceClass, DeviceTaintRule
     resource claims, since it counts only once its claims exist
 ResourceClaimTemplate
     the pod has resource claims; of its namespace, for explanations
-PersistentVolumeClaim, PersistentVolume
-    also if the policy protects pods that come back to the node of their volumes
 PriorityClass
     a manifest has no priority, which is that of its class or of the default one, or the policy reads preemption
     tolerations
 PodGroup
     the policy counts pod groups
-
-A policy that asks where victims would fit next needs every kind: their volumes and claims are not the preemptor's.
 
 Rule: plugins say what they read (`missing_permissions.REQUIRED_TABLES`); here it only becomes requests.
 """
@@ -101,8 +97,6 @@ def requests_for(pod: Pod | None, scheduler: KubeScheduler) -> tuple[ListRequest
     """Return the lists that a decision about the pod needs; for a pod that is gone, those that show its preemptor."""
     if pod is None:
         return tuple(ListRequest(_BY_FIELD[field]) for field in ("pods", "nodes"))
-    if "Stranded" in scheduler.preemption.ranking:  # where victims fit next depends on their own kinds
-        return all_requests(scheduler.preemption)
     core = tuple(ListRequest(_BY_FIELD[KINDS[kind].field]) for kind in CORE_KINDS)
     return *core, *_optional_requests(pod, sorted(_optional_fields(pod, scheduler)))
 
@@ -127,8 +121,6 @@ def _optional_fields(pod: Pod, scheduler: KubeScheduler) -> set[str]:
         fields.add("resource_claim_templates")
     if policy.preemption_toleration or pod.spec.priority is None:
         fields.add("priority_classes")
-    if policy.returning_pods:
-        fields |= {"claims", "volumes"}
     if policy.reads_pod_groups:
         fields |= {KINDS[one.kind].field for one in POD_GROUP_RESOURCES}
     return fields

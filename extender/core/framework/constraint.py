@@ -37,21 +37,6 @@ class ScoreFailed(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class AfterPreemption:
-    """What a preemption changes in the snapshot: victims that are gone and the preemptor that runs in their place."""
-
-    node: int
-    """Node row of all of them."""
-    gone: IntArray
-    """Pod rows of the victims."""
-    preemptor: Pod
-
-    def remaining(self, rows: IntArray) -> IntArray:
-        """Return those of these pod rows that are not gone."""
-        return rows[~np.isin(rows, self.gone)]
-
-
-@dataclass(frozen=True, slots=True)
 class SchedulingContext:
     """The incoming pod (preemptor) and everything that the plugins may read to schedule it."""
 
@@ -62,8 +47,6 @@ class SchedulingContext:
     """Nominated pods that the incoming pod must yield to: equal or higher priority, not the pod itself."""
     history: EvictionHistory = NO_HISTORY
     """Time and recent evictions, which protections and rate limits read; of plugins DynamicResources reads the time."""
-    after: AfterPreemption | None = None
-    """Preemption after which the pod is filtered; plugins.PLUGINS_BEYOND_THE_NODE follow it. None: none."""
 
     @property
     def features(self) -> Features:

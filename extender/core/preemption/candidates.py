@@ -2,7 +2,6 @@
 
     dry run                          the victims that kube-scheduler would select
     policy vetoes                    a candidate whose victims a policy rejects is not a candidate
-    least important first (Strict)   on nodes where these exceed a budget: count the least important pods first instead
     whole pod groups                 on nodes where a pod group falls below its minimum: reprieve its members last
     kube-scheduler's victims         of two interchangeable pods evict the one that kube-scheduler chose; where a plugin
                                      decides that is not modelled, or pods go together only, evict what it chose;
@@ -20,20 +19,20 @@ from dataclasses import replace
 import numpy as np
 
 from extender.core.framework.constraint import Check, Constraint, NodeRows, SchedulingContext
+from extender.core.framework.filter import evaluate_constraints
+from extender.core.framework.status import Code
 from extender.core.preemption.criteria import ranking_keys
 from extender.core.preemption.dry_run import (
-    LEAST_IMPORTANT_FIRST,
     SCHEDULER_PREFERRED,
     SCHEDULER_VICTIMS,
     WHOLE_POD_GROUPS,
     DryRun,
     PolicyVeto,
     dry_run_preemption,
-    fits_without_potential_victims,
 )
 from extender.core.preemption.pdb.violations import budget_index, exceeded_budgets, exceeds_budgets
 from extender.core.preemption.potential_victims import potential_victims
-from extender.core.preemption.protections.protections import UNREQUESTED_SYSTEM_POD, is_system_victim
+from extender.core.preemption.protections import UNREQUESTED_SYSTEM_POD, is_system_victim
 from extender.core.preemption.ranking import RankingKeys
 from extender.core.preemption.rate_limits import has_victim_limits, victim_limit_vetoes
 from extender.core.profile import UPSTREAM
@@ -46,17 +45,16 @@ from extender.k8s.workloads import workload_of
 
 
 def preemption_would_help(context: SchedulingContext, checks: Sequence[Check], rows: NodeRows) -> BoolArray:
-    """Return [row]: whether the policies would leave a candidate there; all `rows` must reject the pod as they are.
-
-    Victims are selected only if a policy may veto them; otherwise it is enough that the pod fits without all potential
-    victims.
-    """
+    """Return [row]: whether the policies would leave a candidate there; all `rows` must reject the pod as they are."""
     if context.profile.preemption.disruption_budgets == "Strict" or has_victim_limits(context):
         return apply_policies(dry_run_preemption(context, checks, rows)).candidate
-    last = _last_helped(context.snapshot)
+    # No policy vetoes victims, so they need not be selected: where the pod fits with all potential victims removed, and
+    # does not with all of them put back, some pod cannot be put back.
+    snapshot, last = context.snapshot, _last_helped(context.snapshot)
     # Protections depend on the time, too.
     if not last or last[0][0] is not checks or context.profile.preemption.may_change_victims:
-        last[:] = [(checks, fits_without_potential_victims(context, checks))]
+        emptied = evaluate_constraints(checks, len(snapshot.nodes), potential_victims(context).evictable)
+        last[:] = [(checks, emptied.codes == Code.SUCCESS)]
     helped: BoolArray = last[0][1][rows]
     return helped
 
@@ -74,12 +72,9 @@ def apply_policies(run: DryRun, scheduler_decides: BoolArray | None = None) -> D
     pods go together only; None: nowhere. Our reprieve could spare a pod there that must be evicted, so kube-scheduler's
     own victims are kept.
     """
-    policy = run.context.profile.preemption
-    vetoes, changes_victims = tuple(_policy_vetoes(run, np.arange(len(run.rows)))), policy.may_change_victims
+    policy, vetoes = run.context.profile.preemption, tuple(_policy_vetoes(run, np.arange(len(run.rows))))
     if vetoes:
         run = replace(run, vetoes=vetoes)
-    if policy.disruption_budgets == "Strict":
-        run = _retry_least_important_first(run, vetoes[0].nodes)
     if policy.reads_pod_groups:
         run = _evict_whole_pod_groups(run)
     named = run.scheduler_victims
@@ -92,11 +87,11 @@ def apply_policies(run: DryRun, scheduler_decides: BoolArray | None = None) -> D
         victims = named & ~(named & ~run.potential.evictable.mask).any(axis=0)
         run = _replace_victims(run, places, victims[:, places], SCHEDULER_VICTIMS)
     # Where policies may change victims, the protections leave system pods out already.
-    return run if changes_victims else _veto_unrequested_system_pods(run, named)
+    return run if policy.may_change_victims else _veto_unrequested_system_pods(run, named)
 
 
 def _policy_vetoes(run: DryRun, places: IntArray) -> Iterator[PolicyVeto]:
-    """Yield the vetoes on the victims of these nodes, [place], in a fixed order: that of Strict budgets comes first."""
+    """Yield the vetoes on the victims of these nodes, [place], always of the same policies and in the same order."""
     if run.context.profile.preemption.disruption_budgets == "Strict":
         yield PolicyVeto("disruptionBudgets: Strict", _exceeds_budgets(run, places), _exceeded_budget_messages)
     yield from victim_limit_vetoes(run, places)
@@ -148,23 +143,6 @@ def _exceeded_budget_messages(run: DryRun, places: IntArray) -> list[str]:
         f"would break disruption {'budgets' if len(names) > 1 else 'budget'} {', '.join(sorted(names))}"
         for names in names_at
     ]
-
-
-def _retry_least_important_first(run: DryRun, exceeds: BoolArray) -> DryRun:
-    """Retry the nodes whose victims exceed a budget, with budgets counted from the least important pod on.
-
-    The order of counting decides which pods of a budget are violating and so get the headroom first. Where one order
-    keeps the wrong ones, so that more of the budget must go than it allows, the other order sometimes does not.
-    """
-    other_groups = potential_victims(run.context, reverse_of=run.potential)
-    differs = (select_columns(other_groups.violating, run.rows) != run.potential.violating).any(axis=0)
-    places = np.flatnonzero(run.makes_room & exceeds & differs)
-    if not len(places):
-        return run
-    potential = other_groups.at(run.rows[places])
-    other = run.rerun(places, potential, (potential.violating, potential.non_violating))
-    within_budgets = other.makes_room & ~_exceeds_budgets(other, np.arange(len(places)))
-    return _replace_victims(run, places[within_budgets], other.victims[:, within_budgets], LEAST_IMPORTANT_FIRST)
 
 
 # --- pod groups -------------------------------------------------------------------------------------------------------

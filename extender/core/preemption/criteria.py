@@ -22,7 +22,6 @@ import numpy as np
 
 from extender.core.preemption.dry_run import DryRun
 from extender.core.preemption.ranking import RankingKeys
-from extender.core.preemption.stranded import count_stranded
 from extender.core.profile import DEFAULT_IMPORTANCE, UPSTREAM
 from extender.core.snapshot.arrays import NEVER, BoolArray, IntArray, count_per_node, select_columns
 from extender.core.snapshot.importance import PodCosts
@@ -45,15 +44,10 @@ def best_candidates(run: DryRun, limit: int | None) -> IntArray:
     """
     best = np.flatnonzero(run.candidate)
     ranks, wanted = np.zeros(len(best), np.int64), len(best) if limit is None else limit
-    criteria = (*run.context.profile.preemption.ranking, *TIE_BREAKERS)
-    for nth, name in enumerate(criteria):
+    for name in (*run.context.profile.preemption.ranking, *TIE_BREAKERS):
         if len(best) <= 1:
             break
-        if name == "Stranded" and wanted < len(best) and not ranks.any():
-            _count_deciding(run, best, criteria[nth + 1 :], wanted)
-            keys: Sequence[IntArray] = [run.stranded[best]]
-        else:
-            keys = CRITERIA[name](run, best)
+        keys = CRITERIA[name](run, best)
         if wanted < len(best) and not ranks.any():
             # All are equal so far: the first key rules most of them out, without sorting.
             kept = keys[0] <= np.partition(keys[0], wanted - 1)[wanted - 1]
@@ -67,24 +61,9 @@ def best_candidates(run: DryRun, limit: int | None) -> IntArray:
     return order
 
 
-def _count_deciding(run: DryRun, places: IntArray, rest: Sequence[str], wanted: int) -> None:
-    """Count the stranded victims of as many candidates, equal so far, as decide which `wanted` ones are the best.
-
-    Of candidates that strand equally many, the criteria `rest` decide: they are counted in that order.
-    """
-    order = RankingKeys({name: CRITERIA[name](run, places) for name in rest}).order
-    count_stranded(run, places[order], wanted)
-
-
 def ranking_keys(run: DryRun, places: IntArray, then: Sequence[str] = ()) -> RankingKeys:
     """Return the keys of the candidates in `places` by the profile's ranking, and `then` by some of TIE_BREAKERS."""
     return RankingKeys({name: CRITERIA[name](run, places) for name in (*run.context.profile.preemption.ranking, *then)})
-
-
-def known_ranking_keys(run: DryRun, places: IntArray, then: Sequence[str] = ()) -> RankingKeys:
-    """Return the same keys after `best_candidates`, without counting more stranded victims than it did."""
-    criteria = CRITERIA | {"Stranded": lambda run, places: [run.stranded[places]]}
-    return RankingKeys({name: criteria[name](run, places) for name in (*run.context.profile.preemption.ranking, *then)})
 
 
 # --- kube-scheduler's criteria ----------------------------------------------------------------------------------------
@@ -144,16 +123,12 @@ def _latest_start_time(run: DryRun, places: IntArray) -> Sequence[IntArray]:
 # --- this extender's criteria -----------------------------------------------------------------------------------------
 
 
-def _total_cost(name: str, run: DryRun, places: IntArray) -> Sequence[IntArray]:
-    """Return the sum over the victims of one of the criteria in `PodCosts`."""
+def _cost(
+    name: str, combine: Callable[[DryRun, IntArray, IntArray], IntArray], run: DryRun, places: IntArray
+) -> Sequence[IntArray]:
+    """Return the sum or the maximum over the victims of one of the criteria in `PodCosts`."""
     costs = run.snapshot.index(PodCosts, run.context.profile.preemption.eviction_cost_annotation).by_criterion[name]
-    return [_total(run, places, costs)]
-
-
-def _highest_cost(name: str, run: DryRun, places: IntArray) -> Sequence[IntArray]:
-    """Return the maximum over the victims of one of the criteria in `PodCosts`."""
-    costs = run.snapshot.index(PodCosts, run.context.profile.preemption.eviction_cost_annotation).by_criterion[name]
-    return [_highest(run, places, costs)]
+    return [combine(run, places, costs)]
 
 
 def _total(run: DryRun, places: IntArray, amounts: IntArray) -> IntArray:
@@ -228,14 +203,13 @@ CRITERIA: dict[str, Criterion] = {
     "PrioritySum": _priority_sum,
     "VictimCount": _victim_count,
     "LatestStartTime": _latest_start_time,
-    "PodDeletionCost": partial(_total_cost, "PodDeletionCost"),
-    "EvictionCost": partial(_total_cost, "EvictionCost"),
-    "QoSClass": partial(_highest_cost, "QoSClass"),
-    "GracePeriod": partial(_highest_cost, "GracePeriod"),
+    "PodDeletionCost": partial(_cost, "PodDeletionCost", _total),
+    "EvictionCost": partial(_cost, "EvictionCost", _total),
+    "QoSClass": partial(_cost, "QoSClass", _highest),
+    "GracePeriod": partial(_cost, "GracePeriod", _highest),
     "Workloads": _workloads,
     "PodGroups": _pod_groups,
     "UnusedCapacity": _unused_capacity,
-    "Stranded": lambda run, places: [count_stranded(run, places)],
     "named": _unrequested_victims,
     "name": lambda run, places: [run.snapshot.name_order[run.rows[places]]],
 }

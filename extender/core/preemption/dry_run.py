@@ -17,7 +17,6 @@ from extender.core.framework.constraint import Check, CodeArray, EvictablePods, 
 from extender.core.framework.filter import FilterResults, evaluate_constraints
 from extender.core.framework.status import NO_VICTIMS_FOUND, Code, Status
 from extender.core.preemption.potential_victims import PotentialVictims, potential_victims
-from extender.core.preemption.ranking import NOT_COMPARED
 from extender.core.preemption.reprieve import reprieve
 from extender.core.profile import UPSTREAM
 from extender.core.snapshot.arrays import NEVER, BoolArray, IntArray, VictimRows, count_per_node, select_columns
@@ -25,25 +24,16 @@ from extender.core.snapshot.pod_table import is_assumed_terminating
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.objects import Pod
 
-VICTIM_SELECTION_METHODS = (
-    "reprieve",
-    "least important first",
-    "whole pod groups",
-    "scheduler preferred",
-    "kube-scheduler",
-)
+VICTIM_SELECTION_METHODS = ("reprieve", "whole pod groups", "scheduler preferred", "kube-scheduler")
 """Methods by which the victims of a node were selected, as decisions show them.
 
 - reprieve: the pods that the reprieve could not put back, as in kube-scheduler.
-- least important first: the same with budgets counted from the least important pod on.
 - whole pod groups: the same with members of broken pod groups put back last.
 - scheduler preferred: the reprieve's, with pods exchanged for equal ones that kube-scheduler had selected.
 - kube-scheduler: kube-scheduler's own, because a filter plugin that is not modelled matters on the node.
 """
 
-REPRIEVE, LEAST_IMPORTANT_FIRST, WHOLE_POD_GROUPS, SCHEDULER_PREFERRED, SCHEDULER_VICTIMS = range(
-    len(VICTIM_SELECTION_METHODS)
-)
+REPRIEVE, WHOLE_POD_GROUPS, SCHEDULER_PREFERRED, SCHEDULER_VICTIMS = range(len(VICTIM_SELECTION_METHODS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +50,24 @@ class PolicyVeto:
     """Places of vetoed nodes -> nanoseconds until it may allow the victims of the first of them; None: unknown."""
 
 
+@dataclass(frozen=True, slots=True)
+class UnsyncedDeletions:
+    """Pods whose deletion only one of kube-scheduler's cache and ours has seen (`core.preemption.recent_deletions`)."""
+
+    recently_evicted: BoolArray | None = None
+    """[pod]: victims of kube-scheduler that began to terminate shortly ago: never put back; None: no pod."""
+    unknown_to_kube_scheduler: BoolArray | None = None
+    """[pod]: terminating pods that kube-scheduler no longer holds: neither in the way nor victims; None: no pod."""
+
+
+NO_UNSYNCED_DELETIONS = UnsyncedDeletions()
+
+
 @dataclass(eq=False, slots=True)
 class DryRun:
     """The victims that preemption would evict on each of some nodes; in all arrays [node] is a place in `rows`.
 
-    Never changed in place but for `stranded`: `dataclasses.replace` computes the fields below `vetoes` again.
+    Never changed in place: `dataclasses.replace` computes the fields below `vetoes` again.
     """
 
     context: SchedulingContext
@@ -84,10 +87,7 @@ class DryRun:
     """[k, node]: selected victims; none where the pod does not fit even with all potential victims removed."""
     methods: CodeArray
     """[node]: place in VICTIM_SELECTION_METHODS."""
-    gone: BoolArray | None = None
-    """[pod]: victims of kube-scheduler that began to terminate shortly ago: never put back; None: no pod."""
-    absent: BoolArray | None = None
-    """[pod]: terminating pods that kube-scheduler no longer holds: neither in the way nor victims; None: no pod."""
+    deletions: UnsyncedDeletions = NO_UNSYNCED_DELETIONS
     vetoes: tuple[PolicyVeto, ...] = ()
     """Policies that reject victims; empty until `candidates` applies them."""
     snapshot: Snapshot = field(init=False)
@@ -97,14 +97,11 @@ class DryRun:
     """[node]: True if some policy rejects the victims."""
     candidate: BoolArray = field(init=False)
     """[node]: True if evicting the victims makes room and no policy vetoes it."""
-    stranded: IntArray = field(init=False)
-    """[node]: how many of the victims fit nowhere else afterwards; NOT_COMPARED until `stranded` has counted them."""
     violations: IntArray = field(init=False)
     """[node]: NumPDBViolations, the PDB-violating pods that were not reprieved."""
 
     def __post_init__(self) -> None:
         self.snapshot = self.context.snapshot
-        self.stranded = np.full(len(self.rows), NOT_COMPARED)
         self.makes_room = (self.emptied.codes == Code.SUCCESS) & self.victims.any(axis=0)
         self.vetoed = np.zeros(len(self.rows), np.bool_)
         for veto in self.vetoes:
@@ -123,26 +120,26 @@ class DryRun:
         k, place = np.divmod(np.flatnonzero(mask.reshape(-1)), max(len(places), 1))
         return VictimRows(self.pods[k, places[place]].astype(np.int64), place, len(places))
 
-    def named_on(self, place: int) -> BoolArray:
+    def _named_on(self, place: int) -> BoolArray:
         """Return [k]: the victims of one node that the answer names.
 
         Those that the API server does not show terminating; if it shows all so, these: then the pod is nominated, and
         no further pod goes.
         """
         victims: BoolArray = self.victims[:, place]
-        if self.gone is None:
+        if self.deletions.recently_evicted is None:
             return victims
         pods = self.pods[:, place]
-        shown = victims & self.gone[pods]
+        shown = victims & self.deletions.recently_evicted[pods]
         for k in np.flatnonzero(shown).tolist():
             shown[k] = not is_assumed_terminating(self.snapshot.pods[pods[k]])
         return victims if (shown == victims).all() else victims & ~shown
 
     def violations_on(self, place: int) -> int:
         """Return NumPDBViolations of the victims that the answer names."""
-        if self.gone is None or not self.violations[place]:
+        if self.deletions.recently_evicted is None or not self.violations[place]:
             return int(self.violations[place])
-        return int((self.named_on(place) & self.potential.violating[:, place]).sum())
+        return int((self._named_on(place) & self.potential.violating[:, place]).sum())
 
     def victims_on(self, place: int) -> tuple[Pod, ...]:
         """Return the victims of one node that the answer names, in upstream's order.
@@ -150,7 +147,7 @@ class DryRun:
         That is the order in which the reprieve failed (PDB-violating pods first); upstream sorts by importance again
         only if the node has potential victims of both groups, and before some patches never.
         """
-        victims, violating = self.named_on(place), self.potential.violating[:, place]
+        victims, violating = self._named_on(place), self.potential.violating[:, place]
         ranks = [*np.flatnonzero(victims & violating), *np.flatnonzero(victims & ~violating)]
         pods: list[int] = self.pods[ranks, place].tolist()
         pod_table = self.snapshot.pod_table
@@ -190,9 +187,7 @@ class DryRun:
     def rerun(self, places: IntArray, potential: PotentialVictims, order: Sequence[BoolArray]) -> "DryRun":
         """Dry-run some of the nodes again with other potential victims or another reprieve order (see `reprieve`)."""
         checks = [check.at(places) for check in self.checks]
-        return _select_victims_on_nodes(
-            self.context, checks, self.rows[places], potential, order, gone=self.gone, absent=self.absent
-        )
+        return _select_victims_on_nodes(self.context, checks, self.rows[places], potential, order, None, self.deletions)
 
 
 def dry_run_preemption(
@@ -200,21 +195,19 @@ def dry_run_preemption(
     checks: Sequence[Check],
     rows: NodeRows,
     scheduler_victims: BoolArray | None = None,
-    gone: BoolArray | None = None,
-    absent: BoolArray | None = None,
+    deletions: UnsyncedDeletions = NO_UNSYNCED_DELETIONS,
 ) -> DryRun:
     """Select the victims on each of `rows`, every node independently of the others.
 
     Mirrors framework/preemption Evaluator.DryRunPreemption, v1.36, without its limit on the number of candidates.
-    `checks` cover the whole snapshot; `scheduler_victims`: [pod] that kube-scheduler selected; None: it sent none;
-    `gone` and `absent`: as in `DryRun`.
+    `checks` cover the whole snapshot; `scheduler_victims`: [pod] that kube-scheduler selected; None: it sent none.
     """
     potential = potential_victims(context, scheduler_victims)
     if len(rows) < len(context.snapshot.nodes):
         checks = [check.at(rows) for check in checks]
         potential = potential.at(rows)
     order = potential.violating, potential.non_violating
-    return _select_victims_on_nodes(context, checks, rows, potential, order, scheduler_victims, gone, absent)
+    return _select_victims_on_nodes(context, checks, rows, potential, order, scheduler_victims, deletions)
 
 
 def _select_victims_on_nodes(
@@ -223,32 +216,21 @@ def _select_victims_on_nodes(
     rows: NodeRows,
     potential: PotentialVictims,
     order: Sequence[BoolArray],
-    scheduler_victims: BoolArray | None = None,
-    gone: BoolArray | None = None,
-    absent: BoolArray | None = None,
+    scheduler_victims: BoolArray | None,
+    deletions: UnsyncedDeletions,
 ) -> DryRun:
     """Remove the potential victims, filter, and reprieve in `order`; mirrors SelectVictimsOnNode, for all `rows`."""
     pods, removed = select_columns(context.layout.pod, rows), potential.evictable
     if scheduler_victims is not None:
         scheduler_victims = scheduler_victims.take(pods) & (pods >= 0)
-    kept_out = [mask[pods] & (pods >= 0) for mask in (gone, absent) if mask is not None]
+    evicted, unknown = deletions.recently_evicted, deletions.unknown_to_kube_scheduler
+    kept_out = [mask[pods] & (pods >= 0) for mask in (evicted, unknown) if mask is not None]
     if kept_out:
         never_back = np.logical_or.reduce(kept_out)
         removed = EvictablePods(removed.mask | never_back, None, removed.has_negative_demand)
         order = [group & ~never_back for group in order]
     emptied = evaluate_constraints(checks, len(rows), removed)
     victims, methods = reprieve(emptied, removed, order), np.full(len(rows), REPRIEVE, np.uint8)
-    if absent is not None:
-        victims &= ~absent[pods]
-    return DryRun(context, rows, pods, checks, emptied, potential, scheduler_victims, victims, methods, gone, absent)
-
-
-def fits_without_potential_victims(context: SchedulingContext, checks: Sequence[Check]) -> BoolArray:
-    """Return [node]: whether the pod fits with all potential victims removed; `checks` cover the whole snapshot.
-
-    On nodes that do not take the pod as they are, this is where a dry run finds victims: if it fits with all of them
-    removed and does not fit with all of them put back, some pod cannot be put back.
-    """
-    evictable = potential_victims(context).evictable
-    fits: BoolArray = evaluate_constraints(checks, len(context.snapshot.nodes), evictable).codes == Code.SUCCESS
-    return fits
+    if unknown is not None:
+        victims &= ~unknown[pods]
+    return DryRun(context, rows, pods, checks, emptied, potential, scheduler_victims, victims, methods, deletions)

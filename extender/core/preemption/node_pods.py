@@ -15,7 +15,6 @@ from extender.core.preemption.pdb.violations import budget_index
 from extender.core.profile import PreemptionPolicy
 from extender.core.snapshot.arrays import IntArray
 from extender.core.snapshot.node_layout import NodeLayout
-from extender.core.snapshot.pod_table import PodPart
 from extender.core.snapshot.snapshot import Index, Snapshot
 from extender.k8s.objects import Pod
 
@@ -55,9 +54,6 @@ class NodePods(Index):
 
     def _forget(self, node: int) -> None:
         self._pods_on_node.pop(node, None)
-
-    def pod_changed(self, row: int, before: Pod, after: Pod, parts: frozenset[PodPart]) -> None:
-        self._forget(int(self.snapshot.pod_node[row]))
 
     def on(self, layout: NodeLayout, rows: IntArray) -> tuple[PodsOnNode, ...]:
         """Return [node]: the pods of the nodes in `rows`."""

@@ -14,7 +14,7 @@ import numpy as np
 from extender.core.framework.constraint import EvictablePods, NodeRows, SchedulingContext
 from extender.core.preemption.pdb.index import BudgetIndex
 from extender.core.preemption.pdb.violations import budget_index, pods_violating_pdbs
-from extender.core.preemption.protections.protections import ProtectionIndex
+from extender.core.preemption.protections import ProtectionIndex
 from extender.core.profile import PreemptionPolicy
 from extender.core.snapshot.arrays import BoolArray, IntArray
 from extender.core.snapshot.derived import derived
@@ -49,32 +49,23 @@ class PotentialVictims:
         return PotentialVictims(evictable, violating, evictable.mask & ~violating, self.protected)
 
 
-def potential_victims(
-    context: SchedulingContext,
-    scheduler_victims: BoolArray | None = None,
-    *,
-    reverse_of: PotentialVictims | None = None,
-) -> PotentialVictims:
+def potential_victims(context: SchedulingContext, scheduler_victims: BoolArray | None = None) -> PotentialVictims:
     """Return all pods of strictly lower priority that no policy protects.
 
     They depend only on the highest priority in the cluster that is lower than the preemptor's, and on the pods that are
     protected from it, so preemptors of nearby priorities share them. `scheduler_victims`: [pod] that kube-scheduler
     selected, see `ProtectionIndex.protected`.
-
-    `reverse_of`: what this function returned for the same context without it. Its pods are split again with budgets
-    counted from the least important pod on: then the most important pods are the ones that violate, so the reprieve
-    tries them first.
     """
     snapshot, policy = context.snapshot, context.profile.preemption
     budgets, kept = budget_index(snapshot, policy), _kept(snapshot).setdefault(policy, LRU(_MAX_KEPT_PREEMPTORS))
     lower = (priority for priority in snapshot.pod_table.priorities if priority < context.pod.priority)
     below, protected = max(lower, default=BELOW_ALL_PRIORITIES) + 1, None
-    key: tuple[object, ...] = below, reverse_of is not None
+    key: tuple[object, ...] = (below,)
     if policy.may_change_victims:
         protections = snapshot.index(ProtectionIndex, policy)
-        protected = reverse_of.protected if reverse_of else protections.protected(context, scheduler_victims)
+        protected = protections.protected(context, scheduler_victims)
         key += (scheduler_victims is None, protections.cache_key(context))
-    split = _Split(budgets, context.layout, below, protected, least_important_first=reverse_of is not None)
+    split = _Split(budgets, context.layout, below, protected)
     version, potential = kept.pop(key, (0, None))
     if potential is None or not split.update(potential, version):
         potential = split.build()
@@ -84,8 +75,8 @@ def potential_victims(
 
 
 KeptVictims = LRU[tuple[object, ...], tuple[int, PotentialVictims]]
-"""(lowest priority that is not evictable, order, protection key) -> the latest node version of the budgets by then, and
-the potential victims."""
+"""(lowest priority that is not evictable, protection key) -> the latest node version of the budgets by then, and the
+potential victims."""
 
 
 @derived("nodes")
@@ -104,15 +95,10 @@ class _Split:
     """Pods of lower priority than this are evictable."""
     protected: BoolArray | None
     """[pod]: True if a policy protects it."""
-    least_important_first: bool
-    """True if budgets are counted from the least important pod on."""
 
     def build(self) -> PotentialVictims:
         """Compute all nodes."""
-        mask, freed = self._evictable(slice(None))
-        violating = pods_violating_pdbs(
-            self.budgets, self.layout.pod, mask, least_important_first=self.least_important_first
-        )
+        mask, freed, violating = self._on(slice(None))
         evictable = EvictablePods(mask, freed, bool((self.layout.demand < 0).any()))
         return PotentialVictims(evictable, violating, mask & ~violating)
 
@@ -134,10 +120,7 @@ class _Split:
             return False
         if not potential.evictable.has_negative_demand and (self.layout.demand[:, :, nodes] < 0).any():
             return False
-        mask, freed = self._evictable(nodes)
-        violating = pods_violating_pdbs(
-            self.budgets, self.layout.pod[:, nodes], mask, least_important_first=self.least_important_first
-        )
+        mask, freed, violating = self._on(nodes)
         potential.evictable.mask[:, nodes] = mask
         if potential.evictable.freed is not None:
             potential.evictable.freed[:, nodes] = freed
@@ -145,9 +128,10 @@ class _Split:
         potential.non_violating[:, nodes] = mask & ~violating
         return True
 
-    def _evictable(self, nodes: IntArray | slice) -> tuple[BoolArray, IntArray]:
-        """Return, for the nodes in `nodes`, [k, node]: the evictable pods; [resource, node]: what they request."""
+    def _on(self, nodes: IntArray | slice) -> tuple[BoolArray, IntArray, BoolArray]:
+        """Return [k, node]: the evictable pods; [resource, node]: what they request; [k, node]: those that violate."""
         mask: BoolArray = self.layout.priority[:, nodes] < self.below
         if self.protected is not None:
             mask &= ~self.protected[self.layout.pod[:, nodes]]
-        return mask, np.einsum("kcn,kn->cn", self.layout.demand[:, :, nodes], mask.astype(np.int64))
+        freed = np.einsum("kcn,kn->cn", self.layout.demand[:, :, nodes], mask.astype(np.int64))
+        return mask, freed, pods_violating_pdbs(self.budgets, self.layout.pod[:, nodes], mask)

@@ -12,10 +12,7 @@ from itertools import chain
 
 import numpy as np
 
-from extender.core.snapshot.arrays import NEVER, BoolArray, IntArray
-
-NOT_COMPARED = NEVER
-"""Key of a candidate that was not looked at, because the decision did not depend on it or it cost too much."""
+from extender.core.snapshot.arrays import BoolArray, IntArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,29 +48,17 @@ class RankingKeys:
         return ranks
 
     def decided_by(self, one: int, other: int) -> str | None:
-        """Return the first criterion by which one candidate is better than the other; None: they are equal.
-
-        A criterion by which they were not compared decides only if the other one is better by all that follow.
-        """
-        not_compared = None
-        for name, keys in self.by_criterion.items():
-            differing = next(((key[one], key[other]) for key in keys if key[one] != key[other]), None)
-            if differing is not None and NOT_COMPARED in differing:
-                not_compared = name
-            elif differing is not None:
-                return name if not_compared is None or differing[0] < differing[1] else not_compared
-        return not_compared
+        """Return the first criterion by which the keys of two candidates differ; None: they are equal."""
+        differing = (name for name, keys in self.by_criterion.items() if any(key[one] != key[other] for key in keys))
+        return next(differing, None)
 
     def is_better(self, other: "RankingKeys") -> BoolArray:
         """Return [candidate]: whether it is better than the same candidate with the keys of `other`."""
-        compared = (_compare(this, that) for this, that in zip(self.flat, other.flat, strict=True))
-        better, equal = next(compared)
-        for is_less, is_equal in compared:
-            better, equal = better | (equal & is_less), equal & is_equal
+        keys = zip(self.flat, other.flat, strict=True)
+        this, that = next(keys)
+        better: BoolArray = this < that
+        equal = this == that
+        for this, that in keys:
+            better |= equal & (this < that)
+            equal &= this == that
         return better
-
-
-def _compare(this: IntArray, that: IntArray) -> tuple[BoolArray, BoolArray]:
-    """Return [candidate]: whether the first key is better, and whether the keys are equal or not compared."""
-    unknown = (this == NOT_COMPARED) | (that == NOT_COMPARED)
-    return (this < that) & ~unknown, (this == that) | unknown

@@ -26,6 +26,7 @@ from extender.core.snapshot.arrays import (
 from extender.core.snapshot.workloads import NamespaceIndex
 from extender.k8s.objects import Pod
 from extender.k8s.time import MINUTE, SECOND, parse_time
+from extender.utilities.text import pluralize
 
 # --- the preemptor ----------------------------------------------------------------------------------------------------
 
@@ -94,6 +95,14 @@ class _VictimLimit:
     wait: Callable[[VictimRows], int | None] = lambda _: None
     """Function from the victims of nodes to the nanoseconds until it may allow those of the first of them."""
 
+    def messages(self, run: DryRun, places: IntArray) -> list[str]:
+        """Return [place]: the reason, see `PolicyVeto.messages`."""
+        return [self.message(run.victims_on(place)) for place in places.tolist()]
+
+    def wait_of_first(self, run: DryRun, places: IntArray) -> int | None:
+        """Return the nanoseconds until the limit may allow the first node, see `PolicyVeto.wait`."""
+        return self.wait(run.victim_rows(places, _evicted(run, places)))
+
 
 def victim_limit_vetoes(run: DryRun, places: IntArray) -> Iterator[PolicyVeto]:
     """Yield one veto, [place], for each configured limit on the victims of a node."""
@@ -106,7 +115,7 @@ def victim_limit_vetoes(run: DryRun, places: IntArray) -> Iterator[PolicyVeto]:
         if limit.exceeds is not None:
             suspects = np.flatnonzero(nodes)
             nodes[suspects] = limit.exceeds(run.victim_rows(places[suspects], evicted[:, suspects]))
-        yield PolicyVeto(limit.policy, nodes, _messages_per_place(limit.message), _wait_of_first(limit.wait))
+        yield PolicyVeto(limit.policy, nodes, limit.messages, limit.wait_of_first)
 
 
 def _evicted(run: DryRun, places: IntArray) -> BoolArray:
@@ -114,14 +123,6 @@ def _evicted(run: DryRun, places: IntArray) -> BoolArray:
     terminating = run.snapshot.pod_table.terminating[select_columns(run.pods, places)]
     evicted: BoolArray = select_columns(run.victims, places) & ~terminating
     return evicted
-
-
-def _wait_of_first(wait: Callable[[VictimRows], int | None]) -> Callable[[DryRun, IntArray], int | None]:
-    return lambda run, places: wait(run.victim_rows(places, _evicted(run, places)))
-
-
-def _messages_per_place(message: Callable[[Sequence[Pod]], str]) -> Callable[[DryRun, IntArray], list[str]]:
-    return lambda run, places: [message(run.victims_on(place)) for place in places.tolist()]
 
 
 def has_victim_limits(context: SchedulingContext) -> bool:
@@ -179,11 +180,16 @@ def _per_namespace(context: SchedulingContext, limit: int) -> _VictimLimit:
         return over_limit(taken.places, namespaces.of_pod[taken.pods], remaining, taken.size)
 
     def message(victims: Sequence[Pod]) -> str:
-        wanted = sorted(Counter(pod.metadata.namespace for pod in _not_terminating(victims)).items())
-        messages = (
-            _namespace_limit_message(context.history, limit, ages.get(name, ()), name, count) for name, count in wanted
-        )
-        return "; ".join(filter(None, messages))
+        messages = []
+        for name, wanted in sorted(Counter(pod.metadata.namespace for pod in _not_terminating(victims)).items()):
+            wait = _wait_nanoseconds(ages.get(name, ()), MINUTE, limit, wanted)
+            if wait is not None:
+                when = f"not {context.history.until(wait)}" if wanted <= limit else "never"
+                count, exceed = pluralize(wanted, "victim"), "exceeds" if wanted == 1 else "exceed"
+                messages.append(
+                    f"{count} in {name} {exceed} what remains of its eviction rate limit ({limit} per minute): {when}"
+                )
+        return "; ".join(messages)
 
     def wait(taken: VictimRows) -> int | None:
         keys, counts = np.unique(taken.places * len(remaining) + namespaces.of_pod[taken.pods], return_counts=True)
@@ -198,18 +204,6 @@ def _per_namespace(context: SchedulingContext, limit: int) -> _VictimLimit:
 
     policy = f"limits.evictionsPerMinutePerNamespace: {limit}"
     return _VictimLimit(policy, int(remaining.min()), exceeds, message, wait)
-
-
-def _namespace_limit_message(
-    history: EvictionHistory, limit: int, ages: Iterable[int], namespace: str, wanted: int
-) -> str:
-    wait = _wait_nanoseconds(ages, MINUTE, limit, wanted)
-    if wait is None:
-        return ""
-    when = f"not {history.until(wait)}" if wanted <= limit else "never"
-    victims = "1 victim" if wanted == 1 else f"{wanted} victims"
-    verb = "exceeds" if wanted == 1 else "exceed"
-    return f"{victims} in {namespace} {verb} what remains of its eviction rate limit ({limit} per minute): {when}"
 
 
 def _not_terminating(victims: Sequence[Pod]) -> list[Pod]:

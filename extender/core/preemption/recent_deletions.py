@@ -14,41 +14,46 @@ Rule: this module decides which pods are taken for gone, and whether any evictio
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from extender.core.framework.constraint import Check, NodeRows, SchedulingContext
 from extender.core.framework.filter import FilterRun
 from extender.core.framework.status import Code
-from extender.core.preemption.dry_run import DryRun, dry_run_preemption
+from extender.core.preemption.dry_run import NO_UNSYNCED_DELETIONS, DryRun, UnsyncedDeletions, dry_run_preemption
 from extender.core.preemption.eligibility import (
     TERMINATING_POD_ON_NOMINATED_NODE,
     is_terminating_by_preemption,
     nominated_node,
 )
-from extender.core.preemption.sent_candidates import DropCode, Dropped, ResolvedCandidates
+from extender.core.preemption.sent_candidates import CandidateRejection, RejectionReason, ResolvedCandidates
 from extender.core.snapshot.arrays import BoolArray, count_per_node, mask_of
 from extender.core.snapshot.pod_table import is_assumed_terminating
-from extender.core.snapshot.snapshot import Snapshot
 
 
 def dry_run_sent_candidates(
     context: SchedulingContext, checks: Sequence[Check], rows: NodeRows, sent: ResolvedCandidates
 ) -> DryRun:
     """Dry-run the preemption on `rows` with the sent victims, and with recent deletions taken into account."""
-    recent = context.history.recent_deletions
-    gone = sent.victims & _recently_terminating(context.snapshot, recent)
-    run = dry_run_preemption(context, checks, rows, sent.victims, gone if gone.any() else None)
-    absent = _terminating_pods_in_the_way(run, sent, recent)
-    if absent is None:
+    recent, pod_table = context.history.recent_deletions, context.snapshot.pod_table
+    rows_of_recent = [row for uid in recent if (row := pod_table.row_of.get(uid)) is not None]
+    evicted = sent.victims & mask_of(np.array(rows_of_recent, np.int64), len(sent.victims))
+    evicted &= pod_table.terminating
+    deletions = UnsyncedDeletions(evicted) if evicted.any() else NO_UNSYNCED_DELETIONS
+    run = dry_run_preemption(context, checks, rows, sent.victims, deletions)
+    unknown = _terminating_pods_in_the_way(run, sent, recent)
+    if unknown is None:
         return run
-    without = dry_run_preemption(context, checks, rows, sent.victims, run.gone, absent)
+    deletions = replace(deletions, unknown_to_kube_scheduler=unknown)
+    without = dry_run_preemption(context, checks, rows, sent.victims, deletions)
     worse = run.makes_room & ~without.makes_room
     if not worse.any():
         return without
+    # There it is what it is here: a pod that holds its room.
     pods = run.pods[:, worse]
-    absent[pods[pods >= 0]] = False
-    return dry_run_preemption(context, checks, rows, sent.victims, run.gone, absent)
+    unknown[pods[pods >= 0]] = False
+    return dry_run_preemption(context, checks, rows, sent.victims, deletions)
 
 
 def _terminating_pods_in_the_way(
@@ -62,9 +67,9 @@ def _terminating_pods_in_the_way(
     named, snapshot = run.scheduler_victims, run.snapshot
     if named is None:
         return None
-    size, place_of = len(snapshot.pod_node), np.full(len(snapshot.nodes), -1)
+    place_of = np.full(len(snapshot.nodes), -1)
     place_of[run.rows] = np.arange(len(run.rows))
-    pods = np.flatnonzero(snapshot.pod_table.terminating[:size] & (snapshot.pod_node >= 0))
+    pods = np.flatnonzero(snapshot.pod_table.terminating & (snapshot.pod_node >= 0))
     places = place_of[snapshot.pod_node[pods]]
     pods, places = pods[places >= 0], places[places >= 0]
     if not len(pods):
@@ -73,13 +78,13 @@ def _terminating_pods_in_the_way(
     differs &= mask_of(sent.rows, len(snapshot.nodes))[run.rows] & named.any(axis=0)
     unnamed = pods[differs[places] & ~named[run.context.layout.rank[pods], places]].tolist()
     in_the_way = ((row, snapshot.pods[row]) for row in unnamed)
-    absent = [row for row, pod in in_the_way if pod.metadata.uid in recent_deletions or is_assumed_terminating(pod)]
-    return mask_of(np.array(absent, np.int64), size) if absent else None
+    unknown = [row for row, pod in in_the_way if pod.metadata.uid in recent_deletions or is_assumed_terminating(pod)]
+    return mask_of(np.array(unknown, np.int64), len(snapshot.pod_node)) if unknown else None
 
 
 def no_eviction_needed(
     filter_run: FilterRun, run: DryRun, sent: ResolvedCandidates, scheduler_decides: BoolArray
-) -> Dropped | None:
+) -> CandidateRejection | None:
     """Return why no eviction is needed; None: one is."""
     return (
         _all_victims_gone(filter_run, run, sent)
@@ -88,7 +93,7 @@ def no_eviction_needed(
     )
 
 
-def _all_victims_gone(filter_run: FilterRun, run: DryRun, sent: ResolvedCandidates) -> Dropped | None:
+def _all_victims_gone(filter_run: FilterRun, run: DryRun, sent: ResolvedCandidates) -> CandidateRejection | None:
     """Return the reason if the pod fits on a sent node, of which a victim was removed, without further victims."""
     place_of = {row: place for place, row in enumerate(run.rows.tolist())}
     for name in sorted(sent.deleted):
@@ -99,11 +104,15 @@ def _all_victims_gone(filter_run: FilterRun, run: DryRun, sent: ResolvedCandidat
             named = run.scheduler_victims is not None and run.scheduler_victims[:, place].any()
             fits = run.emptied.codes[place] == Code.SUCCESS and not run.victims[:, place].any() and not named
         if fits:
-            return Dropped(DropCode.NOT_NEEDED, f"no eviction is needed: the victims on node {name} are gone")
+            return CandidateRejection(
+                RejectionReason.NOT_NEEDED, f"no eviction is needed: the victims on node {name} are gone"
+            )
     return None
 
 
-def _fits_on_sent_node(filter_run: FilterRun, sent: ResolvedCandidates, scheduler_decides: BoolArray) -> Dropped | None:
+def _fits_on_sent_node(
+    filter_run: FilterRun, sent: ResolvedCandidates, scheduler_decides: BoolArray
+) -> CandidateRejection | None:
     """Return the reason if the pod fits on a sent node after a deletion that kube-scheduler may not have seen.
 
     It may also have a reason that is not known here, such as a plugin of its own; hence `EvictionHistory.trusts_fit`.
@@ -114,11 +123,13 @@ def _fits_on_sent_node(filter_run: FilterRun, sent: ResolvedCandidates, schedule
     changed = set(history.recent_deletions.values())
     for name, row in zip(sent.nodes, sent.rows.tolist(), strict=True):
         if name in changed and filter_run.codes[row] == Code.SUCCESS and not scheduler_decides[row]:
-            return Dropped(DropCode.FITS, f"no eviction is needed: the pod fits on node {name} now")
+            return CandidateRejection(RejectionReason.FITS, f"no eviction is needed: the pod fits on node {name} now")
     return None
 
 
-def _nominated_node_has_room(filter_run: FilterRun, run: DryRun, scheduler_decides: BoolArray) -> Dropped | None:
+def _nominated_node_has_room(
+    filter_run: FilterRun, run: DryRun, scheduler_decides: BoolArray
+) -> CandidateRejection | None:
     """Return the reason if the pod fits on its nominated node, or will when victims have gone that terminate there."""
     context, recent = filter_run.context, filter_run.context.history.recent_deletions
     name = nominated_node(run.snapshot, context.pod)
@@ -126,17 +137,12 @@ def _nominated_node_has_room(filter_run: FilterRun, run: DryRun, scheduler_decid
     if row is None or name not in recent.values() or scheduler_decides[row]:
         return None
     if filter_run.codes[row] == Code.SUCCESS:
-        return Dropped(DropCode.FITS, f"no eviction is needed: the pod fits on its nominated node {name} now")
+        return CandidateRejection(
+            RejectionReason.FITS, f"no eviction is needed: the pod fits on its nominated node {name} now"
+        )
     # PodEligibleToPreemptOthers, as kube-scheduler will find it when it has seen the deletions.
     waits = filter_run.codes[row] == Code.UNSCHEDULABLE and any(
         pod.metadata.uid in recent and pod.priority < context.pod.priority and is_terminating_by_preemption(pod)
         for pod in run.snapshot.pods_on(name)
     )
-    return Dropped(DropCode.NOT_NEEDED, TERMINATING_POD_ON_NOMINATED_NODE) if waits else None
-
-
-def _recently_terminating(snapshot: Snapshot, recent_deletions: Mapping[str, str]) -> BoolArray:
-    """Return [pod]: whether the pod began to terminate shortly ago, or was approved for eviction."""
-    rows = [row for uid in recent_deletions if (row := snapshot.pod_table.row_of.get(uid)) is not None]
-    size = len(snapshot.pod_node)
-    return mask_of(np.array(rows, np.int64), size) & snapshot.pod_table.terminating[:size]
+    return CandidateRejection(RejectionReason.NOT_NEEDED, TERMINATING_POD_ON_NOMINATED_NODE) if waits else None

@@ -23,7 +23,7 @@ from extender.k8s.candidates import UID_BYTES, SentCandidate, SentCandidates, ui
 from extender.k8s.objects import Pod
 
 
-class DropCode(enum.Enum):
+class RejectionReason(enum.Enum):
     """Why a node that kube-scheduler sent is not in the answer to `/preempt`, with the message unless details say more.
 
     The first three are decided here, REJECTED by the guard, and the others by `core.engine.preempt`.
@@ -42,19 +42,21 @@ class DropCode(enum.Enum):
     REJECTED = "rejected by the guard"
 
 
-CONTRADICTIONS = frozenset({DropCode.UNKNOWN_NODE, DropCode.UNKNOWN_VICTIM, DropCode.FITS, DropCode.UNRESOLVABLE})
+CONTRADICTIONS = frozenset(
+    {RejectionReason.UNKNOWN_NODE, RejectionReason.UNKNOWN_VICTIM, RejectionReason.FITS, RejectionReason.UNRESOLVABLE}
+)
 """Reasons that cannot be while both caches are the same: kube-scheduler would not have sent the candidate."""
 
 
-PASSED_ON_WITHOUT_VICTIMS = frozenset({DropCode.FITS, DropCode.UNRESOLVABLE, DropCode.NO_ROOM})
+PASSED_ON_WITHOUT_VICTIMS = frozenset({RejectionReason.FITS, RejectionReason.UNRESOLVABLE, RejectionReason.NO_ROOM})
 """Reasons that do not keep a candidate that was sent without victims out of the answer (v1.38)."""
 
 
 @dataclass(frozen=True, slots=True)
-class Dropped:
+class CandidateRejection:
     """The reason why a sent node is not in the answer."""
 
-    code: DropCode
+    code: RejectionReason
     details: str = ""
     """Filter status, refusal, or what the policy says; "": the code says it all."""
     protected: str = ""
@@ -112,7 +114,7 @@ class ResolvedCandidates:
     """Names of the nodes whose candidates could be resolved."""
     rows: NodeRows
     """[nodes] -> node row."""
-    dropped: dict[str, Dropped]
+    dropped: dict[str, CandidateRejection]
     """Node -> why its candidate could not be resolved."""
     victims: BoolArray
     """[pod]: True if it was sent as a victim on its own node."""
@@ -139,11 +141,17 @@ def resolve_candidates(
         missing = missing[~np.array(is_deleted)]
     unknown = mask_of(place_of[missing], len(names))
     resolved = (rows >= 0) & ~unknown
-    dropped = {names[place]: Dropped(DropCode.UNKNOWN_VICTIM) for place in np.flatnonzero((rows >= 0) & unknown)}
+    dropped = {
+        names[place]: CandidateRejection(RejectionReason.UNKNOWN_VICTIM)
+        for place in np.flatnonzero((rows >= 0) & unknown)
+    }
     if snapshot.features.groups_are_evicted_whole:
         grouped = [_is_of_group(snapshot, uid) for uid in uid_texts(candidates.uids[missing])]
-        dropped |= {names[place]: Dropped(DropCode.GROUP_ELSEWHERE) for place in place_of[missing[grouped]].tolist()}
-    dropped |= {names[place]: Dropped(DropCode.UNKNOWN_NODE) for place in np.flatnonzero(rows < 0)}
+        dropped |= {
+            names[place]: CandidateRejection(RejectionReason.GROUP_ELSEWHERE)
+            for place in place_of[missing[grouped]].tolist()
+        }
+    dropped |= {names[place]: CandidateRejection(RejectionReason.UNKNOWN_NODE) for place in np.flatnonzero(rows < 0)}
     victims = mask_of(pods[pods >= 0], len(snapshot.pod_node))
     nodes = list(compress(names, resolved.tolist()))
     return ResolvedCandidates(nodes, rows[resolved], dropped, victims, frozenset(deleted.intersection(nodes)))

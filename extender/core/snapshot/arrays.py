@@ -198,11 +198,6 @@ class PodAmounts:
         np.add.at(amounts, entries, np.concatenate([none, *(column.amounts for column in columns)]))
         return cls(pods, np.concatenate([none, *(column.nodes for column in columns)])[first], amounts)
 
-    def without(self, pods: Sequence[int]) -> "PodAmounts":
-        """Return the column with some pods left out."""
-        kept = ~np.isin(self.pods, pods)
-        return PodAmounts(self.pods[kept], self.nodes[kept], self.amounts[kept])
-
     def per_node(self, size: int) -> IntArray:
         """Return [node]: sum of the amounts; `size` is the number of nodes."""
         totals = np.zeros(size, np.int64)

@@ -63,10 +63,6 @@ class GroupIndex(Index, ABC):
         if self.groups.get(int(self.of_pod[row])) != self.group_of(after):
             super().pod_changed(row, before, after, parts)
 
-    def number_of(self, group: Hashable) -> int:
-        """Return the group's number; NO_GROUP if no pod of it runs."""
-        return self._numbers.get(group, NO_GROUP)
-
     def rows_of(self, group: Hashable) -> IntArray:
         """Return the rows of the group's running pods."""
         number = self._numbers.get(group)
@@ -89,6 +85,15 @@ class NamespaceIndex(GroupIndex):
 
     def group_of(self, pod: Pod) -> str:
         return pod.metadata.namespace
+
+
+class PriorityClassIndex(GroupIndex):
+    """Running pods by PriorityClass, "" for those without one."""
+
+    pod_parts = frozenset({"spec"})
+
+    def group_of(self, pod: Pod) -> str:
+        return pod.spec.priority_class_name
 
 
 PodGroupID = tuple[str, str, str]

@@ -13,7 +13,7 @@ import numpy as np
 
 from extender.core.engine import PreemptDecision
 from extender.core.eviction_history import EvictionHistory
-from extender.core.preemption.sent_candidates import DropCode
+from extender.core.preemption.sent_candidates import RejectionReason
 from extender.core.record import PreemptRecord
 from extender.k8s.objects import Pod
 from extender.report.summary import why_best
@@ -66,7 +66,7 @@ def is_worth_events(decision: PreemptDecision) -> bool:
     if decision.kept:
         return bool(decision.kept[0].victims)
     return any(
-        dropped.code in (DropCode.REFUSED, DropCode.POLICY) or dropped.protected
+        dropped.code in (RejectionReason.REFUSED, RejectionReason.POLICY) or dropped.protected
         for dropped in decision.dropped.values()
     )
 

@@ -25,7 +25,7 @@ from prometheus_client.registry import Collector
 
 from extender.core.engine import PreemptDecision
 from extender.core.framework.plugins import REQUIRED_TABLES
-from extender.core.preemption.sent_candidates import DropCode, Dropped
+from extender.core.preemption.sent_candidates import CandidateRejection, RejectionReason
 from extender.errors import (
     CallerGone,
     DeadlineMissed,
@@ -93,7 +93,7 @@ INTERNAL_ERROR = "Internal"
 """Reason of an unexpected exception, hence a bug; the log has its stack trace."""
 FAILURE_REASONS = (*(one.__name__ for one in COUNTED_ERRORS), OTHER_ERROR, INTERNAL_ERROR)
 
-UNKNOWN_LABELS = {DropCode.UNKNOWN_NODE: "node", DropCode.UNKNOWN_VICTIM: "victim"}
+UNKNOWN_LABELS = {RejectionReason.UNKNOWN_NODE: "node", RejectionReason.UNKNOWN_VICTIM: "victim"}
 """Reason why the engine drops a sent candidate -> label value of extender_unknown_candidates_total."""
 
 # A `_created` series beside each counter would double the number of series; the client library offers only this
@@ -264,7 +264,7 @@ class Metrics:
         """Count one candidate that violates the rule."""
         self._counters["guard_rejections", rule].inc()
 
-    def count_unknown_candidates(self, dropped: Iterable[Dropped]) -> None:
+    def count_unknown_candidates(self, dropped: Iterable[CandidateRejection]) -> None:
         """Count the dropped candidates whose node or victim is not in the cluster cache."""
         codes = [one.code for one in dropped]
         for code, label in UNKNOWN_LABELS.items():

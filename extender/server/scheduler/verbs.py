@@ -24,7 +24,7 @@ from extender.core import engine
 from extender.core.engine import FilterDecision, PreemptDecision, PrioritizeDecision
 from extender.core.eviction_history import EvictionHistory
 from extender.core.preemption.eligibility import nominated_node
-from extender.core.preemption.sent_candidates import DropCode, Dropped
+from extender.core.preemption.sent_candidates import CandidateRejection, RejectionReason
 from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import GuardError, LeftToScheduler, RequestError, UnknownScheduler
 from extender.k8s.candidates import SentCandidates
@@ -360,7 +360,7 @@ class Preempt(Verb[PreemptRequest, PreemptDecision]):
                 rejected[node] = rule
             if result.kept or not decision.kept:
                 reasons = {
-                    node: Dropped(DropCode.REJECTED, f"rejected by the guard ({rule})")
+                    node: CandidateRejection(RejectionReason.REJECTED, f"rejected by the guard ({rule})")
                     for node, rule in rejected.items()
                 }
                 return replace(decision, kept=result.kept, dropped=decision.dropped | reasons, rejected=rejected)
@@ -384,7 +384,8 @@ class Preempt(Verb[PreemptRequest, PreemptDecision]):
                 server_context.cache.assumed.assume_preempted(request.pod, chosen.node, chosen.victims)
                 server_context.eviction_log.record(request.pod, chosen.victims)
             server_context.metrics.count_preemption(request, decision)
-            if decision.vetoed is not None and any(one.code is DropCode.FITS for one in decision.dropped.values()):
+            refused = decision.dropped.values() if decision.vetoed is not None else ()
+            if any(one.code is RejectionReason.FITS for one in refused):
                 server_context.cache_lag.note_fit(request.pod.metadata.uid)
         except Exception:
             # An assumed preemption must not outlive the failed call: its answer evicts no pod.

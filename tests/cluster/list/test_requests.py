@@ -61,7 +61,6 @@ def with_policy(**policy):
         ({"requests": {"deviceclass.resource.kubernetes.io/gpu": "1"}}, NO_SPREADING, DEVICES),
         ({"requests": {"ephemeral-storage": "1Gi"}}, NO_SPREADING, set()),
         ({}, with_policy(preemption_toleration=True), {"PriorityClass"}),
-        ({}, with_policy(returning_pods=True), {"PersistentVolumeClaim", "PersistentVolume"}),
         ({}, with_policy(ranking=("PodGroups",)), {"PodGroup", "PodGroup.scheduling.x-k8s.io"}),
         ({"schedulerName": "another"}, UNCONFIGURED, None),
     ],
@@ -85,12 +84,6 @@ def test_a_manifest_without_a_priority_needs_the_classes_and_a_stored_pod_has_it
     del given["spec"]["priority"]
     assert "PriorityClass" in {one.kind for one in requests_for(typed(given), NO_SPREADING)}
     assert "PriorityClass" not in {one.kind for one in requests_for(typed(incoming(**spec)), NO_SPREADING)}
-
-
-def test_where_victims_are_asked_for_their_next_node_every_kind_is_read():
-    found = requests_for(typed(incoming()), with_policy(ranking=("Stranded",)))
-    assert {one.kind for one in found} == {kind for kind in KINDS if not kind.startswith("PodGroup")}
-    assert not any(one.namespace or one.params for one in found)
 
 
 def test_services_and_the_controller_are_those_of_the_pods_namespace_and_name():

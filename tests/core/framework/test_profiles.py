@@ -9,7 +9,7 @@ import pytest
 
 from extender.core import engine
 from extender.core.evaluation import Evaluation
-from extender.core.preemption.sent_candidates import DropCode
+from extender.core.preemption.sent_candidates import RejectionReason
 from extender.core.profile import FILTER_PLUGINS, PRESCORE_PLUGINS, UPSTREAM, PreemptionPolicy
 from extender.errors import PluginFailed
 from extender.k8s.candidates import SentCandidate
@@ -153,7 +153,7 @@ def test_a_post_filter_that_is_not_in_tree_has_no_say_in_filter_and_prioritize_n
     assert engine.filter(snapshot, preemptor, ["free"], OWN_POST_FILTER).not_evaluated == ()
     assert engine.prioritize(snapshot, preemptor, ["free"], OWN_POST_FILTER).not_evaluated == ()
     decision = engine.preempt(snapshot, preemptor, {"free": SentCandidate((), 0)}, OWN_POST_FILTER)
-    assert (decision.kept, decision.dropped["free"].code) == ((), DropCode.FITS)
+    assert (decision.kept, decision.dropped["free"].code) == ((), RejectionReason.FITS)
 
 
 def test_dynamic_resources_that_only_score_fail():

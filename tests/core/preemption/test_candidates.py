@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from extender.core import engine
-from extender.core.preemption.protections.protections import UNREQUESTED_SYSTEM_POD
-from extender.core.preemption.sent_candidates import DropCode
+from extender.core.preemption.protections import UNREQUESTED_SYSTEM_POD
+from extender.core.preemption.sent_candidates import RejectionReason
 from extender.core.profile import DEFAULT_RANKING, PreemptionPolicy, Profile
 from extender.k8s.candidates import SentCandidate
 from extender.server.guard.guard import guard_preempt
@@ -76,7 +76,7 @@ def test_only_sent_nodes_are_reported_as_outranked():
     nodes = {node(f"n{cost}", cpu="1"): [pod(f"a{cost}", priority=cost)] for cost in (1, 2, 3)}
     decision = decide(nodes, {"n2": ["a2"], "n3": ["a3"]}, ALL_NODES, keep=1)
     assert [one.node for one in decision.kept] == ["n1"]
-    assert drop_messages(decision) == dict.fromkeys(("n2", "n3"), DropCode.OUTRANKED.value)
+    assert drop_messages(decision) == dict.fromkeys(("n2", "n3"), RejectionReason.OUTRANKED.value)
 
 
 MIRROR = {"annotations": {"kubernetes.io/config.mirror": "x"}}
@@ -128,7 +128,7 @@ def test_a_node_sent_with_an_unknown_victim_is_not_a_candidate(sent):
     nodes = {node("n1", cpu="1"): [pod("a")], node("n2", cpu="1"): [pod("b", priority=10)]}
     decision = decide(nodes, sent, ALL_NODES)
     assert [one.node for one in decision.kept] == ["n2"]
-    assert drop_messages(decision) == {"n1": DropCode.UNKNOWN_VICTIM.value}
+    assert drop_messages(decision) == {"n1": RejectionReason.UNKNOWN_VICTIM.value}
 
 
 def test_nodes_on_which_the_pod_fits_or_that_eviction_does_not_help_are_not_added():

@@ -3,7 +3,7 @@
 import pytest
 
 from extender.core import engine
-from extender.core.preemption.sent_candidates import DropCode
+from extender.core.preemption.sent_candidates import RejectionReason
 from extender.core.profile import UPSTREAM, PreemptionPolicy, Profile
 from extender.k8s.candidates import SentCandidate
 from tests.builders import STARTED, built, cluster, incoming, node, pod, typed
@@ -37,7 +37,7 @@ def test_H6_a_pod_that_does_not_wait_for_a_node_evicts_none(preemptor, waiting, 
     assert decision.vetoed is not None
     assert decision.vetoed.startswith("the pod may not preempt (")
     assert reason in decision.vetoed
-    assert {one.code for one in decision.dropped.values()} == {DropCode.REFUSED}
+    assert {one.code for one in decision.dropped.values()} == {RejectionReason.REFUSED}
     assert not decision.contradicts_scheduler
 
 

@@ -15,8 +15,8 @@ from msgspec.structs import replace
 from extender.core import engine
 from extender.core.eviction_history import Eviction, EvictionHistory
 from extender.core.framework.filter import scheduling_context
-from extender.core.preemption.protections import protections as policies
-from extender.core.preemption.protections.protections import (
+from extender.core.preemption import protections as policies
+from extender.core.preemption.protections import (
     PreemptionToleration,
     ProtectionIndex,
     parse_preemption_toleration,

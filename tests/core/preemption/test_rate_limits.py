@@ -7,7 +7,7 @@ import pytest
 
 from extender.core import engine
 from extender.core.eviction_history import Attempt, Eviction, EvictionHistory
-from extender.core.preemption.sent_candidates import DropCode
+from extender.core.preemption.sent_candidates import RejectionReason
 from extender.core.profile import Limits, PreemptionPolicy, Profile
 from extender.k8s.candidates import SentCandidate
 from extender.k8s.time import MINUTE, SECOND
@@ -56,7 +56,7 @@ def check_veto(chosen, history, preemptor, vetoed):
     decision = decide(chosen, history, preemptor)
     assert decision.vetoed == vetoed
     assert drop_messages(decision) == (
-        dict.fromkeys(("n1", "n2"), vetoed) if vetoed else {"n2": DropCode.OUTRANKED.value}
+        dict.fromkeys(("n1", "n2"), vetoed) if vetoed else {"n2": RejectionReason.OUTRANKED.value}
     )
     assert kept(decision) == ({} if vetoed else {"n1": ["a"]})
     here = snapshot(FULL)

@@ -4,7 +4,7 @@ import pytest
 
 from extender.core import engine
 from extender.core.eviction_history import EvictionHistory
-from extender.core.preemption.sent_candidates import DropCode
+from extender.core.preemption.sent_candidates import RejectionReason
 from extender.core.profile import UPSTREAM, PreemptionPolicy, Profile
 from extender.core.snapshot.pod_table import ASSUMED_DELETION_TIMESTAMP
 from extender.k8s.candidates import SentCandidate
@@ -49,13 +49,16 @@ def test_without_the_knowledge_that_it_is_gone_the_node_is_dropped():
     nodes = {node("n1", cpu="2"): [pod("b")], node("n2", cpu="2"): [pod("c", cpu="2", priority=10)]}
     decision = decide(nodes, {"n1": ["a", "b"], "n2": ["c"]}, [], incoming(cpu="2"))
     assert [one.node for one in decision.kept] == ["n2"]
-    assert decision.dropped["n1"].code is DropCode.UNKNOWN_VICTIM
+    assert decision.dropped["n1"].code is RejectionReason.UNKNOWN_VICTIM
     assert decision.contradicts_scheduler
 
 
 def test_a_victim_gone_from_another_node_is_unknown():
     nodes = {node("n1", cpu="2"): [pod("b")]}
-    assert decide(nodes, {"n1": ["a", "b"]}, ["n2/a"], incoming(cpu="2")).dropped["n1"].code is DropCode.UNKNOWN_VICTIM
+    assert (
+        decide(nodes, {"n1": ["a", "b"]}, ["n2/a"], incoming(cpu="2")).dropped["n1"].code
+        is RejectionReason.UNKNOWN_VICTIM
+    )
 
 
 def test_a_victim_that_terminates_is_not_evicted_again_and_not_put_back():
@@ -87,7 +90,7 @@ def test_where_all_victims_of_a_node_are_gone_no_pod_is_evicted():
     decision = decide(nodes, {"n1": ["a"], "n2": ["b"]}, ["n1/a"])
     assert decision.kept == ()
     assert decision.vetoed == "no eviction is needed: the victims on node n1 are gone"
-    assert {dropped.code for dropped in decision.dropped.values()} == {DropCode.NOT_NEEDED}
+    assert {dropped.code for dropped in decision.dropped.values()} == {RejectionReason.NOT_NEEDED}
 
 
 def test_a_deletion_of_a_pod_that_kube_scheduler_did_not_choose_proves_nothing():
@@ -109,7 +112,7 @@ def test_a_pod_that_fits_for_another_reason_is_a_node_less():
     nodes = {node("n1", cpu="2"): [pod("a")], node("n2", cpu="1"): [pod("c")]}
     decision = decide(nodes, {"n1": ["a"], "n2": ["c"]})
     assert [one.node for one in decision.kept] == ["n2"]
-    assert decision.dropped["n1"].code is DropCode.FITS
+    assert decision.dropped["n1"].code is RejectionReason.FITS
 
 
 def test_a_pod_that_terminates_for_long_is_a_victim_as_in_kube_scheduler():

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from extender.core import engine
-from extender.core.preemption.sent_candidates import DropCode, resolve_candidates
+from extender.core.preemption.sent_candidates import RejectionReason, resolve_candidates
 from extender.core.profile import Profile
 from extender.k8s.candidates import UID_BYTES, SentCandidate, SentCandidates
 from tests.builders import budget, built, cluster, incoming, node, pod, typed
@@ -67,10 +67,10 @@ def test_a_victim_is_known_on_its_own_node_only():
     assert resolved.nodes == ["n3"]
     assert resolved.rows.tolist() == [snapshot.node_row["n3"]]
     assert {name: dropped.code for name, dropped in resolved.dropped.items()} == {
-        "n1": DropCode.UNKNOWN_VICTIM,
-        "n2": DropCode.UNKNOWN_VICTIM,
-        "n4": DropCode.UNKNOWN_NODE,
-        "n5": DropCode.UNKNOWN_NODE,
+        "n1": RejectionReason.UNKNOWN_VICTIM,
+        "n2": RejectionReason.UNKNOWN_VICTIM,
+        "n4": RejectionReason.UNKNOWN_NODE,
+        "n5": RejectionReason.UNKNOWN_NODE,
     }
     assert resolved.victims.nonzero()[0].tolist() == [snapshot.pod_table.row_of["uid-n1-a"]]
     nothing = resolve_candidates(snapshot, {}, {})

@@ -11,7 +11,7 @@ from msgspec import structs
 from extender.cluster.files.manifests import load_cluster
 from extender.core import engine
 from extender.core.evaluation import Evaluation
-from extender.core.preemption.sent_candidates import DropCode
+from extender.core.preemption.sent_candidates import RejectionReason
 from extender.core.profile import DEFAULT_RANKING, UPSTREAM, PreemptionPolicy, Profile
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.candidates import SentCandidate
@@ -111,20 +111,20 @@ def test_a_group_with_pods_on_other_nodes_cannot_be_named_so_another_node_is_tak
     decision = decide(on_two_nodes(), {"n1": ["m1", "m2"], "n2": ["m1", "m2"], "n3": ["a"]})
     assert victims(decision) == {"n3": ["a"]}
     assert {name: one.code for name, one in decision.dropped.items()} == dict.fromkeys(
-        ("n1", "n2"), DropCode.GROUP_ELSEWHERE
+        ("n1", "n2"), RejectionReason.GROUP_ELSEWHERE
     )
 
 
 def test_without_another_node_nothing_is_evicted_and_nothing_is_waited_for():
     decision = decide(on_two_nodes(), {"n1": ["m1", "m2"]})
     assert decision.kept == ()
-    assert decision.no_candidate_reason == f"1 node: {DropCode.GROUP_ELSEWHERE.value}"
+    assert decision.no_candidate_reason == f"1 node: {RejectionReason.GROUP_ELSEWHERE.value}"
     assert not decision.contradicts_scheduler
 
 
 def test_any_other_pod_elsewhere_is_one_that_the_watch_lacks():
     decision = decide(on_two_nodes(), {"n1": ["m1", "a"]})
-    assert [one.code for one in decision.dropped.values()] == [DropCode.UNKNOWN_VICTIM]
+    assert [one.code for one in decision.dropped.values()] == [RejectionReason.UNKNOWN_VICTIM]
     assert decision.contradicts_scheduler
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from extender.core.preemption.sent_candidates import DropCode
+from extender.core.preemption.sent_candidates import RejectionReason
 from tests.e2e.control_plane.lab.cache_check import assert_cache_is_current
 from tests.e2e.control_plane.lab.call_recorder import CallRecorder
 from tests.e2e.control_plane.lab.objects import node, pod, priority_class
@@ -141,7 +141,7 @@ def test_no_pod_preempts_a_group_on_two_nodes_through_an_extender(plane, service
     assert message.endswith(" preemption: no candidate node for preemption")
     call = calls.calls_of("preempt")[0]
     assert call.answered_victims == {}
-    assert call.headers["x-extender-vetoed"] == f"2 nodes: {DropCode.GROUP_ELSEWHERE.value}"
+    assert call.headers["x-extender-vetoed"] == f"2 nodes: {RejectionReason.GROUP_ELSEWHERE.value}"
     assert {"train-0", "train-1"} <= set(left(api))
 
 

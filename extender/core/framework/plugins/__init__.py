@@ -109,9 +109,6 @@ SCORES_OF_PODS_ON_NODE: dict[str, Callable[[SchedulingContext], node_resources.S
 SCORES_WITHOUT_PODS = frozenset({taint_toleration.NAME, node_affinity.NAME, image_locality.NAME})
 """Score plugins that read no other pods."""
 
-PLUGINS_BEYOND_THE_NODE = frozenset({volume_restrictions.NAME, pod_topology_spread.NAME, inter_pod_affinity.NAME})
-"""Filter plugins for which a pod also counts on other nodes than its own; they follow SchedulingContext.after."""
-
 PLUGIN_INDEXES: tuple[type[Index], ...] = (
     ServiceIndex,
     image_locality.ImageIndex,

@@ -96,31 +96,12 @@ def uses_namespace_selector(context: SchedulingContext) -> bool:
 class _DomainMatches:
     """Matches of some pods, summed per domain of one topology key."""
 
-    key: str
-    """The topology key."""
     matches: IntArray
     """[node]: sum over the node's domain; 0 without the topology key."""
     by_pod: PodAmounts
     """Amount of each pod that runs on a node with the topology key."""
     has_key: BoolArray
     """[node]: True if the node has the topology key."""
-
-
-def _domain_of(snapshot: Snapshot, key: str, node: int) -> BoolArray:
-    """Return [node]: whether it is in the same domain of the topology key; none is if the node lacks the key."""
-    column = snapshot.label(key)
-    domain: BoolArray = column.present & (column.codes == column.codes[node])
-    return domain
-
-
-def _without_victims(context: SchedulingContext, matches: _DomainMatches) -> _DomainMatches:
-    """Return the matches without the pods that `context.after` says are gone."""
-    after = context.after
-    gone = None if after is None else np.isin(matches.by_pod.pods, after.gone)
-    if after is None or gone is None or not gone.any():
-        return matches
-    lost = matches.by_pod.amounts[gone].sum() * _domain_of(context.snapshot, matches.key, after.node)
-    return replace(matches, matches=matches.matches - lost, by_pod=matches.by_pod.without(after.gone.tolist()))
 
 
 def _domain_matches(snapshot: Snapshot, key: str, rows: IntArray, amounts: IntArray) -> _DomainMatches:
@@ -131,7 +112,7 @@ def _domain_matches(snapshot: Snapshot, key: str, rows: IntArray, amounts: IntAr
     nodes = snapshot.pod_node[rows]
     totals = column.sums(nodes, amounts)
     matches = np.where(column.present, totals[column.codes], 0)
-    return _DomainMatches(key, matches, PodAmounts(rows, nodes, amounts), column.present)
+    return _DomainMatches(matches, PodAmounts(rows, nodes, amounts), column.present)
 
 
 @derived_by("nodes", "pods", "pod_labels")
@@ -253,12 +234,8 @@ def _conflicts(
     The columns are added up: no match is negative, so that their sum is 0 exactly where each of them is. `weights_for`:
     nominated pod -> what it counts by topology key.
     """
-    snapshot, after = context.snapshot, context.after
-    columns = [_without_victims(context, column) for column in columns]
+    snapshot = context.snapshot
     matches = sum((column.matches for column in columns), np.zeros(len(snapshot.nodes), np.int64))
-    if after is not None:
-        for key, weight in weights_for(after.preemptor).items():
-            matches += weight * _domain_of(snapshot, key, after.node)
 
     def demand_of(nominee: Pod, node: int) -> int:
         return sum(weight for key, weight in weights_for(nominee).items() if snapshot.label(key).present[node])
@@ -284,16 +261,10 @@ def _incoming_affinity(context: SchedulingContext, required: Sequence[PodAffinit
     def matches_all(pod: Pod) -> bool:
         return terms.all_match(_own_target(snapshot, pod.metadata.namespace, pod.metadata.labels))
 
-    after, comes = context.after, [0] * len(columns)
-    if after is not None:
-        rows, columns = after.remaining(rows), [_without_victims(context, column) for column in columns]
-        if matches_all(after.preemptor):
-            comes = [int(column.has_key[after.node]) for column in columns]
-            columns = [replace(one, matches=one.matches + _domain_of(snapshot, one.key, after.node)) for one in columns]
     nodes = snapshot.pod_node[rows]
     # The last column counts the matches in all domains of all topology keys: 0 if the cluster has no matching pod.
     amounts = np.stack([column.has_key[nodes] for column in columns]).sum(axis=0, dtype=np.int64)
-    matches = [column.matches for column in columns] + [np.full(len(snapshot.nodes), amounts.sum() + sum(comes))]
+    matches = [column.matches for column in columns] + [np.full(len(snapshot.nodes), amounts.sum())]
     by_pod = [column.by_pod for column in columns] + [PodAmounts(rows, nodes, amounts)]
     # A matching pod adds headroom, so its demand is negative: removing it may make the node unfit.
     demand = tuple(replace(column, amounts=-column.amounts) for column in by_pod)
@@ -332,18 +303,14 @@ def _existing_anti_affinity(context: SchedulingContext) -> tuple[ConflictConstra
     snapshot, keys = context.snapshot, context.snapshot.node_label_keys
     key = _target_key(context.pod)
     columns, target = list(_running_anti_affinity(snapshot, key).values()), _target(snapshot, key)
-    columns = [_without_victims(context, column) for column in columns]
-    index, preemptor = snapshot.index(TermOwnerIndex), () if context.after is None else (context.after.preemptor,)
+    index = snapshot.index(TermOwnerIndex)
     of_nominees = {
         identity(nominee): index.terms_of_nominee(nominee).on(keys).anti_affinity.weights_for(target, keys)
-        for nominee in (*context.nominees, *preemptor)
+        for nominee in context.nominees
     }
     if not columns and not any(of_nominees.values()):
         return None, False
     has_running = any(bool(len(column.by_pod.pods)) for column in columns)
-    if context.after is not None:
-        keys_of_preemptor = of_nominees[identity(context.after.preemptor)]
-        has_running |= any(bool(snapshot.label(one).present[context.after.node]) for one in keys_of_preemptor)
     return _conflicts(context, columns, lambda nominee: of_nominees[identity(nominee)], REASON_EXISTING), has_running
 
 

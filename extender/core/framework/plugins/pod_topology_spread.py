@@ -123,14 +123,7 @@ def _match_counts(context: SchedulingContext, constraint: _CompiledConstraint) -
     """
     if constraint.selector.is_empty and not context.features.empty_selectors_match_all:
         return np.zeros(len(context.snapshot.nodes), np.int64)
-    pods, after = _matching_pods(context, constraint), context.after
-    if after is None:
-        return pods.non_terminating
-    gone, own = np.intersect1d(pods.rows, after.gone), after.preemptor.metadata
-    counts, comes = pods.non_terminating.copy(), own.namespace == context.pod.metadata.namespace
-    counts[after.node] -= np.count_nonzero(~context.snapshot.pod_table.terminating[gone])
-    counts[after.node] += comes and constraint.selector.matches(own.labels)
-    return counts
+    return _matching_pods(context, constraint).non_terminating
 
 
 def _included_nodes(

@@ -77,14 +77,8 @@ def disk_checks(context: SchedulingContext) -> tuple[ConflictConstraint, ...]:
         mounts = (disk for disk in _disks_of(pod) if disk.identity in writes)
         return any(writes[disk.identity] or not disk.read_only for disk in mounts)
 
-    after = context.after
-    if after is not None:
-        rows.difference_update(after.gone.tolist())
     demand = context.snapshot.pod_amounts(dict.fromkeys(rows, 1))
-    headroom = -demand.per_node(len(context.snapshot.nodes))
-    if after is not None:
-        headroom[after.node] -= conflicts(after.preemptor, after.node)
-    return (ConflictConstraint.of(context, NAME, REASON_DISK, demand, conflicts, headroom),)
+    return (ConflictConstraint.of(context, NAME, REASON_DISK, demand, conflicts),)
 
 
 # --- ReadWriteOncePod -----------------------------------------------------------------------------------------------
@@ -119,19 +113,9 @@ def _claim_conflicts(context: SchedulingContext, names: set[str], in_use: int) -
 
 def _count_in_use(context: SchedulingContext, names: set[str]) -> int:
     """Return how many of the claims a running pod of the incoming pod's namespace uses."""
-    snapshot, after = context.snapshot, context.after
-    gone = frozenset[int]() if after is None else frozenset(after.gone.tolist())
-    comes = set(named_claims(after.preemptor)) if after is not None and _in_namespace(context, after.preemptor) else ()
-    users = snapshot.index(ClaimUserIndex).users
-    return sum(
-        name in comes
-        or any(row not in gone and _in_namespace(context, snapshot.pods[row]) for row in users.get(name, ()))
-        for name in names
-    )
-
-
-def _in_namespace(context: SchedulingContext, pod: Pod) -> bool:
-    return pod.metadata.namespace == context.pod.metadata.namespace
+    pods, users = context.snapshot.pods, context.snapshot.index(ClaimUserIndex).users
+    namespace = context.pod.metadata.namespace
+    return sum(any(pods[row].metadata.namespace == namespace for row in users.get(name, ())) for name in names)
 
 
 # --- plugin ---------------------------------------------------------------------------------------------------------

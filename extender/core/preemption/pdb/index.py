@@ -189,7 +189,7 @@ class BudgetIndex(Index):
 
     def pod_removed(self, row: int, _pod: Pod) -> None:
         self.node_versions.changed(int(self.snapshot.pod_node[row]))
-        self._uncount_pod(row)
+        self._set_budgets(row, _NONE)
 
     def _count_pod(self, row: int, pod: Pod, selected_by: frozenset[int]) -> None:
         """Count a running pod against the budgets that select it, and no longer against others."""
@@ -219,8 +219,8 @@ class BudgetIndex(Index):
 
     @property
     def has_pods_of_several(self) -> bool:
-        """Return whether some pod counts against more than one budget."""
-        return len(self._settle_uses().longer_than(1)) > 0
+        """Whether some pod counts against more than one budget."""
+        return any(len(budgets) > 1 for budgets in self._budgets_of)
 
     def _settle_uses(self) -> RowLists:
         self._uses.reserve(len(self.snapshot.pods))
@@ -272,9 +272,6 @@ class BudgetIndex(Index):
                 several[node] = {single.pop(node), row}
             else:
                 single[node] = row
-
-    def _uncount_pod(self, row: int) -> None:
-        self._set_budgets(row, _NONE)
 
     def _leave(self, row: int, node: int, budgets: Iterable[int]) -> None:
         """Undo `_join`."""

@@ -115,8 +115,8 @@ class LiveBudgetIndex(BudgetIndex):
             live.approved += approved
         self._changed.update(budgets)
 
-    def _uncount_pod(self, row: int) -> None:
-        super()._uncount_pod(row)
+    def pod_removed(self, row: int, pod: Pod) -> None:
+        super().pod_removed(row, pod)
         self._set_counted(row, 0, 0, frozenset())
 
     # --- budgets ---

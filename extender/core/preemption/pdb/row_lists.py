@@ -48,10 +48,6 @@ class RowLists:
         self._numbers = np.zeros(2 * (self._used + added), np.int32)
         self._numbers[: self._used] = numbers
 
-    def longer_than(self, length: int) -> IntArray:
-        """Return the rows with lists that are longer."""
-        return np.flatnonzero(self._lengths > length)
-
     def of(self, rows: npt.NDArray[np.integer]) -> tuple[IntArray, IntArray]:
         """Return (index in `rows`, number) of every number in the lists of these rows, as two parallel arrays."""
         lengths = self._lengths[rows]

@@ -37,20 +37,15 @@ def budget_index(snapshot: Snapshot, policy: PreemptionPolicy) -> BudgetIndex:
     return snapshot.index(kind, policy.empty_selector)
 
 
-def pods_violating_pdbs(
-    pdbs: BudgetIndex, pods: npt.NDArray[np.int32], evictable: BoolArray, *, least_important_first: bool = False
-) -> BoolArray:
+def pods_violating_pdbs(pdbs: BudgetIndex, pods: npt.NDArray[np.int32], evictable: BoolArray) -> BoolArray:
     """Return [k, node]: the evictable pods whose eviction would violate a budget.
 
     Mirrors defaultpreemption.filterPodsWithPDBViolation, v1.36, and preemption.FilterVictimsWithPDBViolation, v1.37.
     `pods`: [k, node] -> pod row, of all nodes or some.
-    `least_important_first`: count the pods from the least important one on, which upstream does not do.
     """
     # One entry for each pod and budget that it counts against, in the order in which the pods of a node count.
     counted = np.flatnonzero(evictable)
     places, budget = pdbs.uses(pods.reshape(-1)[counted])
-    if least_important_first:
-        places, budget = places[::-1], budget[::-1]
     pod = counted[places]
     violates = pdbs.allowances[budget] <= 0
     # The nth pod of a budget on its node violates if the budget allows n or fewer.
@@ -98,21 +93,14 @@ def _exceeding_pods(pdbs: BudgetIndex, pod: IntArray, budget: IntArray, node: In
 
 def exceeds_budgets(pdbs: BudgetIndex, taken: VictimRows) -> BoolArray:
     """Return [node]: whether some budget selects more of the node's victims than it allows."""
-    places, budgets = _counted_uses(pdbs, taken)
-    return over_limit(places, budgets, pdbs.allowances, taken.size)
+    victims, budgets = pdbs.uses(taken.pods)
+    return over_limit(taken.places[victims], budgets, pdbs.allowances, taken.size)
 
 
 def exceeded_budgets(pdbs: BudgetIndex, taken: VictimRows) -> tuple[IntArray, IntArray]:
     """Return all exceeded budgets as two parallel arrays: place of the node, budget row."""
-    places, budgets = _counted_uses(pdbs, taken)
-    allowances = pdbs.allowances
-    keys, counts = np.unique(places * len(allowances) + budgets, return_counts=True)
+    (victims, budgets), allowances = pdbs.uses(taken.pods), pdbs.allowances
+    keys, counts = np.unique(taken.places[victims] * len(allowances) + budgets, return_counts=True)
     places, budgets = np.divmod(keys, max(len(allowances), 1))
     over = counts > np.maximum(allowances[budgets], 0)
     return places[over], budgets[over]
-
-
-def _counted_uses(pdbs: BudgetIndex, taken: VictimRows) -> tuple[IntArray, IntArray]:
-    """Return one (place of the node, budget row) per victim and budget that it counts against, as parallel arrays."""
-    victims, budgets = pdbs.uses(taken.pods)
-    return taken.places[victims], budgets

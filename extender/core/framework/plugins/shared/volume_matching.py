@@ -24,7 +24,6 @@ from extender.k8s.labels import labels_key
 from extender.k8s.selectors import (
     EVERYTHING,
     NOTHING,
-    NodeMatcher,
     SelectorError,
     compile_label_selector,
     compile_node_selector,
@@ -74,20 +73,13 @@ def match_volumes(
         yield claim, matched
 
 
-def compile_volume_affinity(affinity: VolumeNodeAffinity) -> NodeMatcher:
-    """Compile a volume's node affinity, without its matchFields: upstream passes labels only."""
-    if affinity.required is None:
-        return NodeMatcher()
-    terms = compile_node_selector(affinity.required).terms or ()
-    return NodeMatcher(terms=tuple(replace(term, fields=()) for term in terms))
-
-
 def affinity_matches(snapshot: Snapshot, affinity: VolumeNodeAffinity | None) -> BoolArray:
     """Return [node]: whether the volume's node affinity matches."""
-    matcher = compile_volume_affinity(affinity) if affinity is not None else NodeMatcher()
-    if matcher.terms is None:
+    if affinity is None or affinity.required is None:
         return np.ones(len(snapshot.nodes), np.bool_)
-    return nodes_in_any_term(snapshot, matcher.terms)
+    terms = compile_node_selector(affinity.required).terms or ()
+    # Without matchFields: upstream passes labels only.
+    return nodes_in_any_term(snapshot, tuple(replace(term, fields=()) for term in terms))
 
 
 def _reserved_volumes(snapshot: Snapshot, claim: PersistentVolumeClaim) -> list[tuple[int, BoolArray]]:

@@ -1,8 +1,7 @@
 """Decide which pods are protected from preemption, and render the reasons.
 
-Five policies protect pods: protection rules, the preemption tolerations of PriorityClasses, tenant fences, that of pods
-which come back to their node (`returning_pods`), and the cooldown of workloads. A terminating pod is never protected:
-its eviction cannot be prevented any more.
+Four policies protect pods: protection rules, the preemption tolerations of PriorityClasses, tenant fences, and the
+cooldown of workloads. A terminating pod is never protected: its eviction cannot be prevented any more.
 
 The engine needs one mask of all pods (`ProtectionIndex.protected`); explanations and the guard need all reasons for one
 pod (`protection_reasons`). Both use `rule_matches`, so that they cannot disagree about which pods a rule covers.
@@ -10,25 +9,25 @@ pod (`protection_reasons`). Both use `rule_matches`, so that they cannot disagre
 Rule: a policy only ever removes pods from the potential victims.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from itertools import count
 
 import numpy as np
 import numpy.typing as npt
 
 from extender.core.framework.constraint import SchedulingContext
-from extender.core.preemption.protections.returning_pods import ReturningPodIndex, returning_pods, why_it_returns
-from extender.core.profile import RETURNING_PODS, PreemptionPolicy, Protection
-from extender.core.snapshot.arrays import NEVER, BoolArray, IntArray
+from extender.core.profile import PreemptionPolicy, Protection
+from extender.core.snapshot.arrays import NEVER, BoolArray, IntArray, grown
 from extender.core.snapshot.pod_table import start_time
 from extender.core.snapshot.snapshot import Index, Snapshot
-from extender.core.snapshot.workloads import WorkloadIndex
+from extender.core.snapshot.workloads import NamespaceIndex, PriorityClassIndex, WorkloadIndex
 from extender.k8s.annotations import MINIMUM_PREEMPTABLE_PRIORITY, MIRROR, TOLERATION_SECONDS
 from extender.k8s.objects import Namespace, Pod, PriorityClass
 from extender.k8s.priority import BELOW_ALL_PRIORITIES, SYSTEM_CRITICAL_PRIORITY
 from extender.k8s.time import SECOND
-from extender.k8s.workloads import Workload, workload_of
+from extender.k8s.workloads import workload_of
 
 UNREQUESTED_SYSTEM_POD = "a mirror pod, system-critical or terminating already, and not chosen by kube-scheduler"
 """Reason for a pod of `is_system_victim` that may not be evicted."""
@@ -48,13 +47,12 @@ def rule_matches(rule: Protection, pod: Pod) -> bool:
         (not rule.namespaces or metadata.namespace in rule.namespaces)
         and (not rule.priority_classes or pod.spec.priority_class_name in rule.priority_classes)
         and (not rule.owner_kinds or (owner is not None and owner.kind in rule.owner_kinds))
-        and (not rule.annotations or any(_has_annotation(annotations, key, value) for key, value in rule.annotations))
+        and (
+            not rule.annotations
+            or any(key in annotations and value in (None, annotations[key]) for key, value in rule.annotations)
+        )
         and rule.selector.matches(metadata.labels)
     )
-
-
-def _has_annotation(annotations: Mapping[str, str], key: str, value: str | None) -> bool:
-    return key in annotations and value in (None, annotations[key])
 
 
 # --- preemption tolerations of PriorityClasses ------------------------------------------------------------------------
@@ -120,94 +118,72 @@ class ProtectionIndex(Index):
     def __init__(self, snapshot: Snapshot, policy: PreemptionPolicy) -> None:
         super().__init__(snapshot)
         self._policy = policy
-        self._workloads = snapshot.index(WorkloadIndex) if policy.limits.workload_cooldown else None
-        if policy.returning_pods:
-            snapshot.index(ReturningPodIndex)  # built with this one, so that no decision waits for it
+        if policy.limits.workload_cooldown:
+            snapshot.index(WorkloadIndex)  # built with this one, so that no decision waits for it
         self._tenants: dict[str, str | None] = {}
         self._classes: dict[str, PreemptionToleration] = {}
-        self._codes: dict[object, int] = {}
+        self._codes: defaultdict[str | None, int] = defaultdict(count().__next__)
         """Tenant (None: no label) -> its code; a code is never reused, so stale codes cannot match another tenant."""
-        self._newest_code = -1
-        self._by_namespace: dict[str, set[int]] = {}
-        self._by_class: dict[str, set[int]] = {}
-        self._unconditional_rules = [
-            number for number, rule in enumerate(policy.protections) if _is_unconditional(rule)
-        ]
-        self._allocate(64)
-
-    def _allocate(self, size: int) -> None:
-        self._matched: BoolArray = np.zeros((len(self._policy.protections), size), np.bool_)
-        """[rule, pod]: True if the rule covers the pod."""
-        self._always_protected: BoolArray = np.zeros(size, np.bool_)
+        self._by_namespace = snapshot.index(NamespaceIndex) if policy.tenant_label is not None else None
+        self._by_class = snapshot.index(PriorityClassIndex) if policy.preemption_toleration else None
+        self._always_protected: BoolArray = np.zeros(64, np.bool_)
         """[pod]: True if a rule without conditions on preemptor or runtime covers it."""
-        self._tenant: npt.NDArray[np.int32] = np.zeros(size, np.int32)
+        self._conditional = [(rule, np.zeros(64, np.bool_)) for rule in policy.protections if _is_conditional(rule)]
+        """The other rules, each with [pod]: True if it covers the pod."""
+        self._tenant: npt.NDArray[np.int32] = np.zeros(64, np.int32)
         """[pod]: code of its namespace's tenant label."""
-        self._minimum: IntArray = np.full(size, BELOW_ALL_PRIORITIES, np.int64)
+        self._minimum: IntArray = np.full(64, BELOW_ALL_PRIORITIES, np.int64)
         """[pod]: minimum_preemptable_priority of its PriorityClass."""
-        self._duration: IntArray = np.zeros(size, np.int64)
+        self._duration: IntArray = np.zeros(64, np.int64)
         """[pod]: toleration of its PriorityClass, nanoseconds; 0: none."""
-        self._system: BoolArray = np.zeros(size, np.bool_)
+        self._system: BoolArray = np.zeros(64, np.bool_)
         """[pod]: True if only kube-scheduler may select it as a victim (`is_system_victim`)."""
+        self._reserve(len(snapshot.pod_table.start) - 1)
 
     def _reserve(self, row: int) -> None:
-        size = self._system.size
-        if row >= size:
-            held = self._columns()
-            self._allocate(2 * (row + 1))
-            for after, before in zip(self._columns(), held, strict=True):
-                after[..., :size] = before
-
-    def _columns(self) -> tuple[npt.NDArray[Any], ...]:
-        return self._matched, self._always_protected, self._tenant, self._minimum, self._duration, self._system
+        if row < len(self._system):
+            return
+        self._always_protected = grown(self._always_protected, row, 0)
+        self._conditional = [(rule, grown(matched, row, 0)) for rule, matched in self._conditional]
+        self._tenant = grown(self._tenant, row, 0)
+        self._minimum = grown(self._minimum, row, BELOW_ALL_PRIORITIES)
+        self._duration = grown(self._duration, row, 0)
+        self._system = grown(self._system, row, 0)
 
     # --- updates ---
 
     def pod_added(self, row: int, pod: Pod) -> None:
         self._reserve(row)
-        matched = [rule_matches(rule, pod) for rule in self._policy.protections]
-        self._matched[:, row] = matched
-        self._always_protected[row] = any(matched[number] for number in self._unconditional_rules)
+        self._always_protected[row] = any(
+            rule_matches(rule, pod) for rule in self._policy.protections if not _is_conditional(rule)
+        )
+        for rule, matched in self._conditional:
+            matched[row] = rule_matches(rule, pod)
         self._system[row] = is_system_victim(pod)
-        if self._policy.tenant_label is not None:
-            self._by_namespace.setdefault(pod.metadata.namespace, set()).add(row)
-            self._tenant[row] = self._tenant_code(pod.metadata.namespace)
-        if self._policy.preemption_toleration:
-            self._by_class.setdefault(pod.spec.priority_class_name, set()).add(row)
-            self._set_toleration(row, self._classes.get(pod.spec.priority_class_name, NO_PREEMPTION_TOLERATION))
-
-    def pod_removed(self, row: int, pod: Pod) -> None:
-        for rows in (self._by_namespace, pod.metadata.namespace), (self._by_class, pod.spec.priority_class_name):
-            _discard_row(*rows, row)
+        if self._by_namespace is not None:
+            self._tenant[row] = self._codes[self._tenants.get(pod.metadata.namespace)]
+        if self._by_class is not None:
+            toleration = self._classes.get(pod.spec.priority_class_name, NO_PREEMPTION_TOLERATION)
+            self._minimum[row], self._duration[row] = toleration.minimum_preemptable_priority, toleration.duration
 
     def object_changed(self, field: str, before: object, after: object) -> None:
         one = after or before
-        if isinstance(one, Namespace) and self._policy.tenant_label is not None:
+        if isinstance(one, Namespace) and self._by_namespace is not None:
             name = one.metadata.name
             tenant = self._tenants.pop(name, None)
             if after is not None:
-                self._tenants[name] = (one.metadata.labels or {}).get(self._policy.tenant_label)
-            self._tenant[list(self._by_namespace.get(name, ()))] = self._tenant_code(name)
+                self._tenants[name] = (one.metadata.labels or {}).get(self._policy.tenant_label or "")
+            self._tenant[self._by_namespace.rows_of(name)] = self._codes[self._tenants.get(name)]
             if tenant is not None and tenant not in self._tenants.values():
                 self._codes.pop(tenant, None)  # no namespace has this tenant any more
-        elif isinstance(one, PriorityClass) and self._policy.preemption_toleration:
+        elif isinstance(one, PriorityClass) and self._by_class is not None:
             name, toleration = one.metadata.name, parse_preemption_toleration(one if after else None)
             if after is None:
                 self._classes.pop(name, None)
             else:
                 self._classes[name] = toleration
-            for row in self._by_class.get(name, ()):
-                self._set_toleration(row, toleration)
-
-    def _set_toleration(self, row: int, toleration: PreemptionToleration) -> None:
-        self._minimum[row], self._duration[row] = toleration.minimum_preemptable_priority, toleration.duration
-
-    def _tenant_code(self, namespace: str) -> int:
-        tenant = self._tenants.get(namespace)
-        code = self._codes.get(tenant)
-        if code is None:
-            self._newest_code += 1
-            code = self._codes[tenant] = self._newest_code
-        return code
+            rows = self._by_class.rows_of(name)
+            self._minimum[rows], self._duration[rows] = toleration.minimum_preemptable_priority, toleration.duration
 
     # --- queries ---
 
@@ -222,42 +198,42 @@ class ProtectionIndex(Index):
         `scheduler_victims`: [pod] that kube-scheduler selected, so that system pods among them stay allowed; None:
         system pods are treated like all others.
         """
-        pod_table = context.snapshot.pod_table
-        count = min(len(self._system), len(pod_table.pods))
-        protected = self._always_protected[:count].copy()
-        for matched, started_after in self._conditional_protections(context, count):
-            protected |= matched if started_after is None else matched & (pod_table.start[:count] > started_after)
-        own = self._tenant_code(context.pod.metadata.namespace)
+        pod_table, cooldown = context.snapshot.pod_table, self._policy.limits.workload_cooldown
+        size = len(pod_table.start)
+        self._reserve(size - 1)
+        protected: BoolArray = self._always_protected[:size].copy()
+        for matched, started_after in self._conditional_protections(context, size):
+            protected |= matched if started_after is None else matched & (pod_table.start > started_after)
+        own = self._codes[self._tenants.get(context.pod.metadata.namespace)]
         if len(self._codes) > 1:
-            protected |= self._tenant[:count] != own
-        if self._workloads is not None:
-            for workload in workload_cooldowns(context):
-                protected[self._workloads.rows_of(workload)] = True
-        if self._policy.returning_pods:
-            protected |= returning_pods(context, count)
-        protected &= ~pod_table.terminating[:count]
+            protected |= self._tenant[:size] != own
+        for workload, ago in context.history.last_evicted.items() if cooldown else ():
+            if ago < cooldown:
+                protected[context.snapshot.index(WorkloadIndex).rows_of(workload)] = True
+        # Nothing prevents the eviction of a pod that terminates already.
+        protected &= ~pod_table.terminating
         if scheduler_victims is not None:
-            protected |= self._system[:count] & ~scheduler_victims[:count]
-        return _padded(protected, len(pod_table.start))
+            protected |= self._system[:size] & ~scheduler_victims
+        return protected
 
     def _conditional_protections(
-        self, context: SchedulingContext, count: int
+        self, context: SchedulingContext, size: int
     ) -> Iterator[tuple[BoolArray, int | IntArray | None]]:
         """Yield ([pod]: covered by the rule, start time after which it protects them; None: whenever they started).
 
         These rules apply to some preemptors only, or to pods that have run for less than a given time.
         """
         now = context.history.now
-        for rule, matched in zip(self._policy.protections, self._matched[:, :count], strict=True):
-            if not _is_unconditional(rule) and _applies_to_preemptor(rule, context.pod):
-                yield matched, None if rule.min_runtime is None else now - rule.min_runtime
+        for rule, matched in self._conditional:
+            if _applies_to_preemptor(rule, context.pod):
+                yield matched[:size], None if rule.min_runtime is None else now - rule.min_runtime
         if any(toleration.duration for toleration in self._classes.values()):
-            duration = self._duration[:count]
-            yield (context.pod.priority < self._minimum[:count]) & (duration > 0), now - duration
+            duration = self._duration[:size]
+            yield (context.pod.priority < self._minimum[:size]) & (duration > 0), now - duration
 
 
-def _is_unconditional(rule: Protection) -> bool:
-    return rule.min_runtime is None and rule.unless_priority_at_least is None
+def _is_conditional(rule: Protection) -> bool:
+    return rule.min_runtime is not None or rule.unless_priority_at_least is not None
 
 
 def is_system_victim(pod: Pod) -> bool:
@@ -273,26 +249,8 @@ def is_system_victim(pod: Pod) -> bool:
     )
 
 
-def _padded(mask: BoolArray, size: int) -> BoolArray:
-    return mask if len(mask) == size else np.concatenate((mask, np.zeros(size - len(mask), np.bool_)))
-
-
-def _discard_row(rows_of: dict[str, set[int]], name: str, row: int) -> None:
-    rows = rows_of.get(name)
-    if rows is not None:
-        rows.discard(row)
-        if not rows:
-            del rows_of[name]
-
-
 def _applies_to_preemptor(rule: Protection, preemptor: Pod) -> bool:
     return rule.unless_priority_at_least is None or preemptor.priority < rule.unless_priority_at_least
-
-
-def workload_cooldowns(context: SchedulingContext) -> dict[Workload, int]:
-    """Return workload -> nanoseconds of cooldown left, for the workloads with a recent eviction."""
-    cooldown, last = context.profile.preemption.limits.workload_cooldown, context.history.last_evicted
-    return {workload: cooldown - ago for workload, ago in last.items() if ago < cooldown}
 
 
 # --- one pod, with reasons --------------------------------------------------------------------------------------------
@@ -312,12 +270,10 @@ def protection_reasons(context: SchedulingContext, pod: Pod) -> tuple[str, ...]:
     return tuple(one.text for one in protections_of(context, pod))
 
 
-def protections_of(context: SchedulingContext, pod: Pod) -> tuple[ProtectionReason, ...]:
-    """Return every reason why the pod may not be a victim."""
-    return () if pod.metadata.deletion_timestamp is not None else tuple(_iter_reasons(context, pod))
-
-
-def _iter_reasons(context: SchedulingContext, pod: Pod) -> Iterator[ProtectionReason]:
+def protections_of(context: SchedulingContext, pod: Pod) -> Iterator[ProtectionReason]:
+    """Yield every reason why the pod may not be a victim."""
+    if pod.metadata.deletion_timestamp is not None:
+        return
     policy, history, started = context.profile.preemption, context.history, start_time(pod)
     for rule in policy.protections:
         if rule_matches(rule, pod) and _applies_to_preemptor(rule, context.pod):
@@ -338,9 +294,6 @@ def _iter_reasons(context: SchedulingContext, pod: Pod) -> Iterator[ProtectionRe
         if own != other:
             tenants = f"{policy.tenant_label} is {_render_tenant(other)}, not {_render_tenant(own)}"
             yield ProtectionReason(f"in another tenant: {tenants}")
-    returns = why_it_returns(context, pod) if policy.returning_pods else None
-    if returns is not None:
-        yield ProtectionReason(f"protected by {RETURNING_PODS}: {returns}")
     cooldown = policy.limits.workload_cooldown
     wait = cooldown - history.last_evicted.get(workload_of(pod), cooldown) if cooldown else 0
     if wait > 0:
