@@ -12,9 +12,8 @@ first read. The snapshot changes in place, so an Evaluation is valid until it do
 before raises RuntimeError (`core.record` copies what reports read).
 """
 
-from collections.abc import Mapping
-from functools import cached_property
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -56,13 +55,21 @@ ROOM_OF_TERMINATING_PODS = "fits: kube-scheduler offered the node, so the room o
 """Reason for accepting a node that the filters reject only because of pods that are terminating."""
 
 
-class part(cached_property[T]):  # noqa: N801  # reads as the decorator that it is
-    """A part of an evaluation, computed when it is first read; RuntimeError if the snapshot has changed before."""
+class part(Generic[T]):  # noqa: N801  # reads as the decorator that it is
+    """A part of an evaluation, computed when it is first read; RuntimeError if the snapshot has changed before.
 
-    def __get__(self, evaluation: Any, owner: type[Any] | None = None) -> T:  # type: ignore[override]
+    Unlike functools.cached_property it takes no lock: one thread decides.
+    """
+
+    def __init__(self, compute: Callable[[Any], T]) -> None:
+        self._compute, self._name, self.__doc__ = compute, compute.__name__, compute.__doc__
+
+    def __get__(self, evaluation: Any, owner: type[Any]) -> T:
+        if evaluation is None:
+            raise AttributeError(f"{self._name} is a part of an Evaluation, not of the class")
         if evaluation.version != evaluation.context.snapshot.version:
             raise RuntimeError("the snapshot has changed since the pod was evaluated on it")
-        found: T = super().__get__(evaluation, owner)
+        found = evaluation.__dict__[self._name] = self._compute(evaluation)
         return found
 
 
