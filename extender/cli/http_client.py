@@ -3,7 +3,6 @@
 Rule: a server certificate that cannot be verified is an error; no option skips verification.
 """
 
-import ipaddress
 import shlex
 import ssl
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from extender.errors import RequestError
+from extender.utilities.hosts import is_loopback
 
 if TYPE_CHECKING:  # commands import what they need when they run, so that the others start fast
     import httpx
@@ -72,7 +72,7 @@ class TLSClientConfig:
         is_https = parsed.scheme == "https"
         verify = self._new_ssl_context() if is_https else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         # A proxy cannot reach a loopback address: ignore HTTP_PROXY and the like.
-        client = httpx.Client(timeout=timeout, verify=verify, trust_env=not _is_loopback(parsed.host))
+        client = httpx.Client(timeout=timeout, verify=verify, trust_env=not is_loopback(parsed.host))
         if self.server_name is not None:
             client.event_hooks = {"request": [self._set_server_name]}
         return client
@@ -156,10 +156,3 @@ def _tls_error(error: BaseException) -> str:
     if "ALERT" in (cause.reason or ""):
         return f"the server rejected the client certificate or requires one: see --cert and --key ({cause.reason})"
     return f"the server does not speak TLS: should the URL be http://? ({cause.reason})"
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

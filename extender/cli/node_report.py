@@ -26,16 +26,10 @@ from extender.report.schema import (
     ResourceAmounts,
     RunningPodReport,
 )
-from extender.report.wording import NODE_SENTENCES, VICTIM_SELECTION_NOTES
+from extender.report.wording import NODE_SENTENCES, ROLES, VICTIM_SELECTION_NOTES
 from extender.utilities.text import join_names, pluralize
 
-_ROLES = {
-    "victim": ("to be evicted", "bold red"),
-    "reprieved": ("reprieved (evictable, but stays)", "green"),
-    "protected": ("protected by policy", "yellow"),
-    "kept": ("kept (not of lower priority)", "dim"),
-}
-"""Role of a pod -> description, style."""
+_ROLE_STYLES = {"victim": "bold red", "reprieved": "green", "protected": "yellow", "kept": "dim"}
 
 
 def render(
@@ -195,14 +189,14 @@ def render_resources(requests: ResourceAmounts, node: NodeReport) -> Iterator[Re
 def render_pods(node: NodeReport) -> Iterator[RenderableType]:
     """Render the pods of the node, most important first, with their place in the reprieve order."""
     yield from section_heading(f"pods on {node.name}, most important first")
-    counted = (f"{count} {_ROLES[role][0]}" for role, count in node.counts.items())
+    counted = (f"{count} {ROLES[role].label}" for role, count in node.counts.items())
     yield indented(text(", ".join(counted), "dim"))
     rows = []
     for one in node.pods:
         started = format_timestamp(one.started or "not started")
         values = ("" if one.order is None else one.order, one.priority, started, format_amounts(one.requests))
         others = (*values, ", ".join(one.budgets), "; ".join(_notes(one)))
-        rows.append((text(one.key), text(one.role, _ROLES[one.role][1]), *map(text, others)))
+        rows.append((text(one.key), text(one.role, _ROLE_STYLES[one.role]), *map(text, others)))
     headers = ("POD", "ROLE", "REPRIEVE", "PRIORITY", "STARTED", "REQUESTS", "BUDGETS", "NOTES")
     yield AdaptiveTable(headers, rows, lead=2)
     if node.chosen_by:

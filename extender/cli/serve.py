@@ -214,7 +214,7 @@ def listener_url(listener: "ServerSection | AdminSection", *, as_configured: boo
 
 def _loopback_only_note(settings: "Configuration") -> str:
     """Return a note that the page refuses remote clients, if the listening address suggests otherwise."""
-    from extender.config.values import is_loopback
+    from extender.utilities.hosts import is_loopback
 
     needs_no_note = is_loopback(settings.admin.host) or settings.debug.allow_remote
     return "" if needs_no_note else "   (for callers from 127.0.0.1 or ::1 only, unless debug.allowRemote)"

@@ -33,7 +33,6 @@ MAX_COMPARED_NODES = 4
 """Rows of the table of scores without --all."""
 
 _STYLES = {"Fits": "bold green", "FitsAfterPreemption": "bold yellow", "DoesNotFit": "bold red", "Unknown": "bold"}
-_NOTES = {True: "terminating already", False: ""}
 _CODE_STYLES = {"Success": "green", "Unschedulable": "yellow"}
 
 

@@ -9,7 +9,8 @@ from typing import Annotated, Literal
 from pydantic import Field, StrictBool, StrictInt, model_validator
 
 from extender.config.decoding import Section
-from extender.config.values import ByteCount, Duration, NonEmptyText, PositiveDuration, is_loopback
+from extender.config.values import ByteCount, Duration, NonEmptyText, PositiveDuration
+from extender.utilities.hosts import is_loopback
 
 PortNumber = Annotated[StrictInt, Field(ge=0, le=65535)]
 

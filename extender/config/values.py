@@ -4,7 +4,6 @@ Rule: a check raises ValueError with a message that completes "<key>: …"; the 
 """
 
 import difflib
-import ipaddress
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -155,10 +154,3 @@ def closest(name: str, known: Iterable[str], min_similarity: float = 0.6) -> str
     lower = {one.lower(): one for one in known}
     close = difflib.get_close_matches(name.lower(), lower, n=1, cutoff=min_similarity)
     return lower[close[0]] if close else None
-
-
-def is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

@@ -69,7 +69,7 @@ class FilterDecision:
     unresolvable: dict[str, str]
     """Node -> message, where it would not (FailedAndUnresolvableNodes)."""
     not_evaluated: tuple[str, ...]
-    """Filter plugins of kube-scheduler that matter for this pod but are not modelled."""
+    """Filter plugins of kube-scheduler that matter for this pod but are not evaluated."""
     evaluation: Evaluation | None = field(default=None, compare=False, repr=False)
     """What the decision was read from, valid until its snapshot changes (see `core.record`)."""
 
@@ -91,7 +91,7 @@ class PrioritizeDecision:
     scores: tuple[int, ...]
     """[requested node]: score from 0 to MAX_EXTENDER_SCORE."""
     not_evaluated: tuple[str, ...]
-    """Filter plugins of kube-scheduler that matter for this pod but are not modelled."""
+    """Filter plugins of kube-scheduler that matter for this pod but are not evaluated."""
     evaluation: Evaluation | None = field(default=None, compare=False, repr=False)
     """What the decision was read from, valid until its snapshot changes (see `core.record`)."""
 
@@ -125,9 +125,9 @@ class PreemptDecision:
     dropped: dict[str, CandidateRejection]
     """Sent node -> why it is not in the answer."""
     not_evaluated: tuple[str, ...]
-    """Filter and PostFilter plugins of kube-scheduler that matter for this pod but are not modelled."""
+    """Filter and PostFilter plugins of kube-scheduler that matter for this pod but are not evaluated."""
     as_sent: frozenset[str]
-    """Nodes answered with kube-scheduler's own victims: a plugin that is not modelled decides, or pods go together."""
+    """Nodes answered with kube-scheduler's own victims: a plugin that is not evaluated decides, or pods go together."""
     vetoed: str | None = None
     """Reason why the pod may not preempt on any node now, and until when; None: it may."""
     rejected: Mapping[str, str] = field(default_factory=dict)

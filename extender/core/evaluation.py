@@ -13,6 +13,7 @@ before raises RuntimeError (`core.record` copies what reports read).
 """
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -67,8 +68,7 @@ class part(Generic[T]):  # noqa: N801  # reads as the decorator that it is
     def __get__(self, evaluation: Any, owner: type[Any]) -> T:
         if evaluation is None:
             raise AttributeError(f"{self._name} is a part of an Evaluation, not of the class")
-        if evaluation.version != evaluation.context.snapshot.version:
-            raise RuntimeError("the snapshot has changed since the pod was evaluated on it")
+        evaluation.check_version()
         found = evaluation.__dict__[self._name] = self._compute(evaluation)
         return found
 
@@ -98,6 +98,16 @@ class Evaluation:
         """Names of all nodes, where some are in the snapshot for this decision only; None: those of the snapshot."""
         self.version = snapshot.version
         """Version of the snapshot."""
+
+    def check_version(self) -> None:
+        """Raise RuntimeError if the snapshot has changed."""
+        if self.version != self.context.snapshot.version:
+            raise RuntimeError("the snapshot has changed since the pod was evaluated on it")
+
+    def outlive_nodes(self) -> None:
+        """Read now what records of `/filter` need, for nodes that are in the snapshot for this decision only."""
+        self.node_names = self.context.snapshot.frozen_node_names
+        _ = self.statuses, self.preemption_helps
 
     # --- filter ---
 
@@ -144,7 +154,7 @@ class Evaluation:
     def statuses(self) -> Statuses:
         """[row]: filter status."""
         if self.fits_on_all_rows:
-            return Statuses((SUCCESS,), np.zeros(len(self.rows), np.int64))
+            return _fits_everywhere(len(self.rows))[0]
         beside_terminating = self.fits_beside_terminating[self.rows]
         return self.filter.statuses(self.rows).accepted(beside_terminating, ROOM_OF_TERMINATING_PODS)
 
@@ -157,6 +167,7 @@ class Evaluation:
 
     def not_evaluated_on(self, rows: NodeRows) -> tuple[str, ...]:
         """Return the filter plugins that only kube-scheduler evaluates on some of `rows`."""
+        self.check_version()
         if self.cached_verdicts is not None:
             return self.cached_verdicts.not_evaluated_on(rows)
         return tuple(name for name, nodes in self.filters_not_evaluated.items() if nodes[rows].any())
@@ -234,7 +245,7 @@ class Evaluation:
     def preemption_helps(self) -> BoolArray:
         """[row]: whether evicting pods of lower priority would make room on an offered node."""
         if self.fits_on_all_rows or not len(self.dry_run_rows):
-            return np.zeros(len(self.rows), np.bool_)
+            return _fits_everywhere(len(self.rows))[1]
         helps = np.zeros(len(self.filter.codes), np.bool_)
         helps[self.dry_run_rows] = preemption_would_help(self.context, self.filter.checks, self.dry_run_rows)
         return helps[self.rows]
@@ -254,7 +265,8 @@ class Evaluation:
         return apply_policies(self.dry_run, keeps if keeps is not None and keeps.any() else None)
 
     def policies_on(self, rows: NodeRows) -> DryRun:
-        """Return what `policies` is for these rows, whatever their filter status; as soon as the other parts."""
+        """Return what `policies` is for these rows, whatever their filter status."""
+        self.check_version()
         return apply_policies(dry_run_preemption(self.context, self.filter.checks, rows))
 
     @part
@@ -269,6 +281,7 @@ class Evaluation:
 
     def best_candidates(self, limit: int | None) -> IntArray:
         """Return the places in `policies` of the best `limit` candidates (None: all), best first."""
+        self.check_version()
         return best_candidates(self.policies, limit)
 
     @part
@@ -289,6 +302,7 @@ class Evaluation:
     @property
     def selected_ties(self) -> list[str]:
         """Names of the candidates that cost the same as the best, sorted: kube-scheduler may choose any of them."""
+        self.check_version()
         names = self.context.snapshot.node_names
         return [names[row] for row in self.policies.rows[self.best_ties].tolist()]
 
@@ -304,6 +318,7 @@ class Evaluation:
         ends the scheduling cycle; `chance` (candidate -> reasons, see `core.chance`) where kube-scheduler
         may choose other victims.
         """
+        self.check_version()
         run, names, tried = self.filter, self.context.snapshot.node_names, self.policies
         statuses = run.statuses(np.arange(len(names))).to_list()
         optional = {
@@ -352,6 +367,14 @@ class Evaluation:
             }
             for place, (row, total) in enumerate(zip(scores.rows.tolist(), scores.total.tolist(), strict=True))
         }
+
+
+@lru_cache(maxsize=4)
+def _fits_everywhere(size: int) -> tuple[Statuses, BoolArray]:
+    """Return the statuses, and whether preemption helps, of so many nodes on which the pod fits; records share them."""
+    indices, helps = np.zeros(size, np.int64), np.zeros(size, np.bool_)
+    indices.flags.writeable = helps.flags.writeable = False
+    return Statuses((SUCCESS,), indices), helps
 
 
 def _plain(status: Status) -> dict[str, Any]:

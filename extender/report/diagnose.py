@@ -1,9 +1,9 @@
 """Diagnose one pod: what kube-scheduler would decide now, why, and what it makes of every node.
 
     not tried?  gated, another scheduler's, terminating, finished
-    pending     one scheduling cycle (simulator/schedule_one) for the verdict and the message, and the evaluation of
-                every node (core/evaluation) for the reasons, scores and candidates
-    assigned    the evaluation of every node as if the pod had none, for the rank of the one that it has
+    pending     one Evaluation of every node: the scheduling cycle (core/scheduling_cycle) takes the verdict and the
+                message from it, and node_diagnoses the reasons, scores and candidates
+    assigned    the Evaluation of every node as if the pod had none, for the rank of the one that it has
 
 Rule: nothing is decided here, and the snapshot is afterwards as it was before.
 """
@@ -16,7 +16,6 @@ from msgspec.structs import replace
 from extender.cluster.list.pod_history import PodHistory
 from extender.core.evaluation import Evaluation
 from extender.core.eviction_history import NO_HISTORY, EvictionHistory
-from extender.core.framework.filter import filters_not_evaluated
 from extender.core.preemption.eligibility import TERMINATING_POD_ON_NOMINATED_NODE
 from extender.core.preemption.pdb.index import budgets_counting
 from extender.core.profile import KubeScheduler
@@ -241,10 +240,9 @@ def evicted_pods(snapshot: Snapshot, cycle: Cycle, empty_selector: str) -> list[
 
 def _with_nodes(found: Diagnosis, evaluation: Evaluation, node: str | None) -> Diagnosis:
     """Return the diagnosis with every node, and the reasons for which they are rejected."""
-    masks = filters_not_evaluated(evaluation.context)
-    nodes, feasible = node_diagnoses(evaluation, masks), len(evaluation.scores.rows)
+    nodes, feasible = node_diagnoses(evaluation), len(evaluation.scores.rows)
     profile = evaluation.context.profile
-    not_evaluated = [name for name, mask in masks.items() if mask.any()]
+    not_evaluated = [name for name, mask in evaluation.filters_not_evaluated.items() if mask.any()]
     if not feasible:
         not_evaluated += profile.not_evaluated_post_filters
     row = evaluation.context.snapshot.node_row.get(node or "")

@@ -3,7 +3,7 @@
 Rule: nothing is decided here.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 from msgspec.structs import replace
@@ -12,7 +12,6 @@ from extender.core.chance import chance_of
 from extender.core.evaluation import Evaluation
 from extender.core.framework.status import Code, Status
 from extender.core.record import record_dry_run, record_request
-from extender.core.snapshot.arrays import BoolArray
 from extender.report.pod_schema import NodeDiagnosis, NodePreemption, NodeScores, PluginStatus, ReasonCount
 from extender.report.render import with_claims
 from extender.report.schema import NodeOutcome, NodeReport
@@ -22,17 +21,17 @@ MAX_EXAMPLES = 10
 """Names of nodes that a reason lists."""
 
 
-def node_diagnoses(evaluation: Evaluation, not_evaluated: Mapping[str, BoolArray]) -> list[NodeDiagnosis]:
-    """Return every node, by name; `not_evaluated`: plugin -> [node], as `filters_not_evaluated` returns them."""
-    return sorted(_nodes(evaluation, not_evaluated), key=lambda one: one.name)
+def node_diagnoses(evaluation: Evaluation) -> list[NodeDiagnosis]:
+    """Return every node, by name."""
+    return sorted(_nodes(evaluation), key=lambda one: one.name)
 
 
-def _nodes(evaluation: Evaluation, not_evaluated: Mapping[str, BoolArray]) -> Iterator[NodeDiagnosis]:
+def _nodes(evaluation: Evaluation) -> Iterator[NodeDiagnosis]:
     run, names = evaluation.filter, evaluation.context.snapshot.node_names
     statuses = run.statuses(np.arange(len(names)))
     distinct = list(map(_status, statuses.distinct))
     scores, preemptions = _scores(evaluation), dict(_preemptions(evaluation))
-    masks = [(name, mask.tolist()) for name, mask in not_evaluated.items()]
+    masks = [(name, mask.tolist()) for name, mask in evaluation.filters_not_evaluated.items()]
     for row, (name, index) in enumerate(zip(names, statuses.indices.tolist(), strict=True)):
         status = distinct[index]
         yield NodeDiagnosis(

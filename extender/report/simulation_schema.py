@@ -77,7 +77,7 @@ class CycleReport(SimulationStruct, frozen=True):
     hint: str | None
     """What to do about a pod whose resource claim does not exist yet."""
     not_evaluated: list[str]
-    """Filter plugins that matter for the pod but are not modelled: kube-scheduler may decide otherwise."""
+    """Filter plugins that matter for the pod but are not evaluated: kube-scheduler may decide otherwise."""
 
 
 class PendingPod(SimulationStruct, frozen=True):

@@ -72,7 +72,7 @@ NODE_SENTENCES = {
     "fits": "{pod} fits on {name} without preemption",
     "accepted": "{pod} fits on {name}",
     "failed": "{pod} does not fit on {name} ({why}); evicting pods of lower priority would help",
-    "unresolvable": "{pod} does not fit on {name} ({why}); preemption would not help",
+    "unresolvable": "{pod} does not fit on {name} ({why}); evicting pods would not help",
     "notEvaluated": "{name} was not evaluated for {pod}: {why}",
     "rejected": "{name} was removed from the response for {pod} by the guard: {why}",
     "vetoed": "no pods on {name} are evicted for {pod}: {why}",

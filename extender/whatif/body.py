@@ -3,7 +3,6 @@
 Rule: a mistake is a RequestError that names the object and its field.
 """
 
-from collections.abc import Sequence
 from typing import Annotated, Any
 
 import msgspec
@@ -115,11 +114,6 @@ def _policies(base: KubeScheduler, parsed: SimulateBody) -> list[SimulatedPolicy
 # --- pods -----------------------------------------------------------------------------------------------------------
 
 
-def parse_pods(given: Sequence[Any]) -> list[Pod]:
-    """Parse pods from JSON values; `kind` is optional. RequestError names the invalid pod and field."""
-    return [_parse_pod(one, f"pod {number} of the request") for number, one in enumerate(given, 1)]
-
-
 def _parse_pod(given: Any, place: str) -> Pod:
     if not isinstance(given, dict):
         raise RequestError(f"{place}: expected an object with metadata and spec")
@@ -159,21 +153,11 @@ def _parse_claim(given: Any, place: str) -> ResourceClaim:
 # --- workloads and nodes --------------------------------------------------------------------------------------------
 
 
-def parse_workloads(given: Sequence[Any]) -> list[WorkloadManifest]:
-    """Parse Deployments, ReplicaSets, StatefulSets and Jobs from JSON values; RequestError names the invalid one."""
-    return [_parse_workload(one, f"workload {number} of the request") for number, one in enumerate(given, 1)]
-
-
 def _parse_workload(given: Any, place: str) -> WorkloadManifest:
     try:
         return parse_workload(given)
     except RequestError as error:
         raise RequestError(f"{place}: {error}") from error
-
-
-def parse_nodes(given: Sequence[Any]) -> list[Node]:
-    """Parse nodes from JSON values; `kind` is optional. RequestError names the invalid node and field."""
-    return [_parse_node(one, f"added node {number} of the request") for number, one in enumerate(given, 1)]
 
 
 def _parse_node(given: Any, place: str) -> Node:

@@ -1,4 +1,4 @@
-"""Policies of a simulation, and the comparison of two.
+"""Policies that a scenario is simulated under.
 
 Rule: objects passed in never change: a simulation runs on a snapshot of its own, or on one that the caller gives up.
 """
@@ -58,9 +58,6 @@ def custom_policy(base: KubeScheduler, section: Any, name: str = "the request's 
     except ConfigError as error:
         raise RequestError(str(error)) from error
     return SimulatedPolicy(name, with_preemption(base, config.preemption))
-
-
-# --- one simulation, or two -------------------------------------------------------------------------------------------
 
 
 def run_simulation(

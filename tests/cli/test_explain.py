@@ -696,7 +696,7 @@ def test_why_not_that_node_is_told_with_its_pods():
         ({"outcome": "failed", "why": "no cpu"},
          "x/p does not fit on n1 (no cpu); evicting pods of lower priority would help"),
         ({"outcome": "unresolvable", "why": "no cpu"},
-         "x/p does not fit on n1 (no cpu); preemption would not help"),
+         "x/p does not fit on n1 (no cpu); evicting pods would not help"),
         ({"outcome": "scored", "score": 7}, "n1 scored 7 of 10 for x/p"),
         ({"outcome": "unscored", "score": 0, "why": "no"}, "n1 scored 0 of 10 for x/p: no"),
         ({"outcome": "notEvaluated", "why": "{pod} {0}"}, "n1 was not evaluated for x/p: {pod} {0}"),

@@ -35,6 +35,26 @@ def test_a_part_that_is_asked_for_after_a_change_raises(part):
         getattr(evaluation, part)
 
 
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda one: one.selected,
+        lambda one: one.selected_ties,
+        lambda one: one.best_candidates(1),
+        lambda one: one.not_evaluated_on(one.rows),
+        lambda one: one.policies_on(one.rows),
+        lambda one: one.to_dict(),
+    ],
+)
+def test_what_is_made_of_parts_that_were_read_raises_after_a_change_too(ask):
+    here = snapshot(NODES)
+    evaluation = Evaluation(here, typed(incoming()), PROFILE)
+    evaluation.to_dict()
+    here.put("Pod", typed(incoming("b")))
+    with pytest.raises(RuntimeError, match="the snapshot has changed"):
+        ask(evaluation)
+
+
 def test_a_part_that_was_read_before_stays_as_it_is():
     here = snapshot(NODES)
     evaluation = Evaluation(here, typed(incoming()), PROFILE)

@@ -8,7 +8,6 @@ from msgspec.structs import replace
 
 from extender.cluster.files.manifests import load_cluster
 from extender.core.evaluation import Evaluation
-from extender.core.framework.filter import filters_not_evaluated
 from extender.core.profile import UNCONFIGURED, UPSTREAM
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.objects import PodStatus
@@ -34,7 +33,7 @@ def check(seed: int) -> None:
         others = tuple(waiting if one is pod else one for one in objects.pods)
         without = Snapshot.build(replace(objects, pods=others))
         evaluation = Evaluation(without, waiting, UPSTREAM)
-        assert found.nodes == node_diagnoses(evaluation, filters_not_evaluated(evaluation.context))
+        assert found.nodes == node_diagnoses(evaluation)
     assert snapshot.frozen() == Snapshot.build(objects).frozen()
     anew = Snapshot.build(objects)
     for name in snapshot.node_names:

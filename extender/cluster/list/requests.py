@@ -20,7 +20,7 @@ PriorityClass
 PodGroup
     the policy counts pod groups
 
-Rule: plugins say what they read (`missing_permissions.REQUIRED_TABLES`); here it only becomes requests.
+Rule: plugins say what they read (`core.framework.plugins.REQUIRED_TABLES`); here it only becomes requests.
 """
 
 import re

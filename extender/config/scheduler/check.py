@@ -24,8 +24,9 @@ from extender.config.scheduler.schema import (
     PluginsSection,
     ProfileSection,
 )
-from extender.config.values import closest, is_loopback, nanoseconds_of
+from extender.config.values import closest, nanoseconds_of
 from extender.core.profile import KubeScheduler, PreemptionPolicy
+from extender.utilities.hosts import is_loopback
 
 Severity = Literal["error", "warning", "note"]
 """error: calls fail, or kube-scheduler does not start; warning: they do not have the effect that the files describe."""

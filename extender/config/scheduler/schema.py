@@ -1,7 +1,7 @@
 """Fields and types of KubeSchedulerConfiguration (kubescheduler.config.k8s.io/v1), as kube-scheduler v1.36 decodes it.
 
 Types and ranges of what we read: what kube-scheduler alone reads is `Any`, because it checks that itself. Defaults are
-filled in by `load` and `profile`. Arguments of plugins are decoded by `arguments`, once it is known which plugin they
+filled in by `load` and `expansion`. Arguments of plugins are decoded by `arguments`, once it is known which plugin they
 belong to.
 
 Rule: an unknown field is an error, and null is an absent field, as in kube-scheduler's strict decoding.

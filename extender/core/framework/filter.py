@@ -285,12 +285,12 @@ def last_filter_run(context: SchedulingContext) -> FilterRun:
     last, timed_out = _last_filter_run(context.snapshot), dynamic_resources.timed_out_claims(context)
     known = last[0][1] if last and last[0][0] == timed_out else None
     if known is None or known.context.profile is not context.profile or known.context.pod != context.pod:
-        known = to_keep(run_filter_plugins(context))
+        known = without_snapshot(run_filter_plugins(context))
         last[:] = [(timed_out, known)]
     return replace(known, context=context)
 
 
-def to_keep(run: FilterRun) -> FilterRun:
+def without_snapshot(run: FilterRun) -> FilterRun:
     """Return the run as its snapshot keeps it: with a reference to the snapshot it would keep the snapshot alive."""
     context = run.context
     return replace(run, context=replace(context, snapshot=weakref.proxy(context.snapshot), history=NO_HISTORY))

@@ -19,7 +19,7 @@ from extender.core.framework.filter import (
     evaluate_constraints,
     filters_not_evaluated,
     last_filter_run,
-    to_keep,
+    without_snapshot,
 )
 from extender.core.framework.plugins import SCORES, SCORES_OF_PODS_ON_NODE, SCORES_WITHOUT_PODS
 from extender.core.framework.plugins.image_locality import NAME as IMAGE_LOCALITY
@@ -92,7 +92,7 @@ class NodeVerdicts:
         """[node]: whether the pods fit wherever there is room."""
         self._requests = requests
         self._not_evaluated = {name: nodes for name, nodes in filters_not_evaluated(context).items() if nodes.any()}
-        kept = to_keep(run)
+        kept = without_snapshot(run)
         # Without the pod, which may be large in what is not part of its signature.
         self._run = replace(kept, context=replace(kept.context, pod=NO_POD))
         self._version = self._run_version = self._scored_version = context.snapshot.node_versions.latest

@@ -4,7 +4,7 @@
     policy vetoes                    a candidate whose victims a policy rejects is not a candidate
     whole pod groups                 on nodes where a pod group falls below its minimum: reprieve its members last
     kube-scheduler's victims         of two interchangeable pods evict the one that kube-scheduler chose; where a plugin
-                                     decides that is not modelled, or pods go together only, evict what it chose;
+                                     decides that is not evaluated, or pods go together only, evict what it chose;
                                      evict no other system pods
 
 Without policies and without candidates from kube-scheduler only the first step runs. Each later step proposes other
@@ -68,7 +68,7 @@ def _last_helped(_snapshot: Snapshot) -> list[tuple[Sequence[Check], BoolArray]]
 def apply_policies(run: DryRun, scheduler_decides: BoolArray | None = None) -> DryRun:
     """Return the dry run with the victims that the profile's policies prefer and with their vetoes.
 
-    `scheduler_decides`: [node] of the snapshot where a plugin that is not modelled decides or chose the victims, or
+    `scheduler_decides`: [node] of the snapshot where a plugin that is not evaluated decides or chose the victims, or
     pods go together only; None: nowhere. Our reprieve could spare a pod there that must be evicted, so kube-scheduler's
     own victims are kept.
     """

@@ -30,7 +30,7 @@ VICTIM_SELECTION_METHODS = ("reprieve", "whole pod groups", "scheduler preferred
 - reprieve: the pods that the reprieve could not put back, as in kube-scheduler.
 - whole pod groups: the same with members of broken pod groups put back last.
 - scheduler preferred: the reprieve's, with pods exchanged for equal ones that kube-scheduler had selected.
-- kube-scheduler: kube-scheduler's own, because a filter plugin that is not modelled matters on the node.
+- kube-scheduler: kube-scheduler's own, because a filter plugin that is not evaluated matters on the node.
 """
 
 REPRIEVE, WHOLE_POD_GROUPS, SCHEDULER_PREFERRED, SCHEDULER_VICTIMS = range(len(VICTIM_SELECTION_METHODS))

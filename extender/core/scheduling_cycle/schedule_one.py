@@ -93,7 +93,7 @@ class Cycle:
     vetoed: str | None = None
     """Reason why the policies allowed no eviction, although kube-scheduler had candidates."""
     not_evaluated: tuple[str, ...] = ()
-    """Filter plugins that matter for the pod but are not modelled, or lack the permission to read what they need."""
+    """Filter plugins that matter for the pod but are not evaluated, or lack the permission to read what they need."""
     reservation: Reservation = NO_RESERVATION
     """Resource claims of a scheduled pod, with the devices that they get on the node."""
     deallocated: Key | None = None

@@ -42,9 +42,7 @@ def decide_as_sent(snapshot: Snapshot, request: FilterRequest, decide: Callable[
         decision = decide()
         evaluation = decision.evaluation
         if evaluation is not None:
-            evaluation.node_names = snapshot.frozen_node_names
-            if isinstance(decision, FilterDecision):  # read now: afterwards these nodes are gone
-                _ = evaluation.statuses, evaluation.preemption_helps
+            evaluation.outlive_nodes()
         return decision
 
 

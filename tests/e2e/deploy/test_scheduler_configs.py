@@ -8,8 +8,8 @@ import yaml
 
 from extender.config import Configuration
 from extender.config.serving import ServerSection
-from extender.config.values import is_loopback
 from extender.server.scheduler.routes import DRYRUN_PATH, PATHS
+from extender.utilities.hosts import is_loopback
 from tests.e2e.deploy.manifests import DEPLOY, ROOT, is_second_scheduler, of_kind, rendered, those, workload
 
 EXTENDER = {
