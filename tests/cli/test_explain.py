@@ -654,7 +654,7 @@ def test_why_not_that_node_is_told_with_its_pods():
         "  pods      110          3     1      108        1",
         "",
         "pods on n2, most important first",
-        "  1 to be evicted, 1 reprieved (evictable, but stays), 1 kept (not of lower priority)",
+        "  1 victim, 1 reprieved, 1 kept",
         "  POD        ROLE       REPRIEVE  PRIORITY  STARTED              REQUESTS  BUDGETS         NOTES",
         "  " + 115 * "─",
         "  default/d  kept                 5000      2026-01-01 00:00:00  cpu 1",
