@@ -346,6 +346,12 @@ class _ConfigBuilder(_Builder):
                 self._collection[key] = inner
         self._merged = []
 
+    def _scalar(self, event: Any) -> Any:
+        # Tags are left aside: the schema says what a value is, and a message shows what stands in the file.
+        if event.style in ("'", '"', "|", ">"):
+            return event.value
+        return _MERGE_KEY if event.value == "<<" and self._is_key() else self._plain_scalar(event.value, event)
+
     def _plain_scalar(self, text: str, event: Any) -> Any:
         return text if self._is_key() else self._resolve(text)
 
@@ -358,6 +364,6 @@ def _tagged_scalar(event: Any) -> Any:
         node = yaml.ScalarNode(event.tag, event.value, event.start_mark, event.end_mark)
         try:
             return SafeConstructor().construct_object(node)
-        except (ValueError, KeyError, IndexError):
+        except (ValueError, KeyError, IndexError, AttributeError, yaml.YAMLError):  # what its constructors raise
             pass
     raise YAMLError(f"unsupported tag {shortened(event.tag, 60)!r}", event.start_mark)

@@ -146,8 +146,10 @@ def not_a_pod_message(place: str, kind: str) -> str:
 def _parse_claim(given: Any, place: str) -> ResourceClaim:
     if not isinstance(given, dict) or given.get("kind", "ResourceClaim") != "ResourceClaim":
         raise RequestError(f"{place}: expected a ResourceClaim with metadata and spec")
-    (claim,) = _load({"apiVersion": "resource.k8s.io/v1", **given, "kind": "ResourceClaim"}, place).resource_claims
-    return claim
+    claims = _load({"apiVersion": "resource.k8s.io/v1", **given, "kind": "ResourceClaim"}, place).resource_claims
+    if not claims:
+        raise RequestError(f"{place}: apiVersion: must be of resource.k8s.io, not {given['apiVersion']!r:.100}")
+    return claims[0]
 
 
 # --- workloads and nodes --------------------------------------------------------------------------------------------

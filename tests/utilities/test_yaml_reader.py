@@ -191,3 +191,27 @@ def test_a_configuration_has_each_key_once(text):
 
 def test_keys_of_a_configuration_are_text():
     assert read_document("1: a\ntrue: b\n~: c", resolve)[0] == {"1": "=a", "true": "=b", "~": "=c"}
+
+
+@pytest.mark.parametrize(
+    "text", ["!!binary a", "!!binary é", "!!timestamp foo", "!!int x", "!!float x", "!!bool x", "!!null x"]
+)
+def test_a_scalar_that_is_not_what_its_tag_says_is_refused_with_its_line(text):
+    with pytest.raises(YAMLError, match=r"unsupported tag .* at line 2"):
+        list(read_documents(f"a: 1\nb: {text}\n".encode()))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("!!str 8888", "=8888"), ("!!binary a", "=a"), ("!!timestamp foo", "=foo"), ('!!int "3"', "3"), ("!foo 3", "=3")],
+)
+def test_tags_of_a_configuration_are_left_aside(text, expected):
+    assert read_document(f"a: {text}", resolve)[0] == {"a": expected}
+
+
+@pytest.mark.parametrize(
+    "text", ["!!int 3: a\n!!int 3: b", "{!!bool true: 1, !!bool true: 2}", "!!binary aGk=: 1\naGk=: 2"]
+)
+def test_a_tagged_key_of_a_configuration_stands_once_too(text):
+    with pytest.raises(YAMLError, match="duplicate key"):
+        read_document(text, resolve)
