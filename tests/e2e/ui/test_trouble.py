@@ -50,7 +50,7 @@ def test_a_pod_that_may_not_preempt_says_so_and_why(tabs):
     tabs.served.ask("preempt", requests.preempt(never))
     page = tabs.open("#/decisions/preempt-2")
     expect(page.get_by_role("heading", level=1)).to_contain_text("evicts no pod for shop/never")
-    expect(page.locator("#others .group")).to_contain_text("the pod may not preempt now")
+    expect(page.locator("#others .group")).to_contain_text("Preemption not allowed now")
     page.get_by_role("link", name="All decisions").click()
     expect(tag(page, "preempt-2")).to_have_text("vetoed")
 
