@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import msgspec
 
 from benchmarks.generate import JSON, Plan, node_name
-from extender.cluster.watch.interning import DeviceInterning
+from benchmarks.renamed import DeviceInterning
 from extender.k8s.devices.objects import DeviceClass, ResourceClaim, ResourceSlice
 
 DRIVER = "gpu.example.com"

@@ -10,5 +10,13 @@ try:
     from extender.k8s.candidates import SentCandidate
 except ImportError:
     from extender.core.preemption.sent_candidates import SentCandidate  # type: ignore[attr-defined]
+try:
+    from extender.k8s.workloads import ReplicaSet
+except ImportError:
+    from extender.k8s.controllers import ReplicaSet  # type: ignore[import-not-found,no-redef]
+try:
+    from extender.cluster.watch.interning import DeviceInterning
+except ImportError:
+    from extender.cluster.watch.device_interning import DeviceInterning  # type: ignore[import-not-found,no-redef]
 
-__all__ = ["SentCandidate", "cached_verdicts"]
+__all__ = ["DeviceInterning", "ReplicaSet", "SentCandidate", "cached_verdicts"]

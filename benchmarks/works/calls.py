@@ -9,13 +9,13 @@ import msgspec
 from benchmarks import generate
 from benchmarks.arrivals import arriving_body, bound, replica_set
 from benchmarks.measure import Run, Work
+from benchmarks.renamed import ReplicaSet
 from benchmarks.requests import filter_bodies, full_nodes_body, new_preempt_bodies, preempt_body
 from benchmarks.works import Maker
 from benchmarks.world import World
 from extender.cluster.cache.cache import Change
 from extender.config import Configuration
 from extender.k8s.objects import Pod
-from extender.k8s.workloads import ReplicaSet
 from extender.server.context import ServerContext
 from extender.server.observability.decision_log import DecisionLog
 from extender.server.scheduler.verbs import VERBS, answer
