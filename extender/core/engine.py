@@ -293,6 +293,7 @@ def preempt(
     resolved = resolve_candidates(snapshot, sent, history.recent_deletions)
     evaluation = Evaluation(snapshot, pod, profile, history, sent=resolved)
     rows = resolved.rows
+    # Not `not_evaluated_on`: it looks for cached verdicts, and a pod that may not preempt is not filtered at all.
     filters = [name for name, nodes in evaluation.filters_not_evaluated.items() if nodes[rows].any()]
     plugins = tuple(dict.fromkeys((*filters, *profile.not_evaluated_post_filters)))
     not_needed = None

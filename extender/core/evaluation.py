@@ -104,10 +104,11 @@ class Evaluation:
         if self.version != self.context.snapshot.version:
             raise RuntimeError("the snapshot has changed since the pod was evaluated on it")
 
-    def outlive_nodes(self) -> None:
-        """Read now what records of `/filter` need, for nodes that are in the snapshot for this decision only."""
+    def outlive_nodes(self, *, with_statuses: bool) -> None:
+        """Read now what a record needs of nodes that are in the snapshot for this decision only."""
         self.node_names = self.context.snapshot.frozen_node_names
-        _ = self.statuses, self.preemption_helps
+        if with_statuses:
+            _ = self.statuses, self.preemption_helps
 
     # --- filter ---
 
@@ -261,8 +262,8 @@ class Evaluation:
     @part
     def policies(self) -> DryRun:
         """The dry run with the victims that the profile's policies prefer, and with their vetoes."""
-        keeps = self.keeps_sent_victims if self.sent is not None else None
-        return apply_policies(self.dry_run, keeps if keeps is not None and keeps.any() else None)
+        keeps = self.sent is not None and self.keeps_sent_victims.any()
+        return apply_policies(self.dry_run, self.keeps_sent_victims if keeps else None)
 
     def policies_on(self, rows: NodeRows) -> DryRun:
         """Return what `policies` is for these rows, whatever their filter status."""

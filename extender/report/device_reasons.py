@@ -29,7 +29,7 @@ from extender.k8s.devices.objects import (
 )
 from extender.k8s.devices.selector import DeviceSelectorError, Selector, UnsupportedFeature, compile_selector
 from extender.report.schema import DeviceReport, DeviceRequestReport
-from extender.utilities.text import join_names, pluralize
+from extender.utilities.text import join_counts, join_names, pluralize
 
 MAX_DEVICES = 256
 """Devices that a request lists on one node."""
@@ -269,10 +269,7 @@ def _summary(request: Request, found: int, matching: int, free: int, reasons: Co
     merged = Counter({reason: count for reason, count in reasons.items() if reason not in users})
     if users:
         merged[IN_USE + listed([reason.removeprefix(IN_USE) for reason in users])] = sum(users.values())
-    common = merged.most_common()
-    parts = [f"{count} {reason}" for reason, count in common[:MAX_REASONS]]
-    more = sum(count for _, count in common[MAX_REASONS:])
-    why = ", ".join(parts + ([f"{more} for other reasons"] if more else []))
+    why = join_counts(merged.most_common(), MAX_REASONS)
     matches = f"{matching} of {pluralize(found, 'device')} {'matches' if matching == 1 else 'match'}"
     return f"{wants}{matches}, {free} free" + (f": {why}" if why else "")
 

@@ -13,7 +13,7 @@ from extender.k8s.objects import Pod
 from extender.k8s.workloads import is_mirror
 from extender.report.pod_schema import NodeDiagnosis, Placement, PluginStatus, PodState, PreemptionOutcome
 from extender.report.wording import NOT_TRIED, REJECTED_BY
-from extender.utilities.text import join_names, pluralize
+from extender.utilities.text import join_counts, join_names, pluralize
 
 MAX_LISTED = 3
 """Pods or nodes that a sentence names."""
@@ -40,10 +40,7 @@ def phrase_of(code: str, plugin: str, reasons: Iterable[str]) -> str:
 def reason_phrases(nodes: Iterable[NodeDiagnosis]) -> str:
     """Render `5 with too little cpu, 1 cordoned`, the most common reason first."""
     counts = Counter(phrase_of(one.code, one.plugin, tuple(one.reasons)) for one in nodes if one.code != "Success")
-    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    more = sum(count for _, count in ordered[MAX_PHRASES:])
-    listed = [f"{count} {phrase}" for phrase, count in ordered[:MAX_PHRASES]]
-    return ", ".join(listed + ([f"{more} for other reasons"] if more else []))
+    return join_counts(sorted(counts.items(), key=lambda item: (-item[1], item[0])), MAX_PHRASES)
 
 
 def fits_sentence(cycle: Cycle, total: int) -> str:

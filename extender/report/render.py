@@ -79,8 +79,8 @@ def with_claims(request: RecordedRequest, report: NodeReport, node: str | None) 
     if request.devices is None or report.name != node:
         return report
     found = report_claims(request.devices, request.pod.decode(), node, request.context)
-    with_claims: NodeReport = replace(report, claims=found.claims, not_followed=found.not_followed)
-    return with_claims
+    explained: NodeReport = replace(report, claims=found.claims, not_followed=found.not_followed)
+    return explained
 
 
 def render_scheduler(scheduler: KubeScheduler, profile: Profile | None) -> SchedulerReport:

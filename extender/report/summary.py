@@ -12,7 +12,7 @@ from extender.core.preemption.sent_candidates import CandidateRejection
 from extender.core.record import DecisionRecord, FilterRecord, PreemptRecord, PrioritizeRecord
 from extender.report.ranking_report import explain_priority_sum, render_keys, report_ranking
 from extender.report.wording import CRITERIA
-from extender.utilities.text import join_names, pluralize
+from extender.utilities.text import join_counts, join_names, pluralize
 
 MAX_LISTED = 3
 """Number of victims or reasons that a sentence lists."""
@@ -43,10 +43,7 @@ def _filter_sentence(record: FilterRecord) -> str:
 
 def _count_messages(messages: Iterator[str]) -> str:
     """Render `3 Insufficient cpu, 1 node(s) were unschedulable`, worded as in framework.FitError."""
-    common = Counter(messages).most_common()
-    listed = [f"{count} {reason}" for reason, count in common[:MAX_LISTED]]
-    more = sum(count for _, count in common[MAX_LISTED:])
-    return ", ".join(listed + ([f"{more} for other reasons"] if more else []))
+    return join_counts(Counter(messages).most_common(), MAX_LISTED)
 
 
 def _prioritize_sentence(record: PrioritizeRecord) -> str:

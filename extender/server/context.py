@@ -17,12 +17,12 @@ from extender.core.framework.plugins import waits_to_grow
 from extender.core.profile import KubeScheduler, Profile
 from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import LeftToScheduler, NotReady, UnknownScheduler
-from extender.k8s.cost.limits import MAX_NAME_CHARACTERS
 from extender.k8s.objects import Pod
 from extender.server.cache_lag import CacheLag
 from extender.server.events.recorder import EventRecorder
 from extender.server.http.deadline import Clock
 from extender.server.http.tls import TLSFiles
+from extender.server.observability.audit import shorten
 from extender.server.observability.audit_log import AuditLog
 from extender.server.observability.cache_status import NO_SOURCE, ClusterSource
 from extender.server.observability.decision_log import DecisionLog
@@ -140,5 +140,4 @@ class ServerContext:
 def not_ours_message(pod: Pod, scheduler: KubeScheduler) -> str:
     """Return why the pod is not judged: no profile has its schedulerName."""
     name, known = pod.spec.scheduler_name, ", ".join(one.scheduler_name for one in scheduler.profiles)
-    shown = name if len(name) <= MAX_NAME_CHARACTERS else f"{name[:MAX_NAME_CHARACTERS]}…"
-    return f"not ours: no profile of kube-scheduler has schedulerName {shown!r}; profiles: {known}"
+    return f"not ours: no profile of kube-scheduler has schedulerName {shorten(name)!r}; profiles: {known}"

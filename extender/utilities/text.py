@@ -1,6 +1,6 @@
 """Counts and lists in words."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 
 def pluralize(count: int, one: str, many: str | None = None) -> str:
@@ -12,6 +12,14 @@ def join_names(names: Sequence[str], limit: int, total: int | None = None) -> st
     """Join the first `limit` names and count the others: `a, b and 3 more`; `total`: where `names` are not all."""
     more = (len(names) if total is None else total) - min(limit, len(names))
     return ", ".join(names[:limit]) + (f" and {more} more" if more > 0 else "")
+
+
+def join_counts(counts: Iterable[tuple[str, int]], limit: int) -> str:
+    """Join the first `limit` reasons with their counts and sum the others: `3 a, 1 b, 2 for other reasons`."""
+    ordered = list(counts)
+    listed = [f"{count} {reason}" for reason, count in ordered[:limit]]
+    more = sum(count for _, count in ordered[limit:])
+    return ", ".join(listed + ([f"{more} for other reasons"] if more else []))
 
 
 def shortened(text: str, limit: int) -> str:

@@ -102,10 +102,15 @@ def value_of(outcome: VersionOutcome | None, key: Change) -> object:
 
 def _outcomes(cycles: Iterable[CycleReport]) -> dict[str, VersionOutcome]:
     """Return pod -> its outcome, in the order of first attempts."""
+    return {pod: _outcome(attempts) for pod, attempts in _attempts_by_pod(cycles).items()}
+
+
+def _attempts_by_pod(cycles: Iterable[CycleReport]) -> dict[str, list[CycleReport]]:
+    """Return pod -> its attempts, in the order of first attempts."""
     of_pod: dict[str, list[CycleReport]] = {}
     for cycle in cycles:
         of_pod.setdefault(cycle.pod, []).append(cycle)
-    return {pod: _outcome(attempts) for pod, attempts in of_pod.items()}
+    return of_pod
 
 
 def _outcome(attempts: list[CycleReport]) -> VersionOutcome:
@@ -137,9 +142,6 @@ def compare_policies(results: Sequence[Simulation]) -> Comparison:
 
 def pod_outcomes(result: Simulation) -> dict[str, PodOutcome]:
     """Return pod -> its outcome, in the order of first attempts."""
-    of_pod: dict[str, list[CycleReport]] = {}
-    for cycle in result.attempts:
-        of_pod.setdefault(cycle.pod, []).append(cycle)
     return {
         pod: PodOutcome(
             outcome=cycles[-1].outcome,
@@ -149,7 +151,7 @@ def pod_outcomes(result: Simulation) -> dict[str, PodOutcome]:
             evicts=[victim.pod for cycle in cycles for victim in cycle.victims],
             num_pdb_violations=sum(cycle.num_pdb_violations for cycle in cycles),
         )
-        for pod, cycles in of_pod.items()
+        for pod, cycles in _attempts_by_pod(result.attempts).items()
     }
 
 

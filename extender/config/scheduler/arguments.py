@@ -4,6 +4,7 @@ Rule: a value is refused if decisions would be wrong by it; all else kube-schedu
 """
 
 # ruff: noqa: RUF012  # pydantic copies defaults
+from abc import abstractmethod
 from itertools import pairwise
 from typing import Annotated, Any, Final, Literal, Self
 
@@ -23,9 +24,9 @@ class PluginArgs(KubernetesSection):
     api_version: Any = None
     kind: Any = None
 
+    @abstractmethod
     def profile_fields(self) -> dict[str, Any]:
         """Return the fields of Profile that the arguments set, with their values."""
-        raise NotImplementedError
 
 
 class ResourceSpec(KubernetesSection):

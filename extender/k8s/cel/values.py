@@ -266,6 +266,14 @@ def size(value: Any) -> int:
 
 def written(value: Any) -> str:
     """Return a value as Go's %v writes it in an error message."""
+    text = scalar_text(value)
+    if text is not None:
+        return text
+    raise UnsupportedFeature(f"the text of a value of the type {type_name(value)} in an error")
+
+
+def scalar_text(value: Any) -> str | None:
+    """Return a string, bool or number as string() and Go's %v write it; None: a value of another type."""
     kind = type(value)
     if kind is str:
         return str(value)
@@ -273,9 +281,7 @@ def written(value: Any) -> str:
         return "true" if value else "false"
     if kind is float:
         return go_float(value)
-    if kind is int or kind is Uint:
-        return str(int(value))
-    raise UnsupportedFeature(f"the text of a value of the type {type_name(value)} in an error")
+    return str(int(value)) if kind is int or kind is Uint else None
 
 
 def go_float(value: float) -> str:

@@ -23,6 +23,7 @@ from extender.k8s.cost.limits import MAX_NAME_CHARACTERS
 from extender.k8s.objects import Pod
 from extender.server.observability.cache_status import ClusterSource
 from extender.server.observability.decision_log import DecisionMode
+from extender.utilities.text import shortened
 
 MAX_DROPPED_NODES = 15_000
 """Nodes of one reason in a line; three times as many as kube-scheduler is tested with."""
@@ -162,7 +163,7 @@ def preemptor(pod: Pod) -> AuditPreemptor:
 
 def shorten(name: str) -> str:
     """Return a name from a request, cut to MAX_NAME_CHARACTERS, as a caller may send a longer one."""
-    return name if len(name) <= MAX_NAME_CHARACTERS else f"{name[:MAX_NAME_CHARACTERS]}…"
+    return shortened(name, MAX_NAME_CHARACTERS)
 
 
 def cache_state(cache: ClusterCache, source: ClusterSource) -> AuditCache:

@@ -42,7 +42,7 @@ def decide_as_sent(snapshot: Snapshot, request: FilterRequest, decide: Callable[
         decision = decide()
         evaluation = decision.evaluation
         if evaluation is not None:
-            evaluation.outlive_nodes()
+            evaluation.outlive_nodes(with_statuses=isinstance(decision, FilterDecision))
         return decision
 
 

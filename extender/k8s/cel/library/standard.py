@@ -31,9 +31,9 @@ from extender.k8s.cel.values import (
     UnsupportedFeature,
     compare,
     contains,
-    go_float,
     has_key,
     is_comparable,
+    scalar_text,
     type_name,
 )
 
@@ -255,21 +255,15 @@ def _to_bool(_run: Run, value: Any) -> bool:
 
 
 def to_string(_run: Run, value: Any) -> str:
-    kind = type(value)
-    if kind is str:
-        return str(value)
-    if kind is bool:
-        return "true" if value else "false"
-    if kind is float:
-        return go_float(value)
-    if kind is int or kind is Uint:
-        return str(int(value))
-    if kind is bytes:
+    text = scalar_text(value)
+    if text is not None:
+        return text
+    if type(value) is bytes:
         try:
             return str(value, "utf-8")
         except UnicodeDecodeError:
             raise CelError("invalid UTF-8 in bytes, cannot convert to string") from None
-    return duration_text(value) if kind is Duration else timestamp_text(value)
+    return duration_text(value) if type(value) is Duration else timestamp_text(value)
 
 
 def to_duration(_run: Run, value: Any) -> Duration:
