@@ -12,8 +12,9 @@ from typer.testing import CliRunner
 import extender
 from extender import cli
 from extender.cli import options
-from extender.cli.options import open_cluster
-from extender.cli.serve import EXAMPLE_REQUEST, config_file, send_example_requests, startup_banner
+from extender.cli.commands.serve import EXAMPLE_REQUEST, config_file, send_example_requests, startup_banner
+from extender.cli.sources import cluster as cluster_source
+from extender.cli.sources.cluster import open_cluster
 from extender.cluster.cache.cache import ClusterCache
 from extender.config import Configuration, load_config, render
 from extender.config.serving import DebugSection
@@ -174,7 +175,7 @@ def test_config_check_says_that_a_patch_is_not_known():
 
 def test_serve_leaves_the_version_to_the_cluster(tmp_path, monkeypatch, capfd):
     path = written(tmp_path / "scheduler-config.yaml", ENTRY, profiles=ONLY_OLDER)
-    monkeypatch.setattr(options, "connect_api_server", lambda _: sys.exit(7))
+    monkeypatch.setattr(cluster_source, "connect_api_server", lambda _: sys.exit(7))
     serve = ("serve", "--kubernetes", "--scheduler-config", path)
     assert run_main(monkeypatch, *serve) == 7
     assert run_main(monkeypatch, *serve, "--scheduler-version", "1.37") == 2

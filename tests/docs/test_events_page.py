@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 from typing import get_args
 
-from extender.cli.serve import EXAMPLE_PREEMPTION
+from extender.cli.commands.serve import EXAMPLE_PREEMPTION
 from extender.cluster.files.manifests import example_cluster
 from extender.core import engine
 from extender.core.profile import UPSTREAM

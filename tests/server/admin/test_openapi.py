@@ -5,7 +5,7 @@ import json
 import msgspec
 from fastapi.routing import APIRoute
 
-from extender.cli.openapi import ADMIN_DOCUMENT
+from extender.cli.commands.openapi import ADMIN_DOCUMENT
 from extender.report.schema import DecisionReport, DecisionSummary
 from extender.report.simulation_schema import Comparison, Simulation
 from extender.server.admin.app import PUBLIC_PATHS

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from extender import wire
-from extender.cli.openapi import SCHEDULER_DOCUMENT
+from extender.cli.commands.openapi import SCHEDULER_DOCUMENT
 from extender.k8s.objects import Pod
 from extender.server.scheduler import routes
 from extender.version import __version__
