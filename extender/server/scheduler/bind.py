@@ -79,7 +79,7 @@ def _confirm(server_context: ServerContext, request: ExtenderBindingArgs, result
         server_context.cache.assumed.assume_bound(
             request.pod_namespace, request.pod_name, request.pod_uid, request.node
         )
-    server_context.metrics.count_bind(result.outcome)
+    server_context.metrics.count("binds", result.outcome)
     pod = f"{request.pod_namespace}/{request.pod_name}"
     log.info("bind %r to %r: %s after %d attempt(s) %r", pod, request.node, result.outcome, result.tries, result.error)
     return Answer(encode_bind(result.error), "error" if result.error else "decided")

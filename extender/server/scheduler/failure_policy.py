@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 def failure_answer(verb: str, server_context: ServerContext, error: Exception) -> Answer:
     """Log and count the error, and return the answer of the verb's failure policy."""
     record_failure(verb, server_context, error)
-    server_context.metrics.count_answer(verb, "failed")
+    server_context.metrics.count("answers", verb, "failed")
     if verb == "bind":
         return Answer(encode_bind(error_message(error)), "error")
     if verb == "prioritize":
@@ -44,7 +44,7 @@ def pass_through(verb: str, server_context: ServerContext, request: object, erro
     server_context.log_failure((verb, type(error)), "%s passed through: %s", verb, error)
     if not isinstance(error, LeftToScheduler):
         server_context.metrics.count_failure(error)
-    server_context.metrics.count_answer(verb, "passthrough")
+    server_context.metrics.count("answers", verb, "passthrough")
     return passthrough.ANSWERS[verb](request)
 
 

@@ -147,7 +147,7 @@ async def _dry_run(dry_runs: DryRuns, scope: Scope, read: ReadBody) -> Response:
         answer, closes = Answer(error_body(str(error)), "error", error.status), error.status != 400
     except Exception as error:
         answer, closes = dry_runs.failed(error), True
-    server_context.metrics.count_dry_run("failed" if answer.kind == "error" else "answered")
+    server_context.metrics.count("filter_dryruns", "failed" if answer.kind == "error" else "answered")
     return Response(answer.status, answer.body, _headers(answer, closes=closes))
 
 

@@ -146,7 +146,7 @@ def _finish(
     if result.mode == "answered":
         try:
             verb.apply_effects(server_context, request, result.decision)
-            server_context.metrics.count_answer(verb.name, verb.results[0 if kept else 1])
+            server_context.metrics.count("answers", verb.name, verb.results[0 if kept else 1])
         except Exception as error:  # the assume cache would miss the eviction: better to answer with a failure
             call.result, kept = _failed(verb.name, server_context, request, error), 0
     if writes is not None:
@@ -171,7 +171,7 @@ def _decide(
     if settings.kill_switch is not None:
         is_veto = verb.name == "preempt" and settings.kill_switch == "Veto"
         given = NO_VICTIMS if is_veto else passthrough.ANSWERS[verb.name](request)
-        metrics.count_answer(verb.name, "vetoed" if given.kind == "noVictims" else "passthrough")
+        metrics.count("answers", verb.name, "vetoed" if given.kind == "noVictims" else "passthrough")
         return CallResult(given, "passthrough")
     try:
         deadline.check()
@@ -189,8 +189,8 @@ def _decide(
     given = structs.replace(given, not_evaluated=decision.not_evaluated, cache_status=cache_status)
     if not settings.is_observing:
         return CallResult(given, "answered", decision)
-    metrics.count_observed_answer(verb.name, "same" if difference is None else "differs")
-    metrics.count_answer(verb.name, "vetoed" if given.kind == "noVictims" else "passthrough")
+    metrics.count("observed_answers", verb.name, "same" if difference is None else "differs")
+    metrics.count("answers", verb.name, "vetoed" if given.kind == "noVictims" else "passthrough")
     if difference is not None:
         log.info("observe %s %r: the answer would have been: %s", verb.name, request.pod.key, difference)
     return CallResult(given, "observed", decision)
@@ -205,12 +205,12 @@ def _failed(verb: schema.VerbName, server_context: ServerContext, request: Any, 
     metrics, is_observing = server_context.metrics, server_context.settings.is_observing
     is_passed = isinstance(error, LeftToScheduler) or (isinstance(error, UnknownScheduler) and verb != "preempt")
     if is_observing:
-        metrics.count_observed_answer(verb, "same" if is_passed else "failed")
+        metrics.count("observed_answers", verb, "same" if is_passed else "failed")
     if is_passed:
         given = pass_through(verb, server_context, request, error)
     elif is_observing:
         record_failure(verb, server_context, error)
-        metrics.count_answer(verb, "passthrough")
+        metrics.count("answers", verb, "passthrough")
         given = passthrough.ANSWERS[verb](request)
     else:
         given = failure_answer(verb, server_context, error)
@@ -355,7 +355,7 @@ class Preempt(Verb[PreemptRequest, PreemptDecision]):
                 snapshot, request.pod, sent, decision.kept, as_sent=decision.as_sent, profile=profile, history=history
             )
             for node, rule in result.rejected.items():
-                server_context.metrics.count_guard_rejection(rule)
+                server_context.metrics.count("guard_rejections", rule)
                 log.error("preempt %r: guard rejected node %r: %s", request.pod.key, node, rule)
                 rejected[node] = rule
             if result.kept or not decision.kept:
