@@ -10,7 +10,7 @@ import enum
 from dataclasses import dataclass
 from typing import Self
 
-from extender.k8s.cost.limits import MAX_MESSAGE_CHARACTERS, MAX_REASONS
+from extender.k8s.limits.limits import MAX_MESSAGE_CHARACTERS, MAX_REASONS
 
 
 class Code(enum.IntEnum):

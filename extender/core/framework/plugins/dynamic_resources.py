@@ -46,6 +46,7 @@ from extender.core.snapshot.derived import derived
 from extender.core.snapshot.selector_index import nodes_in_any_term
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.devices.objects import DeviceClaim, ResourceClaim
+from extender.k8s.limits import limits
 from extender.k8s.objects import Pod
 from extender.k8s.selectors import SelectorError, compile_node_selector, parse_node_selector
 from extender.k8s.version.features import Features
@@ -63,12 +64,6 @@ TABLES = frozenset({"resource_claims", "resource_slices", "device_classes"})
 
 _MAX_ALTERNATIVES = 8
 """Alternatives of a prioritized list (resource.FirstAvailableDeviceRequestMaxSize)."""
-
-_MAX_CLAIMS = 256
-"""Claims of a pod: each takes a look at every node."""
-
-_MAX_CONTAINERS = 1_000
-"""Containers of a pod with extended resources: each init container looks at those behind it."""
 
 _ALPHA_BEFORE_1_36 = {
     "dra_partitionable_devices": "DRAPartitionableDevices",
@@ -389,10 +384,11 @@ def _nodes_that_read_tables(context: SchedulingContext) -> BoolArray:
 def _not_followed(context: SchedulingContext, state: _State) -> str | None:
     """Return the feature because of which the pod's claims are evaluated on no node."""
     features, spec = context.features, context.pod.spec
-    if len(state.claims) > _MAX_CLAIMS:
-        return f"more than {_MAX_CLAIMS} claims of a pod"
-    if state.extended is not None and len(spec.init_containers or ()) + len(spec.containers or ()) > _MAX_CONTAINERS:
-        return f"more than {_MAX_CONTAINERS} containers of a pod with extended resources of device classes"
+    if len(state.claims) > limits.MAX_CLAIMS:
+        return limits.TOO_MANY_CLAIMS
+    containers = len(spec.init_containers or ()) + len(spec.containers or ())
+    if state.extended is not None and containers > limits.MAX_DEVICE_CONTAINERS:
+        return limits.TOO_MANY_DEVICE_CONTAINERS
     if state.extended is not None and not features.extended_resource_claims_are_evaluated:
         return "extended resources of device classes before 1.35"
     if not all(map(_parses, state.all)):

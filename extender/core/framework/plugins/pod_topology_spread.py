@@ -26,6 +26,7 @@ from extender.core.snapshot.selector_index import MatchingPods, nodes_matching, 
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.affinity import PodSelector
 from extender.k8s.labels import HOSTNAME, ZONE
+from extender.k8s.limits.limits import MAX_HARD_CONSTRAINTS, TOO_MANY_HARD_CONSTRAINTS
 from extender.k8s.objects import Pod, TopologySpreadConstraint
 from extender.k8s.selectors import (
     NOTHING,
@@ -39,11 +40,6 @@ from extender.k8s.selectors import (
 NAME = "PodTopologySpread"
 REASON = "node(s) didn't match pod topology spread constraints"
 REASON_NO_LABEL = REASON + " (missing required label)"
-
-MAX_HARD_CONSTRAINTS = 256
-"""Hard constraints with topology keys that nodes have; each is a column over all nodes."""
-
-REASON_TOO_MANY = f"more than {MAX_HARD_CONSTRAINTS} hard topology spread constraints"
 
 SYSTEM_DEFAULTS = (
     TopologySpreadConstraint(3, HOSTNAME, "ScheduleAnyway"),
@@ -212,7 +208,7 @@ def prefilter(context: SchedulingContext) -> PreFilterResult:
     except SelectorError as error:
         return PreFilterResult.rejecting(NAME, f"obtaining pod's hard topology spread constraints: {error}")
     if len(_until_missing_key(context.snapshot, constraints)) > MAX_HARD_CONSTRAINTS:
-        return PreFilterResult.rejecting(NAME, REASON_TOO_MANY)
+        return PreFilterResult.rejecting(NAME, TOO_MANY_HARD_CONSTRAINTS)
     return PreFilterResult()
 
 
