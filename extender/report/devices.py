@@ -31,8 +31,8 @@ from extender.core.devices.structured.pools import (
     Pool,
     selects_node,
 )
-from extender.core.framework.constraint import SchedulingContext
 from extender.core.framework.plugins import dynamic_resources
+from extender.core.framework.scheduling_context import SchedulingContext
 from extender.core.recorded_devices import RecordedDevices
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.cost.budget import WorkBudget, WorkLimitReached

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 import extender
 import tests.parity.reference
 from extender.core import engine
-from extender.core.framework.constraint import Constraint
 from extender.core.framework.filter import evaluate_constraints, run_filter_plugins, scheduling_context
+from extender.core.framework.filter_checks import Constraint
 from extender.core.framework.plugins.node_ports import PortConflictConstraint
 from extender.core.framework.status import Code
 from extender.core.preemption.criteria import ranking_keys

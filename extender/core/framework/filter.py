@@ -14,15 +14,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from extender.core.eviction_history import NO_HISTORY, EvictionHistory
-from extender.core.framework.constraint import (
-    Check,
-    CodeArray,
-    Constraint,
-    EvictablePods,
-    NodeRows,
-    SchedulingContext,
-    StaticCheck,
-)
+from extender.core.framework.filter_checks import Check, Constraint, EvictablePods, StaticCheck
 from extender.core.framework.plugins import (
     FILTERS,
     NODES_NOT_EVALUATED,
@@ -32,9 +24,10 @@ from extender.core.framework.plugins import (
     volume_restrictions,
 )
 from extender.core.framework.plugins.shared.cycle_state import WITHOUT_PREFILTER, is_switched_off
-from extender.core.framework.status import SUCCESS, Code, Status, filter_error
+from extender.core.framework.scheduling_context import SchedulingContext
+from extender.core.framework.status import SUCCESS, Code, CodeArray, Status, filter_error
 from extender.core.profile import Profile
-from extender.core.snapshot.arrays import BoolArray, IntArray, mask_of, select_columns
+from extender.core.snapshot.arrays import BoolArray, IntArray, NodeRows, mask_of, select_columns
 from extender.core.snapshot.derived import derived
 from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import UnknownNode

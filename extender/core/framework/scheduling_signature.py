@@ -13,7 +13,6 @@ from operator import attrgetter
 import msgspec
 import numpy as np
 
-from extender.core.framework.constraint import NodeRows, SchedulingContext, StaticCheck
 from extender.core.framework.filter import (
     FilterRun,
     evaluate_constraints,
@@ -21,14 +20,16 @@ from extender.core.framework.filter import (
     last_filter_run,
     without_snapshot,
 )
+from extender.core.framework.filter_checks import StaticCheck
 from extender.core.framework.plugins import SCORES, SCORES_OF_PODS_ON_NODE, SCORES_WITHOUT_PODS
 from extender.core.framework.plugins.image_locality import NAME as IMAGE_LOCALITY
 from extender.core.framework.plugins.inter_pod_affinity import NAME as INTER_POD_AFFINITY
 from extender.core.framework.plugins.node_resources import BaseRequests, ResourceConstraint, Scorer
+from extender.core.framework.scheduling_context import SchedulingContext
 from extender.core.framework.score import cycle_error
 from extender.core.framework.status import Code
 from extender.core.snapshot.affinity_terms import TargetPod, TermOwnerIndex
-from extender.core.snapshot.arrays import BASE_RESOURCES, IntArray
+from extender.core.snapshot.arrays import BASE_RESOURCES, IntArray, NodeRows
 from extender.core.snapshot.derived import MAX_KEY_BYTES, derived
 from extender.core.snapshot.pod_table import NO_POD
 from extender.core.snapshot.snapshot import Snapshot

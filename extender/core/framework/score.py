@@ -12,7 +12,6 @@ from typing import Final
 
 import numpy as np
 
-from extender.core.framework.constraint import NodeRows, SchedulingContext, ScoreFailed
 from extender.core.framework.plugins import NORMALIZE_SCORE, SCORES, plugins_missing_permissions
 from extender.core.framework.plugins.shared.cycle_state import (
     NOT_FOUND,
@@ -21,8 +20,10 @@ from extender.core.framework.plugins.shared.cycle_state import (
     is_score_switched_off,
 )
 from extender.core.framework.plugins.shared.normalize import MAX_NODE_SCORE
+from extender.core.framework.scheduling_context import SchedulingContext
+from extender.core.framework.status import ScoreFailed
 from extender.core.profile import PRESCORE_PLUGINS
-from extender.core.snapshot.arrays import IntArray
+from extender.core.snapshot.arrays import IntArray, NodeRows
 
 _FAILED: Final = 'running Score plugins: plugin "{}" failed with: {}'
 

@@ -10,6 +10,9 @@ import enum
 from dataclasses import dataclass
 from typing import Self
 
+import numpy as np
+import numpy.typing as npt
+
 from extender.k8s.cost.limits import MAX_MESSAGE_CHARACTERS, MAX_REASONS
 
 
@@ -29,6 +32,9 @@ class Code(enum.IntEnum):
         """Name of the code in kube-scheduler's messages, e.g. `UnschedulableAndUnresolvable`."""
         return _CODE_TEXTS[self]
 
+
+CodeArray = npt.NDArray[np.uint8]
+"""[node]: Code of each node."""
 
 _CODE_TEXTS = {
     Code.SUCCESS: "Success",
@@ -97,3 +103,7 @@ class PreFilterResult:
     def rejecting(cls, plugin: str, reason: str) -> Self:
         """Return a rejection for all nodes that no eviction resolves."""
         return cls(status=Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, plugin, (reason,)))
+
+
+class ScoreFailed(Exception):
+    """The error of a score plugin, in upstream's words; it ends the scheduling cycle."""

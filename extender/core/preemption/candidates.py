@@ -18,8 +18,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from extender.core.framework.constraint import Check, Constraint, NodeRows, SchedulingContext
 from extender.core.framework.filter import evaluate_constraints
+from extender.core.framework.filter_checks import Check, Constraint
+from extender.core.framework.scheduling_context import SchedulingContext
 from extender.core.framework.status import Code
 from extender.core.preemption.criteria import ranking_keys
 from extender.core.preemption.dry_run import (
@@ -36,7 +37,7 @@ from extender.core.preemption.protections import UNREQUESTED_SYSTEM_POD, is_syst
 from extender.core.preemption.ranking import RankingKeys
 from extender.core.preemption.rate_limits import has_victim_limits, victim_limit_vetoes
 from extender.core.profile import UPSTREAM
-from extender.core.snapshot.arrays import BoolArray, IntArray, mask_of, select_columns
+from extender.core.snapshot.arrays import BoolArray, IntArray, NodeRows, mask_of, select_columns
 from extender.core.snapshot.derived import derived
 from extender.core.snapshot.importance import PodCosts
 from extender.core.snapshot.snapshot import Snapshot

@@ -13,13 +13,22 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from extender.core.framework.constraint import Check, CodeArray, EvictablePods, NodeRows, SchedulingContext
 from extender.core.framework.filter import FilterResults, evaluate_constraints
-from extender.core.framework.status import NO_VICTIMS_FOUND, Code, Status
+from extender.core.framework.filter_checks import Check, EvictablePods
+from extender.core.framework.scheduling_context import SchedulingContext
+from extender.core.framework.status import NO_VICTIMS_FOUND, Code, CodeArray, Status
 from extender.core.preemption.potential_victims import PotentialVictims, potential_victims
 from extender.core.preemption.reprieve import reprieve
 from extender.core.profile import UPSTREAM
-from extender.core.snapshot.arrays import NEVER, BoolArray, IntArray, VictimRows, count_per_node, select_columns
+from extender.core.snapshot.arrays import (
+    NEVER,
+    BoolArray,
+    IntArray,
+    NodeRows,
+    VictimRows,
+    count_per_node,
+    select_columns,
+)
 from extender.core.snapshot.pod_table import is_assumed_terminating
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.objects import Pod

@@ -11,12 +11,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from extender.core.framework.constraint import EvictablePods, NodeRows, SchedulingContext
+from extender.core.framework.filter_checks import EvictablePods
+from extender.core.framework.scheduling_context import SchedulingContext
 from extender.core.preemption.pdb.index import BudgetIndex
 from extender.core.preemption.pdb.violations import budget_index, pods_violating_pdbs
 from extender.core.preemption.protections import ProtectionIndex
 from extender.core.profile import PreemptionPolicy
-from extender.core.snapshot.arrays import BoolArray, IntArray
+from extender.core.snapshot.arrays import BoolArray, IntArray, NodeRows
 from extender.core.snapshot.derived import derived
 from extender.core.snapshot.node_layout import NodeLayout
 from extender.core.snapshot.snapshot import Snapshot

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from extender.core.eviction_history import EvictionHistory
-from extender.core.framework.constraint import SchedulingContext
+from extender.core.framework.scheduling_context import SchedulingContext
 from extender.core.preemption.dry_run import DryRun, PolicyVeto
 from extender.core.snapshot.arrays import (
     NEVER,

@@ -28,8 +28,8 @@ from itertools import compress
 
 import numpy as np
 
-from extender.core.framework.constraint import ColumnwiseConstraint, Constraint, EvictablePods
 from extender.core.framework.filter import FilterResults
+from extender.core.framework.filter_checks import ColumnwiseConstraint, Constraint, EvictablePods
 from extender.core.framework.status import Code
 from extender.core.snapshot.arrays import BoolArray, IntArray
 from extender.core.snapshot.node_layout import SparseDemand

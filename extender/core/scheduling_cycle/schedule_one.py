@@ -20,7 +20,6 @@ from extender.core import engine
 from extender.core.engine import Candidate
 from extender.core.evaluation import Evaluation
 from extender.core.eviction_history import NO_HISTORY, EvictionHistory
-from extender.core.framework.constraint import NodeRows
 from extender.core.preemption.dry_run import DryRun
 from extender.core.preemption.eligibility import run_pre_enqueue_plugins, skip_reason
 from extender.core.profile import DEFAULT_PREEMPTION, DYNAMIC_RESOURCES, KubeScheduler, PreemptionPolicy
@@ -36,6 +35,7 @@ from extender.core.scheduling_cycle.fit_error import (
 )
 from extender.core.scheduling_cycle.reserve import NO_RESERVATION, Reservation, reserve
 from extender.core.scheduling_cycle.result import CycleOutcome, CyclePostFilter, CycleScore
+from extender.core.snapshot.arrays import NodeRows
 from extender.core.snapshot.pod_table import identity, start_time
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.candidates import SentCandidate

@@ -17,6 +17,8 @@ from extender.k8s.selectors import Requirement, parse_int64
 
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
+NodeRows = npt.NDArray[np.int64]
+"""Row numbers of some of the snapshot's nodes."""
 
 Array = TypeVar("Array", bound=npt.NDArray[Any])
 

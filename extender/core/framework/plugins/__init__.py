@@ -12,7 +12,7 @@ from typing import Literal
 
 import numpy as np
 
-from extender.core.framework.constraint import Check, NodeRows, SchedulingContext
+from extender.core.framework.filter_checks import Check
 from extender.core.framework.plugins import (
     dynamic_resources,
     image_locality,
@@ -33,9 +33,10 @@ from extender.core.framework.plugins import (
 )
 from extender.core.framework.plugins.shared.attached_volumes import AttachedVolumeIndex
 from extender.core.framework.plugins.shared.normalize import normalize
+from extender.core.framework.scheduling_context import SchedulingContext
 from extender.core.framework.status import PreFilterResult
 from extender.core.snapshot.affinity_terms import TermOwnerIndex
-from extender.core.snapshot.arrays import BoolArray, IntArray
+from extender.core.snapshot.arrays import BoolArray, IntArray, NodeRows
 from extender.core.snapshot.default_selector import ServiceIndex
 from extender.core.snapshot.snapshot import Index
 from extender.k8s.objects import Pod

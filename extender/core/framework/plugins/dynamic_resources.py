@@ -38,10 +38,11 @@ from extender.core.devices.node_allocations import (
     allocate_on_nodes,
 )
 from extender.core.devices.structured.allocation import ClaimToAllocate
-from extender.core.framework.constraint import NodeRows, SchedulingContext, ScoreFailed, StaticCheck
-from extender.core.framework.status import Code, PreFilterResult, Status, filter_error
+from extender.core.framework.filter_checks import StaticCheck
+from extender.core.framework.scheduling_context import SchedulingContext
+from extender.core.framework.status import Code, PreFilterResult, ScoreFailed, Status, filter_error
 from extender.core.profile import DYNAMIC_RESOURCES
-from extender.core.snapshot.arrays import BoolArray, IntArray
+from extender.core.snapshot.arrays import BoolArray, IntArray, NodeRows
 from extender.core.snapshot.derived import derived
 from extender.core.snapshot.selector_index import nodes_in_any_term
 from extender.core.snapshot.snapshot import Snapshot

@@ -5,9 +5,9 @@ Mirrors pkg/scheduler/framework/plugins/imagelocality (v1.36).
 
 import numpy as np
 
-from extender.core.framework.constraint import NodeRows, SchedulingContext
 from extender.core.framework.plugins.shared.normalize import MAX_NODE_SCORE
-from extender.core.snapshot.arrays import IntArray
+from extender.core.framework.scheduling_context import SchedulingContext
+from extender.core.snapshot.arrays import IntArray, NodeRows
 from extender.core.snapshot.derived import derived_by
 from extender.core.snapshot.snapshot import Index, Snapshot
 from extender.k8s.objects import Node

@@ -16,17 +16,10 @@ from itertools import chain
 
 import numpy as np
 
-from extender.core.framework.constraint import (
-    Check,
-    CodeArray,
-    ConflictConstraint,
-    Constraint,
-    NodeRows,
-    SchedulingContext,
-    StaticCheck,
-)
+from extender.core.framework.filter_checks import Check, ConflictConstraint, Constraint, StaticCheck
 from extender.core.framework.plugins.shared.normalize import MAX_NODE_SCORE
-from extender.core.framework.status import Code, PreFilterResult
+from extender.core.framework.scheduling_context import SchedulingContext
+from extender.core.framework.status import Code, CodeArray, PreFilterResult
 from extender.core.snapshot.affinity_terms import (
     FewTerms,
     ManyTerms,
@@ -36,7 +29,7 @@ from extender.core.snapshot.affinity_terms import (
     TermSet,
     are_many,
 )
-from extender.core.snapshot.arrays import BoolArray, IntArray, PodAmounts
+from extender.core.snapshot.arrays import BoolArray, IntArray, NodeRows, PodAmounts
 from extender.core.snapshot.derived import derived_by
 from extender.core.snapshot.node_layout import RankedDemand
 from extender.core.snapshot.pod_table import identity

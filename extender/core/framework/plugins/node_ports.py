@@ -13,8 +13,9 @@ from typing import NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
-from extender.core.framework.constraint import ConflictConstraint, EvictablePods, NodeRows, SchedulingContext
-from extender.core.snapshot.arrays import BoolArray, IntArray
+from extender.core.framework.filter_checks import ConflictConstraint, EvictablePods
+from extender.core.framework.scheduling_context import SchedulingContext
+from extender.core.snapshot.arrays import BoolArray, IntArray, NodeRows
 from extender.core.snapshot.node_layout import RankedDemand
 from extender.core.snapshot.selector_index import KeyIndex
 from extender.core.snapshot.snapshot import Snapshot

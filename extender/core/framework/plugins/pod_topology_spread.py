@@ -16,10 +16,20 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from extender.core.framework.constraint import CodeArray, ColumnwiseConstraint, NodeRows, SchedulingContext
+from extender.core.framework.filter_checks import ColumnwiseConstraint
 from extender.core.framework.plugins.shared.normalize import MAX_NODE_SCORE
-from extender.core.framework.status import Code, PreFilterResult
-from extender.core.snapshot.arrays import MAX_AMOUNT, NEVER, BoolArray, IntArray, LabelColumn, PodAmounts, mask_of
+from extender.core.framework.scheduling_context import SchedulingContext
+from extender.core.framework.status import Code, CodeArray, PreFilterResult
+from extender.core.snapshot.arrays import (
+    MAX_AMOUNT,
+    NEVER,
+    BoolArray,
+    IntArray,
+    LabelColumn,
+    NodeRows,
+    PodAmounts,
+    mask_of,
+)
 from extender.core.snapshot.default_selector import default_selector
 from extender.core.snapshot.node_layout import RankedDemand
 from extender.core.snapshot.selector_index import MatchingPods, nodes_matching, pods_matching

@@ -18,9 +18,10 @@ from typing import Self
 
 import numpy as np
 
-from extender.core.framework.constraint import Constraint, NodeRows, SchedulingContext
+from extender.core.framework.filter_checks import Constraint
 from extender.core.framework.plugins.shared.attached_volumes import AttachedVolumeIndex
-from extender.core.snapshot.arrays import NEVER, BoolArray, IntArray, PodAmounts
+from extender.core.framework.scheduling_context import SchedulingContext
+from extender.core.snapshot.arrays import NEVER, BoolArray, IntArray, NodeRows, PodAmounts
 from extender.core.snapshot.derived import derived, derived_by
 from extender.core.snapshot.node_layout import RankedDemand
 from extender.core.snapshot.snapshot import Snapshot
