@@ -179,7 +179,7 @@ class CandidateKeys:
     def best_first(self) -> "CandidateKeys":
         """Return the same keys with the best candidate first."""
         order = self.keys.order
-        return CandidateKeys(self.candidates[order], self.keys.at(order))
+        return CandidateKeys(self.candidates[order], self.keys.take(order))
 
 
 @dataclass(frozen=True)

@@ -315,7 +315,7 @@ def fits_without_terminating_pods(filter_run: FilterRun, rows: NodeRows) -> Bool
         for check in filter_run.checks:
             # Topology spread does not count terminating pods in the first place.
             without = None if check.plugin == "PodTopologySpread" else evicted
-            fits[tried] &= evaluate_constraints([check.at(tried)], len(tried), without).codes == Code.SUCCESS
+            fits[tried] &= evaluate_constraints([check.take(tried)], len(tried), without).codes == Code.SUCCESS
     return fits
 
 

@@ -51,7 +51,7 @@ class StaticCheck:
     def codes(self, _headroom: IntArray) -> CodeArray:
         return np.where(self.rejected, np.uint8(self.code), np.uint8(Code.SUCCESS))
 
-    def at(self, rows: NodeRows) -> Self:
+    def take(self, rows: NodeRows) -> Self:
         reason_of = None if self.reason_of is None else self.reason_of[rows]
         return replace(self, rejected=self.rejected[rows], reason_of=reason_of)
 
@@ -74,7 +74,7 @@ class EvictablePods:
     has_negative_demand: bool = False
     """True if some pod has a negative request, so that evicting it reduces the headroom."""
 
-    def at(self, rows: NodeRows) -> "EvictablePods":
+    def take(self, rows: NodeRows) -> "EvictablePods":
         """Return the pods of the nodes `rows` only."""
         freed = None if self.freed is None else self.freed.take(rows, axis=1)
         return EvictablePods(self.mask.take(rows, axis=1), freed, self.has_negative_demand)
@@ -121,11 +121,11 @@ class Constraint(ABC):
         """
         return self.headroom + self.ranked_demand.sums(evictable.mask)
 
-    def at(self, rows: NodeRows) -> Self:
+    def take(self, rows: NodeRows) -> Self:
         """Return the constraint for the nodes `rows` only: the last axis of all its arrays is the node."""
         values = ((field.name, getattr(self, field.name)) for field in fields(self))
         arrays: dict[str, Any] = {name: value[..., rows] for name, value in values if isinstance(value, np.ndarray)}
-        return replace(self, ranked_demand=self.ranked_demand.at(rows), **arrays)
+        return replace(self, ranked_demand=self.ranked_demand.take(rows), **arrays)
 
 
 @dataclass(frozen=True)

@@ -195,7 +195,7 @@ class DryRun:
 
     def rerun(self, places: IntArray, potential: PotentialVictims, order: Sequence[BoolArray]) -> "DryRun":
         """Dry-run some of the nodes again with other potential victims or another reprieve order (see `reprieve`)."""
-        checks = [check.at(places) for check in self.checks]
+        checks = [check.take(places) for check in self.checks]
         return _select_victims_on_nodes(self.context, checks, self.rows[places], potential, order, None, self.deletions)
 
 
@@ -213,8 +213,8 @@ def dry_run_preemption(
     """
     potential = potential_victims(context, scheduler_victims)
     if len(rows) < len(context.snapshot.nodes):
-        checks = [check.at(rows) for check in checks]
-        potential = potential.at(rows)
+        checks = [check.take(rows) for check in checks]
+        potential = potential.take(rows)
     order = potential.violating, potential.non_violating
     return _select_victims_on_nodes(context, checks, rows, potential, order, scheduler_victims, deletions)
 

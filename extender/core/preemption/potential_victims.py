@@ -44,9 +44,9 @@ class PotentialVictims:
     protected: BoolArray | None = None
     """[pod]: True if a policy protects it; None: the profile has no such policy."""
 
-    def at(self, rows: NodeRows) -> "PotentialVictims":
+    def take(self, rows: NodeRows) -> "PotentialVictims":
         """Restrict the potential victims to the nodes in `rows`."""
-        evictable, violating = self.evictable.at(rows), self.violating.take(rows, axis=1)
+        evictable, violating = self.evictable.take(rows), self.violating.take(rows, axis=1)
         return PotentialVictims(evictable, violating, evictable.mask & ~violating, self.protected)
 
 

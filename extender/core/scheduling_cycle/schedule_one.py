@@ -273,7 +273,7 @@ def _sent_candidates(run: DryRun) -> dict[str, SentCandidate]:
     places, violations, pods = np.flatnonzero(run.candidate), run.violations, run.snapshot.pods
     taken, names = run.victim_rows(places), run.snapshot.node_names
     victims: list[list[str]] = [[] for _ in places]
-    for place, row in zip(taken.places.tolist(), taken.pods.tolist(), strict=True):
+    for place, row in zip(taken.candidate_index.tolist(), taken.pods.tolist(), strict=True):
         victims[place].append(identity(pods[row]))
     return {
         names[int(run.rows[place])]: SentCandidate(tuple(uids), int(violations[place]))

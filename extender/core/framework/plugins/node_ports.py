@@ -85,7 +85,7 @@ class PortUsers:
         ports = np.repeat(np.arange(len(users)), counts)
         return cls(context.layout.rank[rows], context.snapshot.pod_node[rows], ports)
 
-    def at(self, rows: NodeRows, size: int) -> "PortUsers":
+    def take(self, rows: NodeRows, size: int) -> "PortUsers":
         """Keep the entries on the nodes `rows`, of `size` nodes."""
         place_of = np.full(size, -1)
         place_of[rows] = np.arange(len(rows))
@@ -115,8 +115,8 @@ class PortConflictConstraint(ConflictConstraint):
         """Return [1, node]: minus the number of conflicting ports still in use."""
         return -self.users.in_use(evictable.mask)[np.newaxis]
 
-    def at(self, rows: NodeRows) -> Self:
-        return replace(super().at(rows), users=self.users.at(rows, self.headroom.shape[1]))
+    def take(self, rows: NodeRows) -> Self:
+        return replace(super().take(rows), users=self.users.take(rows, self.headroom.shape[1]))
 
 
 class HostPortIndex(KeyIndex):

@@ -71,7 +71,7 @@ class SharedVolumes:
         numbered = [replace(part, sets=part.sets + first) for part, first in zip(parts, sets.tolist(), strict=False)]
         return cls(*(np.concatenate([getattr(part, name) for part in numbered]) for name in cls.__slots__))
 
-    def at(self, rows: NodeRows, size: int) -> "SharedVolumes":
+    def take(self, rows: NodeRows, size: int) -> "SharedVolumes":
         """Keep the sets on the nodes `rows`, of `size` nodes."""
         place_of = np.full(size, -1)
         place_of[rows] = np.arange(len(rows))
@@ -203,8 +203,8 @@ class VolumeLimitConstraint(Constraint):
     counts_without_new: bool
     """See `volume_limits`."""
 
-    def at(self, rows: NodeRows) -> Self:
-        return replace(super().at(rows), shared=self.shared.at(rows, self.headroom.shape[1]))
+    def take(self, rows: NodeRows) -> Self:
+        return replace(super().take(rows), shared=self.shared.take(rows, self.headroom.shape[1]))
 
     def fits(self, headroom: IntArray) -> BoolArray:
         # Per driver with a new volume: attached volumes (shared and own columns in use) + new volumes <= headroom.
