@@ -21,6 +21,7 @@ from extender.k8s.objects import ObjectMeta, Pod
 from extender.k8s.requests import is_resize_infeasible, running_usage
 from extender.k8s.time import parse_time
 from extender.k8s.version.features import DEFAULT_FEATURES, Features
+from extender.utilities.groups import remove_member
 
 ASSUMED_DELETION_TIMESTAMP = "1970-01-01T00:00:00Z"
 """deletionTimestamp of a pod that is assumed to be terminating, because its eviction was approved (see AssumeCache)."""
@@ -219,10 +220,7 @@ class PodTable:
         self._non_zero_requested[node, 0] += sign * cpu
         self._non_zero_requested[node, 1] += sign * memory
         for resource, _ in self.scalar_resources.pop(row, ()) if sign < 0 else ():
-            of_resource = self.scalar_requests[resource]
-            del of_resource[row]
-            if not of_resource:
-                del self.scalar_requests[resource]
+            remove_member(self.scalar_requests, resource, row)
 
     def reserve(self, rows: int) -> None:
         """Make room in the columns for this number of rows."""
@@ -302,11 +300,7 @@ class PodsWithoutRow:
         if order is None:
             return None
         self.nominated.pop(key, None)
-        waiting = self._by_unknown_node.get(pod.spec.node_name)
-        if waiting is not None:
-            waiting.discard(key)
-            if not waiting:
-                del self._by_unknown_node[pod.spec.node_name]
+        remove_member(self._by_unknown_node, pod.spec.node_name, key)
         return order
 
     def take_pods_of(self, node: str) -> list[tuple[Key, int]]:

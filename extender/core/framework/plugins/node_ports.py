@@ -21,6 +21,7 @@ from extender.core.snapshot.selector_index import KeyIndex
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.objects import Pod
 from extender.k8s.version.features import Features
+from extender.utilities.groups import remove_member
 
 NAME = "NodePorts"
 REASON = "node(s) didn't have free ports for the requested pod ports"
@@ -139,9 +140,7 @@ class HostPortIndex(KeyIndex):
         super().pod_removed(row, pod)
         for port in self.keys_of(pod):
             if port not in self.users:
-                self.addresses[port.number].discard(port.ip)
-                if not self.addresses[port.number]:
-                    del self.addresses[port.number]
+                remove_member(self.addresses, port.number, port.ip)
 
 
 def filter(context: SchedulingContext) -> tuple[PortConflictConstraint, ...]:
