@@ -1,4 +1,4 @@
-"""Status and Code: the result of the filter plugins for one node; PreFilterResult, before any node is filtered.
+"""Status and Code: the result of the filter plugins for one node. PreFilterResult: that of a PreFilter plugin.
 
 Mirrors framework.Status and framework.Code (k8s.io/kube-scheduler/framework, v1.36). Code texts and reasons are
 kube-scheduler's own strings, so that they compare equal with its events and logs.
@@ -92,7 +92,7 @@ NO_VICTIMS_FOUND = Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, "", ("No preempti
 
 @dataclass(frozen=True, slots=True)
 class PreFilterResult:
-    """Node names that a PreFilter plugin leaves, or its rejection of the pod."""
+    """The nodes that a PreFilter plugin leaves, or its rejection of the pod."""
 
     node_names: frozenset[str] | None = None
     """PreFilterResult.NodeNames: the only nodes to filter; None: all nodes."""
