@@ -130,7 +130,7 @@ def report_claims(devices: RecordedDevices, pod: Pod, node: str, context: Schedu
         return NodeClaims([], "")
     found = dynamic_resources.verdicts(SchedulingContext(pod, snapshot, context.profile, (), context.history))
     feature = -1 if found is None else int(found.not_evaluated[0])
-    not_followed = found.not_followed[feature] if found is not None and feature >= 0 else ""
+    not_followed = list(found.not_followed)[feature] if found is not None and feature >= 0 else ""
     return NodeClaims(_reports(devices, pod, snapshot), shortened(not_followed))
 
 

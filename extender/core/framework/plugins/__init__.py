@@ -90,8 +90,8 @@ SCORES: dict[str, Callable[[SchedulingContext, NodeRows], IntArray | None]] = {
     node_resources.BALANCED_ALLOCATION_NAME: node_resources.balanced_score,
     image_locality.NAME: image_locality.score,
 }
-"""Score plugins: each returns [row] 0 to 100, or any number if NORMALIZE_SCORE has the plugin; None where kube-scheduler
-skips the plugin for this pod."""
+"""Score plugins: each returns [row] 0 to 100, or any number if NORMALIZE_SCORE has the plugin; None where
+kube-scheduler skips the plugin for this pod."""
 
 NORMALIZE_SCORE: dict[str, Callable[[IntArray], IntArray]] = {
     taint_toleration.NAME: taint_toleration.normalize_score,
