@@ -14,6 +14,7 @@ from itertools import compress
 
 import numpy as np
 
+from extender.core.devices.claims import ResourceClaimParts
 from extender.core.devices.device_index import DeviceIndex
 from extender.core.evaluation import Evaluation
 from extender.core.eviction_history import NO_HISTORY, EvictionHistory
@@ -41,7 +42,6 @@ from extender.core.preemption.sent_candidates import (
 )
 from extender.core.profile import UNCONFIGURED, KubeScheduler, Profile
 from extender.core.snapshot.arrays import BoolArray, IntArray
-from extender.core.snapshot.resource_claims import ResourceClaimParts
 from extender.core.snapshot.snapshot import OBJECTS_PER_STEP, Snapshot
 from extender.errors import PluginFailed
 from extender.k8s.candidates import SentCandidate

@@ -20,7 +20,6 @@ import numpy as np
 
 from extender.core.chance import chance_of
 from extender.core.eviction_history import NO_HISTORY, EvictionHistory
-from extender.core.framework.constraint import NodeRows
 from extender.core.framework.filter import (
     FilterRun,
     Statuses,
@@ -46,7 +45,7 @@ from extender.core.preemption.rate_limits import preemption_refusal
 from extender.core.preemption.recent_deletions import dry_run_sent_candidates
 from extender.core.preemption.sent_candidates import ResolvedCandidates
 from extender.core.profile import Profile
-from extender.core.snapshot.arrays import BoolArray, IntArray, mask_of
+from extender.core.snapshot.arrays import BoolArray, IntArray, NodeRows, mask_of
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.objects import Pod
 

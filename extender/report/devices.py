@@ -31,8 +31,8 @@ from extender.core.devices.structured.pools import (
     Pool,
     selects_node,
 )
-from extender.core.framework.constraint import SchedulingContext
 from extender.core.framework.plugins import dynamic_resources
+from extender.core.framework.scheduling_context import SchedulingContext
 from extender.core.recorded_devices import RecordedDevices
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.devices.objects import DeviceClaim, DeviceRequestAllocationResult, ResourceClaim
@@ -127,7 +127,7 @@ def report_claims(devices: RecordedDevices, pod: Pod, node: str, context: Schedu
         return NodeClaims([], "")
     found = dynamic_resources.verdicts(SchedulingContext(pod, snapshot, context.profile, (), context.history))
     feature = -1 if found is None else int(found.not_evaluated[0])
-    not_followed = found.not_followed[feature] if found is not None and feature >= 0 else ""
+    not_followed = list(found.not_followed)[feature] if found is not None and feature >= 0 else ""
     return NodeClaims(_reports(devices, pod, snapshot), shortened(not_followed))
 
 

@@ -18,8 +18,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from extender.core.framework.constraint import Check, Constraint, NodeRows, SchedulingContext
 from extender.core.framework.filter import evaluate_constraints
+from extender.core.framework.filter_checks import Check, Constraint
+from extender.core.framework.scheduling_context import SchedulingContext
 from extender.core.framework.status import Code
 from extender.core.preemption.criteria import ranking_keys
 from extender.core.preemption.dry_run import (
@@ -36,7 +37,7 @@ from extender.core.preemption.protections import UNREQUESTED_SYSTEM_POD, is_syst
 from extender.core.preemption.ranking import RankingKeys
 from extender.core.preemption.rate_limits import has_victim_limits, victim_limit_vetoes
 from extender.core.profile import UPSTREAM
-from extender.core.snapshot.arrays import BoolArray, IntArray, mask_of, select_columns
+from extender.core.snapshot.arrays import BoolArray, IntArray, NodeRows, mask_of, select_columns
 from extender.core.snapshot.derived import derived
 from extender.core.snapshot.importance import PodCosts
 from extender.core.snapshot.snapshot import Snapshot
@@ -157,7 +158,7 @@ def _evict_whole_pod_groups(run: DryRun) -> DryRun:
     places, members = places[broken], members[:, broken]
     if not len(places):
         return run
-    potential = run.potential.at(places)
+    potential = run.potential.take(places)
     last = members & potential.evictable.mask
     other = run.rerun(places, potential, (potential.violating & ~last, potential.non_violating & ~last, last))
     changed = _replace_victims(run, places, other.victims, WHOLE_POD_GROUPS)
@@ -173,7 +174,7 @@ def _evict_whole_pod_groups(run: DryRun) -> DryRun:
 def _members_of_broken_groups(run: DryRun, places: IntArray) -> tuple[BoolArray, BoolArray]:
     """Return [k, place]: members of pod groups that fall below their minimum; and [place]: whether there are any."""
     groups, victims = run.snapshot.index(PodGroupIndex), run.victim_rows(places)
-    broken_at, broken_group, _ = groups.below_minimum(victims.pods, victims.places)
+    broken_at, broken_group, _ = groups.below_minimum(victims.pods, victims.candidate_index)
     pods = run.pods[:, places]
     group_of = np.where(pods >= 0, groups.of_pod[pods], NO_GROUP)
     members = np.zeros(pods.shape, np.bool_)
@@ -225,7 +226,7 @@ def _importances(run: DryRun, places: IntArray, mask: BoolArray) -> set[tuple[in
     """Return (place, priority, start time) of each pod of `mask` [k, node]: interchangeable pods have the same."""
     pods, pod_table = run.victim_rows(places, select_columns(mask, places)), run.snapshot.pod_table
     priority, start = pod_table.priority[pods.pods], pod_table.start[pods.pods]
-    return set(zip(places[pods.places].tolist(), priority.tolist(), start.tolist(), strict=True))
+    return set(zip(places[pods.candidate_index].tolist(), priority.tolist(), start.tolist(), strict=True))
 
 
 def _are_interchangeable(run: DryRun, place: int, k: int, other: int) -> bool:
@@ -235,7 +236,9 @@ def _are_interchangeable(run: DryRun, place: int, k: int, other: int) -> bool:
     """
     policy, pod_table, one = run.context.profile.preemption, run.snapshot.pod_table, np.array([place])
     row, other_row = run.pods[[k, other], place].tolist()
-    demands = (check.ranked_demand.at(one).to_dense()[:, :, 0] for check in run.checks if isinstance(check, Constraint))
+    demands = (
+        check.ranked_demand.take(one).to_dense()[:, :, 0] for check in run.checks if isinstance(check, Constraint)
+    )
     same = (run.potential.violating, run.potential.non_violating)
     if (
         pod_table.priority[row] != pod_table.priority[other_row]
@@ -264,7 +267,7 @@ def _veto_unrequested_system_pods(run: DryRun, scheduler_victims: BoolArray) -> 
     of_system = [is_system_victim(pods[row]) for row in added.pods.tolist()]
     if not any(of_system):
         return run
-    nodes = mask_of(places[added.places[of_system]], len(run.rows))
+    nodes = mask_of(places[added.candidate_index[of_system]], len(run.rows))
     message = f"would evict {UNREQUESTED_SYSTEM_POD}"
     veto = PolicyVeto("the protection of system pods", nodes, lambda _, places: [message] * len(places))
     return replace(run, vetoes=(*run.vetoes, veto))

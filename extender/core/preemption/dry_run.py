@@ -13,13 +13,22 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from extender.core.framework.constraint import Check, CodeArray, EvictablePods, NodeRows, SchedulingContext
 from extender.core.framework.filter import FilterResults, evaluate_constraints
-from extender.core.framework.status import NO_VICTIMS_FOUND, Code, Status
+from extender.core.framework.filter_checks import Check, EvictablePods
+from extender.core.framework.scheduling_context import SchedulingContext
+from extender.core.framework.status import NO_VICTIMS_FOUND, Code, CodeArray, Status
 from extender.core.preemption.potential_victims import PotentialVictims, potential_victims
 from extender.core.preemption.reprieve import reprieve
 from extender.core.profile import UPSTREAM
-from extender.core.snapshot.arrays import NEVER, BoolArray, IntArray, VictimRows, count_per_node, select_columns
+from extender.core.snapshot.arrays import (
+    NEVER,
+    BoolArray,
+    IntArray,
+    NodeRows,
+    VictimRows,
+    count_per_node,
+    select_columns,
+)
 from extender.core.snapshot.pod_table import is_assumed_terminating
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.objects import Pod
@@ -186,7 +195,7 @@ class DryRun:
 
     def rerun(self, places: IntArray, potential: PotentialVictims, order: Sequence[BoolArray]) -> "DryRun":
         """Dry-run some of the nodes again with other potential victims or another reprieve order (see `reprieve`)."""
-        checks = [check.at(places) for check in self.checks]
+        checks = [check.take(places) for check in self.checks]
         return _select_victims_on_nodes(self.context, checks, self.rows[places], potential, order, None, self.deletions)
 
 
@@ -204,8 +213,8 @@ def dry_run_preemption(
     """
     potential = potential_victims(context, scheduler_victims)
     if len(rows) < len(context.snapshot.nodes):
-        checks = [check.at(rows) for check in checks]
-        potential = potential.at(rows)
+        checks = [check.take(rows) for check in checks]
+        potential = potential.take(rows)
     order = potential.violating, potential.non_violating
     return _select_victims_on_nodes(context, checks, rows, potential, order, scheduler_victims, deletions)
 

@@ -11,12 +11,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from extender.core.framework.constraint import EvictablePods, NodeRows, SchedulingContext
+from extender.core.framework.filter_checks import EvictablePods
+from extender.core.framework.scheduling_context import SchedulingContext
 from extender.core.preemption.pdb.index import BudgetIndex
 from extender.core.preemption.pdb.violations import budget_index, pods_violating_pdbs
 from extender.core.preemption.protections import ProtectionIndex
 from extender.core.profile import PreemptionPolicy
-from extender.core.snapshot.arrays import BoolArray, IntArray
+from extender.core.snapshot.arrays import BoolArray, IntArray, NodeRows
 from extender.core.snapshot.derived import derived
 from extender.core.snapshot.node_layout import NodeLayout
 from extender.core.snapshot.snapshot import Snapshot
@@ -43,9 +44,9 @@ class PotentialVictims:
     protected: BoolArray | None = None
     """[pod]: True if a policy protects it; None: the profile has no such policy."""
 
-    def at(self, rows: NodeRows) -> "PotentialVictims":
+    def take(self, rows: NodeRows) -> "PotentialVictims":
         """Restrict the potential victims to the nodes in `rows`."""
-        evictable, violating = self.evictable.at(rows), self.violating.take(rows, axis=1)
+        evictable, violating = self.evictable.take(rows), self.violating.take(rows, axis=1)
         return PotentialVictims(evictable, violating, evictable.mask & ~violating, self.protected)
 
 

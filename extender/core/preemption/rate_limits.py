@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from extender.core.eviction_history import EvictionHistory
-from extender.core.framework.constraint import SchedulingContext
+from extender.core.framework.scheduling_context import SchedulingContext
 from extender.core.preemption.dry_run import DryRun, PolicyVeto
 from extender.core.snapshot.arrays import (
     NEVER,
@@ -160,7 +160,7 @@ def _per_minute(history: EvictionHistory, limit: int) -> _VictimLimit:
         return f"{wanted} victims exceed what remains of the eviction rate limit ({limit} per minute): {when}"
 
     def wait(taken: VictimRows) -> int | None:
-        fewest = int(np.bincount(taken.places, minlength=taken.size).min())
+        fewest = int(np.bincount(taken.candidate_index, minlength=taken.size).min())
         return _wait_nanoseconds(ages, MINUTE, limit, fewest) if fewest <= limit else None
 
     return _VictimLimit(f"limits.evictionsPerMinute: {limit}", remaining, None, message, wait)
@@ -177,7 +177,7 @@ def _per_namespace(context: SchedulingContext, limit: int) -> _VictimLimit:
         remaining[number] -= len(ages.get(str(namespace), ()))
 
     def exceeds(taken: VictimRows) -> BoolArray:
-        return over_limit(taken.places, namespaces.of_pod[taken.pods], remaining, taken.size)
+        return over_limit(taken.candidate_index, namespaces.of_pod[taken.pods], remaining, taken.size)
 
     def message(victims: Sequence[Pod]) -> str:
         messages = []
@@ -192,7 +192,9 @@ def _per_namespace(context: SchedulingContext, limit: int) -> _VictimLimit:
         return "; ".join(messages)
 
     def wait(taken: VictimRows) -> int | None:
-        keys, counts = np.unique(taken.places * len(remaining) + namespaces.of_pod[taken.pods], return_counts=True)
+        keys, counts = np.unique(
+            taken.candidate_index * len(remaining) + namespaces.of_pod[taken.pods], return_counts=True
+        )
         longest = np.zeros(taken.size, np.int64)
         for key, wanted in zip(keys.tolist(), counts.tolist(), strict=True):
             place, number = divmod(key, len(remaining))

@@ -18,8 +18,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from extender.core.framework.constraint import Check, NodeRows, SchedulingContext
 from extender.core.framework.filter import FilterRun
+from extender.core.framework.filter_checks import Check
+from extender.core.framework.scheduling_context import SchedulingContext
 from extender.core.framework.status import Code
 from extender.core.preemption.dry_run import NO_UNSYNCED_DELETIONS, DryRun, UnsyncedDeletions, dry_run_preemption
 from extender.core.preemption.eligibility import (
@@ -28,7 +29,7 @@ from extender.core.preemption.eligibility import (
     nominated_node,
 )
 from extender.core.preemption.sent_candidates import CandidateRejection, RejectionReason, ResolvedCandidates
-from extender.core.snapshot.arrays import BoolArray, count_per_node, mask_of
+from extender.core.snapshot.arrays import BoolArray, NodeRows, count_per_node, mask_of
 from extender.core.snapshot.pod_table import is_assumed_terminating
 
 

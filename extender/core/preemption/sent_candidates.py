@@ -16,8 +16,7 @@ from itertools import compress, repeat
 import numpy as np
 import numpy.typing as npt
 
-from extender.core.framework.constraint import NodeRows
-from extender.core.snapshot.arrays import BoolArray, IntArray, grown, mask_of
+from extender.core.snapshot.arrays import BoolArray, IntArray, NodeRows, grown, mask_of
 from extender.core.snapshot.snapshot import Index, Snapshot
 from extender.k8s.candidates import UID_BYTES, SentCandidate, SentCandidates, uid_texts
 from extender.k8s.objects import Pod

@@ -94,13 +94,13 @@ def _exceeding_pods(pdbs: BudgetIndex, pod: IntArray, budget: IntArray, node: In
 def exceeds_budgets(pdbs: BudgetIndex, taken: VictimRows) -> BoolArray:
     """Return [node]: whether some budget selects more of the node's victims than it allows."""
     victims, budgets = pdbs.uses(taken.pods)
-    return over_limit(taken.places[victims], budgets, pdbs.allowances, taken.size)
+    return over_limit(taken.candidate_index[victims], budgets, pdbs.allowances, taken.size)
 
 
 def exceeded_budgets(pdbs: BudgetIndex, taken: VictimRows) -> tuple[IntArray, IntArray]:
     """Return all exceeded budgets as two parallel arrays: place of the node, budget row."""
     (victims, budgets), allowances = pdbs.uses(taken.pods), pdbs.allowances
-    keys, counts = np.unique(taken.places[victims] * len(allowances) + budgets, return_counts=True)
+    keys, counts = np.unique(taken.candidate_index[victims] * len(allowances) + budgets, return_counts=True)
     places, budgets = np.divmod(keys, max(len(allowances), 1))
     over = counts > np.maximum(allowances[budgets], 0)
     return places[over], budgets[over]
