@@ -27,10 +27,10 @@ from extender.core.framework.status import Code
 from extender.core.preemption.candidates import (
     has_whole_groups,
 )
-from extender.core.preemption.drop_reasons import drop_reasons
+from extender.core.preemption.criteria import best_candidates
 from extender.core.preemption.node_pods import NodePods
 from extender.core.preemption.potential_victims import potential_victims
-from extender.core.preemption.recent_deletions import no_eviction_needed
+from extender.core.preemption.rejections import no_eviction_needed, rejections_of
 from extender.core.preemption.sent_candidates import (
     CONTRADICTIONS,
     PASSED_ON_WITHOUT_VICTIMS,
@@ -288,7 +288,7 @@ def preempt(
     On a node where a plugin decides that is not evaluated, or pods run that may be evicted together only, our reprieve
     could spare a pod that must be evicted: kube-scheduler's own victims are kept there, and the node is ranked with
     them. A PostFilter plugin that is not evaluated may have chosen the victims on every node. Where kube-scheduler's
-    cache and the snapshot differ by a deletion, see `core.preemption.recent_deletions`.
+    cache and the snapshot differ by a deletion, see `core.preemption.dry_run`.
     """
     resolved = resolve_candidates(snapshot, sent, history.recent_deletions)
     evaluation = Evaluation(snapshot, pod, profile, history, sent=resolved)
@@ -310,9 +310,9 @@ def preempt(
     run = evaluation.policies
     kept = tuple(
         Candidate(snapshot.node_names[run.rows[place]], run.victims_on(place), run.violations_on(place))
-        for place in evaluation.best_candidates(profile.keep_candidates).tolist()
+        for place in best_candidates(run, profile.keep_candidates).tolist()
     )
-    dropped = drop_reasons(evaluation.filter, run, resolved, [candidate.node for candidate in kept])
+    dropped = rejections_of(evaluation.filter, run, resolved, [candidate.node for candidate in kept])
     if snapshot.features.candidates_may_lack_victims:
         # kube-scheduler sends nodes without victims where only an extender's /filter rejects the pod (v1.38): another
         # extender may know the victims, and where none does, kube-scheduler leaves the node out itself.
