@@ -32,7 +32,7 @@ from extender.core.framework.filter import (
 from extender.core.framework.scheduling_signature import NodeVerdicts, cached_verdicts
 from extender.core.framework.score import Scores, score
 from extender.core.framework.status import SUCCESS, Code, Status
-from extender.core.preemption.candidates import apply_policies, has_whole_groups, preemption_would_help
+from extender.core.preemption.candidates import apply_policies, preemption_would_help
 from extender.core.preemption.criteria import best_candidates, ranking_keys
 from extender.core.preemption.dry_run import DryRun, dry_run_preemption, dry_run_sent_candidates
 from extender.core.preemption.eligibility import (
@@ -47,6 +47,7 @@ from extender.core.preemption.sent_candidates import ResolvedCandidates
 from extender.core.profile import Profile
 from extender.core.snapshot.arrays import BoolArray, IntArray, mask_of
 from extender.core.snapshot.snapshot import Snapshot
+from extender.core.snapshot.workloads import SchedulingGroupIndex
 from extender.k8s.objects import Pod
 
 T = TypeVar("T")
@@ -182,9 +183,17 @@ class Evaluation:
 
     @part
     def keeps_sent_victims(self) -> BoolArray:
-        """[node]: whether kube-scheduler's own victims are kept: it alone knows all rules, or pods go together only."""
-        other_post_filters = bool(self.context.profile.not_evaluated_post_filters)
-        return self.scheduler_decides | has_whole_groups(self.context) | other_post_filters
+        """[node]: whether kube-scheduler's own victims are kept, as our reprieve could spare a pod that must go."""
+        snapshot, profile, keeps = self.context.snapshot, self.context.profile, self.scheduler_decides
+        if profile.not_evaluated_post_filters:
+            return np.ones(len(keeps), np.bool_)
+        if self.context.features.groups_are_evicted_whole:
+            # Pods that kube-scheduler may evict together with their PodGroup only (v1.37). Where PodGroups are not
+            # read, any of them may be such a one.
+            has_objects = profile.preemption.reads_pod_groups and "pod_groups" not in snapshot.unreadable_tables
+            rows = snapshot.index(SchedulingGroupIndex).evicted_whole(has_objects=has_objects)
+            keeps = keeps | mask_of(snapshot.pod_node[rows], len(keeps))
+        return keeps
 
     # --- score ---
 

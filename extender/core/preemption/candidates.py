@@ -40,7 +40,7 @@ from extender.core.snapshot.arrays import BoolArray, IntArray, mask_of, select_c
 from extender.core.snapshot.derived import derived
 from extender.core.snapshot.importance import PodCosts
 from extender.core.snapshot.snapshot import Snapshot
-from extender.core.snapshot.workloads import NO_GROUP, PodGroupIndex, SchedulingGroupIndex
+from extender.core.snapshot.workloads import NO_GROUP, PodGroupIndex
 from extender.k8s.workloads import workload_of
 
 
@@ -197,19 +197,6 @@ def _members_of_broken_groups(run: DryRun, places: IntArray) -> tuple[BoolArray,
     for place, group in zip(broken_at.tolist(), broken_group.tolist(), strict=True):
         members[:, place] |= group_of[:, place] == group
     return members, mask_of(broken_at, len(places))
-
-
-def has_whole_groups(context: SchedulingContext) -> BoolArray:
-    """Return [node]: whether a pod runs there that kube-scheduler may evict together with its PodGroup only (v1.37).
-
-    Where PodGroups are not read, any of them may be such a one.
-    """
-    snapshot = context.snapshot
-    if not context.features.groups_are_evicted_whole:
-        return np.zeros(len(snapshot.nodes), np.bool_)
-    has_objects = context.profile.preemption.reads_pod_groups and "pod_groups" not in snapshot.unreadable_tables
-    rows = snapshot.index(SchedulingGroupIndex).evicted_whole(has_objects=has_objects)
-    return mask_of(snapshot.pod_node[rows], len(snapshot.nodes))
 
 
 # --- kube-scheduler's victims -----------------------------------------------------------------------------------------

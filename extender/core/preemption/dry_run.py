@@ -195,7 +195,8 @@ class DryRun:
         found = np.full(len(places), NO_VICTIMS_FOUND, np.object_)
         has_potential = select_columns(self.potential.evictable.mask, places).any(axis=0)
         full, vetoed = has_potential & ~self.makes_room[places], has_potential & self.makes_room[places]
-        found[full] = self.emptied.statuses(places[full]).to_list()
+        rejected = self.emptied.statuses(places[full])
+        found[full] = np.array(rejected.distinct, np.object_)[rejected.indices]
         reasons: dict[int, list[str]] = {place: [] for place in np.flatnonzero(vetoed).tolist()}
         for veto in self.vetoes if reasons else ():
             own = np.flatnonzero(vetoed & veto.nodes[places])
