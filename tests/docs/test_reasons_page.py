@@ -37,9 +37,9 @@ from extender.core.preemption import (
     eligibility,
     protections,
     rate_limits,
-    recent_deletions,
     sent_candidates,
 )
+from extender.core.preemption import rejections as preempt_rejections
 from extender.core.scheduling_cycle import fit_error, schedule_one
 from extender.core.scheduling_cycle.result import CycleOutcome
 from extender.core.snapshot import volume_index
@@ -124,7 +124,8 @@ def of_preemption_messages() -> set[str]:
 
 
 def of_dropped_nodes() -> set[str]:
-    found = texts(sent_candidates, "RejectionReason") | texts(recent_deletions) | texts(verbs, "Preempt.decide")
+    found = texts(sent_candidates, "RejectionReason") | texts(preempt_rejections, "no_eviction_needed")
+    found |= texts(verbs, "Preempt.decide")
     return without(found, strings_given_to(verbs, "GuardError"))
 
 

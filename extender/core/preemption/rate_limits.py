@@ -106,11 +106,12 @@ class _VictimLimit:
 
 def victim_limit_vetoes(run: DryRun, places: IntArray) -> Iterator[PolicyVeto]:
     """Yield one veto, [place], for each configured limit on the victims of a node."""
-    if not has_victim_limits(run.context):
+    limits = list(_victim_limits(run.context))
+    if not limits:
         return
     evicted = _evicted(run, places)
     count = count_per_node(evicted)
-    for limit in _victim_limits(run.context):
+    for limit in limits:
         nodes = count > limit.always_allowed
         if limit.exceeds is not None:
             suspects = np.flatnonzero(nodes)
@@ -123,13 +124,6 @@ def _evicted(run: DryRun, places: IntArray) -> BoolArray:
     terminating = run.snapshot.pod_table.terminating[select_columns(run.pods, places)]
     evicted: BoolArray = select_columns(run.victims, places) & ~terminating
     return evicted
-
-
-def has_victim_limits(context: SchedulingContext) -> bool:
-    """Return whether the profile limits the victims of one node, so that candidates may be vetoed."""
-    limits = context.profile.preemption.limits
-    per_node = (limits.max_victims, limits.evictions_per_minute, limits.namespace_evictions_per_minute)
-    return any(limit is not None for limit in per_node)
 
 
 def _victim_limits(context: SchedulingContext) -> Iterator[_VictimLimit]:
