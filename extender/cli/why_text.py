@@ -21,8 +21,8 @@ from extender.cli.tables import (
 )
 from extender.cluster.list.pod_history import PodHistory
 from extender.core.framework.status import cut_message
+from extender.report.diagnose import evicted_sentence
 from extender.report.pod_schema import Diagnosis, NodeDiagnosis, NodePreemption, PreemptionOutcome
-from extender.report.pod_wording import evicted_sentence
 from extender.report.wording import HELP_OF_EVICTIONS, NO_HELP
 from extender.utilities.text import join_names, pluralize
 

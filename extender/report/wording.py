@@ -131,7 +131,7 @@ CRITERIA = {
 
 # --- pods -----------------------------------------------------------------------------------------------------------
 
-NOT_TRIED: dict[PodState, str] = {
+NOT_TRIED_SENTENCES: dict[PodState, str] = {
     "Gated": "kube-scheduler does not try {pod} yet: {message}",
     "NotOurs": "{pod} is for another scheduler: {message}",
     "Terminating": "{pod} is being deleted: kube-scheduler does not try it any more",
