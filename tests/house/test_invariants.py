@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.house import calls, classes, exceptions
+from tests.house import calls, classes, exceptions, words
 from tests.house.rows import EXCEPTIONS, read
 from tests.house.tree import Tree
 
@@ -21,6 +21,14 @@ def test_every_exception_has_a_reason():
     sections = read(EXCEPTIONS)
     assert sections.keys() == exceptions.SECTIONS.keys() == exceptions.HEADINGS.keys()
     assert [name for section in sections.values() for name, why in section.items() if len(why.split()) < 3] == []
+
+
+def test_I2_only_report_wording_has_words_for_an_outcome(tree):
+    """One table has all outcomes of a node; no other module of ours and no script of the page has one."""
+    (nodes,) = words.node_outcome_tables(tree).items
+    assert words.codes(tree, words.NODE_CODES) == set(nodes.partition(" ")[2].split(", "))
+    elsewhere = [place for place in words.code_tables(tree).items if not place.startswith("report/wording.py:")]
+    assert not elsewhere, "say it in report/wording, which the page loads as wording.json"
 
 
 def test_I9_only_the_journal_makes_what_is_stored_of_a_call(tree):
