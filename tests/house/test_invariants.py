@@ -29,6 +29,14 @@ def test_I4_one_module_has_the_limits_and_work_budgets_and_makes_their_texts(tre
     assert [place.partition(":")[0] for place in words.limit_texts(tree).items] == [calls.LIMITS]
 
 
+def test_I2_only_report_wording_has_words_for_an_outcome(tree):
+    """One table has all outcomes of a node; no other module of ours and no script of the page has one."""
+    (nodes,) = words.node_outcome_tables(tree).items
+    assert words.codes(tree, words.NODE_CODES) == set(nodes.partition(" ")[2].split(", "))
+    elsewhere = [place for place in words.code_tables(tree).items if not place.startswith("report/wording.py:")]
+    assert not elsewhere, "say it in report/wording, which the page loads as wording.json"
+
+
 def test_I9_only_the_journal_makes_what_is_stored_of_a_call(tree):
     """A test that knows other names than the tree would find nothing."""
     assert set(calls.JOURNAL_ENTRIES) <= {node.name for _, _, node in tree.classes()}

@@ -151,21 +151,6 @@ def not_tried_reason(snapshot: Snapshot, pod: Pod, scheduler: KubeScheduler) -> 
     return None if gated is None else f"{NOT_TRIED}{gated.message}"
 
 
-def claim_hint(pod: Pod, message: str) -> str | None:
-    """Return what to do about a claim that does not exist yet: a simulation creates none from a template."""
-    if message != f'{NOT_TRIED}pod "{pod.key}": ResourceClaim not created yet':
-        return None
-    created = {one.name for one in pod.status.resource_claim_statuses or ()}
-    for one in pod.spec.resource_claims or ():
-        template = one.resource_claim_template_name
-        if template is not None and one.resource_claim_name is None and one.name not in created:
-            return (
-                f"a simulation creates no claim from ResourceClaimTemplate {template}: put a ResourceClaim with its "
-                f"spec beside the pod, and name it as resourceClaimName of the pod's claim {one.name}"
-            )
-    return None
-
-
 # --- scheduled ------------------------------------------------------------------------------------------------------
 
 
