@@ -27,7 +27,7 @@ from msgspec.json import Decoder, Encoder
 from extender.errors import RequestError, RequestTooLarge
 from extender.k8s import quantity
 from extender.k8s.candidates import UID_BYTES, SentCandidate, SentCandidates, UIDArray
-from extender.k8s.cost.limits import (
+from extender.k8s.limits.limits import (
     MAX_NAME_CHARACTERS,
     MAX_NODE_BYTES,
     MAX_POD_BYTES,

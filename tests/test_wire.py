@@ -12,7 +12,7 @@ from extender import wire
 from extender.core.engine import Candidate, FilterDecision
 from extender.errors import RequestError, RequestTooLarge
 from extender.k8s.candidates import SentCandidate
-from extender.k8s.cost.limits import MAX_POD_BYTES
+from extender.k8s.limits.limits import MAX_POD_BYTES
 from extender.k8s.objects import ObjectMeta, Pod
 
 POD = '{"metadata":{"name":"p","namespace":"shop"}}'

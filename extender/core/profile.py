@@ -8,6 +8,7 @@ Rule: frozen values; nothing here reads a snapshot.
 """
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Literal
 
 from extender.k8s.annotations import EVICTION_COST
@@ -133,9 +134,12 @@ class Limits:
     """Time window of `max_attempts`."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PreemptionPolicy:
-    """Deviations from kube-scheduler's preemption; `PreemptionPolicy()` has none."""
+    """Deviations from kube-scheduler's preemption; `PreemptionPolicy()` has none.
+
+    What follows from the fields is computed once, for every /preempt asks for it several times.
+    """
 
     disruption_budgets: Literal["BestEffort", "Strict"] = "BestEffort"
     """BestEffort: as few PDB violations as possible. Strict: a candidate that violates a PDB is rejected."""
@@ -166,12 +170,19 @@ class PreemptionPolicy:
         named = {key for protection in self.protections for key, _ in protection.annotations}
         return frozenset({self.eviction_cost_annotation, *named})
 
-    @property
+    @cached_property
     def reads_pod_groups(self) -> bool:
         """Return whether the policy reads PodGroup objects."""
         return "PodGroups" in self.ranking
 
-    @property
+    @cached_property
+    def vetoes_victims(self) -> bool:
+        """Return whether the policy can reject the victims of a node that kube-scheduler would evict."""
+        limits = self.limits
+        per_node = (limits.max_victims, limits.evictions_per_minute, limits.namespace_evictions_per_minute)
+        return self.disruption_budgets == "Strict" or any(limit is not None for limit in per_node)
+
+    @cached_property
     def may_change_victims(self) -> bool:
         """Return whether the policy protects pods, or can select victims that kube-scheduler would not.
 

@@ -19,17 +19,17 @@ import numpy.typing as npt
 
 from extender.core.engine import FilterDecision, PreemptDecision, PrioritizeDecision
 from extender.core.evaluation import Evaluation
-from extender.core.framework.constraint import CodeArray, NodeRows, SchedulingContext
 from extender.core.framework.filter import FilterRun, Statuses
 from extender.core.framework.plugins import FILTERS, plugins_missing_permissions
-from extender.core.framework.status import Code, Status
+from extender.core.framework.scheduling_context import SchedulingContext
+from extender.core.framework.status import Code, CodeArray, Status
 from extender.core.preemption.criteria import TIE_BREAKERS, ranking_keys
 from extender.core.preemption.dry_run import DryRun
 from extender.core.preemption.node_pods import NodePods, PodsOnNode
 from extender.core.preemption.pdb.violations import budget_index
 from extender.core.preemption.ranking import RankingKeys
 from extender.core.recorded_devices import RecordedDevices, record_devices
-from extender.core.snapshot.arrays import BoolArray, IntArray, mask_of
+from extender.core.snapshot.arrays import BoolArray, IntArray, NodeRows, mask_of
 from extender.core.snapshot.derived import derived
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s import requests
@@ -179,7 +179,7 @@ class CandidateKeys:
     def best_first(self) -> "CandidateKeys":
         """Return the same keys with the best candidate first."""
         order = self.keys.order
-        return CandidateKeys(self.candidates[order], self.keys.at(order))
+        return CandidateKeys(self.candidates[order], self.keys.take(order))
 
 
 @dataclass(frozen=True)

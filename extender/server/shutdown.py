@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import Any
 
 from extender.server.thread_dump import running_threads
-from extender.utilities.log_throttle import ThrottledLogger
+from extender.utilities.log_throttle import ThrottledLoggers
 
 log = logging.getLogger(__name__)
 
@@ -125,14 +125,14 @@ class StopRequests:
             self._receiving.close()
 
     def _read_signals(self) -> None:
-        log_ignored = ThrottledLogger(log)
+        log_ignored = ThrottledLoggers(log)
         with self._receiving:
             while numbers := self._receiving.recv(64):
                 for number in numbers:
                     if number in STOP_SIGNALS:
                         self._request_from_thread(number)
                     else:
-                        log_ignored("signal ignored: %s", signal.Signals(number).name)
+                        log_ignored("ignored", "signal ignored: %s", signal.Signals(number).name)
 
     def stop(self) -> None:
         """Stop without draining; safe to call from any thread."""

@@ -27,7 +27,6 @@ from extender.cluster.watch import source as watch_source
 from extender.cluster.watch.state import Phase
 from extender.config import Configuration
 from extender.core import devices
-from extender.core.devices import node_allocations
 from extender.core.devices.structured import allocator, node_devices, pools
 from extender.core.framework import filter as node_filter
 from extender.core.framework import plugins, score, status
@@ -38,13 +37,14 @@ from extender.core.preemption import (
     eligibility,
     protections,
     rate_limits,
-    recent_deletions,
     sent_candidates,
 )
+from extender.core.preemption import rejections as preempt_rejections
 from extender.core.scheduling_cycle import fit_error, schedule_one
 from extender.core.scheduling_cycle.result import CycleOutcome
 from extender.core.snapshot import volume_index
 from extender.k8s.devices import selector
+from extender.k8s.limits import limits
 from extender.k8s.storage import volumes
 from extender.report import tried_node
 from extender.report.pod_schema import PodState, Verdict
@@ -72,10 +72,12 @@ POST_FILTER = {
 }  # fmt: skip
 """What DynamicResources says when kube-scheduler preempts."""
 
+LIMITS = texts(limits, "TOO_MANY_CLAIMS", "TOO_MANY_DEVICE_CONTAINERS", "WorkBudget")
+
 NOT_EVALUATED = {
     *texts(dynamic_resources, "_why_not_evaluated", "_not_followed", "_verdicts"),
     *(text for one in (allocator, node_devices) for text in strings_given_to(one, "NotEvaluated") if is_text(text)),
-    *texts(node_allocations),
+    *LIMITS,
     *texts(pools, "_terms"),
 }
 """Why DynamicResources leaves a pod to kube-scheduler."""
@@ -101,7 +103,7 @@ def of_plugins() -> set[str]:
     found = texts_of_package(plugins) | texts_of_package(devices) | texts(score)
     found |= texts(status, "Status", "filter_error") | texts(node_filter, "left_out_by_prefilter")
     found |= texts(volume_index, "not_found") | texts(volumes, "not_for_pod_message")
-    found |= texts(selector, "OPTIONAL_FIELD")
+    found |= texts(selector, "OPTIONAL_FIELD") | texts(limits, "TOO_MANY_HARD_CONSTRAINTS") | LIMITS
     put_in = {"claim {}", "claim {}, request {}", "class {}", "{}: selector #{}"}
     return without(found, put_in | POST_FILTER | NOT_EVALUATED)
 
@@ -122,7 +124,8 @@ def of_preemption_messages() -> set[str]:
 
 
 def of_dropped_nodes() -> set[str]:
-    found = texts(sent_candidates, "RejectionReason") | texts(recent_deletions) | texts(verbs, "Preempt.decide")
+    found = texts(sent_candidates, "RejectionReason") | texts(preempt_rejections, "no_eviction_needed")
+    found |= texts(verbs, "Preempt.decide")
     return without(found, strings_given_to(verbs, "GuardError"))
 
 

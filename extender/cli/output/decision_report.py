@@ -40,22 +40,6 @@ _FULL_LIST_MIN_COLUMNS = 100
 DECIDING_MARK = "*"
 """Mark of the first criterion on which a candidate is worse than the best one."""
 
-OUTCOME_STYLES: dict[schema.NodeOutcome, str] = {
-    "accepted": "green",
-    "failed": "yellow",
-    "unresolvable": "red",
-    "scored": "green",
-    "chosen": "bold green",
-    "outranked": "yellow",
-    "rejectedByPolicy": "red",
-    "insufficientAfterPreemption": "red",
-    "noVictims": "red",
-    "fits": "green",
-    "rejected": "bold red",
-    "vetoed": "red",
-}
-"""Outcome -> style in the OUTCOME column."""
-
 
 # --- the list ---------------------------------------------------------------------------------------------------------
 
@@ -219,7 +203,7 @@ def candidates_table(
     rows = []
     for node in nodes:
         name = text(node.name, "bold" if node.outcome == "chosen" else "")
-        outcome = text(node.outcome + ("" if node.sent else ", not sent"), OUTCOME_STYLES.get(node.outcome, ""))
+        outcome = text(node.outcome + ("" if node.sent else ", not sent"), NODE_OUTCOMES[node.outcome].style)
         victims = text(join_names(node.victims, most))
         rows.append((text(node.rank), name, outcome, *_criterion_cells(decision, criteria, node), victims))
     headers = ("#", "NODE", "OUTCOME", *criteria, "VICTIMS")
@@ -273,7 +257,7 @@ def render_other_nodes(decision: DecisionReport, show_all: bool) -> Iterator[Ren
     rows = []
     for (outcome, why), names in sorted(groups.items(), key=lambda one: -len(one[1])):
         nodes = join_names(names, len(names) if show_all else MAX_NAMES_PER_CELL)
-        label = text(NODE_OUTCOMES[outcome].label, OUTCOME_STYLES.get(outcome, ""))
+        label = text(NODE_OUTCOMES[outcome].label, NODE_OUTCOMES[outcome].style)
         rows.append((text(len(names)), label, text(why), text(nodes)))
     yield AdaptiveTable(("NODES", "OUTCOME", "REASON", "NAMES"), rows, lead=2)
 

@@ -26,10 +26,8 @@ from extender.report.schema import (
     ResourceAmounts,
     RunningPodReport,
 )
-from extender.report.wording import NODE_SENTENCES, ROLES, VICTIM_SELECTION_NOTES
-from extender.utilities.text import join_names, pluralize
-
-_ROLE_STYLES = {"victim": "bold red", "reprieved": "green", "protected": "yellow", "kept": "dim"}
+from extender.report.wording import NODE_OUTCOMES, ROLES, VICTIM_SELECTION_NOTES
+from extender.utilities.text import join_names, more, pluralize
 
 
 def render(
@@ -59,29 +57,25 @@ def render(
 
 def sentence(decision: DecisionReport, node: NodeReport) -> str:
     """Return one sentence with the outcome of the node and its reason."""
-    pod, name = decision.pod, node.name
+    why, victims = node.why, join_names(node.victims, 3)
     match node.outcome:
-        case "chosen":
-            return f"{name} was chosen for {pod}: evicting {join_names(node.victims, 3)} makes room"
         case "outranked":
-            return f"{name} was not chosen for {pod}: {_comparison_with_best(decision, node)}"
+            why = _comparison_with_best(decision, node)
         case "rejectedByPolicy":
             why = node.why if node.why.startswith("would ") else f"is not allowed: {node.why}"
-            return f"{name} was ruled out for {pod}: evicting {join_names(node.victims, 3)} {why}"
         case "insufficientAfterPreemption":
             count = node.counts.get("victim", 0) + node.counts.get("reprieved", 0)
-            evicted = "its only potential victim" if count == 1 else f"all {count} potential victims"
+            victims = "its only potential victim" if count == 1 else f"all {count} potential victims"
             why = f": {status_message(node.emptied)}" if node.emptied else ""
-            return f"{pod} does not fit on {name} even after evicting {evicted}{why}"
         case "noVictims":
             protected = node.counts.get("protected", 0)
             singular, plural = "pod of lower priority is protected", "pods of lower priority are protected"
             why = pluralize(protected, singular, plural) if protected else "no pods of lower priority"
-            return f"{name} has no potential victims for {pod}: {why}"
         case "scored" | "unscored":
             why = f": {node.why}" if node.why else ""
-            return f"{name} scored {node.score} of 10 for {pod}{why}"
-    return NODE_SENTENCES.get(node.outcome, "{name}: {why}").format(pod=pod, name=name, why=node.why)
+    return NODE_OUTCOMES[node.outcome].sentence.format(
+        pod=decision.pod, name=node.name, why=why, victims=victims, score=node.score
+    )
 
 
 def _comparison_with_best(decision: DecisionReport, node: NodeReport) -> str:
@@ -139,7 +133,7 @@ def render_claims(node: NodeReport, *, show_all: bool) -> Iterator[RenderableTyp
             if show_all:
                 yield _devices_table(request)
                 if request.omitted:
-                    yield indented(text(f"and {pluralize(request.omitted, 'device')} more", "dim"), 6)
+                    yield indented(text(f"and {more(request.omitted, 'device')}", "dim"), 6)
     if not show_all and any(request.devices for claim in node.claims for request in claim.requests):
         yield indented(text("--all shows every device", "dim"))
 
@@ -196,7 +190,7 @@ def render_pods(node: NodeReport) -> Iterator[RenderableType]:
         started = format_timestamp(one.started or "not started")
         values = ("" if one.order is None else one.order, one.priority, started, format_amounts(one.requests))
         others = (*values, ", ".join(one.budgets), "; ".join(_notes(one)))
-        rows.append((text(one.key), text(one.role, _ROLE_STYLES[one.role]), *map(text, others)))
+        rows.append((text(one.key), text(one.role, ROLES[one.role].style), *map(text, others)))
     headers = ("POD", "ROLE", "REPRIEVE", "PRIORITY", "STARTED", "REQUESTS", "BUDGETS", "NOTES")
     yield AdaptiveTable(headers, rows, lead=2)
     if node.chosen_by:

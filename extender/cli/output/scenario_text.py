@@ -7,11 +7,10 @@ from rich.text import Text
 from extender.cli.output.text_tables import MAX_SUMMARY_ROWS, TextRow, summary_table
 from extender.errors import printable
 from extender.report.simulation_schema import Gang, ScenarioReport, Simulation, UntilFull
+from extender.report.wording import EVICTION_CAUSES
 from extender.utilities.text import join_names, pluralize
 
 NONE = "<none>"
-
-_CAUSES = {"Preempted": "preempted", "Drained": "drained", "NodeRemoved": "node removed"}
 
 
 def scenario_blocks(result: Simulation) -> Iterator[list[Text]]:
@@ -20,7 +19,13 @@ def scenario_blocks(result: Simulation) -> Iterator[list[Text]]:
         yield [Text(printable(one), style="bold") for one in _sentences(result.scenario)]
         yield from _tables(result.scenario)
     replacements = (
-        (one.pod, "the same name" if one.of == one.pod else one.of, _CAUSES[one.cause], one.old_node, one.node or NONE)
+        (
+            one.pod,
+            "the same name" if one.of == one.pod else one.of,
+            EVICTION_CAUSES[one.cause],
+            one.old_node,
+            one.node or NONE,
+        )
         for one in result.replacements
     )
     yield summary_table(("REPLACEMENT", "OF", "CAUSE", "FROM", "TO"), replacements)

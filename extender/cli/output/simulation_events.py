@@ -7,6 +7,7 @@ from extender.cli.output.text_tables import TextRow
 from extender.core.framework.status import cut_message
 from extender.core.scheduling_cycle.result import ReservedClaim
 from extender.report.simulation_schema import CycleReport, Simulation
+from extender.report.wording import CLAIM_ALLOCATIONS
 from extender.utilities.text import join_names, pluralize
 
 MAX_LISTED_DEVICES = 8
@@ -85,5 +86,4 @@ def _describe_claim(claim: ReservedClaim) -> str:
     """Render `claim default/train gets gpu.example.com/n1/gpu-0`; driver, pool and name of each device."""
     names = [f"{one.driver}/{one.pool}/{one.device}" for one in claim.devices]
     listed = join_names(names, MAX_LISTED_DEVICES) or "no devices"
-    verb = {"new": "gets", "created": "is created and gets", "existing": "keeps"}[claim.allocation]
-    return f"claim {claim.claim} {verb} {listed}"
+    return f"claim {claim.claim} {CLAIM_ALLOCATIONS[claim.allocation]} {listed}"

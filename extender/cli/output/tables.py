@@ -15,6 +15,7 @@ from rich.text import Text
 
 from extender.errors import printable
 from extender.k8s.time import format_time, parse_time
+from extender.utilities.text import more
 
 
 def text(value: object, style: str = "") -> Text:
@@ -52,7 +53,7 @@ class AdaptiveTable:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         yield from self._table_that_fits(console, options) or (part for row in self._rows for part in self._entry(row))
         if self._left_out:
-            yield indented(Text(f"and {self._left_out} more (use --all)", style="dim"))
+            yield indented(Text(f"and {more(self._left_out)} (use --all)", style="dim"))
 
     def _table_that_fits(self, console: Console, options: ConsoleOptions) -> list[Padding]:
         for headers in (self._headers, [_wrap_header(header) for header in self._headers]):

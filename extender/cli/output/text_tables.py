@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from rich.text import Text
 
 from extender.errors import printable
+from extender.utilities.text import more
 
 MAX_SUMMARY_ROWS = 20
 """Rows of each table of a summary."""
@@ -23,7 +24,7 @@ def format_table(head: TextRow, rows: Iterable[TextRow], limit: int | None = Non
     left, shown = (shown[limit:], shown[:limit]) if limit is not None else ([], shown)
     widths = [max(len(cell) for cell in column) for column in zip(head, *shown, strict=True)]
     lines = [_format_line(head, widths, "dim")] + [_format_line(row, widths) for row in shown]
-    return lines + ([Text(f"… and {len(left)} more; -o json shows all", style="dim")] if left else [])
+    return lines + ([Text(f"… and {more(len(left))}; -o json shows all", style="dim")] if left else [])
 
 
 def summary_table(head: TextRow, rows: Iterable[TextRow]) -> list[Text]:

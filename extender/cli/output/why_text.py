@@ -21,9 +21,9 @@ from extender.cli.output.tables import (
 )
 from extender.cluster.list.pod_history import PodHistory
 from extender.core.framework.status import cut_message
+from extender.report.diagnose import evicted_sentence
 from extender.report.pod_schema import Diagnosis, NodeDiagnosis, NodePreemption, PreemptionOutcome
-from extender.report.pod_wording import evicted_sentence
-from extender.report.wording import HELP_OF_EVICTIONS, NO_HELP
+from extender.report.wording import STATUS_CODES, VERDICT_STYLES
 from extender.utilities.text import join_names, pluralize
 
 MAX_EXAMPLES = 3
@@ -32,15 +32,12 @@ MAX_EXAMPLES = 3
 MAX_COMPARED_NODES = 4
 """Rows of the table of scores without --all."""
 
-_STYLES = {"Fits": "bold green", "FitsAfterPreemption": "bold yellow", "DoesNotFit": "bold red", "Unknown": "bold"}
-_CODE_STYLES = {"Success": "green", "Unschedulable": "yellow"}
-
 
 def render(
     found: Diagnosis, *, one_node: str | None = None, show_all: bool = False, is_wide: bool = False
 ) -> Iterator[RenderableType]:
     """Render the diagnosis; `one_node`: that node in full instead of all together."""
-    yield text(found.why, _STYLES[found.verdict])
+    yield text(found.why, VERDICT_STYLES[found.verdict])
     yield Text()
     yield _facts(found)
     node = next((one for one in found.nodes if one.name == one_node), None)
@@ -125,7 +122,7 @@ def _reasons_table(found: Diagnosis, *, is_wide: bool) -> RenderableType:
         meaning = one.code if is_wide else "may help" if one.code == "Unschedulable" else "not helpful"
         cells = (text(one.nodes), text(one.plugin), text(one.reason))
         names = join_names(examples, len(examples), one.nodes)
-        rows.append((*cells, text(meaning, _CODE_STYLES.get(one.code, "red")), text(names)))
+        rows.append((*cells, text(meaning, STATUS_CODES[one.code].style), text(names)))
     return AdaptiveTable(("NODES", "PLUGIN", "REASON", code, "EXAMPLES"), rows, lead=3)
 
 
@@ -166,7 +163,7 @@ def _nodes_table(found: Diagnosis) -> RenderableType:
     columns = ("TOTAL", *plugins) if plugins else ()
     rows = []
     for one in found.nodes:
-        status = (text(one.name), text(one.code, _CODE_STYLES.get(one.code, "red")), text(one.plugin))
+        status = (text(one.name), text(one.code, STATUS_CODES[one.code].style), text(one.plugin))
         own = {} if one.scores is None else {"TOTAL": one.scores.total, **one.scores.plugins}
         scores = [text(own.get(name, "")) for name in columns]
         rows.append((*status, text("; ".join(one.reasons)), *scores, text(_preemption_cell(one.preemption))))
@@ -214,8 +211,8 @@ def _render_node(found: Diagnosis, node: NodeDiagnosis, *, show_all: bool) -> It
     if node.code == "Success":
         yield indented(text("the pod fits", "green"))
     else:
-        helps = HELP_OF_EVICTIONS.get(node.code, NO_HELP)
-        yield indented(text(f"{node.plugin or 'framework'}: {'; '.join(node.reasons)} ({node.code}: {helps})", "red"))
+        reasons, helps = "; ".join(node.reasons), STATUS_CODES[node.code].label
+        yield indented(text(f"{node.plugin or 'framework'}: {reasons} ({node.code}: {helps})", "red"))
     if node.not_evaluated:
         names = ", ".join(node.not_evaluated)
         yield indented(text(f"not evaluated here, kube-scheduler decides: {names}", "yellow"))

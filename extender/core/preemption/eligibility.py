@@ -36,22 +36,12 @@ def run_pre_enqueue_plugins(snapshot: Snapshot, pod: Pod, profile: Profile) -> S
     Mirrors PreEnqueue of schedulinggates and dynamicresources (v1.36): the first of the two that rejects.
     """
     for name in profile.pre_enqueue_plugins:
-        status = None
-        if name == SCHEDULING_GATES:
-            status = _waits_for_gates(pod, profile)
-        elif name == DYNAMIC_RESOURCES:
-            status = dynamic_resources.pre_enqueue(snapshot, pod)
-        if status is not None:
+        if name == SCHEDULING_GATES and pod.spec.scheduling_gates:
+            gates = " ".join(gate.name for gate in pod.spec.scheduling_gates)
+            return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, name, (f"waiting for scheduling gates: [{gates}]",))
+        if name == DYNAMIC_RESOURCES and (status := dynamic_resources.pre_enqueue(snapshot, pod)) is not None:
             return status
     return None
-
-
-def _waits_for_gates(pod: Pod, profile: Profile) -> Status | None:
-    gates = pod.spec.scheduling_gates or ()
-    if not gates or SCHEDULING_GATES not in profile.pre_enqueue_plugins:
-        return None
-    reason = f"waiting for scheduling gates: [{' '.join(gate.name for gate in gates)}]"
-    return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, SCHEDULING_GATES, (reason,))
 
 
 def not_schedulable(snapshot: Snapshot, pod: Pod, profile: Profile) -> str | None:
@@ -66,8 +56,8 @@ def not_schedulable(snapshot: Snapshot, pod: Pod, profile: Profile) -> str | Non
     reason = skip_reason(pod) or (skip_reason(known) if known is not None else None)
     if reason is None and row is not None:
         reason = f"its UID is that of pod {snapshot.pods[row].key}, which runs already"
-    if reason is None and _waits_for_gates(pod, profile) is not None:
-        reason = f"waits for {len(pod.spec.scheduling_gates or ())} scheduling gates"
+    if reason is None and pod.spec.scheduling_gates and SCHEDULING_GATES in profile.pre_enqueue_plugins:
+        reason = f"waits for {len(pod.spec.scheduling_gates)} scheduling gates"
     return None if reason is None else f"the pod may not preempt ({reason})"
 
 

@@ -30,6 +30,7 @@ from extender.k8s.affinity import (
 )
 from extender.k8s.objects import Affinity, Labels, Pod
 from extender.k8s.selectors import SelectorError
+from extender.utilities.groups import remove_member
 
 _MAX_ANCHORS = 32
 """Anchors of the terms of one pod; a pod with more is found by less: by their namespaces only, or always."""
@@ -320,11 +321,8 @@ class TermOwnerIndex(Index):
         del self._by_key[key]
         self._with_namespace_selector -= owners.has_namespace_selector
         for namespace, anchor in owners.anchors:
-            anchored = self._by_anchor[namespace]
-            del anchored[anchor][owners]
-            if not anchored[anchor]:
-                del anchored[anchor]
-            if not anchored:
+            remove_member(self._by_anchor[namespace], anchor, owners)
+            if not self._by_anchor[namespace]:
                 del self._by_anchor[namespace]
 
     @property

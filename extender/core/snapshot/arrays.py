@@ -17,6 +17,8 @@ from extender.k8s.selectors import Requirement, parse_int64
 
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
+NodeRows = npt.NDArray[np.int64]
+"""Row numbers of some of the snapshot's nodes."""
 
 Array = TypeVar("Array", bound=npt.NDArray[Any])
 
@@ -54,25 +56,32 @@ def count_per_node(mask: BoolArray) -> IntArray:
     return counts
 
 
-def mask_of(places: IntArray, size: int) -> BoolArray:
-    """Return [place]: whether the index is one of `places`."""
+def mask_of(rows: IntArray, size: int) -> BoolArray:
+    """Return [row] of `size` rows: whether it is one of `rows`."""
     found = np.zeros(size, np.bool_)
-    found[places] = True
+    found[rows] = True
     return found
 
 
-def over_limit(places: IntArray, numbers: IntArray, allowed: IntArray, size: int) -> BoolArray:
-    """Return [place]: whether some number occurs there more often than `allowed[number]`.
+def index_in(rows: IntArray, size: int) -> IntArray:
+    """Return [row] of `size` rows: its index in `rows`, -1 for other rows."""
+    found = np.full(size, -1)
+    found[rows] = np.arange(len(rows))
+    return found
 
-    `places` and `numbers` go together, one entry per occurrence.
+
+def over_limit(candidate_index: IntArray, numbers: IntArray, allowed: IntArray, size: int) -> BoolArray:
+    """Return [candidate] of `size` candidates: whether some number occurs there more often than `allowed[number]`.
+
+    `candidate_index` and `numbers` go together, one entry per occurrence.
     """
     result = np.zeros(size, np.bool_)
-    room, together = allowed[numbers], np.bincount(places, minlength=size)[places]
-    result[places[room <= 0]] = True
-    # No number can exceed its limit where all entries of the place together do not; nor is counting needed where the
-    # result is known.
-    risky = np.flatnonzero((room < together) & ~result[places])
-    keys, counts = np.unique(places[risky] * len(allowed) + numbers[risky], return_counts=True)
+    room, together = allowed[numbers], np.bincount(candidate_index, minlength=size)[candidate_index]
+    result[candidate_index[room <= 0]] = True
+    # No number can exceed its limit where all entries of the candidate together do not; nor is counting needed where
+    # the result is known.
+    risky = np.flatnonzero((room < together) & ~result[candidate_index])
+    keys, counts = np.unique(candidate_index[risky] * len(allowed) + numbers[risky], return_counts=True)
     result[keys[counts > allowed[keys % len(allowed)]] // len(allowed)] = True
     return result
 
@@ -88,7 +97,7 @@ class VictimRows:
 
     pods: IntArray
     """[victim]: pod row."""
-    places: IntArray
+    candidate_index: IntArray
     """[victim]: index of its candidate."""
     size: int
     """Number of candidates."""

@@ -13,6 +13,7 @@ from extender.k8s.labels import LabelsKey, labels_key
 from extender.k8s.objects import Labels, Pod
 from extender.k8s.selectors import EVERYTHING, LabelMatcher, SelectorError, compile_label_selector
 from extender.k8s.workloads import ReplicaSet, Service, StatefulSet
+from extender.utilities.groups import remove_member
 
 
 class ServiceIndex(Index):
@@ -27,10 +28,7 @@ class ServiceIndex(Index):
 
     def object_changed(self, _field: str, before: Service | None, after: Service | None) -> None:
         if before is not None and before.spec.selector:
-            here = self.by_namespace[before.metadata.namespace]
-            del here[before.metadata.name]
-            if not here:
-                del self.by_namespace[before.metadata.namespace]
+            remove_member(self.by_namespace, before.metadata.namespace, before.metadata.name)
         if after is not None and after.spec.selector:
             self.by_namespace.setdefault(after.metadata.namespace, {})[after.metadata.name] = after.spec.selector
 

@@ -1,19 +1,19 @@
-"""Derived values: what is computed from a snapshot when it is read, and kept until what it was read from changes.
+"""Derived values: computed from a snapshot when they are first read, and cached until what they were read from changes.
 
 A snapshot changes between decisions. What depends on it follows in one of two ways, and in no other:
 
 - An `Index` (see `core.snapshot.snapshot`) is called back for every change, object by object, or once for many
   new pods. It suits sums and groups of which a change moves one entry.
 - A derived value is computed again. Every aspect of the snapshot has a version, which a change of that aspect
-  increments; `derived` and `derived_by` return a function's kept value while the versions of the aspects that it reads
-  are the same. It suits columns over all nodes and answers to queries. Where a value has a part per node,
+  increments; `derived` and `derived_by` return a function's cached value while the versions of the aspects that it
+  reads are the same. It suits columns over all nodes and answers to queries. Where a value has a part per node,
   `NodeVersions` say which parts to compute again.
 
 Rule: a derived function reads only the aspects that it declares.
 """
 
-from collections import defaultdict, deque
-from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Hashable, Iterator
 from contextlib import contextmanager
 from functools import wraps
 from itertools import islice
@@ -53,12 +53,13 @@ ObjectTables.
 """
 
 
+# Tenants write the keys of derived values, as these are made of pods. So not only their number is limited.
+
 MAX_KEY_BYTES = 8 << 10
-"""Largest key, encoded, whose value is kept: keys are made of what pods say, and only pods that are meant to cost much
-have longer ones."""
+"""Largest key, encoded, whose value is cached: no ordinary pod has a longer one."""
 
 MAX_KEPT_BYTES = 32 << 20
-"""Bytes of all values of a snapshot that are kept by key, with their keys, as `_value_bytes` estimates them."""
+"""Bytes of all values of a snapshot that are cached by key, with their keys, as `_value_bytes` estimates them."""
 
 _BYTES_PER_ENCODED_BYTE = 16
 """Memory of small Python objects per byte of their encoding, at most."""
@@ -66,15 +67,12 @@ _BYTES_PER_ENCODED_BYTE = 16
 _SAMPLE_SIZE = 16
 """Items of a long collection that `_value_bytes` measures."""
 
-_FEW = 64
-"""Versions of nodes, and nodes of one version, that are remembered one by one."""
-
 _OBJECT_BYTES = 64
 """Memory of a small object and of the reference to it."""
 
 
 class Versioned:
-    """What values are derived from: the version of each aspect, and the values that are kept."""
+    """The version of each aspect, and the values derived from them."""
 
     def __init__(self) -> None:
         self._versions: dict[str, int] = defaultdict(int)
@@ -92,9 +90,9 @@ class Versioned:
 
     @contextmanager
     def _derived_values_kept(self) -> Iterator[None]:
-        """Have the versions and values at the end that were there before, for changes that are taken back inside.
+        """Restore versions and values at the end, for changes that are taken back inside the `with` block.
 
-        What was computed inside the `with` block is forgotten: its versions will belong to other changes.
+        Values that were computed inside are dropped: their versions will belong to other changes.
         """
         versions, derived, derived_by, size = dict(self._versions), self._derived, self._derived_by, self._kept_bytes
         self._derived = dict(derived)
@@ -107,7 +105,7 @@ class Versioned:
             self._derived, self._derived_by, self._kept_bytes = derived, derived_by, size
 
     def _keep(self, kept: dict[Any, tuple[tuple[int, ...], Any, int]], key: Any, entry: tuple[Any, Any, int]) -> None:
-        """Keep a value, and drop all others where it does not fit beside them."""
+        """Cache a value, and drop all others where it does not fit beside them."""
         if self._kept_bytes + entry[2] > MAX_KEPT_BYTES:
             self._kept_bytes = 0
             for values in self._derived_by.values():
@@ -118,7 +116,7 @@ class Versioned:
 
 
 def derived(*reads: Aspect) -> Callable[[Callable[[S], T]], Callable[[S], T]]:
-    """Keep the value of a function of a snapshot until one of `reads` changes; it must read no other aspect."""
+    """Cache the value of a function of a snapshot until one of `reads` changes; it must read no other aspect."""
 
     def decorate(build: Callable[[S], T]) -> Callable[[S], T]:
         @wraps(build)
@@ -135,10 +133,7 @@ def derived(*reads: Aspect) -> Callable[[Callable[[S], T]], Callable[[S], T]]:
 
 
 def derived_by(*reads: Aspect, max_entries: int = 128) -> Callable[[Callable[[S, K], T]], Callable[[S, K], T]]:
-    """Keep the values of a function of a snapshot and a key, for the last `max_entries` keys, until `reads` change.
-
-    Values of keys above MAX_KEY_BYTES are not kept, and all values together have at most MAX_KEPT_BYTES.
-    """
+    """Cache the values of a function of a snapshot and a key, for the last `max_entries` keys, until `reads` change."""
 
     def decorate(build: Callable[[S, K], T]) -> Callable[[S, K], T]:
         @wraps(build)
@@ -153,7 +148,6 @@ def derived_by(*reads: Aspect, max_entries: int = 128) -> Callable[[Callable[[S,
             if old is None and len(kept) >= max_entries:
                 old = kept.pop(next(iter(kept)))
             snapshot._kept_bytes -= old[2] if old is not None else 0
-            # Tenants write the keys: their size, not only their number, has to be limited.
             key_bytes = len(_ENCODER.encode(key))
             if key_bytes <= MAX_KEY_BYTES:
                 size = key_bytes * _BYTES_PER_ENCODED_BYTE + _value_bytes(value)
@@ -191,13 +185,11 @@ class NodeVersions:
         self.latest = 0
         """Version of the node that changed last."""
         self._versions: IntArray = np.zeros(64, np.int64)
-        self._last: deque[Sequence[int]] = deque(maxlen=_FEW)
-        """Rows of the nodes that got the last versions, up to `latest`; empty after many changed together."""
 
     def copy(self) -> "NodeVersions":
         """Return the same versions, which change independently."""
         other = NodeVersions()
-        other.latest, other._versions, other._last = self.latest, self._versions.copy(), self._last.copy()
+        other.latest, other._versions = self.latest, self._versions.copy()
         return other
 
     def changed(self, node: int) -> None:
@@ -205,22 +197,13 @@ class NodeVersions:
         self._versions = grown(self._versions, node, 0)
         self.latest += 1
         self._versions[node] = self.latest
-        self._last.append((node,))
 
     def changed_together(self, nodes: IntArray) -> None:
         """Give these nodes the next version, the same one for all."""
         self._versions = grown(self._versions, int(nodes.max(initial=0)), 0)
         self.latest += 1
         self._versions[nodes] = self.latest
-        if len(nodes) > _FEW:
-            self._last.clear()
-        else:
-            self._last.append(nodes.tolist())
 
     def changed_since(self, version: int, size: int) -> IntArray:
         """Return the rows below `size` of the nodes that changed after `latest` was `version`."""
-        count = self.latest - version
-        if count <= len(self._last):  # as between two pods of kube-scheduler: without a look at all nodes
-            last = {node for nodes in islice(reversed(self._last), count) for node in nodes if node < size}
-            return np.array(sorted(last), np.int64)
         return np.flatnonzero(self._versions[:size] > version)

@@ -24,6 +24,7 @@ from extender.k8s.affinity import PodSelector
 from extender.k8s.labels import LabelsKey, labels_key
 from extender.k8s.objects import Labels, Pod
 from extender.k8s.selectors import LabelMatcher, NodeMatcher, NodeTerm, Requirement
+from extender.utilities.groups import remove_member
 
 MAX_REQUIREMENTS_ONE_BY_ONE = 64
 """Selectors with more requirements than this, all together, are matched by a SelectorTable instead of one by one."""
@@ -189,9 +190,7 @@ class KeyIndex(Index, ABC):
 
     def pod_removed(self, row: int, pod: Pod) -> None:
         for key in set(self.keys_of(pod)):
-            del self.users[key][row]
-            if not self.users[key]:
-                del self.users[key]
+            remove_member(self.users, key, row)
 
 
 class LabelGroup(RowSet):
@@ -242,10 +241,8 @@ class LabelGroups(Index):
         group, self.of_pod[row] = self.of_pod[row], NO_GROUP
         group.remove(row)
         if not group.members:
-            here = self.by_namespace[group.namespace]
-            del here[group.key], self._by_identity[group.namespace, id(group.labels)]
-            if not here:
-                del self.by_namespace[group.namespace]
+            del self._by_identity[group.namespace, id(group.labels)]
+            remove_member(self.by_namespace, group.namespace, group.key)
 
     def in_namespaces(self, names: frozenset[str] | None) -> Iterator[LabelGroup]:
         """Yield the groups of these namespaces; None: of all namespaces."""

@@ -16,6 +16,7 @@ from extender.k8s.objects import Pod
 from extender.k8s.storage.csi_migration import MIGRATED_PLUGINS, driver_of, migrated_volume
 from extender.k8s.storage.objects import PersistentVolume, PersistentVolumeClaim, StorageClass
 from extender.k8s.storage.volumes import ClaimUse, claim_class, claim_uses, is_for_pod, volume_class
+from extender.utilities.groups import remove_member
 
 VolumeID = tuple[str, str]
 """Identity of a CSI volume: (driver, volume handle)."""
@@ -42,10 +43,7 @@ class VolumeIndex(Index):
 
     def object_changed(self, _field: str, before: PersistentVolume | None, after: PersistentVolume | None) -> None:
         if before is not None:
-            group = self._groups[_group_key(before)]
-            group.discard(self._numbers[before.metadata.name])
-            if not group:
-                del self._groups[_group_key(before)]
+            remove_member(self._groups, _group_key(before), self._numbers[before.metadata.name])
         if after is not None:
             number = self._numbers.get(after.metadata.name)
             if number is None:

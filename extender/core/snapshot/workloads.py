@@ -122,16 +122,16 @@ class PodGroupIndex(GroupIndex):
         if after is not None:
             self._minimum[_API_GROUP[field], after.metadata.namespace, after.metadata.name] = after.minimum or 0
 
-    def below_minimum(self, pods: IntArray, places: IntArray) -> tuple[IntArray, IntArray, IntArray]:
+    def below_minimum(self, pods: IntArray, candidate_index: IntArray) -> tuple[IntArray, IntArray, IntArray]:
         """Find the pod groups that fall below their minimum when these victims are evicted.
 
-        `pods` are the victims' rows, `places` the index of each one's candidate. Return three arrays: candidate, number
-        of the pod group, count of its victims. Pods that are terminating anyway are not counted as victims.
+        `pods`: [victim], pod row; `candidate_index`: [victim]. Return three arrays: candidate, number of the pod group,
+        count of its victims. Pods that are terminating anyway are not counted as victims.
         """
         numbers = self.of_pod[pods]
         member = (numbers != NO_GROUP) & ~self.snapshot.pod_table.terminating[pods]
         size = int(numbers.max(initial=0)) + 1
-        keys, lost = np.unique(places[member] * size + numbers[member], return_counts=True)
+        keys, lost = np.unique(candidate_index[member] * size + numbers[member], return_counts=True)
         spare = np.array([self.spare(number) for number in (keys % size).tolist()], np.int64)
         is_below = lost > spare
         return keys[is_below] // size, keys[is_below] % size, lost[is_below]

@@ -25,7 +25,8 @@ from extender.core.profile import KubeScheduler
 from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import ExtenderError, RequestError
 from extender.k8s.kinds import ClusterObjects
-from extender.report import render, wording
+from extender.report import wording
+from extender.report.scheduler_report import changed_policies
 from extender.report.schema import MAX_LISTED_DECISIONS
 from extender.server.admin import fork_worker
 from extender.server.admin.cluster_dump import ClusterDumps
@@ -242,7 +243,7 @@ def _status(server_context: ServerContext) -> dict[str, Any]:
         "notes": server_context.warnings(),
         "scheduler": scheduler_line(scheduler),
         "notEvaluated": not_evaluated_lines(scheduler),
-        "policies": render.changed_policies(scheduler.profiles[0]),
+        "policies": changed_policies(scheduler.profiles[0]),
         "presets": list(PRESETS),
         "decisions": server_context.decisions.counts(),
         "recording": None if server_context.recorder is None else server_context.recorder.status(),

@@ -20,7 +20,7 @@ from msgspec.json import Encoder
 
 from extender.core.engine import Candidate, FilterDecision
 from extender.core.eviction_history import NO_HISTORY, EvictionHistory
-from extender.core.framework.constraint import SchedulingContext
+from extender.core.framework.scheduling_context import SchedulingContext
 from extender.core.preemption.protections import protection_reasons
 from extender.core.profile import UPSTREAM, Profile
 from extender.core.snapshot.snapshot import Snapshot

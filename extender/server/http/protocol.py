@@ -36,7 +36,7 @@ from extender.server.http.caller import CALLER_KEY, caller_now
 from extender.server.http.errors import error_body, error_response
 from extender.server.http.response import CLOSE, Response, nothing_to_write
 from extender.server.http.tls import TLSFiles
-from extender.utilities.log_throttle import ThrottledLogger
+from extender.utilities.log_throttle import ThrottledLoggers
 
 log = logging.getLogger(__name__)
 
@@ -84,7 +84,7 @@ class ListenerState(ServerState):
         self.at_once = at_once or {}
         self.is_draining = False
         """True during a shutdown: each response closes its connection."""
-        self.log_bad_request = ThrottledLogger(log)
+        self.log_bad_request = ThrottledLoggers(log)
 
 
 class _Rejected(Exception):
@@ -228,7 +228,7 @@ class LimitedProtocol(HttpToolsProtocol):
             self._ignores_input = True  # the following bytes may be another protocol
         except httptools.HttpParserError:
             if self._rejected is None:
-                self._listener.log_bad_request("malformed HTTP/1.1 request from %s", self.client)
+                self._listener.log_bad_request("malformed", "malformed HTTP/1.1 request from %s", self.client)
             self._reject(self._rejected or _Rejected(400, "malformed HTTP/1.1 request"))
         # 2. A request that is not complete yet becomes the application's, which reads the rest.
         if not self._ignores_input and self._begin is not None:

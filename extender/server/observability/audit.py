@@ -18,7 +18,7 @@ from extender.core.engine import Candidate, PreemptDecision
 from extender.core.preemption.pdb.index import BudgetIndex
 from extender.core.preemption.pdb.live import UNLIMITED
 from extender.core.preemption.pdb.violations import budget_index
-from extender.k8s.cost.limits import MAX_NAME_CHARACTERS
+from extender.k8s.limits.limits import MAX_NAME_CHARACTERS
 from extender.k8s.objects import Pod
 from extender.server.observability.cache_status import ClusterSource
 from extender.server.observability.decision_log import DecisionMode

@@ -23,6 +23,7 @@ from extender.k8s.objects import Pod
 from extender.k8s.time import SECOND, format_time, parse_time
 from extender.report import render
 from extender.report import summary as sentences
+from extender.report.scheduler_report import changed_policies, report_scheduler
 from extender.report.schema import DecisionReport, DecisionSummary, VerbName
 from extender.report.tried_node import render_incoming_pod
 
@@ -134,8 +135,8 @@ class KeptDecision:
         return DecisionReport(
             **{name: getattr(summary, name) for name in summary.__struct_fields__},
             cache=self.cache,
-            scheduler=render.render_scheduler(self.scheduler, self.profile),
-            policies=render.changed_policies(self.profile or self.scheduler.profiles[0]),
+            scheduler=report_scheduler(self.scheduler, self.profile),
+            policies=changed_policies(self.profile or self.scheduler.profiles[0]),
             incoming=msgspec.structs.replace(
                 render_incoming_pod(self.pod.decode(), self.scheduler.features),
                 claims=render.render_pod_claims(record),

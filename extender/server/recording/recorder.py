@@ -24,8 +24,8 @@ from extender.cluster.watch.decode import strip_unread_fields
 from extender.config.serving import RecordingSection
 from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import INTERNAL, NotReady, RecordingError
-from extender.k8s.cost.memory import memory_of
 from extender.k8s.kinds import ClusterObjects, Key
+from extender.k8s.limits.memory import memory_of
 from extender.k8s.objects import Object
 from extender.server.observability.writer_thread import WriterThread
 from extender.server.recording import lines, redact

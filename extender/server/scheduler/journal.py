@@ -30,7 +30,7 @@ from extender.core.record import (
 )
 from extender.k8s.objects import Pod
 from extender.k8s.time import format_time
-from extender.report.render import changed_policies
+from extender.report.scheduler_report import changed_policies
 from extender.report.wording import PASSED_THROUGH
 from extender.server.context import ServerContext
 from extender.server.events.notices import AnsweredPreemption, is_worth_events, rejecting_policies

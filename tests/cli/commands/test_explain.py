@@ -510,7 +510,7 @@ def test_claims_of_the_pod_are_facts_and_those_of_a_node_are_explained():
         "DEVICE  REASON  DETAIL",
         22 * "─",
         "d       free",
-        "and 2 devices more",
+        "and 2 more devices",
     ]
 
 

@@ -13,13 +13,15 @@ from typing import NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
-from extender.core.framework.constraint import ConflictConstraint, EvictablePods, NodeRows, SchedulingContext
-from extender.core.snapshot.arrays import BoolArray, IntArray
+from extender.core.framework.filter_checks import ConflictConstraint, EvictablePods
+from extender.core.framework.scheduling_context import SchedulingContext
+from extender.core.snapshot.arrays import BoolArray, IntArray, NodeRows
 from extender.core.snapshot.node_layout import RankedDemand
 from extender.core.snapshot.selector_index import KeyIndex
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.objects import Pod
 from extender.k8s.version.features import Features
+from extender.utilities.groups import remove_member
 
 NAME = "NodePorts"
 REASON = "node(s) didn't have free ports for the requested pod ports"
@@ -84,7 +86,7 @@ class PortUsers:
         ports = np.repeat(np.arange(len(users)), counts)
         return cls(context.layout.rank[rows], context.snapshot.pod_node[rows], ports)
 
-    def at(self, rows: NodeRows, size: int) -> "PortUsers":
+    def take(self, rows: NodeRows, size: int) -> "PortUsers":
         """Keep the entries on the nodes `rows`, of `size` nodes."""
         place_of = np.full(size, -1)
         place_of[rows] = np.arange(len(rows))
@@ -114,8 +116,8 @@ class PortConflictConstraint(ConflictConstraint):
         """Return [1, node]: minus the number of conflicting ports still in use."""
         return -self.users.in_use(evictable.mask)[np.newaxis]
 
-    def at(self, rows: NodeRows) -> Self:
-        return replace(super().at(rows), users=self.users.at(rows, self.headroom.shape[1]))
+    def take(self, rows: NodeRows) -> Self:
+        return replace(super().take(rows), users=self.users.take(rows, self.headroom.shape[1]))
 
 
 class HostPortIndex(KeyIndex):
@@ -138,9 +140,7 @@ class HostPortIndex(KeyIndex):
         super().pod_removed(row, pod)
         for port in self.keys_of(pod):
             if port not in self.users:
-                self.addresses[port.number].discard(port.ip)
-                if not self.addresses[port.number]:
-                    del self.addresses[port.number]
+                remove_member(self.addresses, port.number, port.ip)
 
 
 def filter(context: SchedulingContext) -> tuple[PortConflictConstraint, ...]:

@@ -16,17 +16,12 @@ import numpy as np
 
 from extender.core.devices.class_totals import scored_capacity, scored_use
 from extender.core.devices.extended_resources import delegated_to_dra
-from extender.core.framework.constraint import (
-    CodeArray,
-    ColumnwiseConstraint,
-    EvictablePods,
-    NodeRows,
-    SchedulingContext,
-)
+from extender.core.framework.filter_checks import ColumnwiseConstraint, EvictablePods
 from extender.core.framework.plugins.shared.normalize import MAX_NODE_SCORE, interpolate
-from extender.core.framework.status import Code
+from extender.core.framework.scheduling_context import SchedulingContext
+from extender.core.framework.status import Code, CodeArray
 from extender.core.profile import ScoringStrategy
-from extender.core.snapshot.arrays import BASE_RESOURCES, NEVER, BoolArray, IntArray, clamped
+from extender.core.snapshot.arrays import BASE_RESOURCES, NEVER, BoolArray, IntArray, NodeRows, clamped
 from extender.core.snapshot.node_layout import RankedDemand
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.objects import Pod

@@ -11,9 +11,10 @@ from typing import Final
 
 import numpy as np
 
-from extender.core.framework.constraint import Check, SchedulingContext, StaticCheck
+from extender.core.framework.filter_checks import Check, StaticCheck
 from extender.core.framework.plugins.shared.claims_of_other_pods import other_pods_claims, unusable_claim
 from extender.core.framework.plugins.shared.volume_limit_columns import attachable_volumes, volume_limits
+from extender.core.framework.scheduling_context import SchedulingContext
 from extender.core.framework.status import Code
 from extender.core.snapshot.arrays import NEVER, BoolArray, IntArray
 from extender.core.snapshot.derived import derived

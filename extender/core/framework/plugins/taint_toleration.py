@@ -6,9 +6,10 @@ Mirrors pkg/scheduler/framework/plugins/tainttoleration (v1.36).
 
 import numpy as np
 
-from extender.core.framework.constraint import NodeRows, SchedulingContext, StaticCheck
+from extender.core.framework.filter_checks import StaticCheck
 from extender.core.framework.plugins.shared.normalize import normalize
-from extender.core.snapshot.arrays import IntArray
+from extender.core.framework.scheduling_context import SchedulingContext
+from extender.core.snapshot.arrays import IntArray, NodeRows
 from extender.k8s.objects import Taint
 from extender.k8s.selectors import find_untolerated, tolerates
 

@@ -13,11 +13,12 @@ from itertools import chain
 import numpy as np
 import numpy.typing as npt
 
-from extender.core.framework.constraint import NodeRows, SchedulingContext, StaticCheck
+from extender.core.framework.filter_checks import StaticCheck
 from extender.core.framework.plugins.shared.normalize import interpolate
 from extender.core.framework.plugins.shared.volume_matching import NO_VOLUME_ROW, affinity_matches, match_volumes
+from extender.core.framework.scheduling_context import SchedulingContext
 from extender.core.framework.status import PreFilterResult, filter_error
-from extender.core.snapshot.arrays import NEVER, BoolArray, IntArray
+from extender.core.snapshot.arrays import NEVER, BoolArray, IntArray, NodeRows
 from extender.core.snapshot.derived import derived_by
 from extender.core.snapshot.selector_index import nodes_with_labels
 from extender.core.snapshot.snapshot import Snapshot

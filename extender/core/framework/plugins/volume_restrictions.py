@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from extender.core.framework.constraint import ConflictConstraint, SchedulingContext
+from extender.core.framework.filter_checks import ConflictConstraint
+from extender.core.framework.scheduling_context import SchedulingContext
 from extender.core.framework.status import PreFilterResult
 from extender.core.snapshot.selector_index import KeyIndex
 from extender.core.snapshot.volume_index import not_found, storage

@@ -5,7 +5,8 @@ Mirrors pkg/scheduler/framework/plugins/volumezone (v1.36).
 
 import numpy as np
 
-from extender.core.framework.constraint import SchedulingContext, StaticCheck
+from extender.core.framework.filter_checks import StaticCheck
+from extender.core.framework.scheduling_context import SchedulingContext
 from extender.core.framework.status import PreFilterResult
 from extender.core.snapshot.volume_index import not_found, storage
 from extender.k8s.labels import BETA_REGION, BETA_ZONE, REGION, ZONE, ZONE_DELIMITER

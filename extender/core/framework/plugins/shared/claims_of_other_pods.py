@@ -10,16 +10,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from extender.core.framework.constraint import (
-    CodeArray,
-    ColumnwiseConstraint,
-    NodeRows,
-    SchedulingContext,
-    StaticCheck,
-)
+from extender.core.framework.filter_checks import ColumnwiseConstraint, StaticCheck
 from extender.core.framework.plugins.shared.attached_volumes import AttachedVolumeIndex
-from extender.core.framework.status import Code, filter_error
-from extender.core.snapshot.arrays import BoolArray, IntArray
+from extender.core.framework.scheduling_context import SchedulingContext
+from extender.core.framework.status import Code, CodeArray, filter_error
+from extender.core.snapshot.arrays import BoolArray, IntArray, NodeRows
 from extender.core.snapshot.node_layout import RankedDemand
 from extender.core.snapshot.snapshot import Snapshot
 from extender.core.snapshot.volume_index import not_found, storage

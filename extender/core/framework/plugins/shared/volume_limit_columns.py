@@ -1,9 +1,11 @@
 """Limits of attached volumes as columns: for NodeVolumeLimits, and up to v1.30 for EBSLimits and its kind.
 
-A driver's limit counts distinct volumes, not pods: evicting one of two pods that share a volume frees nothing. So
-unshared volumes (used by one pod of the node) are summed in one column per driver. Volumes of the incoming pod or of a
-nominated pod have columns that count their users: such a volume is attached while it has a user. Other shared volumes
-are listed node by node; columns of bits say which of the pods that share them are in place (`attached_volumes`).
+A driver's limit counts distinct volumes, not pods: evicting one of two pods that share a volume frees nothing. Hence
+three kinds of columns:
+
+1. per driver, its volumes that only one pod of the node uses;
+2. bits of the pods that share volumes: they say which of these pods are in place (`attached_volumes`);
+3. users of a volume of the incoming pod or of a nominated pod: it is attached while it has a user.
 
 Mirrors pkg/scheduler/framework/plugins/nodevolumelimits (v1.36).
 
@@ -18,9 +20,10 @@ from typing import Self
 
 import numpy as np
 
-from extender.core.framework.constraint import Constraint, NodeRows, SchedulingContext
+from extender.core.framework.filter_checks import Constraint
 from extender.core.framework.plugins.shared.attached_volumes import AttachedVolumeIndex
-from extender.core.snapshot.arrays import NEVER, BoolArray, IntArray, PodAmounts
+from extender.core.framework.scheduling_context import SchedulingContext
+from extender.core.snapshot.arrays import NEVER, BoolArray, IntArray, NodeRows, PodAmounts, index_in
 from extender.core.snapshot.derived import derived, derived_by
 from extender.core.snapshot.node_layout import RankedDemand
 from extender.core.snapshot.snapshot import Snapshot
@@ -70,28 +73,22 @@ class SharedVolumes:
         numbered = [replace(part, sets=part.sets + first) for part, first in zip(parts, sets.tolist(), strict=False)]
         return cls(*(np.concatenate([getattr(part, name) for part in numbered]) for name in cls.__slots__))
 
-    def at(self, rows: NodeRows, size: int) -> "SharedVolumes":
+    def take(self, rows: NodeRows, size: int) -> "SharedVolumes":
         """Keep the sets on the nodes `rows`, of `size` nodes."""
-        place_of = np.full(size, -1)
-        place_of[rows] = np.arange(len(rows))
-        nodes = place_of[self.nodes]
+        nodes = index_in(rows, size)[self.nodes]
         here = nodes >= 0
-        kept, number_of = here[self.sets], np.cumsum(here) - 1
+        kept = here[self.sets]
+        sets = (np.cumsum(here) - 1)[self.sets[kept]]
         return SharedVolumes(
-            self.drivers[here],
-            nodes[here],
-            self.counts[here],
-            number_of[self.sets[kept]],
-            self.columns[kept],
-            self.bits[kept],
+            self.drivers[here], nodes[here], self.counts[here], sets, self.columns[kept], self.bits[kept]
         )
 
     def attached(self, headroom: IntArray, drivers: int) -> IntArray:
         """Return [driver, node]: number of these volumes that have a user with `headroom` [column, node]."""
         size, in_use = headroom.shape[1], np.zeros(len(self.nodes), np.bool_)
         in_use[self.sets[-headroom[self.columns, self.nodes[self.sets]] & self.bits != 0]] = True
-        places = self.drivers * size + self.nodes
-        attached = np.bincount(places, self.counts * in_use, drivers * size)  # as floats, which are exact up to 2**53
+        # Weights make bincount return floats, which are exact up to 2**53.
+        attached = np.bincount(self.drivers * size + self.nodes, self.counts * in_use, drivers * size)
         return attached.astype(np.int64).reshape(drivers, size)
 
 
@@ -114,16 +111,16 @@ def _used_volumes(snapshot: Snapshot, driver: str) -> _UsedVolumes:
     volumes = snapshot.index(AttachedVolumeIndex).of(driver)
     on_nodes, names = tuple(volumes.sharing.values()), tuple(volumes.sharing)
     sizes = np.fromiter((len(one.counts) for one in on_nodes), np.int64, len(on_nodes))
-    lengths = np.fromiter((len(one.fields) for one in on_nodes), np.int64, len(on_nodes))
+    lengths = np.fromiter((len(one.bits) for one in on_nodes), np.int64, len(on_nodes))
     first = np.cumsum(sizes) - sizes
-    fields = np.fromiter(chain.from_iterable(chain.from_iterable(one.fields for one in on_nodes)), np.int64)
+    sets_and_columns = np.fromiter(chain.from_iterable(chain.from_iterable(one.bits for one in on_nodes)), np.int64)
     shared = SharedVolumes(
         np.zeros(sizes.sum(), np.int64),
         np.repeat(np.array([snapshot.node_row[name] for name in names], np.int64), sizes),
         np.fromiter(chain.from_iterable(one.counts for one in on_nodes), np.int64),
-        np.repeat(first, lengths) + fields[::2],
-        fields[1::2],
-        np.fromiter(chain.from_iterable(one.fields.values() for one in on_nodes), np.int64),
+        np.repeat(first, lengths) + sets_and_columns[::2],
+        sets_and_columns[1::2],
+        np.fromiter(chain.from_iterable(one.bits.values() for one in on_nodes), np.int64),
     )
     amounts: list[dict[int, int]] = []
     for one in on_nodes:
@@ -131,8 +128,8 @@ def _used_volumes(snapshot: Snapshot, driver: str) -> _UsedVolumes:
         for column, of_pods in one.amounts.items():
             amounts[column].update(of_pods)
     first_set = dict(zip(names, first.tolist(), strict=True))
-    bits_of = tuple(map(snapshot.pod_amounts, amounts))
-    return _UsedVolumes(snapshot.pod_amounts(volumes.unshared), bits_of, shared, first_set)
+    bits = tuple(map(snapshot.pod_amounts, amounts))
+    return _UsedVolumes(snapshot.pod_amounts(volumes.unshared), bits, shared, first_set)
 
 
 def _used_volumes_without(snapshot: Snapshot, driver: str, excluded: Sequence[VolumeID]) -> _UsedVolumes:
@@ -202,8 +199,8 @@ class VolumeLimitConstraint(Constraint):
     counts_without_new: bool
     """See `volume_limits`."""
 
-    def at(self, rows: NodeRows) -> Self:
-        return replace(super().at(rows), shared=self.shared.at(rows, self.headroom.shape[1]))
+    def take(self, rows: NodeRows) -> Self:
+        return replace(super().take(rows), shared=self.shared.take(rows, self.headroom.shape[1]))
 
     def fits(self, headroom: IntArray) -> BoolArray:
         # Per driver with a new volume: attached volumes (shared and own columns in use) + new volumes <= headroom.
@@ -231,21 +228,18 @@ def _own_columns(
     Volumes of a driver share a column if the same pods use them and they are attached to the same nodes: then all of
     them are in use, or none.
     """
-    index, driver_of = snapshot.index(AttachedVolumeIndex), {driver: nth for nth, driver in enumerate(drivers)}
-    alike: dict[object, list[VolumeID]] = defaultdict(list)
-    nominees = defaultdict[VolumeID, list[int]](list)
-    for nth, volumes in enumerate(nominated):
-        for volume in volumes:
-            nominees[volume].append(nth)
-    for volume in sorted(requested.union(nominees)):
-        if volume[0] in driver_of:
+    index, driver_index = snapshot.index(AttachedVolumeIndex), {driver: index for index, driver in enumerate(drivers)}
+    together: dict[object, list[VolumeID]] = defaultdict(list)
+    for volume in sorted(requested.union(*nominated)):
+        if volume[0] in driver_index:
             of_driver = index.of(volume[0])
-            users = frozenset(of_driver.users.get(volume, ())), tuple(nominees.get(volume, ()))
+            users = frozenset(of_driver.users.get(volume, ()))
             attached = frozenset(of_driver.attached.get(volume, ()))
-            alike[volume[0], volume in requested, users, attached].append(volume)
+            nominees = tuple(volume in volumes for volumes in nominated)
+            together[volume[0], volume in requested, users, nominees, attached].append(volume)
     return {
-        _OwnColumn(volumes[0], driver_of[volumes[0][0]], len(volumes), volumes[0] in requested): volumes
-        for volumes in alike.values()
+        _OwnColumn(volumes[0], driver_index[volumes[0][0]], len(volumes), volumes[0] in requested): volumes
+        for volumes in together.values()
     }
 
 
@@ -265,29 +259,31 @@ def volume_limits(
     drivers = sorted({driver for driver, _ in requested} & limits.keys())
     if not drivers:
         return ()
-    # The columns: one per driver, then the bits of pods that share volumes, then `own_columns`.
     snapshot, size = context.snapshot, len(context.snapshot.nodes)
     nominated_volumes = [storage(snapshot).csi_volumes(pod) for pod in context.nominees]
     own_columns = _own_columns(snapshot, drivers, requested, nominated_volumes)
     own_of: list[list[VolumeID]] = [[] for _ in drivers]
     for column, volumes in own_columns.items():
         own_of[column.driver] += volumes
+    # 1. Columns of drivers: their unshared volumes, but for those with an own column.
     used = [_used_volumes_without(snapshot, driver, own) for driver, own in zip(drivers, own_of, strict=True)]
     demand, shared = [of_driver.unshared for of_driver in used], list[SharedVolumes]()
-    for nth, of_driver in enumerate(used):
-        drivers_of, columns = of_driver.shared.drivers + nth, of_driver.shared.columns + len(demand)
-        shared.append(replace(of_driver.shared, drivers=drivers_of, columns=columns))
+    # 2. Bits of the pods that share volumes.
+    for number, of_driver in enumerate(used):
+        driver_of, columns = of_driver.shared.drivers + number, of_driver.shared.columns + len(demand)
+        shared.append(replace(of_driver.shared, drivers=driver_of, columns=columns))
         demand += of_driver.bits
+    # 3. Own columns.
     index = snapshot.index(AttachedVolumeIndex)
     users = [index.of(column.volume[0]).users.get(column.volume, ()) for column in own_columns]
     demand += [snapshot.pod_amounts(dict.fromkeys(rows, 1)) for rows in users]
     headroom = np.stack([-column.per_node(size) for column in demand])
     always_attached = np.zeros((len(own_columns), size), np.bool_)
-    for nth, driver in enumerate(drivers):
-        headroom[nth] += limits[driver] - _always_attached(snapshot, driver)
-    for nth, column in enumerate(own_columns):
-        always_attached[nth, list(_attached_to(snapshot, column.volume))] = True
-        headroom[column.driver] += always_attached[nth] * column.count
+    for number, driver in enumerate(drivers):
+        headroom[number] += limits[driver] - _always_attached(snapshot, driver)
+    for attached, column in zip(always_attached, own_columns, strict=True):
+        attached[list(_attached_to(snapshot, column.volume))] = True
+        headroom[column.driver] += attached * column.count
 
     def demand_of(pod: Pod, _node: int) -> list[int]:
         volumes = storage(snapshot).csi_volumes(pod)

@@ -3,7 +3,7 @@
 import pytest
 
 from extender.k8s import quantity, requests, selectors, time
-from extender.k8s.cost.limits import MAX_QUALIFIED_NAME_CHARACTERS
+from extender.k8s.limits.limits import MAX_QUALIFIED_NAME_CHARACTERS
 
 LONGEST = "a" * 253 + "/" + "b" * 63
 

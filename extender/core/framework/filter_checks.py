@@ -1,78 +1,24 @@
-"""Checks: how a filter plugin expresses the conditions of one incoming pod on all nodes at once.
+"""Results of a filter plugin: the checks that it makes of an incoming pod, for all nodes at once.
 
-A StaticCheck depends on node and incoming pod only. A Constraint is a set of columns over the nodes: the headroom
-that is left, and the demand of every running pod. Removing pods from a node and adding them back is therefore addition
-and subtraction; this replaces PreFilterExtensions.AddPod/RemovePod and cloning NodeInfo in upstream's dry run.
-SchedulingContext holds what plugins read (upstream: the pod, the CycleState and the snapshot's NodeInfos).
+A StaticCheck depends on node and incoming pod only. A Constraint is a set of columns over the nodes: the headroom that
+is left, and the demand of every running pod. So evicting pods and putting them back is addition and subtraction, where
+upstream's dry run calls PreFilterExtensions.RemovePod and AddPod on a clone of NodeInfo.
 
-Rule: a check knows the columns and reasons of one plugin; it knows nothing of other plugins or of preemption.
+Rule: a check has the columns and reasons of one plugin; it knows no other plugin and nothing of preemption.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import numpy.typing as npt
 
-from extender.core.eviction_history import NO_HISTORY, EvictionHistory
-from extender.core.framework.status import Code
-from extender.core.profile import DEFAULT_IMPORTANCE, Profile
-from extender.core.snapshot.arrays import BoolArray, IntArray, PodAmounts
-from extender.core.snapshot.importance import ImportanceLayout
-from extender.core.snapshot.node_layout import NodeLayout, RankedDemand
-from extender.core.snapshot.snapshot import Snapshot
+from extender.core.framework.scheduling_context import SchedulingContext
+from extender.core.framework.status import Code, CodeArray, Status
+from extender.core.snapshot.arrays import BoolArray, IntArray, NodeRows, PodAmounts
+from extender.core.snapshot.node_layout import RankedDemand
 from extender.k8s.objects import Pod
-from extender.k8s.version.features import Features
-
-CodeArray = npt.NDArray[np.uint8]
-"""[node]: Code of each node."""
-NodeRows = npt.NDArray[np.int64]
-"""Row numbers of some of the snapshot's nodes."""
-
-
-class ScoreFailed(Exception):
-    """The error of a score plugin, in upstream's words; it ends the scheduling cycle."""
-
-
-@dataclass(frozen=True, slots=True)
-class SchedulingContext:
-    """The incoming pod (preemptor) and everything that the plugins may read to schedule it."""
-
-    pod: Pod
-    snapshot: Snapshot
-    profile: Profile
-    nominees: tuple[Pod, ...]
-    """Nominated pods that the incoming pod must yield to: equal or higher priority, not the pod itself."""
-    history: EvictionHistory = NO_HISTORY
-    """Time and recent evictions, which protections and rate limits read; of plugins DynamicResources reads the time."""
-
-    @property
-    def features(self) -> Features:
-        """Return the switches of the kube-scheduler's version."""
-        return self.snapshot.features
-
-    @property
-    def layout(self) -> NodeLayout:
-        """Return the pods of every node in the profile's order of importance."""
-        policy = self.profile.preemption
-        if policy.importance == DEFAULT_IMPORTANCE:
-            return self.snapshot.layout
-        return self.snapshot.index(ImportanceLayout, policy.importance, policy.eviction_cost_annotation).layout
-
-    def nominated_demand(self, columns: int, demand_of: Callable[[Pod, int], Sequence[int]]) -> IntArray | None:
-        """Return [column, node]: the nominees' demand, summed on the node of their nomination; None without nominees.
-
-        `demand_of`: (nominee, node row) -> its demand in each column.
-        """
-        if not self.nominees:
-            return None
-        nominated = np.zeros((columns, len(self.snapshot.nodes)), np.int64)
-        for pod in self.nominees:
-            node = self.snapshot.node_row[pod.status.nominated_node_name]
-            nominated[:, node] += demand_of(pod, node)
-        return nominated
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,14 +34,24 @@ class StaticCheck:
     reason_of: IntArray | None = None
     """[node]: index of its only reason in `rejection_reasons`; None: every node has all of them."""
 
+    # As a constraint without columns.
     nominated_demand: ClassVar[None] = None
     headroom: ClassVar[IntArray] = np.empty((0, 0), np.int64)
-    """A static check has no columns."""
+
+    @classmethod
+    def of(cls, status: Status, rejected: BoolArray) -> Self:
+        """Return a check that rejects the nodes `rejected` [node] with this status."""
+        return cls(status.plugin, rejected, status.reasons, status.code)
+
+    @classmethod
+    def on_all_nodes(cls, context: SchedulingContext, status: Status) -> Self:
+        """Return a check that rejects every node with this status."""
+        return cls.of(status, np.ones(len(context.snapshot.nodes), np.bool_))
 
     def codes(self, _headroom: IntArray) -> CodeArray:
         return np.where(self.rejected, np.uint8(self.code), np.uint8(Code.SUCCESS))
 
-    def at(self, rows: NodeRows) -> Self:
+    def take(self, rows: NodeRows) -> Self:
         reason_of = None if self.reason_of is None else self.reason_of[rows]
         return replace(self, rejected=self.rejected[rows], reason_of=reason_of)
 
@@ -118,7 +74,7 @@ class EvictablePods:
     has_negative_demand: bool = False
     """True if some pod has a negative request, so that evicting it reduces the headroom."""
 
-    def at(self, rows: NodeRows) -> "EvictablePods":
+    def take(self, rows: NodeRows) -> "EvictablePods":
         """Return the pods of the nodes `rows` only."""
         freed = None if self.freed is None else self.freed.take(rows, axis=1)
         return EvictablePods(self.mask.take(rows, axis=1), freed, self.has_negative_demand)
@@ -165,11 +121,11 @@ class Constraint(ABC):
         """
         return self.headroom + self.ranked_demand.sums(evictable.mask)
 
-    def at(self, rows: NodeRows) -> Self:
+    def take(self, rows: NodeRows) -> Self:
         """Return the constraint for the nodes `rows` only: the last axis of all its arrays is the node."""
         values = ((field.name, getattr(self, field.name)) for field in fields(self))
         arrays: dict[str, Any] = {name: value[..., rows] for name, value in values if isinstance(value, np.ndarray)}
-        return replace(self, ranked_demand=self.ranked_demand.at(rows), **arrays)
+        return replace(self, ranked_demand=self.ranked_demand.take(rows), **arrays)
 
 
 @dataclass(frozen=True)
@@ -213,4 +169,4 @@ class ConflictConstraint(ColumnwiseConstraint):
 
 
 Check = StaticCheck | Constraint
-"""Type of the checks that a filter plugin returns for a pod, zero or more, evaluated in order."""
+"""A filter plugin returns any number of them for a pod, to be evaluated in this order."""
