@@ -177,15 +177,15 @@ class KeyIndex(Index, ABC):
 
     def pod_added(self, row: int, pod: Pod) -> None:
         for key in self.keys_of(pod):
-            self._key_added(key, row)
+            self.key_added(key, row)
 
     def pods_added(self, rows: Sequence[int], pods: Sequence[Pod]) -> None:
         keys_of = self.keys_of
         for row, pod in zip(rows, pods, strict=True):
             for key in keys_of(pod):
-                self._key_added(key, row)
+                self.key_added(key, row)
 
-    def _key_added(self, key: Any, row: int) -> None:
+    def key_added(self, key: Any, row: int) -> None:
         self.users.setdefault(key, Counter())[row] += 1
 
     def pod_removed(self, row: int, pod: Pod) -> None:
