@@ -1,8 +1,8 @@
 """Running pods by node and rank: one column per node, its pods from the most to the least important.
 
-With `pod_table` this project's counterpart of kube-scheduler's NodeInfo (framework.NodeInfo, v1.36): NodeInfo.Pods
-sorted by importance, and NodeInfo.Requested, as arrays over all nodes. The order is kube-scheduler's or a configured
-one; pods that are equally important keep their listing order.
+With `pod_table` the counterpart of kube-scheduler's NodeInfo (framework.NodeInfo, v1.36): NodeInfo.Pods sorted by
+importance, and NodeInfo.Requested, as arrays over all nodes. The order is kube-scheduler's or a configured one; pods
+that are equally important keep their listing order.
 
 Rule: `lay_out` writes the nodes that it is given; all others stay as they are.
 """

@@ -1,8 +1,7 @@
 """Find the nodes and the running pods that a selector matches.
 
 A requirement is checked once per distinct value of a node label, and a pod selector once per namespace and label set.
-Results are kept until nodes or pods change, so that pods of one template share them. Selectors with very many
-requirements are matched by a SelectorTable.
+Results are cached until nodes or pods change, so that pods of one template share them.
 
 Rule: results are equal to checking every node and pod one by one.
 """
@@ -84,7 +83,7 @@ def _all_hold(snapshot: Snapshot, requirements: Iterable[Requirement]) -> BoolAr
 
 
 class Postings:
-    """Lists of numbers by key; all lists are slices of one array, because millions of small lists would not fit."""
+    """Lists of numbers by key: slices of one array, because millions of small lists would take too much memory."""
 
     __slots__ = ("_keys", "_number_of", "_numbers", "_offsets")
 
@@ -117,8 +116,8 @@ class Postings:
 class SelectorTable:
     """Label selectors in rows, which are matched with a label set at once.
 
-    No selector is evaluated by itself: each label is looked up in postings that list the requirements which it meets
-    or breaks. The time depends on the labels and on the requirements that name them, not on the other selectors.
+    Each label is looked up in postings that list the requirements which it meets or breaks. So the time depends on the
+    labels and the requirements that name them, not on the other selectors.
     """
 
     def __init__(self, selectors: Iterable[LabelMatcher] = ()) -> None:
@@ -141,7 +140,7 @@ class SelectorTable:
         self._needed.append(needed)
 
     def signature(self, labels: Mapping[str, str]) -> Signature:
-        """Return what of the labels the selectors name."""
+        """Return the postings that the labels have."""
         find = self._postings.find
         found = (find(key) for one in labels.items() for key in (one, (one[0], None)))
         return tuple([index for index in found if index is not None])
