@@ -178,12 +178,6 @@ class KeyIndex(Index, ABC):
         for key in self.keys_of(pod):
             self.key_added(key, row)
 
-    def pods_added(self, rows: Sequence[int], pods: Sequence[Pod]) -> None:
-        keys_of = self.keys_of
-        for row, pod in zip(rows, pods, strict=True):
-            for key in keys_of(pod):
-                self.key_added(key, row)
-
     def key_added(self, key: Any, row: int) -> None:
         self.users.setdefault(key, Counter())[row] += 1
 
