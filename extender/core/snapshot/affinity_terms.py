@@ -193,6 +193,7 @@ class ExistingTerms:
 
     def on(self, keys: frozenset[str]) -> PodTerms:
         """Return the terms; of many, those whose topology key is one of `keys`, the label keys of nodes."""
+        # `node_label_keys` is one object until it changes, so that mostly nothing is compared.
         if self.are_many and keys is not self._keys:
             live_keys = {term.topology_key for term in raw_terms(self._affinity)} & keys
             if live_keys != self._live_keys:
@@ -212,7 +213,9 @@ class ExistingTerms:
         def term_set(*lists: _TermList) -> TermSet:
             try:
                 return build(lists)
-            except SelectorError:  # an existing pod with terms that do not parse must not fail the incoming pod
+            except SelectorError:
+                # An existing pod with terms that do not parse must not fail the incoming pod. One term makes its list
+                # count as empty, as for upstream.
                 return build(one for one in lists if _parses(one()))
 
         attracts, repels = affinity.pod_affinity, affinity.pod_anti_affinity

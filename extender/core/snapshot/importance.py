@@ -80,7 +80,7 @@ class ImportanceLayout(Index):
         self._touched.add(int(self.snapshot.pod_node[row]))
 
     def settled(self) -> None:
-        size = len(self.snapshot.nodes)
+        size = len(self.snapshot.nodes)  # a node that was touched may have been removed since
         self.layout.lay_out(sorted(node for node in self._touched if node < size), size, self.snapshot.pod_table)
         self._touched.clear()
 

@@ -74,8 +74,10 @@ class NodeLayout:
         if not nodes and self.pod.shape[1] == size:
             return
         self.resize(max((len(of.on_node[node]) for node in nodes), default=1), size, len(of.node))
+        # One node at a time: between two decisions mostly one has changed.
         for node in nodes:
             pods = np.fromiter(of.on_node[node].values(), np.int64)
+            # lexsort's last key is the first one to sort by.
             pods = pods[np.lexsort((of.order[pods], *reversed(self._importance(pods))))]
             count, demand = len(pods), of.demand[pods]
             self.rank[pods] = np.arange(count)

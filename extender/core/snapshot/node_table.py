@@ -80,6 +80,7 @@ class NodeTable(Versioned):
             self._versions["node_label_keys"] += 1
 
     def _node_rows_changed(self) -> None:
+        # Rows of nodes are part of what is derived from pods, too.
         for aspect in ("nodes", "taints", "allocatable", "images", "pods"):
             self._versions[aspect] += 1
 
@@ -88,6 +89,7 @@ class NodeTable(Versioned):
     def allocatable(self) -> IntArray:
         """[resource, node]: allocatable amounts of BASE_RESOURCES."""
         amounts = [[own.get(name, 0) for name in BASE_RESOURCES] for own in self._resources]
+        # A copy, so that the amounts of one resource lie side by side: filters read them resource by resource.
         return np.array(amounts, np.int64).reshape(len(amounts), len(BASE_RESOURCES)).T.copy()
 
     @property

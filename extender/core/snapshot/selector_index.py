@@ -214,8 +214,10 @@ class LabelGroups(Index):
         self.by_namespace: dict[str, dict[LabelsKey, LabelGroup]] = {}
         self.of_pod: list[LabelGroup] = []
         """[pod]: its group, NO_GROUP where a row is free."""
+        # Pods of one template share their labels (`cluster.watch.decode` interns them), so most are found without a
+        # key of all labels. A group holds its labels, so that no other object has their id.
         self._by_identity: dict[tuple[str, int], LabelGroup] = {}
-        """(namespace, `id()` of the group's labels) -> group: pods of one template share their labels."""
+        """(namespace, `id()` of the group's labels) -> group."""
 
     def pod_added(self, row: int, pod: Pod) -> None:
         namespace, labels = pod.metadata.namespace, pod.metadata.labels or {}
@@ -276,6 +278,7 @@ def _groups_matching(groups: Iterable[LabelGroup], selectors: Sequence[LabelMatc
     if sum(len(one.requirements) for one in selectors) <= MAX_REQUIREMENTS_ONE_BY_ONE:
         yield from (group for group in groups if all(one.matches(group.labels) for one in selectors))
         return
+    # Groups whose labels the selectors do not tell apart are matched once.
     table, matches = SelectorTable(selectors), dict[Signature, bool]()
     for group in groups:
         signature = table.signature(group.labels)

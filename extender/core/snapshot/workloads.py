@@ -44,6 +44,7 @@ class GroupIndex(Index, ABC):
             return
         number = self._numbers.get(group)
         if number is None:
+            # Numbers are reused: decisions make arrays over all of them.
             number = self._numbers[group] = self._free.pop() if self._free else len(self.groups)
             self.groups[number], self.members[number] = group, RowSet()
         self.members[number].add(row)
