@@ -36,7 +36,8 @@ NEVER = np.iinfo(np.int64).max
 
 
 def select_columns(array: npt.NDArray[Any], rows: IntArray) -> npt.NDArray[Any]:
-    """Select columns of the last axis; return the array itself, not a copy, if `rows` are all of them in order."""
+    """Select columns of the last axis."""
+    # Mostly all nodes are selected: then the array itself is returned, as a copy of [k, node] would cost milliseconds.
     are_all = len(rows) == array.shape[-1] and bool((rows[1:] > rows[:-1]).all())
     return array if are_all else array[..., rows]
 
@@ -51,7 +52,8 @@ def grown(array: Array, row: int, fill: int) -> Array:
 
 
 def count_per_node(mask: BoolArray) -> IntArray:
-    """Return [node]: number of true values of the mask [k, node]; adding rows is faster than numpy.count_nonzero."""
+    """Return [node]: number of true values of the mask [k, node]."""
+    # Adding rows is faster than numpy.count_nonzero with an axis; no node has so many pods that int16 overflows.
     counts: IntArray = np.add.reduce(mask.view(np.uint8), axis=0, dtype=np.int16).astype(np.int64)
     return counts
 

@@ -188,7 +188,7 @@ class Snapshot(NodeTable):
         cached = {node.metadata.name: self.objects.nodes.get(("", node.metadata.name)) for node in nodes}
         order, observer, node_versions = self._next_order, self.observer, self.node_versions
         self.observer, self.node_versions = None, node_versions.copy()
-        with self._derived_values_kept():
+        with self._derived_values_restored():
             try:
                 self._versions["any"] += 1  # no value of the last call may be taken for one of these nodes
                 for node in nodes:
@@ -401,6 +401,7 @@ class Snapshot(NodeTable):
                 for one in getattr(self.objects, field).values():
                     found.object_changed(field, None, one)
                 self._following[field].append(found)
+            # An index gets only the callbacks that it has: most changes then reach two or three of a dozen indexes.
             if kind.pod_added is not Index.pod_added:
                 rows = list(self.pod_table.row_of.values())
                 found.pods_added(rows, list(map(self.pods.__getitem__, rows)))

@@ -134,7 +134,8 @@ def _matches_by_key(
 
 def _own_target(snapshot: Snapshot, namespace: str, labels: Labels | None) -> TargetPod:
     """Return what the incoming pod's terms read of a pod with these labels."""
-    # Quirk since v1.34 (see `merge_namespaces`): a namespaceSelector that matches no labels matches every namespace.
+    # Quirk since v1.34 (see `merge_namespaces`): a namespaceSelector that matches the empty label set, as NotIn does,
+    # matches every namespace.
     own = snapshot.namespace_labels.get(namespace, {})
     matched = (own, {}) if snapshot.features.negative_namespace_selector_matches_all else (own,)
     return TargetPod(namespace, labels or {}, matched)
