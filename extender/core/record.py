@@ -144,7 +144,12 @@ class FilterRecord(RequestedNodes):
     @property
     def size(self) -> int:
         """Approximate memory in bytes."""
-        return self.request.size + 9 * len(self.rows) + _statuses_size(self.statuses)
+        return (
+            self.request.size
+            + 9 * len(self.rows)
+            + self.statuses.indices.nbytes
+            + _status_sizes(self.statuses.distinct)
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -241,7 +246,7 @@ class DryRunRecord:
         total = 100 * len(self.rows)
         # The keys are there twice once the record was rendered.
         total += self.flags.nbytes + 2 * 8 * keys * len(self.candidate_keys.candidates)
-        return total + _statuses_size(self.filter) + _status_sizes(self.emptied.values())
+        return total + self.filter.indices.nbytes + _status_sizes((*self.filter.distinct, *self.emptied.values()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,10 +286,6 @@ class PreemptRecord:
 
 _VICTIM_BYTES = 150
 """Memory of a victim's entry in the decision and in its summary."""
-
-
-def _statuses_size(statuses: Statuses) -> int:
-    return statuses.indices.nbytes + _status_sizes(statuses.distinct)
 
 
 def _status_sizes(statuses: Iterable[Status]) -> int:
@@ -358,7 +359,10 @@ def record_request(evaluation: Evaluation, nominees: tuple[Pod, ...] = ()) -> Re
     """Record the request; `nominees`: the nominated pods that an explanation shows."""
     context, pod = evaluation.context, RecordedPod.of(evaluation.context.pod)
     unable = plugins_missing_permissions(context, "filter")
-    enabled = () if evaluation.is_rejected_by_prefilter else context.profile.filter_plugins
+    # Where a PreFilter plugin rejects the pod on all nodes, no filter plugin runs.
+    is_filtered = not evaluation.fits_on_all_rows if evaluation.sent is None else evaluation.refusal is None
+    is_rejected = is_filtered and evaluation.filter.prefilter_status is not None
+    enabled = () if is_rejected else context.profile.filter_plugins
     filters = tuple(name for name in enabled if name in FILTERS and name not in unable)
     reduced = replace(context, pod=pod.identity, snapshot=_snapshot_for_reasons(context.snapshot), nominees=nominees)
     # The devices are those of the nodes of the snapshot, by row.
@@ -383,6 +387,14 @@ def record_dry_run(filter_run: FilterRun, run: DryRun) -> DryRunRecord:
     snapshot, context, policy = run.snapshot, run.context, run.context.profile.preemption
     pods_on_node = snapshot.index(NodePods, policy).on(context.layout, run.rows)
     budgets, candidates = budget_index(snapshot, policy), np.flatnonzero(run.candidate)
+    potential = run.potential
+    flags: npt.NDArray[np.uint8] = potential.evictable.mask * np.uint8(EVICTABLE)
+    flags |= potential.violating * np.uint8(VIOLATING)
+    flags |= (run.victims & run.makes_room) * np.uint8(VICTIM)
+    if potential.protected is not None:
+        flags |= potential.protected[run.pods] * np.uint8(PROTECTED)
+    if run.scheduler_victims is not None:
+        flags |= run.scheduler_victims * np.uint8(SCHEDULER_VICTIM)
     insufficient = np.flatnonzero((run.emptied.codes != Code.SUCCESS) & run.potential.evictable.mask.any(axis=0))
     return DryRunRecord(
         node_names=snapshot.frozen_node_names,
@@ -393,7 +405,7 @@ def record_dry_run(filter_run: FilterRun, run: DryRun) -> DryRunRecord:
         methods=run.methods,
         pods_on_node=pods_on_node,
         pod_count=int(np.count_nonzero(run.pods >= 0)),
-        flags=_flags(run),
+        flags=flags,
         allowed=budgets.allowances,
         budgets=budgets.names,
         violations=run.violations,
@@ -406,16 +418,3 @@ def _take(values: Sequence[Any], places: IntArray) -> tuple[Any, ...]:
     wanted = places.tolist()
     # itemgetter is the fastest way for many places, but returns a tuple only for two or more.
     return tuple(values[place] for place in wanted) if len(wanted) < 2 else itemgetter(*wanted)(values)
-
-
-def _flags(run: DryRun) -> npt.NDArray[np.uint8]:
-    """Return [k, node]: the bits of each pod."""
-    potential, pods = run.potential, run.pods
-    flags = potential.evictable.mask * np.uint8(EVICTABLE)
-    flags |= potential.violating * np.uint8(VIOLATING)
-    flags |= (run.victims & run.makes_room) * np.uint8(VICTIM)
-    if potential.protected is not None:
-        flags |= potential.protected[pods] * np.uint8(PROTECTED)
-    if run.scheduler_victims is not None:
-        flags |= run.scheduler_victims * np.uint8(SCHEDULER_VICTIM)
-    return flags
