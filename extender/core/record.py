@@ -55,15 +55,17 @@ class RecordedPod:
     identity: Pod
     """The pod with its names, UID and priority only."""
     json: bytes
+    size: int
+    """Approximate memory in bytes."""
 
     @classmethod
     def of(cls, pod: Pod) -> "RecordedPod":
-        own = pod.metadata
-        metadata = ObjectMeta(own.name, own.namespace, own.uid)
-        json = _ENCODER.encode(pod)
+        own, json = pod.metadata, _ENCODER.encode(pod)
         if len(json) > _COPIED_BYTES:
             json = bytes(memoryview(json))
-        return cls(Pod(metadata, PodSpec(priority=pod.spec.priority)), json)
+        identity = Pod(ObjectMeta(own.name, own.namespace, own.uid), PodSpec(priority=pod.spec.priority))
+        size = 600 + len(json) + getsizeof(own.name) + getsizeof(own.namespace) + getsizeof(own.uid)
+        return cls(identity, json, size)
 
     @property
     def key(self) -> str:
@@ -81,12 +83,6 @@ class RecordedPod:
     def without_details(self) -> "RecordedPod":
         """Return the pod with its names, UID and priority only."""
         return RecordedPod.of(self.identity)
-
-    @property
-    def size(self) -> int:
-        """Approximate memory in bytes."""
-        own = self.identity.metadata
-        return 600 + len(self.json) + getsizeof(own.name) + getsizeof(own.namespace) + getsizeof(own.uid)
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,15 +235,6 @@ class DryRunRecord:
         """The keys with the best candidate first; sorted on first use, outside of the request."""
         return self.candidate_keys.best_first()
 
-    @property
-    def size(self) -> int:
-        """Approximate memory in bytes, without `pods_on_node`, most of which the cluster cache holds anyway."""
-        keys = sum(map(len, self.candidate_keys.keys.by_criterion.values()))
-        total = 100 * len(self.rows)
-        # The keys are there twice once the record was rendered.
-        total += self.flags.nbytes + 2 * 8 * keys * len(self.candidate_keys.candidates)
-        return total + self.filter.indices.nbytes + _status_sizes((*self.filter.distinct, *self.emptied.values()))
-
 
 @dataclass(frozen=True, slots=True)
 class PreemptRecord:
@@ -271,10 +258,13 @@ class PreemptRecord:
 
     @property
     def size(self) -> int:
-        """Approximate memory in bytes."""
-        decision, total = self.decision, self.request.size + 1000
-        if self.dry_run is not None:
-            total += self.dry_run.size
+        """Approximate memory in bytes, without `pods_on_node`, most of which the cluster cache holds anyway."""
+        decision, tried, total = self.decision, self.dry_run, self.request.size + 1000
+        if tried is not None:
+            keys = sum(map(len, tried.candidate_keys.keys.by_criterion.values()))
+            # The keys are there twice once the record was rendered.
+            total += 100 * len(tried.rows) + tried.flags.nbytes + 2 * 8 * keys * len(tried.candidate_keys.candidates)
+            total += tried.filter.indices.nbytes + _status_sizes((*tried.filter.distinct, *tried.emptied.values()))
         # A name costs 120 bytes as a key of two mappings; one that no node has may be long.
         total += 120 * len(self.sent_nodes) + self.unknown_names_size + 100 * (len(decision.as_sent))
         total += 100 * (len(decision.dropped) + len(self.not_tried)) + _status_sizes(self.not_tried.values())

@@ -118,7 +118,14 @@ class PDBRecount:
 
     def _used_shares(self, pod: Pod) -> list[BudgetShare]:
         """Return the budget shares that evicting the pod uses up, unless the API server has counted it already."""
-        selecting = self._selecting(pod.metadata.namespace, pod.metadata.labels or {})
+        namespace, labels = pod.metadata.namespace, pod.metadata.labels or {}
+        rows = self._by_namespace.get(namespace)
+        if rows is None:
+            return []
+        key = namespace, frozenset(labels.items())
+        if key not in self._selecting_by_labels:
+            self._selecting_by_labels[key] = tuple(index for index in rows if self._selects[index](labels))
+        selecting = self._selecting_by_labels[key]
         if not self._is_live:
             return [("pods", index) for index in selecting if pod.metadata.name not in self._disrupted[index]]
         if not selecting or pod.metadata.deletion_timestamp is not None or pod.status.phase == "Pending":
@@ -128,22 +135,10 @@ class PDBRecount:
         (index,) = selecting
         if pod.metadata.name in self._disrupted[index]:
             return []
-        return [("pods" if pod.is_ready or self._counts_unready_pods(index) else "unready", index)]
-
-    def _counts_unready_pods(self, index: int) -> bool:
-        """Return whether unready pods count like ready pods, as they do where desiredHealthy is 0."""
-        budget = self._budgets[index]
-        return budget.status.desired_healthy == 0 and budget.spec.unhealthy_pod_eviction_policy != "AlwaysAllow"
-
-    def _selecting(self, namespace: str, labels: Mapping[str, str]) -> tuple[int, ...]:
-        """Return the rows of the budgets whose selector matches."""
-        rows = self._by_namespace.get(namespace)
-        if not rows:
-            return ()
-        key = namespace, frozenset(labels.items())
-        if key not in self._selecting_by_labels:
-            self._selecting_by_labels[key] = tuple(index for index in rows if self._selects[index](labels))
-        return self._selecting_by_labels[key]
+        # Where desiredHealthy is 0, unready pods count like ready ones.
+        status, spec = self._budgets[index].status, self._budgets[index].spec
+        counts_unready = status.desired_healthy == 0 and spec.unhealthy_pod_eviction_policy != "AlwaysAllow"
+        return [("pods" if pod.is_ready or counts_unready else "unready", index)]
 
     # --- what a budget allows ---------------------------------------------------------------------------------
 

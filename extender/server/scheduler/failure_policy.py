@@ -62,8 +62,6 @@ def record_not_evaluated(verb: str, server_context: ServerContext, pod: Pod, plu
 
     Those that the profile leaves to it for every pod are logged at the start only.
     """
-    if not plugins:
-        return
     server_context.metrics.count_not_evaluated(plugins)
     profile = server_context.settings.scheduler.profile_of(pod)
     known = profile.not_evaluated_plugins if profile is not None else ()

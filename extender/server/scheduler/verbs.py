@@ -161,7 +161,8 @@ def _decide(
     try:
         deadline.check()
         decision = decide()
-        record_not_evaluated(verb.name, server_context, request.pod, decision.not_evaluated)
+        if decision.not_evaluated:
+            record_not_evaluated(verb.name, server_context, request.pod, decision.not_evaluated)
         if isinstance(decision, PreemptDecision):
             metrics.count_unknown_candidates(decision.dropped.values())
         difference = passthrough.DIFFERENCES[verb.name](request, decision) if settings.is_observing else None
