@@ -144,12 +144,6 @@ class Evaluation:
             return np.flatnonzero(mask_of(self.rows, len(fits)) & fits)
         return np.flatnonzero(known.fits) if known is not None else self.filter.rows(Code.SUCCESS)
 
-    @property
-    def is_rejected_by_prefilter(self) -> bool:
-        """Whether no filter plugin runs, because a PreFilter plugin rejects the pod on all nodes."""
-        is_filtered = not self.fits_on_all_rows if self.sent is None else self.refusal is None
-        return is_filtered and self.filter.prefilter_status is not None
-
     @part
     def statuses(self) -> Statuses:
         """[row]: filter status."""

@@ -280,7 +280,7 @@ UPSTREAM = Profile()
 """kube-scheduler v1.37 with its default configuration."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class KubeScheduler:
     """The kube-scheduler that calls this extender: its profiles and the switches of its version.
 
@@ -323,7 +323,7 @@ class KubeScheduler:
         """Return the feature gates that differ from the defaults of the version, or of the one that it emulates."""
         return self.features.changed_gates(self.minor, self.emulation)
 
-    @property
+    @cached_property
     def preemption(self) -> PreemptionPolicy:
         """Return the preemption policy, which all profiles share."""
         return self.profiles[0].preemption

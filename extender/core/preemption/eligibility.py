@@ -9,7 +9,6 @@ from extender.core.framework.status import Code, Status
 from extender.core.profile import DYNAMIC_RESOURCES, SCHEDULING_GATES, Profile
 from extender.core.snapshot.pod_table import is_finished
 from extender.core.snapshot.snapshot import Snapshot
-from extender.k8s.kinds import key_of
 from extender.k8s.objects import Pod
 
 PREEMPTION_POLICY_NEVER = "not eligible due to preemptionPolicy=Never."
@@ -51,7 +50,7 @@ def not_schedulable(snapshot: Snapshot, pod: Pod, profile: Profile) -> str | Non
     terminating or finished. A UID that runs already would make the preemptor its own victim. Gates are only removed,
     so those of the request alone count.
     """
-    cached, row = snapshot.objects.pods.get(key_of("Pod", pod)), snapshot.running_row(pod)
+    cached, row = snapshot.objects.pods.get((pod.metadata.namespace, pod.metadata.name)), snapshot.running_row(pod)
     known = cached if cached is not None and cached.metadata.uid == pod.metadata.uid else None
     reason = skip_reason(pod) or (skip_reason(known) if known is not None else None)
     if reason is None and row is not None:
@@ -96,7 +95,7 @@ def _is_worth_waiting_for(filter_run: FilterRun, nominated: int) -> bool:
 
 def nominated_node(snapshot: Snapshot, pod: Pod) -> str:
     """Return the node that the pod is nominated to, by the pod itself or else by the cache; "" if to none."""
-    cached = snapshot.objects.pods.get(key_of("Pod", pod))
+    cached = snapshot.objects.pods.get((pod.metadata.namespace, pod.metadata.name))
     if not pod.status.nominated_node_name and cached is not None and cached.metadata.uid == pod.metadata.uid:
         return cached.status.nominated_node_name
     return pod.status.nominated_node_name

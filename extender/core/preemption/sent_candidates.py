@@ -144,7 +144,7 @@ def resolve_candidates(
         names[place]: CandidateRejection(RejectionReason.UNKNOWN_VICTIM)
         for place in np.flatnonzero((rows >= 0) & unknown)
     }
-    if snapshot.features.groups_are_evicted_whole:
+    if len(missing) and snapshot.features.groups_are_evicted_whole:
         grouped = [_is_of_group(snapshot, uid) for uid in uid_texts(candidates.uids[missing])]
         dropped |= {
             names[place]: CandidateRejection(RejectionReason.GROUP_ELSEWHERE)

@@ -57,15 +57,11 @@ def record_failure(verb: str, server_context: ServerContext, error: Exception) -
         log.error("%s failed", verb, exc_info=error)
 
 
-def record_not_evaluated(
-    verb: str, server_context: ServerContext, pod: Pod, plugins: tuple[str, ...], *, is_first: bool
-) -> None:
+def record_not_evaluated(verb: str, server_context: ServerContext, pod: Pod, plugins: tuple[str, ...]) -> None:
     """Count the plugins that a decision leaves to kube-scheduler, once per call and in every mode, and log them.
 
     Those that the profile leaves to it for every pod are logged at the start only.
     """
-    if not plugins or not is_first:
-        return
     server_context.metrics.count_not_evaluated(plugins)
     profile = server_context.settings.scheduler.profile_of(pod)
     known = profile.not_evaluated_plugins if profile is not None else ()
