@@ -14,7 +14,7 @@ if TYPE_CHECKING:  # pydantic and the API client load slowly: not before a comma
     from extender.cluster.cache.cache import ClusterCache
     from extender.config import Configuration
     from extender.k8s.kinds import ClusterObjects, ObjectTables
-    from extender.k8s.version.minor import FoundVersion
+    from extender.k8s.version.found import FoundVersion
     from extender.server.observability.cache_status import ClusterSource
 
 ConfigOption = Annotated[
