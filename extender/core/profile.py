@@ -10,13 +10,13 @@ Rule: frozen values; nothing here reads a snapshot.
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from extender.k8s.annotations import EVICTION_COST
 from extender.k8s.objects import NodeAffinity, Pod, TopologySpreadConstraint
 from extender.k8s.requests import is_extended
 from extender.k8s.selectors import EVERYTHING, LabelMatcher
 from extender.k8s.version.features import DEFAULT_FEATURES, Features
 from extender.k8s.version.gates import NO_EMULATION, Emulation
 from extender.k8s.version.versions import DEFAULT_MINOR, Version
+from extender.k8s.well_known import EVICTION_COST
 
 DEFAULT_SCHEDULER_NAME = "default-scheduler"
 """schedulerName of kube-scheduler's default profile, and of pods that name none (v1.DefaultSchedulerName)."""

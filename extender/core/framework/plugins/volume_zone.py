@@ -8,9 +8,9 @@ import numpy as np
 from extender.core.framework.constraint import SchedulingContext, StaticCheck
 from extender.core.framework.status import PreFilterResult
 from extender.core.snapshot.volume_index import not_found, storage
-from extender.k8s.labels import BETA_REGION, BETA_ZONE, REGION, ZONE, ZONE_DELIMITER
 from extender.k8s.storage.objects import PersistentVolume
 from extender.k8s.storage.volumes import WAIT_FOR_FIRST_CONSUMER, claim_class, named_claims
+from extender.k8s.well_known import BETA_REGION, BETA_ZONE, REGION, ZONE, ZONE_DELIMITER
 
 NAME = "VolumeZone"
 REASON = "node(s) had no available volume zone"
