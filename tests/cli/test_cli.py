@@ -149,7 +149,7 @@ def test_config_check_names_gates_that_all_beta_sets_and_that_are_not_followed(t
     gates = {"EXTENDER_SCHEDULER__FEATURE_GATES": "{AllBeta: false}"}
     shown = check("--scheduler-config", path, "--scheduler-version", "1.32", env=gates).stdout.splitlines()
     assert [line for line in shown if line.startswith("note: ")] == [
-        "note: feature gate SidecarContainers, which AllBeta sets, is not followed: its default is assumed"
+        "note: feature gate SidecarContainers, which AllBeta sets, is not supported: its default is assumed"
     ]
 
 

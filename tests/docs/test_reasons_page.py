@@ -18,7 +18,7 @@ import pytest
 import typer.main
 from typer.core import TyperGroup
 
-from extender import cli, errors, wire
+from extender import cli, errors
 from extender.cluster.apiserver import binding
 from extender.cluster.apiserver.binding import BindResult
 from extender.cluster.cache import cache
@@ -61,6 +61,7 @@ from extender.server.recording import answer_diff
 from extender.server.scheduler import bind, filter_dryrun, routes, sent_nodes, verbs
 from extender.utilities import daemon_thread
 from extender.whatif import drain
+from extender.wire import decode
 from tests.docs.code_texts import is_text, strings_given_to, texts, with_holes
 
 ROOT = Path(__file__).parents[2]
@@ -133,7 +134,7 @@ def of_failed_and_refused_calls() -> set[str]:
     found = texts(routes) | texts(body) | texts(deadline) | texts(protocol) | texts(filter_dryrun) | texts(sent_nodes)
     found |= texts(http_errors) | texts(context, "not_ours_message") | texts(errors, "INTERNAL")
     found |= strings_given_to(verbs, "GuardError") | strings_given_to(node_filter, "UnknownNode")
-    found |= strings_given_to(wire, "RequestTooLarge")
+    found |= strings_given_to(decode, "RequestTooLarge")
     no_messages = {"POST /{}", "the connection is closed"}  # the name of a span; told to no client
     return without(found, no_messages)
 

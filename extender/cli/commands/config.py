@@ -154,9 +154,9 @@ def _entry_number(written: "KubeSchedulerConfiguration", settings: "Configuratio
 def _notes(settings: "Configuration", scheduler: "KubeScheduler") -> "list[str]":
     """Return what is not read or not evaluated of what is said about kube-scheduler."""
     from extender.k8s.version.faults import known_faults
-    from extender.k8s.version.features import gate_notes, gate_warnings
-    from extender.k8s.version.minor import NEWEST_VERIFIED, assumption, supported_version
-    from extender.k8s.version.versions import DEFAULT_MINOR, Version
+    from extender.k8s.version.found import assumption
+    from extender.k8s.version.gates import gate_notes, gate_warnings
+    from extender.k8s.version.versions import DEFAULT_MINOR, NEWEST_VERIFIED, Version, supported_version
 
     version = Version(scheduler.minor, scheduler.patch)
     notes = [
@@ -187,7 +187,7 @@ def _lines(
     place_of: "dict[KeyPath, str]",
 ) -> "Iterator[str]":
     from extender.config.document import path_text
-    from extender.k8s.version.versions import NO_EMULATION
+    from extender.k8s.version.gates import NO_EMULATION
     from extender.utilities.text import pluralize
 
     profiles = ", ".join(one.scheduler_name for one in scheduler.profiles)

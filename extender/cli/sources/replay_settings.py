@@ -61,7 +61,7 @@ def _replaced(recorded: "KubeScheduler", config: str | None, version: str | None
     """
     from extender.config.scheduler import kube_scheduler_of
     from extender.core.profile import UPSTREAM
-    from extender.k8s.version.versions import NO_EMULATION
+    from extender.k8s.version.gates import NO_EMULATION
 
     own = recorded.profiles[0]
     base = replace(UPSTREAM, preemption=own.preemption, keep_candidates=own.keep_candidates)
@@ -92,7 +92,7 @@ def _replaced(recorded: "KubeScheduler", config: str | None, version: str | None
 
 def _minor_of(version: str | None) -> int | None:
     """Return the minor of a version that is set; None for a mistake, which is reported where the version is read."""
-    from extender.k8s.version.minor import supported_version
+    from extender.k8s.version.versions import supported_version
 
     try:
         return None if version is None else supported_version(version).minor

@@ -9,8 +9,7 @@ from contextlib import suppress
 
 from extender.core.snapshot.derived import derived_by
 from extender.core.snapshot.snapshot import Index, Snapshot
-from extender.k8s.labels import LabelsKey, labels_key
-from extender.k8s.objects import Labels, Pod
+from extender.k8s.objects import Labels, LabelsKey, Pod, labels_key
 from extender.k8s.selectors import EVERYTHING, LabelMatcher, SelectorError, compile_label_selector
 from extender.k8s.workloads import ReplicaSet, Service, StatefulSet
 from extender.utilities.groups import remove_member

@@ -14,8 +14,8 @@ import numpy as np
 from extender.core.snapshot.arrays import IntArray, grown
 from extender.core.snapshot.node_layout import NodeLayout
 from extender.core.snapshot.snapshot import Index, Snapshot
-from extender.k8s.annotations import DELETION_COST
 from extender.k8s.objects import Pod
+from extender.k8s.well_known import DELETION_COST
 from extender.k8s.workloads import QOS_CLASSES, qos_class
 
 _COST = re.compile(r"-[0-9]{1,100}|0|[1-9][0-9]{0,9}")

@@ -20,8 +20,7 @@ from extender.core.snapshot.arrays import BoolArray, IntArray, RowSet
 from extender.core.snapshot.derived import derived_by
 from extender.core.snapshot.snapshot import Index, Snapshot
 from extender.k8s.affinity import PodSelector
-from extender.k8s.labels import LabelsKey, labels_key
-from extender.k8s.objects import Labels, Pod
+from extender.k8s.objects import Labels, LabelsKey, Pod, labels_key
 from extender.k8s.selectors import LabelMatcher, NodeMatcher, NodeTerm, Requirement
 from extender.utilities.groups import remove_member
 

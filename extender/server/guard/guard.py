@@ -25,10 +25,10 @@ from extender.core.preemption.protections import protections_of
 from extender.core.profile import UPSTREAM, Profile
 from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import GuardError
-from extender.k8s.annotations import MIRROR
 from extender.k8s.candidates import SentCandidate
 from extender.k8s.objects import Pod
 from extender.k8s.priority import SYSTEM_CRITICAL_PRIORITY
+from extender.k8s.well_known import MIRROR
 from extender.server.guard.pdb_recount import importance, recount_budgets
 
 _Scores = Sequence[Annotated[int, Meta(ge=0, le=10)]]

@@ -19,11 +19,11 @@ from extender.core.snapshot.importance import annotated_cost, grace_period
 from extender.core.snapshot.pod_table import identity, is_assumed_terminating
 from extender.core.snapshot.selector_index import LabelGroups
 from extender.core.snapshot.snapshot import Snapshot
-from extender.k8s.annotations import DELETION_COST
 from extender.k8s.objects import Pod, PodDisruptionBudget
 from extender.k8s.selectors import LabelPredicate, SelectorError, compile_label_selector
 from extender.k8s.time import parse_time
 from extender.k8s.version.features import Features
+from extender.k8s.well_known import DELETION_COST
 from extender.k8s.workloads import QOS_CLASSES, qos_class
 
 BudgetShare = tuple[str, int]

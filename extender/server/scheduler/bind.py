@@ -20,7 +20,9 @@ from extender.server.scheduler import journal
 from extender.server.scheduler.failure_policy import error_message, failure_answer
 from extender.server.scheduler.journal import Call
 from extender.server.scheduler.result import Answer, CallResult, CallSummary
-from extender.wire import ExtenderBindingArgs, decode_bind, encode_bind
+from extender.wire import ExtenderBindingArgs
+from extender.wire.decode import decode_bind
+from extender.wire.encode import encode_bind
 
 log = logging.getLogger(__name__)
 

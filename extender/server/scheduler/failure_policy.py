@@ -21,7 +21,7 @@ from extender.server.context import ServerContext
 from extender.server.http.errors import error_body
 from extender.server.scheduler import passthrough
 from extender.server.scheduler.result import Answer
-from extender.wire import encode_bind
+from extender.wire.encode import encode_bind
 
 log = logging.getLogger(__name__)
 

@@ -39,7 +39,8 @@ from extender.server.observability.cache_status import cache_summary
 from extender.server.observability.decision_log import KeptDecision
 from extender.server.recording.lines import CallLine
 from extender.server.scheduler.result import CallResult, CallVerb
-from extender.wire import ExtenderBindingArgs, FilterRequest, PreemptRequest
+from extender.wire import ExtenderBindingArgs
+from extender.wire.decode import FilterRequest, PreemptRequest
 
 log = logging.getLogger(__name__)
 

@@ -45,15 +45,8 @@ from extender.server.scheduler.journal import Call
 from extender.server.scheduler.passthrough import NO_VICTIMS
 from extender.server.scheduler.result import Answer, CallResult, CallSummary, CallVerb
 from extender.server.scheduler.sent_nodes import decide_as_sent
-from extender.wire import (
-    FilterRequest,
-    PreemptRequest,
-    decode_filter,
-    decode_preempt,
-    encode_filter,
-    encode_preempt,
-    encode_prioritize,
-)
+from extender.wire.decode import FilterRequest, PreemptRequest, decode_filter, decode_preempt
+from extender.wire.encode import encode_filter, encode_preempt, encode_prioritize
 
 log = logging.getLogger(__name__)
 

@@ -42,8 +42,7 @@ from extender.k8s.affinity import (
     raw_terms,
     required_terms,
 )
-from extender.k8s.labels import LabelsKey, labels_key
-from extender.k8s.objects import Labels, Pod, PodAffinity, PodAffinityTerm
+from extender.k8s.objects import Labels, LabelsKey, Pod, PodAffinity, PodAffinityTerm, labels_key
 from extender.k8s.selectors import SelectorError
 
 NAME = "InterPodAffinity"

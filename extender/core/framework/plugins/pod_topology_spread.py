@@ -34,7 +34,6 @@ from extender.core.snapshot.node_layout import RankedDemand
 from extender.core.snapshot.selector_index import MatchingPods, nodes_matching, pods_matching
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.affinity import PodSelector
-from extender.k8s.labels import HOSTNAME, ZONE
 from extender.k8s.limits.limits import MAX_HARD_CONSTRAINTS, TOO_MANY_HARD_CONSTRAINTS
 from extender.k8s.objects import Pod, TopologySpreadConstraint
 from extender.k8s.selectors import (
@@ -45,6 +44,7 @@ from extender.k8s.selectors import (
     find_untolerated,
     required_node_affinity,
 )
+from extender.k8s.well_known import HOSTNAME, ZONE
 
 NAME = "PodTopologySpread"
 REASON = "node(s) didn't match pod topology spread constraints"

@@ -24,7 +24,6 @@ from extender.core.snapshot.selector_index import nodes_with_labels
 from extender.core.snapshot.snapshot import Snapshot
 from extender.core.snapshot.volume_index import is_migrated, not_found, storage
 from extender.k8s import quantity
-from extender.k8s.labels import HOSTNAME
 from extender.k8s.selectors import (
     LABEL_OPERATORS,
     LabelMatcher,
@@ -47,6 +46,7 @@ from extender.k8s.storage.volumes import (
     selected_node,
     storage_capacity,
 )
+from extender.k8s.well_known import HOSTNAME
 
 NAME = "VolumeBinding"
 REASONS = (

@@ -9,9 +9,9 @@ from extender.core.framework.filter_checks import StaticCheck
 from extender.core.framework.scheduling_context import SchedulingContext
 from extender.core.framework.status import Code, PreFilterResult, Status
 from extender.core.snapshot.volume_index import not_found, storage
-from extender.k8s.labels import BETA_REGION, BETA_ZONE, REGION, ZONE, ZONE_DELIMITER
 from extender.k8s.storage.objects import PersistentVolume
 from extender.k8s.storage.volumes import WAIT_FOR_FIRST_CONSUMER, claim_class, named_claims
+from extender.k8s.well_known import BETA_REGION, BETA_ZONE, REGION, ZONE, ZONE_DELIMITER
 
 NAME = "VolumeZone"
 REASON = "node(s) had no available volume zone"

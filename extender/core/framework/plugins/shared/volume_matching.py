@@ -19,7 +19,7 @@ from extender.core.snapshot.derived import derived_by
 from extender.core.snapshot.selector_index import nodes_in_any_term
 from extender.core.snapshot.snapshot import Snapshot
 from extender.core.snapshot.volume_index import storage
-from extender.k8s.labels import labels_key
+from extender.k8s.objects import labels_key
 from extender.k8s.selectors import (
     EVERYTHING,
     NOTHING,
