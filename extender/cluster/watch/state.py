@@ -29,21 +29,21 @@ class ReflectorState:
         self.phase = Phase.STARTING
         self.version = ""  # resourceVersion of the last list, event or bookmark (client-go's LastSyncResourceVersion)
         self.last_contact: float | None = None  # Time of the last list page, event or bookmark
-        self.broken_since: float | None = None  # Time since which the cache may be stale; None while it is watched
-        self.regressed = False  # The last list was older than the cache, and no second one has confirmed that yet
-        self.fatal: str | None = None  # Reason why the reflector has ended for good
+        self.broken_since: float | None = None  # Time since when the cache may be stale; None while it is watched
+        self.regressed = False  # True if the last list was older than the cache, until a second list confirms that
+        self.fatal: str | None = None  # Reason why the reflector has stopped for good
         self.last_error: str | None = None
-        self.interruptions = 0  # Number of times the watch was interrupted
+        self.interruptions = 0  # Number of times that the watch was interrupted
         self.relists = 0
         self.watch_restarts = 0
         self.events = 0
         self.skipped = 0
 
     def enter(self, phase: Phase, now: float, error: Exception | None = None) -> None:
-        """Make the transition to a phase; `error`: the reason, if a list or watch failed."""
+        """Enter a phase; `error`: the reason, if a list or watch failed."""
         if error is not None:
             self.last_error = str(error)
-        # A kind that is unreadable stays so while it is retried, until a list of it is complete.
+        # An unreadable kind stays so while it is retried, until a list of it is complete.
         if phase is Phase.BACKOFF and self.phase.is_unreadable:
             return
         self.phase = phase
