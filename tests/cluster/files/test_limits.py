@@ -24,7 +24,7 @@ HOSTILE = {
     "Lists": (
         "c.json",
         b'{"kind":"List","items":[' * 100 + b"]}" * 100,
-        "c.json: item 0: more than 3 Lists in each other",
+        "c.json: item 0: Lists nested more than 3 levels deep",
     ),
     "an integer": (
         "c.json",
@@ -41,7 +41,7 @@ HOSTILE = {
         b'{\n"kind":\n"Pod",,}',
         "c.json: not JSON: expected '\"' at line 3",
     ),
-    "an end in the middle": ("c.json", b'{"kind": "Secret"}{"kind', "c.json: not JSON: it ends too early"),
+    "an end in the middle": ("c.json", b'{"kind": "Secret"}{"kind', "c.json: not JSON: unexpected end"),
 }
 
 
