@@ -151,7 +151,13 @@ class Decoder:
         cached = get_cached((sent.metadata.namespace, sent.metadata.name))
         if cached is None or cached.metadata.uid != sent.metadata.uid:
             return self._prepare(Pod(sent.metadata, _POD_SPEC_DECODER.decode(sent.spec), sent.status))
-        spec = cached.spec if _has_same_spec(cached, sent) else _POD_SPEC_DECODER.decode(sent.spec)
+        # The spec has not changed if generation and node name are the same. A generation counts changes of the spec, but
+        # not the binding to a node (registry/core/pod, v1.36): after a restore of etcd, the pod may have been bound to
+        # another node. The generation is 0 before v1.33.
+        node, generation = cached.spec.node_name, sent.metadata.generation
+        is_same = node and 0 < generation == cached.metadata.generation
+        is_same = is_same and b'"nodeName":' + _ENCODER.encode(node) in bytes(sent.spec)
+        spec = cached.spec if is_same else _POD_SPEC_DECODER.decode(sent.spec)
         return self._updated_pod(self._strip(Pod(sent.metadata, spec, sent.status)), cached)
 
     def _strip(self, found: Any) -> Any:
@@ -256,15 +262,6 @@ def strip_unread_fields(kind: str, one: Any, extra_annotations: frozenset[str] =
         one = replace(one, spec=replace(one.spec, volumes=volumes))  # only the existence of a claim template matters
     stripped: Object = one
     return stripped
-
-
-def _has_same_spec(cached: Pod, sent: WatchedPod) -> bool:
-    # A generation counts the changes of the spec, but not the binding to a node (registry/core/pod, v1.36): after a
-    # restore of etcd, the pod may have been bound to another node. The generation is 0 before v1.33.
-    node, generation = cached.spec.node_name, sent.metadata.generation
-    if not node or not 0 < generation == cached.metadata.generation:
-        return False
-    return b'"nodeName":' + _ENCODER.encode(node) in bytes(sent.spec)
 
 
 def _relevant_volumes(volumes: list[Volume] | None) -> list[Volume] | None:

@@ -1,9 +1,13 @@
-"""The state of a reflector: its phase, the one function that changes it, and counters.
+"""The state of a reflector: its phase, the one function that changes it, counters, and what its rounds have shown.
 
-Rule: written by the reflector's thread, read by any.
+Rule: written by the reflector's thread; other threads read `ReflectorState` only.
 """
 
+from dataclasses import dataclass
 from enum import StrEnum
+
+from extender.k8s.kinds import Key
+from extender.k8s.objects import Object
 
 
 class Phase(StrEnum):
@@ -59,3 +63,38 @@ class ReflectorState:
         """Record that the cache has a complete list of this resourceVersion."""
         self.version, self.broken_since, self.regressed = version, None, False
         self.enter(Phase.LISTING, now)
+
+
+@dataclass(slots=True)
+class CurrentWatch:
+    """The watch of one round."""
+
+    accepted_at: float | None = None  # Time at which the server accepted it; None before that
+    has_received: bool = False
+    has_progressed: bool = False  # True if an event or bookmark advanced the resourceVersion
+
+
+@dataclass(slots=True)
+class InitialEvents:
+    """The initial events of a watch, which replace a list (client-go's watchList, KEP-3157)."""
+
+    enabled: bool = True  # False after a failure: the kind is listed in pages
+    fallback_reason: str | None = None  # Reason of that failure, until a list in pages has succeeded
+    objects: dict[Key, Object] | None = None  # Collected so far; None once complete, or if none were requested
+    cuts: int = 0  # Watches in a row that ended before their initial events were complete
+
+    def fall_back(self, reason: str) -> None:
+        """List in pages from now on, as client-go does for one list (ListAndWatch, fallbackToList)."""
+        self.enabled, self.fallback_reason = False, reason
+
+
+@dataclass(slots=True)
+class EarlierRounds:
+    """What earlier rounds showed; decides what the next failure means, and whether it is logged."""
+
+    synced: bool = False  # True if the kind has been watched since it was last unreadable
+    refusals: int = 0  # 403s and 404s in a row
+    too_large: int = 0  # Answers in a row that the resourceVersion is too large
+    silent_watches: int = 0  # Watches in a row that received nothing
+    logged_error: str = ""  # Error of the last warning: it is logged once, not at every retry
+    logged_phase: Phase | None = None  # FORBIDDEN or ABSENT if that has been logged since the kind was last watched
