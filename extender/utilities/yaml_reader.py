@@ -76,7 +76,7 @@ def read_document(text: str, resolve: Callable[[str], Any]) -> tuple[Any, dict[P
             start = event.start_mark
         if builder.add(event):
             if values and builder.root is not None:
-                raise LimitError("holds more than one document", start)
+                raise LimitError("contains more than one document", start)
             values.append(builder.root)
     return values[0] if values else None, builder.lines
 
@@ -176,7 +176,7 @@ class _ExpandedSize:
         self._nodes += size
         self._repeated += size
         if self._repeated > self._max_repeated:
-            raise LimitError(f"its aliases stand for more than {self._max_repeated:,} values", event.start_mark)
+            raise LimitError(f"its aliases expand to more than {self._max_repeated:,} values", event.start_mark)
 
 
 # --- values ---------------------------------------------------------------------------------------------------------

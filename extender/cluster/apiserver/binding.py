@@ -85,7 +85,7 @@ def _validate_names(request: ExtenderBindingArgs) -> str:
     )
     for key, name, pattern, max_length in names:
         if len(name) > max_length or not pattern.fullmatch(name):
-            return f"{key}: not what Kubernetes allows there; nothing was sent to the API server"
+            return f"{key}: not a valid name; nothing was sent to the API server"
     return ""
 
 
@@ -218,7 +218,7 @@ class _BindCall:
         if error.code == 404:
             return self._result("refused", f"{self.pod} does not exist: {answer}")
         if error.code == 403:
-            needs = f"it requires the permission to create pods/binding in namespace {self.request.pod_namespace}"
+            needs = f"which requires permission to create pods/binding in namespace {self.request.pod_namespace}"
             return self._result("refused", f"not allowed to bind {self.pod}, {needs}: {answer}")
         return self._result("refused", f"{self.pod} was not bound to {self.request.node}: {answer}")
 

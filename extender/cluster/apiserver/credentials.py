@@ -272,7 +272,7 @@ def _run_plugin(user: _Entry, cluster: _Entry) -> bytes:
     version, command = spec.get("apiVersion"), spec.get("command")
     place = f"{user.place}, exec plugin {command}"
     if version not in EXEC_API_VERSIONS:
-        raise CredentialsError(f"{place}: its apiVersion must be one of {', '.join(EXEC_API_VERSIONS)}")
+        raise CredentialsError(f"{place}: apiVersion must be one of {', '.join(EXEC_API_VERSIONS)}")
     if not command or spec.get("interactiveMode") == "Always":
         raise CredentialsError(f"{place}: command is missing, or interactiveMode is Always")
     # 2. Run it. A command with a slash is relative to the kubeconfig, as in client-go; others are found in PATH.

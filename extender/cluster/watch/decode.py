@@ -104,7 +104,7 @@ class Decoder:
             return self.decode(sent)
         found = self._checked(sent)
         if found is None:
-            raise ValueError(f"it is a {sent.kind[:100]!r}")
+            raise ValueError(f"unexpected kind {sent.kind[:100]!r}")
         return found
 
     def decode_event(self, line: bytes, get_cached: Callable[[Key], Object | None]) -> tuple[str, Object] | None:
@@ -151,9 +151,8 @@ class Decoder:
         cached = get_cached((sent.metadata.namespace, sent.metadata.name))
         if cached is None or cached.metadata.uid != sent.metadata.uid:
             return self._prepare(Pod(sent.metadata, _POD_SPEC_DECODER.decode(sent.spec), sent.status))
-        # The spec has not changed if generation and node name are the same. A generation counts changes of the spec, but
-        # not the binding to a node (registry/core/pod, v1.36): after a restore of etcd, the pod may have been bound to
-        # another node. The generation is 0 before v1.33.
+        # The spec has not changed if generation and node name are the same. The generation does not count the binding
+        # to a node (registry/core/pod, v1.36), which may be another one after a restore of etcd. It is 0 before v1.33.
         node, generation = cached.spec.node_name, sent.metadata.generation
         is_same = node and 0 < generation == cached.metadata.generation
         is_same = is_same and b'"nodeName":' + _ENCODER.encode(node) in bytes(sent.spec)

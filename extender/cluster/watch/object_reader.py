@@ -112,10 +112,10 @@ class ObjectReader:
     def _decode(self, meta: PartialObjectMetadata, raw: Raw, otherwise: Object | None) -> Object | None:
         """Return the object; None if it is of another kind; `otherwise` if it cannot be decoded."""
         if meta.kind not in ("", kind_without_group(self.kind)):
-            self.skip(meta.key, f"it is a {meta.kind[:100]!r}")
+            self.skip(meta.key, f"unexpected kind {meta.kind[:100]!r}")
             return None
         if not meta.metadata.name:
-            self.skip(meta.key, "it has no metadata or no name")
+            self.skip(meta.key, "metadata.name is missing")
             return None
         try:
             return self.decoder.decode(raw)

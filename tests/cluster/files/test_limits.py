@@ -34,7 +34,7 @@ HOSTILE = {
     "a NUL byte": ("c.json", POD + b"\0}", "c.json: not JSON: "),
     "a NUL byte in YAML": ("c.yaml", b"kind: \0", "c.yaml: not YAML: control characters are not allowed"),
     "half of UTF-16": ("c.json", b"\xff\xfe\x00\xd8", "c.json: 'utf-16"),
-    "gzip cut off": ("c.json.gz", gzip.compress(POD * 100)[:-20], "c.json.gz: the gzip file is cut off"),
+    "gzip cut off": ("c.json.gz", gzip.compress(POD * 100)[:-20], "c.json.gz: the gzip file is truncated"),
     "gzip damaged": ("c.json.gz", gzip.compress(POD)[:-8] + b"12345678", "c.json.gz: the gzip file is damaged: CRC"),
     "a mistake in line 3": (
         "c.json",

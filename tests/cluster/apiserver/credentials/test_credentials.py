@@ -163,7 +163,7 @@ def test_a_broken_kubeconfig_is_told_in_one_sentence_without_quoting_it(case, tm
         ({"tokenFile": "gone"}, "the token file .*gone: No such file"),
         ({"token": f"{SECRET} {SECRET}"}, "not a valid token"),
         ({"token": SECRET, "as": "admin"}, "impersonation"),
-        ({"exec": {"command": "x", "apiVersion": "v1", "env": [{"value": SECRET}]}}, "its apiVersion must be one of"),
+        ({"exec": {"command": "x", "apiVersion": "v1", "env": [{"value": SECRET}]}}, "apiVersion must be one of"),
         (
             {"exec": {"command": "x", "apiVersion": "client.authentication.k8s.io/v1", "env": [{"value": SECRET}]}},
             "invalid args or env",
@@ -377,7 +377,7 @@ def test_H7_only_regular_files_are_read_as_kubeconfig_token_certificate_and_auth
         (
             "a0: &a0 {k: v}\n"
             + "".join(f"a{n}: &a{n} {{<<: [{', '.join([f'*a{n - 1}'] * 9)}]}}\n" for n in range(1, 20)),
-            "its aliases stand for more than 10,000 values",
+            "its aliases expand to more than 10,000 values",
         ),
         ("users: \0", "not YAML"),
     ],

@@ -119,7 +119,7 @@ def test_C10_an_exec_plugin_runs_again_on_401_and_before_its_token_expires(tmp_p
     [
         ({"command": "no-such-plugin", "apiVersion": V1}, "exec plugin no-such-plugin: No such file or directory"),
         ({"command": "./no-such-plugin", "apiVersion": V1}, "No such file or directory"),
-        ({"command": "x", "apiVersion": "client.authentication.k8s.io/v1alpha1"}, "its apiVersion must be one of"),
+        ({"command": "x", "apiVersion": "client.authentication.k8s.io/v1alpha1"}, "apiVersion must be one of"),
         ({"apiVersion": V1}, "command is missing"),
         ({"command": "x", "apiVersion": V1, "interactiveMode": "Always"}, "interactiveMode is Always"),
     ],
