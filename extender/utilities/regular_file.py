@@ -71,7 +71,7 @@ def gunzip(data: bytes, max_bytes: int) -> bytes:
         with gzip.GzipFile(fileobj=BytesIO(data)) as file:
             return file.read(size)
     except EOFError:
-        raise ValueError("the gzip file is cut off") from None
+        raise ValueError("the gzip file is truncated") from None
     except (OSError, zlib.error) as error:
         raise ValueError(f"the gzip file is damaged: {error}") from None
 

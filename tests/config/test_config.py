@@ -680,7 +680,7 @@ HOSTILE = {
         "a: &a [1, 2, 3]\n"
         + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}' if n else '*a'] * 9)}]\n" for n in range(3))
         + "e: [*a2, *a2, *a2, *a2]",
-        "c.yaml:5: its aliases stand for more than 10,000 values",
+        "c.yaml:5: its aliases expand to more than 10,000 values",
     ),
     "a long key": ("? " + "k" * 100_000 + "\n: 1", "c.yaml:1: kkkkk"),
     "a NUL byte": ("a: \0", "c.yaml: "),

@@ -91,7 +91,7 @@ PLACES = {
     "no YAML": (HEAD + "profiles: [", "k.yaml:"),
     "deep nesting": (HEAD + "profiles: " + "[" * 1000, "k.yaml:3: is nested deeper than 100 levels"),
     "more than a ConfigMap holds": ("#" * (1 << 20) + "\n", "k.yaml: is larger than 1 MiB"),
-    "two documents": (HEAD + "---\n" + HEAD, "k.yaml:3: holds more than one document"),
+    "two documents": (HEAD + "---\n" + HEAD, "k.yaml:3: contains more than one document"),
 }
 
 
