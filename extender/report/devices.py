@@ -48,7 +48,7 @@ from extender.report.device_reasons import (
     shortened,
     value_of,
 )
-from extender.report.schema import ClaimReport, DeviceRequestReport, PodClaimReport
+from extender.report.schema import ClaimReport, DeviceRequestReport
 
 EXTENDED_RESOURCES = "extended resources"
 """Name of the claim that kube-scheduler makes for them."""
@@ -68,15 +68,15 @@ WORK_LIMIT = 2_000_000
 # --- the claims of the pod, wherever it may run ---------------------------------------------------------------------
 
 
-def report_pod_claims(devices: RecordedDevices, pod: Pod, features: Features) -> list[PodClaimReport]:
+def report_pod_claims(devices: RecordedDevices, pod: Pod, features: Features) -> list[ClaimReport]:
     """Return the entries of the pod's spec.resourceClaims, and what it requests of DeviceClasses by extended resources.
 
     Of each: which claim it is, and where that is allocated, or why it cannot be used.
     """
     own = [
-        PodClaimReport(name=one.name, note=shortened(one.problem) or "no claim is needed")
+        ClaimReport(name=one.name, note=shortened(one.problem) or "no claim is needed")
         if one.claim is None
-        else PodClaimReport(name=one.name, claim=_key(one.claim), note=_allocation(one.claim))
+        else ClaimReport(name=one.name, claim=_key(one.claim), note=_allocation(one.claim))
         for one in devices.claims
     ]
     snapshot = Snapshot.build(ClusterObjects(device_classes=devices.classes), features)
@@ -86,7 +86,7 @@ def report_pod_claims(devices: RecordedDevices, pod: Pod, features: Features) ->
     backed = [name for name in extended_resources(snapshot, pod) if name in classes]
     names = listed([f"{name} (class {classes[name].metadata.name})" for name in backed])
     note = f"{names}: devices, on nodes without a device plugin for it"
-    return [*own, PodClaimReport(name=EXTENDED_RESOURCES, note=note)]
+    return [*own, ClaimReport(name=EXTENDED_RESOURCES, note=note)]
 
 
 def _allocation(claim: ResourceClaim) -> str:

@@ -46,7 +46,6 @@ from extender.report.schema import (
     PodReport,
     PodRole,
     ResourceAmounts,
-    RunningPodReport,
     StatusReport,
 )
 
@@ -187,7 +186,7 @@ def _relevant_amounts(wanted: Mapping[str, int], amounts: Mapping[str, int]) -> 
     return {name: amounts[name] for name in names if name in amounts}
 
 
-def _sum(pods: Sequence[RunningPodReport]) -> ResourceAmounts:
+def _sum(pods: Sequence[PodReport]) -> ResourceAmounts:
     total = Counter[str](pods=len(pods))
     for pod in pods:
         total.update(pod.requests)
@@ -197,13 +196,13 @@ def _sum(pods: Sequence[RunningPodReport]) -> ResourceAmounts:
 # --- the pods of a node ---------------------------------------------------------------------------------------------
 
 
-def _pods_on(request: RecordedRequest, dry_run: DryRunRecord, node: int) -> Iterator[RunningPodReport]:
+def _pods_on(request: RecordedRequest, dry_run: DryRunRecord, node: int) -> Iterator[PodReport]:
     """Return every pod of a node, most important first."""
     flags, on = flags_of_node(dry_run, node).tolist(), dry_run.pods_on_node[node]
     order = _order(flags) if dry_run.methods[node] in _METHODS_WITH_ORDER else {}
     for place, (pod, flag) in enumerate(zip(on.pods, flags, strict=True)):
         role = _role(pod, flag, request)
-        yield RunningPodReport(
+        yield PodReport(
             key=pod.key,
             uid=pod.metadata.uid,
             role=role,
