@@ -23,8 +23,8 @@ from extender.report.schema import (
     DecisionReport,
     DeviceRequestReport,
     NodeReport,
-    PodReport,
     ResourceAmounts,
+    RunningPodReport,
 )
 from extender.report.wording import NODE_OUTCOMES, ROLES, VICTIM_SELECTION_NOTES
 from extender.utilities.text import join_names, more, pluralize
@@ -190,16 +190,14 @@ def render_pods(node: NodeReport) -> Iterator[RenderableType]:
         started = format_timestamp(one.started or "not started")
         values = ("" if one.order is None else one.order, one.priority, started, format_amounts(one.requests))
         others = (*values, ", ".join(one.budgets), "; ".join(_notes(one)))
-        rows.append(
-            (text(one.key), text(one.role or "", ROLES[one.role].style if one.role else ""), *map(text, others))
-        )
+        rows.append((text(one.key), text(one.role, ROLES[one.role].style), *map(text, others)))
     headers = ("POD", "ROLE", "REPRIEVE", "PRIORITY", "STARTED", "REQUESTS", "BUDGETS", "NOTES")
     yield AdaptiveTable(headers, rows, lead=2)
     if node.chosen_by:
         yield indented(text(f"victims: {VICTIM_SELECTION_NOTES.get(node.chosen_by, node.chosen_by)}", "dim"))
 
 
-def _notes(one: PodReport) -> Iterator[str]:
+def _notes(one: RunningPodReport) -> Iterator[str]:
     if one.violating:
         yield "eviction violates a budget"
     if one.named:

@@ -92,19 +92,24 @@ PodRole = Literal["victim", "reprieved", "protected", "kept"]
 
 
 class PodReport(ReportStruct, frozen=True, kw_only=True):
-    """A pod: the incoming one, one that is nominated to a node, or one that runs on a node."""
+    """An incoming or nominated pod."""
 
     key: str
     """`namespace/name`."""
     uid: str
-    role: PodRole | None = None
-    """Of a running pod of a node on which preemption was tried."""
     priority: int = 0
     requests: ResourceAmounts = {}
     claims: list[ClaimReport] = []
-    """Of the incoming pod: its resource claims."""
+    """Its resource claims; of the incoming pod only."""
 
-    # --- a running pod ---
+
+class RunningPodReport(ReportStruct, frozen=True, kw_only=True):
+    """A running pod of a node on which preemption was tried."""
+
+    key: str
+    uid: str
+    role: PodRole
+    priority: int = 0
     started: str | None = None
     """status.startTime."""
     order: int | None = None
@@ -120,6 +125,7 @@ class PodReport(ReportStruct, frozen=True, kw_only=True):
     """True if it had a deletionTimestamp."""
     protected_by: list[str] = []
     """Reasons of the policies that protect it."""
+    requests: ResourceAmounts = {}
 
 
 class BudgetReport(ReportStruct, frozen=True, kw_only=True):
@@ -196,7 +202,7 @@ class NodeReport(ReportStruct, frozen=True, kw_only=True):
     """Disruption budgets that the victims count against."""
 
     # --- only if the request includes the pods ---
-    pods: list[PodReport] = []
+    pods: list[RunningPodReport] = []
     """Every pod of the node, most important first."""
     allocatable: ResourceAmounts = {}
     used: ResourceAmounts = {}

@@ -46,6 +46,7 @@ from extender.report.schema import (
     PodReport,
     PodRole,
     ResourceAmounts,
+    RunningPodReport,
     StatusReport,
 )
 
@@ -186,7 +187,7 @@ def _relevant_amounts(wanted: Mapping[str, int], amounts: Mapping[str, int]) -> 
     return {name: amounts[name] for name in names if name in amounts}
 
 
-def _sum(pods: Sequence[PodReport]) -> ResourceAmounts:
+def _sum(pods: Sequence[RunningPodReport]) -> ResourceAmounts:
     total = Counter[str](pods=len(pods))
     for pod in pods:
         total.update(pod.requests)
@@ -196,13 +197,13 @@ def _sum(pods: Sequence[PodReport]) -> ResourceAmounts:
 # --- the pods of a node ---------------------------------------------------------------------------------------------
 
 
-def _pods_on(request: RecordedRequest, dry_run: DryRunRecord, node: int) -> Iterator[PodReport]:
+def _pods_on(request: RecordedRequest, dry_run: DryRunRecord, node: int) -> Iterator[RunningPodReport]:
     """Return every pod of a node, most important first."""
     flags, on = flags_of_node(dry_run, node).tolist(), dry_run.pods_on_node[node]
     order = _order(flags) if dry_run.methods[node] in _METHODS_WITH_ORDER else {}
     for place, (pod, flag) in enumerate(zip(on.pods, flags, strict=True)):
         role = _role(pod, flag, request)
-        yield PodReport(
+        yield RunningPodReport(
             key=pod.key,
             uid=pod.metadata.uid,
             role=role,
