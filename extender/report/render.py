@@ -1,7 +1,6 @@
 """Render the record of a decision into the schema that /decisions, the CLI and the web page show.
 
-Rule: nothing is decided again; everything shown was compared or counted when the decision was made. Only the reasons
-why pods are protected are worked out later, from the same objects and the same eviction history.
+Rule: nothing is decided again; everything shown was compared or counted when the decision was made.
 """
 
 from collections.abc import Iterator
@@ -40,18 +39,18 @@ def render_nodes(record: DecisionRecord, *, node: str | None = None, every_pod: 
 
 def render_pod_claims(record: DecisionRecord | None) -> list[ClaimReport]:
     """Render the resource claims of the incoming pod."""
-    devices = None if record is None else record.request.devices
-    if record is None or devices is None:
+    request = None if record is None else record.request
+    if request is None or request.devices is None:
         return []
-    return report_pod_claims(devices, record.request.pod.decode(), record.request.context.features)
+    return report_pod_claims(request.devices, request.pod.decode(), request.context.features)
 
 
 def with_claims(request: RecordedRequest, report: NodeReport, node: str | None) -> NodeReport:
     """Return the report of `node` with the devices that the pod's claims may get there, any other one as it is."""
     if request.devices is None or report.name != node:
         return report
-    found = report_claims(request.devices, request.pod.decode(), node, request.context)
-    explained: NodeReport = replace(report, claims=found.claims, not_followed=found.not_followed)
+    claims, not_followed = report_claims(request.devices, request.pod.decode(), node, request.context)
+    explained: NodeReport = replace(report, claims=claims, not_followed=not_followed)
     return explained
 
 

@@ -26,7 +26,7 @@ from extender.report.ranking_report import report_ranking
 from extender.report.render import render_nodes, render_pod_claims
 from extender.report.scheduler_report import changed_policies, report_scheduler
 from extender.report.schema import DecisionReport, DecisionSummary, VerbName
-from extender.report.tried_node import render_incoming_pod
+from extender.report.tried_node import report_pod
 
 VERBS: tuple[VerbName, ...] = get_args(VerbName)
 
@@ -137,10 +137,7 @@ class KeptDecision:
             cache=self.cache,
             scheduler=report_scheduler(self.scheduler, self.profile),
             policies=changed_policies(self.profile or self.scheduler.profiles[0]),
-            incoming=msgspec.structs.replace(
-                render_incoming_pod(self.pod.decode(), self.scheduler.features),
-                claims=render_pod_claims(record),
-            ),
+            incoming=report_pod(self.pod.decode(), self.scheduler.features, render_pod_claims(record)),
             filters=list(record.request.filters) if record else [],
             nodes=render_nodes(record, node=node, every_pod=every_pod) if record else [],
             ranking=report_ranking(record) if isinstance(record, PreemptRecord) else None,
