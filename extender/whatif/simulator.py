@@ -25,12 +25,12 @@ from extender.k8s.objects import Object, Pod, PodStatus
 from extender.k8s.workloads import workload_of
 from extender.report.cycle_report import report_cycle
 from extender.report.scheduler_report import limitations
+from extender.report.schema import ResourceAmounts
 from extender.report.simulation_schema import (
     ClusterSize,
     CopiesOnNode,
     CycleReport,
     Gang,
-    NodeAmounts,
     NodeState,
     NodeUsage,
     PendingPod,
@@ -404,7 +404,7 @@ def _pending(one: CycleReport) -> PendingPod:
     )
 
 
-def _requests_on(snapshot: Snapshot, node: str) -> NodeAmounts:
+def _requests_on(snapshot: Snapshot, node: str) -> ResourceAmounts:
     """Return the sum of the requests of all pods on the node."""
     row, pod_table = snapshot.node_row[node], snapshot.pod_table
     amounts = dict(zip(BASE_RESOURCES, snapshot.used[:, row].tolist(), strict=True))
@@ -414,7 +414,7 @@ def _requests_on(snapshot: Snapshot, node: str) -> NodeAmounts:
     return amounts
 
 
-def _allocatable(snapshot: Snapshot, node: str, resources: Iterable[str]) -> NodeAmounts:
+def _allocatable(snapshot: Snapshot, node: str, resources: Iterable[str]) -> ResourceAmounts:
     row = snapshot.node_row[node]
     base = dict(zip(BASE_RESOURCES, snapshot.allocatable[:, row].tolist(), strict=True))
     return {one: base[one] if one in base else int(snapshot.scalar_allocatable(one)[row]) for one in resources}
