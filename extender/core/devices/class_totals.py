@@ -3,22 +3,17 @@
 Mirrors calculateDRAResourceTotals (noderesources/resource_allocation.go, v1.36). Unlike the allocator, it counts slices
 of every generation, and reads neither taints nor counters nor whether the pool is valid.
 
-Rule: what is remembered decides how long an answer takes, never what it is; work is counted as by `counted_selector`.
+Rule: what is remembered decides how long an answer takes, never what it is.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from extender.core.devices.counted_selector import (
-    MAX_STEPS,
-    STEPS_PER_CHARACTER,
-    CountedSelector,
-    WorkAccount,
-)
+from extender.core.devices.attribute_projection import MAX_STEPS, AttributeProjection, compile_steps, digest
 from extender.core.devices.device_index import DeviceIndex
 from extender.core.devices.extended_resources import CLASS_PREFIX, classes_by_resource
 from extender.core.devices.structured.pools import DeviceID
@@ -27,7 +22,7 @@ from extender.core.snapshot.derived import derived_by
 from extender.core.snapshot.selector_index import nodes_matching
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.cost.budget import WorkBudget, WorkLimitReached
-from extender.k8s.devices.device_view import DeviceView
+from extender.k8s.devices.device_view import DeviceView, has_values
 from extender.k8s.devices.objects import Device, ResourceSlice, ResourceSliceSpec
 from extender.k8s.devices.selector import DeviceSelectorError, Selector, UnsupportedFeature, compile_selector
 from extender.k8s.requests import is_extended
@@ -161,19 +156,17 @@ class _Part(NamedTuple):
 
 
 class _Matched(NamedTuple):
-    """What a class has of one slice."""
+    """Devices of a class in one slice."""
 
     published: ResourceSlice
     parts: tuple[_Part, ...]
     steps: int
-    """Steps that it took, without those of selectors."""
-    results: Mapping[int, int]
-    """As in `WorkAccount.used`."""
+    """Steps that it took to find them."""
 
 
 @derived_by("device_classes")
 def _matched(_snapshot: Snapshot, _class_name: str) -> dict[str, _Matched]:
-    """Return the place for what a class has of each slice, by the slice's name."""
+    """Return slice name -> devices of a class, which `_parts` fills in."""
     return {}
 
 
@@ -182,23 +175,19 @@ def _selectors(snapshot: Snapshot, class_name: str) -> tuple[Selector, ...] | No
     """Return the compiled selectors of a class; None if that is too much work."""
     of_class = (one.cel for one in snapshot.objects.device_classes["", class_name].spec.selectors or ())
     expressions = [one.expression for one in of_class if one is not None]
-    if _compile_steps(expressions) > MAX_STEPS:
+    if compile_steps(expressions) > MAX_STEPS:
         return None
     return tuple([compile_selector(one, of_1_37=snapshot.features.selectors_of_1_37) for one in expressions])
 
 
-def _compile_steps(expressions: Iterable[str]) -> int:
-    return STEPS_PER_CHARACTER * sum(map(len, set(expressions)))
-
-
 @derived_by("device_classes", "resource_slices")
 def _parts(snapshot: Snapshot, class_name: str) -> tuple[_Part, ...] | None:
-    """Return the devices of a class; None if that is too much work. Only slices that changed are looked at again."""
-    compiled, account, found = _selectors(snapshot, class_name), WorkAccount(), list[_Part]()
-    if compiled is None:
+    """Return the devices of a class; None if that is too much work. Only slices that changed are evaluated again."""
+    selectors, found = _selectors(snapshot, class_name), list[_Part]()
+    if selectors is None:
         return None
-    selectors = [CountedSelector(one, {}, account) for one in compiled]
-    budget = WorkBudget(MAX_STEPS - _compile_steps(one.expression for one in compiled))
+    projection = AttributeProjection.of((), selectors)
+    budget = WorkBudget(MAX_STEPS - compile_steps(one.expression for one in selectors))
     matched = _matched(snapshot, class_name)
     slices = {one.metadata.name: one for one in snapshot.objects.resource_slices.values()}
     for gone in matched.keys() - slices.keys():
@@ -208,11 +197,10 @@ def _parts(snapshot: Snapshot, class_name: str) -> tuple[_Part, ...] | None:
             known = matched.get(name)
             if known is None or known.published is not one:
                 left = budget.left
-                account.next_node()
-                parts = tuple(_parts_of_slice(one.spec, selectors, budget, snapshot.features))
-                known = matched[name] = _Matched(one, parts, left - budget.left - account.steps, account.used)
+                parts = tuple(_parts_of_slice(one.spec, selectors, projection, budget, snapshot.features))
+                known = matched[name] = _Matched(one, parts, left - budget.left)
             else:
-                budget.spend(known.steps + account.charge(known.results))
+                budget.spend(known.steps)  # as if it were evaluated now, so that the limit is reached at the same slice
             found += known.parts
     except WorkLimitReached:
         return None
@@ -220,27 +208,43 @@ def _parts(snapshot: Snapshot, class_name: str) -> tuple[_Part, ...] | None:
 
 
 def _parts_of_slice(
-    spec: ResourceSliceSpec, selectors: Sequence[CountedSelector], budget: WorkBudget, features: Features
+    spec: ResourceSliceSpec,
+    selectors: Sequence[Selector],
+    projection: AttributeProjection,
+    budget: WorkBudget,
+    features: Features,
 ) -> Iterator[_Part]:
     """Yield the parts of a slice, with the devices that all selectors select; raises WorkLimitReached."""
-    devices = spec.devices or ()
-    for on, here in [(one, [one]) for one in devices] if spec.per_device_node_selection else [(spec, devices)]:
-        try:
-            matching = [one for one in here if _selects(spec.driver, one, selectors, budget, features)]
-        except (DeviceSelectorError, UnsupportedFeature):
-            yield _Part(on, (), fails=True)
-        else:
-            yield _Part(on, tuple([(spec.driver, spec.pool.name, one.name) for one in matching]), fails=False)
+    devices, columns = spec.devices or (), projection.of_devices(spec.driver, spec.devices or ())
+    results = dict[Hashable, bool | None]()
+    of_class = list[bool | None]()
+    for at, device in enumerate(devices):
+        budget.spend(1)
+        # Most devices of a slice are alike. An attribute without a value fails also selectors that do not read it.
+        key = *[column[at] for column in columns], None if has_values(device) else digest(device.attributes)
+        if key not in results:
+            results[key] = _selects(spec.driver, device, selectors, budget, features)
+        of_class.append(results[key])
+    parts: Iterable[tuple[ResourceSliceSpec | Device, Sequence[int]]] = [(spec, range(len(devices)))]
+    if spec.per_device_node_selection:
+        parts = ((one, [at]) for at, one in enumerate(devices))
+    for on, here in parts:
+        fails = any(of_class[at] is None for at in here)
+        ids = [(spec.driver, spec.pool.name, devices[at].name) for at in here if of_class[at] and not fails]
+        yield _Part(on, tuple(ids), fails)
 
 
 def _selects(
-    driver: str, device: Device, selectors: Sequence[CountedSelector], budget: WorkBudget, features: Features
-) -> bool:
-    """Return whether all selectors hold; raises DeviceSelectorError, UnsupportedFeature, WorkLimitReached."""
+    driver: str, device: Device, selectors: Sequence[Selector], budget: WorkBudget, features: Features
+) -> bool | None:
+    """Return whether all selectors hold, None if one fails; raises WorkLimitReached."""
     view = DeviceView(driver, device, shows_sharing=False, shows_lists=features.selectors_of_1_37)
-    for selector in selectors:
-        if selector.error or selector.unsupported:
-            raise DeviceSelectorError(selector.error or selector.unsupported)
-        if not selector.matches(view, budget):
-            return False
+    try:
+        for selector in selectors:
+            if selector.error or selector.unsupported:
+                return None
+            if not selector.matches(view, budget):
+                return False
+    except (DeviceSelectorError, UnsupportedFeature):
+        return None
     return True

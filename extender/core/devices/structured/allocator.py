@@ -19,7 +19,6 @@ from extender.core.devices.structured.allocation import (
     AllocatedDevice,
     AllocatedState,
     ClaimToAllocate,
-    DeviceMatcher,
 )
 from extender.core.devices.structured.capacity import UnusablePolicy
 from extender.core.devices.structured.node_devices import NodeDevices, Taken
@@ -34,6 +33,7 @@ from extender.core.devices.structured.pools import (
 from extender.core.devices.structured.requests import Choice, ClaimCompiler, CompiledClaim, CompiledRequest
 from extender.k8s.cost.budget import WorkBudget
 from extender.k8s.devices.objects import DeviceClass
+from extender.k8s.devices.selector import Selector
 from extender.k8s.objects import Node, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 from extender.k8s.version.features import Features
 
@@ -51,7 +51,7 @@ class Allocator:
         self,
         claims: Sequence[ClaimToAllocate],
         classes: Mapping[str, DeviceClass],
-        selectors: Callable[[str], DeviceMatcher],
+        selectors: Callable[[str], Selector],
         features: Features,
     ) -> None:
         compiler = ClaimCompiler(classes, selectors, features)

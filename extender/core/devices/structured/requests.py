@@ -9,7 +9,7 @@ Rule: reads no node; an error is remembered with its request, as the order in wh
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from extender.core.devices.structured.allocation import ClaimToAllocate, DeviceMatcher
+from extender.core.devices.structured.allocation import ClaimToAllocate
 from extender.core.devices.structured.pools import knows_shares
 from extender.k8s.devices.objects import (
     DeviceClass,
@@ -20,6 +20,7 @@ from extender.k8s.devices.objects import (
     ExactDeviceRequest,
     ResourceQuantities,
 )
+from extender.k8s.devices.selector import Selector
 from extender.k8s.objects import Toleration
 from extender.k8s.version.features import Features
 
@@ -34,7 +35,7 @@ class CompiledRequest:
     """Name of the request that it is an alternative of; "" for a request."""
     error: str
     """Why it cannot be allocated anywhere."""
-    selectors: tuple[tuple[str, DeviceMatcher], ...]
+    selectors: tuple[tuple[str, Selector], ...]
     """(beginning of its errors, selector): those of the class, then its own."""
     takes_all: bool
     count: int
@@ -80,7 +81,7 @@ class ClaimCompiler:
     """Compiles claims; `selectors` returns the compiled selector of an expression."""
 
     classes: Mapping[str, DeviceClass]
-    selectors: Callable[[str], DeviceMatcher]
+    selectors: Callable[[str], Selector]
     features: Features
 
     def compile(self, number: int, claim: ClaimToAllocate) -> CompiledClaim:
@@ -159,7 +160,7 @@ class ClaimCompiler:
             return f"{at}: unsupported count mode {spec.allocation_mode}"
         return ""
 
-    def _compiled(self, of: str, selectors: Sequence[DeviceSelector] | None) -> Iterator[tuple[str, DeviceMatcher]]:
+    def _compiled(self, of: str, selectors: Sequence[DeviceSelector] | None) -> Iterator[tuple[str, Selector]]:
         for number, one in enumerate(selectors or ()):
             if one.cel is not None:
                 yield f"{of}: selector #{number}", self.selectors(one.cel.expression)
