@@ -71,19 +71,15 @@ class _DevicesInUse:
 
     def count(self, result: DeviceRequestAllocationResult, times: int, *, counts_shares: bool) -> None:
         """Count a result once more (1) or once less (-1)."""
-        device = (result.driver, result.pool, result.device)
-        if result.share_id is None or not counts_shares:
-            _add(self._devices, device, times)
-            return
-        _add(self._shares, device, times)
-        if result.consumed_capacity is None:
-            return
-        amounts = self._capacity.setdefault(device, {})
-        for name, amount in result.consumed_capacity.items():
-            amounts[name] = amounts.get(name, 0) + times * parse(amount)
-        _add(self._consumers, device, times)
-        if device not in self._consumers:
-            del self._capacity[device]
+        device, is_share = (result.driver, result.pool, result.device), counts_shares and result.share_id is not None
+        _add(self._shares if is_share else self._devices, device, times)
+        if is_share and result.consumed_capacity is not None:
+            amounts = self._capacity.setdefault(device, {})
+            for name, amount in result.consumed_capacity.items():
+                amounts[name] = amounts.get(name, 0) + times * parse(amount)
+            _add(self._consumers, device, times)
+            if device not in self._consumers:
+                del self._capacity[device]
 
 
 def _add(counts: Counter[DeviceID], device: DeviceID, times: int) -> None:
@@ -123,7 +119,7 @@ class DeviceIndex(Index):
 
     def object_changed(self, field: str, before: Object | None, after: Object | None) -> None:
         if field == "resource_claims":
-            self._results(tuple(_results(before)), tuple(_results(after)))
+            self._claim(tuple(_results(before)), tuple(_results(after)))
         elif field == "resource_slices":
             for one in (before, after):
                 if isinstance(one, ResourceSlice):
@@ -169,17 +165,15 @@ class DeviceIndex(Index):
             self._unusual.add(name)
         self._changed(node)
 
-    def _results(
+    def _claim(
         self, before: tuple[DeviceRequestAllocationResult, ...], after: tuple[DeviceRequestAllocationResult, ...]
     ) -> None:
-        """Handle a claim's devices; kube-scheduler takes an allocation for immutable."""
-        if before == after:
+        if before == after:  # nearly always: kube-scheduler takes an allocation for immutable
             return
         counts_shares = self.snapshot.features.dra_consumable_capacity
-        for result in before:
-            self._in_use.count(result, -1, counts_shares=counts_shares)
-        for result in after:
-            self._in_use.count(result, 1, counts_shares=counts_shares)
+        for times, results in ((-1, before), (1, after)):
+            for result in results:
+                self._in_use.count(result, times, counts_shares=counts_shares)
         for pool_id in {PoolID(result.driver, result.pool) for result in (*before, *after)}:
             self._pool_changed(pool_id)
 

@@ -20,7 +20,7 @@ from extender.core.devices.structured.pools import (
     NotEvaluated,
     Pool,
     PoolID,
-    selects_node,
+    is_for_node,
 )
 from extender.core.snapshot.arrays import IntArray
 from extender.core.snapshot.snapshot import Snapshot
@@ -166,7 +166,12 @@ class NodeEquivalence:
     def _device(self, pool_id: PoolID, published: ResourceSlice, device: Device, node: Node | None) -> Hashable:
         read = self._projection.of_devices(pool_id.driver, (device,))
         use = self._use((*pool_id, device.name))
-        seen = node is None or not published.spec.per_device_node_selection or _sees(node, device)
+        seen: bool | str = True
+        if node is not None and published.spec.per_device_node_selection:
+            try:
+                seen = is_for_node(device, node)
+            except NodeSelectorError as error:
+                seen = str(error)
         # Most devices are told apart by what selectors read and by whether they are in use.
         is_plain = not self._projection.all_capacity and other_fields(device) == NO_OTHER_FIELDS and has_values(device)
         policies = (one.request_policy for one in (device.capacity or {}).values())
@@ -191,11 +196,3 @@ def _terms(pool: Pool) -> Iterator[int | None]:
             on = device if one.spec.per_device_node_selection else one.spec
             selector = on.node_selector
             yield None if on.node_name is not None else len((selector and selector.node_selector_terms) or ())
-
-
-def _sees(node: Node, device: Device) -> bool | str:
-    """Return whether a device of a slice with perDeviceNodeSelection is for the node, or why that does not parse."""
-    try:
-        return selects_node(node, device.node_name, device.all_nodes, device.node_selector)
-    except NodeSelectorError as error:
-        return str(error)

@@ -106,6 +106,10 @@ class NotEvaluated(Exception):
     """A feature that is not followed here would decide; the message names it."""
 
 
+class NodeSelectorError(NotEvaluated):
+    """A node selector that does not parse. Upstream's texts have whole objects in Go's notation."""
+
+
 def knows_shares(features: Features) -> bool:
     """Return whether upstream's allocator is one that knows of shared devices, not the "stable" one.
 
@@ -128,8 +132,14 @@ def gather_pools(
     """
     found: dict[PoolID, list[ResourceSlice]] = {}
     for one in slices:
-        if _is_relevant(one, node, features):
-            _add(found, one)
+        if not _is_relevant(one, node, features):
+            continue
+        # Only the newest generation of a pool counts.
+        known = found.setdefault(PoolID(one.spec.driver, one.spec.pool.name), [])
+        if known and one.spec.pool.generation > known[0].spec.pool.generation:
+            known.clear()
+        if not known or one.spec.pool.generation == known[0].spec.pool.generation:
+            known.append(one)
     pools = (_build(pool_id, of_pool, slices_of_pool, features) for pool_id, of_pool in found.items())
     return in_order(pool for pool in pools if pool is not None)
 
@@ -146,11 +156,6 @@ def in_order(pools: Iterable[Pool]) -> tuple[Pool, ...]:
     return tuple(sorted(pools, key=lambda pool: (pool.has_binding_conditions, pool.id)))
 
 
-def is_available_on(one: PoolDevice, node: Node) -> bool:
-    """Return whether the node can use a device of a slice with perDeviceNodeSelection; raises NotEvaluated."""
-    return _selects(node, one.device)
-
-
 def _is_relevant(one: ResourceSlice, node: Node, features: Features) -> bool:
     """Return whether a node sees a slice: for its devices, or for the counters of its pool."""
     spec = one.spec
@@ -161,25 +166,8 @@ def _is_relevant(one: ResourceSlice, node: Node, features: Features) -> bool:
     if is_seen_for_counters(spec, features):
         return True
     if spec.node_name or spec.all_nodes or spec.node_selector is not None:
-        return _selects(node, spec)
-    return bool(spec.per_device_node_selection) and any(_selects(node, one) for one in spec.devices or ())
-
-
-def _selects(node: Node, on: ResourceSliceSpec | Device) -> bool:
-    try:
-        return selects_node(node, on.node_name, on.all_nodes, on.node_selector)
-    except NodeSelectorError as error:
-        raise NotEvaluated(str(error)) from None
-
-
-def _add(found: dict[PoolID, list[ResourceSlice]], one: ResourceSlice) -> None:
-    """Add a slice to its pool, of which only the newest generation counts."""
-    pool_id = PoolID(one.spec.driver, one.spec.pool.name)
-    known = found.get(pool_id)
-    if known is None or one.spec.pool.generation > known[0].spec.pool.generation:
-        found[pool_id] = [one]
-    elif one.spec.pool.generation == known[0].spec.pool.generation:
-        known.append(one)
+        return is_for_node(spec, node)
+    return bool(spec.per_device_node_selection) and any(is_for_node(one, node) for one in spec.devices or ())
 
 
 def _build(
@@ -217,29 +205,29 @@ def _with_counters(pool_id: PoolID, slices: Sequence[ResourceSlice], others: Seq
     """Return the pool whose devices share the counters that some of its slices declare."""
     of_pool = (*slices, *others)
     offering = [one for one in slices if not one.spec.shared_counters]
-    sets = {counters.name: counters for one in of_pool for counters in one.spec.shared_counters or ()}
-    reason = _duplicate_device(offering) or _duplicate_set(of_pool) or _unknown_counter(sets, of_pool)
+    all_sets = [counters for one in of_pool for counters in one.spec.shared_counters or ()]
+    sets = {counters.name: counters for counters in all_sets}
+    duplicate = _duplicate(counters.name for counters in all_sets)
+    reason = _duplicate_device(offering) or ("" if duplicate is None else f"duplicate counter set name {duplicate}")
+    reason = reason or _unknown_counter(sets, of_pool)
     if reason:
         return Pool(pool_id, invalid_reason=reason)
     return Pool(pool_id, offering, other_slices=others, counter_sets=sets.values())
 
 
 def _duplicate_device(slices: Iterable[ResourceSlice]) -> str:
-    names: set[str] = set()
-    for device in _devices(slices):
-        if device.name in names:
-            return f"duplicate device name {device.name}"
-        names.add(device.name)
-    return ""
+    found = _duplicate(device.name for device in _devices(slices))
+    return "" if found is None else f"duplicate device name {found}"
 
 
-def _duplicate_set(slices: Iterable[ResourceSlice]) -> str:
-    names: set[str] = set()
-    for counters in (counters for one in slices for counters in one.spec.shared_counters or ()):
-        if counters.name in names:
-            return f"duplicate counter set name {counters.name}"
-        names.add(counters.name)
-    return ""
+def _duplicate(names: Iterable[str]) -> str | None:
+    """Return the first name that was there before."""
+    known = set[str]()
+    for name in names:
+        if name in known:
+            return name
+        known.add(name)
+    return None
 
 
 def _unknown_counter(sets: Mapping[str, CounterSet], slices: Iterable[ResourceSlice]) -> str:
@@ -262,17 +250,21 @@ def _devices(slices: Iterable[ResourceSlice]) -> Iterator[Device]:
 _NAME_FIELD = "metadata.name"
 
 
-class NodeSelectorError(Exception):
-    """A node selector that does not parse. Upstream's texts have whole objects in Go's notation."""
+def is_for_node(on: ResourceSliceSpec | Device, node: Node) -> bool:
+    """Return whether a slice or device names or selects the node; raises NodeSelectorError."""
+    if on.node_name:
+        return node.metadata.name == on.node_name
+    return bool(on.all_nodes) or (on.node_selector is not None and selects_node(on.node_selector, node))
 
 
-def selects_node(node: Node, node_name: str | None, all_nodes: bool | None, selector: NodeSelector | None) -> bool:
-    """Return whether these three fields of a slice or device select the node; raises NodeSelectorError."""
-    if node_name:
-        return node.metadata.name == node_name
-    if all_nodes:
-        return True
-    return selector is not None and any(_holds(term, node) for term in _terms(msgspec.json.encode(selector)))
+def selects_node(selector: NodeSelector, node: Node) -> bool:
+    """Return whether a node selector selects the node; raises NodeSelectorError."""
+    labels, name = node.metadata.labels or {}, node.metadata.name
+    return any(
+        all(one.holds(labels.get(one.key)) for one in term.labels)
+        and all(((name if one.key == _NAME_FIELD else "") == one.value) != one.negated for one in term.fields)
+        for term in _terms(msgspec.json.encode(selector))
+    )
 
 
 @lru_cache(maxsize=4096)
@@ -281,11 +273,3 @@ def _terms(selector: bytes) -> tuple[NodeTerm, ...]:
         return parse_node_selector(msgspec.json.decode(selector, type=NodeSelector)).terms or ()
     except SelectorError as error:
         raise NodeSelectorError("a node selector that does not parse") from error
-
-
-def _holds(term: NodeTerm, node: Node) -> bool:
-    labels = node.metadata.labels or {}
-    name = node.metadata.name
-    return all(one.holds(labels.get(one.key)) for one in term.labels) and all(
-        ((name if one.key == _NAME_FIELD else "") == one.value) != one.negated for one in term.fields
-    )

@@ -6,7 +6,7 @@ v1.36).
 Rule: reads no node; an error is remembered with its request, as the order in which upstream finds errors decides.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from extender.core.devices.structured.allocation import ClaimToAllocate
@@ -15,7 +15,6 @@ from extender.k8s.devices.objects import (
     DeviceClass,
     DeviceConstraint,
     DeviceRequest,
-    DeviceSelector,
     DeviceSubRequest,
     ExactDeviceRequest,
     ResourceQuantities,
@@ -85,22 +84,19 @@ class ClaimCompiler:
     features: Features
 
     def compile(self, number: int, claim: ClaimToAllocate) -> CompiledClaim:
-        constraints = claim.spec.constraints or ()
-        compiled = CompiledClaim(str(claim), claim.name, constraints, self._constraint_error(str(claim), constraints))
+        constraints, error = claim.spec.constraints or (), ""
+        for at, one in enumerate(constraints):
+            if one.match_attribute is None and (one.distinct_attribute is None or not knows_shares(self.features)):
+                error = f"claim {claim}, constraint #{at}: empty constraint (unsupported constraint type?)"
+                break
+        compiled = CompiledClaim(str(claim), claim.name, constraints, error)
         for request in claim.spec.requests or ():
             listed = request.first_available or ()
             alternatives = [self._request(number, compiled, one, one.name, request.name) for one in listed] or [
                 self._request(number, compiled, request.exactly or ExactDeviceRequest(), request.name, "")
             ]
-            error = self._gate_error(compiled, request)
-            compiled.choices.append(Choice(number, alternatives, bool(listed), error))
+            compiled.choices.append(Choice(number, alternatives, bool(listed), self._gate_error(compiled, request)))
         return compiled
-
-    def _constraint_error(self, claim: str, constraints: Sequence[DeviceConstraint]) -> str:
-        for number, one in enumerate(constraints):
-            if one.match_attribute is None and (one.distinct_attribute is None or not knows_shares(self.features)):
-                return f"claim {claim}, constraint #{number}: empty constraint (unsupported constraint type?)"
-        return ""
 
     def _gate_error(self, claim: CompiledClaim, request: DeviceRequest) -> str:
         """Return why the feature gates do not allow a request; "": they do."""
@@ -123,16 +119,19 @@ class ClaimCompiler:
         self, number: int, claim: CompiledClaim, spec: ExactDeviceRequest | DeviceSubRequest, name: str, parent: str
     ) -> CompiledRequest:
         device_class = self.classes.get(spec.device_class_name)
-        of_class = None if device_class is None else device_class.spec.selectors
+        selectors = [] if device_class is None else [(f"class {spec.device_class_name}", device_class.spec.selectors)]
+        selectors.append((f"claim {claim.text}", spec.selectors))
         names = {parent, f"{parent}/{name}"} if parent else {name}
         return CompiledRequest(
             number,
             name,
             parent,
             self._error(spec, device_class, f"claim {claim.text}, request {name}"),
-            (
-                *self._compiled(f"class {spec.device_class_name}", of_class),
-                *self._compiled(f"claim {claim.text}", spec.selectors),
+            tuple(
+                (f"{of}: selector #{at}", self.selectors(one.cel.expression))
+                for of, own in selectors
+                for at, one in enumerate(own or ())
+                if one.cel is not None
             ),
             spec.allocation_mode == "All",
             spec.count if spec.allocation_mode == "ExactCount" else 0,
@@ -159,8 +158,3 @@ class ClaimCompiler:
         if spec.allocation_mode not in ("ExactCount", "All"):
             return f"{at}: unsupported count mode {spec.allocation_mode}"
         return ""
-
-    def _compiled(self, of: str, selectors: Sequence[DeviceSelector] | None) -> Iterator[tuple[str, Selector]]:
-        for number, one in enumerate(selectors or ()):
-            if one.cel is not None:
-                yield f"{of}: selector #{number}", self.selectors(one.cel.expression)
