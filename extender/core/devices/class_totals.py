@@ -37,7 +37,7 @@ _READS: Final = frozenset({"device_classes", "resource_slices", "resource_claims
 
 
 def scored_capacity(snapshot: Snapshot, resource: str) -> IntArray:
-    """Return [node]: allocatable amount of an extended resource; devices, where the node itself has none."""
+    """Return [node]: allocatable amount of an extended resource; where the node itself has none, that of devices."""
     plain, totals = snapshot.scalar_allocatable(resource), _totals(snapshot, resource)
     return plain if totals is None else np.where(plain == 0, totals.capacity, plain)
 
@@ -52,12 +52,12 @@ def scored_use(snapshot: Snapshot, resource: str) -> IntArray:
 
 @dataclass(frozen=True, slots=True)
 class ClassTotals:
-    """How many devices of a class nodes have."""
+    """Devices of a class, counted by node."""
 
     capacity: IntArray
     """[node]: 0 where a selector fails."""
     used: IntArray
-    """[node]: of these, those that claims have, whole or in part."""
+    """[node]: how many of these are allocated, whole or in part."""
 
 
 def _totals(snapshot: Snapshot, resource: str) -> ClassTotals | None:
@@ -78,6 +78,7 @@ def class_totals(snapshot: Snapshot, class_name: str) -> ClassTotals | None:
     if parts is None:
         return None
     placed, state = _placed(snapshot, class_name), snapshot.index(DeviceIndex).state
+    # A device counts once, however many claims share it.
     ids, counts = [one for part in parts for one in part.ids], np.array([len(part.ids) for part in parts], np.int64)
     held = {*state.devices, *state.shared} if state.shared else state.devices
     in_use = np.fromiter(map(held.__contains__, ids), np.bool_, len(ids))
@@ -87,12 +88,12 @@ def class_totals(snapshot: Snapshot, class_name: str) -> ClassTotals | None:
 
 @dataclass(frozen=True, slots=True)
 class _Placed:
-    """Which nodes the parts of a class are for."""
+    """The nodes that can use each part of a class."""
 
     row: IntArray
     """[part]: the only node; _NO_NODE: none or many."""
     many: tuple[tuple[int, PackedBits], ...]
-    """(part, [node]: whether it is for the node)"""
+    """(part, [node]: whether the node can use it)"""
     fails: BoolArray
     """[node]"""
 
@@ -113,7 +114,7 @@ def _placed(snapshot: Snapshot, class_name: str) -> _Placed:
     for number, part in enumerate(parts):
         try:
             nodes = _nodes_of(snapshot, part.on)
-        except SelectorError:
+        except SelectorError:  # an error on every node
             fails[:] = True
             continue
         if isinstance(nodes, int):
@@ -127,16 +128,13 @@ def _placed(snapshot: Snapshot, class_name: str) -> _Placed:
 
 
 def _nodes_of(snapshot: Snapshot, on: ResourceSliceSpec | Device) -> BoolArray | int:
-    """Return [node]: whether a slice or device is for it, or the row of the only node; raises SelectorError.
-
-    Quirk: a slice without any node selection is for every node, a device without any for none.
-    """
+    """Return [node]: whether it can use a slice or device, or the row of the only node; raises SelectorError."""
     if not on.all_nodes:
         if on.node_name:
             return snapshot.node_row.get(on.node_name, _NO_NODE)
         if on.node_selector is not None:
             return nodes_matching(snapshot, parse_node_selector(on.node_selector))
-        if isinstance(on, Device):
+        if isinstance(on, Device):  # a slice without any node selection counts on every node, a device on none
             return _NO_NODE
     return np.ones(len(snapshot.nodes), np.bool_)
 
@@ -145,14 +143,14 @@ def _nodes_of(snapshot: Snapshot, on: ResourceSliceSpec | Device) -> BoolArray |
 
 
 class _Part(NamedTuple):
-    """Devices of one slice that are for the same nodes."""
+    """Devices of one slice that the same nodes can use."""
 
     on: ResourceSliceSpec | Device
-    """Where the nodes are named: in the device, with perDeviceNodeSelection."""
+    """What names the nodes: the slice, or with perDeviceNodeSelection the device."""
     ids: tuple[DeviceID, ...]
     """Those of the class."""
     fails: bool
-    """A selector fails on one of them, which leaves the nodes without totals."""
+    """A selector fails on one of them, so that these nodes have no totals."""
 
 
 class _Matched(NamedTuple):
@@ -238,6 +236,7 @@ def _selects(
     driver: str, device: Device, selectors: Sequence[Selector], budget: WorkBudget, features: Features
 ) -> bool | None:
     """Return whether all selectors hold, None if one fails; raises WorkLimitReached."""
+    # Upstream's scorer does not tell selectors whether a device can be shared.
     view = DeviceView(driver, device, shows_sharing=False, shows_lists=features.selectors_of_1_37)
     try:
         for selector in selectors:

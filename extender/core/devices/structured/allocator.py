@@ -1,9 +1,7 @@
 """Choose devices for the claims of a pod on one node: the first complete solution, in a fixed order.
 
 Mirrors Allocator.Allocate (k8s.io/dynamic-resource-allocation/structured, v1.36) with the implementation that feature
-gates select there: "incubating" with binding conditions or consumable capacity, else "stable". Upstream's order of
-pools and slices is chance up to v1.35 and with the stable one; here it is the order of their names. Upstream's search
-is recursive; this one keeps its calls in a list, so that no number of claims is too deep.
+gates select there: "incubating" with binding conditions or consumable capacity, else "stable".
 
 Rule: a pure function of the claims, the pools of the node and the devices in use; each device that is tried takes a
 step of the budget.
@@ -183,6 +181,7 @@ class _Search:
 
     def run(self) -> bool:
         """Return whether all claims can have their devices; `allocated` then returns them."""
+        # Upstream's search is recursive; a list of open calls has no limit of depth.
         calls = self._calls
         ended = self._enter(0, None, 0, 0)
         while ended is not _Ended.DONE:

@@ -1,7 +1,7 @@
-"""Constraints between the devices of one claim, fed one device at a time.
+"""Constraints between the devices of one claim: the search adds devices, and removes them again in reverse order.
 
 Mirrors matchAttributeConstraint and distinctAttributeConstraint (k8s.io/dynamic-resource-allocation/structured, package
-incubating, v1.37). The search adds devices and removes them again in reverse order.
+incubating, v1.37).
 
 Rule: state of one search; a constraint never looks ahead.
 """
@@ -51,11 +51,7 @@ class MatchAttribute:
 
 
 class DistinctAttribute:
-    """All devices have the attribute, each with another value.
-
-    Up to v1.36 one value is remembered per request: the next device of the same request replaces it, and removing
-    that one forgets both. v1.34 compares the addresses of values, which differ from device to device.
-    """
+    """All devices have the attribute, each with another value."""
 
     def __init__(self, attribute: str, *, remembers_all: bool, compares_values: bool = True) -> None:
         self._attribute = attribute
@@ -70,6 +66,7 @@ class DistinctAttribute:
         if attribute is None:
             return False
         of = _type_of(attribute)
+        # v1.34 compares the addresses of values, which differ from device to device.
         value = of, getattr(attribute, of or "", None) if self._compares_values else device.id
         if self._count and self._values and (of is None or value in self._values.values()):
             return False
@@ -82,6 +79,7 @@ class DistinctAttribute:
         self._values.pop(self._key(request), None)
 
     def _key(self, request: str) -> str | int:
+        # Up to v1.36 the next device of a request replaces its value, and removing that one forgets both.
         return self._count if self._remembers_all else request
 
 

@@ -1,9 +1,8 @@
 """Pools of devices as one node sees them: which slices count there, and whether a pool can be used.
 
-Mirrors GatherPools and NodeMatches (k8s.io/dynamic-resource-allocation/structured/internal/incubating, v1.36). Pools
-and slices come in the order of their names, which v1.36 introduced; before, it was chance.
+Mirrors GatherPools and NodeMatches (k8s.io/dynamic-resource-allocation/structured/internal/incubating, v1.36).
 
-Rule: facts about slices and one node; which devices are in use is not known here.
+Rule: reads slices and one node, not which devices are in use.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -90,7 +89,7 @@ class Pool:
 class AllocationError(Exception):
     """An error that ends the scheduling cycle (code Error), in upstream's words.
 
-    `names_pool`: they name a pool or a device of the node, so that they are no other node's words.
+    `names_pool`: the text names a pool or a device of the node, so that no other node can share it.
     """
 
     def __init__(self, text: str, *, names_pool: bool = False) -> None:
@@ -103,7 +102,7 @@ class InvalidPools(Exception):
 
 
 class NotEvaluated(Exception):
-    """A feature that is not followed here would decide; the message names it."""
+    """The result depends on a feature that is not evaluated; the message names it."""
 
 
 class NodeSelectorError(NotEvaluated):
@@ -111,10 +110,8 @@ class NodeSelectorError(NotEvaluated):
 
 
 def knows_shares(features: Features) -> bool:
-    """Return whether upstream's allocator is one that knows of shared devices, not the "stable" one.
-
-    1.34 has but one allocator that supports the status of devices, the "experimental" one.
-    """
+    """Return whether upstream's allocator is one that knows of shared devices, not the "stable" one."""
+    # v1.34 has only one allocator that supports the status of devices, the "experimental" one.
     needs_status = not features.device_pools_of_1_35 and features.dra_resource_claim_device_status
     return features.dra_device_binding_conditions or features.dra_consumable_capacity or needs_status
 
@@ -153,6 +150,7 @@ def is_seen_for_counters(spec: ResourceSliceSpec, features: Features) -> bool:
 
 def in_order(pools: Iterable[Pool]) -> tuple[Pool, ...]:
     """Return pools in the order in which they are tried: those with binding conditions come last."""
+    # By name since v1.36; before, the order was that of a Go map.
     return tuple(sorted(pools, key=lambda pool: (pool.has_binding_conditions, pool.id)))
 
 
@@ -177,14 +175,16 @@ def _build(
     features: Features,
 ) -> Pool | None:
     """Return the pool with these slices of one generation; None: a newer one exists that has nothing for the node."""
+    # 1. Sort the slices by name, as upstream does since v1.36.
     slices.sort(key=lambda one: one.metadata.name)
-    # Slices should agree on how many there are. Upstream believes the first one: one of this node alone, if any.
+    # 2. Slices should agree on how many there are. Upstream believes the first one: one of this node alone, if any.
     on_node = (one for one in slices if one.spec.node_name and not is_seen_for_counters(one.spec, features))
     first = next(on_node, slices[0])
     newest = first.spec.pool
     complete = len(slices) == newest.resource_slice_count
     if not features.device_pools_of_1_35:
         return Pool(pool_id, slices, incomplete=not complete, invalid_reason=_duplicate_device(slices))
+    # 3. Slices that are missing here may be for other nodes only: then the pool is complete, unless a newer one exists.
     others: list[ResourceSlice] = []
     if not complete:
         of_pool = slices_of_pool(pool_id)
@@ -195,6 +195,7 @@ def _build(
             return Pool(pool_id, incomplete=True)
         names = {one.metadata.name for one in slices}
         others = [one for one in same if one.metadata.name not in names]
+    # 4. Validate the pool.
     if not features.dra_partitionable_devices:
         reason = _duplicate_device(slices)
         return Pool(pool_id, invalid_reason=reason) if reason else Pool(pool_id, slices)

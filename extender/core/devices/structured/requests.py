@@ -1,9 +1,9 @@
-"""What claims request, compiled once for all nodes, and why a request cannot be allocated anywhere.
+"""Requests of claims, compiled once for all nodes, and the errors of those that cannot be allocated anywhere.
 
 Mirrors validateDeviceRequest and the checks before it in Allocate (k8s.io/dynamic-resource-allocation/structured,
 v1.36).
 
-Rule: reads no node; an error is remembered with its request, as the order in which upstream finds errors decides.
+Rule: reads no node.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -32,17 +32,18 @@ class CompiledRequest:
     name: str
     parent: str
     """Name of the request that it is an alternative of; "" for a request."""
+    # Raised when the search comes to the request: the first error in upstream's order decides.
     error: str
     """Why it cannot be allocated anywhere."""
     selectors: tuple[tuple[str, Selector], ...]
-    """(beginning of its errors, selector): those of the class, then its own."""
+    """(prefix of its errors, selector): those of the class, then its own."""
     takes_all: bool
     count: int
     admin_access: bool
     tolerations: Sequence[Toleration]
     capacity: ResourceQuantities | None
     constraints: tuple[int, ...]
-    """Constraints of the claim that are about it."""
+    """Numbers of the claim's constraints that apply to it."""
 
     @property
     def base_name(self) -> str:
@@ -57,7 +58,7 @@ class CompiledRequest:
 
 @dataclass(slots=True)
 class Choice:
-    """What is allocated for one request of a claim: the request itself, or one of its alternatives."""
+    """A request of a claim: itself, or the alternatives of its prioritized list."""
 
     claim: int
     alternatives: list[CompiledRequest]
@@ -100,6 +101,7 @@ class ClaimCompiler:
 
     def _gate_error(self, claim: CompiledClaim, request: DeviceRequest) -> str:
         """Return why the feature gates do not allow a request; "": they do."""
+        # The "stable" allocator ignores capacity, and so does not check this gate.
         features, listed, name = self.features, request.first_available or (), None
         if listed and not features.dra_prioritized_list:
             reason = "has subrequests, but the DRAPrioritizedList feature is disabled"
@@ -134,7 +136,7 @@ class ClaimCompiler:
                 if one.cel is not None
             ),
             spec.allocation_mode == "All",
-            spec.count if spec.allocation_mode == "ExactCount" else 0,
+            spec.count if spec.allocation_mode == "ExactCount" else 0,  # `All` counts the devices of each node
             isinstance(spec, ExactDeviceRequest) and bool(spec.admin_access),
             spec.tolerations or (),
             spec.capacity.requests if spec.capacity is not None else None,
