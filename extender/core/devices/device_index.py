@@ -10,6 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
+from typing import Any
 
 import numpy as np
 
@@ -97,13 +98,13 @@ class DeviceIndex(Index):
         super().__init__(snapshot)
         self._in_use = _DevicesInUse()
         self.state = self._in_use.state
-        self._of_pool: dict[PoolID, Slices] = defaultdict(dict)
+        self._of_pool: dict[PoolID, Slices] = {}
         """Pool -> its slices, of any generation."""
-        self._of_node: dict[str, tuple[ResourceSlice, ...]] = {}
+        self._of_node: dict[str, Slices] = {}
         """Node name -> slices that no other node sees."""
         self._unusual: set[str] = set()
         """Names of the slices of one node that are not `_is_usual`."""
-        self._shared: dict[PoolID, Slices] = defaultdict(dict)
+        self._shared: dict[PoolID, Slices] = {}
         """Pool -> its slices that other nodes may see."""
         self._gathered: dict[PoolID, dict[bytes, Pool | None]] = defaultdict(dict)
         """Pool in `_shared` -> conditions that hold on a node -> what is seen there without slices of the node."""
@@ -135,35 +136,23 @@ class DeviceIndex(Index):
         if is_now and features.dra_device_taint_rules:
             rules = self.snapshot.objects.device_taint_rules.values()
             one = with_rule_taints(one, rules, needs_selector=features.taint_rules_need_a_selector)
-        tables = [self._of_pool]
-        if self._is_shared(one.spec):
-            tables.append(self._shared)
-            self._layout = None
-        else:
-            self._put_on_node(one.spec.node_name or "", name, one if is_now else None)
-        for table in tables:
+        shared = self._is_shared(one.spec)
+        node = None if shared else one.spec.node_name or ""
+        places: list[tuple[dict[Any, Slices], Any]] = [(self._of_pool, pool_id)]
+        places.append((self._shared, pool_id) if shared else (self._of_node, node))
+        for table, key in places:
             if is_now:
-                table[pool_id][name] = one
-            else:
-                table[pool_id].pop(name, None)
-        self._pool_changed(pool_id)
-        if pool_id in self._shared:
+                table.setdefault(key, {})[name] = one
+            elif table.get(key, {}).pop(name, None) is not None and not table[key]:
+                del table[key]
+        self._unusual.discard(name)
+        if is_now and not shared and not _is_usual(one.spec):
+            self._unusual.add(name)
+        if shared or pool_id in self._shared:
             self._layout = None
         self._gathered.pop(pool_id, None)
-        for table in tables:
-            if not table[pool_id]:
-                del table[pool_id]
-
-    def _put_on_node(self, node: str, name: str, one: ResourceSlice | None) -> None:
-        """Add, replace or remove (None) the slice of that name among those of a node."""
-        others = tuple(other for other in self._of_node.get(node, ()) if other.metadata.name != name)
-        self._of_node[node] = others if one is None else (*others, one)
-        if not self._of_node[node]:
-            del self._of_node[node]
-        self._unusual.discard(name)
-        if one is not None and not _is_usual(one.spec):
-            self._unusual.add(name)
         self._changed(node)
+        self._pool_changed(pool_id)
 
     def _claim(
         self, before: tuple[DeviceRequestAllocationResult, ...], after: tuple[DeviceRequestAllocationResult, ...]
@@ -201,12 +190,9 @@ class DeviceIndex(Index):
 
     def own_slices_at(self, row: int) -> Mapping[PoolID, Sequence[ResourceSlice]]:
         """Return the slices that no other node sees, by pool."""
-        slices = self._of_node.get(self.snapshot.node_names[row], ())
-        if len(slices) == 1:
-            return {_pool_of(slices[0]): slices}
-        own = defaultdict[PoolID, list[ResourceSlice]](list)
-        for one in slices:
-            own[_pool_of(one)].append(one)
+        own: dict[PoolID, list[ResourceSlice]] = {}
+        for one in self._of_node.get(self.snapshot.node_names[row], {}).values():
+            own.setdefault(_pool_of(one), []).append(one)
         return own
 
     def is_usual(self, pool_id: PoolID, slices: Sequence[ResourceSlice]) -> bool:
@@ -216,8 +202,7 @@ class DeviceIndex(Index):
 
     def own_pool(self, pool_id: PoolID, slices: Sequence[ResourceSlice], row: int) -> Pool | None:
         """Return the pool of which a node has these slices for itself."""
-        shared = self._shared[pool_id].values() if pool_id in self._shared else ()
-        return self._gather([*slices, *shared], row)
+        return self._gather([*slices, *self._shared.get(pool_id, {}).values()], row)
 
     def shared_pools_at(self, row: int) -> list[Pool]:
         """Return those of `pools_at` of which the node has no slices for itself, in any order.
