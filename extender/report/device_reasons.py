@@ -14,7 +14,7 @@ from extender.core.devices.structured.allocation import ClaimToAllocate
 from extender.core.devices.structured.capacity import CapacityError, UnusablePolicy, has_room
 from extender.core.devices.structured.constraints import find_attribute
 from extender.core.devices.structured.counters import Counters
-from extender.core.devices.structured.pools import DeviceID, NodeSelectorError, Pool, PoolDevice, is_available_on
+from extender.core.devices.structured.pools import DeviceID, NodeSelectorError, Pool, PoolDevice, is_for_node
 from extender.core.devices.structured.taints import prevents_allocation
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.devices.objects import (
@@ -174,7 +174,7 @@ class DeviceReasons:
                 if why:
                     return f"selector #{number} of {whose} {why}"
         try:
-            if one.slice.spec.per_device_node_selection and not is_available_on(one, self._snapshot.nodes[0]):
+            if one.slice.spec.per_device_node_selection and not is_for_node(one.device, self._snapshot.nodes[0]):
                 return "is for other nodes"
         except NodeSelectorError as error:
             return f"has {error}"

@@ -175,7 +175,7 @@ def _own_claim(name: str, claim: ResourceClaim | None, problem: str, node: Node)
         return ClaimReport(name=name, claim=_key(claim), summary="")
     selector = claim.status.allocation.node_selector
     try:
-        is_here = selector is None or selects_node(node, None, None, selector)
+        is_here = selector is None or selects_node(selector, node)
         where = "available on this node" if is_here else "not available on this node"
     except NodeSelectorError as error:
         where = str(error)
@@ -203,7 +203,7 @@ class _Search:
         self._pools_error = ""
         try:
             self._pools = snapshot.index(DeviceIndex).pools_at(0)
-        except (AllocationError, NotEvaluated, NodeSelectorError) as error:
+        except (AllocationError, NotEvaluated) as error:
             self._pools_error = str(error)
         self._budget = explanation_budget()
         self._reasons = DeviceReasons(snapshot, self._pools, self._budget)
@@ -244,7 +244,7 @@ class _Search:
             found = allocator.allocate(snapshot.nodes[0], self._pools, state, self._budget)
         except (AllocationError, InvalidPools) as error:
             return str(error)
-        except (NotEvaluated, NodeSelectorError, WorkLimitReached) as error:
+        except (NotEvaluated, WorkLimitReached) as error:
             return f"not evaluated: {error}"
         return _CANNOT if found is None else found
 
