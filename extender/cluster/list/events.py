@@ -64,13 +64,13 @@ class Event(msgspec.Struct, rename="camel"):
         series = self.series.last_observed_time if self.series else None
         return series or self.last_timestamp or self.event_time or self.metadata.creation_timestamp or ""
 
-    @property
-    def times(self) -> int:
-        return (self.series.count if self.series else 0) or self.count or 1
-
-    @property
-    def reporter(self) -> str:
-        return self.reporting_component or (self.source.component if self.source else "")
+    def as_scheduler_event(self) -> SchedulerEvent:
+        return SchedulerEvent(
+            message=self.message or "",
+            count=(self.series.count if self.series else 0) or self.count or 1,
+            last_seen=self.last_seen or None,
+            reporter=self.reporting_component or (self.source.component if self.source else ""),
+        )
 
 
 class PodCondition(msgspec.Struct, rename="camel"):
@@ -125,22 +125,14 @@ def pod_history(
     ordered = sorted(events, key=lambda event: event.last_seen)
     uid = pod.metadata.uid if pod else ordered[-1].involved_object.uid if ordered else ""
     own = [event for event in ordered if event.involved_object.uid == uid]
-    failed = next((event for event in reversed(own) if event.reason == "FailedScheduling"), None)
+    failed = next((event.as_scheduler_event() for event in reversed(own) if event.reason == "FailedScheduling"), None)
     preempted = _preempted_by_event(own, find_pod) or _preempted_by_condition(pod, conditions)
     earlier = _preempted_by_event([event for event in ordered if event.involved_object.uid != uid], find_pod)
     if earlier is not None:
         by = f" ({earlier.preemptor})" if earlier.preemptor else ""
         notes = [*notes, f"an earlier pod of this name was evicted: {earlier.message}{by}"]
-    failed_scheduling = None
-    if failed is not None:
-        message, last_seen = failed.message or "", failed.last_seen or None
-        failed_scheduling = SchedulerEvent(
-            message=message, count=failed.times, last_seen=last_seen, reporter=failed.reporter
-        )
     nominated_node = (pod.status.nominated_node_name or None) if pod else None
-    return PodHistory(
-        failed_scheduling=failed_scheduling, preempted=preempted, nominated_node=nominated_node, notes=list(notes)
-    )
+    return PodHistory(failed_scheduling=failed, preempted=preempted, nominated_node=nominated_node, notes=list(notes))
 
 
 _PREEMPTED = re.compile(r"Preempted by (?P<type>(?:composite)?podgroup|pod) (?P<uid>\S+) on node (?P<node>\S+)")

@@ -99,15 +99,10 @@ def _without_garbage_collection() -> Iterator[None]:
 class _Subject:
     """The pod that is explained, with its conditions and Events."""
 
-    namespace: str
     pod: Pod | None
     conditions: Sequence[PodCondition] = ()
     events: Sequence[Event] = ()
     notes: Sequence[str] = ()
-
-    @property
-    def was_preempted(self) -> bool:
-        return any(event.reason == "Preempted" for event in self.events)
 
 
 @dataclass(eq=False)
@@ -132,20 +127,28 @@ class _Reading:
         lister = Lister(self.api, self.deadline)
         of_pods = start_daemon_thread(partial(_scheduler_pods, lister))
         of_api_server = start_daemon_thread(partial(_api_server_version, lister))
-        about = self._subject(lister, subject)
+        about = _Subject(subject) if isinstance(subject, Pod) else self._subject(lister, *subject)
         found = version_found.chosen_version(self._result(of_pods), self._result(of_api_server))
         scheduler = load_scheduler(found)
-        # 2. Of a pod that is gone, the Events may be all there is to say.
-        if about.pod is None and not about.was_preempted:
-            history = pod_history(None, (), about.events, about.notes, lambda _: None)
-            return ClusterForPod(ClusterObjects(), None, scheduler, found, history, ())
-        # 3. Read the kinds that the pod needs, each in a thread of its own.
-        return self._cluster(about, scheduler, found, is_manifest=isinstance(subject, Pod))
+        # 2. If the pod is gone and was not preempted, there is nothing to read about it.
+        if about.pod is None and all(event.reason != "Preempted" for event in about.events):
+            gone = pod_history(None, (), about.events, about.notes, lambda _: None)
+            return ClusterForPod(ClusterObjects(), None, scheduler, found, gone, ())
+        # 3. Read the kinds that the pod needs, each in a thread of its own, then those that nominated pods need.
+        lister, wanted = self._lister(scheduler.preemption), requests_for(about.pod, scheduler)
+        listed = self._read_all(lister, wanted)
+        pods = cast(list[Pod], next(one.objects for one in listed if one.request.kind == "Pod"))
+        listed += self._read_all(lister, late_requests_for(pods, scheduler, wanted))
+        # 4. Find the preemptor among the pods. The list has a later state of the pod, with the annotations that the
+        #    policy reads.
+        pod, history = about.pod, None
+        if not isinstance(subject, Pod):
+            by_uid = {one.metadata.uid: one for one in pods}
+            pod = by_uid.get(pod.metadata.uid, pod) if pod is not None else None
+            history = pod_history(pod, about.conditions, about.events, about.notes, by_uid.get)
+        return ClusterForPod(_objects_of(listed), pod, scheduler, found, history, tuple(_warnings(listed)))
 
-    def _subject(self, lister: Lister, subject: tuple[str, str] | Pod) -> _Subject:
-        if isinstance(subject, Pod):
-            return _Subject(subject.metadata.namespace, subject)
-        namespace, name = subject
+    def _subject(self, lister: Lister, namespace: str, name: str) -> _Subject:
         reading = start_daemon_thread(partial(_read_pod, lister, namespace, name))
         reading_events = start_daemon_thread(partial(read_events, lister, namespace, name))
         pod, conditions = self._result(reading)
@@ -155,23 +158,7 @@ class _Reading:
             events, notes = reading_events.result(limit)
         except TimeoutError:
             events, notes = [], [f"Events could not be read within {limit:.2g}s"]
-        return _Subject(namespace, pod, conditions, events, notes)
-
-    def _cluster(
-        self, about: _Subject, scheduler: KubeScheduler, found: FoundVersion | None, *, is_manifest: bool
-    ) -> ClusterForPod:
-        lister = self._lister(scheduler.preemption)
-        wanted = requests_for(about.pod, scheduler)
-        listed = self._read_all(lister, wanted)
-        pods = cast(list[Pod], next(one.objects for one in listed if one.request.kind == "Pod"))
-        listed += self._read_all(lister, late_requests_for(pods, scheduler, wanted))
-        pod, history = about.pod, None
-        if not is_manifest:
-            by_uid = {one.metadata.uid: one for one in pods}
-            if pod is not None:  # the state of the list is later, and has the annotations that the policy reads
-                pod = by_uid.get(pod.metadata.uid, pod)
-            history = pod_history(pod, about.conditions, about.events, about.notes, by_uid.get)
-        return ClusterForPod(_objects_of(listed), pod, scheduler, found, history, tuple(_warnings(listed)))
+        return _Subject(pod, conditions, events, notes)
 
     def _lister(self, policy: PreemptionPolicy) -> Lister:
         return Lister(self.api, self.deadline, {"Pod": policy.annotations}, self.on_progress)
