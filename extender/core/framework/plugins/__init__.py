@@ -79,23 +79,6 @@ FILTERS: dict[str, Callable[[SchedulingContext], Sequence[Check]]] = {
 }
 """Filter plugins: each returns its checks for all nodes, none where kube-scheduler skips the plugin for this pod."""
 
-SCORES_OF_PODS_ON_NODE: dict[str, Callable[[SchedulingContext], node_resources.Scorer | None]] = {
-    node_resources.FIT_NAME: node_resources.fit_scorer,
-    node_resources.BALANCED_ALLOCATION_NAME: node_resources.balanced_scorer,
-}
-"""Score plugins that read the pods of a node, and no others, so that single nodes can be scored again; None: Skip."""
-
-
-def _scored_now(name: str) -> Callable[[SchedulingContext, NodeRows], IntArray | None]:
-    """Return the entry in SCORES for a plugin of SCORES_OF_PODS_ON_NODE."""
-
-    def score(context: SchedulingContext, rows: NodeRows) -> IntArray | None:
-        scorer = SCORES_OF_PODS_ON_NODE[name](context)
-        return None if scorer is None else scorer(context.snapshot, rows)
-
-    return score
-
-
 SCORES: dict[str, Callable[[SchedulingContext, NodeRows], IntArray | None]] = {
     taint_toleration.NAME: taint_toleration.score,
     node_affinity.NAME: node_affinity.score,
@@ -103,7 +86,8 @@ SCORES: dict[str, Callable[[SchedulingContext, NodeRows], IntArray | None]] = {
     pod_topology_spread.NAME: pod_topology_spread.score,
     inter_pod_affinity.NAME: inter_pod_affinity.score,
     dynamic_resources.NAME: dynamic_resources.score,
-    **{name: _scored_now(name) for name in SCORES_OF_PODS_ON_NODE},
+    node_resources.FIT_NAME: node_resources.fit_score,
+    node_resources.BALANCED_ALLOCATION_NAME: node_resources.balanced_score,
     image_locality.NAME: image_locality.score,
 }
 """Score plugins: each returns [row] 0 to 100, or any number if NORMALIZE_SCORE has the plugin; None where
@@ -116,6 +100,12 @@ NORMALIZE_SCORE: dict[str, Callable[[IntArray], IntArray]] = {
     dynamic_resources.NAME: normalize,
 }
 """Score plugins whose scores are relative to those of the other feasible nodes (ScoreExtensions) -> [row]: 0 to 100."""
+
+SCORES_OF_PODS_ON_NODE: dict[str, Callable[[SchedulingContext], node_resources.Scorer | None]] = {
+    node_resources.FIT_NAME: node_resources.fit_scorer,
+    node_resources.BALANCED_ALLOCATION_NAME: node_resources.balanced_scorer,
+}
+"""Score plugins that read the pods of a node, and no others, so that single nodes can be scored again; None: Skip."""
 
 SCORES_WITHOUT_PODS = frozenset({taint_toleration.NAME, node_affinity.NAME, image_locality.NAME})
 """Score plugins that read no other pods."""

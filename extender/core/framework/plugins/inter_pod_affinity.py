@@ -18,7 +18,7 @@ import numpy as np
 from extender.core.framework.filter_checks import Check, ConflictConstraint, Constraint, StaticCheck
 from extender.core.framework.plugins.shared.normalize import MAX_NODE_SCORE
 from extender.core.framework.scheduling_context import SchedulingContext
-from extender.core.framework.status import Code, CodeArray, PreFilterResult, Status
+from extender.core.framework.status import Code, PreFilterResult, Status
 from extender.core.snapshot.affinity_terms import (
     FewTerms,
     ManyTerms,
@@ -215,15 +215,14 @@ class AffinityConstraint(Constraint):
     """[node]: True if the node has all topology keys of the terms."""
     matches_itself: bool
 
+    code = Code.UNSCHEDULABLE_AND_UNRESOLVABLE
+
     def fits(self, headroom: IntArray) -> BoolArray:
         fits: BoolArray = np.logical_and.reduce(headroom[:-1] >= 0, axis=0)
         if self.matches_itself:
             # The first pod of a series: while the cluster has no match, it need not find one.
             fits |= headroom[-1] == _NO_MATCH
         return fits & self.has_keys
-
-    def codes(self, headroom: IntArray) -> CodeArray:
-        return np.where(self.fits(headroom), np.uint8(Code.SUCCESS), np.uint8(Code.UNSCHEDULABLE_AND_UNRESOLVABLE))
 
     def reasons(self, headroom: IntArray, row: int) -> tuple[str, ...]:
         return () if self.fits(headroom)[row] else (REASON_AFFINITY,)

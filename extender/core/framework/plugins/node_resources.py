@@ -292,6 +292,11 @@ def _resource_scores(strategy: ScoringStrategy, capacity: IntArray, requested: I
     return interpolate(strategy.shape, np.where(requested > capacity, 100, requested * 100 // capacity))
 
 
+def fit_score(context: SchedulingContext, rows: NodeRows) -> IntArray:
+    """Return [row]: 0-100, see `fit_scorer`."""
+    return fit_scorer(context)(context.snapshot, rows)
+
+
 def balanced_scorer(context: SchedulingContext) -> Scorer | None:
     """Return the scorer: 50-100, 75 if the pod does not change the balance; None (Skip) if it requests no resource."""
     names, features = context.profile.balanced_resources, context.features
@@ -312,6 +317,12 @@ def balanced_scorer(context: SchedulingContext) -> Scorer | None:
         return half + (half + after - _balance(before, capacity)) // 2
 
     return scores
+
+
+def balanced_score(context: SchedulingContext, rows: NodeRows) -> IntArray | None:
+    """Return [row]: 50-100, see `balanced_scorer`."""
+    scorer = balanced_scorer(context)
+    return None if scorer is None else scorer(context.snapshot, rows)
 
 
 def _balance(used: IntArray, capacity: IntArray) -> IntArray:
