@@ -12,10 +12,11 @@ import msgspec
 import typer
 from rich.console import Console, RenderableType
 
+from extender.cli import logs
 from extender.cli.output import decision_report, node_report
 from extender.cli.output.decision_report import Invocation
 from extender.cli.sources.decision_source import DecisionListOptions, DecisionSource, DecisionSourceError
-from extender.errors import printable, printable_json
+from extender.errors import printable_json
 from extender.report.schema import MAX_LISTED_DECISIONS, DecisionReport, DecisionSummary, VerbName
 from extender.utilities.text import join_names
 
@@ -147,7 +148,7 @@ def _suggest_nodes(node: str, names: Sequence[str]) -> str:
 
 
 def _exit_not_found(message: str, hint: str) -> NoReturn:
-    typer.echo(f"extender: {printable(message)}; {printable(hint)}", err=True)
+    logs.print_message(f"{message}; {hint}")
     raise typer.Exit(1)
 
 
