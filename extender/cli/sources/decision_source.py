@@ -72,7 +72,7 @@ class ServiceDecisions:
         self._client.close()
 
     def _get_json(self, path: str, parameters: dict[str, Any]) -> "httpx.Response":
-        """Return a JSON response; DecisionSourceError if there is no response, or another one."""
+        """Return a JSON response; DecisionSourceError for any other response, or without one."""
         import httpx
 
         try:
