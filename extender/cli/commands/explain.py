@@ -111,7 +111,7 @@ def explain(
 
     See docs/explain.md, docs/page.md and docs/reasons.md.
     """
-    from extender.cli.output import explanation
+    from extender.cli.output import explanation, tables
     from extender.cli.sources.decision_source import DecisionListOptions, ServiceDecisions
 
     given = {"--scheduler-config": scheduler_config, "--scheduler-version": scheduler_version}
@@ -124,7 +124,7 @@ def explain(
         raise typer.BadParameter(f"requires a pod: {subject} is one decision", param_hint="--follow")
     # 1. Which decisions, from where?
     tls = TLSClientConfig(ca_file, cert, key, tls_server_name)
-    console, invocation = explanation.new_console(no_color), _invocation(url, tls, recording, given)
+    console, invocation = tables.new_console(no_color), _invocation(url, tls, recording, given)
     shown = explanation.Output(invocation, console, show_all, is_json=output == "json")
     query = DecisionListOptions(subject, node, verb, since, limit)
     with closing(

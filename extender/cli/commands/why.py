@@ -238,10 +238,10 @@ def _print(found: "Diagnosis", output: Output, *, one_node: str | None, show_all
     from msgspec.structs import replace
 
     if output in ("text", "wide"):
-        from extender.cli.output import explanation, why_text
+        from extender.cli.output import tables, why_text
 
         parts = why_text.render(found, one_node=one_node, show_all=show_all, is_wide=output == "wide")
-        explanation.print_parts(parts, explanation.new_console(no_color))
+        tables.print_parts(parts, tables.new_console(no_color))
         return
     nodes = [node for node in found.nodes if show_all or node.name == one_node]
     shown = msgspec.to_builtins(replace(found, nodes=nodes))
