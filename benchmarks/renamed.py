@@ -3,8 +3,7 @@
 try:
     from extender.core.framework.filter_checks import Constraint
 except ImportError:
-    from extender.core.framework.filter_checks import Constraint  # type: ignore[import-not-found
-from extender.core.framework.filter_checks import no-redef]
+    from extender.core.framework.constraint import Constraint  # type: ignore[import-not-found,no-redef]
 try:
     from extender.core.framework.scheduling_signature import cached_verdicts
 except ImportError:

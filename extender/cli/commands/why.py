@@ -180,13 +180,12 @@ def _diagnose(read: "Read", node: str | None, warned: set[str]) -> "Diagnosis":
     """Read the cluster and diagnose the pod; each warning is printed once."""
     from extender.cli import logs
     from extender.core.eviction_history import EvictionHistory
-    from extender.errors import printable
     from extender.report.diagnose import diagnose, not_found, with_history
 
     cluster = read()
     for warning in cluster.warnings:
         if warning not in warned:
-            logs.echo(f"extender: {printable(warning)}")
+            logs.print_message(warning)
     warned.update(cluster.warnings)
     if cluster.pod is None:
         found = not_found(cluster.snapshot, cluster.namespace, cluster.name, cluster.scheduler)
@@ -207,7 +206,7 @@ def _wait(diagnose: "Callable[[], Diagnosis]", found: "Diagnosis", limit: float)
     Raises ClusterLost if the last attempt to read the cluster failed.
     """
     from extender.cli import logs
-    from extender.errors import ClusterLost, printable
+    from extender.errors import ClusterLost
 
     deadline, lost = monotonic() + limit, None
     while found.verdict != "Fits" and found.state not in _FINAL_STATES:
@@ -215,18 +214,18 @@ def _wait(diagnose: "Callable[[], Diagnosis]", found: "Diagnosis", limit: float)
         if left <= 0 and lost is not None:
             raise lost
         if left <= 0:
-            logs.echo(f"extender: {found.pod} does not fit after {limit:g} s")
+            logs.print_message(f"{found.pod} does not fit after {limit:g} s")
             break
         sleep(min(left, WAIT_INTERVAL_SECONDS))
         try:
             before, found, lost = found, diagnose(), None
         except ClusterLost as error:  # for example while its API server restarts
             if lost is None:
-                logs.echo(f"extender: {printable(str(error))}; trying again")
+                logs.print_message(f"{error}; trying again")
             lost = error
             continue
         if found.why != before.why:
-            logs.echo(f"extender: {printable(found.why)}")
+            logs.print_message(found.why)
     return found
 
 
@@ -239,10 +238,10 @@ def _print(found: "Diagnosis", output: Output, *, one_node: str | None, show_all
     from msgspec.structs import replace
 
     if output in ("text", "wide"):
-        from extender.cli.output import explanation, why_text
+        from extender.cli.output import tables, why_text
 
         parts = why_text.render(found, one_node=one_node, show_all=show_all, is_wide=output == "wide")
-        explanation.print_parts(parts, explanation.new_console(no_color))
+        tables.print_parts(parts, tables.new_console(no_color))
         return
     nodes = [node for node in found.nodes if show_all or node.name == one_node]
     shown = msgspec.to_builtins(replace(found, nodes=nodes))

@@ -1,26 +1,23 @@
 """Find decisions and print them: the list, a whole decision, or one node of it."""
 
 import difflib
-import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NoReturn, TypeVar
+from typing import NoReturn, TypeVar
 
 import msgspec
 import typer
-from rich.console import Console, RenderableType
+from rich.console import Console
 
-from extender.cli.output import decision_report, node_report
+from extender.cli import logs
+from extender.cli.output import decision_report, node_report, tables
 from extender.cli.output.decision_report import Invocation
 from extender.cli.sources.decision_source import DecisionListOptions, DecisionSource, DecisionSourceError
-from extender.errors import printable, printable_json
+from extender.errors import printable_json
 from extender.report.schema import MAX_LISTED_DECISIONS, DecisionReport, DecisionSummary, VerbName
 from extender.utilities.text import join_names
-
-_UNLIMITED_COLUMNS = 10_000
-"""Console width where the output is not a terminal: lines are neither truncated nor wrapped."""
 
 _MAX_SUGGESTED_NODES = 10
 """Node names listed when --node names one that is not part of the decision."""
@@ -51,7 +48,7 @@ def list_decisions(source: DecisionSource, query: DecisionListOptions, output: O
         typer.echo(printable_json(msgspec.json.decode(body)))
     else:
         parts = decision_report.render_list(found, output.invocation, output.console.width, query.limit)
-        print_parts(parts, output.console)
+        tables.print_parts(parts, output.console)
 
 
 def explain_subject(source: DecisionSource, subject: str, query: DecisionListOptions, output: Output) -> None:
@@ -76,7 +73,7 @@ def explain_subject(source: DecisionSource, subject: str, query: DecisionListOpt
     else:
         parts = decision_report.render(decision, subject, output.invocation, show_all=output.show_all)
     hint = [decision_report.other_decisions_hint(subject, others, output.invocation)] if others else []
-    print_parts([*parts, *hint], output.console)
+    tables.print_parts([*parts, *hint], output.console)
 
 
 # --- finding the decision ---------------------------------------------------------------------------------------------
@@ -147,7 +144,7 @@ def _suggest_nodes(node: str, names: Sequence[str]) -> str:
 
 
 def _exit_not_found(message: str, hint: str) -> NoReturn:
-    typer.echo(f"extender: {printable(message)}; {printable(hint)}", err=True)
+    logs.print_message(f"{message}; {hint}")
     raise typer.Exit(1)
 
 
@@ -177,21 +174,3 @@ def _decode(body: bytes, kind: type[ReportT]) -> ReportT:
     except msgspec.MsgspecError as error:
         message = f"cannot decode the response ({error}): does the service run another version?"
         raise DecisionSourceError(message) from error
-
-
-def new_console(no_color: bool) -> Console:
-    """Return the console of a report: as wide as the terminal, and never wrapping for a file or a pipe."""
-    settings: dict[str, Any] = {"highlight": False, "markup": False, "emoji": False}
-    if no_color or os.environ.get("NO_COLOR"):
-        settings["color_system"] = None
-    console = Console(**settings)
-    return console if console.is_terminal else Console(**settings, width=_UNLIMITED_COLUMNS)
-
-
-def print_parts(parts: Iterable[RenderableType], console: Console) -> None:
-    """Print the parts of a report, without blanks at the ends of lines."""
-    with console.capture() as printed:
-        for part in parts:
-            console.print(part)
-    lines = (line.rstrip() for line in printed.get().splitlines())
-    typer.echo("\n".join(lines), color=True)  # the console has decided already whether to use color
