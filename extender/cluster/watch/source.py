@@ -220,7 +220,8 @@ class KubernetesSource:
             async with self._changing:
                 try:
                     await self._in_turns(self._apply_queued())
-                except Exception:  # a bug must not end the sync; rebuild the cache, which may be inconsistent now
+                # A bug must not end the sync. The cache may be inconsistent now: rebuild it, then relist the kind.
+                except Exception:
                     item = await self.queue.get()
                     log.exception("applying changes of %s failed, relisting", item.kind)
                     await self._in_turns(self.cache.rebuild(self._skip) if self.cache.version else iter(()))
@@ -287,7 +288,7 @@ class KubernetesSource:
         first = self._first
         first.take(item)
         if isinstance(item, Replaced) and first.objects.keys() == self.reflectors.keys():
-            gc.collect()
+            gc.collect()  # automatic collection is off, see `collect_periodically`
             yield from self._version.look_at([one for one in first.objects["Pod"] if isinstance(one, Pod)])
             yield from self.cache.build(first.objects, first.forbidden, self._skip)
             gc.freeze()
