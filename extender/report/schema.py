@@ -26,29 +26,6 @@ class ReportStruct(msgspec.Struct, rename="camel", omit_defaults=True, frozen=Tr
     """Base class of the schema: keys in camelCase, defaults left out."""
 
 
-class PodReport(ReportStruct, frozen=True, kw_only=True):
-    """An incoming or nominated pod."""
-
-    key: str
-    """`namespace/name`."""
-    uid: str
-    priority: int = 0
-    requests: ResourceAmounts = {}
-    claims: list["PodClaimReport"] = []
-    """Its resource claims; of the incoming pod only."""
-
-
-class PodClaimReport(ReportStruct, frozen=True, kw_only=True):
-    """An entry of the incoming pod's spec.resourceClaims, as it was at the decision."""
-
-    name: str
-    """Its name in the pod."""
-    claim: str = ""
-    """`namespace/name` of the ResourceClaim; empty: there is none yet."""
-    note: str = ""
-    """Where it is allocated, or why it cannot be used."""
-
-
 class DeviceReport(ReportStruct, frozen=True, kw_only=True):
     """A device that a request may choose on a node."""
 
@@ -82,13 +59,17 @@ class DeviceRequestReport(ReportStruct, frozen=True, kw_only=True):
 
 
 class ClaimReport(ReportStruct, frozen=True, kw_only=True):
-    """A resource claim of the pod on one node."""
+    """A resource claim of the incoming pod, as it was at the decision: wherever the pod may run, or on one node."""
 
     name: str
     """Its name in the pod; `extended resources` for the claim that kube-scheduler makes for them."""
     claim: str = ""
     """`namespace/name`; empty: it does not exist yet."""
-    summary: str
+    note: str = ""
+    """Of the pod: where it is allocated, or why it cannot be used."""
+
+    # --- on one node ---
+    summary: str = ""
     """Whether it can be allocated there, or where it is allocated."""
     devices: list[str] = []
     """Devices that it has, or would get there: `driver/pool/device`."""
@@ -108,6 +89,18 @@ class StatusReport(ReportStruct, frozen=True, kw_only=True):
 
 PodRole = Literal["victim", "reprieved", "protected", "kept"]
 """victim; reprieved: a potential victim that was spared; protected: by a policy; kept: its priority is not lower."""
+
+
+class PodReport(ReportStruct, frozen=True, kw_only=True):
+    """An incoming or nominated pod."""
+
+    key: str
+    """`namespace/name`."""
+    uid: str
+    priority: int = 0
+    requests: ResourceAmounts = {}
+    claims: list[ClaimReport] = []
+    """Its resource claims; of the incoming pod only."""
 
 
 class RunningPodReport(ReportStruct, frozen=True, kw_only=True):

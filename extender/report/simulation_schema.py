@@ -10,14 +10,12 @@ from typing import Literal
 import msgspec
 
 from extender.core.scheduling_cycle.result import CycleOutcome, CyclePostFilter, CycleScore, ReservedClaim
+from extender.report.schema import ResourceAmounts
 
 NodeState = Literal["added", "removed", "drained", "draining", "cordoned"]
 """draining: evictions of the node's pods stay blocked."""
 
 EvictionCause = Literal["Preempted", "Drained", "NodeRemoved"]
-
-NodeAmounts = dict[str, int]
-"""Resource -> amount on one node, in the scheduler's units."""
 
 
 class SimulationStruct(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
@@ -96,11 +94,11 @@ class NodeUsage(SimulationStruct, frozen=True):
     """Requests of all pods of a node that the simulation changed."""
 
     name: str
-    before: NodeAmounts
+    before: ResourceAmounts
     """Zero for a node that was added."""
-    after: NodeAmounts
+    after: ResourceAmounts
     """Zero for a node that was removed."""
-    allocatable: NodeAmounts
+    allocatable: ResourceAmounts
     state: NodeState | None = None
     """What the scenario did to the node; null: only its pods changed."""
 

@@ -1,6 +1,6 @@
 """Scenario of a simulation: which pods arrive, and what happens to nodes before.
 
-The command line, the Python API and `POST /simulate` all make one.
+The keyword arguments of the Python API and the body of `POST /simulate` are its fields; the command line makes one.
 
 Rule: values and their checks; `whatif.simulator` carries them out.
 """

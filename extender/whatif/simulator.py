@@ -23,13 +23,14 @@ from extender.errors import RequestError
 from extender.k8s.kinds import KINDS, Key, key_of
 from extender.k8s.objects import Object, Pod, PodStatus
 from extender.k8s.workloads import workload_of
-from extender.report.render import left_out
+from extender.report.cycle_report import report_cycle
+from extender.report.scheduler_report import limitations
+from extender.report.schema import ResourceAmounts
 from extender.report.simulation_schema import (
     ClusterSize,
     CopiesOnNode,
     CycleReport,
     Gang,
-    NodeAmounts,
     NodeState,
     NodeUsage,
     PendingPod,
@@ -233,7 +234,7 @@ class _Run:
             self.snapshot.put("Pod", pod)
             cycle = schedule_one(self.snapshot, pod, scheduler.scheduler, scheduler.history, scheduler.draw)
             if cycle.outcome != "Scheduled" or cycle.node is None:
-                following = scheduler.report(cycle, 1)
+                following = report_cycle(self.snapshot, cycle, 1, scheduler.scheduler)
                 self.snapshot.remove("Pod", key_of("Pod", pod))
                 break
             self._touch(cycle.node)
@@ -289,7 +290,7 @@ class _Run:
             release=scheduler.release,
             version_source=scheduler.version_source,
             feature_gates=scheduler.changed_gates,
-            notes=[*left_out(scheduler), *self._notes()],
+            notes=[*limitations(scheduler), *self._notes()],
             seed=self.scenario.seed,
             cycles=cycles,
             pending=pending,
@@ -403,7 +404,7 @@ def _pending(one: CycleReport) -> PendingPod:
     )
 
 
-def _requests_on(snapshot: Snapshot, node: str) -> NodeAmounts:
+def _requests_on(snapshot: Snapshot, node: str) -> ResourceAmounts:
     """Return the sum of the requests of all pods on the node."""
     row, pod_table = snapshot.node_row[node], snapshot.pod_table
     amounts = dict(zip(BASE_RESOURCES, snapshot.used[:, row].tolist(), strict=True))
@@ -413,7 +414,7 @@ def _requests_on(snapshot: Snapshot, node: str) -> NodeAmounts:
     return amounts
 
 
-def _allocatable(snapshot: Snapshot, node: str, resources: Iterable[str]) -> NodeAmounts:
+def _allocatable(snapshot: Snapshot, node: str, resources: Iterable[str]) -> ResourceAmounts:
     row = snapshot.node_row[node]
     base = dict(zip(BASE_RESOURCES, snapshot.allocatable[:, row].tolist(), strict=True))
     return {one: base[one] if one in base else int(snapshot.scalar_allocatable(one)[row]) for one in resources}

@@ -18,7 +18,7 @@ import pytest
 import typer.main
 from typer.core import TyperGroup
 
-from extender import cli, errors, wire
+from extender import cli, errors
 from extender.cluster.apiserver import binding
 from extender.cluster.apiserver.binding import BindResult
 from extender.cluster.cache import cache
@@ -37,9 +37,9 @@ from extender.core.preemption import (
     eligibility,
     protections,
     rate_limits,
-    recent_deletions,
     sent_candidates,
 )
+from extender.core.preemption import rejections as preempt_rejections
 from extender.core.scheduling_cycle import fit_error, schedule_one
 from extender.core.scheduling_cycle.result import CycleOutcome
 from extender.core.snapshot import volume_index
@@ -61,6 +61,7 @@ from extender.server.recording import answer_diff
 from extender.server.scheduler import bind, filter_dryrun, routes, sent_nodes, verbs
 from extender.utilities import daemon_thread
 from extender.whatif import drain
+from extender.wire import decode
 from tests.docs.code_texts import is_text, strings_given_to, texts, with_holes
 
 ROOT = Path(__file__).parents[2]
@@ -124,7 +125,8 @@ def of_preemption_messages() -> set[str]:
 
 
 def of_dropped_nodes() -> set[str]:
-    found = texts(sent_candidates, "RejectionReason") | texts(recent_deletions) | texts(verbs, "Preempt.decide")
+    found = texts(sent_candidates, "RejectionReason") | texts(preempt_rejections, "no_eviction_needed")
+    found |= texts(verbs, "Preempt.decide")
     return without(found, strings_given_to(verbs, "GuardError"))
 
 
@@ -132,15 +134,18 @@ def of_failed_and_refused_calls() -> set[str]:
     found = texts(routes) | texts(body) | texts(deadline) | texts(protocol) | texts(filter_dryrun) | texts(sent_nodes)
     found |= texts(http_errors) | texts(context, "not_ours_message") | texts(errors, "INTERNAL")
     found |= strings_given_to(verbs, "GuardError") | strings_given_to(node_filter, "UnknownNode")
-    found |= strings_given_to(wire, "RequestTooLarge")
+    found |= strings_given_to(decode, "RequestTooLarge")
     no_messages = {"POST /{}", "the connection is closed"}  # the name of a span; told to no client
     return without(found, no_messages)
 
 
 def of_readiness() -> set[str]:
     found = texts(watch_source, "KubernetesSource.problem", "KubernetesSource._not_synced", "KubernetesSource.run")
-    found |= texts(cache, "ClusterCache.snapshot") | texts(settings, "LiveSettings._refuse") | texts(health, "DRAINING")
-    return without(found, {"the first snapshot"})  # put in where kinds stand
+    found |= (
+        texts(cache, "ClusterCache.snapshot") | texts(settings, "LiveSettings._resolve") | texts(health, "DRAINING")
+    )
+    put_in = {"the first snapshot", ", for kube-scheduler {} ({})"}
+    return without(found, put_in)
 
 
 def of_warnings() -> set[str]:

@@ -11,7 +11,7 @@ HINT = "python -m tests.house --update takes out what is not needed; what is new
 
 @pytest.mark.parametrize("section", exceptions.SECTIONS)
 def test_an_invariant_has_no_new_exceptions(tree, section):
-    """I1 (entry functions), I5 (wire), I7 (at most 12 fields)."""
+    """I1 (entry functions), I7 (at most 12 fields)."""
     allowed, found = read(EXCEPTIONS)[section], exceptions.found(tree, section)
     assert not found - allowed.keys(), f"{exceptions.HEADINGS[section]} {HINT}"
     assert not allowed.keys() - found, f"not needed any more: {HINT}"
@@ -27,6 +27,14 @@ def test_I4_one_module_has_the_limits_and_work_budgets_and_makes_their_texts(tre
     """A module that answers without a limit's text would need words of its own."""
     assert calls.work_budgets(tree).items == [calls.LIMITS]
     assert [place.partition(":")[0] for place in words.limit_texts(tree).items] == [calls.LIMITS]
+
+
+def test_I2_only_report_wording_has_words_for_an_outcome(tree):
+    """One table has all outcomes of a node; no other module of ours and no script of the page has one."""
+    (nodes,) = words.node_outcome_tables(tree).items
+    assert words.codes(tree, words.NODE_CODES) == set(nodes.partition(" ")[2].split(", "))
+    elsewhere = [place for place in words.code_tables(tree).items if not place.startswith("report/wording.py:")]
+    assert not elsewhere, "say it in report/wording, which the page loads as wording.json"
 
 
 def test_I9_only_the_journal_makes_what_is_stored_of_a_call(tree):

@@ -29,7 +29,7 @@ from extender.errors import ClusterLost, printable
 from extender.k8s.kinds import KINDS, ClusterObjects, kind_without_group
 from extender.k8s.objects import Pod
 from extender.k8s.version import found as version_found
-from extender.k8s.version.minor import FoundVersion
+from extender.k8s.version.found import FoundVersion
 from extender.utilities.daemon_thread import start_daemon_thread
 
 LoadScheduler = Callable[[FoundVersion | None], KubeScheduler]  # Returns the kube-scheduler of a version

@@ -21,7 +21,7 @@ from extender.server.recording.disk import delete_segment, prepare_directory, se
 from extender.server.recording.recorder import Recorder
 from extender.server.recording.segments import RecordedSegment
 from extender.server.replay import open_recording
-from extender.server.settings import Settings
+from extender.server.settings import Loaded, Settings
 from tests.server.conftest import (
     CLUSTER,
     URGENT,
@@ -289,9 +289,13 @@ def test_a_moment_is_read_back_as_it_was(rig):
 def test_other_settings_begin_a_segment(rig):
     rig.recorder.start()
     rig.ask("preempt", preempt_body())
-    rig.server_context.live_settings.active = Settings.from_config(configuration(preemption={"keepCandidates": "All"}))
+    rig.server_context.live_settings.active = Loaded.from_config(
+        configuration(preemption={"keepCandidates": "All"})
+    ).settings()
     rig.ask("preempt", preempt_body())
-    rig.server_context.live_settings.active = Settings.from_config(configuration(preemption={"keepCandidates": "All"}))
+    rig.server_context.live_settings.active = Loaded.from_config(
+        configuration(preemption={"keepCandidates": "All"})
+    ).settings()
     rig.ask("preempt", preempt_body())
     rig.replays("preempt", "preempt", "preempt")
     assert len(rig.segments()) == 2

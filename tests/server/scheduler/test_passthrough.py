@@ -18,7 +18,7 @@ from extender.server.scheduler.passthrough import (
     preempt_difference,
     score_difference,
 )
-from extender.wire import decode_filter, decode_preempt
+from extender.wire.decode import decode_filter, decode_preempt
 from tests.cluster.watch.source_rig import serving
 from tests.device_builders import undecided_claim
 from tests.fakes.api_server import FakeAPI

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import extender
-from extender.core.framework.constraint import Constraint
 from extender.core.framework.filter import run_filter_plugins, scheduling_context
+from extender.core.framework.filter_checks import Constraint
 from extender.core.framework.plugins import inter_pod_affinity, pod_topology_spread
 from extender.core.framework.score import score
 from extender.core.framework.status import Code
