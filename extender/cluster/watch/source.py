@@ -116,8 +116,7 @@ class KubernetesSource:
             return self._not_synced()
         now = self._clock()
         for reflector in self.reflectors.values():
-            state, plural = reflector.state, reflector.resource.plural
-            since = state.broken_since
+            state, plural, since = reflector.state, reflector.resource.plural, reflector.state.broken_since
             if state.regressed:
                 return f"resourceVersion of {plural} went backwards, waiting for a second list to confirm it"
             if since is not None and now - since > self._stale_after:
@@ -190,7 +189,7 @@ class KubernetesSource:
                 tasks.create_task(self.verification.verify_after_interruptions())
         except* ClusterLost:
             log.critical("%s", self.fatal)
-        except* Exception as errors:  # the cache is no longer updated: report not ready, so that the pod is restarted
+        except* Exception as errors:  # nothing updates the cache now: report not ready, so that the pod is restarted
             self.fatal = f"watching the cluster has ended: {INTERNAL}"
             log.critical("%s", self.fatal, exc_info=errors)
         finally:
