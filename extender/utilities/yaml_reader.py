@@ -85,10 +85,7 @@ def read_document(text: str, resolve: Callable[[str], Any]) -> tuple[Any, dict[P
 
 
 class _Chunks:
-    """The bytes of a file as a stream.
-
-    The parser reads it in chunks, so that other threads run in between: libyaml holds the GIL while it scans.
-    """
+    """The bytes of a file in chunks, between which other threads run: libyaml holds the GIL while it scans."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -252,14 +249,11 @@ class _Builder:
         self._merged += reversed(found)
 
     def _scalar(self, event: Any) -> Any:
-        text, tag = event.value, event.tag
-        if tag is not None and tag != "!":
+        if event.tag not in (None, "!"):
             return _tagged_scalar(event)
         if not event.implicit[0]:
-            return text
-        if text == "<<" and self._is_key():
-            return _MERGE_KEY
-        return self._plain_scalar(text, event)
+            return event.value
+        return _MERGE_KEY if event.value == "<<" and self._is_key() else self._plain_scalar(event.value, event)
 
     def _is_key(self) -> bool:
         return self._key is _NO_KEY and self._collection.__class__ is dict

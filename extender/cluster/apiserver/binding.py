@@ -27,6 +27,7 @@ import msgspec
 
 from extender.cluster.apiserver.client import Timeout
 from extender.cluster.apiserver.stream import ApiError, ApiUnreachable
+from extender.k8s.limits.limits import MAX_LABEL_CHARACTERS, MAX_NAME_CHARACTERS
 from extender.wire import ExtenderBindingArgs
 
 MIN_CALL_SECONDS = 0.2  # Minimum time left for another request: with less, a timeout is likelier than a response
@@ -78,10 +79,10 @@ _PLAIN = re.compile(r"[!-~]+")
 def _validate_names(request: ExtenderBindingArgs) -> str:
     """Return an error for the first invalid name, or "": a name like `..` would change the URL path."""
     names = (
-        ("PodNamespace", request.pod_namespace, DNS_LABEL, 63),
-        ("PodName", request.pod_name, DNS_NAME, 253),
-        ("PodUID", request.pod_uid, _PLAIN, 253),
-        ("Node", request.node, DNS_NAME, 253),
+        ("PodNamespace", request.pod_namespace, DNS_LABEL, MAX_LABEL_CHARACTERS),
+        ("PodName", request.pod_name, DNS_NAME, MAX_NAME_CHARACTERS),
+        ("PodUID", request.pod_uid, _PLAIN, MAX_NAME_CHARACTERS),
+        ("Node", request.node, DNS_NAME, MAX_NAME_CHARACTERS),
     )
     for key, name, pattern, max_length in names:
         if len(name) > max_length or not pattern.fullmatch(name):

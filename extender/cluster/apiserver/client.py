@@ -260,14 +260,13 @@ def _send(
     if session.credentials.authorization:
         headers["Authorization"] = session.credentials.authorization
     address = urlsplit(session.host).netloc.rpartition("@")[2]  # without user information, which may be a password
-    limits = urllib3.Timeout(connect=timeout[0], read=timeout[1])
     try:
         response = session.pools.urlopen(
             method,
             session.host + target,
             headers=headers,
             body=body,
-            timeout=limits,
+            timeout=urllib3.Timeout(connect=timeout[0], read=timeout[1]),
             preload_content=False,
             retries=False,
             redirect=False,

@@ -60,7 +60,7 @@ class Credentials:
 
     @property
     def connection(self) -> tuple[object, ...]:
-        """Address, TLS settings and proxy; if they change, connections are opened anew."""
+        """Address, TLS settings and proxy; if they change, new connections are opened."""
         # The client writes inline data to files named after their content, so that a change shows in the path.
         names = ("host", "ssl_ca_cert", "cert_file", "key_file", "verify_ssl", "tls_server_name", "proxy")
         return tuple(getattr(self.configuration, name, None) for name in names)

@@ -117,7 +117,7 @@ class Reflector:
             self._run_watch()
         except (ApiError, ApiUnreachable) as error:
             failure = error
-        # 3. Start over if `stop` or `request_relist` interrupted a request: that is no failure.
+        # 3. Start over if `stop` or `request_relist` interrupted a request, which does not count as a failure.
         if self._api.is_interrupted:
             return 0.0
         # 4. After a watch that lasted or advanced, the next backoff begins at 0.

@@ -116,8 +116,7 @@ class KubernetesSource:
             return self._not_synced()
         now = self._clock()
         for reflector in self.reflectors.values():
-            state, plural = reflector.state, reflector.resource.plural
-            since = state.broken_since
+            state, plural, since = reflector.state, reflector.resource.plural, reflector.state.broken_since
             if state.regressed:
                 return f"resourceVersion of {plural} went backwards, waiting for a second list to confirm it"
             if since is not None and now - since > self._stale_after:
@@ -190,7 +189,7 @@ class KubernetesSource:
                 tasks.create_task(self.verification.verify_after_interruptions())
         except* ClusterLost:
             log.critical("%s", self.fatal)
-        except* Exception as errors:  # the cache is no longer updated: report not ready, so that the pod is restarted
+        except* Exception as errors:  # nothing updates the cache now: report not ready, so that the pod is restarted
             self.fatal = f"watching the cluster has ended: {INTERNAL}"
             log.critical("%s", self.fatal, exc_info=errors)
         finally:
@@ -219,7 +218,8 @@ class KubernetesSource:
             async with self._changing:
                 try:
                     await self._in_turns(self._apply_queued())
-                except Exception:  # a bug must not end the sync; rebuild the cache, which may be inconsistent now
+                # A bug must not end the sync. The cache may be inconsistent now: rebuild it, then relist the kind.
+                except Exception:
                     item = await self.queue.get()
                     log.exception("applying changes of %s failed, relisting", item.kind)
                     await self._in_turns(self.cache.rebuild(self._skip) if self.cache.version else iter(()))
@@ -286,7 +286,7 @@ class KubernetesSource:
         first = self._first
         first.take(item)
         if isinstance(item, Replaced) and first.objects.keys() == self.reflectors.keys():
-            gc.collect()
+            gc.collect()  # automatic collection is off, see `collect_periodically`
             yield from self._version.look_at([one for one in first.objects["Pod"] if isinstance(one, Pod)])
             yield from self.cache.build(first.objects, first.forbidden, self._skip)
             gc.freeze()
