@@ -70,6 +70,8 @@ def _replaced(recorded: "KubeScheduler", config: str | None, version: str | None
         emulation=recorded.emulation if is_same_minor else NO_EMULATION,
         base=base,
     )
+    # A recording has the profiles as they took effect, but not the file: for another version they can be expanded again
+    # only if they are the default ones.
     if config is None:
         default = kube_scheduler_of(
             {},
