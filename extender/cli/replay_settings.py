@@ -61,7 +61,7 @@ def _replaced(recorded: "KubeScheduler", config: str | None, version: str | None
 
     Another minor has its own default feature gates, and emulates none.
     """
-    from extender.config.scheduler import kube_scheduler_of
+    from extender.config.scheduler.load import kube_scheduler_of
     from extender.core.profile import UPSTREAM
     from extender.k8s.version.gates import NO_EMULATION
 

@@ -163,7 +163,7 @@ def _reader(
     """Return what reads the cluster: a live one again with every call, on the same connection."""
     from extender.cli.why_source import read_file, read_live
     from extender.cluster.files.manifests import example_cluster, load_cluster
-    from extender.config.scheduler import load_kube_scheduler
+    from extender.config.scheduler.load import load_kube_scheduler
 
     load_kube_scheduler(settings)  # a mistake is reported before a cluster is read
     if example:

@@ -54,7 +54,7 @@ Read = Callable[[], PodCluster]
 
 def read_file(objects: ClusterObjects, settings: "Configuration", subject: Subject) -> PodCluster:
     """Return the cluster of a file, in which a pod is of the namespace default unless it says otherwise."""
-    from extender.config.scheduler import load_kube_scheduler
+    from extender.config.scheduler.load import load_kube_scheduler
     from extender.k8s.version.found import version_of_pods
 
     scheduler = load_kube_scheduler(settings, version_of_pods(objects.pods))
@@ -69,7 +69,7 @@ def read_live(
     """Read of a live cluster what the pod needs, within `timeout` seconds."""
     from extender.cli.read_progress import reading_progress
     from extender.cluster.list.read import read_for_pod
-    from extender.config.scheduler import load_kube_scheduler
+    from extender.config.scheduler.load import load_kube_scheduler
 
     namespace = subject.namespace or api.namespace
     with reading_progress(no_color) as on_progress:

@@ -59,8 +59,14 @@ class _Layers(Document):
                 continue
             if name in settings:
                 path, is_text = settings[name]
-                self.put(path, env[name] if is_text else _env_value(name, env[name]), name)
-            elif not _is_service_link(name, env[name]):
+                try:
+                    value = env[name] if is_text else read_document(env[name], plain_scalar)[0]
+                except YAMLError as error:
+                    raise ConfigError(f"{name}: {error.problem}") from error
+                self.put(path, value, name)
+                continue
+            link = _SERVICE_LINK.fullmatch(name)
+            if link is None or (link[2] == "PORT" and "://" not in env[name]):
                 alike = [one for one in settings if one.endswith(f"__{name.removeprefix(ENV_PREFIX)}")]
                 meant = f" (did you mean {' or '.join(alike)}?)" if alike else suggestion(name, tuple(settings))
                 raise ConfigError(f"{name}: no such setting{meant}")
@@ -95,15 +101,3 @@ def _takes_text(annotation: Any) -> bool:
     return annotation is str or (
         get_origin(annotation) not in (list, dict) and any(map(_takes_text, get_args(annotation)[:1]))
     )
-
-
-def _env_value(name: str, text: str) -> object:
-    try:
-        return read_document(text, plain_scalar)[0]
-    except YAMLError as error:
-        raise ConfigError(f"{name}: {error.problem}") from error
-
-
-def _is_service_link(name: str, value: str) -> bool:
-    link = _SERVICE_LINK.fullmatch(name)
-    return link is not None and (link[2] != "PORT" or "://" in value)

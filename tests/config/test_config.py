@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from extender.config import Configuration, load_config, render
 from extender.config.decoding import Section
 from extender.config.preemption import BuiltinProtectionsSection, LabelSelectorSection, ProtectionRule
-from extender.config.scheduler import load_kube_scheduler
+from extender.config.scheduler.load import load_kube_scheduler
 from extender.core.profile import (
     UPSTREAM,
     KubeScheduler,

@@ -5,7 +5,7 @@ Mirrors v1.mergePlugins, and runtime.NewFramework with updatePluginList and expa
 Rule: a plugin that is not in-tree may implement any extension point; only the points that name it say which.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from extender.config.document import KeyPath, Mistake
@@ -80,16 +80,13 @@ def expand(sets: Mapping[str, PluginSet], minor: int) -> Expanded:
         own, disabled = [name for name, _ in sets[point].enabled], sets[point].disabled
         multi = [] if "*" in disabled else [name for name, _ in everywhere if name not in disabled]
         runs = {name for name, one in registry.items() if one.implements(point, minor)}
-        points[point] = _in_order([name for name in own if name in runs], [name for name in multi if name in runs])
+        # expandMultiPointPlugins: first the MultiPoint plugins that the point configures again, then the other ones of
+        # MultiPoint, then the point's own.
+        again, others = [name for name in own if name in multi], [name for name in multi if name not in own]
+        points[point] = tuple(name for name in dict.fromkeys((*again, *others, *own)) if name in runs)
         foreign[point] = frozenset({*own, *multi} - registry.keys())
     weights = dict(reversed((*sets["score"].enabled, *everywhere)))  # those of `score` count before those of MultiPoint
     return Expanded(points, {name: weight or 1 for name, weight in weights.items()}, foreign)
-
-
-def _in_order(own: Collection[str], multi: Collection[str]) -> tuple[str, ...]:
-    """Return the plugins in the order in which they run (expandMultiPointPlugins)."""
-    again = (name for name in own if name in multi)  # MultiPoint plugins that the point configures again
-    return tuple(dict.fromkeys((*again, *(name for name in multi if name not in own), *own)))
 
 
 def misplaced_plugins(sets: Mapping[str, PluginSet], minor: int, path: KeyPath) -> Iterator[Mistake]:

@@ -10,18 +10,17 @@ Steps 2 to 4 depend on the version and are repeated when another version is foun
 Rule: what cannot be read is refused with place and reason; anything else that kube-scheduler refuses is left to it.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from pydantic.alias_generators import to_camel
 
 from extender.config.decoding import DecodingError, decode
 from extender.config.document import Document, KeyPath, Mistake
+from extender.config.models import Configuration
 from extender.config.scheduler.arguments import args_type
 from extender.config.scheduler.expansion import expand, merge_plugins, misplaced_plugins
 from extender.config.scheduler.schema import (
@@ -38,9 +37,6 @@ from extender.k8s.version.features import Features
 from extender.k8s.version.found import FoundVersion
 from extender.k8s.version.gates import NO_EMULATION, Emulation
 from extender.k8s.version.versions import DEFAULT_MINOR, NEWEST_MINOR, OLDEST_MINOR
-
-if TYPE_CHECKING:  # models imports the schema of this package
-    from extender.config.models import Configuration
 
 ASSUMED_MINORS: Final = (*range(DEFAULT_MINOR, OLDEST_MINOR - 1, -1), *range(DEFAULT_MINOR + 1, NEWEST_MINOR + 1))
 """Order in which minors are tried while none is set or found; the first one that accepts the file is assumed."""

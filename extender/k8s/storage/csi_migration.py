@@ -1,7 +1,7 @@
-"""Translate in-tree volumes to the CSI drivers that they have migrated to.
+"""Translate in-tree volumes to the CSI drivers that they migrated to.
 
-Mirrors csi-translation-lib and nodevolumelimits.isCSIMigrationOn (v1.36). Azure File and vSphere are left out, because
-the scheduler ignores their migration: their volumes count for no limit.
+Mirrors csi-translation-lib and nodevolumelimits.isCSIMigrationOn (v1.36). Azure File and vSphere are missing, because
+kube-scheduler ignores their migration: their volumes count for no limit.
 
 Rule: MIGRATIONS is the only list of migrated plugins.
 """
@@ -20,7 +20,7 @@ MIGRATED_PLUGINS: Final = "storage.alpha.kubernetes.io/migrated-plugins"
 """Annotation of a CSINode that lists the in-tree plugins for which its kubelet uses CSI drivers."""
 
 NOT_COUNTED: Final = frozenset({"kubernetes.io/azure-file", "kubernetes.io/vsphere-volume"})
-"""Migrated provisioners whose volumes the scheduler does not count."""
+"""Migrated provisioners whose volumes kube-scheduler does not count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +30,9 @@ class Migration:
     plugin: str
     driver: str
     handle: Callable[[InTreeDisk, Labels], str | None]
-    """Function from volume source and PersistentVolume labels to the CSI volume handle; None for another plugin."""
+    """(volume source, labels of the PersistentVolume) -> CSI volume handle; None for another plugin's volume."""
     topology_key: str = ""
-    """Node label that the driver uses for zones; empty if node affinity is not translated."""
+    """Node label with which the driver names zones; "" if node affinity is not translated."""
 
 
 def _gce(disk: InTreeDisk, labels: Labels) -> str | None:
@@ -51,7 +51,7 @@ def _zones(labels: Labels) -> list[str]:
 
 
 def _region_error(zones: Sequence[str]) -> str | None:
-    """Return why several zones have not one region in common; None: they have. Mirrors gceGetRegionFromZones."""
+    """Return why several zones have no common region; None: they have one (gceGetRegionFromZones)."""
     if len(zones) < 2:
         return None
     malformed = next((zone for zone in zones if zone.count("-") != 2), None)
@@ -63,9 +63,9 @@ def _region_error(zones: Sequence[str]) -> str | None:
 
 
 def translation_error(volume: PersistentVolume) -> str | None:
-    """Return why the volume of a migrated plugin cannot be translated to CSI; None: it can, or need not be.
+    """Return why the volume cannot be translated to CSI; None: it can, or need not be.
 
-    Mirrors TranslateInTreePVToCSI of csi-translation-lib (v1.36); only GCE's fails.
+    Mirrors TranslateInTreePVToCSI of csi-translation-lib (v1.36), which fails for GCE only.
     """
     if volume.spec.gce_persistent_disk is None:
         return None
@@ -109,7 +109,7 @@ _DRIVERS: Final = {one.plugin: one.driver for one in MIGRATIONS}
 
 
 def driver_of(provisioner: str) -> str | None:
-    """Return the CSI driver of a StorageClass's provisioner; None if the scheduler does not count its volumes."""
+    """Return the CSI driver of a StorageClass's provisioner; None if kube-scheduler does not count its volumes."""
     return None if provisioner in NOT_COUNTED else _DRIVERS.get(provisioner, provisioner)
 
 
@@ -128,7 +128,7 @@ def migration_of(volume: PersistentVolume) -> Migration | None:
 
 
 def migrated_affinity(volume: PersistentVolume, topology_key: str) -> VolumeNodeAffinity | None:
-    """Return the volume's node affinity, or its zone labels as one, translated to the driver's topology key.
+    """Return the volume's node affinity, else one made of its zone labels, with the driver's topology key.
 
     Mirrors plugins.translateTopologyFromInTreeToCSI.
     """
@@ -149,7 +149,7 @@ def migrated_affinity(volume: PersistentVolume, topology_key: str) -> VolumeNode
 
 
 def _labels_in_use(terms: Iterable[NodeSelectorTerm], labels: Labels) -> tuple[str, str]:
-    """Return the zone and region label keys, GA or beta, that the node affinity uses, or else the volume's labels."""
+    """Return the zone and region keys, GA or beta, that the node affinity uses, else those of the volume's labels."""
     keys = {one.key for term in terms for one in term.match_expressions or ()}
     for held in (keys, labels):
         if ZONE in held:
