@@ -1,4 +1,4 @@
-"""Render a configuration as YAML that loads to the same configuration, each key with its description above it."""
+"""Render a configuration as YAML with descriptions; loading it yields the same configuration."""
 
 import textwrap
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ LINE_WIDTH = 120
 
 
 def render(config: Configuration) -> str:
-    """Return YAML with the effective value of every key and its description as a comment."""
+    """Return YAML with every key's effective value, and its description as a comment above it."""
     return "\n".join(_lines(config, "")) + "\n"
 
 

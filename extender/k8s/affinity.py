@@ -64,6 +64,7 @@ def count_requirements(term: PodAffinityTerm) -> int:
 
 
 def _compile(namespace: str, term: PodAffinityTerm, weight: int) -> AffinityTerm:
+    # Neither namespaces nor a selector means the pod's own namespace; an empty selector means all namespaces.
     own_only = not term.namespaces and term.namespace_selector is None
     namespaces = frozenset((namespace,) if own_only else term.namespaces or ())
     namespace_selector = compile_label_selector(term.namespace_selector)

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+# Length of a UID made by the API server: a UUID as text.
 UID_BYTES = 36
-"""Length of a UID made by the API server: a UUID as text."""
 
 UIDArray = npt.NDArray[np.bytes_] | npt.NDArray[Any]
 """UIDs as bytes, UID_BYTES each; as objects of type str if any UID has another length."""

@@ -124,6 +124,7 @@ KINDS: dict[str, Kind] = {
     "ResourceClaim": _device_kind("resource_claims", ResourceClaim, namespaced=True),
     "ResourceClaimTemplate": _device_kind("resource_claim_templates", ResourceClaimTemplate, namespaced=True),
     "DeviceTaintRule": _device_kind("device_taint_rules", DeviceTaintRule, ("v1beta2", "v1alpha3")),
+    # Kubernetes' own PodGroups, then those of scheduler-plugins.
     "PodGroup": Kind(
         "pod_groups",
         PodGroup,
@@ -141,8 +142,8 @@ KINDS: dict[str, Kind] = {
 Where two API groups have a kind of the same name, the key of the second has its group as a suffix.
 """
 
+# Order in which the objects of a whole cluster are added: pods last, because they refer to everything else.
 KIND_LOAD_ORDER = (*(kind for kind in KINDS if kind != "Pod"), "Pod")
-"""Order in which the objects of a whole cluster are added: pods last, because they refer to everything else."""
 
 
 def kind_without_group(kind: str) -> str:

@@ -29,13 +29,12 @@ MAX_NANO: Final = MAX_INT64 * NANO
 """The largest amount that `parse` returns."""
 
 _MAX_TEXT_CHARACTERS = 1000
+# Length of texts that are cached; an API server writes at most 20 digits and a suffix.
 _MAX_CACHED_CHARACTERS = 32
-"""Length of texts that are cached; an API server writes at most 20 digits and a suffix."""
 _MAX_ECHOED_CHARACTERS = 80
 
-# str.strip() alone would also remove \x1c to \x1f.
+# Go's unicode.IsSpace, which strings.TrimSpace removes; str.strip() would also remove \x1c to \x1f.
 SPACE: Final = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
-"""Go's unicode.IsSpace, which strings.TrimSpace removes."""
 
 SHAPE: Final = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?([eEinumkKMGTP]*[-+]?[0-9]*)")
 """Sign, whole digits, digits of the fraction, and suffix or exponent of a quantity."""
@@ -45,8 +44,8 @@ DECIMAL_SUFFIXES: Final = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G"
 """Suffix -> power of ten."""
 BINARY_SUFFIXES: Final = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 """Suffix -> power of two."""
+# Suffixes that upstream parses digit by digit (inf.Dec), where text without digits is an error.
 _SLOW_PATH_SUFFIXES = ("Pi", "Ei")
-"""Suffixes that upstream parses digit by digit (inf.Dec), where text without digits is an error."""
 
 
 class QuantityError(ValueError):
@@ -104,6 +103,7 @@ def _parse_text(text: str) -> int:
     if shape is None:
         raise QuantityError(text, "it must be a number with at most one suffix, such as 2, 500m, 1.5Gi or 1e3")
     sign, whole, fraction, suffix = shape.groups(default="")
+    # The sign comes last: Go rounds the magnitude up, so that negative amounts are rounded away from zero, too.
     amount = min(_magnitude(text, whole, fraction, suffix), MAX_NANO)
     return -amount if sign == "-" else amount
 

@@ -26,11 +26,11 @@ PODS: Final = "pods"
 Nano = dict[str, int]
 """Resource -> nano-units."""
 
+# Millicores that scores assume for a container without a cpu request (schedutil.DefaultMilliCPURequest, v1.36).
 DEFAULT_MILLI_CPU_REQUEST: Final = 100
-"""Millicores that scores assume for a container without a cpu request (schedutil.DefaultMilliCPURequest, v1.36)."""
 
+# Bytes that scores assume for a container without a memory request (schedutil.DefaultMemoryRequest, v1.36).
 DEFAULT_MEMORY_REQUEST: Final = 200 * 1024 * 1024
-"""Bytes that scores assume for a container without a memory request (schedutil.DefaultMemoryRequest, v1.36)."""
 
 _NON_ZERO: Final[Mapping[str, int]] = {
     CPU: DEFAULT_MILLI_CPU_REQUEST * NANO // 1000,

@@ -39,8 +39,8 @@ FIELD_OPERATORS: Final = ("In", "NotIn")
 LabelPredicate = Callable[[Mapping[str, str]], bool]
 """Returns whether labels are selected."""
 
+# Requirements up to which checking each of them is as fast as looking up the labels.
 _MAX_REQUIREMENTS_ONE_BY_ONE = 16
-"""Requirements up to which checking each of them is as fast as looking up the labels."""
 
 
 class SelectorError(ValueError):
@@ -150,6 +150,7 @@ def _merged(requirements: Iterable[Requirement]) -> Iterator[Requirement]:
     values: dict[tuple[str, str, int], set[str]] = {}
     for one in requirements:
         kind = one.key, one.operator, one.bound
+        # A value must be in all sets of In, and in none of NotIn.
         if kind not in values:
             values[kind] = set(one.values)
         elif one.operator == "In":
@@ -187,6 +188,7 @@ class LabelMatcher:
         """Return `matches` for many label sets: its cost grows with the labels, not with the requirements."""
         if self.is_nothing or len(self.requirements) <= _MAX_REQUIREMENTS_ONE_BY_ONE:
             return self.matches
+        # Labels are looked up in the requirements, not the other way round: clients may send thousands of these.
         by_key: dict[str, list[Requirement]] = {}
         for one in _merged(self.requirements):
             by_key.setdefault(one.key, []).append(one)
@@ -221,6 +223,7 @@ def compile_label_selector(selector: LabelSelector | None) -> LabelMatcher:
     """
     if selector is None:
         return NOTHING
+    # matchLabels are requirements like any other, as in upstream; so both spellings compile to equal matchers.
     equal = ((key, "In", (value,)) for key, value in (selector.match_labels or {}).items())
     others = ((one.key, one.operator, one.values) for one in selector.match_expressions or ())
     return LabelMatcher(_canonical(requirement(*one, LABEL_OPERATORS) for one in (*equal, *others)))
@@ -295,6 +298,7 @@ def compile_preferred_terms(terms: Sequence[PreferredSchedulingTerm]) -> list[tu
 
 
 def _compile_terms(selector: NodeSelector) -> tuple[NodeTerm, ...]:
+    # Only the term that fails is dropped: nodeSelectorTerms are ORed.
     parsed = []
     for term in selector.node_selector_terms or ():
         with contextlib.suppress(SelectorError):
@@ -328,6 +332,7 @@ def tolerates(toleration: Toleration, taint: Taint, *, compares: bool) -> bool:
 
     `compares`: feature gate TaintTolerationComparisonOperators; without it, Gt and Lt tolerate nothing.
     """
+    # An empty effect or key tolerates any.
     if toleration.effect and toleration.effect != taint.effect:
         return False
     if toleration.key and toleration.key != taint.key:

@@ -134,5 +134,6 @@ def _of_request(path: str, request: DeviceRequest) -> ResourceLists:
 
 def decode_error_message(error: Exception) -> str:
     """Return an error's message to follow a colon: `expected int | null, got str at $.spec.priority`."""
+    # msgspec writes: Expected `int | null`, got `str` - at `$.spec.priority`
     text = str(error).replace("`", "").replace(" - at ", " at ")
     return text[:1].lower() + text[1:] if isinstance(error, msgspec.MsgspecError) else text

@@ -10,8 +10,8 @@ from extender.k8s import quantity
 from extender.k8s.objects import Int32, Labels, LabelSelector, Object, Pod, ResourceList, Value
 from extender.k8s.well_known import MIRROR
 
+# Label that a Deployment sets on its ReplicaSets and their pods; a ReplicaSet's name ends with its value.
 TEMPLATE_HASH: Final = "pod-template-hash"
-"""Label that a Deployment sets on its ReplicaSets and their pods; a ReplicaSet's name ends with its value."""
 
 BEST_EFFORT, BURSTABLE, GUARANTEED = "BestEffort", "Burstable", "Guaranteed"
 
@@ -29,6 +29,7 @@ def workload_of(pod: Pod) -> Workload:
     namespace, owner = pod.metadata.namespace, pod.metadata.controller
     if owner is None:
         return namespace, "Pod", pod.metadata.name
+    # Pods name their ReplicaSet only; its Deployment follows from the name, so that no ReplicaSet has to be cached.
     template_hash = (pod.metadata.labels or {}).get(TEMPLATE_HASH)
     deployment = owner.name.removesuffix(f"-{template_hash}")
     if owner.kind == "ReplicaSet" and template_hash and deployment not in ("", owner.name):
@@ -52,6 +53,7 @@ def qos_class(pod: Pod) -> str:
     """Return status.qosClass, or compute it as the API server does (core/v1/helper/qos.ComputePodQOS, v1.36)."""
     if pod.status.qos_class in QOS_CLASSES:
         return pod.status.qos_class
+    # Pod-level resources, if set, decide alone.
     given = [pod.spec.resources]
     if pod.spec.resources is None:
         given = [one.resources for one in (*(pod.spec.containers or ()), *(pod.spec.init_containers or ()))]

@@ -44,14 +44,14 @@ SERVED_VERBS: Final = {
 }
 """Key of an entry -> path that we serve for it (`server.scheduler.routes`), without the slash."""
 
+# Highest score of an extender after scaling, before its weight: 10 × (MaxNodeScore / MaxExtenderPriority).
 MAX_EXTENDER_SCORE: Final = 100
-"""Highest score of an extender after scaling, before its weight: 10 × (MaxNodeScore / MaxExtenderPriority)."""
 
+# Distance between two scores of an extender after scaling, before its weight.
 EXTENDER_SCORE_STEP: Final = 10
-"""Distance between two scores of an extender after scaling, before its weight."""
 
+# Ratio of difflib from which the name of a plugin counts as misspelt: one letter in ten differs.
 MIN_SIMILARITY: Final = 0.9
-"""Ratio of difflib from which the name of a plugin counts as misspelt: one letter in ten differs."""
 
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
@@ -98,6 +98,7 @@ class Entry:
 def own_entries(document: KubeSchedulerConfiguration, config: Configuration) -> list[int]:
     """Return the indexes of the entries that may be ours: the only one, or those with our port, else our verbs."""
     extenders = document.extenders
+    # A port is ours more certainly than verbs, which other extenders may have named alike.
     by_port = [number for number, one in enumerate(extenders) if _port(one) == config.server.port]
     verbs = [_verbs_of(one).items() for one in extenders]
     by_verbs = [number for number, given in enumerate(verbs) if given and given <= SERVED_VERBS.items()]
@@ -131,6 +132,7 @@ def _address(entry: Entry) -> Findings:
     if url.scheme not in _DEFAULT_PORTS or not url.hostname or port is None:
         yield "error", "urlPrefix", f'"{entry.section.url_prefix}" is not a URL', "such as http://127.0.0.1:8888"
         return
+    # On loopback nothing is in between; elsewhere a Service or proxy may change port and path.
     local = is_loopback(url.hostname)
     if port == entry.config.admin.port != server.port:
         yield "error", "urlPrefix", f"port {port} is admin.port, which serves no calls", f"server.port is {server.port}"

@@ -19,8 +19,8 @@ from extender.k8s.well_known import BETA_REGION, BETA_ZONE, REGION, ZONE, ZONE_D
 MIGRATED_PLUGINS: Final = "storage.alpha.kubernetes.io/migrated-plugins"
 """Annotation of a CSINode that lists the in-tree plugins for which its kubelet uses CSI drivers."""
 
+# Migrated provisioners whose volumes kube-scheduler does not count.
 NOT_COUNTED: Final = frozenset({"kubernetes.io/azure-file", "kubernetes.io/vsphere-volume"})
-"""Migrated provisioners whose volumes kube-scheduler does not count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +38,7 @@ class Migration:
 def _gce(disk: InTreeDisk, labels: Labels) -> str | None:
     if disk.gce_persistent_disk is None:
         return None
+    # csi-translation-lib does not know the project, nor the zone without labels, and writes UNSPECIFIED for them.
     zones = _zones(labels) or ["UNSPECIFIED"]
     if _region_error(zones) is not None:
         return None
@@ -135,6 +136,7 @@ def migrated_affinity(volume: PersistentVolume, topology_key: str) -> VolumeNode
     affinity, labels = volume.spec.node_affinity, volume.metadata.labels or {}
     terms = (affinity.required.node_selector_terms if affinity and affinity.required else None) or []
     zone, region = _labels_in_use(terms, labels)
+    # 1. Zones: of the affinity, else of the label, which is added to every term.
     if _has_values(terms, zone):
         terms = [_renamed(term, zone, topology_key) for term in terms]
     elif zone in labels:
@@ -143,6 +145,7 @@ def migrated_affinity(volume: PersistentVolume, topology_key: str) -> VolumeNode
         if zones:
             found = terms or [NodeSelectorTerm()]
             terms = [replace(one, match_expressions=[*(one.match_expressions or ()), added]) for one in found]
+    # 2. Regions keep their label, but the beta one is replaced by the GA one.
     if region == BETA_REGION and _has_values(terms, region):
         terms = [_renamed(term, region, REGION) for term in terms]
     return VolumeNodeAffinity(NodeSelector(terms)) if terms else affinity

@@ -36,6 +36,7 @@ def claim_uses(pod: Pod) -> Iterator[ClaimUse]:
         if volume.persistent_volume_claim is not None:
             yield ClaimUse(volume.persistent_volume_claim.claim_name, is_ephemeral=False)
         elif volume.ephemeral is not None:
+            # The ephemeral volume controller makes the name of its claim of both (ephemeral.VolumeClaimName).
             yield ClaimUse(f"{pod.metadata.name}-{volume.name}", is_ephemeral=True)
 
 
@@ -63,6 +64,7 @@ def is_bound(claim: PersistentVolumeClaim) -> bool:
 
 def claim_class(claim: PersistentVolumeClaim) -> str:
     """Return the name of the claim's StorageClass, or ""."""
+    # The beta annotation still takes precedence (GetPersistentVolumeClaimClass).
     return (claim.metadata.annotations or {}).get(BETA_CLASS, claim.spec.storage_class_name or "")
 
 
@@ -72,7 +74,6 @@ def volume_class(volume: PersistentVolume) -> str:
 
 
 def has_storage_request(claim: PersistentVolumeClaim) -> bool:
-    """Return whether the claim requests a storage size."""
     return "storage" in _requests(claim)
 
 
@@ -95,6 +96,7 @@ def is_reserved_for(volume: PersistentVolume, claim: PersistentVolumeClaim) -> b
     reference, metadata = volume.spec.claim_ref, claim.metadata
     if reference is None or (reference.name, reference.namespace) != (metadata.name, metadata.namespace):
         return False
+    # Without a UID an administrator has reserved the volume for a claim of that name.
     return not reference.uid or reference.uid == metadata.uid
 
 
