@@ -92,7 +92,7 @@ def check(
 
     See docs/configuration.md, docs/scheduler.md and docs/install.md.
     """
-    from extender.config.scheduler import read_scheduler
+    from extender.config.scheduler.load import read_scheduler
 
     settings = options.read_configuration(config, options.scheduler_options(scheduler_config, scheduler_version))
     scheduler = read_scheduler(settings).assume()
@@ -117,8 +117,8 @@ def _compare(
     settings: "Configuration", scheduler: "KubeScheduler", named: str | None
 ) -> "tuple[list[Finding], Document]":
     """Return the findings about our entry in kube-scheduler's file, and the document for their line numbers."""
-    from extender.config.scheduler import read_configuration
     from extender.config.scheduler.check import Entry, Finding, check_entry, find_misspelt_plugins
+    from extender.config.scheduler.load import read_configuration
 
     read = read_configuration(Path(settings.scheduler.config or ""))
     written, document = read.config, read.document

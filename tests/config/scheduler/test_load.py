@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 import extender
 from extender.config import Configuration, load_config
-from extender.config.scheduler import kube_scheduler_of, load_kube_scheduler, read_configuration, read_scheduler
 from extender.config.scheduler.arguments import ARGS_OF
+from extender.config.scheduler.load import kube_scheduler_of, load_kube_scheduler, read_configuration, read_scheduler
 from extender.config.scheduler.plugins import IN_TREE
 from extender.config.scheduler.schema import (
     API_VERSION,
