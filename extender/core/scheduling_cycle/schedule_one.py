@@ -117,7 +117,7 @@ def schedule_one(
 
 
 def schedule_evaluated(evaluation: Evaluation, draw: Draw | None = None) -> Cycle:
-    """Try to schedule a pod that `not_tried_reason` says nothing about."""
+    """Try to schedule a pod that `not_tried_reason` does not exclude."""
     pod, feasible = evaluation.context.pod, evaluation.feasible
     if not len(evaluation.rows):
         return Cycle(pod, "Unschedulable", NO_NODES)
@@ -152,7 +152,7 @@ def not_tried_reason(snapshot: Snapshot, pod: Pod, scheduler: KubeScheduler) -> 
 
 
 def claim_hint(pod: Pod, message: str) -> str | None:
-    """Return what to do about a claim that does not exist yet: a simulation creates none from a template."""
+    """Return what to do about a claim that does not exist yet: a simulation creates no claims from templates."""
     if message != f'{NOT_TRIED}pod "{pod.key}": ResourceClaim not created yet':
         return None
     created = {one.name for one in pod.status.resource_claim_statuses or ()}
