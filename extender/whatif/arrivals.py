@@ -82,7 +82,7 @@ def add_claims(snapshot: Snapshot, claims: Iterable[ResourceClaim]) -> None:
         created.add(key)
         before = snapshot.objects.resource_claims.get(key)
         if before is not None and before.status.allocation is not None:
-            raise RequestError(f"resource claim {name!r} already exists and is allocated: give it another name")
+            raise RequestError(f"resource claim {name!r} already exists and is allocated: choose another name")
         snapshot.put("ResourceClaim", claim)
 
 
@@ -106,7 +106,7 @@ def _put_pod(snapshot: Snapshot, pod: Pod) -> Pod:
     if before is not None and before.spec.node_name:
         if identity(before) != identity(pod) and not pod.spec.node_name:
             raise RequestError(
-                f"pod {pod.key!r} already exists on node {before.spec.node_name!r}: give it another name"
+                f"pod {pod.key!r} already exists on node {before.spec.node_name!r}: choose another name"
             )
         return before
     if not pod.spec.node_name:
@@ -133,7 +133,7 @@ def admit_pod(snapshot: Snapshot, pod: Pod) -> Pod:
 
 
 def _priority_class(snapshot: Snapshot, pod: Pod) -> PriorityClass | None:
-    """Return the PriorityClass that the pod names, or else the default one; None: there is no default."""
+    """Return the PriorityClass that the pod names, or else the default one; None: no default exists."""
     name, classes = pod.spec.priority_class_name, snapshot.objects.priority_classes
     if not name:
         # Of several defaults, that with the lowest value counts (plugin/pkg/admission/priority, v1.36).

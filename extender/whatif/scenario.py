@@ -102,9 +102,9 @@ class Scenario:
         if self.until_full and self.gang:
             raise RequestError("untilFull and gang are mutually exclusive")
         if self.gang and not (self.pods or self.workloads):
-            raise RequestError("gang: give pods or workloads")
+            raise RequestError("gang: requires pods or workloads")
         if self.until_full and len(self.pods) + len(self.workloads) != 1:
-            raise RequestError("untilFull: give exactly one pod or one workload")
+            raise RequestError("untilFull: requires exactly one pod or one workload")
 
     def _check_nodes(self, snapshot: Snapshot) -> None:
         named: dict[str, str] = {}
