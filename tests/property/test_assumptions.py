@@ -23,7 +23,7 @@ from extender.core.snapshot.pod_table import ASSUMED_DELETION_TIMESTAMP, is_fini
 from extender.k8s.candidates import SentCandidate
 from extender.k8s.objects import Pod
 from tests.builders import STARTED, cluster, node, pod, typed
-from tests.cluster.watch.source_rig import Clock
+from tests.fakes.clock import Clock
 from tests.profiles import SEEDS, examples
 
 STEPS = 60

@@ -29,9 +29,10 @@ from extender.core.profile import Profile
 from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import NotReady
 from extender.k8s.kinds import KINDS, key_of
-from tests.cluster.watch.source_rig import Clock, SourceRig, following
+from tests.cluster.watch.source_rig import SourceRig, following
 from tests.fakes.api_server import FakeAPI
 from tests.fakes.chaos import Chaos
+from tests.fakes.clock import Clock
 from tests.profiles import SEEDS, examples
 from tests.property.live_world import FAULTS, SILENT_FAULTS, World
 

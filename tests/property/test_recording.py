@@ -19,12 +19,12 @@ from extender.core.profile import KubeScheduler, Profile
 from extender.k8s.kinds import KINDS
 from extender.k8s.time import parse_time
 from extender.server.context import ServerContext
-from extender.server.observability.cache_status import NoSource
 from extender.server.recording.recorder import Recorder
 from extender.server.replay import open_recording
 from extender.server.scheduler import verbs
 from extender.server.settings import LiveSettings, Settings
 from tests.builders import JSON, candidates_sent_by_kube_scheduler, typed
+from tests.fakes.source import Live
 from tests.profiles import SEEDS, examples
 from tests.property.generate import Draw
 from tests.property.policies import some_policy, world
@@ -36,16 +36,6 @@ SOME = examples(4, 25, 20_000)
 STEPS = 14
 SEGMENT_SIZES = (4_000, 30_000, 1 << 20)
 NOW = parse_time("2026-02-01T08:00:30Z")
-
-
-class Live(NoSource):
-    """What is answered comes about; at times the picture is not to be trusted."""
-
-    is_live = True
-    said: str | None = None
-
-    def problem(self) -> str | None:
-        return self.said
 
 
 class Calls:
@@ -136,7 +126,7 @@ class Calls:
         self.cache.prepare_for(KubeScheduler((profile,)))
 
     def trouble(self) -> None:
-        self.source.said = "the picture is too old" if self.source.said is None else None
+        self.source.stale = "the cache is stale" if self.source.stale is None else None
 
     def wait(self) -> None:
         self.now += self.chance.choice((0.5, 5.0, 31.0))

@@ -17,7 +17,7 @@ from extender.core.evaluation import Evaluation
 from extender.core.profile import Profile
 from extender.core.snapshot.snapshot import Snapshot
 from tests.builders import cluster, incoming, node, pod, typed
-from tests.cluster.watch.source_rig import Clock
+from tests.fakes.clock import Clock
 from tests.profiles import by_profile
 
 URGENT_ONE = typed(incoming("urgent", "4", priority=100, metadata={"resourceVersion": "7"}))

@@ -26,8 +26,9 @@ from extender.k8s.kinds import ClusterObjects
 from extender.k8s.objects import ObjectMeta, Pod
 from tests.builders import budget, namespace, node, placed, pod, thing
 from tests.cluster.watch.reflector_rig import NO_INITIAL_EVENTS, bookmark
-from tests.cluster.watch.source_rig import QUICK, Clock, following, held
+from tests.cluster.watch.source_rig import QUICK, following, held
 from tests.fakes.api_server import Answer, Fault, Hang
+from tests.fakes.clock import Clock
 from tests.fakes.watches import event_line
 from tests.profiles import SEEDS, examples
 

@@ -22,6 +22,7 @@ from extender.server.recording.recorder import Recorder
 from extender.server.recording.segments import RecordedSegment
 from extender.server.replay import open_recording
 from extender.server.settings import Settings
+from tests.fakes.source import Live
 from tests.server.conftest import (
     CLUSTER,
     URGENT,
@@ -243,10 +244,6 @@ def test_the_kinds_that_may_not_be_read_at_the_start_are_known(tmp_path):
     (result,) = rig.results()
     assert result.differences == ()
     assert next(iter(open_recording(tmp_path))).server_context.cache.mutable_snapshot().unreadable_tables == {"claims"}
-
-
-class Live(NoSource):
-    is_live = True
 
 
 def test_what_follows_from_an_answer_comes_after_it(tmp_path):
