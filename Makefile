@@ -5,6 +5,9 @@ PYTHON ?= python3
 ARGS ?=
 UV_VERSION := 0.13.9
 
+# Containers often set it: then each worker and each process of a test compiles all modules again, 20 s each.
+export PYTHONDONTWRITEBYTECODE :=
+
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check

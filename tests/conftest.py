@@ -60,6 +60,12 @@ def pytest_configure(config):
         config.option.hypothesis_seed = str(random.SystemRandom().randrange(2**32))
 
 
+def pytest_xdist_auto_num_workers():
+    """Return one worker more than there are cores: tests with sockets and processes wait more than they compute."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return cores + 1
+
+
 def pytest_report_header(config):
     seed = config.option.hypothesis_seed
     return None if seed is None else f"chance: --hypothesis-seed={seed}"

@@ -287,7 +287,7 @@ GOOD_CANDIDATE = '{"Pods":[{"UID":"u"}],"NumPDBViolations":0}'
     ],
 )
 def test_E11_one_bad_candidate_among_good_ones_is_refused_at_every_call(bad, says, place):
-    """Also where all others were read before, and although nobody would look at its victims."""
+    """Also where all others were read before, and although its victims would not be looked at."""
     sent = [GOOD_CANDIDATE, GOOD_CANDIDATE]
     sent.insert(place, bad)
     body = preemption("{" + ",".join(f'"n{number}":{candidate}' for number, candidate in enumerate(sent)) + "}")

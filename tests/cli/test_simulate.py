@@ -594,7 +594,7 @@ def watched(world, count, tmp_path):
         shown = running.stdout.read() if running.stdout else ""
     try:
         bar = os.read(seen, 100_000)
-    except OSError:  # nothing was written, and nobody can any more
+    except OSError:  # nothing was written, and nothing can be any more
         bar = b""
     os.close(seen)
     assert running.returncode == 0

@@ -366,7 +366,7 @@ def test_a_warning_is_printed_once_however_often_the_cluster_is_read(live, monke
 
 def test_what_was_not_read_is_not_counted(live):
     _, access = live
-    assert "0 nodes" not in run("nobody", *access).stdout
+    assert "0 nodes" not in run("unknown", *access).stdout
 
 
 # --- a kubectl plugin -----------------------------------------------------------------------------------------------

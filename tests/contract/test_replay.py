@@ -27,7 +27,7 @@ WITH_PREEMPTION = params((mode, entry) for mode, entry in ENTRIES if any("-preem
 class Recorded:
     answers: list[tuple[Call, Answer]]
     results: list[ReplayResult]
-    """The same calls as replayed from the recording."""
+    """These calls as replayed from the recording."""
 
 
 def recorded(directory, mode, entry, **preemption):

@@ -225,7 +225,7 @@ def named(text: str) -> list[str]:
 
 
 def messages(columns: tuple[Column, ...]) -> list[str]:
-    """Return the messages of these columns as templates; what is no line with a blank is a code or a setting."""
+    """Return the messages of these columns as templates; what is not a line with a blank is a code or a setting."""
     found = [with_holes(text) for column in columns for cell in cells(column) for text in named(cell)]
     return [text for text in found if is_text(text)]
 

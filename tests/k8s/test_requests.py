@@ -367,7 +367,7 @@ NON_ZERO_CASES = {
         pod(container(), level={"cpu": "2", "memory": "4Gi"}),
         (2000, 4 * GI),
     ),
-    "the pod names cpu, nobody memory: 2000 and 2 x 200Mi": (
+    "the pod names cpu, nothing names memory: 2000 and 2 x 200Mi": (
         pod(container(), container("d"), level={"cpu": "2"}),
         (2000, 2 * DEFAULT_MEMORY_REQUEST),
     ),
@@ -375,7 +375,7 @@ NON_ZERO_CASES = {
         pod(container(memory="1Gi"), container("d"), level={"cpu": "2"}),
         (2000, GI),
     ),
-    "overhead of a resource that nobody names counts as named": (
+    "overhead of a resource that nothing else names counts as named": (
         pod(container(), level={"cpu": "2"}, overhead={"memory": "1Ki"}),
         (2000, 1024),
     ),

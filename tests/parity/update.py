@@ -71,7 +71,7 @@ class Corpus:
     folder: Path
     judge: Judge
     minor: int
-    """Of the judge."""
+    """Options of the judge."""
 
     def update(self, category: str) -> Changes:
         """Write the files of the category with what the judge says; return what changed."""

@@ -1,4 +1,4 @@
-"""A snapshot that was changed step by step decides as one that is built anew of the same objects.
+"""A snapshot that was changed step by step decides as one that is built from the same objects.
 
 python -c 'from tests.property.test_changes import check; check(4711)'
 """
@@ -123,8 +123,8 @@ def put(snapshot: Snapshot, kind: str, one: Any) -> None:
 
 
 def compare(changed: Snapshot, pod) -> None:
-    anew = Snapshot.build(changed.objects.frozen())
-    assert Evaluation(changed, pod, Profile()).to_dict() == Evaluation(anew, pod, Profile()).to_dict()
+    rebuilt = Snapshot.build(changed.objects.frozen())
+    assert Evaluation(changed, pod, Profile()).to_dict() == Evaluation(rebuilt, pod, Profile()).to_dict()
 
 
 @SOME

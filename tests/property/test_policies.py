@@ -29,7 +29,7 @@ from tests.property.recount import Room, finished, priority
 MANY = examples(12, 120, 20_000)
 SOME = examples(8, 60, 10_000)
 FEW = examples(4, 30, 5_000)
-"""Of each of several policies."""
+"""Cases of each of several policies."""
 
 UPSTREAM = PreemptionPolicy()
 STRICT = PreemptionPolicy(disruption_budgets="Strict")
@@ -82,7 +82,7 @@ class Asked:
         return self.question.profile.preemption
 
     def under(self, policy):
-        """The same question to the same snapshot under another policy."""
+        """Ask the same question of the same snapshot under another policy."""
         profile = replace(self.question.profile, preemption=policy)
         return replace(self.question, profile=profile).ask(self.snapshot)
 
@@ -159,7 +159,7 @@ def makes_room(asked):
 @SOME
 @given(SEEDS)
 def test_a_veto_leaves_nothing(seed):
-    """Of any policies that would have answered something."""
+    """Cases of any policies that would have answered something."""
     asked = Asked(seed)
     uid, workload = asked.question.pod["metadata"]["uid"], ("default", "Pod", "x")
     before = EvictionHistory(NOW, (Eviction(SECOND, workload),) * 3, (Attempt(SECOND, uid),) * 3)
@@ -316,7 +316,7 @@ def cost(asked, kept):
 @SOME
 @given(SEEDS)
 def test_the_best_of_all_nodes_is_no_worse_than_the_best_of_the_offered_ones(seed):
-    """Where nobody is special; those who are may be victims under Offered."""
+    """Without special pods, which may be victims under Offered."""
     asked = Asked(seed, PreemptionPolicy(candidates="AllNodes"))
     offered = asked.under(UPSTREAM)
     victims = [asked.pods[uid] for uids in chosen(offered).values() for uid in uids]

@@ -1,4 +1,4 @@
-"""Whatever happens to the picture and the settings, and whatever is asked meanwhile, is replayed to the same bytes.
+"""Whatever happens to the cache and the settings, and whatever is asked meanwhile, is replayed to the same bytes.
 
 python -c 'from tests.property.test_recording import check; check(4711)'
 """
@@ -74,7 +74,7 @@ class Calls:
     # --- what happens ---
 
     def build(self) -> None:
-        """Another picture: of some of what there is, each name once."""
+        """Another list of the cluster: some of its objects, each name once."""
         kept = {(kind, one.metadata.namespace, one.metadata.name): one for kind, one in self.material if self.rarely(2)}
         unread = [kind for kind in ("ReplicaSet", "StorageClass", "PersistentVolume") if self.rarely(5)]
         objects = {kind: [one for (k, *_), one in kept.items() if k == kind] for kind in KINDS}
@@ -154,7 +154,7 @@ class Calls:
         return {"Pod": pod, "Nodes": {"metadata": {}, "items": [self.whole(n) for n in names]}, "NodeNames": None}
 
     def whole(self, name: str) -> JSON:
-        """Of a known node only the name is read; an unknown one counts as it is sent."""
+        """Only the name of a known node is read; an unknown one counts as it is sent."""
         status = {"nodeInfo": {"secret": "s"}, "allocatable": {"cpu": "4", "memory": "8Gi", "pods": "9"}}
         secret = {"metadata": {"name": name, "annotations": {"secret": "s"}}, "status": status}
         is_readable = name == "unknown" or self.rarely(2)

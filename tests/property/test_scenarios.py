@@ -1,4 +1,4 @@
-"""Scenarios on random clusters: every cycle as on the cluster built anew, budgets kept, nothing left of a gang."""
+"""Scenarios on random clusters: every cycle as on the cluster built again, budgets kept, nothing left of a gang."""
 
 import copy
 from dataclasses import replace
@@ -57,16 +57,16 @@ def changed(seed, **options):
 
 @FEW
 @given(SEEDS)
-def test_every_cycle_is_what_it_would_be_on_the_same_cluster_built_anew(seed):
+def test_every_cycle_is_what_it_would_be_on_the_same_cluster_built_rebuilt(seed):
     here = built(world(seed))
 
     def compare(step):
         assert schedule_one(Snapshot.build(here.frozen()), step.cycle.pod, KubeScheduler()) == step.cycle
 
     simulate(here, KubeScheduler(), replace(scenario(seed, here), pending=True), on_step=compare)
-    anew = Snapshot.build(here.frozen())
+    rebuilt = Snapshot.build(here.frozen())
     for name in here.node_names:
-        one, other = here.used[:, here.node_row[name]], anew.used[:, anew.node_row[name]]
+        one, other = here.used[:, here.node_row[name]], rebuilt.used[:, rebuilt.node_row[name]]
         assert np.array_equal(one, other), name
 
 

@@ -1,6 +1,6 @@
 """What must hold of any simulation, on the clusters of `generate.py` with several pods that wait; an example is a seed.
 
-What follows from every step is looked at on a snapshot that is built anew, never on the one that is changed.
+What follows from every step is looked at on a snapshot that is built again, never on the one that is changed.
 """
 
 import copy
@@ -102,25 +102,25 @@ def test_only_less_important_pods_are_evicted_once_and_from_where_they_run(seed)
 @given(SEEDS)
 def test_no_pod_is_bound_where_there_is_no_room_for_what_it_requests(seed):
     here, result = simulated(seed)
-    anew = Snapshot.build(here.frozen())
+    rebuilt = Snapshot.build(here.frozen())
     gone = {one.pod for one in result.evicted}
     for one in result.cycles:
         if one.outcome == "Scheduled" and one.pod not in gone:
-            row = anew.node_row[one.node]
-            (pod,) = [pod for pod in anew.pods_on(one.node) if pod.key == one.pod]
+            row = rebuilt.node_row[one.node]
+            (pod,) = [pod for pod in rebuilt.pods_on(one.node) if pod.key == one.pod]
             requests = {name: amount for name, amount in incoming_requests(pod, DEFAULT_FEATURES).items() if amount}
-            free = dict(zip(("cpu", "memory", "pods", "ephemeral-storage"), anew.allocatable[:, row], strict=True))
-            used = dict(zip(free, anew.used[:, row], strict=True))
+            free = dict(zip(("cpu", "memory", "pods", "ephemeral-storage"), rebuilt.allocatable[:, row], strict=True))
+            used = dict(zip(free, rebuilt.used[:, row], strict=True))
             for name in {*requests, "pods"}:
                 if name in free:
                     assert used[name] <= free[name], (one.pod, name)
                 else:
-                    assert anew.scalar_used(name)[row] <= anew.scalar_allocatable(name)[row], (one.pod, name)
+                    assert rebuilt.scalar_used(name)[row] <= rebuilt.scalar_allocatable(name)[row], (one.pod, name)
 
 
 @FEW
 @given(SEEDS)
-def test_every_cycle_is_what_it_would_be_on_the_same_cluster_built_anew(seed):
+def test_every_cycle_is_what_it_would_be_on_the_same_cluster_built_rebuilt(seed):
     """Also where a pod before was of the same template, so that its verdicts are kept."""
     cluster, profile, history = world(seed)
     here = built(cluster)
@@ -137,8 +137,8 @@ def test_every_cycle_is_what_it_would_be_on_the_same_cluster_built_anew(seed):
     scheduler = Scheduler(here, ours, history)
     scheduler.add(pods)
     for step in scheduler:
-        anew = schedule_one(Snapshot.build(here.frozen()), step.cycle.pod, ours, scheduler.history)
-        assert anew == step.cycle
+        rebuilt = schedule_one(Snapshot.build(here.frozen()), step.cycle.pod, ours, scheduler.history)
+        assert rebuilt == step.cycle
 
 
 @FEW
@@ -148,7 +148,7 @@ def test_a_seed_decides_everything(seed):
 
 
 def test_what_is_bound_has_its_volumes_to_itself_and_claims_that_nobody_makes_volumes_for_have_one(seeds):
-    """Of the cases whose pod has claims; `VolumeBinding` said yes, so that what is chosen must be there."""
+    """Cases whose pod has claims; `VolumeBinding` said yes, so that what is chosen must be there."""
     chosen = made = 0
     for seed in seeds(150, 500, 20_000):
         if not case(seed).pod["spec"].get("volumes"):
@@ -176,7 +176,7 @@ def test_what_is_bound_has_its_volumes_to_itself_and_claims_that_nobody_makes_vo
 
 
 def case_annotations(seed, key):
-    """Of a claim as the case has it; none of one that came with a replacement."""
+    """Return the class of a claim as the case has it; None for one that came with a replacement."""
     for item in world(seed)[0]["items"]:
         own = item["metadata"]
         if item["kind"] == "PersistentVolumeClaim" and (own["namespace"], own["name"]) == key:

@@ -45,7 +45,7 @@ class Asked:
         self.decision = self.question.ask(self.snapshot)
 
     def kept(self):
-        """Captured anew."""
+        """Captured again."""
         record = record_preempt(self.decision, self.question.sent)
         return kept("preempt", self.question.pod, self.question.profile, record, self.question.history.now)
 

@@ -35,9 +35,9 @@ def check(seed: int) -> None:
         evaluation = Evaluation(without, waiting, UPSTREAM)
         assert found.nodes == node_diagnoses(evaluation)
     assert snapshot.frozen() == Snapshot.build(objects).frozen()
-    anew = Snapshot.build(objects)
+    rebuilt = Snapshot.build(objects)
     for name in snapshot.node_names:
-        assert snapshot.pods_on(name) == anew.pods_on(name)
+        assert snapshot.pods_on(name) == rebuilt.pods_on(name)
 
 
 @given(SEEDS)

@@ -55,9 +55,9 @@ def template(node: Node, step: int, chance: random.Random) -> Node:
 
 
 def compare(snapshot: Snapshot, objects: ClusterObjects, pod, profile) -> ClusterObjects:
-    anew = Snapshot.build(objects)
+    rebuilt = Snapshot.build(objects)
     for names in (snapshot.node_names, snapshot.node_names[::-2]):
-        assert answers(snapshot, pod, names, profile) == answers(anew, pod, names, profile)
+        assert answers(snapshot, pod, names, profile) == answers(rebuilt, pod, names, profile)
     return objects
 
 

@@ -270,9 +270,9 @@ class FollowingFile:
 
 
 @pytest.mark.parametrize("preempt", ["Veto", "PassThrough"])
-@pytest.mark.parametrize("has_picture", [True, False], ids=["a picture", "no picture"])
-async def test_R6_kill_switch_is_applied_within_10_s_without_a_restart(path, preempt, has_picture):
-    async with FollowingFile(path, filled_cache() if has_picture else ClusterCache()) as service:
+@pytest.mark.parametrize("has_cache", [True, False], ids=["a cache", "no cache"])
+async def test_R6_kill_switch_is_applied_within_10_s_without_a_restart(path, preempt, has_cache):
+    async with FollowingFile(path, filled_cache() if has_cache else ClusterCache()) as service:
         for _ in range(3):
             await service.sleeps.turn()
         write(path, f"killSwitch: {{enabled: true, preempt: {preempt}}}")

@@ -403,7 +403,7 @@ WRONG = {
         full_pod(spec={"tolerations": ["all"]}),
         "expected object, got str at $.spec.tolerations[0]",
     ),
-    "a start time that is no time": (
+    "a start time that is not a time": (
         full_pod(status={"startTime": "today"}),
         "expected a time such as 2026-01-31T08:00:00Z, got 'today' at $.status.startTime",
     ),

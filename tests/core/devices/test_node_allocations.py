@@ -141,7 +141,7 @@ def some_place(chance: Chance) -> JSON:
 
 
 def nearly_alike(chance: Chance) -> Iterator[JSON]:
-    """The same slices for each node, of which some differ in one device, and shared ones."""
+    """Equal slices for each node, some with one other device, and shared ones."""
     common = [one for _ in range(chance.choice((1, 1, 2))) for one in some_slices(chance, (NODES[0],))]
     common = [*{one["metadata"]["name"]: one for one in common}.values()]
     for name in NODES:

@@ -269,11 +269,11 @@ def test_by_default_a_candidate_costs_what_upstream_makes_of_it():
         pytest.param([("4", "8Gi")], ("1", "1Gi"), 3 / 4 + 7 / 8, id="5: 8 of 8 GiB for 1"),
         pytest.param([("3", None)], ("2", None), 2 / 4, id="6: 3 cores beside 1 that was left: 2 are not used"),
         pytest.param([(None, "8Gi")], ("4", "4Gi"), 4 / 8, id="7: memory is short, cpu is not freed"),
-        pytest.param([("4", None)], (None, None), None, id="8: nothing is wanted, nobody goes"),
+        pytest.param([("4", None)], (None, None), None, id="8: nothing is wanted, no pod goes"),
     ],
 )
 def test_what_is_freed_and_not_used_is_a_share_of_the_node(there, wanted, expected):
-    """Of a node of 4 cores and 8 GiB: what its victims free and is left after the preemptor has come."""
+    """A node of 4 cores and 8 GiB: what its victims free and is left after the preemptor has come."""
     pods = [pod(f"p{number}", cpu, memory) for number, (cpu, memory) in enumerate(there)]
     found = keys({node("n1"): pods}, "UnusedCapacity", preemptor=incoming(cpu=wanted[0], memory=wanted[1]))
     assert found == ({} if expected is None else {"n1": (round(expected * 10**6),)})
@@ -315,12 +315,12 @@ def test_workloads_are_counted_once_each():
 
 
 def member(name, gang="train", **fields):
-    """Of a group of scheduling.k8s.io."""
+    """A member of a group of scheduling.k8s.io."""
     return pod(name, schedulingGroup={"podGroupName": gang}, **fields)
 
 
 def labelled(name, gang="train", **fields):
-    """Of a group of scheduling.x-k8s.io."""
+    """A member of a group of scheduling.x-k8s.io."""
     return pod(name, labels={COSCHEDULING_LABEL: gang}, **fields)
 
 
@@ -369,7 +369,7 @@ LEAVING = {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}
         pytest.param(
             [member("a", **LEAVING)], [member("b")], [group(1)], (0, 1), id="22: and lost already, if it is a victim"
         ),
-        pytest.param([member("a", **LEAVING)], [member("b")], [], (0, 1), id="23: also where there is no object"),
+        pytest.param([member("a", **LEAVING)], [member("b")], [], (0, 1), id="23: also without the object"),
         pytest.param([member("a"), member("b"), member("c")], [], [group(2)], (1, 0), id="24: a gang breaks once"),
         pytest.param(
             [member("a", labels={COSCHEDULING_LABEL: "other"})], [member("b")], [group(1)], (0, 1), id="25: spec first"

@@ -82,7 +82,7 @@ def test_a_victim_is_known_on_its_own_node_only():
 
 
 def as_bytes(sent):
-    """The same candidates with UIDs in an array of bytes, as `wire` reads what kube-scheduler writes."""
+    """These candidates with UIDs in an array of bytes, as `wire` reads what kube-scheduler writes."""
     made = SentCandidates.of(sent)
     return SentCandidates(made.nodes, made.num_pdb_violations, made.sizes, made.uids.astype(f"S{UID_BYTES}"))
 

@@ -1,4 +1,4 @@
-"""One scheduling cycle, step by step: skip, filter, score, choose a node; or whom to evict, and what is said."""
+"""One scheduling cycle, step by step: skip, filter, score, choose a node; or choose victims, and report why."""
 
 import pytest
 
@@ -243,7 +243,7 @@ def of_minor(minor, nodes, arriving=None, **objects):
 def test_the_message_of_a_pod_that_preempts_others_names_its_node_and_the_number_of_victims_since_1_37(
     minor, said, count
 ):
-    """Of v1.36.3 and v1.37.2: without a full stop, and `1 victims`."""
+    """Messages of v1.36.3 and v1.37.2: without a full stop, and `1 victims`."""
     found = of_minor(
         minor, {node("n1", cpu="2"): [pod(name, cpu="1") for name in "ab"]}, incoming(cpu=str(count), priority=100)
     )

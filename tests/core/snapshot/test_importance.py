@@ -192,7 +192,7 @@ def test_pods_count_against_budgets_by_importance():
         pytest.param("100", 100, id="3: with zeros at its end"),
         pytest.param("-7", -7, id="4: below zero"),
         pytest.param("-0", 0, id="5: Go reads minus zero"),
-        pytest.param("-01", -1, id="6: Go looks for zeros only where there is no minus"),
+        pytest.param("-01", -1, id="6: Go looks for zeros only without a minus"),
         pytest.param("+1", 0, id="7: a plus"),
         pytest.param("01", 0, id="8: a zero in front"),
         pytest.param("00", 0, id="9: two zeros"),
@@ -369,10 +369,10 @@ def test_decisions_on_a_changed_snapshot_equal_those_on_a_new_one(seed):
         for _ in range(chance.randint(1, 8)):
             change(changing, chance, material)
         changing.refresh_layout()
-        anew = Snapshot.build(changing.frozen())
+        rebuilt = Snapshot.build(changing.frozen())
         for chosen in profiles:
             one = chance.choice(pods)
-            assert Evaluation(changing, one, chosen).to_dict() == Evaluation(anew, one, chosen).to_dict()
+            assert Evaluation(changing, one, chosen).to_dict() == Evaluation(rebuilt, one, chosen).to_dict()
 
 
 def test_a_changed_cost_counts_at_once():

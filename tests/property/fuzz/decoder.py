@@ -39,14 +39,14 @@ def check(verb: str, body: bytes) -> bool:
     except RequestError as error:
         check_message(str(error))
         return False
-    value = parsed(body)  # what is no JSON must have been refused
+    value = parsed(body)  # what is not JSON must have been refused
     found = told(request)
     assert found == summary(verb, value), "another reading of the same bytes"
     for respell in RESPELLINGS:
         try:
             again = respelled(verb, value, respell)
         except ValueError:
-            break  # a number such as 1e999 in a place that nobody reads cannot be written again
+            break  # a number such as 1e999 in a place that is not read cannot be written again
         assert told(decode(again)) == found, f"{respell.__name__}() of the keys changes what is read"
     return True
 
@@ -73,7 +73,7 @@ def told(request: FilterRequest | PreemptRequest | ExtenderBindingArgs) -> Summa
 
 
 def generated(verb: str, seed: int) -> bytes:
-    """The same bytes for the same seed."""
+    """Return the bytes of a seed, always the same."""
     choose = Seeded(seed)
     return mutated(choose, pick(choose, corpus(verb)))
 

@@ -117,7 +117,7 @@ def unknown_node(rig):
     if "NodeNames" in body:
         body["NodeNames"].append("worker-9")
     else:  # /preempt leaves an unknown node out; a node that goes meanwhile is the fault
-        rig.monkeypatch.setattr(engine, "preempt", failing(UnknownNode("1 of 1 nodes are not in the picture")))
+        rig.monkeypatch.setattr(engine, "preempt", failing(UnknownNode("1 of 1 nodes are not in the cluster cache")))
     rig.body = json.dumps(body).encode()
 
 
@@ -202,7 +202,7 @@ class Fault:
 
 
 FAULTS = {
-    "the picture has not been read yet": Fault(not_ready, "deciding", "the cache has not synced yet"),
+    "the cache has not synced yet": Fault(not_ready, "deciding", "the cache has not synced yet"),
     "a stream is broken for too long": Fault(stale, "deciding", "pods are stale: not watched for 31s: refused"),
     "a node is unknown": Fault(unknown_node, "deciding", "1 of"),
     "the deadline has passed before deciding": Fault(late_at(1), "deciding", LATE),
@@ -454,7 +454,7 @@ async def test_E11_a_binding_ends_before_the_deadline(monkeypatch):
         server.close()
 
 
-# --- calls that nobody waits for --------------------------------------------------------------------------------------
+# --- calls without a waiting caller -----------------------------------------------------------------------------------
 
 
 async def called(app, path, receive):

@@ -363,7 +363,7 @@ async def test_a_binding_that_meets_a_bug_is_a_failure(audited, api, monkeypatch
 
 
 async def test_lines_are_written_while_the_service_runs_and_only_then(tmp_path):
-    """What `extender serve` asks itself before it listens is no request of anybody."""
+    """What `extender serve` asks itself before it listens is not a request."""
     path = tmp_path / "audit.log"
     app = create_app(filled_cache(), configuration(audit={"path": str(path)}))
     async with client_for(app) as client:

@@ -174,7 +174,7 @@ async def test_an_endpoint_that_is_not_there_holds_up_no_call_and_no_end(monkeyp
     async with app.lifespan():
         assert (await post(app)).status_code == 200
     (stopping,) = [thread for thread in threading.enumerate() if thread.name == "tracing-stop"]
-    stopping.join()  # what it logs is no other test's
+    stopping.join()  # so that it logs nothing into another test
 
 
 @pytest.mark.parametrize("endpoint", ["localhost:4318", "ftp://host/x", "http:///v1/traces"])

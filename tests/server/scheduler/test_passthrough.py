@@ -71,7 +71,7 @@ def sections(request):
     return request.param
 
 
-@pytest.fixture(params=[True, False], ids=["a picture", "no picture"])
+@pytest.fixture(params=[True, False], ids=["a cache", "no cache"])
 def cache(request):
     return filled_cache() if request.param else ClusterCache()
 
@@ -80,7 +80,7 @@ def cache(request):
 
 
 async def test_filter_accepts_every_name_in_its_order(cache, sections):
-    nodes = ["worker-3", "worker-1", "worker-3", "not in the picture"]
+    nodes = ["worker-3", "worker-1", "worker-3", "not in the cache"]
     async with served(cache, sections) as client:
         response = await client.post("/filter", content=filter_body(nodes))
     assert response.status_code == 200
@@ -226,7 +226,7 @@ FITTING = ["worker-1"]
 ALIKE = {"kind": "List", "items": [node("worker-1"), node("worker-2")]}
 
 OBSERVED = {
-    "1 filter rejects nobody": ("/filter", filter_body(FITTING), CLUSTER, "same"),
+    "1 filter rejects no node": ("/filter", filter_body(FITTING), CLUSTER, "same"),
     "2 filter rejects a node": ("/filter", filter_body(), CLUSTER, "differs"),
     "3 filter is asked about nothing": ("/filter", filter_body([]), CLUSTER, "same"),
     "4 filter does not know a node": ("/filter", filter_body(["x"]), CLUSTER, "failed"),
@@ -242,7 +242,7 @@ OBSERVED = {
         "differs",
     ),
     "11 preempt vetoes": ("/preempt", preempt_body(**{"worker-1": ["uid-gone"]}), CLUSTER, "differs"),
-    "12 preempt has no picture": ("/preempt", preempt_body(), None, "failed"),
+    "12 preempt has no cache": ("/preempt", preempt_body(), None, "failed"),
 }
 
 

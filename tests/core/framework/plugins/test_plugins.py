@@ -286,7 +286,7 @@ def test_preferred_terms_of_running_pods_may_be_ignored_by_pods_without_any():
 
 
 def test_terms_that_select_namespaces_by_label_reach_every_namespace_they_name():
-    """Of a running pod: the labels of the incoming pod's namespace are looked at."""
+    """Anti-affinity of a running pod: the labels of the incoming pod's namespace are looked at."""
     term = {"namespaceSelector": {"matchLabels": {"team": "shop"}}}
     objects = cluster(
         {node("n1"): [pod("a", **affine("podAntiAffinity", "required", **term))]},
