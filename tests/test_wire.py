@@ -159,7 +159,7 @@ def test_victims_mean_the_same_in_any_layout(victims, changes, data):
     if isinstance(expected, str):
         assert isinstance(found, str)
     else:
-        assert found == expected
+        assert found == expected, "the layout of the body changes the victims"
 
 
 # --- spelling -----------------------------------------------------------------------------------------------------
@@ -522,7 +522,7 @@ def test_whole_pods_are_answered_by_uid_and_null_victims_as_an_empty_list():
 def test_names_of_any_text_survive(names):
     request = wire.decode_filter(args(names=json.dumps(names)))
     everything = FilterDecision(tuple(range(len(names))), {}, {}, ())
-    assert json.loads(wire.encode_filter(request, everything))["NodeNames"] == names
+    assert json.loads(wire.encode_filter(request, everything))["NodeNames"] == names, "a name is changed by the encoder"
 
 
 # --- what a body may cost -------------------------------------------------------------------------------------------

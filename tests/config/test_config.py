@@ -731,9 +731,9 @@ def test_whatever_stands_in_a_file_it_is_a_configuration_or_a_complaint(load, co
     try:
         config = load(yaml.safe_dump(content))
     except ConfigError as error:
-        assert str(error).startswith("c.yaml:")  # noqa: PT017, both outcomes are right
+        assert str(error).startswith("c.yaml:"), "the error names no line"  # noqa: PT017, both outcomes are right
     else:
-        assert load(render(config)) == config
+        assert load(render(config)) == config, "a rendered configuration is read otherwise"
 
 
 # --- environment and command line -----------------------------------------------------------------------------------

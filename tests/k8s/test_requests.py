@@ -498,10 +498,12 @@ def test_the_largest_step_of_a_pods_life_counts(containers, inits):
 
     steps = [sidecars_before(i) + milli(one) for i, one in enumerate(inits)]
     steps.append(sidecars_before(len(inits)) + sum(map(milli, containers)))
-    assert incoming_requests(pod(*containers, init=inits), DEFAULT_FEATURES).get("cpu", 0) == max(steps)
+    assert incoming_requests(pod(*containers, init=inits), DEFAULT_FEATURES).get("cpu", 0) == max(steps), (
+        "another step counts than the largest"
+    )
 
 
 @given(st.lists(plain, min_size=1, max_size=5).flatmap(lambda some: st.tuples(st.just(some), st.permutations(some))))
 def test_the_order_of_containers_does_not_count(orders):
     one, other = (running_usage(pod(*containers), DEFAULT_FEATURES) for containers in orders)
-    assert one == other
+    assert one == other, "the order of the containers counts"

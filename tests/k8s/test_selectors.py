@@ -185,13 +185,17 @@ some_labels = st.dictionaries(label_names, label_values)
 @given(label_names, st.lists(label_values, min_size=1), some_labels)
 def test_not_in_is_the_opposite_of_in(key, values, labels):
     positive = compile_label_selector(label_selector((key, "In", values))).matches(labels)
-    assert compile_label_selector(label_selector((key, "NotIn", values))).matches(labels) is not positive
+    assert compile_label_selector(label_selector((key, "NotIn", values))).matches(labels) is not positive, (
+        "NotIn and In agree"
+    )
 
 
 @given(some_labels, some_labels)
 def test_match_labels_picks_supersets(wanted, labels):
     expected = wanted.items() <= labels.items()
-    assert compile_label_selector(LabelSelector(wanted)).matches(labels) is expected
+    assert compile_label_selector(LabelSelector(wanted)).matches(labels) is expected, (
+        "matchLabels and a superset of labels disagree"
+    )
 
 
 @given(
@@ -207,7 +211,9 @@ def test_a_predicate_selects_what_the_selector_matches(expressions, label_sets):
     given = [(key, operator, values if operator.endswith("In") else ()) for key, operator, values in expressions]
     selector = compile_label_selector(label_selector(*unused, *given))
     selects = selector.predicate()
-    assert [selects(labels) for labels in label_sets] == [selector.matches(labels) for labels in label_sets]
+    assert [selects(labels) for labels in label_sets] == [selector.matches(labels) for labels in label_sets], (
+        "the predicate and the selector disagree"
+    )
 
 
 # --- node selectors -------------------------------------------------------------------------------------------------

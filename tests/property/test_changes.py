@@ -111,7 +111,9 @@ def check_policies(seed: int) -> None:
         for _ in range(chance.randint(1, 4)):
             change_a_running_pod(changing, chance, others)
         changing.refresh_layout()
-        assert asked.ask(changing) == asked.ask(Snapshot.build(changing.objects.frozen()))
+        assert asked.ask(changing) == asked.ask(Snapshot.build(changing.objects.frozen())), (
+            "the changed snapshot answers otherwise than a new one"
+        )
 
 
 def put(snapshot: Snapshot, kind: str, one: Any) -> None:
@@ -124,7 +126,9 @@ def put(snapshot: Snapshot, kind: str, one: Any) -> None:
 
 def compare(changed: Snapshot, pod) -> None:
     rebuilt = Snapshot.build(changed.objects.frozen())
-    assert Evaluation(changed, pod, Profile()).to_dict() == Evaluation(rebuilt, pod, Profile()).to_dict()
+    assert Evaluation(changed, pod, Profile()).to_dict() == Evaluation(rebuilt, pod, Profile()).to_dict(), (
+        "the changed snapshot decides otherwise than a new one"
+    )
 
 
 @SOME

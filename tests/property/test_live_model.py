@@ -202,8 +202,8 @@ async def to_be_true(world: World, rig: SourceRig) -> None:
         raise AssertionError("\n".join([*rig.differences(world.api), str(error)])) from None
     views = rig.source.reflector_statuses()
     if not world.doubtful:
-        assert not sum(view.divergences for view in views)
-        assert world.expired or world.is_silent or not sum(view.relists for view in views)
+        assert not sum(view.divergences for view in views), "a list found what the watch had lost"
+        assert world.expired or world.is_silent or not sum(view.relists for view in views), "a relist without a cause"
 
 
 def compare_all(world: World, rig: SourceRig) -> None:
@@ -213,10 +213,12 @@ def compare_all(world: World, rig: SourceRig) -> None:
     decoders = {kind: Decoder(kind) for kind, _ in items}  # each defines its own types, which takes a while
     for kind, item in items:
         decoded = decoders[kind].decode(msgspec.json.encode(item))
-        assert snapshot.objects.of(kind)[key_of(kind, decoded)] == decoded
+        assert snapshot.objects.of(kind)[key_of(kind, decoded)] == decoded, "an object differs from the API server"
     rebuilt = Snapshot.build(load_cluster({"kind": "List", "items": [item for _, item in items]}))
     for pod in world.pods[:2]:
-        assert Evaluation(snapshot, pod, Profile()).to_dict() == Evaluation(rebuilt, pod, Profile()).to_dict()
+        assert Evaluation(snapshot, pod, Profile()).to_dict() == Evaluation(rebuilt, pod, Profile()).to_dict(), (
+            "the cache decides otherwise than the objects of the API server"
+        )
 
 
 def in_order(api: FakeAPI, snapshot: Snapshot) -> Iterator[tuple[str, Any]]:

@@ -192,11 +192,11 @@ def check(seed: int) -> dict[str, int]:
                 calls.ask()
         calls.recorder.stop()
         status = calls.recorder.status()
-        assert (status["error"], status["dropped"]) == (None, 0)
+        assert (status["error"], status["dropped"]) == (None, 0), "the recording dropped calls"
         results = list(open_recording(directory).results())
         for result in results:
             assert result.differences == (), f"seed {seed}: {result}"
-        assert len(results) == status["calls"] > 0
+        assert len(results) == status["calls"] > 0, "a recorded call was not replayed"
         return {verb: sum(result.call.verb == verb for result in results) for verb in verbs.VERBS}
 
 

@@ -46,7 +46,7 @@ class Report:
         """`per_mille`: how often the rule must have been asked about, for a thousand cases."""
         print(f"{rule}: asked {self.asked[rule]} times in {self.cases} cases")  # noqa: T201
         assert self.broken[rule] == 0, self.examples[rule]
-        assert self.asked[rule] >= max(1, self.cases * per_mille // 1000)
+        assert self.asked[rule] >= max(1, self.cases * per_mille // 1000), "too few cases apply to the rule"
 
 
 @pytest.fixture(scope="module")

@@ -59,23 +59,27 @@ def test_every_run_ends_and_every_pod_has_its_lot(seed):
     here, result = simulated(seed)
     tried = {one.pod for one in result.cycles}
     placed = Counter(one.uid for one in result.cycles if one.outcome == "Scheduled")
-    assert not placed or max(placed.values()) == 1
+    assert not placed or max(placed.values()) == 1, "a pod is placed twice"
     last = {one.pod: one.outcome for one in result.cycles}
     counted = result.summary
-    assert counted.pending == sum(outcome == "Unschedulable" for outcome in last.values())
+    assert counted.pending == sum(outcome == "Unschedulable" for outcome in last.values()), (
+        "pending pods are miscounted"
+    )
     assert "Nominated" not in last.values()
     assert counted.scheduled + counted.pending + counted.skipped == len(
         tried & {pod.key for pod in here.objects.pods.values()}
-    )
+    ), "a pod has no outcome"
     nominated = sum(bool(pod.status.nominated_node_name) for pod in (*before.nominees, *arrivals(seed)))
     nominated += sum(one.outcome == "Nominated" for one in result.cycles)
     changes = len(placed) + len(result.evicted) + nominated
-    assert len(result.cycles) <= len(tried) * (1 + changes)
+    assert len(result.cycles) <= len(tried) * (1 + changes), "more cycles than attempts"
     running = {pod.key: node for node in here.node_names for pod in here.pods_on(node)}
     bound = {one.pod: one.node for one in result.cycles if one.outcome == "Scheduled"}
     gone = {one.pod for one in result.evicted}
     gone -= running.keys()  # pods of StatefulSets come back under their names
-    assert bound.items() - running.items() == {(pod, node) for pod, node in bound.items() if pod in gone}
+    assert bound.items() - running.items() == {(pod, node) for pod, node in bound.items() if pod in gone}, (
+        "other pods are bound than the cycles say"
+    )
 
 
 @SOME
@@ -86,16 +90,18 @@ def test_only_less_important_pods_are_evicted_once_and_from_where_they_run(seed)
 
     def watch(step):
         for victim in step.cycle.victims:
-            assert victim.priority < step.cycle.pod.priority
-            assert victim.spec.node_name == step.cycle.node
-            assert victim in here.pods_on(step.cycle.node)
-            assert victim.metadata.uid not in gone
+            assert victim.priority < step.cycle.pod.priority, "a victim of at least the priority of the preemptor"
+            assert victim.spec.node_name == step.cycle.node, "a victim of another node"
+            assert victim in here.pods_on(step.cycle.node), "a victim that does not run there"
+            assert victim.metadata.uid not in gone, "evicted twice"
             gone.add(victim.metadata.uid)
-        assert bool(step.cycle.victims) == (step.cycle.outcome == "Nominated")
+        assert bool(step.cycle.victims) == (step.cycle.outcome == "Nominated"), (
+            "victims without a nomination, or the reverse"
+        )
 
     arriving = Scenario(arrivals(seed), pending=True)
     result = simulate(here, KubeScheduler((profile,)), arriving, history=history, on_step=watch)
-    assert {one.uid for one in result.evicted} == gone
+    assert {one.uid for one in result.evicted} == gone, "other pods are evicted than the cycles say"
 
 
 @SOME
@@ -120,7 +126,7 @@ def test_no_pod_is_bound_where_there_is_no_room_for_what_it_requests(seed):
 
 @FEW
 @given(SEEDS)
-def test_every_cycle_is_what_it_would_be_on_the_same_cluster_built_rebuilt(seed):
+def test_every_cycle_is_what_it_would_be_on_the_same_cluster_built_again(seed):
     """Also where a pod before was of the same template, so that its verdicts are kept."""
     cluster, profile, history = world(seed)
     here = built(cluster)
@@ -138,13 +144,13 @@ def test_every_cycle_is_what_it_would_be_on_the_same_cluster_built_rebuilt(seed)
     scheduler.add(pods)
     for step in scheduler:
         rebuilt = schedule_one(Snapshot.build(here.frozen()), step.cycle.pod, ours, scheduler.history)
-        assert rebuilt == step.cycle
+        assert rebuilt == step.cycle, "the cycle differs from that on the rebuilt cluster"
 
 
 @FEW
 @given(SEEDS)
 def test_a_seed_decides_everything(seed):
-    assert simulated(seed, draws=seed)[1] == simulated(seed, draws=seed)[1]
+    assert simulated(seed, draws=seed)[1] == simulated(seed, draws=seed)[1], "a seed gives two results"
 
 
 def test_what_is_bound_has_its_volumes_to_itself_and_claims_that_nobody_makes_volumes_for_have_one(seeds):
@@ -163,14 +169,16 @@ def test_what_is_bound_has_its_volumes_to_itself_and_claims_that_nobody_makes_vo
             volume = here.objects.volumes.get(("", claim.spec.volume_name))
             if volume is not None:
                 chosen += 1
-                assert volumes.count(volume.metadata.name) == 1
-                assert volume.spec.claim_ref is not None
-                assert (volume.spec.claim_ref.namespace, volume.spec.claim_ref.name) == key
-                assert is_bound(claim)
+                assert volumes.count(volume.metadata.name) == 1, "two claims have one volume"
+                assert volume.spec.claim_ref is not None, "a bound volume without a claim"
+                assert (volume.spec.claim_ref.namespace, volume.spec.claim_ref.name) == key, (
+                    "the volume is bound to another claim"
+                )
+                assert is_bound(claim), "the claim is not bound"
             elif SELECTED_NODE in annotations and annotations != case_annotations(seed, key):
                 made += 1
                 provisioner = here.objects.storage_classes["", claim_class(claim)].provisioner
-                assert provisioner not in ("", NO_PROVISIONER)
+                assert provisioner not in ("", NO_PROVISIONER), "a volume that no provisioner makes"
     assert chosen > 5
     assert made > 5
 

@@ -33,11 +33,11 @@ def check(seed: int) -> None:
         others = tuple(waiting if one is pod else one for one in objects.pods)
         without = Snapshot.build(replace(objects, pods=others))
         evaluation = Evaluation(without, waiting, UPSTREAM)
-        assert found.nodes == node_diagnoses(evaluation)
-    assert snapshot.frozen() == Snapshot.build(objects).frozen()
+        assert found.nodes == node_diagnoses(evaluation), "a placed pod is judged otherwise than without its node"
+    assert snapshot.frozen() == Snapshot.build(objects).frozen(), "the snapshot is changed"
     rebuilt = Snapshot.build(objects)
     for name in snapshot.node_names:
-        assert snapshot.pods_on(name) == rebuilt.pods_on(name)
+        assert snapshot.pods_on(name) == rebuilt.pods_on(name), "a node has other pods than before"
 
 
 @given(SEEDS)

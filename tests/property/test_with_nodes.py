@@ -40,7 +40,9 @@ def check(seed: int) -> None:
         versions, rows = dict(changing._versions), list(changing.node_names)
         with changing.with_nodes({one.metadata.name: one for one in templates}.values()):
             compare(changing, changing.frozen(), pod, profile)
-        assert (changing._versions, changing.node_names, changing.frozen()) == (versions, rows, before)
+        assert (changing._versions, changing.node_names, changing.frozen()) == (versions, rows, before), (
+            "the nodes of the decision leave a trace"
+        )
         compare(changing, before, pod, profile)
         if chance.random() < 0.5:
             change(changing, chance, material)
@@ -57,7 +59,9 @@ def template(node: Node, step: int, chance: random.Random) -> Node:
 def compare(snapshot: Snapshot, objects: ClusterObjects, pod, profile) -> ClusterObjects:
     rebuilt = Snapshot.build(objects)
     for names in (snapshot.node_names, snapshot.node_names[::-2]):
-        assert answers(snapshot, pod, names, profile) == answers(rebuilt, pod, names, profile)
+        assert answers(snapshot, pod, names, profile) == answers(rebuilt, pod, names, profile), (
+            "the nodes of the decision count otherwise than others"
+        )
     return objects
 
 

@@ -42,7 +42,9 @@ def decided(objects, *pods):
 def test_a_dump_of_a_generated_cluster_decides_the_same(seed, tmp_path):
     found = case(seed)
     objects, one = load_cluster(found.cluster), typed(found.pod)
-    assert decided(again(objects, tmp_path / "cluster.json"), one) == decided(objects, one)
+    assert decided(again(objects, tmp_path / "cluster.json"), one) == decided(objects, one), (
+        "the dump decides otherwise than the cluster"
+    )
 
 
 def test_there_are_recorded_clusters():
@@ -70,7 +72,9 @@ def test_what_may_not_be_read_is_not_read_again_either(seed, tmp_path):
     objects = replace(objects, unreadable_tables=UNREAD, **dict.fromkeys(UNREAD, ()))
     read = again(objects, tmp_path / "cluster.json")
     assert read.unreadable_tables == UNREAD
-    assert decided(read, typed(found.pod)) == decided(objects, typed(found.pod))
+    assert decided(read, typed(found.pod)) == decided(objects, typed(found.pod)), (
+        "the dump decides otherwise than the cluster"
+    )
 
 
 def test_some_of_those_decisions_leave_something_out():

@@ -333,7 +333,7 @@ def test_whatever_stands_in_a_cluster_it_is_read_or_refused_by_name(contents, ki
     try:
         load_cluster(cluster(*({"metadata": {"name": "x"}, **content, "kind": kind} for content in contents)))
     except ClusterFileError as error:
-        assert str(error).startswith("cluster: ")  # noqa: PT017, both outcomes are right
+        assert str(error).startswith("cluster: "), "the error does not name the file"  # noqa: PT017, both outcomes are right
 
 
 BROKEN_FILES = {

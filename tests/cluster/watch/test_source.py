@@ -232,7 +232,9 @@ def test_C3_events_in_any_order_and_number_give_what_is_true_in_the_end(seed):
     cache = empty()
     for one in shuffled:
         cache.apply(one)
-    assert held(cache, "Pod") == {("shop", name): identity for name, identity in alive.items()}
+    assert held(cache, "Pod") == {("shop", name): identity for name, identity in alive.items()}, (
+        "the cache differs from the API server"
+    )
 
 
 @pytest.mark.parametrize("at_once", [0, 200], ids=["as a new snapshot", "in one go"])

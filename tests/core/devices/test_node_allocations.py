@@ -374,11 +374,11 @@ def compare(living: Snapshot, chance: Chance) -> None:
                 assert found.outcome[row] == NOT_ASKED
                 continue
             expected = without_places(expected_on(living, claims, row))
-            assert without_places(found.at(row)) == expected
+            assert without_places(found.at(row)) == expected, "a node ends otherwise among others than alone"
             alike = found.outcomes[found.outcome[row]]
             assert type(alike) is type(expected)
             if isinstance(alike, tuple):
-                assert [one.chosen for one in alike] == [one.chosen for one in expected]
+                assert [one.chosen for one in alike] == [one.chosen for one in expected], "other devices are chosen"
             else:
                 assert alike == expected
 

@@ -225,7 +225,9 @@ def test_to_keep_some_is_to_keep_the_first_of_all(seed):
     sent = _offers(*here.node_names)
     every = engine.preempt(here, preemptor, sent, keeping(chosen)).kept
     for keep in (1, 2, 3):
-        assert engine.preempt(here, preemptor, sent, keeping(chosen, keep)).kept == every[:keep]
+        assert engine.preempt(here, preemptor, sent, keeping(chosen, keep)).kept == every[:keep], (
+            "the kept candidates are not the best ones"
+        )
 
 
 def plain_costs(run, place):
@@ -484,14 +486,18 @@ def test_members_are_known_in_a_changing_cluster(seed):
         running = dict(here.running_pods())
         for index, of in ((workloads, workload_of), (spaces, lambda one: one.metadata.namespace)):
             expected = {row: of(one) for row, one in running.items()}
-            assert {row: index.groups[int(index.of_pod[row])] for row in running} == expected
+            assert {row: index.groups[int(index.of_pod[row])] for row in running} == expected, (
+                "a pod is in another group"
+            )
             assert {thing: set(index.rows_of(thing).tolist()) for thing in index.groups.values()} == {
                 thing: {row for row in running if expected[row] == thing} for thing in expected.values()
             }
         named = {row: one.spec.scheduling_group for row, one in running.items()}
         in_groups = {row for row, group in named.items() if group is not None and group.pod_group_name}
-        assert set(groups.evicted_whole(has_objects=False).tolist()) == in_groups
-        assert {gang: gangs.spare(number) for number, gang in gangs.groups.items()} == plain_spares(here)
+        assert set(groups.evicted_whole(has_objects=False).tolist()) == in_groups, "other pods are evicted as a whole"
+        assert {gang: gangs.spare(number) for number, gang in gangs.groups.items()} == plain_spares(here), (
+            "a gang can spare another number"
+        )
         assert_breaks_as_counted(here, gangs, chance)
 
 

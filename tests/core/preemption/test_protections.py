@@ -735,7 +735,9 @@ def masked(here, preemptor, chosen, history):
     asked = scheduling_context(here, preemptor, chosen, history)
     mask = here.index(ProtectionIndex, chosen.preemption).protected(asked, None)
     found = {one.key: bool(mask[row]) for row, one in here.running_pods()}
-    assert found == {one.key: bool(protection_reasons(asked, one)) for _, one in here.running_pods()}
+    assert found == {one.key: bool(protection_reasons(asked, one)) for _, one in here.running_pods()}, (
+        "all pods at once and each alone disagree"
+    )
     return found
 
 
@@ -765,8 +767,12 @@ def test_protections_follow_the_changes_of_a_cluster(seed):
         for chosen in profiles:
             preemptor, history = world.preemptor(), world.history()
             expected = masked(rebuilt, preemptor, chosen, history)
-            assert masked(world.snapshot, preemptor, chosen, history) == expected
-            assert answer(world.snapshot, preemptor, chosen, history) == answer(rebuilt, preemptor, chosen, history)
+            assert masked(world.snapshot, preemptor, chosen, history) == expected, (
+                "other pods are protected than in a new snapshot"
+            )
+            assert answer(world.snapshot, preemptor, chosen, history) == answer(rebuilt, preemptor, chosen, history), (
+                "the changed snapshot answers otherwise than a new one"
+            )
 
 
 def answer(here, preemptor, chosen, history):

@@ -134,7 +134,9 @@ def test_victims_are_the_same_whether_they_are_looked_up_one_by_one_or_at_once(m
     snapshot.refresh_layout()
     sent["n4"] = SentCandidate((f"uid-{long_name(99)}",), 1)
     resolved = resolve_candidates(snapshot, as_bytes(sent), recent)
-    assert fields_of(resolved) == fields_of(resolve_candidates(snapshot, sent, recent))
+    assert fields_of(resolved) == fields_of(resolve_candidates(snapshot, sent, recent)), (
+        "the two ways find other victims"
+    )
     assert "n4" in resolved.nodes
 
 

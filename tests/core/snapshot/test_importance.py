@@ -323,8 +323,10 @@ def test_victims_are_those_of_the_slow_reference_with_that_order(seed):
     snapshot = Snapshot.build(load_cluster(raw), REFERENCE_FEATURES)
     got = Evaluation(snapshot, typed(one.pod), profile(*order)).to_dict()
     candidates, others = expected_of(raw, one.pod, order)
-    assert got["candidates"] == candidates
-    assert {name: said["code"] for name, said in got["nonCandidates"].items()} == others
+    assert got["candidates"] == candidates, "the engine has other candidates than the reference"
+    assert {name: said["code"] for name, said in got["nonCandidates"].items()} == others, (
+        "a node that is not a candidate has another code"
+    )
 
 
 def test_the_cases_of_the_reference_differ_from_the_order_of_kube_scheduler():
@@ -372,7 +374,9 @@ def test_decisions_on_a_changed_snapshot_equal_those_on_a_new_one(seed):
         rebuilt = Snapshot.build(changing.frozen())
         for chosen in profiles:
             one = chance.choice(pods)
-            assert Evaluation(changing, one, chosen).to_dict() == Evaluation(rebuilt, one, chosen).to_dict()
+            assert Evaluation(changing, one, chosen).to_dict() == Evaluation(rebuilt, one, chosen).to_dict(), (
+                "the changed snapshot decides otherwise than a new one"
+            )
 
 
 def test_a_changed_cost_counts_at_once():

@@ -118,8 +118,8 @@ def check(seed):
     expected, not_readable = made_of(objects, one_by_one, indexes_first=True)
     for indexes_first in (True, False):
         made, skipped = made_of(objects, together, indexes_first=indexes_first)
-        assert skipped == not_readable
-        assert contents(made) == contents(expected)
+        assert skipped == not_readable, "other objects are unreadable"
+        assert contents(made) == contents(expected), "put in together, the snapshot differs"
 
 
 @examples(25, 400, 20_000)

@@ -53,9 +53,9 @@ def check(verb: str, body: bytes) -> bool:
 
 def check_message(message: str) -> None:
     """It says something, in printable characters, and repeats nothing of what was sent."""
-    assert 0 < len(message) <= 250
-    assert printable(message) == message
-    assert MARKER not in message.lower()
+    assert 0 < len(message) <= 250, "an error without text, or a long one"
+    assert printable(message) == message, "an error that is not printable"
+    assert MARKER not in message.lower(), "an error repeats what was sent"
 
 
 def told(request: FilterRequest | PreemptRequest | ExtenderBindingArgs) -> Summary:

@@ -501,11 +501,13 @@ def test_whatever_gets_past_the_guard_is_safe(offered, victims):
     result = guard_preempt(CLUSTER, PREEMPTOR, {"n1": offer(*offered)}, [candidate(*victims)])
     for kept in result.kept:
         chosen, by_scheduler = uids(kept.victims), uids(offered)
-        assert all(victim.spec.node_name == "n1" and victim.priority < 100 for victim in kept.victims)
-        assert len(chosen) == len(kept.victims)
-        assert kept.victims or not offered
-        assert not chosen & {"uid-done", "", "uid-ghost"}
-        assert not {"uid-mirror", "uid-terminating"} & chosen - by_scheduler
+        assert all(victim.spec.node_name == "n1" and victim.priority < 100 for victim in kept.victims), (
+            "a victim of another node or priority"
+        )
+        assert len(chosen) == len(kept.victims), "a victim twice"
+        assert kept.victims or not offered, "a candidate lost all its victims"
+        assert not chosen & {"uid-done", "", "uid-ghost"}, "a pod that cannot be evicted is a victim"
+        assert not {"uid-mirror", "uid-terminating"} & chosen - by_scheduler, "a mirror or terminating pod is a victim"
 
 
 def uids(pods):

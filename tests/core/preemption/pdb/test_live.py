@@ -462,7 +462,9 @@ def test_a_changed_snapshot_decides_as_a_new_one_in_every_way(seed):
         for policy in EVERY_WAY:
             rebuilt = Snapshot.build(snapshot.frozen())
             names = ("n1", "n2")
-            assert ask(snapshot, policy, wanted, names) == ask(rebuilt, policy, wanted, names)
+            assert ask(snapshot, policy, wanted, names) == ask(rebuilt, policy, wanted, names), (
+                "the changed snapshot decides otherwise than a new one"
+            )
 
 
 @examples(4, 20, 5_000)
@@ -480,14 +482,14 @@ def test_what_is_kept_of_a_snapshot_that_is_empty_again_is_what_there_was(seed):
             snapshot.remove(kind, key)
     snapshot.refresh_layout()
     for charging in kept:
-        assert not len(charging.uses(np.arange(len(snapshot.pods)))[0])
+        assert not len(charging.uses(np.arange(len(snapshot.pods)))[0]), "charges are left of pods that went"
         assert not any(nodes for nodes in charging.several_on_node.values())
     snapshot.put("PodDisruptionBudget", typed_budget(held(9, 1)))
     put(snapshot, A)
     put(snapshot, B)
     put(snapshot, node("n1", cpu="2").raw)
     snapshot.refresh_layout()
-    assert may_lose(snapshot) == 1
+    assert may_lose(snapshot) == 1, "the empty cluster has room for no loss"
 
 
 def typed_budget(raw) -> PodDisruptionBudget:
