@@ -179,7 +179,7 @@ def test_the_order_of_the_nodes_changes_nothing(seed):
     items = with_one_size_per_image(one.cluster["items"])
     nodes = iter(Draw(seed + 1).shuffled([item for item in items if item["kind"] == "Node"]))
     moved = [next(nodes) if item["kind"] == "Node" else item for item in items]
-    assert said_of(moved, one.pod) == said_of(items, one.pod), "the order of the nodes changes the verdict"
+    assert evaluated(moved, one.pod) == evaluated(items, one.pod), "the order of the nodes changes the verdict"
 
 
 def with_one_size_per_image(items):
@@ -190,7 +190,7 @@ def with_one_size_per_image(items):
     return items
 
 
-def said_of(items, pod):
+def evaluated(items, pod):
     return extender.evaluate({"kind": "List", "items": items}, pod).to_dict()
 
 
@@ -200,7 +200,7 @@ def test_the_order_of_objects_changes_nothing_but_for_the_pods_of_one_node(seed)
     """Nor does that of the nominated pods, of the budgets, or of one kind to another."""
     one = case(seed)
     moved = interleaved(Draw(seed + 1), one.cluster["items"])
-    assert said_of(moved, one.pod) == said_of(one.cluster["items"], one.pod), (
+    assert evaluated(moved, one.pod) == evaluated(one.cluster["items"], one.pod), (
         "the order of the objects changes the verdict"
     )
 

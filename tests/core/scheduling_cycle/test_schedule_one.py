@@ -210,13 +210,13 @@ def test_nodes_that_prefilter_leaves_out_are_counted_as_such_but_not_the_nominat
     affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [match]}}}
     nodes = {node("n1", cpu="1"): [pod("a", priority=2000)], node("n2"): [], node("n3"): []}
 
-    def said(**fields):
+    def message(**fields):
         return cycle(nodes, incoming(affinity=affinity, **fields)).message.partition(". ")[0]
 
     left_out = "node(s) didn't satisfy plugin(s) [NodeAffinity]"
     own = "node(s) didn't match Pod's node affinity/selector"
-    assert said() == f"0/3 nodes are available: 1 Insufficient cpu, 2 {left_out}"
-    assert said(status={"nominatedNodeName": "n2"}) == (
+    assert message() == f"0/3 nodes are available: 1 Insufficient cpu, 2 {left_out}"
+    assert message(status={"nominatedNodeName": "n2"}) == (
         f"0/3 nodes are available: 1 Insufficient cpu, 1 {own}, 1 {left_out}"
     )
 

@@ -40,14 +40,14 @@ def check(verb: str, body: bytes) -> bool:
         check_message(str(error))
         return False
     value = parsed(body)  # what is not JSON must have been refused
-    found = told(request)
+    found = summary_of(request)
     assert found == summary(verb, value), "another reading of the same bytes"
     for respell in RESPELLINGS:
         try:
             again = respelled(verb, value, respell)
         except ValueError:
             break  # a number such as 1e999 in a place that is not read cannot be written again
-        assert told(decode(again)) == found, f"{respell.__name__}() of the keys changes what is read"
+        assert summary_of(decode(again)) == found, f"{respell.__name__}() of the keys changes what is read"
     return True
 
 
@@ -58,7 +58,7 @@ def check_message(message: str) -> None:
     assert MARKER not in message.lower(), "an error repeats what was sent"
 
 
-def told(request: FilterRequest | PreemptRequest | ExtenderBindingArgs) -> Summary:
+def summary_of(request: FilterRequest | PreemptRequest | ExtenderBindingArgs) -> Summary:
     """The request in the words of `envelope.summary`."""
     if isinstance(request, ExtenderBindingArgs):
         return request.pod_namespace, request.pod_name, request.pod_uid, request.node
