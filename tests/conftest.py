@@ -19,6 +19,7 @@ if ABSENT not in sys.path:
 
 MARKED = {
     "abuse": ("abuse",),
+    "slow": ("property/fuzz/test_openapi.py",),
     "e2e": (
         "e2e",
         "server/test_shutdown.py",

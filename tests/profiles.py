@@ -20,7 +20,7 @@ SEEDS = st.integers(0, 2**48)
 # A busy machine is not a fault of what is tested.
 _COMMON = settings(deadline=None, suppress_health_check=list(HealthCheck))
 _REPEATED = settings(_COMMON, derandomize=True, database=None)
-settings.register_profile("fast", _REPEATED)
+settings.register_profile("fast", _REPEATED, max_examples=25)
 settings.register_profile("ci", _REPEATED)
 settings.register_profile("long", _COMMON, print_blob=True)
 settings.load_profile("fast")
