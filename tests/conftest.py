@@ -31,6 +31,7 @@ MARKED = {
     "tools": (
         "parity/test_update.py",
         "tools",
+        "upstream/generate",
         "upstream/test_cel_fuzz.py",
         "upstream/test_expressions.py",
         "upstream/test_fuzz.py",

@@ -246,7 +246,7 @@ def check(seed: int) -> None:
         cache_module.MAX_CHANGES_IN_PLACE = in_place
 
 
-@examples(20, 400, 40_000)
+@examples(8, 400, 40_000)
 @given(SEEDS)
 def test_H6_no_call_displaces_or_hides_an_object_of_the_api_server(seed):
     check(seed)

@@ -22,7 +22,7 @@ from tests.profiles import SEEDS, examples
 from tests.property.generate import case
 from tests.property.policies import question
 
-SOME = examples(6, 120, 20_000)
+SOME = examples(4, 120, 20_000)
 
 STEPS = 12
 MOST_CHANGES = 8

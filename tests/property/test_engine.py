@@ -34,8 +34,8 @@ from tests.profiles import SEEDS, examples
 from tests.property import recount, values
 from tests.property.generate import REFERENCE_FEATURES, Draw, case
 
-MANY = examples(30, 500, 100_000)
-SOME = examples(15, 200, 20_000)
+MANY = examples(15, 500, 100_000)
+SOME = examples(8, 200, 20_000)
 
 
 def filtered(one):

@@ -12,7 +12,7 @@ from tests.profiles import SEEDS, examples
 from tests.property.generate import case
 from tests.property.policies import question
 
-SOME = examples(20, 75, 20_000)
+SOME = examples(10, 75, 20_000)
 
 
 def says_where_a_dry_run_finds_victims(filter_run):

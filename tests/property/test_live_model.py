@@ -228,6 +228,7 @@ def in_order(api: FakeAPI, snapshot: Snapshot) -> Iterator[tuple[str, Any]]:
             yield kind, api.get(kind, name, namespace)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", [*FAULTS, *SILENT_FAULTS], ids=lambda fault: fault.__name__)
 def test_C14_after_faults_of_one_kind_the_picture_is_the_server_s(fault):
     check(7, fault)

@@ -26,9 +26,9 @@ from tests.property.generate import REFERENCE_FEATURES, Draw
 from tests.property.policies import NOW, every_node, question, some_protections
 from tests.property.recount import Room, finished, priority
 
-MANY = examples(12, 120, 20_000)
-SOME = examples(8, 60, 10_000)
-FEW = examples(4, 30, 5_000)
+MANY = examples(6, 120, 20_000)
+SOME = examples(5, 60, 10_000)
+FEW = examples(2, 30, 5_000)
 """Cases of each of several policies."""
 
 UPSTREAM = PreemptionPolicy()

@@ -20,7 +20,7 @@ from tests.profiles import SEEDS, examples
 from tests.property.generate import case
 from tests.upstream.generate.configurations import random_configuration, without_extenders
 
-MANY = examples(10, 300, 20_000)
+MANY = examples(5, 300, 20_000)
 OURS, THEIRS, NEITHER = "default-scheduler", "second-scheduler", "unknown-scheduler"
 
 

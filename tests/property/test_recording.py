@@ -31,7 +31,7 @@ from tests.property.policies import some_policy, world
 from tests.property.test_changes import with_uid_of_its_own
 from tests.server.conftest import configuration
 
-SOME = examples(4, 25, 20_000)
+SOME = examples(2, 25, 20_000)
 
 STEPS = 14
 SEGMENT_SIZES = (4_000, 30_000, 1 << 20)

@@ -53,7 +53,7 @@ class Report:
 def report(seeds):
     report = Report()
     before = Question.of(0)
-    for seed in seeds(150, 3_000, 100_000):
+    for seed in seeds(60, 3_000, 100_000):
         question = Question.of(seed)
         examine(report, question, before)
         before = question
@@ -287,7 +287,7 @@ def test_the_guard_finds_nothing_to_reject(report):
 
 
 def test_E10_a_node_that_we_do_not_know_is_refused_not_dropped(seeds):
-    for seed in seeds(25, 100, 1_000):
+    for seed in seeds(10, 100, 1_000):
         question = Question.of(seed)
         request = wire.decode_filter(question.filter_body)
         with pytest.raises(UnknownNode):

@@ -16,8 +16,8 @@ from tests.builders import built, typed
 from tests.profiles import SEEDS, examples
 from tests.property.generate import Draw, case
 
-SOME = examples(8, 50, 10_000)
-FEW = examples(6, 30, 5_000)
+SOME = examples(4, 50, 10_000)
+FEW = examples(3, 30, 5_000)
 
 CONTROLLERS = ("ReplicaSet", "StatefulSet", "Job", "DaemonSet")
 

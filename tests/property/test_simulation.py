@@ -26,8 +26,8 @@ from tests.property.policies import question
 from tests.property.test_changes import metadata
 from tests.property.test_scheduling_signatures import variants
 
-SOME = examples(6, 50, 10_000)
-FEW = examples(5, 30, 5_000)
+SOME = examples(3, 50, 10_000)
+FEW = examples(3, 30, 5_000)
 
 
 def arrivals(seed):
@@ -156,7 +156,7 @@ def test_a_seed_decides_everything(seed):
 def test_what_is_bound_has_its_volumes_to_itself_and_claims_that_nobody_makes_volumes_for_have_one(seeds):
     """Cases whose pod has claims; `VolumeBinding` said yes, so that what is chosen must be there."""
     chosen = made = 0
-    for seed in seeds(150, 500, 20_000):
+    for seed in seeds(60, 500, 20_000):
         if not case(seed).pod["spec"].get("volumes"):
             continue
         here = built(world(seed)[0])

@@ -26,8 +26,8 @@ from tests.profiles import SEEDS, examples
 from tests.property.generate import Draw, case
 from tests.property.policies import Question, question, world
 
-MANY = examples(12, 100, 20_000)
-SOME = examples(8, 50, 10_000)
+MANY = examples(6, 100, 20_000)
+SOME = examples(5, 50, 10_000)
 
 
 def kept(verb, pod, profile, record, now=0):

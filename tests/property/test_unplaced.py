@@ -41,6 +41,6 @@ def check(seed: int) -> None:
 
 
 @given(SEEDS)
-@examples(8, 200, 20_000)
+@examples(4, 200, 20_000)
 def test_a_placed_pod_is_judged_as_if_it_had_no_node(seed):
     check(seed)

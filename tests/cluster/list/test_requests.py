@@ -15,6 +15,7 @@ from tests.builders import incoming, pod, typed
 from tests.device_builders import using_claims
 from tests.parity.agreement import EVERY_CATEGORY, load
 from tests.parity.parity import NOW, Evaluated
+from tests.profiles import by_profile
 
 ALWAYS = {"Node", "Pod", "PodDisruptionBudget", "Namespace"}
 VOLUMES = {"PersistentVolumeClaim", "PersistentVolume", "StorageClass", "CSINode", "VolumeAttachment"}
@@ -126,7 +127,7 @@ def as_read(objects: ClusterObjects, wanted: list[ListRequest]) -> ClusterObject
     return ClusterObjects(**fields)
 
 
-NTH = 40
+NTH = by_profile(150, 40, 40)
 """Every so many scenarios of a category; `pytest tests/tools/test_list_requests.py` takes all of them, in minutes."""
 
 

@@ -58,7 +58,7 @@ from tests.device_builders import (
 )
 from tests.profiles import SEEDS, by_profile, examples
 
-SOME = examples(10, 120, 20_000)
+SOME = examples(4, 120, 20_000)
 
 STEPS = 4
 NODES = [f"n{number}" for number in range(6)]

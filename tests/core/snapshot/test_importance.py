@@ -351,7 +351,7 @@ def with_costs(kind, one, chance):
     return replace(one, metadata=replace(one.metadata, annotations=annotations), spec=spec, status=status)
 
 
-@examples(6, 40, 5_000)
+@examples(3, 40, 5_000)
 @given(SEEDS)
 def test_decisions_on_a_changed_snapshot_equal_those_on_a_new_one(seed):
     """Objects of every kind are added, changed and removed, and each order is read in between."""

@@ -122,7 +122,7 @@ def check(seed):
         assert contents(made) == contents(expected), "put in together, the snapshot differs"
 
 
-@examples(25, 400, 20_000)
+@examples(10, 400, 20_000)
 @given(SEEDS)
 @example(111)  # a pod that waited is bound while another one runs that has its UID
 def test_objects_put_in_together_are_as_those_put_in_one_by_one(seed):

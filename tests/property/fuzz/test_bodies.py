@@ -19,7 +19,7 @@ from tests.property.fuzz.mutate import KEYS, Seeded, mutated, pick
 from tests.property.fuzz.served import Served, assert_has_shape, assert_is_error
 
 PATHS = ("/filter", "/prioritize", "/preempt", "/bind", "/filter-dryrun")
-MANY = settings(examples(12, 150, 10_000), phases=tuple(Phase))
+MANY = settings(examples(6, 150, 10_000), phases=tuple(Phase))
 
 
 class Drawn:
