@@ -53,7 +53,7 @@ class Report:
 def report(seeds):
     report = Report()
     before = Question.of(0)
-    for seed in seeds(60, 3_000, 100_000):
+    for seed in seeds(150, 3_000, 100_000):
         question = Question.of(seed)
         examine(report, question, before)
         before = question

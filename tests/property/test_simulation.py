@@ -7,6 +7,7 @@ import copy
 import random
 from collections import Counter
 
+import pytest
 from hypothesis import given
 
 from extender.core.profile import KubeScheduler, PreemptionPolicy, Profile
@@ -153,10 +154,11 @@ def test_a_seed_decides_everything(seed):
     assert simulated(seed, draws=seed)[1] == simulated(seed, draws=seed)[1], "a seed gives two results"
 
 
+@pytest.mark.slow
 def test_what_is_bound_has_its_volumes_to_itself_and_claims_that_nobody_makes_volumes_for_have_one(seeds):
     """Cases whose pod has claims; `VolumeBinding` said yes, so that what is chosen must be there."""
     chosen = made = 0
-    for seed in seeds(60, 500, 20_000):
+    for seed in seeds(150, 500, 20_000):
         if not case(seed).pod["spec"].get("volumes"):
             continue
         here = built(world(seed)[0])

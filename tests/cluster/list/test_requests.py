@@ -15,7 +15,6 @@ from tests.builders import incoming, pod, typed
 from tests.device_builders import using_claims
 from tests.parity.agreement import EVERY_CATEGORY, load
 from tests.parity.parity import NOW, Evaluated
-from tests.profiles import by_profile
 
 ALWAYS = {"Node", "Pod", "PodDisruptionBudget", "Namespace"}
 VOLUMES = {"PersistentVolumeClaim", "PersistentVolume", "StorageClass", "CSINode", "VolumeAttachment"}
@@ -127,10 +126,11 @@ def as_read(objects: ClusterObjects, wanted: list[ListRequest]) -> ClusterObject
     return ClusterObjects(**fields)
 
 
-NTH = by_profile(150, 40, 40)
+NTH = 40
 """Every so many scenarios of a category; `pytest tests/tools/test_list_requests.py` takes all of them, in minutes."""
 
 
+@pytest.mark.slow
 def test_what_is_read_decides_as_the_whole_cluster_does():
     assert sum(compare_reads(load(category, NTH)) for category in EVERY_CATEGORY) > 5
 
