@@ -9,14 +9,14 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from extender.cli import cluster, config
-from extender.cli.explain import explain
+from extender.cli.commands import cluster, config
+from extender.cli.commands.explain import explain
+from extender.cli.commands.openapi import openapi
+from extender.cli.commands.replay import replay
+from extender.cli.commands.serve import serve
+from extender.cli.commands.simulate import simulate
+from extender.cli.commands.why import why
 from extender.cli.help_pages import PlainTextCommand, new_group
-from extender.cli.openapi import openapi
-from extender.cli.replay import replay
-from extender.cli.serve import serve
-from extender.cli.simulate import simulate
-from extender.cli.why import why
 from extender.errors import ExtenderError, printable
 from extender.version import __version__
 

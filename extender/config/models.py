@@ -32,8 +32,8 @@ from extender.config.values import (
     minor_version,
     scheduler_version,
 )
-from extender.k8s.version.minor import parse_version
-from extender.k8s.version.versions import Emulation
+from extender.k8s.version.gates import Emulation
+from extender.k8s.version.versions import parse_version
 
 # --- the file -------------------------------------------------------------------------------------------------------
 

@@ -34,8 +34,8 @@ from extender.core.profile import (
     PreemptionPolicy,
     Protection,
 )
-from extender.k8s import annotations
 from extender.k8s import objects as k8s
+from extender.k8s import well_known
 from extender.k8s.priority import HIGHEST_PRIORITY, LOWEST_PRIORITY
 from extender.k8s.selectors import LabelMatcher, compile_label_selector
 
@@ -67,15 +67,15 @@ def _merge_defaults(preset: Mapping[str, Any], given: Mapping[str, Any]) -> dict
 # --- protections ----------------------------------------------------------------------------------------------------
 
 OPT_OUTS = {
-    "karpenter": f"{annotations.DO_NOT_DISRUPT}=true",
-    "cluster-autoscaler": f"{annotations.SAFE_TO_EVICT}=false",
-    "descheduler": annotations.PREFER_NO_EVICTION,
+    "karpenter": f"{well_known.DO_NOT_DISRUPT}=true",
+    "cluster-autoscaler": f"{well_known.SAFE_TO_EVICT}=false",
+    "descheduler": well_known.PREFER_NO_EVICTION,
 }
 """Component -> annotation with which a pod opts out of eviction by that component."""
 
 _SWITCHES: Mapping[str, tuple[Protection, ...]] = {
     "daemonSets": (Protection("daemonSets", owner_kinds=frozenset({"DaemonSet"})),),
-    "mirrorPods": (Protection("mirrorPods", annotations=((annotations.MIRROR, None),)),),
+    "mirrorPods": (Protection("mirrorPods", annotations=((well_known.MIRROR, None),)),),
     "systemPods": (
         Protection("systemPods", namespaces=frozenset({"kube-system"})),
         Protection("systemPods", priority_classes=frozenset({"system-cluster-critical", "system-node-critical"})),
@@ -291,7 +291,7 @@ class PreemptionSection(Section):
     """Criteria that rank candidates, first one first: PDBViolations, HighestPriority, PrioritySum,
     VictimCount, LatestStartTime, and also PodDeletionCost, QoSClass, EvictionCost, GracePeriod, Workloads, PodGroups,
     UnusedCapacity."""
-    eviction_cost_annotation: AnnotationName = annotations.EVICTION_COST
+    eviction_cost_annotation: AnnotationName = well_known.EVICTION_COST
     """Pod annotation that EvictionCost reads."""
     protections: ProtectionsSection = ProtectionsSection()
     """Running pods that are never evicted. Where that leaves no candidate the answer is a veto, which is costly as

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, StrictInt
 
 from extender.k8s.selectors import is_label_value, is_qualified_name
-from extender.k8s.version.minor import supported_version
+from extender.k8s.version.versions import supported_version
 
 _MICROSECONDS = {"us": 10**3, "µs": 10**3, "μs": 10**3}
 _DURATION_UNITS = {"ns": 1, **_MICROSECONDS, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}

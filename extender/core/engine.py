@@ -14,23 +14,18 @@ from itertools import compress
 
 import numpy as np
 
+from extender.core.devices.claims import ResourceClaimParts
 from extender.core.devices.device_index import DeviceIndex
 from extender.core.evaluation import Evaluation
 from extender.core.eviction_history import NO_HISTORY, EvictionHistory
-from extender.core.framework.filter import (
-    node_rows,
-    scheduling_context,
-)
+from extender.core.framework.filter import node_rows, scheduling_context
 from extender.core.framework.plugins import PLUGIN_INDEXES
 from extender.core.framework.score import Scores
 from extender.core.framework.status import Code
-from extender.core.preemption.candidates import (
-    has_whole_groups,
-)
-from extender.core.preemption.drop_reasons import drop_reasons
+from extender.core.preemption.criteria import best_candidates
 from extender.core.preemption.node_pods import NodePods
 from extender.core.preemption.potential_victims import potential_victims
-from extender.core.preemption.recent_deletions import no_eviction_needed
+from extender.core.preemption.rejections import no_eviction_needed, rejections_of
 from extender.core.preemption.sent_candidates import (
     CONTRADICTIONS,
     PASSED_ON_WITHOUT_VICTIMS,
@@ -41,7 +36,6 @@ from extender.core.preemption.sent_candidates import (
 )
 from extender.core.profile import UNCONFIGURED, KubeScheduler, Profile
 from extender.core.snapshot.arrays import BoolArray, IntArray
-from extender.core.snapshot.resource_claims import ResourceClaimParts
 from extender.core.snapshot.snapshot import OBJECTS_PER_STEP, Snapshot
 from extender.errors import PluginFailed
 from extender.k8s.candidates import SentCandidate
@@ -180,7 +174,7 @@ def prepare_in_steps(snapshot: Snapshot, scheduler: KubeScheduler) -> Iterator[N
     context = scheduling_context(snapshot, Pod(ObjectMeta()), profile)
     potential_victims(context)
     yield
-    has_whole_groups(context)
+    _ = Evaluation(snapshot, context.pod, profile).keeps_sent_victims
     yield
     snapshot.index(PodUIDs).read()
     yield
@@ -189,12 +183,6 @@ def prepare_in_steps(snapshot: Snapshot, scheduler: KubeScheduler) -> Iterator[N
         node_pods.on(context.layout, rows[start : start + OBJECTS_PER_STEP])
         yield
     _ = snapshot.allocatable, snapshot.taints, snapshot.name_order
-
-
-def _raise_error(error: str | None) -> None:
-    """Raise PluginFailed for an error that would have ended kube-scheduler's cycle: no answer can be derived then."""
-    if error is not None:
-        raise PluginFailed(error)
 
 
 # --- /filter --------------------------------------------------------------------------------------------------------
@@ -213,7 +201,8 @@ def filter(
     rows = evaluation.rows
     if evaluation.fits_on_all_rows:
         return FilterDecision(_all_positions(len(rows)), {}, {}, evaluation.not_evaluated_on(rows), evaluation)
-    _raise_error(evaluation.filter.error(rows))
+    if (error := evaluation.filter.error(rows)) is not None:
+        raise PluginFailed(error)
     statuses, helps = evaluation.statuses, evaluation.preemption_helps
     messages, is_success = [status.message for status in statuses.distinct], statuses.codes == Code.SUCCESS
 
@@ -249,10 +238,12 @@ def prioritize(
     """
     evaluation = Evaluation(snapshot, pod, profile, history, offered=node_rows(snapshot, nodes))
     rows = evaluation.rows
-    if not evaluation.fits_on_all_rows:
-        _raise_error(evaluation.filter.error(rows))
+    error = None if evaluation.fits_on_all_rows else evaluation.filter.error(rows)
+    if error is None:
+        error = evaluation.scores.error
+    if error is not None:
+        raise PluginFailed(error)
     scores = evaluation.scores
-    _raise_error(scores.error)
     plugins = tuple(dict.fromkeys((*evaluation.not_evaluated_on(rows), *profile.not_evaluated_scores)))
     if evaluation.fits_on_all_rows:
         return PrioritizeDecision(tuple(_shares(scores, 0).tolist()), plugins, evaluation)
@@ -288,38 +279,39 @@ def preempt(
     On a node where a plugin decides that is not evaluated, or pods run that may be evicted together only, our reprieve
     could spare a pod that must be evicted: kube-scheduler's own victims are kept there, and the node is ranked with
     them. A PostFilter plugin that is not evaluated may have chosen the victims on every node. Where kube-scheduler's
-    cache and the snapshot differ by a deletion, see `core.preemption.recent_deletions`.
+    cache and the snapshot differ by a deletion, see `core.preemption.dry_run`.
     """
+    # 1. Look up the sent nodes and victims, and find the filter plugins that only kube-scheduler evaluates there, but
+    #    not by `not_evaluated_on`: it looks for cached verdicts, and a pod that may not preempt is not filtered at all.
     resolved = resolve_candidates(snapshot, sent, history.recent_deletions)
-    evaluation = Evaluation(snapshot, pod, profile, history, sent=resolved)
-    rows = resolved.rows
-    # Not `not_evaluated_on`: it looks for cached verdicts, and a pod that may not preempt is not filtered at all.
+    evaluation, rows = Evaluation(snapshot, pod, profile, history, sent=resolved), resolved.rows
     filters = [name for name, nodes in evaluation.filters_not_evaluated.items() if nodes[rows].any()]
     plugins = tuple(dict.fromkeys((*filters, *profile.not_evaluated_post_filters)))
+    # 2. A pod that may not preempt, or need not, evicts no pod on any node.
     not_needed = None
     if evaluation.refusal is not None:
         not_needed = CandidateRejection(RejectionReason.REFUSED, evaluation.refusal)
-    else:
-        _raise_error(evaluation.filter.error(rows))
-        if history.recent_deletions:
-            decides = evaluation.scheduler_decides
-            not_needed = no_eviction_needed(evaluation.filter, evaluation.policies, resolved, decides)
+    elif (error := evaluation.filter.error(rows)) is not None:
+        raise PluginFailed(error)
+    elif history.recent_deletions:
+        decides = evaluation.scheduler_decides
+        not_needed = no_eviction_needed(evaluation.filter, evaluation.policies, resolved, decides)
     if not_needed is not None:
         dropped, why = dict.fromkeys(sent, not_needed), not_needed.message
         return PreemptDecision((), dropped, plugins, frozenset(), why, evaluation=evaluation)
+    # 3. Dry-run the preemption, apply the policies, and keep the best candidates.
     run = evaluation.policies
     kept = tuple(
         Candidate(snapshot.node_names[run.rows[place]], run.victims_on(place), run.violations_on(place))
-        for place in evaluation.best_candidates(profile.keep_candidates).tolist()
+        for place in best_candidates(run, profile.keep_candidates).tolist()
     )
-    dropped = drop_reasons(evaluation.filter, run, resolved, [candidate.node for candidate in kept])
+    dropped = rejections_of(evaluation.filter, run, resolved, [candidate.node for candidate in kept])
+    # 4. kube-scheduler sends nodes without victims where only an extender's /filter rejects the pod (v1.38). They stay
+    #    unless a policy of ours is the reason: another extender may know the victims, and where none does,
+    #    kube-scheduler leaves the node out itself.
     if snapshot.features.candidates_may_lack_victims:
-        # kube-scheduler sends nodes without victims where only an extender's /filter rejects the pod (v1.38): another
-        # extender may know the victims, and where none does, kube-scheduler leaves the node out itself.
         passed_on = [
-            node
-            for node, why in dropped.items()
-            if not sent[node].victims and why.code in PASSED_ON_WITHOUT_VICTIMS  # no policy of ours is the reason
+            node for node, why in dropped.items() if not sent[node].victims and why.code in PASSED_ON_WITHOUT_VICTIMS
         ]
         kept += tuple(Candidate(node, (), sent[node].num_pdb_violations) for node in passed_on)
         dropped = {node: reason for node, reason in dropped.items() if node not in passed_on}

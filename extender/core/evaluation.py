@@ -20,7 +20,6 @@ import numpy as np
 
 from extender.core.chance import chance_of
 from extender.core.eviction_history import NO_HISTORY, EvictionHistory
-from extender.core.framework.constraint import NodeRows
 from extender.core.framework.filter import (
     FilterRun,
     Statuses,
@@ -32,9 +31,9 @@ from extender.core.framework.filter import (
 from extender.core.framework.scheduling_signature import NodeVerdicts, cached_verdicts
 from extender.core.framework.score import Scores, score
 from extender.core.framework.status import SUCCESS, Code, Status
-from extender.core.preemption.candidates import apply_policies, has_whole_groups, preemption_would_help
+from extender.core.preemption.candidates import apply_policies, preemption_would_help
 from extender.core.preemption.criteria import best_candidates, ranking_keys
-from extender.core.preemption.dry_run import DryRun, dry_run_preemption
+from extender.core.preemption.dry_run import DryRun, dry_run_preemption, dry_run_sent_candidates
 from extender.core.preemption.eligibility import (
     PREEMPTION_POLICY_NEVER,
     not_schedulable,
@@ -43,11 +42,11 @@ from extender.core.preemption.eligibility import (
 )
 from extender.core.preemption.ranking import RankingKeys
 from extender.core.preemption.rate_limits import preemption_refusal
-from extender.core.preemption.recent_deletions import dry_run_sent_candidates
 from extender.core.preemption.sent_candidates import ResolvedCandidates
 from extender.core.profile import Profile
-from extender.core.snapshot.arrays import BoolArray, IntArray, mask_of
+from extender.core.snapshot.arrays import BoolArray, IntArray, NodeRows, mask_of
 from extender.core.snapshot.snapshot import Snapshot
+from extender.core.snapshot.workloads import SchedulingGroupIndex
 from extender.k8s.objects import Pod
 
 T = TypeVar("T")
@@ -145,12 +144,6 @@ class Evaluation:
             return np.flatnonzero(mask_of(self.rows, len(fits)) & fits)
         return np.flatnonzero(known.fits) if known is not None else self.filter.rows(Code.SUCCESS)
 
-    @property
-    def is_rejected_by_prefilter(self) -> bool:
-        """Whether no filter plugin runs, because a PreFilter plugin rejects the pod on all nodes."""
-        is_filtered = not self.fits_on_all_rows if self.sent is None else self.refusal is None
-        return is_filtered and self.filter.prefilter_status is not None
-
     @part
     def statuses(self) -> Statuses:
         """[row]: filter status."""
@@ -183,9 +176,17 @@ class Evaluation:
 
     @part
     def keeps_sent_victims(self) -> BoolArray:
-        """[node]: whether kube-scheduler's own victims are kept: it alone knows all rules, or pods go together only."""
-        other_post_filters = bool(self.context.profile.not_evaluated_post_filters)
-        return self.scheduler_decides | has_whole_groups(self.context) | other_post_filters
+        """[node]: whether kube-scheduler's own victims are kept, as our reprieve could spare a pod that must go."""
+        snapshot, profile, keeps = self.context.snapshot, self.context.profile, self.scheduler_decides
+        if profile.not_evaluated_post_filters:
+            return np.ones(len(keeps), np.bool_)
+        if self.context.features.groups_are_evicted_whole:
+            # Pods that kube-scheduler may evict together with their PodGroup only (v1.37). Where PodGroups are not
+            # read, any of them may be such a one.
+            has_objects = profile.preemption.reads_pod_groups and "pod_groups" not in snapshot.unreadable_tables
+            rows = snapshot.index(SchedulingGroupIndex).evicted_whole(has_objects=has_objects)
+            keeps = keeps | mask_of(snapshot.pod_node[rows], len(keeps))
+        return keeps
 
     # --- score ---
 
@@ -210,9 +211,9 @@ class Evaluation:
     @part
     def refusal(self) -> str | None:
         """Why the pod may preempt on no node, by its own fields and the rate limits; None: it may."""
-        context = self.context
-        reason = None if self.sent is None else not_schedulable(context.snapshot, context.pod, context.profile)
-        if reason is None and context.pod.spec.preemption_policy == "Never":
+        context, pod = self.context, self.context.pod
+        reason = None if self.sent is None else not_schedulable(context.snapshot, pod, context.profile)
+        if reason is None and pod.spec.preemption_policy == "Never":
             reason = PREEMPTION_POLICY_NEVER
         return preemption_refusal(context) if reason is None else reason
 
@@ -252,18 +253,16 @@ class Evaluation:
         return helps[self.rows]
 
     @part
-    def dry_run(self) -> DryRun:
-        """The victims that kube-scheduler would select, for `dry_run_rows`; also of a pod that may not preempt."""
-        checks, rows = self.filter.checks, self.dry_run_rows
-        if self.sent is not None:
-            return dry_run_sent_candidates(self.context, checks, rows, self.sent)
-        return dry_run_preemption(self.context, checks, rows)
-
-    @part
     def policies(self) -> DryRun:
-        """The dry run with the victims that the profile's policies prefer, and with their vetoes."""
-        keeps = self.sent is not None and self.keeps_sent_victims.any()
-        return apply_policies(self.dry_run, self.keeps_sent_victims if keeps else None)
+        """The dry run on `dry_run_rows`, with the victims that the profile's policies prefer and with their vetoes.
+
+        Also of a pod that may not preempt.
+        """
+        checks, rows = self.filter.checks, self.dry_run_rows
+        if self.sent is None:
+            return apply_policies(dry_run_preemption(self.context, checks, rows))
+        run = dry_run_sent_candidates(self.context, checks, rows, self.sent)
+        return apply_policies(run, self.keeps_sent_victims)
 
     def policies_on(self, rows: NodeRows) -> DryRun:
         """Return what `policies` is for these rows, whatever their filter status."""
@@ -280,11 +279,6 @@ class Evaluation:
         """[candidate]: its keys by the profile's ranking."""
         return ranking_keys(self.policies, self.candidates)
 
-    def best_candidates(self, limit: int | None) -> IntArray:
-        """Return the places in `policies` of the best `limit` candidates (None: all), best first."""
-        self.check_version()
-        return best_candidates(self.policies, limit)
-
     @part
     def best_ties(self) -> IntArray:
         """Places in `policies` of the candidates that cost the same as the best, by name."""
@@ -297,7 +291,8 @@ class Evaluation:
     @property
     def selected(self) -> str | None:
         """The node that preemption would choose; the first by name where several cost the same; None: no candidate."""
-        best = self.best_candidates(1).tolist()
+        self.check_version()
+        best = best_candidates(self.policies, 1).tolist()
         return self.context.snapshot.node_names[int(self.policies.rows[best[0]])] if best else None
 
     @property

@@ -19,17 +19,17 @@ import numpy.typing as npt
 
 from extender.core.engine import FilterDecision, PreemptDecision, PrioritizeDecision
 from extender.core.evaluation import Evaluation
-from extender.core.framework.constraint import CodeArray, NodeRows, SchedulingContext
 from extender.core.framework.filter import FilterRun, Statuses
 from extender.core.framework.plugins import FILTERS, plugins_missing_permissions
-from extender.core.framework.status import Code, Status
+from extender.core.framework.scheduling_context import SchedulingContext
+from extender.core.framework.status import Code, CodeArray, Status
 from extender.core.preemption.criteria import TIE_BREAKERS, ranking_keys
 from extender.core.preemption.dry_run import DryRun
 from extender.core.preemption.node_pods import NodePods, PodsOnNode
 from extender.core.preemption.pdb.violations import budget_index
 from extender.core.preemption.ranking import RankingKeys
 from extender.core.recorded_devices import RecordedDevices, record_devices
-from extender.core.snapshot.arrays import BoolArray, IntArray, mask_of
+from extender.core.snapshot.arrays import BoolArray, IntArray, NodeRows, mask_of
 from extender.core.snapshot.derived import derived
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s import requests
@@ -55,15 +55,17 @@ class RecordedPod:
     identity: Pod
     """The pod with its names, UID and priority only."""
     json: bytes
+    size: int
+    """Approximate memory in bytes."""
 
     @classmethod
     def of(cls, pod: Pod) -> "RecordedPod":
-        own = pod.metadata
-        metadata = ObjectMeta(own.name, own.namespace, own.uid)
-        json = _ENCODER.encode(pod)
+        own, json = pod.metadata, _ENCODER.encode(pod)
         if len(json) > _COPIED_BYTES:
             json = bytes(memoryview(json))
-        return cls(Pod(metadata, PodSpec(priority=pod.spec.priority)), json)
+        identity = Pod(ObjectMeta(own.name, own.namespace, own.uid), PodSpec(priority=pod.spec.priority))
+        size = 600 + len(json) + getsizeof(own.name) + getsizeof(own.namespace) + getsizeof(own.uid)
+        return cls(identity, json, size)
 
     @property
     def key(self) -> str:
@@ -81,12 +83,6 @@ class RecordedPod:
     def without_details(self) -> "RecordedPod":
         """Return the pod with its names, UID and priority only."""
         return RecordedPod.of(self.identity)
-
-    @property
-    def size(self) -> int:
-        """Approximate memory in bytes."""
-        own = self.identity.metadata
-        return 600 + len(self.json) + getsizeof(own.name) + getsizeof(own.namespace) + getsizeof(own.uid)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +140,12 @@ class FilterRecord(RequestedNodes):
     @property
     def size(self) -> int:
         """Approximate memory in bytes."""
-        return self.request.size + 9 * len(self.rows) + _statuses_size(self.statuses)
+        return (
+            self.request.size
+            + 9 * len(self.rows)
+            + self.statuses.indices.nbytes
+            + _status_sizes(self.statuses.distinct)
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,7 +180,7 @@ class CandidateKeys:
     def best_first(self) -> "CandidateKeys":
         """Return the same keys with the best candidate first."""
         order = self.keys.order
-        return CandidateKeys(self.candidates[order], self.keys.at(order))
+        return CandidateKeys(self.candidates[order], self.keys.take(order))
 
 
 @dataclass(frozen=True)
@@ -234,15 +235,6 @@ class DryRunRecord:
         """The keys with the best candidate first; sorted on first use, outside of the request."""
         return self.candidate_keys.best_first()
 
-    @property
-    def size(self) -> int:
-        """Approximate memory in bytes, without `pods_on_node`, most of which the cluster cache holds anyway."""
-        keys = sum(map(len, self.candidate_keys.keys.by_criterion.values()))
-        total = 100 * len(self.rows)
-        # The keys are there twice once the record was rendered.
-        total += self.flags.nbytes + 2 * 8 * keys * len(self.candidate_keys.candidates)
-        return total + _statuses_size(self.filter) + _status_sizes(self.emptied.values())
-
 
 @dataclass(frozen=True, slots=True)
 class PreemptRecord:
@@ -266,10 +258,13 @@ class PreemptRecord:
 
     @property
     def size(self) -> int:
-        """Approximate memory in bytes."""
-        decision, total = self.decision, self.request.size + 1000
-        if self.dry_run is not None:
-            total += self.dry_run.size
+        """Approximate memory in bytes, without `pods_on_node`, most of which the cluster cache holds anyway."""
+        decision, tried, total = self.decision, self.dry_run, self.request.size + 1000
+        if tried is not None:
+            keys = sum(map(len, tried.candidate_keys.keys.by_criterion.values()))
+            # The keys are there twice once the record was rendered.
+            total += 100 * len(tried.rows) + tried.flags.nbytes + 2 * 8 * keys * len(tried.candidate_keys.candidates)
+            total += tried.filter.indices.nbytes + _status_sizes((*tried.filter.distinct, *tried.emptied.values()))
         # A name costs 120 bytes as a key of two mappings; one that no node has may be long.
         total += 120 * len(self.sent_nodes) + self.unknown_names_size + 100 * (len(decision.as_sent))
         total += 100 * (len(decision.dropped) + len(self.not_tried)) + _status_sizes(self.not_tried.values())
@@ -281,10 +276,6 @@ class PreemptRecord:
 
 _VICTIM_BYTES = 150
 """Memory of a victim's entry in the decision and in its summary."""
-
-
-def _statuses_size(statuses: Statuses) -> int:
-    return statuses.indices.nbytes + _status_sizes(statuses.distinct)
 
 
 def _status_sizes(statuses: Iterable[Status]) -> int:
@@ -358,7 +349,10 @@ def record_request(evaluation: Evaluation, nominees: tuple[Pod, ...] = ()) -> Re
     """Record the request; `nominees`: the nominated pods that an explanation shows."""
     context, pod = evaluation.context, RecordedPod.of(evaluation.context.pod)
     unable = plugins_missing_permissions(context, "filter")
-    enabled = () if evaluation.is_rejected_by_prefilter else context.profile.filter_plugins
+    # Where a PreFilter plugin rejects the pod on all nodes, no filter plugin runs.
+    is_filtered = not evaluation.fits_on_all_rows if evaluation.sent is None else evaluation.refusal is None
+    is_rejected = is_filtered and evaluation.filter.prefilter_status is not None
+    enabled = () if is_rejected else context.profile.filter_plugins
     filters = tuple(name for name in enabled if name in FILTERS and name not in unable)
     reduced = replace(context, pod=pod.identity, snapshot=_snapshot_for_reasons(context.snapshot), nominees=nominees)
     # The devices are those of the nodes of the snapshot, by row.
@@ -383,6 +377,14 @@ def record_dry_run(filter_run: FilterRun, run: DryRun) -> DryRunRecord:
     snapshot, context, policy = run.snapshot, run.context, run.context.profile.preemption
     pods_on_node = snapshot.index(NodePods, policy).on(context.layout, run.rows)
     budgets, candidates = budget_index(snapshot, policy), np.flatnonzero(run.candidate)
+    potential = run.potential
+    flags: npt.NDArray[np.uint8] = potential.evictable.mask * np.uint8(EVICTABLE)
+    flags |= potential.violating * np.uint8(VIOLATING)
+    flags |= (run.victims & run.makes_room) * np.uint8(VICTIM)
+    if potential.protected is not None:
+        flags |= potential.protected[run.pods] * np.uint8(PROTECTED)
+    if run.scheduler_victims is not None:
+        flags |= run.scheduler_victims * np.uint8(SCHEDULER_VICTIM)
     insufficient = np.flatnonzero((run.emptied.codes != Code.SUCCESS) & run.potential.evictable.mask.any(axis=0))
     return DryRunRecord(
         node_names=snapshot.frozen_node_names,
@@ -393,7 +395,7 @@ def record_dry_run(filter_run: FilterRun, run: DryRun) -> DryRunRecord:
         methods=run.methods,
         pods_on_node=pods_on_node,
         pod_count=int(np.count_nonzero(run.pods >= 0)),
-        flags=_flags(run),
+        flags=flags,
         allowed=budgets.allowances,
         budgets=budgets.names,
         violations=run.violations,
@@ -406,16 +408,3 @@ def _take(values: Sequence[Any], places: IntArray) -> tuple[Any, ...]:
     wanted = places.tolist()
     # itemgetter is the fastest way for many places, but returns a tuple only for two or more.
     return tuple(values[place] for place in wanted) if len(wanted) < 2 else itemgetter(*wanted)(values)
-
-
-def _flags(run: DryRun) -> npt.NDArray[np.uint8]:
-    """Return [k, node]: the bits of each pod."""
-    potential, pods = run.potential, run.pods
-    flags = potential.evictable.mask * np.uint8(EVICTABLE)
-    flags |= potential.violating * np.uint8(VIOLATING)
-    flags |= (run.victims & run.makes_room) * np.uint8(VICTIM)
-    if potential.protected is not None:
-        flags |= potential.protected[pods] * np.uint8(PROTECTED)
-    if run.scheduler_victims is not None:
-        flags |= run.scheduler_victims * np.uint8(SCHEDULER_VICTIM)
-    return flags

@@ -9,11 +9,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
 
-from extender.core.devices.claims import NOT_CREATED, each_claim
-from extender.core.framework.constraint import SchedulingContext
+from extender.core.devices.claims import NOT_CREATED, ResourceClaimParts, each_claim
 from extender.core.framework.plugins import dynamic_resources
+from extender.core.framework.scheduling_context import SchedulingContext
 from extender.core.snapshot.derived import derived
-from extender.core.snapshot.resource_claims import ResourceClaimParts
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.devices.objects import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from extender.k8s.objects import Labels, Pod, PodResourceClaim, ResourceList

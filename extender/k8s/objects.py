@@ -17,6 +17,8 @@ QuantityText = str | int | float | None
 
 ResourceList = dict[str, QuantityText]
 Labels = dict[str, str]
+LabelsKey = tuple[tuple[str, str], ...]
+"""Labels as a hashable value, sorted by key."""
 
 Int32 = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
 Int64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
@@ -27,6 +29,11 @@ _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 class Value(msgspec.Struct, gc=False, rename="camel", omit_defaults=True, frozen=True):
     """Base of all values: immutable, and untracked by the cycle collector, because they never form cycles."""
+
+
+def labels_key(labels: Labels | None) -> LabelsKey:
+    """Return a hashable key that is equal for equal labels, in any order."""
+    return tuple(sorted((labels or {}).items()))
 
 
 # --- metadata and selectors (meta/v1) ---------------------------------------------------------------------------

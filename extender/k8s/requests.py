@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Final
 
 from extender.k8s import quantity
-from extender.k8s.cost.limits import MAX_QUALIFIED_NAME_CHARACTERS
+from extender.k8s.limits.limits import MAX_QUALIFIED_NAME_CHARACTERS
 from extender.k8s.objects import Container, ContainerStatus, Pod, ResourceList, ResourceRequirements
 from extender.k8s.quantity import NANO, QuantityError
 from extender.k8s.selectors import is_qualified_name

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from extender.k8s.cost.limits import MAX_LABEL_CHARACTERS, MAX_NAME_CHARACTERS, MAX_QUALIFIED_NAME_CHARACTERS
+from extender.k8s.limits.limits import MAX_LABEL_CHARACTERS, MAX_NAME_CHARACTERS, MAX_QUALIFIED_NAME_CHARACTERS
 from extender.k8s.objects import (
     LabelSelector,
     NodeSelector,

@@ -6,8 +6,8 @@ Rule: facts about one pod, from the pod alone; the objects hold only the fields 
 from typing import Any, Final
 
 from extender.k8s import quantity
-from extender.k8s.annotations import MIRROR
 from extender.k8s.objects import Int32, Labels, LabelSelector, Object, Pod, QuantityText, ResourceList, Value
+from extender.k8s.well_known import MIRROR
 
 TEMPLATE_HASH: Final = "pod-template-hash"
 """Label that a Deployment sets on its ReplicaSets and their pods; the ReplicaSet's name ends with its value."""

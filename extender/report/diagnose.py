@@ -1,30 +1,32 @@
-"""Diagnose one pod: what kube-scheduler would decide now, why, and what it makes of every node.
+"""Diagnose one pod: what kube-scheduler would decide now, why, and what it makes of every node (`extender why`).
 
     not tried?  gated, another scheduler's, terminating, finished
-    pending     one Evaluation of every node: the scheduling cycle (core/scheduling_cycle) takes the verdict and the
-                message from it, and node_diagnoses the reasons, scores and candidates
-    assigned    the Evaluation of every node as if the pod had none, for the rank of the one that it has
+    pending     one Evaluation of all nodes: the scheduling cycle takes the verdict and the message from it, and every
+                node its reasons, scores and victims
+    assigned    the Evaluation of all nodes as if the pod had none, for the rank of the one that it has
 
 Rule: nothing is decided here, and the snapshot is afterwards as it was before.
 """
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from msgspec.structs import replace
 
-from extender.cluster.list.pod_history import PodHistory
+from extender.cluster.list.pod_history import PodHistory, PreemptedBy
+from extender.core.chance import chance_of
 from extender.core.evaluation import Evaluation
 from extender.core.eviction_history import NO_HISTORY, EvictionHistory
-from extender.core.preemption.eligibility import TERMINATING_POD_ON_NOMINATED_NODE
-from extender.core.preemption.pdb.index import budgets_counting
+from extender.core.framework.status import Code, Status
+from extender.core.preemption.eligibility import PREEMPTION_POLICY_NEVER, TERMINATING_POD_ON_NOMINATED_NODE
 from extender.core.profile import KubeScheduler
+from extender.core.record import record_dry_run, record_request
 from extender.core.scheduling_cycle.removal import pod_removed_from_node
 from extender.core.scheduling_cycle.schedule_one import (
     NOT_OURS,
     NOT_TRIED,
     Cycle,
-    claim_hint,
     not_tried_reason,
     schedule_evaluated,
 )
@@ -34,25 +36,47 @@ from extender.errors import RequestError
 from extender.k8s.objects import ObjectMeta, Pod
 from extender.k8s.requests import incoming_requests
 from extender.k8s.workloads import is_mirror
-from extender.report.node_diagnoses import node_details, node_diagnoses, reason_counts
-from extender.report.pod_schema import Diagnosis, NodeDiagnosis, Placement, PodState, PreemptionOutcome, Verdict
-from extender.report.pod_wording import (
-    evicted_sentence,
-    fits_sentence,
-    not_tried_sentence,
-    placement_of,
-    placement_sentence,
-    rejected_sentence,
+from extender.report.cycle_report import claim_hint, evicted_pods
+from extender.report.pod_schema import (
+    Diagnosis,
+    NodeDiagnosis,
+    NodePreemption,
+    NodeScores,
+    Placement,
+    PluginStatus,
+    PodState,
+    PreemptionOutcome,
+    ReasonCount,
+    Verdict,
 )
-from extender.report.render import changed_policies, left_out
-from extender.report.simulation_schema import ClusterSize, EvictedPod
+from extender.report.render import with_claims
+from extender.report.scheduler_report import changed_policies, limitations
+from extender.report.schema import NodeOutcome, NodeReport
+from extender.report.simulation_schema import ClusterSize
+from extender.report.tried_node import TriedNode
+from extender.report.wording import NOT_TRIED_SENTENCES, REJECTED_BY
+from extender.utilities.text import join_counts, join_names, pluralize
+
+MAX_EXAMPLES = 10
+"""Names of nodes that a reason lists."""
+
+MAX_LISTED = 3
+"""Pods that a sentence names, and nodes that the pod's own node is compared with."""
+
+MAX_PHRASES = 6
+"""Reasons that a sentence lists."""
 
 TRIED_AGAIN = (
     "kube-scheduler tries a pending pod again after its back-off, after a change that may help it, and every 5 minutes "
     "by default"
 )
+"""Hint for a pod that fits but is pending."""
+
 OTHER_PROFILES = "a KubeSchedulerConfiguration that has a profile of this name says how that scheduler judges it"
-"""What may help with a pod that fits but is pending, and with one of another scheduler."""
+"""Hint for a pod of another scheduler."""
+
+_INSUFFICIENT = "Insufficient "
+"""Beginning of NodeResourcesFit's reasons for a resource."""
 
 
 def diagnose(
@@ -68,28 +92,31 @@ def diagnose(
     """
     if node is not None and node not in snapshot.node_row:
         raise RequestError(f"node {node!r} does not exist")
+    about, profile = _about(snapshot, pod, scheduler), scheduler.profile_of(pod)
+    # 1. A pod that has its node is judged as if it had none.
     if pod.spec.node_name and not is_finished(pod) and pod.metadata.deletion_timestamp is None:
-        return _of_assigned(snapshot, pod, scheduler, history, node)
-    profile, about = scheduler.profile_of(pod), _about(snapshot, pod, scheduler)
+        if profile is None:
+            return _with_placement(about, pod, has_profile=False)
+        with pod_removed_from_node(snapshot, pod) as before:
+            judged = _with_nodes(about, Evaluation(snapshot, before, profile, history), node)
+        return _with_placement(judged, pod, has_profile=True)
+    # 2. A pod that kube-scheduler does not try: its nodes are judged all the same, unless it needs none any more.
     skipped = not_tried_reason(snapshot, pod, scheduler)
     if skipped is not None:
-        state, message = _state_of_skipped(pod, scheduler), skipped.removeprefix(NOT_TRIED).removeprefix(NOT_OURS)
-        why = not_tried_sentence(state, pod.key, message)
-        hint = OTHER_PROFILES if state == "NotOurs" else claim_hint(pod, skipped)
-        about = replace(about, state=state, message=message, why=why, hint=hint)
+        about = _with_reason(about, pod, skipped, has_profile=profile is not None)
     if profile is None or about.state in ("Terminating", "Finished"):
         return about
+    # 3. A pending pod: the cycle reads the Evaluation first, so that a node below shows what the cycle compared.
     evaluation = Evaluation(snapshot, pod, profile, history)
-    found = _with_nodes(about, evaluation, node)
-    if skipped is not None:
-        return found
-    return _with_outcome(found, schedule_evaluated(evaluation), evaluation, scheduler)
+    cycle = schedule_evaluated(evaluation) if skipped is None else None
+    judged = _with_nodes(about, evaluation, node)
+    return judged if cycle is None else _with_outcome(judged, cycle, evaluation, scheduler)
 
 
 def not_found(snapshot: Snapshot, namespace: str, name: str, scheduler: KubeScheduler) -> Diagnosis:
     """Return the diagnosis of a pod that the cluster does not have."""
     pod = Pod(ObjectMeta(name, namespace))
-    why = not_tried_sentence("NotFound", pod.key, "")
+    why = NOT_TRIED_SENTENCES["NotFound"].format(pod=pod.key)
     found: Diagnosis = replace(_about(snapshot, pod, scheduler), state="NotFound", scheduler_name="", why=why)
     return found
 
@@ -104,16 +131,8 @@ def with_history(found: Diagnosis, history: PodHistory | None) -> Diagnosis:
     return known
 
 
-def _state_of_skipped(pod: Pod, scheduler: KubeScheduler) -> PodState:
-    if pod.metadata.deletion_timestamp is not None:
-        return "Terminating"
-    if is_finished(pod):
-        return "Finished"
-    return "NotOurs" if scheduler.profile_of(pod) is None else "Gated"
-
-
 def _about(snapshot: Snapshot, pod: Pod, scheduler: KubeScheduler) -> Diagnosis:
-    """Return what is known of the pod before it is judged."""
+    """Return the pod, the cluster and the kube-scheduler, without a verdict."""
     profile = scheduler.profile_of(pod)
     return Diagnosis(
         pod=pod.key,
@@ -131,44 +150,138 @@ def _about(snapshot: Snapshot, pod: Pod, scheduler: KubeScheduler) -> Diagnosis:
         version_source=scheduler.version_source,
         feature_gates=scheduler.changed_gates,
         policies=[] if profile is None else changed_policies(profile),
-        notes=left_out(scheduler),
+        notes=limitations(scheduler),
     )
 
 
-# --- an assigned pod ------------------------------------------------------------------------------------------------
+def _with_reason(about: Diagnosis, pod: Pod, skipped: str, *, has_profile: bool) -> Diagnosis:
+    """Return the diagnosis with the reason why kube-scheduler does not try the pod."""
+    state: PodState = "Gated" if has_profile else "NotOurs"
+    if pod.metadata.deletion_timestamp is not None:
+        state = "Terminating"
+    elif is_finished(pod):
+        state = "Finished"
+    message = skipped.removeprefix(NOT_TRIED).removeprefix(NOT_OURS)
+    why = NOT_TRIED_SENTENCES[state].format(pod=pod.key, message=message)
+    hint = OTHER_PROFILES if state == "NotOurs" else claim_hint(pod, skipped)
+    found: Diagnosis = replace(about, state=state, message=message, why=why, hint=hint)
+    return found
 
 
-def _of_assigned(
-    snapshot: Snapshot, pod: Pod, scheduler: KubeScheduler, history: EvictionHistory, node: str | None
-) -> Diagnosis:
-    profile, found = scheduler.profile_of(pod), replace(_about(snapshot, pod, scheduler), verdict="Fits")
-    if profile is None:
-        placement = Placement(node=pod.spec.node_name, is_static=is_mirror(pod))
-    else:
-        with pod_removed_from_node(snapshot, pod) as before:
-            found = _with_nodes(found, Evaluation(snapshot, before, profile, history), node)
-        placement = placement_of(pod, found.nodes)
-    placed: Diagnosis = replace(
-        found,
-        state="Assigned",
-        placement=placement,
-        why=placement_sentence(pod, placement, found.nodes, has_profile=profile is not None),
+# --- every node -------------------------------------------------------------------------------------------------------
+
+
+def _with_nodes(about: Diagnosis, evaluation: Evaluation, node: str | None) -> Diagnosis:
+    """Return the diagnosis with every node, and the reasons why nodes are rejected; `node` in full."""
+    nodes, feasible, profile = node_diagnoses(evaluation), len(evaluation.scores.rows), evaluation.context.profile
+    not_evaluated = [name for name, mask in evaluation.filters_not_evaluated.items() if mask.any()]
+    if not feasible:
+        not_evaluated += profile.not_evaluated_post_filters
+    row = evaluation.context.snapshot.node_row.get(node or "")
+    judged: Diagnosis = replace(
+        about,
+        nodes=nodes,
+        reasons=_reason_counts(nodes),
+        feasible=feasible,
+        not_evaluated=not_evaluated,
+        details=None if row is None else _node_details(evaluation, row),
     )
-    return placed
+    return judged
 
 
-# --- a pod without a node ---------------------------------------------------------------------------------------------
+def node_diagnoses(evaluation: Evaluation) -> list[NodeDiagnosis]:
+    """Return every node, by name."""
+    # 1. Read the parts of the Evaluation.
+    names, scores, tried = evaluation.context.snapshot.node_names, evaluation.scores, evaluation.policies
+    totals = scores.total if scores.error is None else None  # a plugin failed: no totals
+    statuses = evaluation.filter.statuses(np.arange(len(names)))
+    masks = [(plugin, mask.tolist()) for plugin, mask in evaluation.filters_not_evaluated.items()]
+    others, chance = np.flatnonzero(~tried.candidate), chance_of(tried)
+    victims = {place: tried.victims_on(place) for place in evaluation.candidates.tolist()}
+    why_not = dict(zip(others.tolist(), tried.statuses(others), strict=True))
+    # 2. Turn each distinct status into its report once: a cluster has thousands of nodes, and few reasons.
+    distinct = [_report_status(status) for status in statuses.distinct]
+    # 3. Put scores and victims together per row of the snapshot.
+    scores_of: dict[int, NodeScores] = {}
+    if totals is not None:
+        ranks = 1 + np.searchsorted(np.sort(-totals), -totals)  # equal totals have the same rank
+        plugins = {plugin: values.tolist() for plugin, values in scores.plugins.items()}
+        for place, (row, total, rank) in enumerate(
+            zip(scores.rows.tolist(), totals.tolist(), ranks.tolist(), strict=True)
+        ):
+            own = {plugin: values[place] for plugin, values in plugins.items()}
+            scores_of[row] = NodeScores(total=total, plugins=own, rank=rank)
+    preemption_of = {
+        row: NodePreemption(
+            victims=[pod.key for pod in victims.get(place, ())],
+            num_pdb_violations=int(tried.violations[place]) if place in victims else 0,
+            status=_report_status(why_not[place]) if place in why_not else None,
+            chance=chance.get(place, []),
+        )
+        for place, row in enumerate(tried.rows.tolist())
+    }
+    nodes = [
+        NodeDiagnosis(
+            name=name,
+            code=distinct[index].code,
+            plugin=distinct[index].plugin,
+            reasons=distinct[index].reasons,
+            scores=scores_of.get(row),
+            preemption=preemption_of.get(row),
+            not_evaluated=[plugin for plugin, mask in masks if mask[row]],
+        )
+        for row, (name, index) in enumerate(zip(names, statuses.indices.tolist(), strict=True))
+    ]
+    return sorted(nodes, key=lambda one: one.name)
+
+
+def _report_status(status: Status) -> PluginStatus:
+    return PluginStatus(code=status.code.text, plugin=status.plugin, reasons=list(status.reasons))
+
+
+def _reason_counts(nodes: Iterable[NodeDiagnosis]) -> list[ReasonCount]:
+    """Count the nodes per reason, as FitError does."""
+    names: dict[tuple[str, str, str], list[str]] = {}
+    for one in nodes:
+        if one.code != "Success":
+            for reason in one.reasons:
+                names.setdefault((one.code, one.plugin, reason), []).append(one.name)
+    counts = [
+        ReasonCount(code=code, plugin=plugin, reason=reason, nodes=len(of), examples=of[:MAX_EXAMPLES])
+        for (code, plugin, reason), of in names.items()
+    ]
+    return sorted(counts, key=lambda one: (-one.nodes, one.reason, one.code))
+
+
+def _node_details(evaluation: Evaluation, row: int) -> NodeReport:
+    """Return the report of the node in this row, with all its pods; a preemption is tried on this node alone."""
+    dry_run = record_dry_run(evaluation.filter, evaluation.policies_on(np.array([row])))
+    request = record_request(evaluation, evaluation.context.nominees)
+    place = 0 if len(dry_run.candidate_keys.candidates) else None
+    report = TriedNode(request, dry_run, 0, place, request.amounts()).report_with_pods()
+    outcomes: dict[int, NodeOutcome] = {
+        Code.SUCCESS: "accepted",
+        Code.UNSCHEDULABLE_AND_UNRESOLVABLE: "unresolvable",
+        Code.ERROR: "unresolvable",
+    }
+    outcome = outcomes.get(int(evaluation.filter.codes[row]), report.outcome)
+    # Its rank would be that of the only candidate.
+    shown = replace(report, outcome=outcome, sent=True, rank=None, keys=[], shown=[], loses_by=None)
+    return with_claims(request, shown, report.name)
+
+
+# --- a pending pod ----------------------------------------------------------------------------------------------------
 
 
 def _with_outcome(found: Diagnosis, cycle: Cycle, evaluation: Evaluation, scheduler: KubeScheduler) -> Diagnosis:
     """Return the diagnosis with what the cycle decides."""
-    preemption, not_evaluated = None, list(dict.fromkeys((*found.not_evaluated, *cycle.not_evaluated)))
+    preemption = None
     if cycle.outcome == "Scheduled":
-        why = fits_sentence(cycle, len(found.nodes))
+        why = _fits_sentence(cycle, len(found.nodes))
     else:
-        preemption = _preemption_outcome(found.nodes, cycle, evaluation, scheduler.preemption.empty_selector)
+        preemption = _preemption_outcome(found.nodes, cycle, evaluation, scheduler)
         rejection = evaluation.filter.prefilter_status
-        why = rejected_sentence(cycle, found.nodes, "" if rejection is None else rejection.message, preemption)
+        why = _rejected_sentence(cycle, found.nodes, "" if rejection is None else rejection.message, preemption)
     decided: Diagnosis = replace(
         found,
         verdict=_verdict(cycle, preemption, evaluation.context.profile.not_evaluated_post_filters),
@@ -178,19 +291,16 @@ def _with_outcome(found: Diagnosis, cycle: Cycle, evaluation: Evaluation, schedu
         ties=[] if cycle.score is None else cycle.score.ties,
         preemption=preemption,
         claims=cycle.reservation.reports(),
-        not_evaluated=not_evaluated,
+        not_evaluated=list(dict.fromkeys((*found.not_evaluated, *cycle.not_evaluated))),
     )
     return decided
 
 
 def _verdict(cycle: Cycle, preemption: PreemptionOutcome | None, other_post_filters: Sequence[str]) -> Verdict:
-    """Return the verdict.
-
-    A filter that is not evaluated only rejects, so that a pod without a node stays without; a PostFilter plugin that is
-    not evaluated may nominate a pod that the filters have rejected.
-    """
+    # A PostFilter plugin that is not evaluated may nominate a pod that the filters have rejected.
     if cycle.unschedulable_plugins and other_post_filters:
         return "Unknown"
+    # A filter that is not evaluated only rejects: a pod without a node stays without one.
     waits = preemption is not None and TERMINATING_POD_ON_NOMINATED_NODE in preemption.message
     if cycle.outcome == "Unschedulable" and not waits:
         return "DoesNotFit"
@@ -200,9 +310,8 @@ def _verdict(cycle: Cycle, preemption: PreemptionOutcome | None, other_post_filt
 
 
 def _preemption_outcome(
-    nodes: Sequence[NodeDiagnosis], cycle: Cycle, evaluation: Evaluation, empty_selector: str
+    nodes: Sequence[NodeDiagnosis], cycle: Cycle, evaluation: Evaluation, scheduler: KubeScheduler
 ) -> PreemptionOutcome:
-    status, run = cycle.post_filter, evaluation.policies
     ties = [] if cycle.node is None else evaluation.selected_ties
     if cycle.node is not None and cycle.node not in ties:  # ranked by policies, but kube-scheduler has the last word
         ties = [cycle.node]
@@ -211,47 +320,136 @@ def _preemption_outcome(
         node=cycle.node,
         ties=ties,
         chance=sorted({why for one in tried for why in one.chance}),
-        candidates=int(np.count_nonzero(run.candidate)),
-        victims=evicted_pods(evaluation.context.snapshot, cycle, empty_selector),
+        candidates=len(evaluation.candidates),
+        victims=evicted_pods(evaluation.context.snapshot, cycle, scheduler),
         num_pdb_violations=cycle.num_pdb_violations,
         vetoed=cycle.vetoed,
-        message="" if status is None else status.message,
+        message="" if cycle.post_filter is None else cycle.post_filter.message,
     )
 
 
-def evicted_pods(snapshot: Snapshot, cycle: Cycle, empty_selector: str) -> list[EvictedPod]:
-    """Describe the victims of a cycle, which are still there."""
-    return [
-        EvictedPod(
-            pod=victim.key,
-            uid=victim.metadata.uid,
-            priority=victim.priority,
-            node=cycle.node or "",
-            budgets=budgets_counting(snapshot, victim, empty_selector),
-            preemptor=cycle.pod.key,
-            terminating=victim.metadata.deletion_timestamp is not None,
-        )
-        for victim in cycle.victims
-    ]
+def _fits_sentence(cycle: Cycle, total: int) -> str:
+    pod, ties = cycle.pod.key, 1 if cycle.score is None else cycle.score.tied
+    where = f"{pod} fits on {cycle.feasible} of {pluralize(total, 'node')}"
+    if cycle.pod.status.nominated_node_name == cycle.node:
+        return f"{pod} fits on {cycle.node}, to which it is nominated"
+    if cycle.feasible == 1:
+        return f"{where}: {cycle.node}"
+    tied = f", one of {ties} with the highest score" if ties > 1 else ", which has the highest score"
+    return f"{where}; kube-scheduler would bind it to {cycle.node}{tied}"
 
 
-# --- the nodes ------------------------------------------------------------------------------------------------------
+def _rejected_sentence(
+    cycle: Cycle, nodes: Sequence[NodeDiagnosis], prefilter: str, preemption: PreemptionOutcome
+) -> str:
+    """Return the sentence about a pod that fits on no node; `prefilter`: the message that rejects it everywhere."""
+    pod = cycle.pod.key
+    if not nodes:
+        return f"{pod} fits nowhere: the cluster has no nodes"
+    if cycle.post_filter is None:
+        return f"{pod} is not scheduled: {cycle.message}"
+    if len(nodes) == 1:
+        where = f"{pod} does not fit on {nodes[0].name}: {prefilter or ', '.join(nodes[0].reasons)}"
+    else:
+        where = f"{pod} fits on none of {len(nodes)} nodes: {prefilter or _reason_phrases(nodes)}"
+    return f"{where}; {_preemption_clause(cycle.pod, preemption)}"
 
 
-def _with_nodes(found: Diagnosis, evaluation: Evaluation, node: str | None) -> Diagnosis:
-    """Return the diagnosis with every node, and the reasons for which they are rejected."""
-    nodes, feasible = node_diagnoses(evaluation), len(evaluation.scores.rows)
-    profile = evaluation.context.profile
-    not_evaluated = [name for name, mask in evaluation.filters_not_evaluated.items() if mask.any()]
-    if not feasible:
-        not_evaluated += profile.not_evaluated_post_filters
-    row = evaluation.context.snapshot.node_row.get(node or "")
-    judged: Diagnosis = replace(
-        found,
-        nodes=nodes,
-        reasons=reason_counts(nodes),
-        feasible=feasible,
-        not_evaluated=not_evaluated,
-        details=None if row is None else node_details(evaluation, row),
+def _reason_phrases(nodes: Iterable[NodeDiagnosis]) -> str:
+    """Render `5 with too little cpu, 1 cordoned`, the most common reason first."""
+    counts = Counter(phrase_of(one.code, one.plugin, tuple(one.reasons)) for one in nodes if one.code != "Success")
+    return join_counts(sorted(counts.items(), key=lambda item: (-item[1], item[0])), MAX_PHRASES)
+
+
+def phrase_of(code: str, plugin: str, reasons: Iterable[str]) -> str:
+    """Return the words for nodes with this status, to stand behind their number."""
+    message = ", ".join(reasons)
+    if code == "Error":
+        return f"on which a plugin fails ({message})"
+    if plugin == "NodeResourcesFit":
+        short = [one.removeprefix(_INSUFFICIENT) for one in reasons if one.startswith(_INSUFFICIENT)]
+        if short:
+            return f"with too little {' and '.join(short)}"
+        return "that run as many pods as they may" if "Too many pods" in reasons else f"with {message}"
+    return REJECTED_BY.get(plugin, f"rejected by {plugin} ({message})")
+
+
+def _preemption_clause(pod: Pod, found: PreemptionOutcome) -> str:
+    if found.node is not None:
+        victims = [victim.pod for victim in found.victims]
+        broken = f" ({found.num_pdb_violations} against a disruption budget)" if found.num_pdb_violations else ""
+        return f"evicting {join_names(victims, MAX_LISTED)} from {found.node}{broken} would make room"
+    if found.vetoed is not None:
+        return f"your policies allow no eviction for it ({found.vetoed})"
+    if PREEMPTION_POLICY_NEVER in found.message:
+        return "it may not evict others (preemptionPolicy: Never)"
+    if TERMINATING_POD_ON_NOMINATED_NODE in found.message:
+        return f"it waits until the pods evicted for it on {pod.status.nominated_node_name} are gone"
+    return "no eviction would make room"
+
+
+def evicted_sentence(pod: str, by: PreemptedBy) -> str:
+    """Return the sentence about a pod that was evicted: which pod took its place, and where that one is now."""
+    where = f" on {by.node}" if by.node else ""
+    if by.preemptor is None:
+        return f"{pod} was preempted{where}: {by.message}"
+    if not by.preemptor_exists:
+        return f"{pod} was preempted{where} by {by.preemptor}, which does not exist any more"
+    now = "is waiting"
+    if by.preemptor_node:
+        now = f"is {'on' if by.is_running else 'nominated to'} {by.preemptor_node}"
+    return f"{pod} was preempted{where} by {by.preemptor}, which {now}"
+
+
+# --- an assigned pod --------------------------------------------------------------------------------------------------
+
+
+def _with_placement(found: Diagnosis, pod: Pod, *, has_profile: bool) -> Diagnosis:
+    """Return the diagnosis of an assigned pod, whose node is compared with the others; without a profile it is not."""
+    node = pod.spec.node_name
+    own = next((one for one in found.nodes if one.name == node), None)
+    others = [one for one in found.nodes if one.scores is not None and one is not own]
+    others.sort(key=lambda one: (-_total(one), one.name))
+    placement = Placement(
+        node=node,
+        status=None if own is None else PluginStatus(code=own.code, plugin=own.plugin, reasons=own.reasons),
+        scores=None if own is None else own.scores,
+        runners_up=[one.name for one in others[:MAX_LISTED]],
+        is_static=is_mirror(pod),
     )
-    return judged
+    where = f"{pod.key} is on {node}"
+    if placement.is_static:
+        why = f"{where}: its kubelet runs it as a static pod, and kube-scheduler did not place it"
+    elif not has_profile:
+        why = f'{where}; no profile has its schedulerName "{pod.spec.scheduler_name}": another scheduler placed it'
+    elif own is None:
+        why = f"{where}, a node that the cluster does not have any more"
+    elif own.code != "Success":
+        reasons = ", ".join(own.reasons)
+        why = f"{where}, where it would not fit any more: {reasons}; kube-scheduler does not move a pod for that"
+    else:
+        why = f"{where}, {_rank(own, others, found.nodes)}"
+    placed: Diagnosis = replace(found, state="Assigned", verdict="Fits", placement=placement, why=why)
+    return placed
+
+
+def _rank(own: NodeDiagnosis, others: Sequence[NodeDiagnosis], nodes: Sequence[NodeDiagnosis]) -> str:
+    """Return how the pod's own node ranks; `others`: the other nodes with scores, best first."""
+    feasible, total = sum(one.code == "Success" for one in nodes), _total(own)
+    if len(nodes) == 1:
+        return "the only node of the cluster"
+    if feasible == 1:
+        return f"the only one of {len(nodes)} nodes on which it fits"
+    if own.scores is None:  # a score plugin fails
+        return f"one of {feasible} nodes on which it fits"
+    best, compared = others[0], f"of {feasible} nodes on which it fits now"
+    if own.scores.rank > 1:
+        ahead = f"{best.name} would score {_total(best)} now, and {own.name} {total}"
+        return f"number {own.scores.rank} {compared}: {ahead}; kube-scheduler does not move a pod for that"
+    if _total(best) == total:
+        return f"which has the highest score {compared}, {total}, as {best.name} has"
+    return f"which has the highest score {compared}: {total}, before {best.name} with {_total(best)}"
+
+
+def _total(node: NodeDiagnosis) -> int:
+    return 0 if node.scores is None else node.scores.total

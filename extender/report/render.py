@@ -4,15 +4,12 @@ Rule: nothing is decided again; everything shown was compared or counted when th
 why pods are protected are worked out later, from the same objects and the same eviction history.
 """
 
-import re
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass
 
 from msgspec.structs import replace
 
 from extender.core.framework.status import SUCCESS, Code
-from extender.core.profile import UPSTREAM, KubeScheduler, Profile
 from extender.core.record import (
     DecisionRecord,
     DryRunRecord,
@@ -21,20 +18,9 @@ from extender.core.record import (
     PrioritizeRecord,
     RecordedRequest,
 )
-from extender.k8s.time import SECOND
-from extender.k8s.version.faults import known_faults
-from extender.k8s.version.versions import Version
 from extender.report.devices import report_claims, report_pod_claims
-from extender.report.ranking_report import (
-    report_ranking,
-)
-from extender.report.schema import (
-    NodeOutcome,
-    NodeReport,
-    PodClaimReport,
-    RankingReport,
-    SchedulerReport,
-)
+from extender.report.ranking_report import report_ranking
+from extender.report.schema import NodeOutcome, NodeReport, PodClaimReport, RankingReport
 from extender.report.tried_node import TriedNode, status_report
 
 FITS_AFTER_EVICTION = "the pod would fit after an eviction; scored by what that would cost"
@@ -63,7 +49,7 @@ def render(record: DecisionRecord, *, node: str | None = None, every_pod: bool =
     return RenderedDecision(nodes, report_ranking(record))
 
 
-# --- the pod and the rules --------------------------------------------------------------------------------------------
+# --- resource claims --------------------------------------------------------------------------------------------------
 
 
 def render_pod_claims(record: DecisionRecord | None) -> list[PodClaimReport]:
@@ -81,45 +67,6 @@ def with_claims(request: RecordedRequest, report: NodeReport, node: str | None) 
     found = report_claims(request.devices, request.pod.decode(), node, request.context)
     explained: NodeReport = replace(report, claims=found.claims, not_followed=found.not_followed)
     return explained
-
-
-def render_scheduler(scheduler: KubeScheduler, profile: Profile | None) -> SchedulerReport:
-    """Render the version and the profile that judged a pod; None: no profile has the pod's schedulerName."""
-    return SchedulerReport(
-        version=scheduler.version,
-        release=scheduler.release,
-        version_source=scheduler.version_source,
-        feature_gates=scheduler.changed_gates,
-        profile=None if profile is None else profile.scheduler_name,
-        not_evaluated_plugins=[] if profile is None else list(profile.not_evaluated_plugins),
-    )
-
-
-def changed_policies(profile: Profile) -> list[str]:
-    """List the preemption settings that differ from kube-scheduler's behaviour, as `key: value`."""
-    upstream, policy = UPSTREAM.preemption, profile.preemption
-    found = list(_differences(policy, upstream))
-    if policy.limits != upstream.limits:
-        found += [f"limits.{one}" for one in _differences(policy.limits, upstream.limits)]
-    if profile.keep_candidates != UPSTREAM.keep_candidates:
-        found.append(f"keepCandidates: {profile.keep_candidates or 'All'}")
-    return found
-
-
-def _differences(these: Any, those: Any) -> Iterator[str]:
-    for field in fields(these):
-        value = getattr(these, field.name)
-        if value != getattr(those, field.name) and field.name != "limits":
-            key = re.sub("_(.)", lambda match: match[1].upper(), field.name)
-            yield f"{key}: {_value(field.name, value)}"
-
-
-def _value(name: str, value: Any) -> str:
-    if name in ("min_pending_duration", "workload_cooldown", "attempts_within"):
-        return f"{value / SECOND:g}s"
-    if name == "protections":
-        return ", ".join(dict.fromkeys(protection.name for protection in value))
-    return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 # --- /filter ----------------------------------------------------------------------------------------------------------
@@ -194,20 +141,3 @@ def _nodes_without_dry_run(record: PreemptRecord) -> Iterator[NodeReport]:
             outcome = "fits"
         why = record.decision.dropped[name].message if name in record.decision.dropped else ""
         yield NodeReport(name=name, outcome=outcome, why=why, filter=status_report(status) if status else None)
-
-
-def left_out(scheduler: KubeScheduler) -> list[str]:
-    """Return what a simulation leaves out: plugins, that kube-scheduler samples, and faults of its patch."""
-    notes = known_faults(Version(scheduler.minor, scheduler.patch))
-    for profile in scheduler.profiles:
-        name = f"profile {profile.scheduler_name}"
-        if profile.percentage_of_nodes_to_score not in (0, 100):
-            share = f"{name}: percentageOfNodesToScore is {profile.percentage_of_nodes_to_score}"
-            notes.append(f"{share}: kube-scheduler stops once it has found enough feasible nodes; here all are judged")
-        asked = profile.min_candidate_nodes_percentage, profile.min_candidate_nodes_absolute
-        if asked != (UPSTREAM.min_candidate_nodes_percentage, UPSTREAM.min_candidate_nodes_absolute):
-            limits = f"minCandidateNodesPercentage is {asked[0]} and minCandidateNodesAbsolute {asked[1]}"
-            notes.append(f"{name}: {limits}: kube-scheduler's dry run tries that many nodes; here all are tried")
-        if profile.not_evaluated_plugins:
-            notes.append(f"{name}: plugins that are not evaluated: {', '.join(profile.not_evaluated_plugins)}")
-    return notes

@@ -1,7 +1,6 @@
-"""Say in words what our codes mean: the one table that the command line, the page, log lines and sentences read.
+"""Words for our codes: what the command line, the page, log lines and sentences call an outcome, a role or a cause.
 
-What kube-scheduler itself says (filter reasons, messages) is not ours, and stays in its plugin. The page gets these
-tables as /ui/wording.json.
+kube-scheduler's own reasons and messages stay in their plugins. The page loads these tables as /ui/wording.json.
 
 Rule: codes and words only; nothing is computed here, and no module of the engine is loaded.
 """
@@ -10,8 +9,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from extender.report.pod_schema import PodState
+from extender.core.scheduling_cycle.result import ClaimAllocation
+from extender.report.pod_schema import PodState, Verdict
 from extender.report.schema import NodeOutcome
+from extender.report.simulation_schema import EvictionCause
 
 
 class Words(NamedTuple):
@@ -20,6 +21,20 @@ class Words(NamedTuple):
     label: str
     meaning: str = ""
     """What it means, where the label does not say all."""
+    style: str = ""
+    """Style of the label on a terminal."""
+
+
+class NodeWords(NamedTuple):
+    """An outcome of a node in words."""
+
+    label: str
+    sentence: str
+    """About one node and one pod; the details `{why}`, `{victims}` and `{score}` are put in by the reader."""
+    style: str = ""
+    meaning: str = ""
+    afterwards: str = "after"
+    """Name of the node's state without its victims: evicted already, or only if the node was chosen."""
 
 
 class Criterion(NamedTuple):
@@ -50,39 +65,77 @@ PASSED_THROUGH = {
 }
 """Verb -> what was answered in mode Observe, in words."""
 
-NODE_OUTCOMES: dict[NodeOutcome, Words] = {
-    "accepted": Words("fits"),
-    "failed": Words("does not fit; evicting pods would help"),
-    "unresolvable": Words("does not fit; evicting pods would not help"),
-    "scored": Words("scored"),
-    "unscored": Words("not scored by plugins", "the pod does not fit without evictions"),
-    "chosen": Words("chosen", "in the answer"),
-    "outranked": Words("outranked", "another candidate ranks higher"),
-    "rejectedByPolicy": Words("ruled out by policy", "a policy forbids the victims"),
-    "insufficientAfterPreemption": Words("does not fit even after evicting all potential victims"),
-    "noVictims": Words("no potential victims", "the node has no pod that may be evicted for this one"),
-    "fits": Words("fits without preemption"),
-    "notEvaluated": Words("not evaluated", "not in the cluster cache, or preemption does not help"),
-    "rejected": Words("rejected by the guard", "failed the final check of the answer"),
-    "vetoed": Words("preemption not allowed now"),
+NODE_OUTCOMES: dict[NodeOutcome, NodeWords] = {
+    # /filter
+    "accepted": NodeWords("fits", "{pod} fits on {name}", "green"),
+    "failed": NodeWords(
+        "does not fit; evicting pods would help",
+        "{pod} does not fit on {name} ({why}); evicting pods of lower priority would help",
+        "yellow",
+    ),
+    "unresolvable": NodeWords(
+        "does not fit; evicting pods would not help",
+        "{pod} does not fit on {name} ({why}); evicting pods would not help",
+        "red",
+    ),
+    # /prioritize
+    "scored": NodeWords("scored", "{name} scored {score} of 10 for {pod}{why}", "green"),
+    "unscored": NodeWords(
+        "not scored by plugins",
+        "{name} scored {score} of 10 for {pod}{why}",
+        meaning="the pod does not fit without evictions",
+    ),
+    # /preempt
+    "chosen": NodeWords(
+        "chosen", "{name} was chosen for {pod}: evicting {victims} makes room", "bold green", "in the answer"
+    ),
+    "outranked": NodeWords(
+        "outranked", "{name} was not chosen for {pod}: {why}", "yellow", "another candidate ranks higher", "if chosen"
+    ),
+    "rejectedByPolicy": NodeWords(
+        "ruled out by policy",
+        "{name} was ruled out for {pod}: evicting {victims} {why}",
+        "red",
+        "a policy forbids the victims",
+        "if chosen",
+    ),
+    "insufficientAfterPreemption": NodeWords(
+        "does not fit even after evicting all potential victims",
+        "{pod} does not fit on {name} even after evicting {victims}{why}",
+        "red",
+        afterwards="if emptied",
+    ),
+    "noVictims": NodeWords(
+        "no potential victims",
+        "{name} has no potential victims for {pod}: {why}",
+        "red",
+        "the node has no pod that may be evicted for this one",
+        "if emptied",
+    ),
+    "fits": NodeWords("fits without preemption", "{pod} fits on {name} without preemption", "green"),
+    "notEvaluated": NodeWords(
+        "not evaluated",
+        "{name} was not evaluated for {pod}: {why}",
+        meaning="not in the cluster cache, or preemption does not help",
+    ),
+    "rejected": NodeWords(
+        "rejected by the guard",
+        "{name} was removed from the response for {pod} by the guard: {why}",
+        "bold red",
+        "failed the final check of the answer",
+        "if chosen",
+    ),
+    "vetoed": NodeWords("preemption not allowed now", "no pods on {name} are evicted for {pod}: {why}", "red"),
 }
-"""Outcome of a node -> words."""
+"""Outcome of a node -> words, its style and its sentence."""
 
-NODE_SENTENCES = {
-    "fits": "{pod} fits on {name} without preemption",
-    "accepted": "{pod} fits on {name}",
-    "failed": "{pod} does not fit on {name} ({why}); evicting pods of lower priority would help",
-    "unresolvable": "{pod} does not fit on {name} ({why}); evicting pods would not help",
-    "notEvaluated": "{name} was not evaluated for {pod}: {why}",
-    "rejected": "{name} was removed from the response for {pod} by the guard: {why}",
-    "vetoed": "no pods on {name} are evicted for {pod}: {why}",
+STATUS_CODES = {
+    "Success": Words("fits", style="green"),
+    "Unschedulable": Words("evicting pods may help", style="yellow"),
+    "UnschedulableAndUnresolvable": Words("evicting pods would not help", style="red"),
+    "Error": Words("evicting pods would not help", style="red"),
 }
-"""Outcome -> sentence about a node with that outcome."""
-
-HELP_OF_EVICTIONS = {"Unschedulable": "evicting pods may help"}
-"""Filter code -> whether evictions help; by default NO_HELP."""
-
-NO_HELP = "evicting pods would not help"
+"""Filter status of a node -> words."""
 
 # --- preemption -----------------------------------------------------------------------------------------------------
 
@@ -94,11 +147,11 @@ VICTIM_SELECTION_NOTES = {
 """Method of victim selection (dry_run.VICTIM_SELECTION_METHODS) -> note, for every method but the plain reprieve."""
 
 ROLES = {
-    "kept": Words("kept", "at least as important as the preemptor"),
-    "protected": Words("protected", "a policy forbids its eviction"),
-    "reprieved": Words("reprieved", "could be evicted, but fits beside the preemptor"),
+    "kept": Words("kept", "at least as important as the preemptor", "dim"),
+    "protected": Words("protected", "a policy forbids its eviction", "yellow"),
+    "reprieved": Words("reprieved", "could be evicted, but fits beside the preemptor", "green"),
     "evictable": Words("evictable", "could be evicted, but that is not enough"),
-    "victim": Words("victim", "to be evicted"),
+    "victim": Words("victim", "to be evicted", "bold red"),
     "nominated": Words("nominated", "a pod nominated to this node, whose requests count as used"),
     "preemptor": Words("preemptor", "the pod to be scheduled"),
     "free": Words("free", ""),
@@ -131,7 +184,7 @@ CRITERIA = {
 
 # --- pods -----------------------------------------------------------------------------------------------------------
 
-NOT_TRIED: dict[PodState, str] = {
+NOT_TRIED_SENTENCES: dict[PodState, str] = {
     "Gated": "kube-scheduler does not try {pod} yet: {message}",
     "NotOurs": "{pod} is for another scheduler: {message}",
     "Terminating": "{pod} is being deleted: kube-scheduler does not try it any more",
@@ -159,17 +212,53 @@ REJECTED_BY = {
     "NodeDeclaredFeatures": "without a feature that it needs",
     "": "excluded by where its affinity, volumes or devices pin it",
 }
-"""Plugin -> what is said of the nodes that it rejects; NodeResourcesFit names the resources."""
+"""Plugin -> words for the nodes that it rejects, behind their number; NodeResourcesFit names the resources."""
+
+
+VERDICT_STYLES: dict[Verdict, str] = {
+    "Fits": "bold green",
+    "FitsAfterPreemption": "bold yellow",
+    "DoesNotFit": "bold red",
+    "Unknown": "bold",
+}
+"""Verdict -> style of its sentence on a terminal."""
+
+# --- simulations ----------------------------------------------------------------------------------------------------
+
+CYCLE_OUTCOMES = {
+    "Scheduled": "scheduled",
+    "Nominated": "nominated",
+    "Unschedulable": "stays pending",
+    "Skipped": "skipped",
+}
+"""Outcome of a scheduling cycle -> words."""
+
+EVICTION_CAUSES: dict[EvictionCause, str] = {
+    "Preempted": "preempted",
+    "Drained": "drained",
+    "NodeRemoved": "node removed",
+}
+"""Why a pod was evicted -> words."""
+
+CLAIM_ALLOCATIONS: dict[ClaimAllocation, str] = {"new": "gets", "existing": "keeps", "created": "is created and gets"}
+"""How a resource claim gets its devices -> verb, between the claim and the devices."""
 
 
 def as_json() -> bytes:
-    """Return the tables that the page shows."""
-    tables: dict[str, Any] = {
+    """Return the tables that the page shows, as objects by code."""
+    tables: dict[str, dict[Any, Any]] = {
         "criteria": CRITERIA,
         "nodeOutcomes": NODE_OUTCOMES,
         "decisionOutcomes": DECISION_OUTCOMES,
         "roles": ROLES,
-        "helpOfEvictions": HELP_OF_EVICTIONS,
-        "noHelp": NO_HELP,
+        "statusCodes": STATUS_CODES,
+        "cycleOutcomes": CYCLE_OUTCOMES,
+        "evictionCauses": EVICTION_CAUSES,
+        "claimAllocations": CLAIM_ALLOCATIONS,
     }
-    return msgspec.json.encode(tables)
+    return msgspec.json.encode(
+        {
+            name: {code: one if isinstance(one, str) else one._asdict() for code, one in table.items()}
+            for name, table in tables.items()
+        }
+    )

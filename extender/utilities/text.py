@@ -10,8 +10,13 @@ def pluralize(count: int, one: str, many: str | None = None) -> str:
 
 def join_names(names: Sequence[str], limit: int, total: int | None = None) -> str:
     """Join the first `limit` names and count the others: `a, b and 3 more`; `total`: where `names` are not all."""
-    more = (len(names) if total is None else total) - min(limit, len(names))
-    return ", ".join(names[:limit]) + (f" and {more} more" if more > 0 else "")
+    left = (len(names) if total is None else total) - min(limit, len(names))
+    return ", ".join(names[:limit]) + (f" and {more(left)}" if left > 0 else "")
+
+
+def more(count: int, noun: str = "") -> str:
+    """Return `3 more`, or with a noun `1 more node` and `3 more nodes`."""
+    return f"{count} more {noun}{'' if count == 1 else 's'}" if noun else f"{count} more"
 
 
 def join_counts(counts: Iterable[tuple[str, int]], limit: int) -> str:

@@ -18,12 +18,12 @@ from dataclasses import dataclass, replace
 from extender.core.eviction_history import NO_HISTORY, Attempt, Eviction, EvictionHistory
 from extender.core.profile import DYNAMIC_RESOURCES, KubeScheduler
 from extender.core.scheduling_cycle.reserve import claim_keys
-from extender.core.scheduling_cycle.schedule_one import Cycle, Draw, claim_hint, schedule_one
+from extender.core.scheduling_cycle.schedule_one import Cycle, Draw, schedule_one
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.kinds import Key, key_of
 from extender.k8s.objects import Pod
 from extender.k8s.workloads import workload_of
-from extender.report.diagnose import evicted_pods
+from extender.report.cycle_report import report_cycle
 from extender.report.simulation_schema import CycleReport
 from extender.whatif import effects
 from extender.whatif.controllers import Controllers
@@ -127,33 +127,9 @@ class Scheduler:
             key, attempt = turn
             pod = self.snapshot.objects.pods.get(key, self._arrived[key])
             cycle = schedule_one(self.snapshot, pod, self.scheduler, self.history, self.draw)
-            yield Step(cycle, self.report(cycle, attempt))
+            yield Step(cycle, report_cycle(self.snapshot, cycle, attempt, self.scheduler))
             if cycle.outcome != "Skipped":
                 self._apply(cycle)
-
-    def report(self, cycle: Cycle, attempt: int) -> CycleReport:
-        """Describe a cycle before its effects."""
-        victims = evicted_pods(self.snapshot, cycle, self.scheduler.preemption.empty_selector)
-        return CycleReport(
-            pod=cycle.pod.key,
-            uid=cycle.pod.metadata.uid,
-            priority=cycle.pod.priority,
-            attempt=attempt,
-            outcome=cycle.outcome,
-            node=cycle.node if cycle.outcome == "Scheduled" else None,
-            feasible=cycle.feasible,
-            score=cycle.score,
-            message=cycle.message,
-            post_filter=cycle.post_filter,
-            nominated_node=cycle.nominated_node or None,
-            victims=victims,
-            num_pdb_violations=cycle.num_pdb_violations,
-            vetoed=cycle.vetoed,
-            claims=cycle.reservation.reports(),
-            deallocated=None if cycle.deallocated is None else "/".join(cycle.deallocated),
-            hint=claim_hint(cycle.pod, cycle.message),
-            not_evaluated=list(cycle.not_evaluated),
-        )
 
     def _apply(self, cycle: Cycle) -> None:
         """Bind the pod, or evict the victims and nominate it; requeue the unschedulable pods that this may help."""

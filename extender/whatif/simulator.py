@@ -23,7 +23,8 @@ from extender.errors import RequestError
 from extender.k8s.kinds import KINDS, Key, key_of
 from extender.k8s.objects import Object, Pod, PodStatus
 from extender.k8s.workloads import workload_of
-from extender.report.render import left_out
+from extender.report.cycle_report import report_cycle
+from extender.report.scheduler_report import limitations
 from extender.report.simulation_schema import (
     ClusterSize,
     CopiesOnNode,
@@ -233,7 +234,7 @@ class _Run:
             self.snapshot.put("Pod", pod)
             cycle = schedule_one(self.snapshot, pod, scheduler.scheduler, scheduler.history, scheduler.draw)
             if cycle.outcome != "Scheduled" or cycle.node is None:
-                following = scheduler.report(cycle, 1)
+                following = report_cycle(self.snapshot, cycle, 1, scheduler.scheduler)
                 self.snapshot.remove("Pod", key_of("Pod", pod))
                 break
             self._touch(cycle.node)
@@ -289,7 +290,7 @@ class _Run:
             release=scheduler.release,
             version_source=scheduler.version_source,
             feature_gates=scheduler.changed_gates,
-            notes=[*left_out(scheduler), *self._notes()],
+            notes=[*limitations(scheduler), *self._notes()],
             seed=self.scenario.seed,
             cycles=cycles,
             pending=pending,

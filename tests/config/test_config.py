@@ -23,7 +23,6 @@ from extender.core.profile import (
     ScoringStrategy,
 )
 from extender.errors import ConfigError
-from extender.k8s.annotations import EVICTION_COST
 from extender.k8s.objects import (
     LabelSelector,
     LabelSelectorRequirement,
@@ -35,6 +34,7 @@ from extender.k8s.objects import (
 )
 from extender.k8s.selectors import compile_label_selector
 from extender.k8s.version.features import DEFAULT_FEATURES
+from extender.k8s.well_known import EVICTION_COST
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 
 from extender.server.replay import ReplayResult
 from extender.server.scheduler.result import Answer
-from extender.wire import decode_filter, decode_preempt
+from extender.wire.decode import decode_filter, decode_preempt
 from tests.contract.test_recordings import (
     ENTRIES,
     SCENARIOS,

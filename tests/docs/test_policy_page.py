@@ -138,7 +138,7 @@ def numbers(name: str) -> dict[str, list[int]]:
     policy = PreemptionPolicy(ranking=(name,))
     run = Evaluation(
         built(cluster_of(example)), typed(pod_of(example["pod"], is_pending=True)), Profile(preemption=policy)
-    ).dry_run
+    ).policies
     keys = ranking_keys(run, np.flatnonzero(run.candidate)).flat
     rows = run.rows[run.candidate].tolist()
     return {run.snapshot.node_names[row]: [int(key[place]) for key in keys] for place, row in enumerate(rows)}

@@ -20,7 +20,7 @@ import pytest
 import typer.main
 from typer.core import TyperGroup
 
-from extender import cli, errors, wire
+from extender import cli, errors
 from extender.cluster.apiserver import binding
 from extender.cluster.apiserver.binding import BindResult
 from extender.cluster.cache import cache
@@ -29,7 +29,6 @@ from extender.cluster.watch import source as watch_source
 from extender.cluster.watch.state import Phase
 from extender.config import Configuration
 from extender.core import devices
-from extender.core.devices import node_allocations
 from extender.core.devices.structured import allocator, node_devices, pools
 from extender.core.framework import filter as node_filter
 from extender.core.framework import plugins, score, status
@@ -40,13 +39,14 @@ from extender.core.preemption import (
     eligibility,
     protections,
     rate_limits,
-    recent_deletions,
     sent_candidates,
 )
+from extender.core.preemption import rejections as preempt_rejections
 from extender.core.scheduling_cycle import fit_error, schedule_one
 from extender.core.scheduling_cycle.result import CycleOutcome
 from extender.core.snapshot import volume_index
 from extender.k8s.devices import selector
+from extender.k8s.limits import limits
 from extender.k8s.storage import volumes
 from extender.report import tried_node
 from extender.report.pod_schema import PodState, Verdict
@@ -63,6 +63,7 @@ from extender.server.recording import answer_diff
 from extender.server.scheduler import bind, filter_dryrun, routes, sent_nodes, verbs
 from extender.utilities import daemon_thread
 from extender.whatif import drain
+from extender.wire import decode
 from tests.docs.code_texts import is_text, strings_given_to, texts, with_holes
 
 ROOT = Path(__file__).parents[2]
@@ -74,10 +75,12 @@ POST_FILTER = {
 }  # fmt: skip
 """What DynamicResources says when kube-scheduler preempts."""
 
+LIMITS = texts(limits, "TOO_MANY_CLAIMS", "TOO_MANY_DEVICE_CONTAINERS", "WorkBudget")
+
 NOT_EVALUATED = {
     *texts(dynamic_resources, "_why_not_evaluated", "_not_followed", "_verdicts"),
     *(text for one in (allocator, node_devices) for text in strings_given_to(one, "NotEvaluated") if is_text(text)),
-    *texts(node_allocations),
+    *LIMITS,
     *texts(pools, "_terms"),
 }
 """Why DynamicResources leaves a pod to kube-scheduler."""
@@ -104,7 +107,7 @@ def of_plugins() -> set[str]:
     found = texts_of_package(plugins) | texts_of_package(devices) | texts(score)
     found |= texts(status, "Status", "filter_error") | texts(node_filter, "left_out_by_prefilter")
     found |= texts(volume_index, "not_found") | texts(volumes, "not_for_pod_message")
-    found |= texts(selector, "OPTIONAL_FIELD")
+    found |= texts(selector, "OPTIONAL_FIELD") | texts(limits, "TOO_MANY_HARD_CONSTRAINTS") | LIMITS
     put_in = {"claim {}", "claim {}, request {}", "class {}", "{}: selector #{}"}
     return without(found, put_in | POST_FILTER | NOT_EVALUATED)
 
@@ -125,7 +128,8 @@ def of_preemption_messages() -> set[str]:
 
 
 def of_dropped_nodes() -> set[str]:
-    found = texts(sent_candidates, "RejectionReason") | texts(recent_deletions) | texts(verbs, "Preempt.decide")
+    found = texts(sent_candidates, "RejectionReason") | texts(preempt_rejections, "no_eviction_needed")
+    found |= texts(verbs, "Preempt.decide")
     return without(found, strings_given_to(verbs, "GuardError"))
 
 
@@ -133,7 +137,7 @@ def of_failed_and_refused_calls() -> set[str]:
     found = texts(routes) | texts(body) | texts(deadline) | texts(protocol) | texts(filter_dryrun) | texts(sent_nodes)
     found |= texts(http_errors) | texts(context, "not_ours_message") | texts(errors, "INTERNAL")
     found |= strings_given_to(verbs, "GuardError") | strings_given_to(node_filter, "UnknownNode")
-    found |= strings_given_to(wire, "RequestTooLarge")
+    found |= strings_given_to(decode, "RequestTooLarge")
     no_messages = {"POST /{}", "the connection is closed"}  # the name of a span; told to no client
     return without(found, no_messages)
 

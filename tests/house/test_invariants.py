@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.house import calls, classes, exceptions
+from tests.house import calls, classes, exceptions, words
 from tests.house.rows import EXCEPTIONS, read
 from tests.house.tree import Tree
 
@@ -11,7 +11,7 @@ HINT = "python -m tests.house --update takes out what is not needed; what is new
 
 @pytest.mark.parametrize("section", exceptions.SECTIONS)
 def test_an_invariant_has_no_new_exceptions(tree, section):
-    """I1 (entry functions), I4 (limits and work budgets), I5 (wire), I7 (at most 12 fields)."""
+    """I1 (entry functions), I7 (at most 12 fields)."""
     allowed, found = read(EXCEPTIONS)[section], exceptions.found(tree, section)
     assert not found - allowed.keys(), f"{exceptions.HEADINGS[section]} {HINT}"
     assert not allowed.keys() - found, f"not needed any more: {HINT}"
@@ -21,6 +21,20 @@ def test_every_exception_has_a_reason():
     sections = read(EXCEPTIONS)
     assert sections.keys() == exceptions.SECTIONS.keys() == exceptions.HEADINGS.keys()
     assert [name for section in sections.values() for name, why in section.items() if len(why.split()) < 3] == []
+
+
+def test_I4_one_module_has_the_limits_and_work_budgets_and_makes_their_texts(tree):
+    """A module that answers without a limit's text would need words of its own."""
+    assert calls.work_budgets(tree).items == [calls.LIMITS]
+    assert [place.partition(":")[0] for place in words.limit_texts(tree).items] == [calls.LIMITS]
+
+
+def test_I2_only_report_wording_has_words_for_an_outcome(tree):
+    """One table has all outcomes of a node; no other module of ours and no script of the page has one."""
+    (nodes,) = words.node_outcome_tables(tree).items
+    assert words.codes(tree, words.NODE_CODES) == set(nodes.partition(" ")[2].split(", "))
+    elsewhere = [place for place in words.code_tables(tree).items if not place.startswith("report/wording.py:")]
+    assert not elsewhere, "say it in report/wording, which the page loads as wording.json"
 
 
 def test_I9_only_the_journal_makes_what_is_stored_of_a_call(tree):
@@ -34,7 +48,7 @@ def test_names_that_are_looked_for_exist(tree):
     """Calls of a function or class that was renamed would not be found."""
     functions = {node.name for module in tree.modules for _, node in module.functions()}
     defined = functions | {node.name for _, _, node in tree.classes()}
-    assert {*calls.ENTRY_FUNCTIONS, *calls.BUDGET, "Scenario"} <= defined
+    assert {*calls.ENTRY_FUNCTIONS, calls.BUDGET, calls.SPENT, "Scenario"} <= defined
     assert {"preempt", "why"} <= functions
 
 

@@ -64,7 +64,9 @@ def _tables(tree: Tree) -> Iterator[tuple[str, set[str]]]:
 
 
 def _is_words(value: ast.expr) -> bool:
-    first = value.elts[0] if isinstance(value, ast.Tuple) and value.elts else value
+    """Return whether it is a text, or a tuple or a row of a table (`Words("fits")`) that begins with one."""
+    columns = value.elts if isinstance(value, ast.Tuple) else value.args if isinstance(value, ast.Call) else []
+    first = columns[0] if columns else value
     return isinstance(first, ast.JoinedStr) or (isinstance(first, ast.Constant) and isinstance(first.value, str))
 
 

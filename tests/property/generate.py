@@ -16,7 +16,7 @@ from random import Random
 from typing import TypeVar
 
 from extender.k8s.version.features import Features
-from extender.k8s.version.minor import parse_version
+from extender.k8s.version.versions import parse_version
 from tests.builders import JSON, STARTED
 from tests.parity import reference
 from tests.property import values

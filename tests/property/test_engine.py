@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 import extender
 import tests.parity.reference
 from extender.core import engine
-from extender.core.framework.constraint import Constraint
 from extender.core.framework.filter import evaluate_constraints, run_filter_plugins, scheduling_context
+from extender.core.framework.filter_checks import Constraint
 from extender.core.framework.plugins.node_ports import PortConflictConstraint
 from extender.core.framework.status import Code
 from extender.core.preemption.criteria import ranking_keys
@@ -77,7 +77,7 @@ def test_a_node_alone_fares_as_among_all(seed):
     everywhere = dry_run_preemption(filter_run.context, filter_run.checks, np.array(nodes, np.int64))
     for row in nodes:
         alone = np.array([row], np.int64)
-        checks = [check.at(alone) for check in filter_run.checks]
+        checks = [check.take(alone) for check in filter_run.checks]
         assert evaluate_constraints(checks, 1).status(0) == filter_run.status(row), (
             "a node alone has another status than among all"
         )
@@ -248,7 +248,7 @@ def test_only_what_may_run_short_need_be_followed_while_pods_are_put_back(seed):
     grouped = potential_victims(filter_run.context)
     follows_the_plain_way(filter_run.checks, grouped)
     rows = np.arange(0, len(filter_run.codes), 2)
-    follows_the_plain_way([check.at(rows) for check in filter_run.checks], grouped.at(rows))
+    follows_the_plain_way([check.take(rows) for check in filter_run.checks], grouped.take(rows))
 
 
 def follows_the_plain_way(checks, grouped):

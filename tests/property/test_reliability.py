@@ -13,11 +13,12 @@ from functools import cached_property
 import msgspec
 import pytest
 
-from extender import wire
 from extender.core import engine
 from extender.core.profile import Profile
 from extender.errors import UnknownNode
 from extender.server.guard.guard import guard_filter, guard_preempt
+from extender.wire.decode import decode_filter, decode_preempt
+from extender.wire.encode import encode_filter, encode_preempt
 from tests.builders import JSON, built
 from tests.device_builders import undecided_claim, using_claims
 from tests.property.generate import REFERENCE_FEATURES, Case, case
@@ -111,18 +112,18 @@ def preempt_body(one, pod):
 
 
 def answer_filter(snapshot, question):
-    request = wire.decode_filter(question.filter_body)
+    request = decode_filter(question.filter_body)
     decision = engine.filter(snapshot, request.pod, request.nodes, question.profile)
     guard_filter(request.nodes, decision)
-    return wire.encode_filter(request, decision)
+    return encode_filter(request, decision)
 
 
 def answer_preempt(snapshot, question):
     """The answer, and what the guard had against it."""
-    request = wire.decode_preempt(question.preempt_body)
+    request = decode_preempt(question.preempt_body)
     decision = engine.preempt(snapshot, request.pod, request.sent, question.profile)
     result = guard_preempt(snapshot, request.pod, request.sent, decision.kept, as_sent=decision.as_sent)
-    return wire.encode_preempt(result.kept), result.rejected
+    return encode_preempt(result.kept), result.rejected
 
 
 def examine(report, question, other):
@@ -289,7 +290,7 @@ def test_the_guard_finds_nothing_to_reject(report):
 def test_E10_a_node_that_we_do_not_know_is_refused_not_dropped(seeds):
     for seed in seeds(10, 100, 1_000):
         question = Question.of(seed)
-        request = wire.decode_filter(question.filter_body)
+        request = decode_filter(question.filter_body)
         with pytest.raises(UnknownNode):
             engine.filter(
                 built(question.case.cluster, REFERENCE_FEATURES), request.pod, [*request.nodes, "unknown"], BEST

@@ -11,8 +11,7 @@ from extender.core.evaluation import Evaluation
 from extender.core.profile import UNCONFIGURED, UPSTREAM
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.objects import PodStatus
-from extender.report.diagnose import diagnose
-from extender.report.node_diagnoses import node_diagnoses
+from extender.report.diagnose import diagnose, node_diagnoses
 from tests.profiles import SEEDS, examples
 from tests.property.generate import case
 

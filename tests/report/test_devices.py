@@ -9,8 +9,8 @@ from extender.core import engine
 from extender.core.profile import UPSTREAM
 from extender.core.record import record_filter
 from extender.core.snapshot.snapshot import Snapshot
+from extender.k8s.limits import limits
 from extender.k8s.version.features import DEFAULT_FEATURES
-from extender.report import devices as explained_devices
 from extender.report import render
 from tests.builders import JSON, NodeObject, cluster, incoming, node, thing, typed
 from tests.device_builders import (
@@ -183,11 +183,11 @@ def test_devices_that_share_counters_are_told_where_they_cannot_be_had_together(
 
 
 def test_work_beyond_the_limit_is_told_and_ends(monkeypatch):
-    monkeypatch.setattr(explained_devices, "WORK_LIMIT", 60)
+    monkeypatch.setattr(limits, "MAX_EXPLANATION_STEPS", 60)
     mine = claim("mine", request("gpu", "false", name="a"), request("gpu", "false", name="b"))
     one, other = the_claim(mine, resource_slice("s", "n1", devices(8))).requests
-    assert one.summary.endswith(" devices not looked at: too many steps")
-    assert other.summary == "no device was looked at; 8 devices not looked at: too many steps"
+    assert one.summary.endswith(" devices not looked at: more work than 60 steps")
+    assert other.summary == "no device was looked at; 8 devices not looked at: more work than 60 steps"
 
 
 def test_an_earlier_claim_that_fails_is_told():

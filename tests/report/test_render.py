@@ -17,9 +17,9 @@ from extender.core.preemption.protections import UNREQUESTED_SYSTEM_POD
 from extender.core.preemption.sent_candidates import CandidateRejection, RejectionReason
 from extender.core.profile import DEFAULT_RANKING, EXTRA_RANKING, Limits, PreemptionPolicy, Profile, Protection
 from extender.core.record import RecordedPod, record_filter, record_preempt, record_prioritize
-from extender.k8s.annotations import DELETION_COST, EVICTION_COST, MIRROR
 from extender.k8s.candidates import SentCandidate
 from extender.k8s.time import MINUTE, SECOND, parse_time
+from extender.k8s.well_known import DELETION_COST, EVICTION_COST, MIRROR
 from extender.report.render import FITS_AFTER_EVICTION, NO_EVICTION_HELPS
 from extender.report.schema import BudgetReport, DecisionReport, NodeReport, PodReport
 from extender.server.observability.decision_log import KeptDecision

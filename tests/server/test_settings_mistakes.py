@@ -7,7 +7,7 @@ import pytest
 from extender.cluster.cache.cache import ClusterCache
 from extender.config import load_config
 from extender.errors import NotReady
-from extender.k8s.version.minor import FoundVersion
+from extender.k8s.version.found import FoundVersion
 from extender.server import settings
 from extender.server.app import create_app
 from extender.server.settings import ConfigFile, LiveSettings

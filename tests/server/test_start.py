@@ -8,7 +8,7 @@ from importlib import resources
 
 import pytest
 
-from extender.cli.serve import EXAMPLE_PREEMPTION, EXAMPLE_REQUEST
+from extender.cli.commands.serve import EXAMPLE_PREEMPTION, EXAMPLE_REQUEST
 from tests.server.processes import running
 
 SELDOM = (
@@ -18,7 +18,7 @@ SELDOM = (
     "opentelemetry.exporter",
     "opentelemetry.sdk",
     "rich",
-    "extender.cli.report",
+    "extender.cli.output.decision_report",
     "extender.server.replay",
 )
 """Modules that only other commands or a live cluster need; kubernetes alone takes as long as all the rest."""

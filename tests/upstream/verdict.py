@@ -24,7 +24,7 @@ import yaml
 from extender.cluster.files.manifests import read_cluster
 from extender.errors import ExtenderError
 from extender.k8s.kinds import KINDS
-from extender.k8s.version.minor import parse_version
+from extender.k8s.version.versions import parse_version
 from tests.parity.versions import as_served
 from tests.upstream.finding import Outcome, examine
 from tests.upstream.generate.configurations import without_extenders

@@ -19,8 +19,8 @@ from extender.cluster.cache.recent_deletions import RecentDeletions, holds_room
 from extender.core.preemption.eligibility import skip_reason
 from extender.core.snapshot.pod_table import ASSUMED_DELETION_TIMESTAMP
 from extender.core.snapshot.snapshot import Snapshot
-from extender.k8s.cost.memory import memory_of
 from extender.k8s.kinds import Key, key_of
+from extender.k8s.limits.memory import memory_of
 from extender.k8s.objects import Pod, PodStatus
 
 ASSUMPTION_TTL_SECONDS = 30.0  # Seconds after which an assumption that no watch event confirmed is restored

@@ -16,8 +16,7 @@ from extender.cluster.files.manifests import LoadReport, cluster_files, parse_fi
 from extender.cluster.watch.garbage import without_collections
 from extender.core.profile import KubeScheduler
 from extender.errors import ClusterFileError
-from extender.k8s.version.found import OnVersionFound, version_of_pods
-from extender.k8s.version.minor import FoundVersion
+from extender.k8s.version.found import FoundVersion, OnVersionFound, version_of_pods
 from extender.utilities.daemon_thread import ReloadThread
 from extender.utilities.file_watch import ChangeDetector, Signature, file_signature
 

@@ -24,13 +24,14 @@ from extender.cluster.list.pod_history import PodHistory
 from extender.cluster.list.requests import ListRequest, all_requests, late_requests_for, pods_of, requests_for
 from extender.cluster.watch.decode import Decoder
 from extender.cluster.watch.garbage import without_collections
-from extender.cluster.watch.list_watch import decode_page, start_thread
+from extender.cluster.watch.list_watch import decode_page
 from extender.core.profile import KubeScheduler, PreemptionPolicy
 from extender.errors import ClusterLost, printable
 from extender.k8s.kinds import KINDS, ClusterObjects, kind_without_group
 from extender.k8s.objects import Pod
 from extender.k8s.version import found as version_found
-from extender.k8s.version.minor import FoundVersion
+from extender.k8s.version.found import FoundVersion
+from extender.utilities.daemon_thread import start_daemon_thread
 
 LoadScheduler = Callable[[FoundVersion | None], KubeScheduler]
 """Returns the kube-scheduler whose decisions are asked for, given the version that was found in the cluster."""
@@ -122,7 +123,7 @@ class _Reading:
     on_progress: OnProgress | None
 
     def all(self, policy: PreemptionPolicy) -> WholeCluster:
-        of_api_server = start_thread(partial(_api_server_version, Lister(self.api, self.deadline)))
+        of_api_server = start_daemon_thread(partial(_api_server_version, Lister(self.api, self.deadline)))
         listed = self._read_all(self._lister(policy), all_requests(policy))
         objects = _objects_of(listed)
         of_pods = version_found.version_of_pods(objects.pods)
@@ -131,8 +132,8 @@ class _Reading:
 
     def for_pod(self, subject: tuple[str, str] | Pod, load_scheduler: LoadScheduler) -> ClusterForPod:
         lister = Lister(self.api, self.deadline)
-        of_pods = start_thread(partial(_scheduler_pods, lister))
-        of_api_server = start_thread(partial(_api_server_version, lister))
+        of_pods = start_daemon_thread(partial(_scheduler_pods, lister))
+        of_api_server = start_daemon_thread(partial(_api_server_version, lister))
         about = self._subject(lister, subject)
         found = version_found.chosen_version(self._result(of_pods), self._result(of_api_server))
         scheduler = load_scheduler(found)
@@ -145,8 +146,8 @@ class _Reading:
         if isinstance(subject, Pod):
             return _Subject(subject.metadata.namespace, subject)
         namespace, name = subject
-        reading = start_thread(partial(_read_pod, lister, namespace, name))
-        reading_events = start_thread(partial(read_events, lister, namespace, name))
+        reading = start_daemon_thread(partial(_read_pod, lister, namespace, name))
+        reading_events = start_daemon_thread(partial(read_events, lister, namespace, name))
         pod, conditions = self._result(reading)
         # Events are optional: a server that keeps them waiting costs no answer.
         limit = min(MAX_EVENTS_SECONDS, max(0.0, self.deadline - time.monotonic()) / 2)
@@ -177,7 +178,7 @@ class _Reading:
 
     def _read_all(self, lister: Lister, wanted: Iterable[ListRequest]) -> list[Listed]:
         """Read all lists at once; the first error ends all of them."""
-        reading = {start_thread(partial(lister.read, one)): one for one in wanted}
+        reading = {start_daemon_thread(partial(lister.read, one)): one for one in wanted}
         left = max(0.0, self.deadline - time.monotonic())
         done, pending = wait(reading, left, return_when=FIRST_EXCEPTION)
         for one in done:

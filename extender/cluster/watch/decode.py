@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from extender.cluster.watch.interning import DeviceInterning, InternPool
 from extender.cluster.watch.list_watch import ListPage, decode_page
 from extender.core.snapshot.pod_table import start_time
-from extender.k8s import annotations
+from extender.k8s import well_known
 from extender.k8s.devices.objects import EXTENDED_RESOURCE_CLAIM, ResourceClaim, ResourceSlice
 from extender.k8s.kinds import KINDS, Key, kind_without_group
 from extender.k8s.objects import Node, Object, ObjectMeta, Pod, PodSpec, PodStatus, Volume
@@ -29,11 +29,11 @@ from extender.k8s.storage.volumes import BETA_CLASS, BIND_COMPLETED, SELECTED_NO
 from extender.k8s.validation import decode_error_message, validate
 
 KEPT_ANNOTATIONS: Mapping[str, frozenset[str]] = {
-    "Pod": annotations.POD_ANNOTATIONS,
-    "PriorityClass": annotations.PRIORITY_CLASS_ANNOTATIONS,
+    "Pod": well_known.POD_ANNOTATIONS,
+    "PriorityClass": well_known.PRIORITY_CLASS_ANNOTATIONS,
     "PersistentVolumeClaim": frozenset({BETA_CLASS, BIND_COMPLETED, SELECTED_NODE}),
     "PersistentVolume": frozenset({BETA_CLASS}),
-    "StorageClass": frozenset({annotations.DEFAULT_STORAGE_CLASS}),
+    "StorageClass": frozenset({well_known.DEFAULT_STORAGE_CLASS}),
     "CSINode": frozenset({MIGRATED_PLUGINS}),
     "ResourceClaim": frozenset({EXTENDED_RESOURCE_CLAIM}),
 }

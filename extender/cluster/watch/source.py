@@ -33,8 +33,7 @@ from extender.cluster.watch.version_finder import VersionFinder
 from extender.core.profile import KubeScheduler
 from extender.errors import INTERNAL, ClusterLost
 from extender.k8s.objects import Object, Pod
-from extender.k8s.version.found import OnVersionFound, is_kube_scheduler
-from extender.k8s.version.minor import FoundVersion
+from extender.k8s.version.found import FoundVersion, OnVersionFound, is_kube_scheduler
 from extender.utilities.daemon_thread import run_in_daemon_thread
 
 log = logging.getLogger(__name__)

@@ -1,4 +1,4 @@
-"""The state of a reflector: its phase, with the one transition between phases, and what it has counted.
+"""The state of a reflector: its phase, the one function that changes it, and counters.
 
 Rule: written by the reflector's thread, read by any.
 """

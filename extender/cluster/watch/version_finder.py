@@ -15,13 +15,13 @@ from extender.cluster.apiserver.client import ApiServer
 from extender.cluster.apiserver.stream import ApiError, ApiUnreachable
 from extender.k8s.objects import Pod
 from extender.k8s.version.found import (
+    FoundVersion,
     OnVersionFound,
     chosen_version,
     is_kube_scheduler,
     version_of_api_server,
     version_of_pods,
 )
-from extender.k8s.version.minor import FoundVersion
 from extender.utilities.daemon_thread import run_in_daemon_thread
 
 log = logging.getLogger(__name__)

@@ -9,8 +9,9 @@ Rule: reads claims and DeviceClasses; which devices a claim gets is decided by `
 
 from collections.abc import Iterator, Mapping
 
-from extender.core.snapshot.snapshot import Snapshot
+from extender.core.snapshot.snapshot import Index, Snapshot
 from extender.k8s.devices.objects import ResourceClaim
+from extender.k8s.kinds import Key
 from extender.k8s.objects import Pod, PodResourceClaim
 from extender.k8s.time import parse_time
 
@@ -133,3 +134,38 @@ def _binding(claim: ResourceClaim) -> bool | None:
         if any(conditions.get(name) != "True" for name in device.binding_conditions):
             return None
     return True
+
+
+_PARTS = 256
+
+
+class ResourceClaimParts(Index):
+    """All ResourceClaims of the cluster in parts, as decisions are recorded with them.
+
+    Claims change with every pod that is bound: a change copies one part, and records share the others.
+    """
+
+    reads = ("resource_claims",)
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        super().__init__(snapshot)
+        self._parts: list[dict[Key, ResourceClaim]] = [{} for _ in range(_PARTS)]
+        self._frozen: list[tuple[ResourceClaim, ...]] = [()] * _PARTS
+        self._changed: set[int] = set()
+
+    def object_changed(self, _field: str, before: ResourceClaim | None, after: ResourceClaim | None) -> None:
+        metadata = (after or before).metadata  # type: ignore[union-attr]  # one of them is there
+        key = metadata.namespace, metadata.name
+        number = hash(key) % _PARTS
+        self._changed.add(number)
+        if after is not None:
+            self._parts[number][key] = after
+        else:
+            del self._parts[number][key]
+
+    def frozen(self) -> tuple[tuple[ResourceClaim, ...], ...]:
+        """Return the claims as they are now."""
+        for number in self._changed:
+            self._frozen[number] = tuple(self._parts[number].values())
+        self._changed.clear()
+        return tuple(self._frozen)

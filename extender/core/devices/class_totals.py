@@ -6,7 +6,8 @@ of every generation, and reads neither taints nor counters nor whether the pool 
 Rule: what is remembered decides how long an answer takes, never what it is; work is counted as by `counted_selector`.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -14,8 +15,6 @@ import numpy as np
 import numpy.typing as npt
 
 from extender.core.devices.counted_selector import (
-    MAX_STEPS,
-    STEPS_PER_CHARACTER,
     CountedSelector,
     WorkAccount,
 )
@@ -26,10 +25,10 @@ from extender.core.snapshot.arrays import BoolArray, IntArray
 from extender.core.snapshot.derived import derived_by
 from extender.core.snapshot.selector_index import nodes_matching
 from extender.core.snapshot.snapshot import Snapshot
-from extender.k8s.cost.budget import WorkBudget, WorkLimitReached
 from extender.k8s.devices.device_view import DeviceView
 from extender.k8s.devices.objects import Device, ResourceSlice, ResourceSliceSpec
 from extender.k8s.devices.selector import DeviceSelectorError, Selector, UnsupportedFeature, compile_selector
+from extender.k8s.limits.limits import WorkBudget, WorkLimitReached, call_budget, compile_steps
 from extender.k8s.requests import is_extended
 from extender.k8s.selectors import SelectorError, parse_node_selector
 from extender.k8s.version.features import Features
@@ -78,7 +77,7 @@ def _totals(snapshot: Snapshot, resource: str) -> ClassTotals | None:
 
 @derived_by("nodes", "device_classes", "resource_slices", "resource_claims")
 def class_totals(snapshot: Snapshot, class_name: str) -> ClassTotals | None:
-    """Return the totals of a class; None if its selectors are more work than MAX_STEPS."""
+    """Return the totals of a class; None if its selectors are too much work."""
     parts = _parts(snapshot, class_name)
     if parts is None:
         return None
@@ -182,13 +181,9 @@ def _selectors(snapshot: Snapshot, class_name: str) -> tuple[Selector, ...] | No
     """Return the compiled selectors of a class; None if that is too much work."""
     of_class = (one.cel for one in snapshot.objects.device_classes["", class_name].spec.selectors or ())
     expressions = [one.expression for one in of_class if one is not None]
-    if _compile_steps(expressions) > MAX_STEPS:
+    if compile_steps(expressions) > call_budget().left:
         return None
     return tuple([compile_selector(one, of_1_37=snapshot.features.selectors_of_1_37) for one in expressions])
-
-
-def _compile_steps(expressions: Iterable[str]) -> int:
-    return STEPS_PER_CHARACTER * sum(map(len, set(expressions)))
 
 
 @derived_by("device_classes", "resource_slices")
@@ -198,12 +193,13 @@ def _parts(snapshot: Snapshot, class_name: str) -> tuple[_Part, ...] | None:
     if compiled is None:
         return None
     selectors = [CountedSelector(one, {}, account) for one in compiled]
-    budget = WorkBudget(MAX_STEPS - _compile_steps(one.expression for one in compiled))
+    budget = call_budget()
+    budget.spend(compile_steps(one.expression for one in compiled))
     matched = _matched(snapshot, class_name)
     slices = {one.metadata.name: one for one in snapshot.objects.resource_slices.values()}
     for gone in matched.keys() - slices.keys():
         del matched[gone]
-    try:
+    with suppress(WorkLimitReached):
         for name, one in slices.items():
             known = matched.get(name)
             if known is None or known.published is not one:
@@ -214,9 +210,8 @@ def _parts(snapshot: Snapshot, class_name: str) -> tuple[_Part, ...] | None:
             else:
                 budget.spend(known.steps + account.charge(known.results))
             found += known.parts
-    except WorkLimitReached:
-        return None
-    return tuple(found)
+        return tuple(found)
+    return None
 
 
 def _parts_of_slice(

@@ -15,15 +15,11 @@ from typing import Any, Final
 import msgspec
 
 from extender.core.devices.structured.allocation import DeviceMatcher
-from extender.k8s.cost.budget import WorkBudget
 from extender.k8s.devices.device_view import DeviceView
 from extender.k8s.devices.objects import Device, DeviceClaim, DeviceRequest, DeviceSubRequest, ExactDeviceRequest
 from extender.k8s.devices.selector import DeviceSelectorError, Selector, UnsupportedFeature
+from extender.k8s.limits.limits import WorkBudget
 
-MAX_STEPS: Final = 1_000_000
-"""Work for the claims of one pod on all nodes together: about a second."""
-STEPS_PER_CHARACTER: Final = 10
-"""Steps that it takes to compile a selector, by the length of its expression."""
 _MAX_RESULTS: Final = 32_768
 """Results of selectors for devices, as these see them, that are remembered together."""
 

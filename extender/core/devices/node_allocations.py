@@ -17,8 +17,6 @@ import msgspec
 import numpy as np
 
 from extender.core.devices.counted_selector import (
-    MAX_STEPS,
-    STEPS_PER_CHARACTER,
     AttributeProjection,
     CountedSelector,
     SelectorResults,
@@ -32,9 +30,9 @@ from extender.core.devices.structured.allocator import Allocator
 from extender.core.devices.structured.pools import AllocationError, InvalidPools, NotEvaluated
 from extender.core.snapshot.arrays import IntArray
 from extender.core.snapshot.snapshot import Index, Snapshot
-from extender.k8s.cost.budget import WorkBudget, WorkLimitReached
 from extender.k8s.devices.objects import DeviceClaim, DeviceClass
 from extender.k8s.devices.selector import Selector, compile_selector
+from extender.k8s.limits.limits import WorkBudget, WorkLimitReached, call_budget, compile_steps
 from extender.utilities.lru import LRU
 
 NOT_ASKED: Final = -1
@@ -75,8 +73,6 @@ class NotAllocated:
 
 
 Outcome = Allocated | CannotAllocate | AllocationFailed | NotAllocated
-
-_TOO_MUCH_WORK: Final = NotAllocated(f"more work than {MAX_STEPS} steps")
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,15 +115,17 @@ class AllocationMemo(Index):
     def on_nodes(self, claims: Sequence[ClaimToAllocate], rows: IntArray) -> NodeAllocations:
         """Return what `allocate_on_nodes` does."""
         classes, specs = self._classes(claims), [claim.spec for claim in claims]
-        steps = STEPS_PER_CHARACTER * sum(map(len, set(_expressions(specs, classes))))
-        if steps > MAX_STEPS:
-            outcome = np.full(len(self.snapshot.nodes), NOT_ASKED, np.int64)
+        budget = call_budget()
+        try:
+            budget.spend(compile_steps(_expressions(specs, classes)))
+        except WorkLimitReached as error:
+            outcome, too_much = np.full(len(self.snapshot.nodes), NOT_ASKED, np.int64), NotAllocated(str(error))
             outcome[rows] = 0
-            return NodeAllocations((_TOO_MUCH_WORK,), outcome, lambda _: _TOO_MUCH_WORK)
+            return NodeAllocations((too_much,), outcome, lambda _: too_much)
         key = msgspec.msgpack.encode((specs, [(name, one.spec) for name, one in classes.items()]))
         make = partial(self._new, specs, classes)
         found = make() if len(key) > _MAX_KEY_BYTES else self._claims.use_or_make(key, make)
-        answer = found.on_nodes(tuple(map(str, claims)), rows, MAX_STEPS - steps)
+        answer = found.on_nodes(tuple(map(str, claims)), rows, budget)
         needed = sum(one.needed for one in self._claims.values())
         while needed > _MAX_NEEDED:
             needed -= self._claims.pop_oldest().needed
@@ -202,8 +200,8 @@ class _ClaimOutcomes:
         self.needed = 0
         """Results of selectors that the answers name."""
 
-    def on_nodes(self, texts: Sequence[str], rows: IntArray, steps: int) -> NodeAllocations:
-        """Return the outcomes for claims of this content and these names; `steps`: those that it may take."""
+    def on_nodes(self, texts: Sequence[str], rows: IntArray, budget: WorkBudget) -> NodeAllocations:
+        """Return the outcomes for claims of this content and these names."""
         numbers = self._equivalence.numbers()
         if len(self._answers) > _MAX_ANSWERS_PER_NODE * len(numbers) + _SPARE:
             self._answers.clear()
@@ -211,7 +209,7 @@ class _ClaimOutcomes:
         places = dict[Outcome, int]()
         distinct, first, group = np.unique(numbers[rows], return_index=True, return_inverse=True)
         place_of, outcome = np.full(len(distinct), NOT_ASKED, np.int64), np.full(len(numbers), NOT_ASKED, np.int64)
-        budget, named = WorkBudget(steps), list[int]()
+        named = list[int]()
         with suppress(WorkLimitReached):
             # In the order in which nodes are asked for, so that the same nodes are too late whatever is remembered.
             for at in np.argsort(first).tolist():
@@ -231,16 +229,16 @@ class _ClaimOutcomes:
         late = rows[outcome[rows] == NOT_ASKED]
         if len(late):
             outcome[late] = len(outcomes)
-            outcomes.append(_TOO_MUCH_WORK)
+            outcomes.append(NotAllocated(budget.exceeded))
         self._account.end_call()
         return NodeAllocations(tuple(outcomes), outcome, partial(self._at, texts))
 
     def _at(self, texts: Sequence[str], row: int) -> Outcome:
         """Return the outcome of one node with its own devices."""
         try:
-            return _named(self._evaluate(row, WorkBudget(MAX_STEPS))[0], texts)
-        except WorkLimitReached:
-            return _TOO_MUCH_WORK
+            return _named(self._evaluate(row, call_budget())[0], texts)
+        except WorkLimitReached as error:
+            return NotAllocated(str(error))
         finally:
             self._account.end_call()
 

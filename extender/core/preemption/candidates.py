@@ -18,8 +18,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from extender.core.framework.constraint import Check, Constraint, NodeRows, SchedulingContext
 from extender.core.framework.filter import evaluate_constraints
+from extender.core.framework.filter_checks import Check, Constraint
+from extender.core.framework.scheduling_context import SchedulingContext
 from extender.core.framework.status import Code
 from extender.core.preemption.criteria import ranking_keys
 from extender.core.preemption.dry_run import (
@@ -34,19 +35,19 @@ from extender.core.preemption.pdb.violations import budget_index, exceeded_budge
 from extender.core.preemption.potential_victims import potential_victims
 from extender.core.preemption.protections import UNREQUESTED_SYSTEM_POD, is_system_victim
 from extender.core.preemption.ranking import RankingKeys
-from extender.core.preemption.rate_limits import has_victim_limits, victim_limit_vetoes
+from extender.core.preemption.rate_limits import victim_limit_vetoes
 from extender.core.profile import UPSTREAM
-from extender.core.snapshot.arrays import BoolArray, IntArray, mask_of, select_columns
+from extender.core.snapshot.arrays import BoolArray, IntArray, NodeRows, mask_of, select_columns
 from extender.core.snapshot.derived import derived
 from extender.core.snapshot.importance import PodCosts
 from extender.core.snapshot.snapshot import Snapshot
-from extender.core.snapshot.workloads import NO_GROUP, PodGroupIndex, SchedulingGroupIndex
+from extender.core.snapshot.workloads import NO_GROUP, PodGroupIndex
 from extender.k8s.workloads import workload_of
 
 
 def preemption_would_help(context: SchedulingContext, checks: Sequence[Check], rows: NodeRows) -> BoolArray:
     """Return [row]: whether the policies would leave a candidate there; all `rows` must reject the pod as they are."""
-    if context.profile.preemption.disruption_budgets == "Strict" or has_victim_limits(context):
+    if context.profile.preemption.vetoes_victims:
         return apply_policies(dry_run_preemption(context, checks, rows)).candidate
     # No policy vetoes victims, so they need not be selected: where the pod fits with all potential victims removed, and
     # does not with all of them put back, some pod cannot be put back.
@@ -72,22 +73,39 @@ def apply_policies(run: DryRun, scheduler_decides: BoolArray | None = None) -> D
     pods go together only; None: nowhere. Our reprieve could spare a pod there that must be evicted, so kube-scheduler's
     own victims are kept.
     """
-    policy, vetoes = run.context.profile.preemption, tuple(_policy_vetoes(run, np.arange(len(run.rows))))
-    if vetoes:
-        run = replace(run, vetoes=vetoes)
+    policy, named = run.context.profile.preemption, run.scheduler_victims
+    # 1. Vetoes on the victims that kube-scheduler would select.
+    if policy.vetoes_victims:
+        run = replace(run, vetoes=tuple(_policy_vetoes(run, np.arange(len(run.rows)))))
+    # 2. On nodes where a pod group falls below its minimum: reprieve its members last.
     if policy.reads_pod_groups:
         run = _evict_whole_pod_groups(run)
-    named = run.scheduler_victims
     if named is None:
         return run
-    run = _prefer_scheduler_victims(run, named)
-    if scheduler_decides is not None:
-        places = np.flatnonzero(scheduler_decides[run.rows])
-        # None at all on a node where one of them may not be evicted.
+    # 3. Of two interchangeable pods, the one that kube-scheduler chose. It may know already that the other one is gone,
+    #    and one UID that it cannot find fails the whole answer.
+    unrequested = run.victims & ~named
+    reprieved = named & ~run.victims & run.potential.evictable.mask
+    mixed = np.flatnonzero(unrequested.any(axis=0) & reprieved.any(axis=0) & run.candidate)
+    if len(mixed):
+        run = _prefer_scheduler_victims(run, named, mixed, unrequested, reprieved)
+    # 4. Where kube-scheduler alone knows all rules: its own victims, unless one of them may not be evicted.
+    if scheduler_decides is not None and len(places := np.flatnonzero(scheduler_decides[run.rows])):
         victims = named & ~(named & ~run.potential.evictable.mask).any(axis=0)
         run = _replace_victims(run, places, victims[:, places], SCHEDULER_VICTIMS)
-    # Where policies may change victims, the protections leave system pods out already.
-    return run if policy.may_change_victims else _veto_unrequested_system_pods(run, named)
+    # 5. No system pods that kube-scheduler did not choose. Where policies may change victims, protections leave them
+    #    out already.
+    if policy.may_change_victims:
+        return run
+    places, pods = np.flatnonzero(run.candidate), run.snapshot.pods
+    added = run.victim_rows(places, select_columns(run.victims & ~named, places))
+    of_system = [is_system_victim(pods[row]) for row in added.pods.tolist()]
+    if not any(of_system):
+        return run
+    nodes = mask_of(places[added.candidate_index[of_system]], len(run.rows))
+    message = f"would evict {UNREQUESTED_SYSTEM_POD}"
+    veto = PolicyVeto("the protection of system pods", nodes, lambda _, places: [message] * len(places))
+    return replace(run, vetoes=(*run.vetoes, veto))
 
 
 def _policy_vetoes(run: DryRun, places: IntArray) -> Iterator[PolicyVeto]:
@@ -157,7 +175,7 @@ def _evict_whole_pod_groups(run: DryRun) -> DryRun:
     places, members = places[broken], members[:, broken]
     if not len(places):
         return run
-    potential = run.potential.at(places)
+    potential = run.potential.take(places)
     last = members & potential.evictable.mask
     other = run.rerun(places, potential, (potential.violating & ~last, potential.non_violating & ~last, last))
     changed = _replace_victims(run, places, other.victims, WHOLE_POD_GROUPS)
@@ -173,7 +191,7 @@ def _evict_whole_pod_groups(run: DryRun) -> DryRun:
 def _members_of_broken_groups(run: DryRun, places: IntArray) -> tuple[BoolArray, BoolArray]:
     """Return [k, place]: members of pod groups that fall below their minimum; and [place]: whether there are any."""
     groups, victims = run.snapshot.index(PodGroupIndex), run.victim_rows(places)
-    broken_at, broken_group, _ = groups.below_minimum(victims.pods, victims.places)
+    broken_at, broken_group, _ = groups.below_minimum(victims.pods, victims.candidate_index)
     pods = run.pods[:, places]
     group_of = np.where(pods >= 0, groups.of_pod[pods], NO_GROUP)
     members = np.zeros(pods.shape, np.bool_)
@@ -182,32 +200,17 @@ def _members_of_broken_groups(run: DryRun, places: IntArray) -> tuple[BoolArray,
     return members, mask_of(broken_at, len(places))
 
 
-def has_whole_groups(context: SchedulingContext) -> BoolArray:
-    """Return [node]: whether a pod runs there that kube-scheduler may evict together with its PodGroup only (v1.37).
-
-    Where PodGroups are not read, any of them may be such a one.
-    """
-    snapshot = context.snapshot
-    if not context.features.groups_are_evicted_whole:
-        return np.zeros(len(snapshot.nodes), np.bool_)
-    has_objects = context.profile.preemption.reads_pod_groups and "pod_groups" not in snapshot.unreadable_tables
-    rows = snapshot.index(SchedulingGroupIndex).evicted_whole(has_objects=has_objects)
-    return mask_of(snapshot.pod_node[rows], len(snapshot.nodes))
-
-
 # --- kube-scheduler's victims -----------------------------------------------------------------------------------------
 
 
-def _prefer_scheduler_victims(run: DryRun, scheduler_victims: BoolArray) -> DryRun:
+def _prefer_scheduler_victims(
+    run: DryRun, scheduler_victims: BoolArray, mixed: IntArray, unrequested: BoolArray, reprieved: BoolArray
+) -> DryRun:
     """Prefer kube-scheduler's victim where two pods are interchangeable.
 
-    kube-scheduler may know already that the other one is gone, and one UID that it cannot find fails the whole answer.
+    `mixed`: places of candidates with pods in both masks, [k, node]: our victims that kube-scheduler did not choose,
+    and the victims of its choice that we put back.
     """
-    unrequested = run.victims & ~scheduler_victims
-    reprieved = scheduler_victims & ~run.victims & run.potential.evictable.mask
-    mixed = np.flatnonzero(unrequested.any(axis=0) & reprieved.any(axis=0) & run.candidate)
-    if not len(mixed):
-        return run
     common = _importances(run, mixed, unrequested) & _importances(run, mixed, reprieved)
     victims, methods = run.victims.copy(), run.methods.copy()
     for place in sorted({place for place, _, _ in common}):
@@ -225,7 +228,7 @@ def _importances(run: DryRun, places: IntArray, mask: BoolArray) -> set[tuple[in
     """Return (place, priority, start time) of each pod of `mask` [k, node]: interchangeable pods have the same."""
     pods, pod_table = run.victim_rows(places, select_columns(mask, places)), run.snapshot.pod_table
     priority, start = pod_table.priority[pods.pods], pod_table.start[pods.pods]
-    return set(zip(places[pods.places].tolist(), priority.tolist(), start.tolist(), strict=True))
+    return set(zip(places[pods.candidate_index].tolist(), priority.tolist(), start.tolist(), strict=True))
 
 
 def _are_interchangeable(run: DryRun, place: int, k: int, other: int) -> bool:
@@ -235,7 +238,9 @@ def _are_interchangeable(run: DryRun, place: int, k: int, other: int) -> bool:
     """
     policy, pod_table, one = run.context.profile.preemption, run.snapshot.pod_table, np.array([place])
     row, other_row = run.pods[[k, other], place].tolist()
-    demands = (check.ranked_demand.at(one).to_dense()[:, :, 0] for check in run.checks if isinstance(check, Constraint))
+    demands = (
+        check.ranked_demand.take(one).to_dense()[:, :, 0] for check in run.checks if isinstance(check, Constraint)
+    )
     same = (run.potential.violating, run.potential.non_violating)
     if (
         pod_table.priority[row] != pod_table.priority[other_row]
@@ -255,16 +260,3 @@ def _are_interchangeable(run: DryRun, place: int, k: int, other: int) -> bool:
         and pods[0].pod_group == pods[1].pod_group
         and all(cost[row] == cost[other_row] for cost in costs)
     )
-
-
-def _veto_unrequested_system_pods(run: DryRun, scheduler_victims: BoolArray) -> DryRun:
-    """Veto nodes where a system pod would be evicted that kube-scheduler did not choose."""
-    places, pods = np.flatnonzero(run.candidate), run.snapshot.pods
-    added = run.victim_rows(places, select_columns(run.victims & ~scheduler_victims, places))
-    of_system = [is_system_victim(pods[row]) for row in added.pods.tolist()]
-    if not any(of_system):
-        return run
-    nodes = mask_of(places[added.places[of_system]], len(run.rows))
-    message = f"would evict {UNREQUESTED_SYSTEM_POD}"
-    veto = PolicyVeto("the protection of system pods", nodes, lambda _, places: [message] * len(places))
-    return replace(run, vetoes=(*run.vetoes, veto))

@@ -114,9 +114,9 @@ def _latest_start_time(run: DryRun, places: IntArray) -> Sequence[IntArray]:
     if run.context.profile.preemption.importance[:2] == DEFAULT_IMPORTANCE:
         return [-pod_table.start[_first_of(run, places, select_columns(run.victims, places))]]
     victims, (highest,) = run.victim_rows(places), _highest_priority(run, places)
-    top = pod_table.priority[victims.pods] == highest[victims.places]
+    top = pod_table.priority[victims.pods] == highest[victims.candidate_index]
     earliest = np.full(len(places), NEVER)
-    np.minimum.at(earliest, victims.places[top], pod_table.start[victims.pods[top]])
+    np.minimum.at(earliest, victims.candidate_index[top], pod_table.start[victims.pods[top]])
     return [-earliest]
 
 
@@ -134,14 +134,14 @@ def _cost(
 def _total(run: DryRun, places: IntArray, amounts: IntArray) -> IntArray:
     """Return [candidate]: the sum of `amounts` [pod] over its victims."""
     victims, total = run.victim_rows(places), np.zeros(len(places), np.int64)
-    np.add.at(total, victims.places, amounts[victims.pods])
+    np.add.at(total, victims.candidate_index, amounts[victims.pods])
     return total
 
 
 def _highest(run: DryRun, places: IntArray, amounts: IntArray) -> IntArray:
     """Return [candidate]: the maximum of `amounts` [pod] over its victims."""
     victims, highest = run.victim_rows(places), np.full(len(places), _LOWEST_KEY, np.int64)
-    np.maximum.at(highest, victims.places, amounts[victims.pods])
+    np.maximum.at(highest, victims.candidate_index, amounts[victims.pods])
     return highest
 
 
@@ -150,7 +150,7 @@ def _workloads(run: DryRun, places: IntArray) -> Sequence[IntArray]:
     victims = run.victim_rows(places)
     numbers = run.snapshot.index(WorkloadIndex).of_pod[victims.pods]
     size = int(numbers.max(initial=0)) + 1
-    return [np.bincount(np.unique(victims.places * size + numbers) // size, minlength=len(places))]
+    return [np.bincount(np.unique(victims.candidate_index * size + numbers) // size, minlength=len(places))]
 
 
 def _pod_groups(run: DryRun, places: IntArray) -> Sequence[IntArray]:
@@ -159,7 +159,7 @@ def _pod_groups(run: DryRun, places: IntArray) -> Sequence[IntArray]:
     A group below its minimum is lost as a whole, so further victims from that group add no cost.
     """
     victims, (count,) = run.victim_rows(places), _victim_count(run, places)
-    candidate, _, lost = run.snapshot.index(PodGroupIndex).below_minimum(victims.pods, victims.places)
+    candidate, _, lost = run.snapshot.index(PodGroupIndex).below_minimum(victims.pods, victims.candidate_index)
     of_broken = np.zeros(len(places), np.int64)
     np.add.at(of_broken, candidate, lost)
     return [np.bincount(candidate, minlength=len(places)), count - of_broken]

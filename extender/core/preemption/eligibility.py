@@ -9,7 +9,6 @@ from extender.core.framework.status import Code, Status
 from extender.core.profile import DYNAMIC_RESOURCES, SCHEDULING_GATES, Profile
 from extender.core.snapshot.pod_table import is_finished
 from extender.core.snapshot.snapshot import Snapshot
-from extender.k8s.kinds import key_of
 from extender.k8s.objects import Pod
 
 PREEMPTION_POLICY_NEVER = "not eligible due to preemptionPolicy=Never."
@@ -36,22 +35,12 @@ def run_pre_enqueue_plugins(snapshot: Snapshot, pod: Pod, profile: Profile) -> S
     Mirrors PreEnqueue of schedulinggates and dynamicresources (v1.36): the first of the two that rejects.
     """
     for name in profile.pre_enqueue_plugins:
-        status = None
-        if name == SCHEDULING_GATES:
-            status = _waits_for_gates(pod, profile)
-        elif name == DYNAMIC_RESOURCES:
-            status = dynamic_resources.pre_enqueue(snapshot, pod)
-        if status is not None:
+        if name == SCHEDULING_GATES and pod.spec.scheduling_gates:
+            gates = " ".join(gate.name for gate in pod.spec.scheduling_gates)
+            return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, name, (f"waiting for scheduling gates: [{gates}]",))
+        if name == DYNAMIC_RESOURCES and (status := dynamic_resources.pre_enqueue(snapshot, pod)) is not None:
             return status
     return None
-
-
-def _waits_for_gates(pod: Pod, profile: Profile) -> Status | None:
-    gates = pod.spec.scheduling_gates or ()
-    if not gates or SCHEDULING_GATES not in profile.pre_enqueue_plugins:
-        return None
-    reason = f"waiting for scheduling gates: [{' '.join(gate.name for gate in gates)}]"
-    return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, SCHEDULING_GATES, (reason,))
 
 
 def not_schedulable(snapshot: Snapshot, pod: Pod, profile: Profile) -> str | None:
@@ -61,13 +50,13 @@ def not_schedulable(snapshot: Snapshot, pod: Pod, profile: Profile) -> str | Non
     terminating or finished. A UID that runs already would make the preemptor its own victim. Gates are only removed,
     so those of the request alone count.
     """
-    cached, row = snapshot.objects.pods.get(key_of("Pod", pod)), snapshot.running_row(pod)
+    cached, row = snapshot.objects.pods.get((pod.metadata.namespace, pod.metadata.name)), snapshot.running_row(pod)
     known = cached if cached is not None and cached.metadata.uid == pod.metadata.uid else None
     reason = skip_reason(pod) or (skip_reason(known) if known is not None else None)
     if reason is None and row is not None:
         reason = f"its UID is that of pod {snapshot.pods[row].key}, which runs already"
-    if reason is None and _waits_for_gates(pod, profile) is not None:
-        reason = f"waits for {len(pod.spec.scheduling_gates or ())} scheduling gates"
+    if reason is None and pod.spec.scheduling_gates and SCHEDULING_GATES in profile.pre_enqueue_plugins:
+        reason = f"waits for {len(pod.spec.scheduling_gates)} scheduling gates"
     return None if reason is None else f"the pod may not preempt ({reason})"
 
 
@@ -106,7 +95,7 @@ def _is_worth_waiting_for(filter_run: FilterRun, nominated: int) -> bool:
 
 def nominated_node(snapshot: Snapshot, pod: Pod) -> str:
     """Return the node that the pod is nominated to, by the pod itself or else by the cache; "" if to none."""
-    cached = snapshot.objects.pods.get(key_of("Pod", pod))
+    cached = snapshot.objects.pods.get((pod.metadata.namespace, pod.metadata.name))
     if not pod.status.nominated_node_name and cached is not None and cached.metadata.uid == pod.metadata.uid:
         return cached.status.nominated_node_name
     return pod.status.nominated_node_name

@@ -17,16 +17,16 @@ from itertools import count
 import numpy as np
 import numpy.typing as npt
 
-from extender.core.framework.constraint import SchedulingContext
+from extender.core.framework.scheduling_context import SchedulingContext
 from extender.core.profile import PreemptionPolicy, Protection
 from extender.core.snapshot.arrays import NEVER, BoolArray, IntArray, grown
 from extender.core.snapshot.pod_table import start_time
 from extender.core.snapshot.snapshot import Index, Snapshot
 from extender.core.snapshot.workloads import NamespaceIndex, PriorityClassIndex, WorkloadIndex
-from extender.k8s.annotations import MINIMUM_PREEMPTABLE_PRIORITY, MIRROR, TOLERATION_SECONDS
 from extender.k8s.objects import Namespace, Pod, PriorityClass
 from extender.k8s.priority import BELOW_ALL_PRIORITIES, SYSTEM_CRITICAL_PRIORITY
 from extender.k8s.time import SECOND
+from extender.k8s.well_known import MINIMUM_PREEMPTABLE_PRIORITY, MIRROR, TOLERATION_SECONDS
 from extender.k8s.workloads import workload_of
 
 UNREQUESTED_SYSTEM_POD = "a mirror pod, system-critical or terminating already, and not chosen by kube-scheduler"

@@ -22,7 +22,7 @@ class RankingKeys:
     by_criterion: Mapping[str, Sequence[IntArray]]
     """Criterion -> its keys, each [candidate]; the most significant criterion, and of its keys, comes first."""
 
-    def at(self, places: IntArray) -> "RankingKeys":
+    def take(self, places: IntArray) -> "RankingKeys":
         """Return the keys of the candidates in `places`."""
         return RankingKeys({name: [key[places] for key in keys] for name, keys in self.by_criterion.items()})
 

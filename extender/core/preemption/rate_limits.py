@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from extender.core.eviction_history import EvictionHistory
-from extender.core.framework.constraint import SchedulingContext
+from extender.core.framework.scheduling_context import SchedulingContext
 from extender.core.preemption.dry_run import DryRun, PolicyVeto
 from extender.core.snapshot.arrays import (
     NEVER,
@@ -106,11 +106,12 @@ class _VictimLimit:
 
 def victim_limit_vetoes(run: DryRun, places: IntArray) -> Iterator[PolicyVeto]:
     """Yield one veto, [place], for each configured limit on the victims of a node."""
-    if not has_victim_limits(run.context):
+    limits = list(_victim_limits(run.context))
+    if not limits:
         return
     evicted = _evicted(run, places)
     count = count_per_node(evicted)
-    for limit in _victim_limits(run.context):
+    for limit in limits:
         nodes = count > limit.always_allowed
         if limit.exceeds is not None:
             suspects = np.flatnonzero(nodes)
@@ -123,13 +124,6 @@ def _evicted(run: DryRun, places: IntArray) -> BoolArray:
     terminating = run.snapshot.pod_table.terminating[select_columns(run.pods, places)]
     evicted: BoolArray = select_columns(run.victims, places) & ~terminating
     return evicted
-
-
-def has_victim_limits(context: SchedulingContext) -> bool:
-    """Return whether the profile limits the victims of one node, so that candidates may be vetoed."""
-    limits = context.profile.preemption.limits
-    per_node = (limits.max_victims, limits.evictions_per_minute, limits.namespace_evictions_per_minute)
-    return any(limit is not None for limit in per_node)
 
 
 def _victim_limits(context: SchedulingContext) -> Iterator[_VictimLimit]:
@@ -160,7 +154,7 @@ def _per_minute(history: EvictionHistory, limit: int) -> _VictimLimit:
         return f"{wanted} victims exceed what remains of the eviction rate limit ({limit} per minute): {when}"
 
     def wait(taken: VictimRows) -> int | None:
-        fewest = int(np.bincount(taken.places, minlength=taken.size).min())
+        fewest = int(np.bincount(taken.candidate_index, minlength=taken.size).min())
         return _wait_nanoseconds(ages, MINUTE, limit, fewest) if fewest <= limit else None
 
     return _VictimLimit(f"limits.evictionsPerMinute: {limit}", remaining, None, message, wait)
@@ -177,7 +171,7 @@ def _per_namespace(context: SchedulingContext, limit: int) -> _VictimLimit:
         remaining[number] -= len(ages.get(str(namespace), ()))
 
     def exceeds(taken: VictimRows) -> BoolArray:
-        return over_limit(taken.places, namespaces.of_pod[taken.pods], remaining, taken.size)
+        return over_limit(taken.candidate_index, namespaces.of_pod[taken.pods], remaining, taken.size)
 
     def message(victims: Sequence[Pod]) -> str:
         messages = []
@@ -192,7 +186,9 @@ def _per_namespace(context: SchedulingContext, limit: int) -> _VictimLimit:
         return "; ".join(messages)
 
     def wait(taken: VictimRows) -> int | None:
-        keys, counts = np.unique(taken.places * len(remaining) + namespaces.of_pod[taken.pods], return_counts=True)
+        keys, counts = np.unique(
+            taken.candidate_index * len(remaining) + namespaces.of_pod[taken.pods], return_counts=True
+        )
         longest = np.zeros(taken.size, np.int64)
         for key, wanted in zip(keys.tolist(), counts.tolist(), strict=True):
             place, number = divmod(key, len(remaining))

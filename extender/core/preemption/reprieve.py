@@ -28,10 +28,10 @@ from itertools import compress
 
 import numpy as np
 
-from extender.core.framework.constraint import ColumnwiseConstraint, Constraint, EvictablePods
 from extender.core.framework.filter import FilterResults
+from extender.core.framework.filter_checks import ColumnwiseConstraint, Constraint, EvictablePods
 from extender.core.framework.status import Code
-from extender.core.snapshot.arrays import BoolArray, IntArray
+from extender.core.snapshot.arrays import BoolArray, IntArray, index_in
 from extender.core.snapshot.node_layout import SparseDemand
 
 
@@ -117,7 +117,7 @@ def _followed_columns(emptied: FilterResults, fits: BoolArray, evictable: Evicta
     has_short = np.zeros(len(fits), np.bool_)
     for headroom, taking in sparse:
         total = np.zeros(len(fits), np.int64)
-        np.add.at(total, taking.places, np.maximum(taking.amounts, 0))
+        np.add.at(total, taking.node_index, np.maximum(taking.amounts, 0))
         has_short |= (total > headroom) & (total > 0)
     nodes = np.flatnonzero(has_short & fits)
     if len(nodes):
@@ -132,22 +132,21 @@ def _constraint_room(
     sparse = [taking.among(evictable.mask) for taking in check.ranked_demand.sparse]
     has_demand = np.zeros(len(fits), np.bool_)
     for taking in sparse:
-        has_demand[taking.places] = True
+        has_demand[taking.node_index] = True
     nodes = np.flatnonzero(has_demand & fits)
     if len(nodes):
         yield _FollowedConstraint(
-            nodes, headroom[:, nodes], _dense_demand(sparse, nodes, evictable.mask.shape), check.at(nodes)
+            nodes, headroom[:, nodes], _dense_demand(sparse, nodes, evictable.mask.shape), check.take(nodes)
         )
 
 
 def _dense_demand(sparse: Sequence[SparseDemand], nodes: IntArray, shape: tuple[int, ...]) -> IntArray:
     """Return the demand as [k, column, place in `nodes`]; `shape`: (ranks, nodes of the whole dry run)."""
     depth, size = shape
-    place_of = np.full(size, -1)
-    place_of[nodes] = np.arange(len(nodes))
+    index_of = index_in(nodes, size)
     demand = np.zeros((depth, len(sparse), len(nodes)), np.int64)
     for column, taking in enumerate(sparse):
-        places = place_of[taking.places]
-        here = places >= 0
-        demand[taking.ranks[here], column, places[here]] = taking.amounts[here]
+        index = index_of[taking.node_index]
+        here = index >= 0
+        demand[taking.ranks[here], column, index[here]] = taking.amounts[here]
     return demand

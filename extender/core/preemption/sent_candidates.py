@@ -16,8 +16,7 @@ from itertools import compress, repeat
 import numpy as np
 import numpy.typing as npt
 
-from extender.core.framework.constraint import NodeRows
-from extender.core.snapshot.arrays import BoolArray, IntArray, grown, mask_of
+from extender.core.snapshot.arrays import BoolArray, IntArray, NodeRows, grown, mask_of
 from extender.core.snapshot.snapshot import Index, Snapshot
 from extender.k8s.candidates import UID_BYTES, SentCandidate, SentCandidates, uid_texts
 from extender.k8s.objects import Pod
@@ -145,7 +144,7 @@ def resolve_candidates(
         names[place]: CandidateRejection(RejectionReason.UNKNOWN_VICTIM)
         for place in np.flatnonzero((rows >= 0) & unknown)
     }
-    if snapshot.features.groups_are_evicted_whole:
+    if len(missing) and snapshot.features.groups_are_evicted_whole:
         grouped = [_is_of_group(snapshot, uid) for uid in uid_texts(candidates.uids[missing])]
         dropped |= {
             names[place]: CandidateRejection(RejectionReason.GROUP_ELSEWHERE)
@@ -171,33 +170,28 @@ def _pods_of_victims(snapshot: Snapshot, sent: SentCandidates, rows: NodeRows, p
     """Return [victim]: its pod row, -1 if no such pod runs on its node; `place_of`: [victim], place of its node."""
     found = np.full(len(sent.uids), -1)
     if sent.uids.dtype.kind == "S":
-        _find_in_order(snapshot, sent, rows, found)
+        # 1. Victims that were sent in the order of their ranks, as kube-scheduler does. All nodes at once: step k
+        #    compares the pod of rank k with the first victim of the node that is not found yet. For that the ends of
+        #    the UIDs are enough, as numbers; the whole UIDs are compared at last.
+        known, (uids, ends) = np.flatnonzero(rows >= 0), snapshot.index(PodUIDs).read()
+        pods, until = snapshot.layout.pod.take(rows[known], axis=1), np.cumsum(sent.sizes)[known]
+        first = until - sent.sizes[known]
+        wanted, at, is_next = np.append(uid_ends(sent.uids), np.uint64(0)), first.copy(), np.empty(pods.shape, np.bool_)
+        for of_rank, hit in zip(ends.take(pods), is_next, strict=True):
+            np.equal(of_rank, wanted.take(at), out=hit)
+            hit &= at < until
+            at += hit
+        counts = at - first
+        victims = np.repeat(first - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
+        found[victims] = pods.T.ravel()[np.flatnonzero(is_next.T)]
+        differs = uids.take(found).view(np.uint32) != sent.uids.view(np.uint32)
+        if differs.any():
+            found[differs.reshape(-1, UID_BYTES // 4).any(axis=1)] = -1
+    # 2. The others. The mapping of one node is small: a lookup is faster than in one of all pods, and proves the node
+    #    as well.
     others = np.flatnonzero(found < 0)
     if len(others):
-        # The mapping of one node is small: a lookup is faster than in one of all pods, and proves the node as well.
         pods_on = [*snapshot.pod_table.on_node, {}]  # the last one is what the row -1 of an unknown node picks
-        wanted = zip(rows[place_of[others]].tolist(), uid_texts(sent.uids[others]), strict=True)
-        found[others] = [pods_on[row].get(uid, -1) for row, uid in wanted]
+        of_victims = zip(rows[place_of[others]].tolist(), uid_texts(sent.uids[others]), strict=True)
+        found[others] = [pods_on[row].get(uid, -1) for row, uid in of_victims]
     return found
-
-
-def _find_in_order(snapshot: Snapshot, sent: SentCandidates, rows: NodeRows, found: IntArray) -> None:
-    """Find the victims that were sent in the order of their ranks, as kube-scheduler does; write `found` [victim].
-
-    All nodes at once: step k compares the pod of rank k with the first victim of the node that is not found yet. Equal
-    ends of UIDs are enough for that; the whole UIDs are compared at last.
-    """
-    known, (uids, ends) = np.flatnonzero(rows >= 0), snapshot.index(PodUIDs).read()
-    pods, until = snapshot.layout.pod.take(rows[known], axis=1), np.cumsum(sent.sizes)[known]
-    first = until - sent.sizes[known]
-    wanted, at, is_next = np.append(uid_ends(sent.uids), np.uint64(0)), first.copy(), np.empty(pods.shape, np.bool_)
-    for of_rank, hit in zip(ends.take(pods), is_next, strict=True):
-        np.equal(of_rank, wanted.take(at), out=hit)
-        hit &= at < until
-        at += hit
-    counts = at - first
-    victims = np.repeat(first - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
-    found[victims] = pods.T.ravel()[np.flatnonzero(is_next.T)]
-    differs = uids.take(found).view(np.uint32) != sent.uids.view(np.uint32)
-    if differs.any():
-        found[differs.reshape(-1, UID_BYTES // 4).any(axis=1)] = -1

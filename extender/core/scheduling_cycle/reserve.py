@@ -16,8 +16,8 @@ from extender.core.devices.extended_resources import (
     extended_resource_claim,
     resources_from_devices,
 )
-from extender.core.framework.constraint import SchedulingContext
 from extender.core.framework.plugins import dynamic_resources
+from extender.core.framework.scheduling_context import SchedulingContext
 from extender.core.scheduling_cycle.result import ClaimAllocation, ReservedClaim, ReservedDevice
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.devices.objects import (

@@ -20,7 +20,6 @@ from extender.core import engine
 from extender.core.engine import Candidate
 from extender.core.evaluation import Evaluation
 from extender.core.eviction_history import NO_HISTORY, EvictionHistory
-from extender.core.framework.constraint import NodeRows
 from extender.core.preemption.dry_run import DryRun
 from extender.core.preemption.eligibility import run_pre_enqueue_plugins, skip_reason
 from extender.core.profile import DEFAULT_PREEMPTION, DYNAMIC_RESOURCES, KubeScheduler, PreemptionPolicy
@@ -36,6 +35,7 @@ from extender.core.scheduling_cycle.fit_error import (
 )
 from extender.core.scheduling_cycle.reserve import NO_RESERVATION, Reservation, reserve
 from extender.core.scheduling_cycle.result import CycleOutcome, CyclePostFilter, CycleScore
+from extender.core.snapshot.arrays import NodeRows
 from extender.core.snapshot.pod_table import identity, start_time
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.candidates import SentCandidate
@@ -151,21 +151,6 @@ def not_tried_reason(snapshot: Snapshot, pod: Pod, scheduler: KubeScheduler) -> 
     return None if gated is None else f"{NOT_TRIED}{gated.message}"
 
 
-def claim_hint(pod: Pod, message: str) -> str | None:
-    """Return what to do about a claim that does not exist yet: a simulation creates none from a template."""
-    if message != f'{NOT_TRIED}pod "{pod.key}": ResourceClaim not created yet':
-        return None
-    created = {one.name for one in pod.status.resource_claim_statuses or ()}
-    for one in pod.spec.resource_claims or ():
-        template = one.resource_claim_template_name
-        if template is not None and one.resource_claim_name is None and one.name not in created:
-            return (
-                f"a simulation creates no claim from ResourceClaimTemplate {template}: put a ResourceClaim with its "
-                f"spec beside the pod, and name it as resourceClaimName of the pod's claim {one.name}"
-            )
-    return None
-
-
 # --- scheduled ------------------------------------------------------------------------------------------------------
 
 
@@ -273,7 +258,7 @@ def _sent_candidates(run: DryRun) -> dict[str, SentCandidate]:
     places, violations, pods = np.flatnonzero(run.candidate), run.violations, run.snapshot.pods
     taken, names = run.victim_rows(places), run.snapshot.node_names
     victims: list[list[str]] = [[] for _ in places]
-    for place, row in zip(taken.places.tolist(), taken.pods.tolist(), strict=True):
+    for place, row in zip(taken.candidate_index.tolist(), taken.pods.tolist(), strict=True):
         victims[place].append(identity(pods[row]))
     return {
         names[int(run.rows[place])]: SentCandidate(tuple(uids), int(violations[place]))

@@ -36,10 +36,8 @@ from extender.k8s.cel.values import (
     type_name,
     written,
 )
-from extender.k8s.cost.budget import WorkBudget
+from extender.k8s.limits.limits import constant_budget
 
-_FOLDING_STEPS: Final = 1_000_000
-"""Steps of evaluating what is constant."""
 _LIST_COST: Final = 10
 _MAP_COST: Final = 30
 _DEFERRED: Final = object()
@@ -273,8 +271,9 @@ class _Planner:
 
     def _folded(self, evaluate: Evaluate) -> Any:
         """Return the value of a constant; raises PlanError."""
+        budget = constant_budget()
         try:
-            return evaluate(Run(None, 0, WorkBudget(_FOLDING_STEPS), _FOLDING_STEPS, of_1_37=self.of_1_37))
+            return evaluate(Run(None, 0, budget, cost_limit=budget.left, of_1_37=self.of_1_37))
         except Aborted:
             raise UnsupportedFeature("a map of constants with keys at which kube-scheduler crashes") from None
         except CelError as error:

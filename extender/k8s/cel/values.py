@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Final
 
-from extender.k8s.cost.budget import WorkBudget, WorkLimitReached
+from extender.k8s.limits.limits import WorkBudget, WorkLimitReached
 
 MIN_INT: Final = -(2**63)
 MAX_INT: Final = 2**63 - 1
@@ -57,7 +57,7 @@ class Run:
         if self.cost > self.limit:
             if self.cost > self.cost_limit:
                 raise CostLimitReached
-            raise WorkLimitReached
+            raise WorkLimitReached(self.budget.exceeded)
 
     def work(self, steps: int) -> None:
         """Spend work that cel-go's cost does not have."""

@@ -27,8 +27,8 @@ from extender.k8s.cel.values import (
     UnsupportedFeature,
     type_name,
 )
-from extender.k8s.cost.budget import WorkBudget
 from extender.k8s.devices.device_view import DeviceView
+from extender.k8s.limits.limits import WorkBudget
 
 __all__ = ["DeviceSelectorError", "DeviceView", "Selector", "UnsupportedFeature", "compile_selector"]
 

@@ -12,9 +12,9 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from extender.k8s.labels import BETA_REGION, BETA_ZONE, REGION, ZONE, ZONE_DELIMITER
 from extender.k8s.objects import InTreeDisk, Labels, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 from extender.k8s.storage.objects import PersistentVolume, VolumeNodeAffinity
+from extender.k8s.well_known import BETA_REGION, BETA_ZONE, REGION, ZONE, ZONE_DELIMITER
 
 MIGRATED_PLUGINS: Final = "storage.alpha.kubernetes.io/migrated-plugins"
 """Annotation of a CSINode that lists the in-tree plugins for which its kubelet uses CSI drivers."""

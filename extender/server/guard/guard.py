@@ -8,7 +8,7 @@ that breaks one raises GuardError.
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
@@ -20,15 +20,15 @@ from msgspec.json import Encoder
 
 from extender.core.engine import Candidate, FilterDecision
 from extender.core.eviction_history import NO_HISTORY, EvictionHistory
-from extender.core.framework.constraint import SchedulingContext
-from extender.core.preemption.protections import protection_reasons
+from extender.core.framework.scheduling_context import SchedulingContext
+from extender.core.preemption.protections import protections_of
 from extender.core.profile import UPSTREAM, Profile
 from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import GuardError
-from extender.k8s.annotations import MIRROR
 from extender.k8s.candidates import SentCandidate
 from extender.k8s.objects import Pod
 from extender.k8s.priority import SYSTEM_CRITICAL_PRIORITY
+from extender.k8s.well_known import MIRROR
 from extender.server.guard.pdb_recount import importance, recount_budgets
 
 _Scores = Sequence[Annotated[int, Meta(ge=0, le=10)]]
@@ -143,20 +143,24 @@ def _is_system_pod(pod: Pod) -> bool:
     )
 
 
-def _potential_victims(case: GuardCase) -> Iterator[Pod]:
-    """Yield the potential victims: the pods of the node that the preemptor may evict."""
-    keeps_system_pods = case.policy.may_change_victims
-    for uid, pod in case.pods_by_uid.items():
-        is_excluded = keeps_system_pods and uid not in case.sent_uids and _is_system_pod(pod)
-        if pod.priority < case.preemptor.priority and not is_excluded and not protection_reasons(case.context, pod):
-            yield pod
+def _is_protected(case: GuardCase, pod: Pod) -> bool:
+    return next(protections_of(case.context, pod), None) is not None
 
 
 def _counts_violations_correctly(case: GuardCase) -> bool:
     claimed = case.candidate.num_pdb_violations
     if case.as_sent and case.sent is not None and claimed == case.sent.num_pdb_violations:
         return True
-    counted = recount_budgets(case.snapshot, case.policy).violations(_potential_victims(case), frozenset(case.uids))
+    # The potential victims: pods of lower priority that are not protected, as system pods are under such a policy.
+    keeps_system_pods = case.policy.may_change_victims
+    potential = (
+        pod
+        for uid, pod in case.pods_by_uid.items()
+        if pod.priority < case.preemptor.priority
+        and not (keeps_system_pods and uid not in case.sent_uids and _is_system_pod(pod))
+        and not _is_protected(case, pod)
+    )
+    counted = recount_budgets(case.snapshot, case.policy).violations(potential, frozenset(case.uids))
     return claimed == counted
 
 
@@ -199,7 +203,7 @@ def rules() -> tuple[tuple[str, Callable[[GuardCase], bool]], ...]:
         ("DuplicateVictim", lambda case: len(set(case.uids)) == len(case.uids)),
         ("VictimNotLower", lambda case: all(victim.priority < case.preemptor.priority for victim in case.victims)),
         ("ProtectedVictimAdded", _adds_no_system_pod),
-        ("VictimProtected", lambda case: not any(protection_reasons(case.context, victim) for victim in case.victims)),
+        ("VictimProtected", lambda case: not any(_is_protected(case, victim) for victim in case.victims)),
         ("TooManyVictims", _is_within_max_victims),
         ("NotMostImportantFirst", _is_most_important_first),
         ("NotAsSent", _is_as_sent),

@@ -20,7 +20,9 @@ from extender.server.scheduler import journal
 from extender.server.scheduler.failure_policy import error_message, failure_answer
 from extender.server.scheduler.journal import Call
 from extender.server.scheduler.result import Answer, CallResult, CallSummary
-from extender.wire import ExtenderBindingArgs, decode_bind, encode_bind
+from extender.wire import ExtenderBindingArgs
+from extender.wire.decode import decode_bind
+from extender.wire.encode import encode_bind
 
 log = logging.getLogger(__name__)
 
@@ -79,7 +81,7 @@ def _confirm(server_context: ServerContext, request: ExtenderBindingArgs, result
         server_context.cache.assumed.assume_bound(
             request.pod_namespace, request.pod_name, request.pod_uid, request.node
         )
-    server_context.metrics.count_bind(result.outcome)
+    server_context.metrics.count("binds", result.outcome)
     pod = f"{request.pod_namespace}/{request.pod_name}"
     log.info("bind %r to %r: %s after %d attempt(s) %r", pod, request.node, result.outcome, result.tries, result.error)
     return Answer(encode_bind(result.error), "error" if result.error else "decided")

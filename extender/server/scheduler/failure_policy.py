@@ -21,7 +21,7 @@ from extender.server.context import ServerContext
 from extender.server.http.errors import error_body
 from extender.server.scheduler import passthrough
 from extender.server.scheduler.result import Answer
-from extender.wire import encode_bind
+from extender.wire.encode import encode_bind
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 def failure_answer(verb: str, server_context: ServerContext, error: Exception) -> Answer:
     """Log and count the error, and return the answer of the verb's failure policy."""
     record_failure(verb, server_context, error)
-    server_context.metrics.count_answer(verb, "failed")
+    server_context.metrics.count("answers", verb, "failed")
     if verb == "bind":
         return Answer(encode_bind(error_message(error)), "error")
     if verb == "prioritize":
@@ -44,7 +44,7 @@ def pass_through(verb: str, server_context: ServerContext, request: object, erro
     server_context.log_failure((verb, type(error)), "%s passed through: %s", verb, error)
     if not isinstance(error, LeftToScheduler):
         server_context.metrics.count_failure(error)
-    server_context.metrics.count_answer(verb, "passthrough")
+    server_context.metrics.count("answers", verb, "passthrough")
     return passthrough.ANSWERS[verb](request)
 
 
@@ -57,15 +57,11 @@ def record_failure(verb: str, server_context: ServerContext, error: Exception) -
         log.error("%s failed", verb, exc_info=error)
 
 
-def record_not_evaluated(
-    verb: str, server_context: ServerContext, pod: Pod, plugins: tuple[str, ...], *, is_first: bool
-) -> None:
+def record_not_evaluated(verb: str, server_context: ServerContext, pod: Pod, plugins: tuple[str, ...]) -> None:
     """Count the plugins that a decision leaves to kube-scheduler, once per call and in every mode, and log them.
 
     Those that the profile leaves to it for every pod are logged at the start only.
     """
-    if not plugins or not is_first:
-        return
     server_context.metrics.count_not_evaluated(plugins)
     profile = server_context.settings.scheduler.profile_of(pod)
     known = profile.not_evaluated_plugins if profile is not None else ()

@@ -22,7 +22,8 @@ from extender.server.scheduler.passthrough import accept_every_node
 from extender.server.scheduler.result import Answer
 from extender.server.scheduler.sent_nodes import SentNodes, decode_in_steps
 from extender.server.scheduler.verbs import decode_nodes
-from extender.wire import FilterRequest, encode_filter, encode_filter_error
+from extender.wire.decode import FilterRequest
+from extender.wire.encode import encode_filter, encode_filter_error
 
 log = logging.getLogger(__name__)
 

@@ -19,7 +19,6 @@ from msgspec import Raw
 from extender.cluster.apiserver.binding import BindResult
 from extender.core.engine import FilterDecision, PreemptDecision, PrioritizeDecision
 from extender.core.eviction_history import EvictionHistory
-from extender.core.profile import Profile
 from extender.core.record import (
     DecisionRecord,
     PreemptRecord,
@@ -28,9 +27,8 @@ from extender.core.record import (
     record_preempt,
     record_prioritize,
 )
-from extender.k8s.objects import Pod
 from extender.k8s.time import format_time
-from extender.report.render import changed_policies
+from extender.report.scheduler_report import changed_policies
 from extender.report.wording import PASSED_THROUGH
 from extender.server.context import ServerContext
 from extender.server.events.notices import AnsweredPreemption, is_worth_events, rejecting_policies
@@ -40,8 +38,9 @@ from extender.server.observability.audit_log import AuditLog
 from extender.server.observability.cache_status import cache_summary
 from extender.server.observability.decision_log import KeptDecision
 from extender.server.recording.lines import CallLine
-from extender.server.scheduler.result import CallResult, CallVerb, Decision
-from extender.wire import ExtenderBindingArgs, FilterRequest, PreemptRequest
+from extender.server.scheduler.result import CallResult, CallVerb
+from extender.wire import ExtenderBindingArgs
+from extender.wire.decode import FilterRequest, PreemptRequest
 
 log = logging.getLogger(__name__)
 
@@ -69,8 +68,14 @@ class Call:
 
     def decision_record(self) -> DecisionRecord | None:
         """Return the record of the decision, which the sinks share; only while the cache is in its state."""
-        if self.record is None and isinstance(self.request, FilterRequest | PreemptRequest):
-            self.record = _decision_record(self.request, self.result.decision)
+        decision = self.result.decision
+        if self.record is None and decision is not None:
+            if isinstance(decision, FilterDecision):
+                self.record = record_filter(decision)
+            elif isinstance(decision, PrioritizeDecision):
+                self.record = record_prioritize(decision)
+            elif isinstance(self.request, PreemptRequest):
+                self.record = record_preempt(decision, self.request.sent)
         return self.record
 
 
@@ -96,7 +101,8 @@ def begin(server_context: ServerContext, call: Call) -> list[tuple[str, Write]]:
 
 def end(call: Call, writes: list[tuple[str, Write]]) -> None:
     """Write the journal's entry of a call, whose result is final."""
-    for name, write in writes:
+    entries: list[tuple[str, Write]] = [("log line", partial(_log_line, call)), *writes]
+    for name, write in entries:
         try:
             write()
         except Exception:
@@ -136,7 +142,7 @@ def _keep(server_context: ServerContext, call: Call) -> Write | None:
             now=call.history.now,
             milliseconds=call.milliseconds,
             pod=pod,
-            profile=_profile(server_context, request.pod, call.result.decision),
+            profile=server_context.settings.scheduler.profile_of(request.pod),
             mode=call.result.mode,
             cache=cache,
             record=record,
@@ -148,13 +154,10 @@ def _keep(server_context: ServerContext, call: Call) -> Write | None:
     return keep
 
 
-def _log_line(_: ServerContext, call: Call) -> Write | None:
-    """Return the function that logs a preemption, and other calls at level DEBUG."""
-    is_logged = isinstance(call.request, PreemptRequest) or log.isEnabledFor(logging.DEBUG)
-    return partial(_log, call) if is_logged else None
-
-
-def _log(call: Call) -> None:
+def _log_line(call: Call) -> None:
+    """Log a preemption, and other calls at level DEBUG."""
+    if not isinstance(call.request, PreemptRequest) and not log.isEnabledFor(logging.DEBUG):
+        return
     request, decision = call.request, call.result.decision
     fields = {"verb": call.verb, "mode": call.result.mode, "answer": call.result.answer.kind}
     extra, not_enforced = {"fields": fields}, ""
@@ -219,26 +222,10 @@ def _events(server_context: ServerContext, call: Call) -> Write | None:
 SINKS: dict[str, Callable[[ServerContext, Call], Write | None]] = {
     "recording": _record,
     "decision": _keep,
-    "log line": _log_line,
     "audit line": _audit,
     "Events": _events,
 }
-"""What a sink stores -> the sink."""
-
-
-def _decision_record(request: FilterRequest | PreemptRequest, decision: object) -> DecisionRecord | None:
-    if isinstance(decision, PreemptDecision) and isinstance(request, PreemptRequest):
-        return record_preempt(decision, request.sent)
-    if isinstance(decision, FilterDecision):
-        return record_filter(decision)
-    return record_prioritize(decision) if isinstance(decision, PrioritizeDecision) else None
-
-
-def _profile(server_context: ServerContext, pod: Pod, decision: Decision | None) -> Profile | None:
-    """Return the profile that judged the pod, or that would; None: the pod is not ours."""
-    if decision is None or decision.evaluation is None:
-        return server_context.settings.scheduler.profile_of(pod)
-    return decision.evaluation.context.profile
+"""What a sink stores -> the sink; `end` writes the log line, which takes nothing before."""
 
 
 def _audit_line(
@@ -264,11 +251,10 @@ def _audit_line(
         return BindLine(error=result.error or "", **keys)
     if isinstance(request, PreemptRequest):
         scheduler = server_context.settings.scheduler
-        profile = _profile(server_context, request.pod, result.decision)
         keys |= {
             "preemptor": audit.preemptor(request.pod),
             "sent": len(request.sent),
-            "policies": changed_policies(profile or scheduler.profiles[0]),
+            "policies": changed_policies(scheduler.profile_of(request.pod) or scheduler.profiles[0]),
             "scheduler_version": scheduler.version,
             "scheduler_release": scheduler.release,
         }

@@ -12,7 +12,8 @@ from typing import Any
 from extender.core.engine import FilterDecision, PreemptDecision, PrioritizeDecision
 from extender.server.scheduler.result import Answer
 from extender.utilities.text import join_names
-from extender.wire import FilterRequest, PreemptRequest, encode_filter, encode_preempt, encode_sent_candidates
+from extender.wire.decode import FilterRequest, PreemptRequest
+from extender.wire.encode import encode_filter, encode_preempt, encode_sent_candidates
 
 NO_SCORES = Answer(b"[]", "asSent")
 """Answer to /prioritize that adds nothing to kube-scheduler's own scores."""

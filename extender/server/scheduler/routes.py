@@ -147,7 +147,7 @@ async def _dry_run(dry_runs: DryRuns, scope: Scope, read: ReadBody) -> Response:
         answer, closes = Answer(error_body(str(error)), "error", error.status), error.status != 400
     except Exception as error:
         answer, closes = dry_runs.failed(error), True
-    server_context.metrics.count_dry_run("failed" if answer.kind == "error" else "answered")
+    server_context.metrics.count("filter_dryruns", "failed" if answer.kind == "error" else "answered")
     return Response(answer.status, answer.body, _headers(answer, closes=closes))
 
 
@@ -156,9 +156,21 @@ async def _call(name: CallVerb, scope: Scope, read: ReadBody, server_context: Se
     metrics, caller, is_overload = server_context.metrics, caller_of(scope), False
     deadline = Deadline(caller.arrived_at + server_context.timeout, server_context.clock, is_caller_gone=caller.is_gone)
     try:
-        content = await _read_body(name, read, server_context, deadline)
+        # 1. Read the body. 2. Reject an overload, and a late call too, before it is decoded. 3. Decide.
+        content, limit = await _read_body(name, read, server_context, deadline), server_context.max_in_flight
         with metrics.track_in_flight() as in_flight:
-            answer = await _answer(name, server_context, content, deadline, in_flight)
+            if in_flight > limit:
+                overload = Overloaded(f"more than {limit} calls in flight (server.maxInFlight)")
+                deadline = structs.replace(deadline, rejection=overload)
+            if name != "bind":
+                if server_context.settings.needs_cluster:  # else a pass-through answer, which costs next to nothing
+                    deadline.check()
+                answer = await verbs.answer_live(verbs.VERBS[name], server_context, content, deadline)
+            elif deadline.rejection is not None:
+                raise deadline.rejection
+            else:
+                assert server_context.binder is not None  # `_read_body` raises
+                answer = await bind(server_context, server_context.binder, content, deadline)
         closes = answer.status == 503
     except RequestError as error:
         answer, closes = Answer(error_body(str(error)), "error", error.status), error.status != 400
@@ -187,24 +199,6 @@ async def _read_body(name: CallVerb, read: ReadBody, server_context: ServerConte
     except ClientDisconnect:
         deadline.check()
         raise CallerGone("the caller closed the connection before its request was complete") from None
-
-
-async def _answer(
-    name: CallVerb, server_context: ServerContext, content: bytes, deadline: Deadline, in_flight: int
-) -> Answer:
-    """Answer the call; an overload is rejected, and a late call too, before it is decoded."""
-    limit = server_context.max_in_flight
-    if in_flight > limit:
-        overload = Overloaded(f"more than {limit} calls in flight (server.maxInFlight)")
-        deadline = structs.replace(deadline, rejection=overload)
-    if name == "bind":
-        if deadline.rejection is not None:
-            raise deadline.rejection
-        assert server_context.binder is not None  # `_read_body` raises
-        return await bind(server_context, server_context.binder, content, deadline)
-    if server_context.settings.needs_cluster:  # else a pass-through answer, which costs next to nothing
-        deadline.check()
-    return await verbs.answer_live(verbs.VERBS[name], server_context, content, deadline)
 
 
 def _headers(answer: Answer, *, closes: bool) -> list[Header]:

@@ -15,7 +15,7 @@ from extender.core.engine import FilterDecision, PrioritizeDecision
 from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import RequestError, RequestTooLarge
 from extender.k8s.objects import Node
-from extender.wire import FilterRequest, decode_node
+from extender.wire.decode import FilterRequest, decode_node
 
 DecisionT = TypeVar("DecisionT", FilterDecision, PrioritizeDecision)
 

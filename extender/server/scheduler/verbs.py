@@ -8,7 +8,6 @@ Rule: nothing here knows HTTP. A RequestError is the client's fault and is raise
 answered by the failure policy of the verb (`server.scheduler.failure_policy`).
 """
 
-import itertools
 import logging
 import time
 from abc import ABC, abstractmethod
@@ -25,7 +24,6 @@ from extender.core.engine import FilterDecision, PreemptDecision, PrioritizeDeci
 from extender.core.eviction_history import EvictionHistory
 from extender.core.preemption.eligibility import nominated_node
 from extender.core.preemption.sent_candidates import CandidateRejection, RejectionReason
-from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import GuardError, LeftToScheduler, RequestError, UnknownScheduler
 from extender.k8s.candidates import SentCandidates
 from extender.report import schema
@@ -47,15 +45,8 @@ from extender.server.scheduler.journal import Call
 from extender.server.scheduler.passthrough import NO_VICTIMS
 from extender.server.scheduler.result import Answer, CallResult, CallSummary, CallVerb
 from extender.server.scheduler.sent_nodes import decide_as_sent
-from extender.wire import (
-    FilterRequest,
-    PreemptRequest,
-    decode_filter,
-    decode_preempt,
-    encode_filter,
-    encode_preempt,
-    encode_prioritize,
-)
+from extender.wire.decode import FilterRequest, PreemptRequest, decode_filter, decode_preempt
+from extender.wire.encode import encode_filter, encode_preempt, encode_prioritize
 
 log = logging.getLogger(__name__)
 
@@ -81,7 +72,7 @@ def answer(
     `history`: the time and the earlier evictions to decide by; None: now. A missed deadline counts as a failure.
     """
     request, started = verb.decode(server_context, body), time.perf_counter()
-    decide = _decider(verb, server_context, request, history, deadline)
+    decide = partial(verb.decide, server_context, request, history, deadline)
     result = _decide(verb, server_context, request, decide, deadline)
     given = _finish(verb, server_context, body, request, result, started)
     given.after_send()
@@ -94,25 +85,12 @@ async def answer_live(verb: "Verb[Any, Any]", server_context: ServerContext, bod
     The caller calls `after_send` of the answer.
     """
     request, started = verb.decode(server_context, body), time.perf_counter()
-    decide = _decider(verb, server_context, request, None, deadline)
+    decide: Callable[[], Any] = partial(verb.decide, server_context, request, None, deadline)
     settings, source = server_context.settings, server_context.source
     if source.is_live and settings.needs_cluster and not settings.is_observing:
         decide = await _decided(decide, server_context, request, deadline)
-    return _finish(
-        verb, server_context, body, request, _decide(verb, server_context, request, decide, deadline), started
-    )
-
-
-def _decider(
-    verb: "Verb[Any, Any]",
-    server_context: ServerContext,
-    request: Any,
-    history: EvictionHistory | None,
-    deadline: Deadline,
-) -> Callable[[], Any]:
-    """Return a function that makes the decision; called again, it does not count the call again."""
-    attempts = itertools.count()
-    return lambda: verb.decide(server_context, request, history, deadline, is_first=next(attempts) == 0)
+    result = _decide(verb, server_context, request, decide, deadline)
+    return _finish(verb, server_context, body, request, result, started)
 
 
 async def _decided(
@@ -146,7 +124,7 @@ def _finish(
     if result.mode == "answered":
         try:
             verb.apply_effects(server_context, request, result.decision)
-            server_context.metrics.count_answer(verb.name, verb.results[0 if kept else 1])
+            server_context.metrics.count("answers", verb.name, verb.results[0 if kept else 1])
         except Exception as error:  # the assume cache would miss the eviction: better to answer with a failure
             call.result, kept = _failed(verb.name, server_context, request, error), 0
     if writes is not None:
@@ -171,11 +149,13 @@ def _decide(
     if settings.kill_switch is not None:
         is_veto = verb.name == "preempt" and settings.kill_switch == "Veto"
         given = NO_VICTIMS if is_veto else passthrough.ANSWERS[verb.name](request)
-        metrics.count_answer(verb.name, "vetoed" if given.kind == "noVictims" else "passthrough")
+        metrics.count("answers", verb.name, "vetoed" if given.kind == "noVictims" else "passthrough")
         return CallResult(given, "passthrough")
     try:
         deadline.check()
         decision = decide()
+        if decision.not_evaluated:
+            record_not_evaluated(verb.name, server_context, request.pod, decision.not_evaluated)
         if isinstance(decision, PreemptDecision):
             metrics.count_unknown_candidates(decision.dropped.values())
         difference = passthrough.DIFFERENCES[verb.name](request, decision) if settings.is_observing else None
@@ -189,8 +169,8 @@ def _decide(
     given = structs.replace(given, not_evaluated=decision.not_evaluated, cache_status=cache_status)
     if not settings.is_observing:
         return CallResult(given, "answered", decision)
-    metrics.count_observed_answer(verb.name, "same" if difference is None else "differs")
-    metrics.count_answer(verb.name, "vetoed" if given.kind == "noVictims" else "passthrough")
+    metrics.count("observed_answers", verb.name, "same" if difference is None else "differs")
+    metrics.count("answers", verb.name, "vetoed" if given.kind == "noVictims" else "passthrough")
     if difference is not None:
         log.info("observe %s %r: the answer would have been: %s", verb.name, request.pod.key, difference)
     return CallResult(given, "observed", decision)
@@ -205,12 +185,12 @@ def _failed(verb: schema.VerbName, server_context: ServerContext, request: Any, 
     metrics, is_observing = server_context.metrics, server_context.settings.is_observing
     is_passed = isinstance(error, LeftToScheduler) or (isinstance(error, UnknownScheduler) and verb != "preempt")
     if is_observing:
-        metrics.count_observed_answer(verb, "same" if is_passed else "failed")
+        metrics.count("observed_answers", verb, "same" if is_passed else "failed")
     if is_passed:
         given = pass_through(verb, server_context, request, error)
     elif is_observing:
         record_failure(verb, server_context, error)
-        metrics.count_answer(verb, "passthrough")
+        metrics.count("answers", verb, "passthrough")
         given = passthrough.ANSWERS[verb](request)
     else:
         given = failure_answer(verb, server_context, error)
@@ -238,12 +218,10 @@ class Verb(ABC, Generic[RequestT, DecisionT]):
         request: RequestT,
         history: EvictionHistory | None,
         deadline: Deadline,
-        *,
-        is_first: bool,
     ) -> DecisionT:
         """Make a decision that the guard accepts; raises ExtenderError if that fails, RequestError for a bad node.
 
-        `history`, None: the current; `is_first`: False if the call was decided before, and counted.
+        `history`, None: the current.
         """
 
     @abstractmethod
@@ -273,15 +251,12 @@ class Filter(Verb[FilterRequest, FilterDecision]):
         request: FilterRequest,
         history: EvictionHistory | None,
         deadline: Deadline,
-        *,
-        is_first: bool,
     ) -> FilterDecision:
         server_context.cache.assumed.forget_preemption(request.pod)
         snapshot, profile, history = server_context.decision_inputs(request.pod, history)
         decision = decide_as_sent(
             snapshot, request, lambda: engine.filter(snapshot, request.pod, request.nodes, profile, history)
         )
-        record_not_evaluated("filter", server_context, request.pod, decision.not_evaluated, is_first=is_first)
         guard_filter(request.nodes, decision)
         return decision
 
@@ -307,14 +282,11 @@ class Prioritize(Verb[FilterRequest, PrioritizeDecision]):
         request: FilterRequest,
         history: EvictionHistory | None,
         deadline: Deadline,
-        *,
-        is_first: bool,
     ) -> PrioritizeDecision:
         snapshot, profile, history = server_context.decision_inputs(request.pod, history)
         decision = decide_as_sent(
             snapshot, request, lambda: engine.prioritize(snapshot, request.pod, request.nodes, profile, history)
         )
-        record_not_evaluated("prioritize", server_context, request.pod, decision.not_evaluated, is_first=is_first)
         guard_scores(request.nodes, decision.scores)
         return decision
 
@@ -340,22 +312,26 @@ class Preempt(Verb[PreemptRequest, PreemptDecision]):
         request: PreemptRequest,
         history: EvictionHistory | None,
         deadline: Deadline,
-        *,
-        is_first: bool,
     ) -> PreemptDecision:
         server_context.cache.assumed.forget_preemption(request.pod)
         snapshot, profile, current = server_context.decision_inputs(request.pod, history)
-        history = history or _with_recent_deletions(current, server_context, snapshot, request)
+        # 1. Deletions on the nodes of the request that kube-scheduler may not have seen yet.
+        if history is None:
+            recent, nominated = server_context.cache.recent_deletions, nominated_node(snapshot, request.pod)
+            deletions = recent.on_nodes(request.sent) | recent.on_nodes((nominated,))
+            unseen = {uid: node for uid, node in deletions.items() if uid not in request.terminating}
+            if unseen:
+                trusts_fit = server_context.cache_lag.trusts_fit(request.pod.metadata.uid)
+                current = replace(current, recent_deletions=unseen, trusts_fit=trusts_fit)
+        # 2. Decide, and again without the nodes that the guard rejects, as long as it rejects all of them.
         sent, rejected = request.sent, dict[str, str]()
-        for attempt in range(MAX_GUARDED_ATTEMPTS):
-            decision = engine.preempt(snapshot, request.pod, sent, profile, history)
-            is_first = is_first and attempt == 0
-            record_not_evaluated("preempt", server_context, request.pod, decision.not_evaluated, is_first=is_first)
+        for _ in range(MAX_GUARDED_ATTEMPTS):
+            decision = engine.preempt(snapshot, request.pod, sent, profile, current)
             result = guard_preempt(
-                snapshot, request.pod, sent, decision.kept, as_sent=decision.as_sent, profile=profile, history=history
+                snapshot, request.pod, sent, decision.kept, as_sent=decision.as_sent, profile=profile, history=current
             )
             for node, rule in result.rejected.items():
-                server_context.metrics.count_guard_rejection(rule)
+                server_context.metrics.count("guard_rejections", rule)
                 log.error("preempt %r: guard rejected node %r: %s", request.pod.key, node, rule)
                 rejected[node] = rule
             if result.kept or not decision.kept:
@@ -408,20 +384,6 @@ def decode_nodes(server_context: ServerContext, body: bytes) -> FilterRequest:
     if len(body) > most and not request.has_whole_nodes:
         raise too_large(most)
     return request
-
-
-def _with_recent_deletions(
-    history: EvictionHistory, server_context: ServerContext, snapshot: Snapshot, request: PreemptRequest
-) -> EvictionHistory:
-    """Return the history with the deletions on the nodes of the request of which kube-scheduler may not know."""
-    recent, nominated = server_context.cache.recent_deletions, nominated_node(snapshot, request.pod)
-    deletions = recent.on_nodes(request.sent) | recent.on_nodes((nominated,))
-    unseen = {uid: node for uid, node in deletions.items() if uid not in request.terminating}
-    if not unseen:
-        return history
-    return replace(
-        history, recent_deletions=unseen, trusts_fit=server_context.cache_lag.trusts_fit(request.pod.metadata.uid)
-    )
 
 
 def on_failure(verb: CallVerb, server_context: ServerContext, error: Exception) -> Answer:

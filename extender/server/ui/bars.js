@@ -34,7 +34,7 @@ function bar(resource, when, several, room, widest) {
   const percent = (value) => (100 * value) / widest;
   const used = several.reduce((total, [, value]) => total + value, 0);
   const drawn = svg("svg", { class: "bar", width: "100%", height: HEIGHT, role: "img", focusable: "false" });
-  const labels = several.filter(([, value]) => value).map(([part, value]) => `${ROLES[part][0]} ${amount(resource, value)}`);
+  const labels = several.filter(([, value]) => value).map(([part, value]) => `${ROLES[part].label} ${amount(resource, value)}`);
   const left = room - used;
   const rest = left >= 0 ? `free ${amount(resource, left)}` : `exceeded by ${amount(resource, -left)}`;
   drawn.setAttribute("aria-label", `${resource} ${when}: ${[...labels, rest].join(", ")} of ${amount(resource, room)}`);
@@ -44,7 +44,7 @@ function bar(resource, when, several, room, widest) {
     const width = percent(value);
     if (!width) continue;
     drawn.append(svg("rect", { x: `${from}%`, y: 0, width: `${width}%`, height: HEIGHT, class: `part part-${part}` }));
-    if (width >= MIN_LABELLED_PERCENT) drawn.append(svg("text", { x: `${from + width / 2}%`, y: HEIGHT / 2 + 4, class: width < MIN_LABELLED_PERCENT_NARROW ? "part-name small" : "part-name" }, ROLES[part][0]));
+    if (width >= MIN_LABELLED_PERCENT) drawn.append(svg("text", { x: `${from + width / 2}%`, y: HEIGHT / 2 + 4, class: width < MIN_LABELLED_PERCENT_NARROW ? "part-name small" : "part-name" }, ROLES[part].label));
     from += width;
   }
   const edge = Math.min(100, percent(room));
@@ -65,7 +65,7 @@ function amountsTable(resources, present, parts, allocatable, before, after, aft
     el("caption", { class: "visually-hidden" }, "Requests by pod role"),
     el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "Used by"), el("th", { scope: "col", class: "number" }, "Pods"), shown.map((resource) => el("th", { scope: "col", class: "number" }, resource)))),
     el("tbody", {},
-      present.map((part) => line(`part part-${part}`, ROLES[part][0], ROLES[part][1], parts[part].pods, shown.map((resource) => amount(resource, parts[part].amounts[resource] ?? 0)))),
+      present.map((part) => line(`part part-${part}`, ROLES[part].label, ROLES[part].meaning, parts[part].pods, shown.map((resource) => amount(resource, parts[part].amounts[resource] ?? 0)))),
       line("room", "free before", "", "", shown.map((resource) => amount(resource, free(before, resource)))),
       line("room", `free ${afterwards}`, "", "", shown.map((resource) => amount(resource, free(after, resource)))))));
 }

@@ -4,7 +4,7 @@
 import { el, name, prose, scrolling, visuallyHidden } from "./dom.js";
 import { nodeDetail } from "./node.js";
 import { slices } from "./slices.js";
-import { count, criterion } from "./words.js";
+import { count, criterion, joined } from "./words.js";
 
 const WIDTHS = { PDBViolations: "w-count", VictimCount: "w-count", PrioritySum: "w-sum", LatestStartTime: "w-time" };
 const MAX_CRITERIA_WITHOUT_SCROLLING = 5; // on a large screen
@@ -116,5 +116,5 @@ function outrankedBy(node, ranking) {
 function victims(node) {
   const found = node.victims ?? [];
   if (!found.length) return el("span", { class: "muted" }, "none");
-  return [name(found[0]), found.length > 1 ? ` and ${found.length - 1} more` : null];
+  return joined(found.map((one) => name(one)), 1);
 }

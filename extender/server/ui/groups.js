@@ -104,7 +104,7 @@ function createGroup(about, group, canOpen) {
   return {
     has: (node) => places.has(node),
     element(all) {
-      const [label, meaning] = outcomeOf(group.outcome);
+      const { label, meaning } = outcomeOf(group.outcome);
       details = el("details", { class: `group outcome-of-${group.outcome}`, "data-outcome": group.outcome, ontoggle: () => details.open && fill() },
         el("summary", {},
           el("span", { class: "group-count" }, group.nodes.length.toLocaleString("en")),

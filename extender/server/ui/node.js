@@ -8,8 +8,6 @@ import { filterChain } from "./filter-chain.js";
 import { slices } from "./slices.js";
 import { amount, count, criterion, outcomeOf, resourcesOf, ROLES } from "./words.js";
 
-const AFTERWARDS = { chosen: "after", outranked: "if chosen", rejectedByPolicy: "if chosen", rejected: "if chosen" };
-
 /** Return an element for the node at once, and fill it when the response arrives. */
 export function nodeDetail(decision, summary) {
   const place = el("div", { class: "node", "data-node": summary.name, "aria-busy": "true" }, el("p", { class: "muted loading" }, "loading the node …"));
@@ -34,7 +32,7 @@ function detail(decision, node) {
 }
 
 function facts(decision, node) {
-  const [label, meaning] = outcomeOf(node.outcome);
+  const { label, meaning } = outcomeOf(node.outcome);
   const loses = node.losesBy ? ` Outranked by: ${criterion(node.losesBy).label} (${criterion(node.losesBy).better}).` : "";
   const emptied = node.emptied ? [`${node.emptied.plugin}: `, (node.emptied.reasons ?? []).join(", ")] : null;
   return el("dl", { class: "facts" },
@@ -49,7 +47,6 @@ function facts(decision, node) {
 
 /** Sum the requests of the pods by role, as arguments of `bars`. */
 function requestsByRole(decision, node, pods) {
-  const isNotCandidate = node.outcome === "insufficientAfterPreemption" || node.outcome === "noVictims";
   const parts = {};
   const put = (part, requests) => {
     const own = (parts[part] ??= { pods: 0, amounts: {} });
@@ -59,8 +56,7 @@ function requestsByRole(decision, node, pods) {
   for (const pod of pods) put(roleOf(node, pod), pod.requests);
   for (const pod of node.nominated ?? []) put("nominated", pod.requests);
   put("preemptor", decision.incoming?.requests);
-  const afterwards = isNotCandidate ? "if emptied" : AFTERWARDS[node.outcome] ?? "after";
-  return { parts, allocatable: node.allocatable, removed: ["victim", "evictable"], added: ["preemptor"], afterwards };
+  return { parts, allocatable: node.allocatable, removed: ["victim", "evictable"], added: ["preemptor"], afterwards: outcomeOf(node.outcome).afterwards };
 }
 
 /** No pod is reprieved on a node that cannot take the preemptor even with all potential victims evicted. */
@@ -92,7 +88,7 @@ function podRow(node, pod, resources) {
   ].filter(Boolean);
   return el("tr", { class: `role-${role}` },
     el("th", { scope: "row" }, name(pod.key)),
-    el("td", {}, el("span", { class: `tag role-tag role-tag-${role}`, title: ROLES[role]?.[1] ?? "" }, ROLES[role]?.[0] ?? role)),
+    el("td", {}, el("span", { class: `tag role-tag role-tag-${role}`, title: ROLES[role]?.meaning ?? "" }, ROLES[role]?.label ?? role)),
     el("td", { class: "number" }, (pod.priority ?? 0).toLocaleString("en")),
     resources.map((resource) => el("td", { class: "number" }, amount(resource, pod.requests?.[resource] ?? 0))),
     el("td", {}, reprieve(role, pod)),

@@ -2,7 +2,7 @@
 
 import { el, fact, name, scrolling } from "./dom.js";
 import { slices } from "./slices.js";
-import { count } from "./words.js";
+import { count, evictionCause, joined } from "./words.js";
 
 /** Return the sections of a result with a scenario or replacements; `heading` makes a heading of its level. */
 export function scenarioResult({ scenario, replacements = [] }, heading) {
@@ -27,20 +27,15 @@ export function scenarioResult({ scenario, replacements = [] }, heading) {
     workloads.length ? section("Workloads", ["Workload", "Existing", "Created", "Waiting"], workloads,
       (one) => [name(one.workload), one.existing, one.created.length, one.waiting.length], "workloads", heading) : null,
     replacements.length ? section("Replacements", ["Replacement", "Of", "Cause", "From", "To"], replacements,
-      (one) => [name(one.pod), one.of === one.pod ? "the same name" : name(one.of), CAUSES[one.cause] ?? one.cause, name(one.oldNode), one.node ? name(one.node) : el("span", { class: "bad" }, "stays pending")], "pods", heading) : null,
+      (one) => [name(one.pod), one.of === one.pod ? "the same name" : name(one.of), evictionCause(one.cause), name(one.oldNode), one.node ? name(one.node) : el("span", { class: "bad" }, "stays pending")], "pods", heading) : null,
   ];
 }
 
 const drainState = ({ blocked }) => (blocked.length ? "draining" : "drained");
 
-const CAUSES = { Preempted: "preempted", Drained: "drained", NodeRemoved: "node removed" };
-
 const MAX_NAMES = 8;
 
-function names(several) {
-  const shown = several.slice(0, MAX_NAMES).map((one, place) => [place ? ", " : null, name(one)]);
-  return several.length > MAX_NAMES ? [...shown, ` and ${several.length - MAX_NAMES} more`] : shown;
-}
+const names = (several) => joined(several.map((one) => name(one)), MAX_NAMES);
 
 function untilFullText({ pod, fits, limitReached, next }) {
   const found = [el("strong", {}, `${fits.toLocaleString("en")} more`), " of ", name(pod), fits === 1 ? " fits" : " fit"];

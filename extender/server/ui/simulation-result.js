@@ -4,7 +4,7 @@ import { usageBars } from "./bars.js";
 import { el, name, scrolling, table } from "./dom.js";
 import { scenarioResult } from "./scenario-result.js";
 import { slices } from "./slices.js";
-import { count } from "./words.js";
+import { claimAllocation, count, cycleOutcome, joined } from "./words.js";
 
 /** Return the result of one simulation, or of two side by side below a table of their differences. */
 export function simulationResult(answer) {
@@ -19,14 +19,12 @@ export function simulationResult(answer) {
 
 const policyName = (policy) => (policy === "configured" ? "the policies in effect" : policy);
 
-const POD_OUTCOMES = { Scheduled: "scheduled", Nominated: "nominated", Unschedulable: "stays pending", Skipped: "skipped" };
-
 function differences({ compared, differences: found = [] }) {
   if (!found.length) return el("p", { id: "differences" }, "Both policies give the same result for these pods.");
   const podOutcome = (one) => one === null
     ? "not in this simulation"
-    : [el("strong", {}, POD_OUTCOMES[one.outcome] ?? one.outcome), one.node ? [" on ", name(one.node)] : null,
-        one.evicts?.length ? ["; evicts ", joined(one.evicts)] : null,
+    : [el("strong", {}, cycleOutcome(one.outcome)), one.node ? [" on ", name(one.node)] : null,
+        one.evicts?.length ? ["; evicts ", joinedNames(one.evicts)] : null,
         one.numPDBViolations ? `; ${count(one.numPDBViolations, "PDB violation")}` : null,
         one.vetoed ? ["; vetoed: ", one.vetoed] : null];
   return el("div", { id: "differences", class: "scroll" }, table(`${count(found.length, "pod")} with different outcomes`, ["Pod", ...compared.map(policyName)],
@@ -50,13 +48,11 @@ function simulation(result, level) {
 }
 
 function cycleItem(cycle) {
-  const evicts = cycle.victims?.length ? ["; evicts ", joined(cycle.victims.map((one) => one.pod))] : null;
+  const evicts = cycle.victims?.length ? ["; evicts ", joinedNames(cycle.victims.map((one) => one.pod))] : null;
   const where = {
     Scheduled: () => ["scheduled on ", name(cycle.node ?? ""), cycle.feasible > 1 ? ` (${count(cycle.feasible, "feasible node")})` : null],
     Nominated: () => ["no feasible node", evicts, cycle.nominatedNode ? ["; nominated to ", name(cycle.nominatedNode)] : null],
-    Unschedulable: () => "stays pending",
-    Skipped: () => "skipped",
-  }[cycle.outcome]?.() ?? cycle.outcome;
+  }[cycle.outcome]?.() ?? cycleOutcome(cycle.outcome);
   return el("li", { class: `cycle-${cycle.outcome}` },
     name(cycle.pod), cycle.attempt > 1 ? ` (attempt ${cycle.attempt})` : null, ": ", el("strong", {}, where),
     cycle.claims?.length ? el("ul", { class: "claims" }, cycle.claims.map(claimItem)) : null,
@@ -67,18 +63,15 @@ function cycleItem(cycle) {
     cycle.notEvaluated?.length ? el("p", { class: "muted" }, `Not evaluated, left to kube-scheduler: ${cycle.notEvaluated.join(", ")}`) : null);
 }
 
-const ALLOCATIONS = { new: "gets", created: "is created and gets", existing: "keeps" };
 const MAX_DEVICES = 8;
+const MAX_NAMES = 5;
 
 function claimItem({ claim, allocation, devices }) {
-  const shown = devices.slice(0, MAX_DEVICES).map((one, place) => [place ? ", " : null, name(`${one.driver}/${one.pool}/${one.device}`)]);
-  const more = devices.length > MAX_DEVICES ? ` and ${devices.length - MAX_DEVICES} more` : null;
-  return el("li", {}, "claim ", name(claim), ` ${ALLOCATIONS[allocation] ?? allocation} `, devices.length ? [shown, more] : "no devices");
+  const shown = joined(devices.map((one) => name(`${one.driver}/${one.pool}/${one.device}`)), MAX_DEVICES);
+  return el("li", {}, "claim ", name(claim), ` ${claimAllocation(allocation)} `, devices.length ? shown : "no devices");
 }
 
-function joined(names) {
-  return names.slice(0, 5).map((one, place) => [place ? ", " : null, name(one)]).concat(names.length > 5 ? [` and ${names.length - 5} more`] : []);
-}
+const joinedNames = (names) => joined(names.map((one) => name(one)), MAX_NAMES);
 
 function victims(evicted) {
   const body = el("tbody");

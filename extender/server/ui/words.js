@@ -3,25 +3,35 @@
 
 const wording = await (await fetch(new URL("wording.json", import.meta.url))).json();
 
-export const criterion = (key) => ({ label: wording.criteria[key]?.[0] ?? key, better: wording.criteria[key]?.[1] ?? "lowest" });
+export const criterion = (key) => wording.criteria[key] ?? { label: key, better: "lowest" };
 
-/** Outcome of a node -> [label, meaning]; the label begins a line. */
+/** Outcome of a node -> { label, meaning, afterwards }; the label begins a line. */
 export const outcomeOf = (outcome) => {
-  const [label, meaning] = wording.nodeOutcomes[outcome] ?? [outcome, ""];
-  return [label[0].toUpperCase() + label.slice(1), meaning];
+  const words = wording.nodeOutcomes[outcome] ?? { label: outcome, meaning: "", afterwards: "after" };
+  return { ...words, label: words.label[0].toUpperCase() + words.label.slice(1) };
 };
 
 /** Filter code -> whether evictions help. */
-export const helpOf = (code) => wording.helpOfEvictions[code] ?? wording.noHelp;
+export const helpOf = (code) => wording.statusCodes[code]?.label ?? wording.statusCodes.Error.label;
 
 /** Outcome of a decision -> its tag; an answered decision has none. */
-export const decisionTag = (outcome) => wording.decisionOutcomes[outcome]?.[0];
+export const decisionTag = (outcome) => wording.decisionOutcomes[outcome]?.label;
 
-/** Role of a pod -> [label, meaning]. */
+/** Role of a pod -> { label, meaning }. */
 export const ROLES = wording.roles;
+
+export const cycleOutcome = (outcome) => wording.cycleOutcomes[outcome] ?? outcome;
+export const evictionCause = (cause) => wording.evictionCauses[cause] ?? cause;
+export const claimAllocation = (allocation) => wording.claimAllocations[allocation] ?? allocation;
 
 export const count = (number, noun, plural = `${noun}s`) =>
   `${number.toLocaleString("en")} ${number === 1 ? noun : plural}`;
+
+/** Join the first `limit` parts, text or elements, and count the others: `a, b and 3 more`. */
+export const joined = (parts, limit) => [
+  parts.slice(0, limit).map((one, place) => [place ? ", " : null, one]),
+  parts.length > limit ? ` and ${parts.length - limit} more` : null,
+];
 
 /** `2026-11-22T00:06:16.566Z` -> `11-22 00:06:16`. */
 export const shortTime = (time) => time.slice(5, 19).replace("T", " ");

@@ -31,10 +31,10 @@ from extender.core.profile import (
     Protection,
 )
 from extender.core.snapshot import pod_table
-from extender.k8s.annotations import MINIMUM_PREEMPTABLE_PRIORITY, TOLERATION_SECONDS
 from extender.k8s.candidates import SentCandidate
 from extender.k8s.kinds import KINDS, ClusterObjects
 from extender.k8s.objects import COSCHEDULING_LABEL, Pod
+from extender.k8s.well_known import MINIMUM_PREEMPTABLE_PRIORITY, TOLERATION_SECONDS
 from tests.builders import JSON
 
 ROUNDS = 140

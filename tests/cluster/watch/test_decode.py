@@ -14,9 +14,9 @@ from extender.cluster.watch import decode as decoding
 from extender.cluster.watch import interning
 from extender.cluster.watch.decode import KEPT_ANNOTATIONS, KEPT_GENERATIONS
 from extender.core.snapshot.snapshot import Snapshot
-from extender.k8s.annotations import POD_ANNOTATIONS
 from extender.k8s.kinds import KINDS, ClusterObjects
 from extender.k8s.objects import ObjectMeta, Pod, Volume
+from extender.k8s.well_known import POD_ANNOTATIONS
 from tests.parity.agreement import CATEGORIES, CORPUS
 from tests.profiles import by_profile
 

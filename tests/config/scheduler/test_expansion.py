@@ -20,7 +20,8 @@ from extender.core.framework.plugins import FILTERS
 from extender.core.profile import UPSTREAM
 from extender.errors import ConfigError
 from extender.k8s.version.features import Features
-from extender.k8s.version.versions import NEWEST_MINOR, OLDEST_MINOR, Emulation
+from extender.k8s.version.gates import Emulation
+from extender.k8s.version.versions import NEWEST_MINOR, OLDEST_MINOR
 
 FEW = {"disabled": [{"name": "*"}], "enabled": [{"name": "PrioritySort"}, {"name": "DefaultBinder"}]}
 """MultiPoint with what kube-scheduler needs to start, and nothing else."""

@@ -23,7 +23,7 @@ from extender.config.scheduler.schema import (
 from extender.config.values import nanoseconds_of
 from extender.core.profile import UNCONFIGURED
 from extender.errors import ConfigError
-from extender.k8s.version.minor import FoundVersion
+from extender.k8s.version.found import FoundVersion
 from extender.k8s.version.versions import DEFAULT_MINOR
 from tests.builders import cluster, incoming, node, pod
 

@@ -38,10 +38,11 @@ from extender.core.devices.structured.pools import (
 from extender.core.devices.structured.taints import with_rule_taints
 from extender.core.engine import prepare
 from extender.core.snapshot.snapshot import Snapshot
-from extender.k8s.cost.budget import WorkBudget
 from extender.k8s.devices.objects import DeviceRequestAllocationResult, ResourceClaim, ResourceSlice
 from extender.k8s.devices.selector import compile_selector
 from extender.k8s.kinds import KINDS
+from extender.k8s.limits import limits
+from extender.k8s.limits.limits import WorkBudget
 from extender.k8s.quantity import parse
 from extender.k8s.version.features import DEFAULT_FEATURES, Features
 from tests.builders import JSON, NodeObject, built, cluster, node, thing
@@ -574,7 +575,7 @@ def test_too_much_work_is_not_evaluated_where_it_comes_too_late_whatever_is_kept
         living = with_claims(*claims, slices=gpus(0, 1, 2))
         if warm:
             asked(living, *names)
-        monkeypatch.setattr(node_allocations, "MAX_STEPS", steps)
+        monkeypatch.setattr(limits, "MAX_CALL_STEPS", steps)
         living.put("ResourceClaim", msgspec.convert(claim("x", request(), allocated=[("n5", "d")]), ResourceClaim))
         living.put("ResourceSlice", msgspec.convert(gpus(4)[0], ResourceSlice))
         found = asked(living, *names)

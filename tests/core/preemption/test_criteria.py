@@ -31,9 +31,9 @@ from extender.core.snapshot.workloads import (
     SchedulingGroupIndex,
     WorkloadIndex,
 )
-from extender.k8s.annotations import DELETION_COST, EVICTION_COST
 from extender.k8s.candidates import SentCandidate
 from extender.k8s.objects import COSCHEDULING, COSCHEDULING_LABEL, SCHEDULING
+from extender.k8s.well_known import DELETION_COST, EVICTION_COST
 from extender.k8s.workloads import PodGroup, PodGroupSpec, workload_of
 from tests.builders import budget, built, cluster, incoming, node, placed, pod, thing, typed
 from tests.profiles import SEEDS, by_profile, examples

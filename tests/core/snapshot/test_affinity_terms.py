@@ -47,7 +47,7 @@ def targets():
 
 @pytest.mark.parametrize("seed", range(20))
 def test_many_terms_weigh_as_each_of_them_does(seed, monkeypatch):
-    monkeypatch.setattr(affinity_terms, "_MAX_KEPT_NAMESPACES", 1 + seed)
+    monkeypatch.setattr(affinity_terms, "_MAX_CACHED_NAMESPACES", 1 + seed)
     random = Random(seed)
     raw = [{"weight": random.randint(-9, 9), "podAffinityTerm": term(random)} for _ in range(30)]
     side = msgspec.convert({PREFERRED: raw}, PodAffinity)

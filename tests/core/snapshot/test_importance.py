@@ -17,8 +17,8 @@ from extender.core.evaluation import Evaluation
 from extender.core.profile import DEFAULT_IMPORTANCE, EXTRA_IMPORTANCE, PreemptionPolicy, Profile
 from extender.core.snapshot.importance import annotated_cost, grace_period
 from extender.core.snapshot.snapshot import Snapshot
-from extender.k8s.annotations import DELETION_COST, EVICTION_COST
 from extender.k8s.candidates import SentCandidate
+from extender.k8s.well_known import DELETION_COST, EVICTION_COST
 from tests.builders import budget, cluster, incoming, node, pod, snapshot, typed
 from tests.parity import reference
 from tests.parity.reference.objects import UNRESOLVABLE, priority, start_time, terminating

@@ -17,7 +17,7 @@ import typer.main
 import yaml
 
 from extender import __version__, cli
-from extender.cli.openapi import ADMIN_DOCUMENT
+from extender.cli.commands.openapi import ADMIN_DOCUMENT
 from extender.cluster.cache.cache import ClusterCache
 from extender.config import Configuration
 from extender.config.load import load_config

@@ -11,7 +11,7 @@ import typer.main
 import yaml
 
 from extender import __version__, cli
-from extender.cli.openapi import ADMIN_DOCUMENT
+from extender.cli.commands.openapi import ADMIN_DOCUMENT
 from extender.config import Configuration
 from extender.config.load import load_config
 from extender.config.preemption import BuiltinProtectionsSection

@@ -4,9 +4,9 @@ from random import Random
 
 import pytest
 
-from extender.k8s.cost.budget import WorkBudget
 from extender.k8s.devices.objects import Device, DeviceAttribute, DeviceCapacity
 from extender.k8s.devices.selector import OPTIONAL_FIELD, DeviceSelectorError, DeviceView
+from extender.k8s.limits.limits import WorkBudget
 from tests.k8s.cel.answers import agree, answer, compiled, recorded
 from tests.profiles import by_profile
 

@@ -15,18 +15,18 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from extender import wire
 from extender.errors import RequestError, printable
-from extender.wire import ExtenderBindingArgs, FilterRequest, PreemptRequest
+from extender.wire import ExtenderBindingArgs
+from extender.wire.decode import FilterRequest, PreemptRequest, decode_bind, decode_filter, decode_preempt
 from tests.property.fuzz.corpus import corpus
 from tests.property.fuzz.envelope import Summary, parsed, respelled, summary
 from tests.property.fuzz.mutate import MARKER, Seeded, mutated, pick
 
 DECODERS: dict[str, Callable[[bytes], FilterRequest | PreemptRequest | ExtenderBindingArgs]] = {
-    "filter": wire.decode_filter,
-    "prioritize": wire.decode_filter,
-    "preempt": wire.decode_preempt,
-    "bind": wire.decode_bind,
+    "filter": decode_filter,
+    "prioritize": decode_filter,
+    "preempt": decode_preempt,
+    "bind": decode_bind,
 }
 RESPELLINGS = (str.lower, str.upper, str.swapcase)
 

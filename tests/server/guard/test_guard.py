@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from extender.core.engine import Candidate
 from extender.core.eviction_history import NO_HISTORY, EvictionHistory
-from extender.core.framework.constraint import SchedulingContext
+from extender.core.framework.scheduling_context import SchedulingContext
 from extender.core.profile import UPSTREAM, Limits, PreemptionPolicy, Profile, Protection
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.candidates import SentCandidate

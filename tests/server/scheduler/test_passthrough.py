@@ -11,17 +11,17 @@ from extender.cluster.cache.cache import ClusterCache
 from extender.core import engine
 from extender.core.engine import FilterDecision, PreemptDecision, PrioritizeDecision
 from extender.server.app import create_app
-from extender.server.observability.cache_status import NoSource
 from extender.server.scheduler.passthrough import (
     MAX_LISTED_NODES,
     filter_difference,
     preempt_difference,
     score_difference,
 )
-from extender.wire import decode_filter, decode_preempt
+from extender.wire.decode import decode_filter, decode_preempt
 from tests.cluster.watch.source_rig import serving
 from tests.device_builders import undecided_claim
 from tests.fakes.api_server import FakeAPI
+from tests.fakes.source import Stale
 from tests.server.conftest import (
     BODIES,
     CLUSTER,
@@ -156,11 +156,6 @@ async def test_not_even_a_bug_of_the_engine_is_answered(path, sections, monkeypa
         monkeypatch.setattr(engine, verb, broken)
     async with served(sections=sections) as client:
         assert (await client.post(path, content=BODIES[path])).status_code == 200
-
-
-class Stale(NoSource):
-    def problem(self):
-        return "pods are stale: not watched for 31s"
 
 
 async def test_readyz_does_not_ask_for_a_picture_that_nobody_needs(cache, sections):

@@ -9,7 +9,6 @@ from typing import NamedTuple, Protocol
 
 from extender.core.devices.structured.capacity import quantity_text
 from extender.core.devices.structured.pools import DeviceID
-from extender.k8s.cost.budget import WorkBudget
 from extender.k8s.devices.device_view import DeviceView
 from extender.k8s.devices.objects import (
     AllocationResult,
@@ -17,6 +16,7 @@ from extender.k8s.devices.objects import (
     DeviceClaim,
     DeviceRequestAllocationResult,
 )
+from extender.k8s.limits.limits import WorkBudget
 from extender.k8s.objects import NodeSelector
 
 

@@ -32,8 +32,8 @@ from extender.core.devices.structured.pools import (
     knows_shares,
 )
 from extender.core.devices.structured.requests import Choice, ClaimCompiler, CompiledClaim, CompiledRequest
-from extender.k8s.cost.budget import WorkBudget
 from extender.k8s.devices.objects import DeviceClass
+from extender.k8s.limits.limits import WorkBudget
 from extender.k8s.objects import Node, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 from extender.k8s.version.features import Features
 

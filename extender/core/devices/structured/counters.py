@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 from extender.core.devices.structured.allocation import AllocatedState
 from extender.core.devices.structured.pools import PoolDevice, PoolID
-from extender.k8s.cost.budget import WorkBudget
 from extender.k8s.devices.objects import Device
+from extender.k8s.limits.limits import WorkBudget
 from extender.k8s.quantity import parse
 from extender.k8s.version.features import Features
 

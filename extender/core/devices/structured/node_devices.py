@@ -15,9 +15,9 @@ from extender.core.devices.structured.counters import Counters
 from extender.core.devices.structured.pools import AllocationError, DeviceID, NotEvaluated, PoolDevice, is_available_on
 from extender.core.devices.structured.requests import CompiledClaim, CompiledRequest
 from extender.core.devices.structured.taints import prevents_allocation
-from extender.k8s.cost.budget import WorkBudget
 from extender.k8s.devices.objects import DeviceConstraint
 from extender.k8s.devices.selector import DeviceSelectorError, UnsupportedFeature
+from extender.k8s.limits.limits import WorkBudget
 from extender.k8s.objects import Node
 from extender.k8s.version.features import Features
 

@@ -1,8 +1,7 @@
-"""The plugin registry: the one literal place where plugins are registered, each under its Kubernetes name.
+"""The plugin registry: one table of plugins per extension point (PreFilter, Filter, Score).
 
-Counterpart of pkg/scheduler/framework/plugins/registry.go and of the default profile's plugin lists (v1.36): one table
-per extension point (PreFilter, Filter, Score). NODES_NOT_EVALUATED says where a plugin does not follow a feature, so
-that decisions report it as not evaluated instead of as passed.
+Counterpart of pkg/scheduler/framework/plugins/registry.go (v1.36). NODES_NOT_EVALUATED says where a plugin has a
+feature that is not followed, so that decisions report it as not evaluated instead of as passed.
 
 Rule: a plugin exists if it is in a table here; nothing registers itself by import.
 """
@@ -12,7 +11,7 @@ from typing import Literal
 
 import numpy as np
 
-from extender.core.framework.constraint import Check, NodeRows, SchedulingContext
+from extender.core.framework.filter_checks import Check
 from extender.core.framework.plugins import (
     dynamic_resources,
     image_locality,
@@ -33,9 +32,10 @@ from extender.core.framework.plugins import (
 )
 from extender.core.framework.plugins.shared.attached_volumes import AttachedVolumeIndex
 from extender.core.framework.plugins.shared.normalize import normalize
+from extender.core.framework.scheduling_context import SchedulingContext
 from extender.core.framework.status import PreFilterResult
 from extender.core.snapshot.affinity_terms import TermOwnerIndex
-from extender.core.snapshot.arrays import BoolArray, IntArray
+from extender.core.snapshot.arrays import BoolArray, IntArray, NodeRows
 from extender.core.snapshot.default_selector import ServiceIndex
 from extender.core.snapshot.snapshot import Index
 from extender.k8s.objects import Pod
@@ -44,7 +44,8 @@ from extender.k8s.storage.csi_migration import migrated_volume
 from extender.k8s.storage.volumes import claim_uses
 from extender.k8s.version.features import Features
 
-# The profile says which of them are enabled, and in which order: the first that rejects sets the status of a node.
+# The profile says which of them are enabled, and in which order.
+
 PREFILTERS: dict[str, Callable[[SchedulingContext], PreFilterResult]] = {
     node_name.NAME: node_name.prefilter,
     node_affinity.NAME: node_affinity.prefilter,
@@ -78,6 +79,23 @@ FILTERS: dict[str, Callable[[SchedulingContext], Sequence[Check]]] = {
 }
 """Filter plugins: each returns its checks for all nodes, none where kube-scheduler skips the plugin for this pod."""
 
+SCORES_OF_PODS_ON_NODE: dict[str, Callable[[SchedulingContext], node_resources.Scorer | None]] = {
+    node_resources.FIT_NAME: node_resources.fit_scorer,
+    node_resources.BALANCED_ALLOCATION_NAME: node_resources.balanced_scorer,
+}
+"""Score plugins that read the pods of a node, and no others, so that single nodes can be scored again; None: Skip."""
+
+
+def _scored_now(name: str) -> Callable[[SchedulingContext, NodeRows], IntArray | None]:
+    """Return the entry in SCORES for a plugin of SCORES_OF_PODS_ON_NODE."""
+
+    def score(context: SchedulingContext, rows: NodeRows) -> IntArray | None:
+        scorer = SCORES_OF_PODS_ON_NODE[name](context)
+        return None if scorer is None else scorer(context.snapshot, rows)
+
+    return score
+
+
 SCORES: dict[str, Callable[[SchedulingContext, NodeRows], IntArray | None]] = {
     taint_toleration.NAME: taint_toleration.score,
     node_affinity.NAME: node_affinity.score,
@@ -85,12 +103,11 @@ SCORES: dict[str, Callable[[SchedulingContext, NodeRows], IntArray | None]] = {
     pod_topology_spread.NAME: pod_topology_spread.score,
     inter_pod_affinity.NAME: inter_pod_affinity.score,
     dynamic_resources.NAME: dynamic_resources.score,
-    node_resources.FIT_NAME: node_resources.fit_score,
-    node_resources.BALANCED_ALLOCATION_NAME: node_resources.balanced_score,
+    **{name: _scored_now(name) for name in SCORES_OF_PODS_ON_NODE},
     image_locality.NAME: image_locality.score,
 }
-"""Score plugins: each returns [row] 0 to 100, any number where NORMALIZE_SCORE has the plugin, or None where
-kube-scheduler skips the plugin for this pod or does not score it."""
+"""Score plugins: each returns [row] 0 to 100, or any number if NORMALIZE_SCORE has the plugin; None where
+kube-scheduler skips the plugin for this pod."""
 
 NORMALIZE_SCORE: dict[str, Callable[[IntArray], IntArray]] = {
     taint_toleration.NAME: taint_toleration.normalize_score,
@@ -99,12 +116,6 @@ NORMALIZE_SCORE: dict[str, Callable[[IntArray], IntArray]] = {
     dynamic_resources.NAME: normalize,
 }
 """Score plugins whose scores are relative to those of the other feasible nodes (ScoreExtensions) -> [row]: 0 to 100."""
-
-SCORES_OF_PODS_ON_NODE: dict[str, Callable[[SchedulingContext], node_resources.Scorer | None]] = {
-    node_resources.FIT_NAME: node_resources.fit_scorer,
-    node_resources.BALANCED_ALLOCATION_NAME: node_resources.balanced_scorer,
-}
-"""Score plugins that read the pods which run on a node, and no others; None where SCORES has None."""
 
 SCORES_WITHOUT_PODS = frozenset({taint_toleration.NAME, node_affinity.NAME, image_locality.NAME})
 """Score plugins that read no other pods."""
@@ -118,15 +129,12 @@ PLUGIN_INDEXES: tuple[type[Index], ...] = (
     volume_restrictions.ClaimUserIndex,
     volume_restrictions.DiskMountIndex,
 )
-"""Snapshot indexes that plugins read, built ahead so that no request waits for them."""
+"""Indexes that plugins read, built ahead so that no request waits for them."""
 
 
 def waits_to_grow(pod: Pod, features: Features) -> bool:
-    """Return whether the pod waits for room to grow in place, for which it may preempt (KEP-5836, v1.37).
-
-    Its own node is then the only candidate. Its larger requests count there already, so that the filters here, which
-    would add them once more, cannot judge it.
-    """
+    """Return whether the pod waits for room to grow in place, for which it may preempt (KEP-5836, v1.37)."""
+    # Its own node is then the only candidate, where its larger requests count already: filters would add them twice.
     return features.in_place_pod_vertical_scaling_scheduler_preemption and is_resize_deferred(pod)
 
 
@@ -142,8 +150,8 @@ read."""
 
 # --- objects that plugins read --------------------------------------------------------------------------------------
 
-# A plugin whose objects the extender has no permission to list is skipped and reported as not evaluated, if it applies
-# to the pod: an object that was never listed is not a missing object, so it neither rejects nor accepts.
+# A plugin that applies to the pod, but whose objects the extender has no permission to list, is skipped and reported as
+# not evaluated: an object that was never listed is not a missing object.
 
 ExtensionPoint = Literal["filter", "score"]
 """Extension point at which the plugin would run."""
@@ -208,8 +216,7 @@ def plugins_missing_permissions(context: SchedulingContext, point: ExtensionPoin
 def tables_read_for(context: SchedulingContext) -> frozenset[str]:
     """Return the tables besides nodes and pods that any plugin, enabled or not, reads for this pod.
 
-    The snapshot of the context has no objects yet, and all tables are unreadable: what depends on other objects, such
-    as the terms of running pods, counts as read.
+    The snapshot of the context has no objects yet, and all its tables are unreadable.
     """
     return frozenset[str]().union(
         *(
@@ -217,7 +224,7 @@ def tables_read_for(context: SchedulingContext) -> frozenset[str]:
             for name, (tables, applies_to) in REQUIRED_TABLES.items()
             if applies_to(context, "filter") or applies_to(context, "score")
         ),
-        {"namespaces"},  # terms of running pods may have a namespaceSelector
+        {"namespaces"},  # terms of pods that are not known yet may have a namespaceSelector
     )
 
 

@@ -5,9 +5,10 @@ Mirrors pkg/scheduler/framework/plugins/nodeaffinity (v1.36).
 
 import numpy as np
 
-from extender.core.framework.constraint import NodeRows, SchedulingContext, StaticCheck
+from extender.core.framework.filter_checks import StaticCheck
+from extender.core.framework.scheduling_context import SchedulingContext
 from extender.core.framework.status import PreFilterResult
-from extender.core.snapshot.arrays import IntArray
+from extender.core.snapshot.arrays import IntArray, NodeRows
 from extender.core.snapshot.selector_index import nodes_in_term, nodes_matching
 from extender.k8s.objects import NodeSelectorTerm
 from extender.k8s.selectors import SelectorError, compile_node_selector, compile_preferred_terms, required_node_affinity

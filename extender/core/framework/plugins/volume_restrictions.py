@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from extender.core.framework.constraint import ConflictConstraint, SchedulingContext
+from extender.core.framework.filter_checks import ConflictConstraint
+from extender.core.framework.scheduling_context import SchedulingContext
 from extender.core.framework.status import PreFilterResult
 from extender.core.snapshot.selector_index import KeyIndex
 from extender.core.snapshot.volume_index import not_found, storage
@@ -66,16 +67,16 @@ def disk_checks(context: SchedulingContext) -> tuple[ConflictConstraint, ...]:
     requested, users = _disks_of(context.pod), context.snapshot.index(DiskMountIndex).users
     if not requested:
         return ()
+    # Two pods may mount the same disk if both only read.
     mounts = (_Disk(disk.identity, read_only) for disk in requested for read_only in {False, not disk.read_only})
     rows = {row for mount in mounts for row in users.get(mount, ())}
-
-    writes = dict.fromkeys((disk.identity for disk in requested), False)
-    writes |= {disk.identity: True for disk in requested if not disk.read_only}
+    read = {disk.identity for disk in requested}
+    written = {disk.identity for disk in requested if not disk.read_only}
 
     def conflicts(pod: Pod, _node: int) -> bool:
-        """Return whether the pod mounts one of the disks, and at least one of the mounts is read-write."""
-        mounts = (disk for disk in _disks_of(pod) if disk.identity in writes)
-        return any(writes[disk.identity] or not disk.read_only for disk in mounts)
+        return any(
+            disk.identity in written or (disk.identity in read and not disk.read_only) for disk in _disks_of(pod)
+        )
 
     demand = context.snapshot.pod_amounts(dict.fromkeys(rows, 1))
     return (ConflictConstraint.of(context, NAME, REASON_DISK, demand, conflicts),)
@@ -95,9 +96,9 @@ def _claim_conflicts(context: SchedulingContext, names: set[str], in_use: int) -
     """Return the constraint that no other pod uses the claims; its headroom is equal on all nodes.
 
     `in_use`: number of the claims that a running pod uses.
-    Quirk: AddPod and RemovePod compare claim names only, so pods of other namespaces count in a dry run.
     """
     snapshot, users = context.snapshot, context.snapshot.index(ClaimUserIndex).users
+    # Quirk: AddPod and RemovePod compare claim names only, so pods of other namespaces count in a dry run.
     uses: Counter[int] = Counter()
     for name in names:
         uses.update(users.get(name, {}))
@@ -109,13 +110,6 @@ def _claim_conflicts(context: SchedulingContext, names: set[str], in_use: int) -
         lambda pod, _node: sum(name in names for name in named_claims(pod)),
         np.full(len(snapshot.nodes), -in_use),
     )
-
-
-def _count_in_use(context: SchedulingContext, names: set[str]) -> int:
-    """Return how many of the claims a running pod of the incoming pod's namespace uses."""
-    pods, users = context.snapshot.pods, context.snapshot.index(ClaimUserIndex).users
-    namespace = context.pod.metadata.namespace
-    return sum(any(pods[row].metadata.namespace == namespace for row in users.get(name, ())) for name in names)
 
 
 # --- plugin ---------------------------------------------------------------------------------------------------------
@@ -133,7 +127,11 @@ def filter(context: SchedulingContext) -> tuple[ConflictConstraint, ...]:
     """Return a constraint for disks and one for claims; none (Skip) without disks while no claim is in use."""
     claims = ((name, storage(context.snapshot).claim(context.pod, name)) for name in named_claims(context.pod))
     exclusive = {name for name, claim in claims if claim and READ_WRITE_ONCE_POD in (claim.spec.access_modes or ())}
-    disks, in_use = disk_checks(context), _count_in_use(context, exclusive)
+    # Here, unlike in a dry run, pods of the same namespace count only.
+    pods, users = context.snapshot.pods, context.snapshot.index(ClaimUserIndex).users
+    namespace = context.pod.metadata.namespace
+    in_use = sum(any(pods[row].metadata.namespace == namespace for row in users.get(name, ())) for name in exclusive)
+    disks = disk_checks(context)
     if not disks and not in_use:
         return ()
     return (*disks, _claim_conflicts(context, exclusive, in_use)) if exclusive else disks

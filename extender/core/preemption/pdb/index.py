@@ -206,6 +206,13 @@ class BudgetIndex(Index):
         """Return the budget rows that a running pod counts against; pods of one template share the set."""
         return self._budgets_of[row] if row < len(self._budgets_of) else _NONE
 
+    @property
+    def allowances(self) -> IntArray:
+        """[budget]: `allowed` as an array."""
+        if self._allowances is None:
+            self._allowances = np.array(self.allowed, np.int64)
+        return self._allowances
+
     def uses(self, pods: npt.NDArray[np.integer]) -> tuple[IntArray, IntArray]:
         """Return (index in `pods`, budget row) of every budget that these pods count against, as parallel arrays."""
         return self._settle_uses().of(pods)
@@ -283,13 +290,6 @@ class BudgetIndex(Index):
                     (single[node],) = several.pop(node)
 
     # --- budgets ---
-
-    @property
-    def allowances(self) -> IntArray:
-        """[budget]: `allowed` as an array."""
-        if self._allowances is None:
-            self._allowances = np.array(self.allowed, np.int64)
-        return self._allowances
 
     def object_changed(
         self, _field: str, before: PodDisruptionBudget | None, after: PodDisruptionBudget | None

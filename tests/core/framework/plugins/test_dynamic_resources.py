@@ -285,7 +285,7 @@ def followed(minor, waiting=None, **gates):
     objects = world(claim("c", request()))
     snapshot = Snapshot.build(extender.load_cluster(objects), Features.of(minor, gates))
     found = verdicts(scheduling_context(snapshot, typed(waiting or incoming(**using_claims("c"))), UPSTREAM))
-    return None if found is None else found.not_followed
+    return None if found is None else tuple(found.not_followed)
 
 
 def test_features_that_are_not_followed_are_named():

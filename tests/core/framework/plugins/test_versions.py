@@ -8,7 +8,7 @@ import pytest
 
 import extender
 from extender.core.framework.plugins.in_tree_volume_limits import MAX_EBS_VOLUMES_OF_NITRO
-from extender.core.framework.plugins.node_volume_limits import _limit_key
+from extender.core.framework.plugins.node_volume_limits import limit_key
 from extender.core.framework.plugins.shared.attached_volumes import AttachedVolumeIndex
 from extender.k8s.storage.objects import PersistentVolumeClaim
 from tests.builders import budget, built, cluster, incoming, namespace, node, pod, thing
@@ -213,8 +213,8 @@ BOUND = {"annotations": {"pv.kubernetes.io/bind-completed": "yes"}}
 
 
 def test_the_limit_key_of_a_long_driver_name_is_cut_with_a_hash():
-    assert _limit_key("d" * 39) == f"attachable-volumes-csi-{'d' * 39}"
-    cut = _limit_key("d" * 40)
+    assert limit_key("d" * 39) == f"attachable-volumes-csi-{'d' * 39}"
+    cut = limit_key("d" * 40)
     assert (len(cut), cut[:46]) == (62, f"attachable-volumes-csi-{'d' * 23}")
 
 

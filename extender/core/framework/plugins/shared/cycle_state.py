@@ -1,9 +1,9 @@
-"""What plugins do whose PreFilter or PreScore is not enabled: they find nothing in CycleState, where it writes.
+"""Errors of plugins whose PreFilter or PreScore is not enabled: its state is missing in CycleState.
 
-Some compute it themselves then, which is what their modules here do anyway; the others fail, and with them the
-scheduling cycle. Mirrors getPreFilterState and getPreScoreState of the plugins (v1.36).
+Other plugins compute the state themselves then, as all modules here do. Mirrors getPreFilterState and getPreScoreState
+of the plugins (v1.36).
 
-Rule: texts only; who is enabled is the profile's, what fails is decided by `framework.filter` and `framework.score`.
+Rule: texts only; `framework.filter` and `framework.score` decide what fails.
 """
 
 from collections.abc import Mapping
@@ -22,14 +22,14 @@ WITHOUT_PREFILTER: Final[Mapping[str, str]] = {
     "NodeDeclaredFeatures": 'error reading "PreFilterNodeDeclaredFeatures" from cycle-state: not found',
     DYNAMIC_RESOURCES: "not found",
 }
-"""Filter plugin that fails on every node if its PreFilter is not enabled -> its error."""
+"""Filter plugin that fails on every node without its PreFilter -> its error."""
 
 WITHOUT_PRESCORE: Final[Mapping[str, str]] = {
     "TaintToleration": 'failed to read "PreScoreTaintToleration" from cycleState: not found',
     "PodTopologySpread": 'error reading "PreScorePodTopologySpread" from cycleState: not found',
     "InterPodAffinity": 'failed to read "PreScoreInterPodAffinity" from cycleState: not found',
 }
-"""Score plugin that fails if its PreScore is not enabled -> its error."""
+"""Score plugin that fails without its PreScore -> its error."""
 
 SCORES_READING_PREFILTER: Final = frozenset({"VolumeBinding", DYNAMIC_RESOURCES})
 """Plugins that score what their PreFilter found, and fail without it."""

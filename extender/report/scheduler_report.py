@@ -1,0 +1,72 @@
+"""Describe the kube-scheduler that verdicts follow, the policies in effect, and what no verdict takes into account.
+
+Decisions, `why`, `simulate`, `/status` and recordings show them.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import fields
+from typing import Any
+
+from extender.core.profile import UPSTREAM, KubeScheduler, Profile
+from extender.k8s.time import SECOND
+from extender.k8s.version.faults import known_faults
+from extender.k8s.version.versions import Version
+from extender.report.schema import SchedulerReport
+
+_DURATIONS = ("min_pending_duration", "workload_cooldown", "attempts_within")
+
+
+def report_scheduler(scheduler: KubeScheduler, profile: Profile | None) -> SchedulerReport:
+    """Describe the version and the profile that judged a pod; None: no profile has the pod's schedulerName."""
+    return SchedulerReport(
+        version=scheduler.version,
+        release=scheduler.release,
+        version_source=scheduler.version_source,
+        feature_gates=scheduler.changed_gates,
+        profile=None if profile is None else profile.scheduler_name,
+        not_evaluated_plugins=[] if profile is None else list(profile.not_evaluated_plugins),
+    )
+
+
+def changed_policies(profile: Profile) -> list[str]:
+    """List the preemption settings that differ from kube-scheduler's behaviour, as `key: value`."""
+    upstream, policy = UPSTREAM.preemption, profile.preemption
+    found = list(_changed(policy, upstream))
+    found += [f"limits.{one}" for one in _changed(policy.limits, upstream.limits)]
+    if profile.keep_candidates != UPSTREAM.keep_candidates:
+        found.append(f"keepCandidates: {profile.keep_candidates or 'All'}")
+    return found
+
+
+def _changed(policy: Any, upstream: Any) -> Iterator[str]:
+    """Yield `key: value` for every field that differs; `limits` is a section of its own."""
+    for field in fields(policy):
+        value = getattr(policy, field.name)
+        if value == getattr(upstream, field.name) or field.name == "limits":
+            continue
+        key = re.sub("_(.)", lambda match: match[1].upper(), field.name)
+        if field.name in _DURATIONS:
+            yield f"{key}: {value / SECOND:g}s"
+        elif field.name == "protections":
+            # One setting may make several protections, which have the same name.
+            yield f"{key}: {', '.join(dict.fromkeys(protection.name for protection in value))}"
+        else:
+            yield f"{key}: {', '.join(map(str, value)) if isinstance(value, tuple) else value}"
+
+
+def limitations(scheduler: KubeScheduler) -> list[str]:
+    """Return what our verdicts do not take into account: sampled nodes, plugins, and known faults of the patch."""
+    notes = known_faults(Version(scheduler.minor, scheduler.patch))
+    for profile in scheduler.profiles:
+        name = f"profile {profile.scheduler_name}"
+        if profile.percentage_of_nodes_to_score not in (0, 100):
+            share = f"{name}: percentageOfNodesToScore is {profile.percentage_of_nodes_to_score}"
+            notes.append(f"{share}: kube-scheduler stops once it has found enough feasible nodes; here all are judged")
+        asked = profile.min_candidate_nodes_percentage, profile.min_candidate_nodes_absolute
+        if asked != (UPSTREAM.min_candidate_nodes_percentage, UPSTREAM.min_candidate_nodes_absolute):
+            limits = f"minCandidateNodesPercentage is {asked[0]} and minCandidateNodesAbsolute {asked[1]}"
+            notes.append(f"{name}: {limits}: kube-scheduler's dry run tries that many nodes; here all are tried")
+        if profile.not_evaluated_plugins:
+            notes.append(f"{name}: plugins that are not evaluated: {', '.join(profile.not_evaluated_plugins)}")
+    return notes
