@@ -234,7 +234,7 @@ def test_C14_after_faults_of_one_kind_the_picture_is_the_server_s(fault):
     check(7, fault)
 
 
-@examples(3, 200, 2_000)
+@examples(3, 100, 2_000)
 @given(SEEDS)
 def test_C14_after_any_schedule_of_faults_the_picture_is_the_server_s(seed):
     check(seed)

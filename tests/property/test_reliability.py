@@ -54,7 +54,7 @@ class Report:
 def report(seeds):
     report = Report()
     before = Question.of(0)
-    for seed in seeds(150, 3_000, 100_000):
+    for seed in seeds(150, 1_500, 100_000):
         question = Question.of(seed)
         examine(report, question, before)
         before = question

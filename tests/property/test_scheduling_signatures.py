@@ -21,7 +21,7 @@ from tests.profiles import SEEDS, examples
 from tests.property.generate import case
 from tests.property.test_changes import change, metadata, objects_of, put
 
-SOME = examples(3, 120, 20_000)
+SOME = examples(3, 60, 20_000)
 PROFILE = Profile()
 PROFILES = [
     PROFILE,

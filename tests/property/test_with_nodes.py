@@ -18,7 +18,7 @@ from tests.property.generate import case
 from tests.property.test_changes import change, metadata, objects_of, put
 from tests.property.test_scheduling_signatures import PROFILES, answers
 
-SOME = examples(3, 120, 20_000)
+SOME = examples(3, 60, 20_000)
 STEPS = 8
 
 
