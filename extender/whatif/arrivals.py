@@ -105,9 +105,7 @@ def _put_pod(snapshot: Snapshot, pod: Pod) -> Pod:
     before = snapshot.objects.pods.get(key_of("Pod", pod))
     if before is not None and before.spec.node_name:
         if identity(before) != identity(pod) and not pod.spec.node_name:
-            raise RequestError(
-                f"pod {pod.key!r} already exists on node {before.spec.node_name!r}: choose another name"
-            )
+            raise RequestError(f"pod {pod.key!r} already exists on node {before.spec.node_name!r}: choose another name")
         return before
     if not pod.spec.node_name:
         try:

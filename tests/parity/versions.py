@@ -192,7 +192,7 @@ def accepted(scenario: JSON, minor: int, patch: int | None = None) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class VersionAgreement:
-    """Of one category with one minor."""
+    """Agreement of one category with one minor."""
 
     category: str
     minor: int

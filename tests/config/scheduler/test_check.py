@@ -50,7 +50,7 @@ def found(change: dict[str, Any], config: dict[str, Any], *others: dict[str, Any
     return check.check_entry(entry(document(ours, *others), config))
 
 
-def told(findings: list[check.Finding]) -> list[tuple[str, tuple[str | int, ...]]]:
+def reported(findings: list[check.Finding]) -> list[tuple[str, tuple[str | int, ...]]]:
     return [(one.severity, one.path[2:]) for one in findings]
 
 
@@ -306,7 +306,7 @@ OTHER = {"urlPrefix": "http://127.0.0.1:9999", "preemptVerb": "preempt", "nodeCa
 
 
 def test_an_extender_that_is_called_later_may_undo_the_policies():
-    assert told(found({"ignorable": False, "filterVerb": None}, STRICT, OTHER)) == [("warning", ("preemptVerb",))]
+    assert reported(found({"ignorable": False, "filterVerb": None}, STRICT, OTHER)) == [("warning", ("preemptVerb",))]
     assert "make both ignorable or neither" in found({"ignorable": False}, STRICT, OTHER)[0].advice
     assert found({"ignorable": False, "filterVerb": None}, {}, OTHER) == []
 

@@ -129,7 +129,7 @@ def test_what_the_pod_says_is_a_valid_configuration(name):
     if name in CHARTED:
         assert config.mode == CHARTED[name]["config"]["mode"]
     elif "everything" not in name:
-        assert config.mode == "Observe"  # nothing changes before somebody has looked
+        assert config.mode == "Observe"  # nothing changes before an operator has looked
 
 
 # --- kube-scheduler's own file --------------------------------------------------------------------------------------
