@@ -1,4 +1,4 @@
-"""The syntax tree of an expression, and how much of one is followed."""
+"""Syntax tree of an expression, and the limits of its size."""
 
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
@@ -12,17 +12,15 @@ MAX_CHARACTERS: Final = 20_000
 """Characters of an expression that are read; an API server accepts 10 KiB."""
 
 NODES_PER_CHARACTER: Final = 2
-"""Nodes of a tree that are followed, for each character of the text: what compiling takes is charged by the text.
-
-Other macros make at most 1.4; optMap() doubles what it is called on, and a chain of them again and again.
-"""
+"""Nodes of a tree that are followed, for each character of the text: the work of compiling is charged by the text."""
+# Other macros make at most 1.4; optMap() doubles its target, and a chain of them does so again and again.
 
 SPARE_NODES: Final = 200
-"""Nodes that are followed in addition: three or four optMap() one after the other in a short text."""
+"""Nodes that are followed in addition, for three or four chained optMap() in a short text."""
 
 
 class SyntaxFailure(Exception):
-    """An expression that is nested deeper than cel-go's parser follows, in cel-go's words."""
+    """An expression nested deeper than cel-go's parser accepts, with cel-go's message."""
 
 
 class Loop(NamedTuple):
@@ -35,10 +33,7 @@ class Loop(NamedTuple):
 
 @dataclass(slots=True)
 class Expr:
-    """A node of the tree; `kind` says which of the other fields are its own.
-
-    "none" stands where something is wrong, and occurs only in a tree with problems.
-    """
+    """A node of the tree; `kind` tells which other fields it has. A node "none" replaces one with a problem."""
 
     kind: str
     id: int = 0
@@ -69,7 +64,7 @@ class Tree:
     positions: dict[int, int] = field(default_factory=dict)
     """node -> offset in characters"""
     problems: list[tuple[int, str]] = field(default_factory=list)
-    """(node, what is wrong with it)"""
+    """(node, problem)"""
     depths: dict[int, int] = field(default_factory=dict)
     """node -> levels from it to the bottom"""
 
@@ -83,7 +78,7 @@ class Tree:
         return node
 
     def wrong(self, offset: int, problem: str) -> Expr:
-        """Note what is wrong at a place, and return the node that stands there instead."""
+        """Add a problem, and return the node that stands in its place."""
         node = self.add(Expr("none"), offset)
         self.problems.append((node.id, problem))
         return node
