@@ -153,7 +153,7 @@ _DEFERRED: Final = object()
 """A loop's result before it is first read."""
 
 
-class Loop(NamedTuple):
+class LoopPlan(NamedTuple):
     """Closures of the parts of a loop."""
 
     over: Evaluate | None
@@ -167,7 +167,7 @@ class Loop(NamedTuple):
     result: Evaluate
 
 
-def loop_over(loop: Loop) -> Evaluate:
+def loop_over(loop: LoopPlan) -> Evaluate:
     """Return the closure of a loop."""
     over, (result_slot, first, second), pairs, condition, step, result = loop
 

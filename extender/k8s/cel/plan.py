@@ -16,7 +16,7 @@ from extender.k8s.cel.calls import Evaluate, both, call
 from extender.k8s.cel.checker import Checked
 from extender.k8s.cel.interpreter import (
     KEYS,
-    Loop,
+    LoopPlan,
     Qualifier,
     appended,
     bad_key,
@@ -437,7 +437,7 @@ class _Planner:
         # cel.bind() is a loop over nothing.
         over = None if range_plan.constant and range_plan.value == [] else range_plan.evaluate
         slots = (result_slot, first, second)
-        return Plan(loop_over(Loop(over, slots, bool(loop.variable2), condition, step, result)))
+        return Plan(loop_over(LoopPlan(over, slots, bool(loop.variable2), condition, step, result)))
 
 
 def _not_optional(what: str, value: Any) -> CelError:

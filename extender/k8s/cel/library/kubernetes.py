@@ -97,7 +97,7 @@ def _held(run: Run, amount: Quantity) -> tuple[int, int] | None:
 
 def _compare(run: Run, one: Quantity, other: Quantity) -> int:
     """Return -1, 0 or 1 (Quantity.Cmp)."""
-    # Compared with an inf.Dec, the first amount becomes one, too, so that it is no integer any more.
+    # Compared with an inf.Dec, the first amount becomes one, too, and is not an integer any more.
     if one.scaled is not None and _held(run, other) is None:
         run.converted = {**(run.converted or {}), id(one): one}
     return _sign(one.nano - other.nano)

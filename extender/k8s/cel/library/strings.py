@@ -1,6 +1,6 @@
 """Strings (ext/strings.go, version 2, cel-go v0.26).
 
-Rule: a result is no larger than its arguments, or its size is spent from the budget before it is made.
+Rule: a result is at most as large as its arguments, or its size is spent from the budget before it is made.
 """
 
 from collections.abc import Callable
