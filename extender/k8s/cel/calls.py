@@ -1,6 +1,6 @@
-"""Calls of functions: which implementation, and what it costs (runtimecost.go and library/cost.go).
+"""Calls of functions: the implementation and its cost (runtimecost.go and library/cost.go).
 
-Rule: a function that is declared but implemented nowhere is not followed, and is named.
+Rule: a function that is declared but not implemented is not evaluated, and is named.
 """
 
 import operator
@@ -38,10 +38,10 @@ def call(
     of_1_37: bool,
     apply: Callable[..., Any] | None = None,
 ) -> Evaluate:
-    """Return what evaluates a call of a function, or of `apply` instead; raises UnsupportedFeature."""
+    """Return the closure of a call of a function, or of `apply` instead; raises UnsupportedFeature."""
     apply = apply or _implementation(name, overloads, of_1_37=of_1_37)
     cost = _cost(name, overloads, of_1_37=of_1_37)
-    if len(overloads) == 1:  # what the cost tracker assumes is that overload's
+    if len(overloads) == 1:  # the cost tracker knows the overload, and asserts its types
         asserted = _ASSERTIONS.get(name, ())
         arguments = [_asserting(each, *asserted[index : index + 1]) for index, each in enumerate(arguments)]
     if len(arguments) == 2:
@@ -60,7 +60,8 @@ def call(
 
 
 def both(run: Run, one: Evaluate, other: Evaluate) -> tuple[Any, Any]:
-    """Return the values of two operands; the second one beside an error of the first costs, too, and may panic."""
+    """Return the values of two operands."""
+    # The second one is evaluated even if the first one fails: it costs, too, and may panic.
     try:
         left = one(run)
     except CelError:
@@ -113,7 +114,7 @@ def _bound(name: str, overload: Overload) -> Callable[..., Any]:
 
 
 def _test(wanted: Type) -> Callable[[Any], bool]:
-    """Return whether a value is of a type, as far as its first element shows (IsAssignableRuntimeType)."""
+    """Return a test of a value's type, which looks at the first element only (IsAssignableRuntimeType)."""
     kind = wanted[0]
     if kind in ("dyn", "any", "param"):
         return lambda _value: True
@@ -138,14 +139,12 @@ _ASSERTIONS: dict[str, tuple[str, ...]] = {
     "flatten": ("", "int"),
     "@sortByAssociatedKeys": ("no error", "list"),
 }
-"""By function: what cel-go's cost tracker assumes of the arguments, errors too; else it panics, which nothing absorbs.
-
-An error of what sortBy() is called on is also that of its keys.
-"""
+"""By function: the types that cel-go's cost tracker asserts of arguments. It panics otherwise, and on errors."""
+# The error of sortBy()'s target comes again from its keys, so that the target needs no assertion of its type.
 
 
 def _asserting(argument: Evaluate, kind: str = "") -> Evaluate:
-    """Return what evaluates an argument that cost's tracker takes for one of a kind, whatever it is."""
+    """Return the closure of an argument of which the cost tracker asserts a type."""
     if not kind:
         return argument
     error_is_no = "ref.Val is *types.Err, not types.Int" if kind == "int" else f"*types.Err{_NO_LIST}Add"
@@ -179,15 +178,15 @@ def _matched(_run: Run, values: list[Any], _result: Any) -> int:
 
 
 def _sorted_by(_run: Run, values: list[Any], _result: Any) -> int:
-    """Return the cost of comparing each with each other of the last list: the keys, or the list itself."""
+    """Return the cost of comparing all pairs of the last list: the keys, or the list itself."""
     items = values[-1]
     factor = 2.1 if items and type(items[0]) in (str, bytes) else 2.0
     return int(len(items) * len(items) * factor) + 11
 
 
 def _tree(run: Run, value: Any) -> int:
-    """Return the cost of going through a value (traversalCost), which is work: a value may be in another many times."""
-    run.work(1)
+    """Return the cost of traversing a value (traversalCost)."""
+    run.work(1)  # a value may be in another one many times, so that a small list can have a huge tree
     if isinstance(value, (str, bytes)):
         length = len(value) if isinstance(value, bytes) else len(value.encode("utf-8", "surrogatepass"))
         return int(length * 0.1)
@@ -238,11 +237,11 @@ _SINCE_1_37: dict[str, Cost] = {
     "matches": _matched,
     **dict.fromkeys(("startsWith", "endsWith"), lambda _run, values, _result: ceil(size(values[1]) * 0.1)),
 }
-"""By function: what costs otherwise than up to v1.36."""
+"""By function: costs that changed in v1.37."""
 
 
 def _cost(name: str, overloads: list[Overload], *, of_1_37: bool) -> Cost | None:
-    """Return what a call costs, None for one; a call whose overload the checker could not tell has none of its own."""
+    """Return the cost of a call, None for 1; a call whose overload only the values tell has no cost by overload."""
     if of_1_37 and name in _SINCE_1_37:
         return _SINCE_1_37[name]
     if name in _BY_FUNCTION or len(overloads) != 1 or not overloads[0].arguments:

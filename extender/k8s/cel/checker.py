@@ -1,7 +1,7 @@
-"""The types of an expression and which overload each call is (checker/checker.go and the validators, cel-go v0.26).
+"""Types of an expression and overloads of its calls (checker/checker.go and the validators, cel-go v0.26).
 
-Rule: says what cel-go says, in its words and at its positions; what it would accept and we do not evaluate is
-UnsupportedFeature.
+Rule: the errors are cel-go's, with its messages at its positions; UnsupportedFeature is raised for an expression that
+cel-go may accept and that is not evaluated here.
 """
 
 from collections.abc import Callable
@@ -40,8 +40,10 @@ _MAX_LINE_BYTES: Final = 16_384
 
 @dataclass
 class Checked:
-    """`types` and `overloads` are by node; an identifier or a field in `names` is a variable or type of that name, with
-    a leading dot if a loop has a variable of that name, too, which is not meant."""
+    """A checked expression: types and overloads by node, and the identifiers and fields that are variables or types.
+
+    A name has a leading dot if a loop has a variable of that name, too, to which it does not refer.
+    """
 
     environment: Environment
     types: dict[int, Type] = field(default_factory=dict)
@@ -68,6 +70,7 @@ def check(tree: Tree, environment: Environment) -> Checked:
 
 def error_text(expression: str, tree: Tree, errors: list[tuple[int, str]]) -> str:
     """Return errors as cel-go displays them, in the order of their positions (common.Errors.ToDisplayString)."""
+    # Sorting is stable: errors at one position stay in the order in which they were found.
     placed = [(tree.positions.get(node, 0), text) for node, text in errors[:_MAX_ERRORS]]
     shown = [_displayed(expression, offset, text) for offset, text in sorted(placed, key=lambda each: each[0])]
     if len(errors) > _MAX_ERRORS:
@@ -81,6 +84,7 @@ def _displayed(expression: str, offset: int, text: str) -> str:
     snippet = expression.split("\n")[row].replace("\t", " ")
     if len(snippet.encode()) > _MAX_LINE_BYTES:
         return head
+    # Wide characters get wide dots, so that the mark stands below the error.
     dots = "".join("." if each.isascii() else "\uff0e" for each in snippet[:column])
     mark = "^" if column >= len(snippet) or snippet[column].isascii() else "\uff3e"
     return f"{head}\n | {snippet}\n | {dots}{mark}"
@@ -111,10 +115,11 @@ class _Checker:
             "list": self._list,
             "map": self._map,
             "loop": self._loop,
-            "struct": self._struct,
         }
 
     def check(self, node: Expr) -> Type:
+        if node.kind == "struct":
+            raise UnsupportedFeature(f"the type {node.name}")
         found = self._kinds[node.kind](node)
         self.checked.types[node.id] = found
         return found
@@ -149,7 +154,7 @@ class _Checker:
         return next((scope[name] for scope in reversed(self.scopes) if name in scope), None)
 
     def _named(self, node: Expr, name: str) -> Type | None:
-        """Return the type of a node that is a name, and note the name that is meant."""
+        """Return the type of a node that is a name, and add it to the names."""
         bare = name.removeprefix(".")
         # Since cel-go 0.29 a loop's variable hides all names that begin with it, unless a dot stands before them.
         is_local = self._local(bare.partition(".")[0]) is not None and self.environment.of_1_37
@@ -170,7 +175,7 @@ class _Checker:
         return BOOL if node.test_only else self.unifier.substitute(result)
 
     def _field(self, node: Expr, operand: Expr, name: str, *, optional: bool) -> Type:
-        """Return the type of a field, of a map's value, or of what is dynamic."""
+        """Return the type of a field, of a map's value, or of a dynamic value."""
         of = self.unifier.substitute(self.check(operand))
         was_optional = is_optional(of)
         within = of[2] if was_optional else of
@@ -233,9 +238,12 @@ class _Checker:
                 if result is None:
                     result = returned
                 elif not is_dyn(result) and returned != result:
-                    result = DYN
+                    result = DYN  # which overload it is, only the values tell
         if result is None:
-            return self._no_overload(node, given)
+            shown = [display(self.unifier.substitute(each, free_to_dyn=True)) for each in given]
+            target = f"{shown.pop(0)}." if node.operand is not None else ""
+            applied = f"'{node.name}' applied to '{target}({', '.join(shown)})'"
+            return self._error(node, f"found no matching overload for {applied}")
         self.checked.overloads[node.id] = found
         return result
 
@@ -250,12 +258,6 @@ class _Checker:
         self.checked.overloads[node.id] = [overload]
         return BOOL
 
-    def _no_overload(self, node: Expr, given: tuple[Type, ...]) -> Type:
-        shown = [display(self.unifier.substitute(each, free_to_dyn=True)) for each in given]
-        target = f"{shown.pop(0)}." if node.operand is not None else ""
-        signature = f"{target}({', '.join(shown)})"
-        return self._error(node, f"found no matching overload for '{node.name}' applied to '{signature}'")
-
     def _unwrapped(self, node: Expr, of: Type) -> Type:
         """Return the type within an optional element's or entry's type."""
         if is_optional(of):
@@ -266,7 +268,7 @@ class _Checker:
         return of
 
     def _joined(self, before: Type | None, of: Type) -> Type:
-        """Return the type of the elements of a list, so far; those of several types are told by the validators."""
+        """Return the type of a list's elements so far; the validators report elements of several types."""
         if before is None:
             return of
         return self.unifier.most_general(before, of) if self.unifier.assignable(before, of) else DYN
@@ -293,10 +295,6 @@ class _Checker:
         if keys is None or values is None:
             keys, values = self.unifier.new_variable(), self.unifier.new_variable()
         return ("map", keys, values)
-
-    @staticmethod
-    def _struct(node: Expr) -> Type:
-        raise UnsupportedFeature(f"the type {node.name}")
 
     def _loop(self, node: Expr) -> Type:
         over, start, condition, step, result = node.args
@@ -348,7 +346,7 @@ def _validate(root: Expr, checked: Checked) -> None:
     for node in nodes:
         if node.kind == "call" and node.name == "format":
             _check_format(node, checked)
-    # What format() is given may be of any types: its own validator has looked at it.
+    # The arguments of format() may be of several types: its own validator has checked them.
     formatted = {
         id(each) for node in nodes if node.kind == "call" and node.name == "format" for each in _descendants(node)
     }
@@ -394,7 +392,7 @@ def _check_format(node: Expr, checked: Checked) -> None:
 
 
 def _refused(node: Expr, kind: str, checked: Checked) -> Expr | None:
-    """Return the node that a clause does not take: the argument, or what is within it."""
+    """Return the node that a clause does not accept: the argument, or a part of it."""
     if checked.types[node.id][0] not in (*CLAUSES[kind][0], "dyn"):
         return node
     within = node.args if kind == "s" and node.kind in ("list", "map") else []

@@ -1,11 +1,11 @@
-"""Functions that an expression may call: the types that they accept and return, and what they do.
+"""Functions that an expression may call: their overloads and implementations.
 
 Those of cel-go's standard library and of the libraries that k8s.io/apiserver/pkg/cel/environment (v1.36) puts into the
 environment of stored expressions: strings 2, lists 3, sets, optional types, two-variable comprehensions, and
 Kubernetes' own. The modules of `library` declare what they implement: `name: (arguments) -> result; …`, members with
 the target before a dot, the overloads of a function in the order in which cel-go tries them.
 
-Rule: what is declared here without an implementation is not evaluated; a call of it is named.
+Rule: a function that is declared without an implementation is not evaluated; a call of it is named.
 """
 
 import re
@@ -26,9 +26,9 @@ class Overload:
     result: Type
     variables: frozenset[Type]
     apply: Callable[..., Any] | None
-    """What it does with (run, *arguments); None: the plan does it, or it is not evaluated."""
+    """Its implementation, called with (run, *arguments); None: the plan evaluates it, or it is not evaluated."""
     guarded: bool
-    """Whether arguments of other types never get to `apply`."""
+    """Arguments of other types never get to `apply`."""
 
 
 _PLANNED: Final = """
@@ -44,7 +44,7 @@ _[?_]: (map<K, V>, K) -> optional<V>; (optional<map<K, V>>, K) -> optional<V>
 or: optional<V>.(optional<V>) -> optional<V>
 orValue: optional<V>.(V) -> V
 """
-"""What the plan evaluates itself, since it does not need all arguments, or counts them otherwise."""
+"""Functions that the plan evaluates itself, as it does not need all arguments or counts them otherwise."""
 
 _UNSUPPORTED: Final = """
 url: (string) -> URL
@@ -103,6 +103,7 @@ def functions(*, of_1_37: bool) -> dict[str, tuple[Overload, ...]]:
             for name in names.split():
                 found.setdefault(name, []).extend(_overload(each, apply, guarded) for each in overloads.split("; "))
 
+    # The order matters: the overloads of a function are tried in the order of their declaration.
     declare(dict.fromkeys(_PLANNED.strip().splitlines()))
     for unguarded in (standard.OPERATORS, lists.OPERATORS, patterns.OPERATORS):
         declare(unguarded, guarded=False)

@@ -1,6 +1,6 @@
-"""The words of an expression: names, literals and marks, as cel-go splits it (parser/gen/CEL.g4, unescape.go).
+"""Tokens of an expression: names, literals and marks, as cel-go splits it (parser/gen/CEL.g4, unescape.go).
 
-Rule: linear in the text. A character that begins no word ends the words; the parser says so where it comes to it.
+Rule: linear in the text. A character that begins no token ends them; the parser reports it when it gets there.
 """
 
 import re
@@ -14,6 +14,7 @@ _EXPONENT: Final = r"[eE][+-]?[0-9]+"
 
 def _quoted(quote: str) -> str:
     """Return the pattern of a string in one or three of these quotes, raw or with escapes."""
+    # Possessive quantifiers (*+) keep the pattern linear: the text of a quote that is never closed is not tried again.
     plain, more = rf"[^\\{quote}\n\r]*+", rf"{quote}(?!{quote}{quote})"
     return (
         rf"[rR]{quote * 3}(?:[^{quote}]|{more})*{quote * 3} | [rR]{quote}[^{quote}\n\r]*+{quote} |"
@@ -21,7 +22,7 @@ def _quoted(quote: str) -> str:
     )
 
 
-_WORD: Final = re.compile(
+_TOKEN: Final = re.compile(
     rf"""[\t\ \r\n\f]+ | //[^\n]*
     | (?P<bytes>[bB](?:{_quoted('"')}|{_quoted("'")}))
     | (?P<string>{_quoted('"')}|{_quoted("'")})
@@ -37,7 +38,7 @@ _CONSTANTS: Final = {"true": True, "false": False, "null": None}
 
 
 class Token(NamedTuple):
-    """A word; `kind` is the text itself of marks and of `in`, "bad" of what begins no word, "end" behind the last."""
+    """A token; `kind` is the text itself of marks and of `in`, "bad" where no token begins, "end" behind the last."""
 
     kind: str
     text: str
@@ -45,10 +46,10 @@ class Token(NamedTuple):
 
 
 def tokens(expression: str) -> list[Token]:
-    """Return the words; the last one stands behind the expression."""
+    """Return the tokens; the last one stands behind the expression."""
     found: list[Token] = []
     at = 0
-    while match := _WORD.match(expression, at):
+    while match := _TOKEN.match(expression, at):
         kind, text = match.lastgroup, match[0]
         if kind == "mark" or text == "in":
             found.append(Token(text, text, at))
@@ -61,7 +62,7 @@ def tokens(expression: str) -> list[Token]:
 
 
 def value_of(literal: Token, sign: str = "") -> Any:
-    """Return the value of a literal; raises ValueError in cel-go's words."""
+    """Return the value of a literal; raises ValueError with cel-go's message."""
     kind, text = literal.kind, literal.text
     if kind == "constant":
         return _CONSTANTS[text]
@@ -74,6 +75,7 @@ def value_of(literal: Token, sign: str = "") -> Any:
         in_range = abs(value) != float("inf")
     else:
         base, digits = (16, text[2:]) if text.startswith("0x") else (10, text)
+        # 30 digits are enough to be out of range; Python refuses to convert thousands of them.
         value = int(sign + (digits.rstrip("uU").lstrip("0")[:30] or "0"), base)
         in_range = 0 <= value < 1 << 64 if kind == "uint" else -(1 << 63) <= value < 1 << 63
     if not in_range:
@@ -82,7 +84,7 @@ def value_of(literal: Token, sign: str = "") -> Any:
 
 
 def _unquoted(text: str, *, of_bytes: bool) -> str:
-    """Return what is in quotes, with a line feed for every end of a line; of bytes, a character for each."""
+    """Return the text in quotes, with a line feed for every end of a line; of bytes, one character per byte."""
     raw = text[0] in "rR"
     text = text[raw:]
     quotes = 3 if len(text) >= 6 and text[:3] == text[0] * 3 else 1

@@ -1,6 +1,6 @@
 """Macros, as cel-go expands them while it parses (parser/macro.go, cel/library.go, ext/comprehensions.go and lists.go).
 
-Rule: what a macro makes stands where its call does. A call with wrong arguments is a problem of the tree; one with
+Rule: an expansion stands at the place of its call. A call with wrong arguments is a problem of the tree; one with
 another number of arguments is an ordinary call.
 """
 
@@ -19,12 +19,12 @@ _SIMPLE, _IDENTIFIER = "argument must be a simple name", "argument is not an ide
 
 
 class _WrongArgument(Exception):
-    """Raised with (node, what is wrong with it)."""
+    """Raised with (node, problem)."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """A call of a macro, and makers of the nodes that stand in its place."""
+    """A call of a macro, and constructors of the nodes that replace it."""
 
     tree: Tree
     offset: int
@@ -49,7 +49,7 @@ class _Call:
         return self.new(Expr("call", name=name, operand=on, args=[*args]))
 
     def variable(self, index: int, not_a_name: str) -> str:
-        """Return the name that an argument is."""
+        """Return an argument that must be a name."""
         node = self.args[index]
         if node.kind != "ident":
             raise _WrongArgument(node, not_a_name)
@@ -75,7 +75,7 @@ class _Call:
 
 
 def expand(tree: Tree, offset: int, name: str, target: Expr | None, args: list[Expr]) -> Expr | None:
-    """Return what the call of a macro becomes, None for another call."""
+    """Return the expansion of a macro's call, None for another call."""
     expansion = _MACROS.get((name, len(args), target is not None))
     if expansion is None:
         return None
@@ -93,10 +93,6 @@ def _has(call: _Call) -> Expr:
     return call.new(Expr("select", name=found.name, operand=found.operand, test_only=True))
 
 
-def _one_variable(call: _Call) -> Expr:
-    return call.loop((call.loop_variable(_SIMPLE), ""), call.target, _quantified(call))
-
-
 def _two_variables(call: _Call) -> Expr:
     first, second = call.variable(0, _SIMPLE), call.variable(1, _SIMPLE)
     if first == second:
@@ -110,6 +106,7 @@ def _two_variables(call: _Call) -> Expr:
 def _quantified(call: _Call) -> tuple[Expr, Expr, Expr, Expr]:
     """Return (start, condition, step, result) of all(), exists() and exists_one()."""
     body = call.args[-1]
+    # The condition ends the loop as soon as the result is certain; an error in it does not.
     if call.name == "all":
         condition = call.call("@not_strictly_false", call.ident())
         return call.literal(True), condition, call.call("_&&_", call.ident(), body), call.ident()
@@ -121,7 +118,7 @@ def _quantified(call: _Call) -> tuple[Expr, Expr, Expr, Expr]:
 
 
 def _transformed(call: _Call, key: str) -> tuple[Expr, Expr, Expr, Expr]:
-    """Return (start, condition, step, result) of what makes a list or a map, with a filter or without."""
+    """Return (start, condition, step, result) of a loop that makes a list or a map, with or without a filter."""
     body = call.args[-1]
     if call.name == "transformList":
         return _collected(call, call.list(body), call.args[2] if len(call.args) == 4 else None)
@@ -140,15 +137,13 @@ def _collected(call: _Call, added: Expr, condition: Expr | None) -> tuple[Expr, 
 
 
 def _map(call: _Call, over: Expr | None = None) -> Expr:
+    """Return the loop of map(), or of filter(): it collects the variable itself, on a condition."""
     variable = call.loop_variable(_IDENTIFIER)
-    condition = call.args[1] if len(call.args) == 3 else None
-    parts = _collected(call, call.list(call.args[-1]), condition)
-    return call.loop((variable, ""), call.target if over is None else over, parts)
-
-
-def _filter(call: _Call) -> Expr:
-    variable = call.loop_variable(_IDENTIFIER)
-    return call.loop((variable, ""), call.target, _collected(call, call.list(call.args[0]), call.args[1]))
+    if call.name == "filter":
+        collected = _collected(call, call.list(call.args[0]), call.args[1])
+    else:
+        collected = _collected(call, call.list(call.args[-1]), call.args[1] if len(call.args) == 3 else None)
+    return call.loop((variable, ""), call.target if over is None else over, collected)
 
 
 def _bind(call: _Call) -> Expr | None:
@@ -159,9 +154,9 @@ def _bind(call: _Call) -> Expr | None:
 
 
 def _optional(call: _Call) -> Expr:
-    """Return the tree of optMap() or optFlatMap(), in which what they are called on stands twice."""
+    """Return the tree of optMap() or optFlatMap(), which contains their target twice."""
     name = call.variable(0, f"{call.name}() variable name must be a simple identifier")
-    # A node has one id, and by it one type and one place.
+    # The second one is a copy: a node has one id, and by it one type and one place.
     value = call.call("value", on=_copy(call.tree, call.target))
     result = call.bound(name, value, call.args[1])
     if call.name == "optMap":
@@ -178,7 +173,7 @@ def _sort_by(call: _Call) -> Expr:
 
 
 def _copy(tree: Tree, node: Expr) -> Expr:
-    """Return the node again, with other ids; one that is too deep to be followed is not copied."""
+    """Return the node with new ids; one that is too deep to be followed is not copied."""
     if tree.depths[node.id] > MAX_EXPRESSION_LEVELS:
         return node  # the parser refuses the tree at its end
     operand = None if node.operand is None else _copy(tree, node.operand)
@@ -189,11 +184,14 @@ def _copy(tree: Tree, node: Expr) -> Expr:
 _Expansion = Callable[[_Call], Expr | None]
 _MACROS: Final[dict[tuple[str, int, bool], _Expansion]] = {
     ("has", 1, False): _has,
-    **{(name, 2, True): _one_variable for name in ("all", "exists", "exists_one")},
+    **dict.fromkeys(
+        [(name, 2, True) for name in ("all", "exists", "exists_one")],
+        lambda call: call.loop((call.loop_variable(_SIMPLE), ""), call.target, _quantified(call)),
+    ),
     **{(name, 3, True): _two_variables for name in ("all", "exists", "exists_one", "existsOne")},
     **{(f"transform{name}", n, True): _two_variables for name in ("List", "Map", "MapEntry") for n in (3, 4)},
     **{("map", n, True): _map for n in (2, 3)},
-    ("filter", 2, True): _filter,
+    ("filter", 2, True): _map,
     ("bind", 3, True): _bind,
     **{(name, 2, True): _optional for name in ("optMap", "optFlatMap")},
     ("sortBy", 2, True): _sort_by,

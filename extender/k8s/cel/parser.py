@@ -1,8 +1,8 @@
-"""The parser of CEL, by the grammar and the limits of cel-go v0.29 (parser/gen/CEL.g4, parser.go).
+"""Parser of CEL with the grammar and the limits of cel-go v0.29 (parser/gen/CEL.g4, parser.go).
 
-Operands and operators come by turns. An operand is a literal, a name or what is in brackets, with what is selected,
-indexed and called of it. Brackets are groups, one within the other; an operator waits in its group until one that binds
-less comes, or the end of the item.
+Operands and operators take turns. An operand is a literal, a name or a bracket, with the fields, keys and calls behind
+it. Brackets are nested groups; an operator waits in its group until one that binds less strongly follows, or the end of
+the item.
 
 Rule: linear in the text, and no recursion: a tenant's brackets must not take Python's stack.
 """
@@ -38,7 +38,7 @@ _RESERVED: Final = frozenset(
 
 
 class _Kind(NamedTuple):
-    """What brackets hold: one item, or several with commas; maps and messages have keys or fields with values."""
+    """Kind of a bracket: one item, or several with commas; maps and messages have keys or fields with values."""
 
     closer: str
     many: bool = False
@@ -62,10 +62,11 @@ class _Operator(NamedTuple):
 
 @dataclass(slots=True)
 class _Group:
-    """An open bracket, what its node will be made by, and its items; the last of them is operands and operators yet."""
+    """An open bracket with its items, of which the last one still consists of operands and operators."""
 
     kind: _Kind
     finish: Callable[["_Group"], Expr]
+    """makes its node"""
     outside: tuple[int, int, int]
     """levels of cel-go's rules expr, relation and calc around the bracket"""
     items: list[Expr] = field(default_factory=list)
@@ -78,7 +79,7 @@ class _Group:
     operands: list[Expr] = field(default_factory=list)
     operators: list[_Operator] = field(default_factory=list)
     colons: int = 0
-    """of conditions, one within the other"""
+    """of nested conditions"""
 
     def levels(self) -> tuple[int, int, int]:
         """Return the levels of the next operand."""
@@ -98,19 +99,22 @@ class _Unexpected(Exception):
 
 
 def parse(expression: str, *, escaped_names: bool) -> Tree:
-    """Return the tree, with what is wrong with it; raises SyntaxFailure, and UnsupportedFeature where it is too large.
+    """Return the tree with its problems; raises SyntaxFailure, and UnsupportedFeature where it is too large.
 
     `escaped_names`: fields may be in backquotes, as from v1.37 on.
     """
+    # 1. Limit the size before any work.
     if len(expression) > limits.MAX_EXPRESSION_CHARACTERS:
         raise UnsupportedFeature(limits.TOO_LONG_EXPRESSION)
     if expression.encode(errors="ignore").decode() != expression:
         raise UnsupportedFeature("a character that is not Unicode")
+    # 2. Parse. cel-go recovers from a syntax error and reports more of them; the first one is enough here.
     parser = _Parser(expression, escaped_names)
     try:
         parser.parse()
     except _Unexpected as unexpected:
         return Tree(positions={0: unexpected.offset}, problems=[(0, str(unexpected))])
+    # 3. Check the depth: cel-go's limit is an error, ours a feature that is not evaluated.
     if max(parser.heights.values(), default=0) > _LIMIT:
         raise SyntaxFailure("ERROR: <input>:-1:0: max recursion depth exceeded")
     if not parser.tree.problems and parser.tree.depths[parser.tree.root.id] > limits.MAX_EXPRESSION_LEVELS:
@@ -188,7 +192,7 @@ class _Parser:
         self.wants_operand = False
 
     def _begins(self, token: Token, group: _Group) -> bool:
-        """Take what stands instead of an item, before one, or is the field of one."""
+        """Take the token if it ends the group, is an optional mark, or the field of a message."""
         kind, marked = group.kind, group.marked
         if not marked and token.kind == kind.closer and (kind.optional if group.comma else kind.many):
             self._close()
@@ -250,7 +254,7 @@ class _Parser:
         return self._new(bracket.offset, Expr(kind, args=closed.items, optional=closed.optional), counted=False)
 
     def _sign(self, token: Token, group: _Group) -> None:
-        """Take a sign: a number's own, or one of several of a kind before any operand."""
+        """Take a sign: that of a number, or one of several of one kind before an operand."""
         before = group.signs[-1].kind if group.signs else ""
         # The smallest int has no positive counterpart, so that its sign belongs to the literal.
         if token.kind == "-" and before != "-" and self.tokens[self.at].kind in ("int", "double"):
@@ -286,7 +290,7 @@ class _Parser:
             self._complete(self.tree.add(Expr("ident", name=name), word.offset))
 
     def _rest_of_type(self) -> str:
-        """Take the rest of a message's type and its brace, if they follow a name."""
+        """Take the rest of a message's type and its brace, if they follow; return "" otherwise."""
         at = self.at
         while self.tokens[at].kind == "." and self.tokens[at + 1].kind == "name":
             at += 2
@@ -305,7 +309,10 @@ class _Parser:
         if token.kind == "[":
             self._index(token, group.operands.pop())
             return
-        self._apply_signs(group)
+        if len(group.signs) % 2:  # cel-go drops signs in pairs
+            node = Expr("call", name=f"{group.signs[0].kind}_", args=[group.operands.pop()])
+            group.operands.append(self._new(group.signs[0].offset, node, counted=False))
+        group.signs.clear()
         level = _BINARY.get(token.kind, _CONDITION)
         self._reduce(group, level if level <= _AND else level - 1)
         asked = bool(group.operators) and group.operators[-1].text == "?"
@@ -347,14 +354,8 @@ class _Parser:
 
         self._open(_INDEX, finish)
 
-    def _apply_signs(self, group: _Group) -> None:
-        if len(group.signs) % 2:
-            node = Expr("call", name=f"{group.signs[0].kind}_", args=[group.operands.pop()])
-            group.operands.append(self._new(group.signs[0].offset, node, counted=False))
-        group.signs.clear()
-
     def _reduce(self, group: _Group, above: int) -> None:
-        """Apply the operators that wait and bind more strongly than a level."""
+        """Apply the waiting operators that bind more strongly than a level."""
         operators, operands = group.operators, group.operands
         while operators and (level := operators[-1].level) > above:
             # cel-go balances the terms of && and ||; other operators bind to the left.
@@ -365,7 +366,7 @@ class _Parser:
             operands[-len(same) - 1 :] = [self._balanced(same, terms, counted=level > _AND)]
 
     def _balanced(self, operators: list[_Operator], terms: list[Expr], *, counted: bool) -> Expr:
-        """Return the tree of what `&&` or `||` join, as deep on one side as on the other."""
+        """Return the tree of terms that operators of one level join, equally deep on both sides."""
         if not operators:
             return terms[0]
         middle = len(operators) // 2

@@ -1,4 +1,4 @@
-"""Expressions as Python closures, which evaluate them for a value of the variable (interpreter/planner.go of cel-go).
+"""Planner: makes Python closures of an expression, which evaluate it (interpreter/planner.go of cel-go).
 
 Each closure takes the run and returns a value, or raises CelError; it adds what cel-go's cost tracker counts to the
 run's cost: one for a variable and for each field or key, the price of a call, nothing for a constant.
@@ -16,7 +16,7 @@ from extender.k8s.cel.calls import Evaluate, both, call
 from extender.k8s.cel.checker import Checked
 from extender.k8s.cel.interpreter import (
     KEYS,
-    Loop,
+    LoopPlan,
     Qualifier,
     appended,
     bad_key,
@@ -63,7 +63,7 @@ class PlanError(Exception):
 
 @dataclass(slots=True)
 class Plan:
-    """What evaluates a node; `value` is that of a constant."""
+    """The closure of a node; `value` is that of a constant."""
 
     evaluate: Evaluate
     constant: bool = False
@@ -80,7 +80,7 @@ class Plan:
 
 
 def plan(root: Expr, checked: Checked) -> tuple[Evaluate, int, set[tuple[str, ...]]]:
-    """Return (what evaluates a tree, how many variables of loops it has, the literal paths of the variable it reads).
+    """Return (closure, number of variables of loops, literal paths of the declared variable that it reads).
 
     A path ends before the first key that is not a literal string. Raises PlanError and UnsupportedFeature.
     """
@@ -108,7 +108,7 @@ class _Planner:
         self.checked = checked
         self.environment = checked.environment
         self.of_1_37 = checked.environment.of_1_37
-        # The second is its name where a loop has a variable of that name, too.
+        # With a dot: a loop has a variable of the same name, which is not meant (`Checked.names`).
         self.variable_names = (self.environment.variable, f".{self.environment.variable}")
         self.slots = 0
         self.scopes: list[dict[str, int]] = []
@@ -183,9 +183,10 @@ class _Planner:
     def _chain(self, node: Expr) -> tuple[Plan, list[Qualifier]]:
         """Return the root of a chain of fields and keys, and the chain."""
         name = self.checked.names.get(node.id)
+        slot = None if name is None else self._slot(name)
+        if slot is not None:
+            return _counted(held(slot, self.starts.get(slot))), []
         if name is not None:
-            if self._slot(name) is not None:
-                return _counted(self._held(name)), []
             return (self._variable() if name in self.variable_names else self.plan(node)), []
         if node.kind == "select" and node.operand is not None:
             root, qualifiers = self._links(node.operand)
@@ -199,7 +200,11 @@ class _Planner:
             if type(planned.value) not in KEYS:
                 raise bad_key(planned.value, PlanError)
             return root, [*qualifiers, Qualifier(planned.value, optional=optional)]
-        if self._is_beside_local(operand):  # cel-go looks for the key's variables outside of all loops
+        while operand.kind in ("select", "call") and operand.children():
+            operand = operand.children()[0]
+        if self.checked.names.get(operand.id, "").startswith("."):
+            # Of the declared variable, in a loop with a variable of its name: cel-go then looks for the key's variables
+            # outside of all loops.
             raise UnsupportedFeature("a key behind a name with a leading dot that is a loop's variable, too")
         return root, [*qualifiers, Qualifier(None, planned.uncounted, optional=optional)]
 
@@ -215,18 +220,6 @@ class _Planner:
             lambda run: StringMap((name, get(run.variable)) for name, get in getters.items()), declared=True
         )
 
-    def _held(self, name: str) -> Evaluate:
-        """Return what evaluates a variable of a loop."""
-        slot = self._slot(name)
-        assert slot is not None
-        return held(slot, self.starts.get(slot))
-
-    def _is_beside_local(self, node: Expr) -> bool:
-        """Return whether a chain's variable is the declared one where a loop has a variable of its name."""
-        while node.kind in ("select", "call") and node.children():
-            node = node.children()[0]
-        return self.checked.names.get(node.id, "").startswith(".")
-
     # --- calls -----------------------------------------------------------------------------------------------------
 
     def _call(self, node: Expr) -> Plan:
@@ -239,10 +232,12 @@ class _Planner:
         planned = [self.plan(each) for each in node.children()]
         overloads = self.checked.overloads[node.id]
         arguments = [each.evaluate for each in planned]
+        # 1. `in` with constants costs nothing: cel-go makes a set of them.
         if name == "@in" and planned[1].constant and type(planned[1].value) is list and len(overloads) == 1:
             found = _constant_membership(planned[0], planned[1].value)
             if found is not None:
                 return found
+        # 2. Constant patterns are compiled while planning, with errors of the plan.
         pattern = planned[1].value if name in patterns.OF_CONSTANTS and planned[1].constant else None
         if type(pattern) is str:
             wrong = patterns.problem(pattern)
@@ -250,6 +245,7 @@ class _Planner:
                 raise PlanError(wrong)
             of_constant = patterns.OF_CONSTANTS[name]
             return Plan(call(name, overloads, arguments, of_1_37=self.of_1_37, apply=of_constant))
+        # 3. Conversions of constants are constants.
         evaluate = call(name, overloads, arguments, of_1_37=self.of_1_37)
         if name in _CONVERSIONS and len(planned) == 1 and planned[0].constant:
             return _constant(self._folded(evaluate))
@@ -266,13 +262,16 @@ class _Planner:
             raise PlanError(str(error)) from None
 
     def _appended(self, node: Expr) -> Plan | None:
-        """Return the plan of a step that adds to a loop's own list or map, which is changed in place as in cel-go."""
+        """Return the plan of a step that adds to a loop's own list or map; None for another call.
+
+        It is changed in place as in cel-go: copying it each time would take quadratic time.
+        """
         if node.name not in ("_+_", "cel.@mapInsert") or not node.args or node.args[0].kind != "ident":
             return None
-        name = self.checked.names.get(node.args[0].id, "")
-        if self._slot(name) not in self.growing:
+        slot = self._slot(self.checked.names.get(node.args[0].id, ""))
+        if slot is None or slot not in self.growing:
             return None
-        return Plan(appended(self._held(name), [self.plan(each).evaluate for each in node.args[1:]]))
+        return Plan(appended(held(slot, self.starts[slot]), [self.plan(each).evaluate for each in node.args[1:]]))
 
     def _logical(self, node: Expr) -> Plan:
         """Return the plan of && or ||: an error counts only where no term decides."""
@@ -437,7 +436,7 @@ class _Planner:
         # cel.bind() is a loop over nothing.
         over = None if range_plan.constant and range_plan.value == [] else range_plan.evaluate
         slots = (result_slot, first, second)
-        return Plan(loop_over(Loop(over, slots, bool(loop.variable2), condition, step, result)))
+        return Plan(loop_over(LoopPlan(over, slots, bool(loop.variable2), condition, step, result)))
 
 
 def _not_optional(what: str, value: Any) -> CelError:

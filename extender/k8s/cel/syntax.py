@@ -1,4 +1,4 @@
-"""The syntax tree of an expression."""
+"""Syntax tree of an expression."""
 
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -8,7 +8,7 @@ from extender.k8s.limits import limits
 
 
 class SyntaxFailure(Exception):
-    """An expression that is nested deeper than cel-go's parser follows, in cel-go's words."""
+    """An expression nested deeper than cel-go's parser accepts, with cel-go's message."""
 
 
 class Loop(NamedTuple):
@@ -21,10 +21,7 @@ class Loop(NamedTuple):
 
 @dataclass(slots=True)
 class Expr:
-    """A node of the tree; `kind` says which of the other fields are its own.
-
-    "none" stands where something is wrong, and occurs only in a tree with problems.
-    """
+    """A node of the tree; `kind` tells which other fields it has. A node "none" replaces one with a problem."""
 
     kind: str
     id: int = 0
@@ -55,7 +52,7 @@ class Tree:
     positions: dict[int, int] = field(default_factory=dict)
     """node -> offset in characters"""
     problems: list[tuple[int, str]] = field(default_factory=list)
-    """(node, what is wrong with it)"""
+    """(node, problem)"""
     depths: dict[int, int] = field(default_factory=dict)
     """node -> levels from it to the bottom"""
 
@@ -69,7 +66,7 @@ class Tree:
         return node
 
     def wrong(self, offset: int, problem: str) -> Expr:
-        """Note what is wrong at a place, and return the node that stands there instead."""
+        """Add a problem, and return the node that stands in its place."""
         node = self.add(Expr("none"), offset)
         self.problems.append((node.id, problem))
         return node

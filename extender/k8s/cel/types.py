@@ -1,4 +1,4 @@
-"""Types of expressions, how they unify, and how cel-go writes them (checker/types.go, checker/format.go, v0.26).
+"""Types of expressions: unification, and their text in cel-go's messages (checker/types.go, checker/format.go, v0.26).
 
 A type is a tuple: its kind, and then its parameters; ("opaque" | "struct" | "param", name, …) are named.
 
@@ -54,7 +54,7 @@ GENERIC_TYPES: Final[dict[str, Type]] = {
     "map": ("map", DYN, DYN),
     "optional_type": optional_of(DYN),
 }
-"""Names that v1.37 declares otherwise."""
+"""Names that v1.37 declares with other parameters."""
 
 
 def is_dyn(of: Type) -> bool:
@@ -117,7 +117,7 @@ class Environment:
 
 
 class TooLarge(Exception):
-    """Types need more work than an expression may cost."""
+    """Unifying types takes more steps than are allowed."""
 
 
 class Unifier:
@@ -126,7 +126,7 @@ class Unifier:
     def __init__(self, steps: int) -> None:
         self.found: dict[Type, Type] = {}
         self._changed: list[tuple[Type, Type | None]] = []
-        """What the call under way has changed, and what it was before."""
+        """(parameter, its substitution before) of the call under way."""
         self.steps = steps
         self._variables = 0
 
@@ -135,7 +135,7 @@ class Unifier:
         return ("param", f"_var{self._variables - 1}")
 
     def assignable(self, of: Type, to: Type) -> bool:
-        """Return whether a value of the first type may stand where the second is wanted, and remember what it says."""
+        """Return whether a value of the first type can be used as one of the second, and keep the substitutions."""
         return self.all_assignable((of,), (to,))
 
     def all_assignable(self, types: tuple[Type, ...], to: tuple[Type, ...]) -> bool:
@@ -188,7 +188,7 @@ class Unifier:
             return self._substitutes(to, of)[0]
         if is_dyn(of) or is_dyn(to) or kind == "error" or to_kind == "error":
             return True
-        if kind == "null":  # stands for a missing message
+        if kind == "null":  # the value of a missing message
             return to_kind in _NULLABLE
         if to_kind == "null":
             return kind in _NULLABLE
@@ -201,7 +201,7 @@ class Unifier:
         return bool(of == to)
 
     def _substitutes(self, of: Type, variable: Type) -> tuple[bool, bool]:
-        """Return whether the type may stand for the variable, and whether the variable already stood for one."""
+        """Return whether the type can be substituted for the variable, and whether the variable had one already."""
         if of == variable:
             return True, True
         known = self.found.get(variable)
@@ -239,6 +239,7 @@ class Unifier:
 
     def _absent(self, variable: Type, within: Type) -> bool:
         """Return whether the variable does not occur within the type."""
+        # A type that contains itself would never end.
         self._step()
         if variable == within:
             return False

@@ -1,7 +1,7 @@
-"""Values of expressions: which Python value stands for which of CEL's, equality and order (common/types, cel-go v0.26).
+"""Values of expressions in Python, their equality and order (common/types, cel-go v0.26).
 
-null, bool, int, float, str and bytes are themselves, `Uint` is a uint, a list is a list and a map is a dict: Python's
-own equality of numbers is that of CEL's map keys.
+null, bool, int, double, string, bytes, list and map are Python's own, a uint is a `Uint`. Python's equality of numbers
+is that of CEL's map keys.
 
 Rule: a value is never changed after it was made.
 """
@@ -21,15 +21,15 @@ NO_SUCH_OVERLOAD: Final = "no such overload"
 
 
 class UnsupportedFeature(Exception):
-    """A CEL feature that is not evaluated; the text names it."""
+    """A CEL feature that is not evaluated; the message names it."""
 
 
 class CelError(Exception):
-    """A runtime error, in cel-go's words."""
+    """A runtime error, with cel-go's message."""
 
 
 class Aborted(Exception):
-    """An error that ends an evaluation whatever surrounds it, in cel-go's words."""
+    """A panic of cel-go, with its message: it ends the evaluation, unlike an error, which || may absorb."""
 
 
 class CostLimitReached(Exception):
@@ -37,7 +37,7 @@ class CostLimitReached(Exception):
 
 
 class Run:
-    """One evaluation: the value of the declared variable, those of loops (`slots`), and what it has and may cost."""
+    """One evaluation: the value of the declared variable, those of loops (`slots`), its cost and the limits of it."""
 
     __slots__ = ("budget", "converted", "cost", "cost_limit", "limit", "of_1_37", "slots", "variable")
 
@@ -48,7 +48,7 @@ class Run:
         self.budget = budget
         self.cost = 0
         self.converted: dict[int, Any] | None = None
-        """Quantities, by identity, that upstream holds otherwise since they were compared."""
+        """Quantities, by identity, whose representation upstream changed when it compared them."""
         self.cost_limit = cost_limit
         self.limit = min(cost_limit, budget.left)
 
@@ -60,7 +60,8 @@ class Run:
             raise WorkLimitReached(self.budget.exceeded)
 
     def work(self, steps: int) -> None:
-        """Spend work that cel-go's cost does not have."""
+        """Spend work that cel-go's cost does not count."""
+        # What is left of the budget also bounds the cost, which is spent at the end only.
         self.budget.spend(steps)
         self.limit = min(self.cost_limit, self.budget.left)
 
@@ -97,13 +98,13 @@ NONE: Final = Optional(None, present=False)
 
 
 class StringMap(dict[Any, Any]):
-    """A map of the declared variable, whose keys are strings: it has no key of another type."""
+    """A map of the declared variable, whose keys are all strings."""
 
     __slots__ = ()
 
 
 class EndlessMap(StringMap):
-    """A map that reads as an empty map at a key that it lacks (a traits.Mapper of Kubernetes' own)."""
+    """A map that returns an empty map for a missing key (Kubernetes' own traits.Mapper)."""
 
     __slots__ = ()
 
@@ -119,7 +120,7 @@ def find(within: dict[Any, Any], key: Any) -> tuple[Any, bool]:
 
 
 def has_key(within: dict[Any, Any], key: Any) -> bool:
-    """Return whether a map has a key, which an endless one has only if it is in it (Mapper.Contains)."""
+    """Return whether a key is in a map; a key that an endless one only finds is not (Mapper.Contains)."""
     if type(within) is dict and within:
         check_key(key)
     try:
@@ -160,7 +161,7 @@ _NAMES: dict[type, tuple[str, str]] = {
     TypeValue: ("type", "*types.Type"),
     Optional: ("optional_type", "*types.Optional"),
 }
-"""Names of a type in CEL and in Go; classes of libraries have `type_name` and `go_name`."""
+"""Names of a type in CEL and in Go; other classes have `type_name` and `go_name`."""
 
 
 def type_name(value: Any) -> str:
@@ -170,8 +171,8 @@ def type_name(value: Any) -> str:
 
 
 def go_name(value: Any) -> str:
-    """Return the name of a value's type in Go (%T), which some errors have; raises UnsupportedFeature for a list's."""
-    if type(value) is list:  # which has several types upstream
+    """Return the name of a value's type in Go (%T), for errors; raises UnsupportedFeature for a list."""
+    if type(value) is list:  # upstream has several types of lists
         raise UnsupportedFeature("the text of a list's type in an error")
     names = _NAMES.get(type(value))
     return names[1] if names is not None else str(value.go_name)
@@ -181,7 +182,8 @@ _NUMBERS = frozenset((int, Uint, float))
 
 
 def _order_of_numbers(one: Any, other: Any) -> int | None:
-    """Return -1, 0 or 1, None unless both are numbers; the other of a double is rounded (compareDoubleInt)."""
+    """Return -1, 0 or 1; None for NaN."""
+    # A number compared with a double is rounded to one (compareDoubleInt).
     if type(one) is float or type(other) is float:
         one, other = float(one), float(other)
     if one < other:
@@ -190,14 +192,17 @@ def _order_of_numbers(one: Any, other: Any) -> int | None:
 
 
 def equal(one: Any, other: Any, run: Run) -> bool | None:
-    """Return whether the values are equal; None: cel-go's "no such overload", which is neither (types.Equal)."""
+    """Return whether the values are equal (types.Equal); None: cel-go's "no such overload"."""
     kind = type(one)
     if kind is str or kind is bool:
         return type(other) is kind and bool(one == other)
     if kind in _NUMBERS:
         return type(other) in _NUMBERS and _order_of_numbers(one, other) == 0
     if kind is list:
-        return type(other) is list and _equal_lists(one, other, run)
+        if type(other) is not list or len(one) != len(other):
+            return False
+        run.work(len(one) + 1)
+        return all(equal(each, other_each, run) is not False for each, other_each in zip(one, other, strict=True))
     if isinstance(one, dict):
         return isinstance(other, dict) and _equal_maps(one, other, run)
     if kind is Optional:
@@ -210,13 +215,6 @@ def equal(one: Any, other: Any, run: Run) -> bool | None:
     if by_kind is not None:
         return by_kind(other)
     return type(other) is kind and bool(one == other)
-
-
-def _equal_lists(one: list[Any], other: list[Any], run: Run) -> bool:
-    if len(one) != len(other):
-        return False
-    run.work(len(one) + 1)
-    return all(equal(each, other_each, run) is not False for each, other_each in zip(one, other, strict=True))
 
 
 def _equal_maps(one: dict[Any, Any], other: dict[Any, Any], run: Run) -> bool:
@@ -280,7 +278,7 @@ def written(value: Any) -> str:
 
 
 def scalar_text(value: Any) -> str | None:
-    """Return a string, bool or number as string() and Go's %v write it; None: a value of another type."""
+    """Return the text of a string, bool or number in string() and Go's %v; None for a value of another type."""
     kind = type(value)
     if kind is str:
         return str(value)

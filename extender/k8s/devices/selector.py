@@ -1,9 +1,6 @@
 """Selectors of devices: CEL expressions, as k8s.io/dynamic-resource-allocation/cel (v1.36) compiles and evaluates them.
 
-`parser` makes the tree, in which macros are expanded, `checker` finds the types in cel-go's words, and `plan` makes
-closures of the tree, which count cel-go's cost.
-
-Rule: what is not followed is named in `Selector.unsupported`, or raised as UnsupportedFeature, and never guessed.
+Rule: a feature that is not evaluated is named in `Selector.unsupported` or raised as UnsupportedFeature, never guessed.
 """
 
 from collections.abc import Callable
@@ -58,26 +55,24 @@ OPTIONAL_FIELD: Final = (
     ". consider using CEL optional chaining (.? followed by orValue()) or guarding the check with has() for optional "
     "fields"
 )
-"""Hint behind the error of a selector that reads what the device lacks, since v1.37 (EnhanceRuntimeError)."""
+"""Hint after the error of a selector that reads a missing attribute, since v1.37 (EnhanceRuntimeError)."""
 
 
 class DeviceSelectorError(Exception):
-    """A selector's runtime error, in upstream's words."""
+    """A selector's runtime error, with upstream's message."""
 
 
 @dataclass(frozen=True)
 class Selector:
-    """A compiled expression.
-
-    `error` is upstream's compile error ("" if none), `unsupported` the CEL feature that is not evaluated ("" if none);
-    with either, `matches` must not be called. `reads` are the ("attributes" or "capacity", domain, id) that it reads by
-    literal keys; None: it may read anything.
-    """
+    """A compiled expression; with an error or an unsupported feature `matches` must not be called."""
 
     expression: str
     error: str = ""
+    """Upstream's compile error; "" without one."""
     unsupported: str = ""
+    """The CEL feature that is not evaluated; "" without one."""
     reads: frozenset[tuple[str, str, str]] | None = None
+    """("attributes" or "capacity", domain, id) that it reads by literal keys; None: it may read anything."""
     evaluate: Callable[[Run], Any] | None = field(default=None, repr=False)
     variables: int = 0
     of_1_37: bool = False
@@ -107,22 +102,23 @@ class Selector:
 
 
 def compile_selector(expression: str, *, of_1_37: bool) -> Selector:
-    """Return the compiled selector; never raises for what the expression says. `of_1_37`: as v1.37 does, not v1.36.
-
-    A device has allowMultipleAllocations whatever feature gates say: kube-scheduler compiles expressions as the API
-    server does those that are stored already.
-    """
+    """Return the compiled selector, whatever the expression is. `of_1_37`: as v1.37 does, not v1.36."""
+    # kube-scheduler compiles expressions as the API server does stored ones, so that a device has
+    # allowMultipleAllocations whatever feature gates say.
     environment = _environment(of_1_37=of_1_37)
     try:
+        # 1. Parse, and expand macros.
         tree = parse(expression, escaped_names=of_1_37)
         if tree.problems:
             return _failed(expression, tree, tree.problems)
+        # 2. Check the types.
         checked = check(tree, environment)
         if checked.errors:
             return _failed(expression, tree, checked.errors)
         output = checked.types[tree.root.id]
         if output[0] not in ("bool", "dyn" if of_1_37 else "any"):
             return Selector(expression, error=f"must evaluate to bool or the unknown type, not {declared(output)}")
+        # 3. Make closures.
         evaluate, variables, paths = plan(tree.root, checked)
     except SyntaxFailure as failure:
         return Selector(expression, error=f"compilation failed: {failure}")
@@ -138,7 +134,7 @@ def _failed(expression: str, tree: Tree, errors: list[tuple[int, str]]) -> Selec
 
 
 def _reads(paths: set[tuple[str, ...]]) -> frozenset[tuple[str, str, str]] | None:
-    """Return the (field, domain, id) of paths, None if one may read several."""
+    """Return the (field, domain, id) of paths; None if one of them may read several."""
     found = set()
     for part, *keys in ((path or ("",)) for path in paths):
         if part in ("", *_DOMAINS):

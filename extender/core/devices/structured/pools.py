@@ -268,7 +268,7 @@ def selects_node(selector: NodeSelector, node: Node) -> bool:
     )
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=4096)  # of each device with its own selector on each node: 2 us with the key, instead of 30
 def _terms(selector: bytes) -> tuple[NodeTerm, ...]:
     try:
         return parse_node_selector(msgspec.json.decode(selector, type=NodeSelector)).terms or ()

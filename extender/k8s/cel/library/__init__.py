@@ -1,1 +1,1 @@
-"""What the functions of expressions do: by overload, `implementation(run, *arguments)`."""
+"""Implementations of the functions of expressions, by overload: `implementation(run, *arguments)`."""

@@ -1,6 +1,6 @@
-"""The function format() (ext/formatting.go of cel-go, strings 2), and the check of its literal arguments.
+"""Function format() (ext/formatting.go of cel-go, strings 2), and the check of its literal arguments.
 
-Rule: one reader of format strings for both; a clause takes a value when it is evaluated, a type when it is checked.
+Rule: both read format strings by `interpolate`; a clause accepts a value when it is evaluated, a type when checked.
 """
 
 import math
@@ -43,16 +43,16 @@ CLAUSES: Final[dict[str, tuple[tuple[str, ...], str]]] = {
     "X": (_HEX, "only integers, byte buffers, and strings can be formatted as hex"),
     "o": (_INTEGERS, "octal clause can only be used on integers"),
 }
-"""By clause: the kinds of types that it takes besides dyn, and why it does not take another value."""
+"""By clause: the kinds of types that it accepts besides dyn, and the error for a value of another one."""
 
 Clause = Callable[[int, str, int | None], str]
 """(index of the argument, clause, precision) -> text; raises CelError."""
 
 
 def interpolate(text: str, count: int, clause: Clause, *, checks: bool = False) -> tuple[str, int]:
-    """Return the text with its clauses replaced, and how many arguments these took; raises CelError.
+    """Return the text with its clauses replaced, and the number of arguments used; raises CelError.
 
-    `checks`: as the validator reads it, which tells the end of the text before a missing argument.
+    `checks`: as the validator reads it, which reports an unexpected end before a missing argument.
     """
     found: list[str] = []
     at = taken = 0
@@ -110,7 +110,14 @@ def _formatted(run: Run, value: Any, kind: str, precision: int | None) -> str:
     if kind == "s":
         return _text(run, value)
     if kind in "fe" and (of is float or (of is str and value in _NUMBER_TEXTS)):
-        return (_fixed if kind == "f" else _scientific)(float(value), _DIGITS if precision is None else precision)
+        number, digits = float(value), _DIGITS if precision is None else precision
+        if kind == "f":
+            return _fixed(number, digits)
+        # Of a power of ten upstream takes the precision for the width.
+        if math.isnan(number) or math.isinf(number):
+            return _fixed(number, 0).rjust(digits)
+        mantissa, _, exponent = f"{number or 0.0:.{_DIGITS}e}".partition("e")
+        return f"{mantissa}\u00d710{exponent.removeprefix('+').translate(_SUPERSCRIPTS)}".rjust(digits)
     if of is int or of is Uint or (kind == "b" and of is bool):
         if kind in "dbxXo":
             return format(int(value), kind)
@@ -121,20 +128,12 @@ def _formatted(run: Run, value: Any, kind: str, precision: int | None) -> str:
 
 
 def _fixed(value: float, digits: int) -> str:
-    """Return a double in English, with commas (golang.org/x/text/message)."""
+    """Return a double with commas, in the English locale of golang.org/x/text/message."""
     if math.isnan(value):
         return "NaN"
     if math.isinf(value):
         return "\u221e" if value > 0 else "-\u221e"
     return f"{value or 0.0:,.{digits}f}"
-
-
-def _scientific(value: float, width: int) -> str:
-    """Return a double as a power of ten; upstream takes the precision for the width."""
-    if math.isnan(value) or math.isinf(value):
-        return _fixed(value, 0).rjust(width)
-    mantissa, _, exponent = f"{value or 0.0:.{_DIGITS}e}".partition("e")
-    return f"{mantissa}\u00d710{exponent.removeprefix('+').translate(_SUPERSCRIPTS)}".rjust(width)
 
 
 _CONVERTED = frozenset((int, Uint, float, bool, str, bytes, Duration, Timestamp))
@@ -148,7 +147,10 @@ def _text(run: Run, value: Any) -> str:
         return f"[{', '.join([_element(run, each) for each in value])}]"
     if isinstance(value, dict):
         run.work(len(value))
-        pairs = [(_key(run, key), _element(run, each)) for key, each in value.items()]
+        for key in value:
+            if type(key) not in (str, bool, int, Uint):
+                raise CelError(f"no formatting function for map key of type {type_name(key)}")
+        pairs = [(_element(run, key), _element(run, each)) for key, each in value.items()]
         return f"{{{', '.join(f'{key}:{each}' for key, each in sorted(pairs, key=lambda pair: pair[0].encode()))}}}"
     if value is None:
         return "null"
@@ -160,12 +162,6 @@ def _text(run: Run, value: Any) -> str:
         return to_string(run, value)
     except CelError as error:
         raise CelError(f'could not convert argument "{error}" to string') from None
-
-
-def _key(run: Run, key: Any) -> str:
-    if type(key) not in (str, bool, int, Uint):
-        raise CelError(f"no formatting function for map key of type {type_name(key)}")
-    return _element(run, key)
 
 
 def _element(run: Run, value: Any) -> str:

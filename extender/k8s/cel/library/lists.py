@@ -39,7 +39,7 @@ def _is_sorted(run: Run, items: list[Any]) -> bool:
 
 
 def _compared(one: Any, other: Any) -> int | None:
-    """Return the order of two values, None where they have none, which cel-go's list functions pass over."""
+    """Return -1, 0 or 1; None for values without an order, which cel-go's list functions ignore."""
     try:
         return compare(one, other)
     except CelError:
@@ -91,7 +91,7 @@ def _slice(run: Run, items: list[Any], start: int, end: int) -> list[Any]:
 
 
 def _flatten(run: Run, items: Any, depth: int | None = None) -> list[Any]:
-    if type(items) is not list:  # the words tell how far cel-go's dispatcher got
+    if type(items) is not list:  # the message depends on how far cel-go's dispatcher gets
         parameters = "(dyn, dyn)" if isinstance(items, dict) else ""
         if type(items) is Optional and run.of_1_37:
             parameters = "(dyn)"

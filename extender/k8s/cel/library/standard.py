@@ -1,6 +1,6 @@
 """Operators and conversions of cel-go's standard library (common/stdlib/standard.go, v0.26).
 
-Rule: by the values alone, whatever overload the checker found, as cel-go's types do; errors in its words.
+Rule: only the values decide, not the overload that the checker found, as in cel-go; errors have its messages.
 """
 
 import math
@@ -44,7 +44,7 @@ _RECEIVERS = (str, Duration, Timestamp)
 
 
 def wanted(name: str, value: Any) -> CelError:
-    """Return the error of an operand that has no such operator; some types do not name it (evalUnary, evalBinary)."""
+    """Return the error of an operand without this operator, which some types do not name (evalUnary, evalBinary)."""
     return CelError(NO_SUCH_OVERLOAD if type(value) in _RECEIVERS else f"{NO_SUCH_OVERLOAD}: {name}")
 
 
@@ -61,14 +61,15 @@ def _uint(value: int) -> Uint:
 
 
 def _divided(one: int, other: int) -> int:
+    # Go truncates, Python rounds down.
     quotient = abs(one) // abs(other)
     return quotient if (one < 0) is (other < 0) else -quotient
 
 
 def _numbers(
-    name: str, apply: Callable[[Any, Any], Any], kinds: frozenset[type], times: Implementation | None = None
+    name: str, apply: Callable[[Any, Any], Any], kinds: frozenset[type], others: Implementation | None = None
 ) -> Implementation:
-    """Return an operator of two numbers of one kind; `times` does it for what else the operator is for."""
+    """Return an operator of two numbers of one type; `others` implements it for other types."""
 
     def evaluate(run: Run, one: Any, other: Any) -> Any:
         kind = type(one)
@@ -79,8 +80,8 @@ def _numbers(
                 return apply(one, other)
             found = apply(int(one), int(other))
             return _int(found) if kind is int else _uint(found)
-        if times is not None:
-            return times(run, one, other)
+        if others is not None:
+            return others(run, one, other)
         raise wanted(name, one)
 
     return evaluate
@@ -185,7 +186,7 @@ _FLOAT = re.compile(
     r"[pP][+-]?[0-9]+|inf|infinity|nan)",
     re.IGNORECASE,
 )
-_MAX_NUMBER_CHARACTERS = 400
+_MAX_NUMBER_CHARACTERS = 400  # no longer text is a number in range, and Python converts long ones in quadratic time
 
 
 def _no_conversion(value: Any, to: str) -> CelError:
@@ -327,7 +328,7 @@ OPERATORS: dict[str, Implementation] = {
     "endsWith: string.(string) -> bool": _text_test(lambda text, part: text.endswith(part)),
     "startsWith: string.(string) -> bool": _text_test(lambda text, part: text.startswith(part)),
 }
-"""Functions for values of any type: what is wrong with one they say themselves."""
+"""Functions for values of any type, which report a wrong one themselves."""
 
 FUNCTIONS: dict[str, Implementation] = {
     "bool: (bool) -> bool; (string) -> bool": _to_bool,

@@ -1,6 +1,6 @@
 """Strings (ext/strings.go, version 2, cel-go v0.26).
 
-Rule: a result is as large as its arguments, or its size is spent from the budget before it is made.
+Rule: a result is at most as large as its arguments, or its size is spent from the budget before it is made.
 """
 
 from collections.abc import Callable
@@ -36,7 +36,7 @@ def _within(text: str, index: int) -> int:
 
 
 def _check_offset(run: Run, text: str, part: str, offset: int) -> int | None:
-    """Return where an empty part is found; raises CelError."""
+    """Return the index of an empty part; None for another part. Raises CelError."""
     if offset < 0 and (part or run.of_1_37):
         raise CelError(f"index out of range: {offset}")
     if part:

@@ -1,6 +1,6 @@
 """Durations and timestamps, as Go's package time parses and writes them (common/types/duration.go, timestamp.go).
 
-Rule: no time zone database is read; a zone by its name is not followed.
+Rule: no time zone database is read; a zone given by name is not evaluated.
 """
 
 import re
@@ -48,7 +48,7 @@ def parse_duration(text: str) -> Duration | None:
 
 
 def parse_timestamp(text: str) -> Timestamp | None:
-    """Return the time of a text in RFC 3339; None if it is none. Raises CelError beyond the years 1 to 9999."""
+    """Return the time of a text in RFC 3339, None for another text. Raises CelError beyond the years 1 to 9999."""
     match = _TIMESTAMP.fullmatch(text) if len(text) <= _MAX_CHARACTERS else None
     if match is None:
         return None
@@ -64,7 +64,7 @@ def parse_timestamp(text: str) -> Timestamp | None:
         days = date(year or 4, month, day).toordinal() - _EPOCH
     except ValueError:
         return None
-    if year == 0:
+    if year == 0:  # a leap year, which Python's dates do not have: it stands in as year 4
         days -= date(4, 1, 1).toordinal() - _YEAR_1 + 366
     seconds = days * _DAY + hour * 3600 + minute * 60 + second - offset
     return checked_timestamp(seconds * _SECOND + int(((match[7] or "") + "0" * 9)[:9]), offset)
@@ -86,6 +86,7 @@ def duration_text(value: Duration) -> str:
     sign = -1 if value.nanos < 0 else 1
     whole, rest = divmod(abs(value.nanos), _SECOND)
     seconds = sign * (float(whole) + rest / 1e9)
+    # Go writes the shortest text that is the same double.
     text = str(int(seconds))
     if seconds != int(seconds):
         text = next(shorter for digits in range(20) if float(shorter := f"{seconds:.{digits}f}") == seconds)
