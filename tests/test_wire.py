@@ -160,7 +160,7 @@ def test_victims_mean_the_same_in_any_layout(victims, changes, data):
     if isinstance(expected, str):
         assert isinstance(found, str)
     else:
-        assert found == expected
+        assert found == expected, "the layout of the body changes the victims"
 
 
 # --- spelling -----------------------------------------------------------------------------------------------------
@@ -288,7 +288,7 @@ GOOD_CANDIDATE = '{"Pods":[{"UID":"u"}],"NumPDBViolations":0}'
     ],
 )
 def test_E11_one_bad_candidate_among_good_ones_is_refused_at_every_call(bad, says, place):
-    """Also where all others were read before, and although nobody would look at its victims."""
+    """Also where all others were read before, and although its victims would not be looked at."""
     sent = [GOOD_CANDIDATE, GOOD_CANDIDATE]
     sent.insert(place, bad)
     body = preemption("{" + ",".join(f'"n{number}":{candidate}' for number, candidate in enumerate(sent)) + "}")
@@ -523,7 +523,7 @@ def test_whole_pods_are_answered_by_uid_and_null_victims_as_an_empty_list():
 def test_names_of_any_text_survive(names):
     request = decode_filter(args(names=json.dumps(names)))
     everything = FilterDecision(tuple(range(len(names))), {}, {}, ())
-    assert json.loads(encode_filter(request, everything))["NodeNames"] == names
+    assert json.loads(encode_filter(request, everything))["NodeNames"] == names, "a name is changed by the encoder"
 
 
 # --- what a body may cost -------------------------------------------------------------------------------------------

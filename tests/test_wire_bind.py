@@ -156,7 +156,9 @@ def test_any_body_is_a_request_or_refused(body):
         request = decode_bind(body)
     except RequestError:
         return
-    assert all((request.pod_namespace, request.pod_name, request.pod_uid, request.node))
+    assert all((request.pod_namespace, request.pod_name, request.pod_uid, request.node)), (
+        "a request with an empty field is accepted"
+    )
 
 
 @given(st.fixed_dictionaries(dict.fromkeys(BINDING, st.text(st.characters(exclude_categories=["Cs"]), min_size=1))))
@@ -167,7 +169,7 @@ def test_any_text_survives(binding):
         "PodNamespace": request.pod_namespace,
         "PodUID": request.pod_uid,
         "Node": request.node,
-    }
+    }, "a field is changed by the decoder"
 
 
 # --- answers ------------------------------------------------------------------------------------------------------
@@ -190,6 +192,6 @@ def test_any_text_is_answered_and_a_long_one_is_cut(error):
     text = json.loads(encode_bind(error))["Error"]
     assert error.encode("utf-8", "replace").decode().startswith(text)
     size = len(text.encode())
-    assert size <= MAX_ERROR_BYTES
-    assert bool(text) == bool(error)
+    assert size <= MAX_ERROR_BYTES, "longer than the limit"
+    assert bool(text) == bool(error), "an error without text, or the reverse"
     assert size > MAX_ERROR_BYTES - 4 or text == error.encode("utf-8", "replace").decode()

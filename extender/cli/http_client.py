@@ -1,6 +1,6 @@
-"""HTTP and HTTPS client of the commands that call a running service.
+"""HTTP and HTTPS client for commands that call a running service.
 
-Rule: a server certificate that cannot be verified is an error; no option skips verification.
+Rule: a server certificate that cannot be verified is an error; no option skips the verification.
 """
 
 import shlex
@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # commands import what they need when they run, so that the o
     import httpx
 
 DEFAULT_ADMIN_URL = "http://127.0.0.1:8889"
-"""Address of the admin listener (admin.host, admin.port) by default."""
+"""Default address of the admin listener (admin.host, admin.port)."""
 
 CAFileOption = Annotated[
     Path | None,
@@ -68,7 +68,7 @@ class TLSClientConfig:
             raise RequestError(f"--url {url}: must be a URL such as http://127.0.0.1:8889")
         if parsed.scheme == "http" and (option := next(self._given_options(), None)):
             raise RequestError(f"--url {url}: {option[0]} requires an https:// URL")
-        # Without TLS an empty context, which trusts nothing: the default one reads a CA bundle, which takes a while.
+        # Even for http, httpx would make a default context, which reads a CA bundle; an empty one trusts nothing.
         is_https = parsed.scheme == "https"
         verify = self._new_ssl_context() if is_https else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         # A proxy cannot reach a loopback address: ignore HTTP_PROXY and the like.
@@ -143,6 +143,7 @@ def _file_error(error: OSError) -> str:
 
 
 def _tls_error(error: BaseException) -> str:
+    # httpx and httpcore wrap the error of the handshake, each once.
     cause: BaseException | None = error
     while cause is not None and not isinstance(cause, ssl.SSLError):
         cause = cause.__cause__ or cause.__context__

@@ -74,7 +74,8 @@ def decode_body(body: bytes, base: KubeScheduler) -> tuple[Scenario, list[Simula
     }
     scenario = Scenario(**given)
     if not (scenario.pods or scenario.pending or scenario.workloads or scenario.changes_nodes):
-        raise RequestError("nothing to schedule: give `pod`, `pods`, `workloads`, `pending: true` or a change of nodes")
+        given_by = "`pod`, `pods`, `workloads`, `pending: true` or a change of nodes"
+        raise RequestError(f"nothing to schedule: specify {given_by}")
     return scenario, _policies(base, parsed)
 
 
@@ -84,7 +85,7 @@ def _decode(body: bytes) -> Any:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise RequestError(f"invalid body: {decode_error_message(error)}") from error
     if parsed.pod is not None and parsed.pods:
-        raise RequestError("give `pod` or `pods`, not both")
+        raise RequestError("specify `pod` or `pods`, not both")
     if parsed.compare is not None and (parsed.preset is not None or parsed.preemption is not None):
         raise RequestError("`compare` names both policies: omit `preset` and `preemption`")
     return parsed
@@ -111,7 +112,7 @@ def _parse_pod(given: Any, place: str) -> Pod:
         raise RequestError(f"{place}: expected an object with metadata and spec")
     kind = given.get("kind") or "Pod"
     if isinstance(kind, str) and kind in WORKLOAD_KINDS:
-        raise RequestError(f"{place}: {kind!r} is not a Pod: give it in `workloads`")
+        raise RequestError(f"{place}: {kind!r} is not a Pod: put it into `workloads`")
     if kind != "Pod":
         raise RequestError(not_a_pod_message(place, str(kind)[:80]))
     (pod,) = _load({**given, "kind": "Pod", "apiVersion": "v1"}, place).pods
@@ -129,7 +130,7 @@ def not_a_pod_message(place: str, kind: str) -> str:
     """Render the error for an object of another kind."""
     if kind == "ResourceClaimTemplate":
         return (
-            f"{place}: a simulation creates no claim from a ResourceClaimTemplate: give a ResourceClaim with its spec, "
+            f"{place}: a simulation creates no claim from a ResourceClaimTemplate: add a ResourceClaim with its spec, "
             "and name it as resourceClaimName in the pod"
         )
     return f"{place}: {kind!r} is not a Pod, {', '.join([*API_VERSIONS][:-1])} or {[*API_VERSIONS][-1]}"

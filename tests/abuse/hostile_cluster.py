@@ -52,7 +52,7 @@ PLAIN = pod(
         {"name": "disk", "gcePersistentDisk": {"pdName": "disk-0"}},
     ],
 )
-"""Somebody else's pod, which has something of everything."""
+"""Another tenant's pod, which has something of everything."""
 
 
 def hostile_cluster(nodes: int) -> Snapshot:
@@ -213,7 +213,7 @@ def call_costs(snapshot: Snapshot, raw: JSON, spent: Costs) -> None:
 
 
 def costs_of_others(snapshot: Snapshot, running: list[JSON]) -> Costs:
-    """Return what each verb costs for somebody else's pod beside these running pods, with everything remembered."""
+    """Return what each verb costs for another tenant's pod beside these running pods, with everything remembered."""
     names, plain = list(snapshot.node_names), msgspec.convert(PLAIN, Pod)
     victims = {f"n{n}": SentCandidate((f"uid-r{n}-0", f"uid-r{n}-1")) for n in range(0, len(names), 3)}
     lowest: Costs = {}

@@ -182,7 +182,7 @@ def sent(draw: Draw, seed: int, cluster: JSON, pod: JSON) -> dict[str, SentCandi
 
 
 def every_node(snapshot: Snapshot, pod: JSON) -> dict[str, SentCandidate]:
-    """All nodes, with whom kube-scheduler would evict there."""
+    """All nodes, with the pods that kube-scheduler would evict there."""
     return dict.fromkeys(snapshot.node_names, SentCandidate(())) | candidates_sent_by_kube_scheduler(
         snapshot, typed(pod)
     )

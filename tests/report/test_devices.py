@@ -293,19 +293,19 @@ def test_a_record_keeps_the_devices_as_they_were():
     others = [device_class(), claim("mine", request()), theirs, resource_slice("s", "n1", devices(2))]
     snapshot = Snapshot.build(load_cluster(cluster(NODES, others=others)))
 
-    def told(record):
+    def rendered(record):
         return render.render_nodes(record, node="n1")
 
     def recorded():
         return record_filter(engine.filter(snapshot, typed(incoming(**using_claims("mine"))), ["n1"], UPSTREAM))
 
     first = recorded()
-    before = told(first)
+    before = rendered(first)
     snapshot.remove("ResourceClaim", ("default", "theirs"))
     snapshot.refresh_layout()
     second = recorded()
-    assert told(first) == before
-    assert told(second)[0].claims[0].requests[0].free == 2
+    assert rendered(first) == before
+    assert rendered(second)[0].claims[0].requests[0].free == 2
     parts = first.request.devices.claim_parts, second.request.devices.claim_parts
     copied = sum(one is not other for one, other in zip(*parts, strict=True))
     assert copied == 1, "only the part with the claim that went is copied"

@@ -61,7 +61,9 @@ VALUES = st.recursive(
 @given(VALUES, st.booleans(), st.booleans())
 def test_what_pyyaml_writes_is_read_again(value, flow, twice):
     text = yaml.safe_dump([value, value] if twice else value, default_flow_style=flow, allow_unicode=True)
-    assert list(read_documents(text.encode())) == list(yaml.load_all(text, Loader=Reference))
+    assert list(read_documents(text.encode())) == list(yaml.load_all(text, Loader=Reference)), (
+        "our reader and PyYAML differ"
+    )
 
 
 def test_an_alias_is_the_very_value_that_its_anchor_names():

@@ -92,7 +92,7 @@ def check(
 
     See docs/configuration.md, docs/scheduler.md and docs/install.md.
     """
-    from extender.config.scheduler import read_scheduler
+    from extender.config.scheduler.load import read_scheduler
 
     settings = options.read_configuration(config, options.scheduler_options(scheduler_config, scheduler_version))
     scheduler = read_scheduler(settings).assume()
@@ -117,8 +117,8 @@ def _compare(
     settings: "Configuration", scheduler: "KubeScheduler", named: str | None
 ) -> "tuple[list[Finding], Document]":
     """Return the findings about our entry in kube-scheduler's file, and the document for their line numbers."""
-    from extender.config.scheduler import read_configuration
     from extender.config.scheduler.check import Entry, Finding, check_entry, find_misspelt_plugins
+    from extender.config.scheduler.load import read_configuration
 
     read = read_configuration(Path(settings.scheduler.config or ""))
     written, document = read.config, read.document
@@ -134,6 +134,7 @@ def _entry_number(written: "KubeSchedulerConfiguration", settings: "Configuratio
     """Return the index of the named entry, or else of the only one that may be ours; ConfigError without just one."""
     from extender.config.scheduler.check import own_entries
 
+    # kube-scheduler may call several extenders: `own_entries` knows ours by its port or its verbs.
     numbers = range(len(written.extenders))
     entries = [f"{number} ({written.extenders[number].url_prefix})" for number in numbers]
     if named is not None:
@@ -164,6 +165,7 @@ def _notes(settings: "Configuration", scheduler: "KubeScheduler") -> "list[str]"
         for one in scheduler.profiles
         if one.not_evaluated_plugins
     ]
+    # No cluster is asked here, so `auto` cannot be resolved.
     if settings.scheduler.version == "auto":
         refused = f", as 1.{DEFAULT_MINOR} refuses this" if scheduler.minor != DEFAULT_MINOR else ""
         notes.append(

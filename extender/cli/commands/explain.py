@@ -159,6 +159,7 @@ def _invocation(
     from extender.cli.output.decision_report import Invocation
 
     if recording is not None:
+        # The suggested command must decide the calls in the same way.
         decided_by = "".join(f" {option} {shlex.quote(value)}" for option, value in given.items() if value is not None)
         return Invocation(f"extender explain --recording {shlex.quote(str(recording))}{decided_by}", is_replay=True)
     is_default = url in (DEFAULT_ADMIN_URL, os.environ.get("EXTENDER_ADMIN_URL"))

@@ -236,6 +236,7 @@ def _render_junit(rows: list[ReplayedCall]) -> bytes:
             lines = [printable(str(one)) for one in row.differences]
             failure = ElementTree.SubElement(case, "failure", message=lines[0])
             failure.text = "\n".join(lines)
+    # CI systems expect the outer element, even around one suite.
     suites = ElementTree.Element("testsuites", tests=str(len(rows)), failures=failures)
     suites.append(suite)
     text: bytes = ElementTree.tostring(suites, encoding="utf-8", xml_declaration=True)

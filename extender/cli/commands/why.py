@@ -164,7 +164,7 @@ def _reader(
     """Return the function that reads the cluster; every call reads a live one again, on the same connection."""
     from extender.cli.sources.why_source import read_file, read_live
     from extender.cluster.files.manifests import example_cluster, load_cluster
-    from extender.config.scheduler import load_kube_scheduler
+    from extender.config.scheduler.load import load_kube_scheduler
 
     load_kube_scheduler(settings)  # report a mistake of the configuration before the cluster is read
     if example:

@@ -1,4 +1,4 @@
-"""Find decisions and print them: the list, a whole decision, or one node of it."""
+"""Find decisions and print them: a list, a whole decision, or one node of it."""
 
 import difflib
 import re
@@ -20,17 +20,17 @@ from extender.report.schema import MAX_LISTED_DECISIONS, DecisionReport, Decisio
 from extender.utilities.text import join_names
 
 _MAX_SUGGESTED_NODES = 10
-"""Node names listed when --node names one that is not part of the decision."""
+"""Limit of the node names that are listed if the decision does not have the one of --node."""
 
 DECISION_ID = re.compile(r"(filter|prioritize|preempt)-\d+")
-"""What is taken for the ID of a decision rather than for a pod."""
+"""Distinguishes the ID of a decision from a pod."""
 
 ReportT = TypeVar("ReportT")
 
 
 @dataclass(frozen=True)
 class Output:
-    """Destination and format of the printed decisions."""
+    """Console and format of the printed decisions."""
 
     invocation: Invocation
     console: Console
@@ -39,7 +39,7 @@ class Output:
 
 
 def list_decisions(source: DecisionSource, query: DecisionListOptions, output: Output) -> None:
-    """Print the decisions that match, the latest first; exit with code 1 if none is about the pod."""
+    """Print the matching decisions, latest first; exit with code 1 if none is about the pod."""
     body = source.list_decisions(query)
     found = _decode_summaries(body)
     if not found and query.pod is not None:
@@ -52,7 +52,8 @@ def list_decisions(source: DecisionSource, query: DecisionListOptions, output: O
 
 
 def explain_subject(source: DecisionSource, subject: str, query: DecisionListOptions, output: Output) -> None:
-    """Print a decision, or one node of it; exit with code 1 if there is none about the subject."""
+    """Print a decision, or one node of it; exit with code 1 if none is about the subject."""
+    # 1. Find the decision, still without the pods of its nodes.
     decision, others = _find_decision(source, subject, query, output.invocation)
     names = [one.name for one in decision.nodes]
     if query.node is not None and query.node not in names:
@@ -61,13 +62,15 @@ def explain_subject(source: DecisionSource, subject: str, query: DecisionListOpt
         body = _read_decision(source, decision.id, node=query.node)
         typer.echo(printable_json(msgspec.json.decode(body)))
         return
-    # Only the node that is shown in detail comes with its pods; the others need one row each.
+    # 2. Read the pods of the node that is shown in detail; the others need only a row each, and a decision about 5,000
+    # nodes has tens of thousands of pods.
     detailed_node = query.node or next(iter(decision.chosen), None)
     nodes = {node.name: node for node in decision.nodes}
     if detailed_node is not None:
         detailed = _decode(_read_decision(source, decision.id, node=detailed_node), DecisionReport)
         nodes |= {node.name: node for node in detailed.nodes}
     decision = msgspec.structs.replace(decision, nodes=list(nodes.values()))
+    # 3. Print the node, or the decision.
     if query.node is not None:
         parts = node_report.render(decision, nodes[query.node], output.invocation, show_all=output.show_all)
     else:
@@ -86,14 +89,17 @@ def _find_decision(
 
     Exits with code 1 if none matches.
     """
+    # 1. By ID; if there is none, a pod may have such a name.
     if DECISION_ID.fullmatch(subject):
         found = source.get_decision(subject, pods=False)
         if found is not None:
             return _decode(found, DecisionReport), 0
+    # 2. All decisions about the pod: their number is shown, too.
     unfiltered = replace(query, limit=MAX_LISTED_DECISIONS, node=None)
     about = _decode_summaries(source.list_decisions(unfiltered))
     if not about:
         _exit_without_decision(source, subject, unfiltered, invocation)
+    # 3. With --node, take the latest that has the node; otherwise the latest preemption, as people ask about evictions.
     with_node = []
     if query.node is not None:
         with_node = _decode_summaries(source.list_decisions(replace(unfiltered, node=query.node)))
@@ -109,7 +115,7 @@ def _latest_of_verb(found: Sequence[DecisionSummary], *verbs: VerbName) -> Decis
 def _exit_without_decision(
     source: DecisionSource, subject: str, query: DecisionListOptions, invocation: Invocation
 ) -> NoReturn:
-    """Exit with code 1; name the decisions about the pod that the options leave out, or else pods of similar names."""
+    """Exit with code 1, with a hint: decisions about the pod that the options exclude, or pods with similar names."""
     options = ((" of ", query.verb), (" with node ", query.node), (" since ", query.since))
     restrictions = "".join(f"{word}{value}" for word, value in options if value is not None)
     left_out = _decode_summaries(source.list_decisions(DecisionListOptions(subject))) if restrictions else []
@@ -121,7 +127,7 @@ def _exit_without_decision(
 
 
 def _suggest_subjects(source: DecisionSource, subject: str) -> str:
-    """Return a hint: similar pod names among the retained decisions, or that none are retained."""
+    """Return a hint: similar pod names in the retained decisions, or that none are retained."""
     summaries = _decode_summaries(source.list_decisions(DecisionListOptions()))
     if not summaries:
         return "none are retained: has kube-scheduler called the service since it started?"
@@ -135,7 +141,7 @@ def _suggest_subjects(source: DecisionSource, subject: str) -> str:
 
 
 def _suggest_nodes(node: str, names: Sequence[str]) -> str:
-    """Return a hint: the nodes of the decision, those with similar names first."""
+    """Return a hint: the nodes of the decision, with similar names first."""
     if not names:
         return "it mentions no nodes"
     close = difflib.get_close_matches(node, names, 3)

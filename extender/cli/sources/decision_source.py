@@ -79,6 +79,7 @@ class ServiceDecisions:
             response = self._client.get(self._url + path, params=parameters)
         except httpx.HTTPError as error:
             raise DecisionSourceError(self._tls.connection_error(error, self._url, self._timeout)) from error
+        # The scheduler's port, and a service without debug.enabled, have other answers for these paths.
         is_json = response.headers.get("content-type", "").startswith("application/json")
         if not is_json or (path == "/decisions" and response.status_code in (404, 405)):
             hint = "is it admin.port rather than the scheduler's port, and is debug.enabled set?"

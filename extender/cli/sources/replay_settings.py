@@ -53,7 +53,7 @@ def _with_preset(settings: "Settings", preset: str) -> "Settings":
 
 def _replaced(recorded: "KubeScheduler", config: str | None, version: str | None) -> "KubeScheduler":
     """Replace the profiles or the version, and keep the preemption policy."""
-    from extender.config.scheduler import kube_scheduler_of
+    from extender.config.scheduler.load import kube_scheduler_of
     from extender.core.profile import UPSTREAM
     from extender.k8s.version.gates import NO_EMULATION
 
@@ -70,6 +70,8 @@ def _replaced(recorded: "KubeScheduler", config: str | None, version: str | None
         emulation=recorded.emulation if is_same_minor else NO_EMULATION,
         base=base,
     )
+    # A recording has the profiles as they took effect, but not the file: for another version they can be expanded again
+    # only if they are the default ones.
     if config is None:
         default = kube_scheduler_of(
             {},

@@ -24,6 +24,7 @@ def read_service_cluster(url: str, timeout: float, tls: TLSClientConfig) -> Iter
                 has_begun = True
                 yield from response.iter_bytes()
         except httpx.HTTPError as error:
+            # The status was 200 already: the service can report an error only by closing the connection.
             if has_begun and not isinstance(error, httpx.TimeoutException):
                 raise ClusterFileError(f"{url}: the response ended too early; its log says why") from error
             raise ClusterFileError(tls.connection_error(error, url, timeout)) from error

@@ -54,7 +54,7 @@ Read = Callable[[], PodCluster]
 
 def read_file(objects: ClusterObjects, settings: "Configuration", target: ReportTarget) -> PodCluster:
     """Return the cluster of a file; without a namespace, the pod is in `default`."""
-    from extender.config.scheduler import load_kube_scheduler
+    from extender.config.scheduler.load import load_kube_scheduler
     from extender.k8s.version.found import version_of_pods
 
     scheduler = load_kube_scheduler(settings, version_of_pods(objects.pods))
@@ -69,7 +69,7 @@ def read_live(
     """Read the parts of a live cluster that decide about the pod, within `timeout` seconds."""
     from extender.cli.sources.read_progress import reading_progress
     from extender.cluster.list.read import read_for_pod
-    from extender.config.scheduler import load_kube_scheduler
+    from extender.config.scheduler.load import load_kube_scheduler
 
     namespace = target.namespace or api.namespace
     with reading_progress(no_color) as on_progress:

@@ -12,11 +12,22 @@ from itertools import takewhile
 from math import ceil
 from typing import Any, Final
 
-from extender.k8s.cel.attributes import KEYS, Qualifier, bad_key, chained, is_plain, literal_path, resolved
 from extender.k8s.cel.calls import Evaluate, both, call
 from extender.k8s.cel.checker import Checked
+from extender.k8s.cel.interpreter import (
+    KEYS,
+    Loop,
+    Qualifier,
+    appended,
+    bad_key,
+    chained,
+    held,
+    is_plain,
+    literal_path,
+    loop_over,
+    resolved,
+)
 from extender.k8s.cel.library import patterns
-from extender.k8s.cel.loops import Loop, appended, evaluator, held
 from extender.k8s.cel.syntax import Expr
 from extender.k8s.cel.types import NAMED_TYPES, is_dyn, is_optional, name_of
 from extender.k8s.cel.values import (
@@ -426,7 +437,7 @@ class _Planner:
         # cel.bind() is a loop over nothing.
         over = None if range_plan.constant and range_plan.value == [] else range_plan.evaluate
         slots = (result_slot, first, second)
-        return Plan(evaluator(Loop(over, slots, bool(loop.variable2), condition, step, result)))
+        return Plan(loop_over(Loop(over, slots, bool(loop.variable2), condition, step, result)))
 
 
 def _not_optional(what: str, value: Any) -> CelError:

@@ -74,6 +74,7 @@ class KeptDecision:
     @cached_property
     def size(self) -> int:
         """Estimated memory in bytes, including the summary that a listing adds."""
+        # The key twice: in this object and in the summary.
         texts = getsizeof(self.cache) + getsizeof(self.error) + 2 * getsizeof(self.pod.key)
         return 500 + _SUMMARY_BYTES + texts + (self.pod.size if self.record is None else self.record.size)
 

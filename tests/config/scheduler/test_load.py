@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 import extender
 from extender.config import Configuration, load_config
-from extender.config.scheduler import kube_scheduler_of, load_kube_scheduler, read_configuration, read_scheduler
 from extender.config.scheduler.arguments import ARGS_OF
+from extender.config.scheduler.load import kube_scheduler_of, load_kube_scheduler, read_configuration, read_scheduler
 from extender.config.scheduler.plugins import IN_TREE
 from extender.config.scheduler.schema import (
     API_VERSION,
@@ -212,12 +212,15 @@ def test_whatever_stands_there_it_is_a_complaint_or_a_kube_scheduler_that_judges
     try:
         scheduler = kube_scheduler_of({**others, "profiles": profiles, "apiVersion": API_VERSION, "kind": KIND})
     except ConfigError as error:
-        assert str(error).startswith("KubeSchedulerConfiguration: ")  # noqa: PT017, both outcomes are right
+        assert str(error).startswith("KubeSchedulerConfiguration: "), "the error does not name the file"  # noqa: PT017, both outcomes are right
     else:
         assert len({profile.scheduler_name for profile in scheduler.profiles}) == len(scheduler.profiles) >= 1
         for profile in scheduler.profiles:
             waiting = incoming(schedulerName=profile.scheduler_name)
-            assert extender.evaluate(HALF_FULL, waiting, scheduler=scheduler).to_dict()["filter"].keys() == {"n1", "n2"}
+            assert extender.evaluate(HALF_FULL, waiting, scheduler=scheduler).to_dict()["filter"].keys() == {
+                "n1",
+                "n2",
+            }, "a node has no verdict"
 
 
 # --- the version ------------------------------------------------------------------------------------------------------

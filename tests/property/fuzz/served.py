@@ -82,7 +82,7 @@ class Served:
         return self._runner.run(_called(app, scope, body))
 
     def assert_as_before(self) -> None:
-        """The picture is the same, and a good request, of another verb each time, is answered as at the start."""
+        """The cluster cache is the same, and a good request, of another verb each time, is answered as at the start."""
         verb = next(self._next)
         answer = self.post(f"/{verb}", corpus(verb)[0])
         assert (answer.status, answer.body) == (200, self._good[verb])

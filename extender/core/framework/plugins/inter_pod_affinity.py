@@ -62,7 +62,7 @@ def _own_terms(context: SchedulingContext, *lists: Iterator[AffinityTerm]) -> Te
     snapshot, terms = context.snapshot, chain.from_iterable(lists)
     if are_many(context.pod.spec.affinity):
         return ManyTerms(terms, snapshot.node_label_keys)
-    # As upstream, few terms name the namespaces that their namespaceSelector matches.
+    # Upstream adds the namespaces that a namespaceSelector matches to the named ones; ManyTerms matches it itself.
     keeps_selector = snapshot.features.negative_namespace_selector_matches_all
     return FewTerms(merge_namespaces(term, snapshot.namespace_labels, keeps_selector=keeps_selector) for term in terms)
 
