@@ -19,6 +19,7 @@ import re
 from functools import lru_cache
 from typing import Final
 
+from extender.k8s.limits.limits import MAX_QUANTITY_CHARACTERS, TOO_LONG_QUANTITY
 from extender.k8s.objects import QuantityText
 
 NANO: Final = 10**9
@@ -28,7 +29,6 @@ MAX_INT64: Final = 2**63 - 1
 MAX_NANO: Final = MAX_INT64 * NANO
 """The largest amount that `parse` returns."""
 
-_MAX_TEXT_CHARACTERS = 1000
 # Length of texts that are cached; an API server writes at most 20 digits and a suffix.
 _MAX_CACHED_CHARACTERS = 32
 _MAX_ECHOED_CHARACTERS = 80
@@ -93,9 +93,8 @@ def milli_value(nano: int) -> int:
 
 
 def _parse_text(text: str) -> int:
-    if len(text) > _MAX_TEXT_CHARACTERS:
-        limit = f"at most {_MAX_TEXT_CHARACTERS} are read"
-        raise QuantityError(text[:_MAX_ECHOED_CHARACTERS], f"it has {len(text)} characters, {limit}")
+    if len(text) > MAX_QUANTITY_CHARACTERS:
+        raise QuantityError(text[:_MAX_ECHOED_CHARACTERS], f"it has {len(text)} characters, {TOO_LONG_QUANTITY}")
     trimmed = text.strip(SPACE)
     if not trimmed:
         raise QuantityError(text, "it is empty")

@@ -16,7 +16,7 @@ JS_TABLE = re.compile(r"(?:const|let)\s+(\w+)\s*=\s*\{(.*?)\n?\};?", re.DOTALL)
 JS_ENTRY = re.compile(r"(?:^|[{,])\s*[\"']?(\w+)[\"']?:\s*(\[?\s*[\"'`(])", re.MULTILINE)
 
 BELOW_THE_SERVER = ("core", "k8s", "report", "whatif")
-LIMIT_TEXT = re.compile(r"\bmore (work )?than \{|\btoo (many|much) (steps|work)\b")
+LIMIT_TEXT = re.compile(r"\b(more (work )?than|above|beyond|at most) \{|\btoo (many|much) (steps|work)\b")
 
 
 def codes(tree: Tree, types: re.Pattern[str]) -> set[str]:

@@ -120,9 +120,9 @@ class Reflector:
         # 3. Start over if `stop` or `request_relist` interrupted a request, which does not count as a failure.
         if self._api.is_interrupted:
             return 0.0
-        # 4. After a watch that lasted or advanced, the next backoff begins at 0.
+        # 4. Reset the backoff if the watch lasted or advanced.
         is_success = self._count_success()
-        # 5. After a failure, what it means decides: backoff, relist (410 Gone), or a long wait (403, 404).
+        # 5. After a failure, back off, relist (410 Gone), or wait minutes (an optional kind with 403 or 404).
         if failure is not None:
             return self._handle_error(failure)
         # 6. A watch that ended normally resumes at once, unless it was too short to be of use.

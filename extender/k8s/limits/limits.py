@@ -22,14 +22,9 @@ MAX_POD_BYTES: Final = 3 << 20
 """JSON bytes of an incoming pod: what an API server reads of a write request (MaxRequestBodyBytes, apiserver
 pkg/server/config.go, v1.36: twice the 1.5 MiB that etcd stores, since JSON is longer than protobuf)."""
 
-MAX_NODE_BYTES: Final = MAX_POD_BYTES
-"""JSON bytes of a Node in a request that the cluster cache does not hold: the same limit of an API server."""
-
-MAX_NAME_CHARACTERS: Final = 253
-"""Characters of an object's name, and of the prefix of a qualified name (DNS1123SubdomainMaxLength, apimachinery)."""
-
-MAX_LABEL_CHARACTERS: Final = 63
-"""Characters of a label value, and of a qualified name behind its prefix (LabelValueMaxLength, apimachinery)."""
+MAX_NODE_BYTES: Final = MAX_POD_BYTES  # JSON bytes of a Node in a request that the cluster cache does not hold
+MAX_NAME_CHARACTERS: Final = 253  # Of an object's name, and of a qualified name's prefix (DNS1123SubdomainMaxLength)
+MAX_LABEL_CHARACTERS: Final = 63  # Of a label value, and of a qualified name after its prefix (LabelValueMaxLength)
 
 MAX_QUALIFIED_NAME_CHARACTERS: Final = MAX_NAME_CHARACTERS + len("/") + MAX_LABEL_CHARACTERS
 """Characters of a label key, a topology key or a resource name with its prefix (IsQualifiedName, apimachinery)."""
@@ -38,42 +33,45 @@ MAX_MESSAGE_CHARACTERS: Final = 1024
 """Characters of the message about one node: kube-scheduler cuts the note of an event there (NoteLengthLimit of
 pkg/apis/core/validation; truncateMessage of pkg/scheduler/schedule_one.go, v1.36)."""
 
-MAX_REASONS: Final = 64
-"""Reasons listed for one node; further ones are only counted."""
+MAX_REASONS: Final = 64  # Reasons listed for one node; further ones are only counted
 
 # --- parts that are evaluated ---------------------------------------------------------------------------------------
 
+# Hard topology spread constraints of a pod whose keys nodes have; each is a column over all nodes.
 MAX_HARD_CONSTRAINTS: Final = 256
-"""Hard topology spread constraints of a pod, with topology keys that nodes have; each is a column over all nodes."""
-
 TOO_MANY_HARD_CONSTRAINTS: Final = f"more than {MAX_HARD_CONSTRAINTS} hard topology spread constraints"
 
+# Resource claims of a pod; each is checked against every node.
 MAX_CLAIMS: Final = 256
-"""Resource claims of a pod; each is checked against every node."""
-
 TOO_MANY_CLAIMS: Final = f"more than {MAX_CLAIMS} claims of a pod"
 
+# Containers of a pod with extended resources of device classes; each init container is compared with later ones.
 MAX_DEVICE_CONTAINERS: Final = 1_000
-"""Containers of a pod with extended resources of device classes; each init container is compared with later ones."""
-
 TOO_MANY_DEVICE_CONTAINERS: Final = (
     f"more than {MAX_DEVICE_CONTAINERS} containers of a pod with extended resources of device classes"
 )
 
-MAX_EXPRESSION_CHARACTERS: Final = 20_000
-"""Characters of a CEL expression; an API server accepts 10 KiB."""
+# The text of a quantity; an API server writes at most 20 digits and a suffix.
+MAX_QUANTITY_CHARACTERS: Final = 1000
+TOO_LONG_QUANTITY: Final = f"at most {MAX_QUANTITY_CHARACTERS} are read"
 
+# A CEL expression; an API server accepts 10 KiB.
+MAX_EXPRESSION_CHARACTERS: Final = 20_000
 TOO_LONG_EXPRESSION: Final = f"an expression of more than {MAX_EXPRESSION_CHARACTERS} characters"
 
+# Levels of an expression's tree; each takes a few frames of Python's stack to check, plan and evaluate.
 MAX_EXPRESSION_LEVELS: Final = 90
-"""Levels of an expression's tree; each takes a few frames of Python's stack to check, plan and evaluate."""
-
 TOO_DEEP_EXPRESSION: Final = f"an expression nested more than {MAX_EXPRESSION_LEVELS} levels deep"
 
+# Named groups of a regular expression: RE2 keeps where each matched for each way to match, whatever its options.
 MAX_NAMED_GROUPS: Final = 10
-"""Named groups of a regular expression: RE2 keeps where each matched for each way to match, whatever its options."""
-
 TOO_MANY_NAMED_GROUPS: Final = f"a regular expression with more than {MAX_NAMED_GROUPS} named groups"
+
+# Numbers of any size are held exactly, so their size costs time and memory.
+MAX_FORMAT_PRECISION: Final = 1000
+TOO_HIGH_PRECISION: Final = f"format() with a precision above {MAX_FORMAT_PRECISION}"
+MAX_QUANTITY_EXPONENT: Final = 100
+TOO_LARGE_EXPONENT: Final = f"a quantity with an exponent beyond {MAX_QUANTITY_EXPONENT}"
 
 
 def max_expression_nodes(characters: int) -> int:
@@ -89,14 +87,9 @@ def too_many_nodes(limit: int) -> str:
 
 # --- work -----------------------------------------------------------------------------------------------------------
 
-MAX_CALL_STEPS: Final = 1_000_000
-"""Steps for the claims of one pod on all nodes together, or for the devices of one class: about a second."""
-
-MAX_EXPLANATION_STEPS: Final = 2_000_000
-"""Steps to explain what becomes of a pod's claims on one node."""
-
-MAX_CONSTANT_STEPS: Final = 1_000_000
-"""Steps, and cel-go's cost, of a constant of an expression, which is evaluated once when it is compiled."""
+MAX_CALL_STEPS: Final = 1_000_000  # For the claims of a pod on all nodes, or the devices of a class: about a second
+MAX_EXPLANATION_STEPS: Final = 2_000_000  # To explain what becomes of a pod's claims on one node
+MAX_CONSTANT_STEPS: Final = 1_000_000  # For a constant of an expression, evaluated once when that is compiled
 
 
 def compile_steps(expressions: Iterable[str]) -> int:

@@ -21,9 +21,9 @@ from extender.k8s.cel.values import (
     UnsupportedFeature,
     type_name,
 )
+from extender.k8s.limits.limits import MAX_FORMAT_PRECISION, TOO_HIGH_PRECISION
 
 _CLAUSE = re.compile(r"%(?:\.([0-9]*))?(.?)", re.DOTALL)
-_MAX_PRECISION: Final = 1000
 _DIGITS: Final = 6
 _NUMBER_TEXTS = frozenset(("NaN", "Infinity", "-Infinity"))
 _SUPERSCRIPTS = str.maketrans(
@@ -88,8 +88,8 @@ def _clause(digits: str | None, kind: str) -> tuple[str, int | None]:
     if kind not in CLAUSES:
         byte = kind.encode("utf-8", "surrogatepass")[0]  # upstream takes the first byte for the whole character
         raise CelError(f'{wrong}unrecognized formatting clause "{chr(byte)}"')
-    if digits and int(digits) > _MAX_PRECISION:
-        raise UnsupportedFeature(f"format() with a precision above {_MAX_PRECISION}")
+    if digits and int(digits) > MAX_FORMAT_PRECISION:
+        raise UnsupportedFeature(TOO_HIGH_PRECISION)
     return kind, int(digits) if digits else None
 
 

@@ -8,11 +8,11 @@ from functools import lru_cache
 from typing import Any, Final
 
 from extender.k8s.cel.values import MAX_INT, MAX_UINT, MIN_INT, CelError, Run, UnsupportedFeature
+from extender.k8s.limits.limits import MAX_QUANTITY_EXPONENT, TOO_LARGE_EXPONENT
 from extender.k8s.quantity import BINARY_SUFFIXES, DECIMAL_SUFFIXES, MAX_NANO, NANO, SHAPE, QuantityError, parse
 
 _FORMAT_WRONG = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 _MAX_FACTORS = 18
-_MAX_POWER = 100
 
 
 class Quantity:
@@ -65,15 +65,15 @@ def _parsed(text: str) -> Quantity:
         digits <<= bits
     if spare >= 0 and power >= -9 and abs(digits) <= MAX_INT:
         scale = 0 if bits is not None else power
-        if scale > _MAX_POWER:
-            raise UnsupportedFeature(f"a quantity with an exponent beyond {_MAX_POWER}")
+        if scale > MAX_QUANTITY_EXPONENT:
+            raise UnsupportedFeature(TOO_LARGE_EXPONENT)
         return Quantity(nano if scale < 0 else digits * 10**scale * NANO, (digits, scale))  # upstream does not cap it
     if nano == 0:
         return Quantity(0, None, power=power)
     if abs(nano) < MAX_NANO or bits is not None:  # only binary ones are capped
         return Quantity(nano, None, power=0 if abs(nano) == MAX_NANO else -9)
-    if power > _MAX_POWER:
-        raise UnsupportedFeature(f"a quantity with an exponent beyond {_MAX_POWER}")
+    if power > MAX_QUANTITY_EXPONENT:
+        raise UnsupportedFeature(TOO_LARGE_EXPONENT)
     exact = abs(digits) * 10 ** (power + 9) if power >= -9 else -(-abs(digits) // 10 ** -(power + 9))
     return Quantity(-exact if sign == "-" else exact, None)
 
