@@ -76,8 +76,7 @@ class ImportanceLayout(Index):
     def pod_added(self, row: int, pod: Pod) -> None:
         self._touched.add(int(self.snapshot.pod_node[row]))
 
-    def pod_removed(self, row: int, pod: Pod) -> None:
-        self._touched.add(int(self.snapshot.pod_node[row]))
+    pod_removed = pod_added
 
     def settled(self) -> None:
         size = len(self.snapshot.nodes)  # a node that was touched may have been removed since

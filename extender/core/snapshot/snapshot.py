@@ -291,18 +291,15 @@ class Snapshot(NodeTable):
     def _update_in_place(self, key: Key, before: Pod, pod: Pod) -> bool:
         """Update a pod that stays on its node, or stays without one; return False, changing nothing, if it moves."""
         parts = changed_parts(before, pod)
-        if key not in self._without_row.orders:
-            row = self.pod_table.row_of[identity(pod)]
-            if not parts:  # as after most events
-                self.pods[row] = pod
-            elif is_finished(pod) or pod.spec.node_name != before.spec.node_name:
+        if key in self._without_row.orders:
+            if parts:
                 return False
-            else:
-                self._update_running(row, before, pod, parts)
-        elif parts:
+            if key in self._without_row.nominated:
+                self._without_row.nominated[key] = pod
+        elif parts and (is_finished(pod) or pod.spec.node_name != before.spec.node_name):
             return False
-        elif key in self._without_row.nominated:
-            self._without_row.nominated[key] = pod
+        else:
+            self._update_running(self.pod_table.row_of[identity(pod)], before, pod, parts)
         self.objects.pods[key] = pod
         return True
 
