@@ -17,7 +17,7 @@ from extender.cluster.apiserver.client import Timeout
 from extender.cluster.apiserver.stream import NAMESPACE_TERMINATING, ApiError, ApiUnreachable
 from extender.k8s.time import format_time
 from extender.server.events.correlator import EventCorrelator, Repetitions
-from extender.server.events.event import Notice, SeriesCount, SeriesPatch, new_event
+from extender.server.events.event import Notice, new_event
 from extender.server.events.notices import AnsweredPreemption, notices
 from extender.server.observability.writer_thread import WriterThread
 from extender.utilities.log_throttle import ThrottledLoggers
@@ -138,9 +138,10 @@ class EventRecorder:
             return "repeated"
         # 2. Write the count of a repetition to the Event of its series.
         if verdict == "patch":
-            last = SeriesCount(count=series.count, last_observed_time=format_time(self._now(), 6))
+            # A merge patch of `series`, the only field of an Event that is not immutable.
+            patch = {"series": {"count": series.count, "lastObservedTime": format_time(self._now(), 6)}}
             path = f"{_path(notice)}/{quote(series.name, safe='')}"
-            error = self._send(self._api.patch, path, msgspec.json.encode(SeriesPatch(series=last)))
+            error = self._send(self._api.patch, path, msgspec.json.encode(patch))
             if error is None:
                 return "repeated"
             if error.code != 404:
@@ -158,7 +159,7 @@ class EventRecorder:
         now = self._now()
         self._last_number = max(now, self._last_number + 1)
         event = new_event(notice, self._last_number, now)
-        series.name, series.count = event.metadata.name, 1
+        series.name, series.count = event["metadata"]["name"], 1
         return self._send(self._api.post, _path(notice), msgspec.json.encode(event))
 
     def _send(self, request: Callable[..., bytes], path: str, body: bytes) -> ApiError | None:
