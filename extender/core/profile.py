@@ -11,12 +11,13 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
-from extender.k8s.annotations import EVICTION_COST
 from extender.k8s.objects import NodeAffinity, Pod, TopologySpreadConstraint
 from extender.k8s.requests import is_extended
 from extender.k8s.selectors import EVERYTHING, LabelMatcher
 from extender.k8s.version.features import DEFAULT_FEATURES, Features
-from extender.k8s.version.versions import DEFAULT_MINOR, NO_EMULATION, Emulation, Version
+from extender.k8s.version.gates import NO_EMULATION, Emulation
+from extender.k8s.version.versions import DEFAULT_MINOR, Version
+from extender.k8s.well_known import EVICTION_COST
 
 DEFAULT_SCHEDULER_NAME = "default-scheduler"
 """schedulerName of kube-scheduler's default profile, and of pods that name none (v1.DefaultSchedulerName)."""
@@ -257,8 +258,7 @@ class Profile:
     keep_candidates: int | None = 1
     """Largest number of candidates in an answer to `/preempt`, best first; None: all."""
     scheduler_names: frozenset[str] = frozenset()
-    """schedulerNames of all profiles of the same kube-scheduler, whose nominated pods count; empty: only the incoming
-    pod's own."""
+    """schedulerNames of all profiles, whose nominated pods count; empty: only the incoming pod's own."""
     ungated_scheduler_names: frozenset[str] = frozenset()
     """Those of `scheduler_names` whose profile lacks the plugin SchedulingGates: their gated pods are queued."""
     preemption: PreemptionPolicy = PreemptionPolicy()
@@ -280,7 +280,7 @@ UPSTREAM = Profile()
 """kube-scheduler v1.37 with its default configuration."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class KubeScheduler:
     """The kube-scheduler that calls this extender: its profiles and the switches of its version.
 
@@ -323,7 +323,7 @@ class KubeScheduler:
         """Return the feature gates that differ from the defaults of the version, or of the one that it emulates."""
         return self.features.changed_gates(self.minor, self.emulation)
 
-    @property
+    @cached_property
     def preemption(self) -> PreemptionPolicy:
         """Return the preemption policy, which all profiles share."""
         return self.profiles[0].preemption

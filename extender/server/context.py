@@ -31,7 +31,7 @@ from extender.server.observability.tracing import Tracing
 from extender.server.recording.recorder import Recorder
 from extender.server.settings import LiveSettings, Settings
 from extender.utilities.log_throttle import ThrottledLoggers
-from extender.wire import LastNames
+from extender.wire.decode import LastNames
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from extender.config import Configuration
 from extender.core.eviction_history import EvictionHistory
 from extender.errors import NotReady, RecordingError, RequestError
 from extender.k8s.objects import Pod
-from extender.k8s.version.minor import FoundVersion
+from extender.k8s.version.found import FoundVersion
 from extender.report.schema import VerbName
 from extender.server.context import ServerContext
 from extender.server.observability.cache_status import NoSource

@@ -16,10 +16,10 @@ from typing import Literal
 
 from extender.cluster.cache.cache import ClusterCache
 from extender.config import Configuration
-from extender.config.scheduler import ASSUMED, SchedulerSource, read_scheduler
+from extender.config.scheduler.load import ASSUMED, SchedulerSource, read_scheduler
 from extender.core.profile import UNCONFIGURED, KubeScheduler
-from extender.k8s.version.features import gate_notes, gate_warnings
-from extender.k8s.version.minor import FoundVersion
+from extender.k8s.version.found import FoundVersion
+from extender.k8s.version.gates import gate_notes, gate_warnings
 from extender.utilities.daemon_thread import ReloadThread
 from extender.utilities.file_watch import POLL_INTERVAL_SECONDS, ChangeDetector, signature_of
 

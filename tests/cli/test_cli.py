@@ -106,8 +106,8 @@ def test_config_check_compares_the_entry_of_kube_scheduler_with_ours(tmp_path):
         f"{path}: read; kube-scheduler itself validates it",
         "kube-scheduler 1.33; profiles: default-scheduler",
         (
-            f"error: {path}:10: extenders[0].httpTimeout: kube-scheduler gives up after 1s, but calls are answered "
-            "until 4s (80 % of server.httpTimeout)"
+            f"error: {path}:10: extenders[0].httpTimeout: kube-scheduler gives up after 1s, but a response may "
+            "take 4s (80 % of server.httpTimeout)"
         ),
         "    set server.httpTimeout to 1s",
         (
@@ -149,7 +149,7 @@ def test_config_check_names_gates_that_all_beta_sets_and_that_are_not_followed(t
     gates = {"EXTENDER_SCHEDULER__FEATURE_GATES": "{AllBeta: false}"}
     shown = check("--scheduler-config", path, "--scheduler-version", "1.32", env=gates).stdout.splitlines()
     assert [line for line in shown if line.startswith("note: ")] == [
-        "note: feature gate SidecarContainers, which AllBeta sets, is not followed: its default is assumed"
+        "note: feature gate SidecarContainers, which AllBeta sets, is not supported: its default is assumed"
     ]
 
 

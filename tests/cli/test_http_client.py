@@ -1,4 +1,4 @@
-"""How a running service is called over HTTPS: whom the command line trusts, and what it says when it cannot."""
+"""How a running service is called over HTTPS: which CA the command line trusts, and what it says when it cannot."""
 
 import http.server
 import json
@@ -26,7 +26,7 @@ class Files(NamedTuple):
 
     ours: Certificates
     elsewhere: Certificates
-    """Of a server that has another name than its address."""
+    """A certificate of a server that has another name than its address."""
     directory: Path
 
 

@@ -14,11 +14,13 @@ from extender.core import engine
 from extender.core.eviction_history import Eviction, EvictionHistory
 from extender.core.preemption.pdb.violations import budget_index
 from extender.core.profile import DEFAULT_RANKING, Limits, PreemptionPolicy, Profile, Protection
-from extender.core.record import DecisionRecord, record_filter, record_preempt, record_prioritize
+from extender.core.record import DecisionRecord, PreemptRecord, record_filter, record_preempt, record_prioritize
 from extender.k8s.candidates import SentCandidate
 from extender.k8s.kinds import KINDS
 from extender.k8s.time import SECOND
-from extender.report import render, summary
+from extender.report import summary
+from extender.report.ranking_report import report_ranking
+from extender.report.render import render_nodes
 from tests.builders import budget, built, cluster, incoming, namespace, node, pod, thing, typed
 
 POLICIES = {
@@ -119,7 +121,7 @@ def changeable(root: object, without: object = None) -> tuple[dict[int, np.ndarr
 @each_policy
 def test_a_record_shares_nothing_with_the_snapshot(policy):
     for snapshot, record in records(policy):
-        aside = record.request.context.snapshot  # which is never changed, but made anew
+        aside = record.request.context.snapshot  # which is never changed, but replaced
         theirs, their_containers = changeable(snapshot, aside)
         ours, our_containers = changeable(record, aside)
         assert len(theirs) > 10
@@ -165,8 +167,8 @@ def renamed(metadata):
 
 
 def rendered(record: DecisionRecord) -> bytes:
-    found = render.render(record)
-    parts = [found.nodes, found.ranking, found.highest, summary.summarize(record)]
+    ranking = report_ranking(record) if isinstance(record, PreemptRecord) else None
+    parts = [render_nodes(record), ranking, getattr(record, "highest", None), summary.summarize(record)]
     return msgspec.json.encode([*parts, record.request.filters, record.not_evaluated])
 
 

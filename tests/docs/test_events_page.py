@@ -14,7 +14,7 @@ from extender.core.snapshot.snapshot import Snapshot
 from extender.server.events import correlator, recorder
 from extender.server.events.event import Reason
 from extender.server.events.notices import AnsweredPreemption, notices, rejecting_policies
-from extender.wire import decode_preempt
+from extender.wire.decode import decode_preempt
 
 PAGE = (Path(__file__).parents[2] / "docs" / "events.md").read_text(encoding="utf-8")
 

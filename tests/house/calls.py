@@ -70,11 +70,3 @@ def journal_entries(tree: Tree) -> dict[str, set[str]]:
 
 def defined_classes(tree: Tree) -> set[str]:
     return {node.name for _, _, node in tree.classes()}
-
-
-def wire_imports(tree: Tree) -> Count:
-    """Count the modules of core that `wire` imports (HOUSE.md, I5)."""
-    wire = next(module for module in tree.modules if module.name == "wire")
-    found = {node.module or "" for _, node in wire.nodes(ast.ImportFrom)}
-    found |= {one.name for _, node in wire.nodes(ast.Import) for one in node.names}
-    return Count.of(sorted(name for name in found if is_in(name, ("extender.core",))))

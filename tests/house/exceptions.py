@@ -12,14 +12,12 @@ def _names(items: list[str]) -> set[str]:
 
 SECTIONS: dict[str, Callable[[Tree], set[str]]] = {
     "entry_callers": calls.entry_callers,
-    "wire_core": lambda tree: _names(calls.wire_imports(tree).items),
     "wide_classes": lambda tree: _names(classes.wide_classes(tree).items),
 }
 """Section of exceptions.toml -> what the tree has."""
 
 HEADINGS = {
     "entry_callers": "I1: only core.evaluation calls run_filter_plugins, score, dry_run_preemption and apply_policies.",
-    "wire_core": "I5: wire imports no engine.",
     "wide_classes": "I7: no class has more than 12 fields, but for schemas and tables.",
 }
 

@@ -11,7 +11,7 @@ HINT = "python -m tests.house --update takes out what is not needed; what is new
 
 @pytest.mark.parametrize("section", exceptions.SECTIONS)
 def test_an_invariant_has_no_new_exceptions(tree, section):
-    """I1 (entry functions), I5 (wire), I7 (at most 12 fields)."""
+    """I1 (entry functions), I7 (at most 12 fields)."""
     allowed, found = read(EXCEPTIONS)[section], exceptions.found(tree, section)
     assert not found - allowed.keys(), f"{exceptions.HEADINGS[section]} {HINT}"
     assert not allowed.keys() - found, f"not needed any more: {HINT}"
@@ -45,7 +45,7 @@ def test_I9_only_the_journal_makes_what_is_stored_of_a_call(tree):
 
 
 def test_names_that_are_looked_for_exist(tree):
-    """Of a function or class that was renamed, no call would be found."""
+    """Calls of a function or class that was renamed would not be found."""
     functions = {node.name for module in tree.modules for _, node in module.functions()}
     defined = functions | {node.name for _, _, node in tree.classes()}
     assert {*calls.ENTRY_FUNCTIONS, calls.BUDGET, calls.SPENT, "Scenario"} <= defined

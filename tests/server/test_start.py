@@ -46,7 +46,7 @@ def test_the_example_is_served_without_what_others_need():
 
 
 def test_no_call_waits_for_an_import():
-    """Of another cluster: about the example everything has been asked once before."""
+    """Filter a cluster other than the example, which the start has already evaluated once."""
     example = resources.files("extender.cluster.files") / "example.yaml"
     with running(SERVER__DRAIN_TIME="0s", CLUSTER__PATH=str(example)) as process:
         with contextlib.closing(process.connection()) as connection:

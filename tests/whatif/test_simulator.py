@@ -291,7 +291,7 @@ def test_budgets_allow_less_after_an_eviction():
     [
         pytest.param(True, {"currentHealthy": 3, "desiredHealthy": 1}, (1, 2), id="a ready pod is a healthy one less"),
         pytest.param(False, {"currentHealthy": 3, "desiredHealthy": 1}, (2, 3), id="one that is not ready is none"),
-        pytest.param(False, {}, (1, 0), id="any pod counts where nobody counted the healthy ones"),
+        pytest.param(False, {}, (1, 0), id="any pod counts where the healthy ones were not counted"),
     ],
 )
 def test_what_an_eviction_leaves_of_a_budget(ready, status, left):
@@ -438,7 +438,7 @@ def test_a_pod_with_a_node_is_skipped_and_takes_no_room():
         pytest.param([incoming("a"), incoming("a")], "duplicate pod 'default/a'", id="two of a name"),
         pytest.param(
             [incoming("runs")],
-            "pod 'default/runs' already exists on node 'n1': give it another name",
+            "pod 'default/runs' already exists on node 'n1': choose another name",
             id="the name of a running pod",
         ),
         pytest.param([incoming("other", metadata={"uid": "uid-of-running"})], "has the same UID as pod", id="its UID"),

@@ -92,7 +92,7 @@ def check(
 
     See docs/configuration.md, docs/scheduler.md and docs/install.md.
     """
-    from extender.config.scheduler import read_scheduler
+    from extender.config.scheduler.load import read_scheduler
 
     settings = options.read_configuration(config, options.scheduler_options(scheduler_config, scheduler_version))
     scheduler = read_scheduler(settings).assume()
@@ -117,8 +117,8 @@ def _compare(
     settings: "Configuration", scheduler: "KubeScheduler", named: str | None
 ) -> "tuple[list[Finding], Document]":
     """Return the findings about our entry in kube-scheduler's file, and the document for their line numbers."""
-    from extender.config.scheduler import read_configuration
     from extender.config.scheduler.check import Entry, Finding, check_entry, find_misspelt_plugins
+    from extender.config.scheduler.load import read_configuration
 
     read = read_configuration(Path(settings.scheduler.config or ""))
     written, document = read.config, read.document
@@ -155,9 +155,9 @@ def _entry_number(written: "KubeSchedulerConfiguration", settings: "Configuratio
 def _notes(settings: "Configuration", scheduler: "KubeScheduler") -> "list[str]":
     """Return notes about the version, its feature gates and the plugins that are not evaluated."""
     from extender.k8s.version.faults import known_faults
-    from extender.k8s.version.features import gate_notes, gate_warnings
-    from extender.k8s.version.minor import NEWEST_VERIFIED, assumption, supported_version
-    from extender.k8s.version.versions import DEFAULT_MINOR, Version
+    from extender.k8s.version.found import assumption
+    from extender.k8s.version.gates import gate_notes, gate_warnings
+    from extender.k8s.version.versions import DEFAULT_MINOR, NEWEST_VERIFIED, Version, supported_version
 
     version = Version(scheduler.minor, scheduler.patch)
     notes = [
@@ -189,7 +189,7 @@ def _lines(
     place_of: "dict[KeyPath, str]",
 ) -> "Iterator[str]":
     from extender.config.document import path_text
-    from extender.k8s.version.versions import NO_EMULATION
+    from extender.k8s.version.gates import NO_EMULATION
     from extender.utilities.text import pluralize
 
     profiles = ", ".join(one.scheduler_name for one in scheduler.profiles)

@@ -105,7 +105,7 @@ def serve(
     from extender.cli import logs
     from extender.cli.sources.cluster import connect_api_server, open_cluster
     from extender.cluster.cache.cache import ClusterCache
-    from extender.config.scheduler import read_scheduler
+    from extender.config.scheduler.load import read_scheduler
     from extender.errors import ClusterLost
     from extender.server.app import create_app
     from extender.server.observability import audit_log

@@ -11,7 +11,7 @@ if TYPE_CHECKING:  # the API client loads slowly: not before a live cluster is r
     from extender.cluster.cache.cache import ClusterCache
     from extender.config import Configuration
     from extender.k8s.kinds import ClusterObjects, ObjectTables
-    from extender.k8s.version.minor import FoundVersion
+    from extender.k8s.version.found import FoundVersion
     from extender.server.observability.cache_status import ClusterSource
 
 

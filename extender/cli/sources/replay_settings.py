@@ -53,9 +53,9 @@ def _with_preset(settings: "Settings", preset: str) -> "Settings":
 
 def _replaced(recorded: "KubeScheduler", config: str | None, version: str | None) -> "KubeScheduler":
     """Replace the profiles or the version, and keep the preemption policy."""
-    from extender.config.scheduler import kube_scheduler_of
+    from extender.config.scheduler.load import kube_scheduler_of
     from extender.core.profile import UPSTREAM
-    from extender.k8s.version.versions import NO_EMULATION
+    from extender.k8s.version.gates import NO_EMULATION
 
     own = recorded.profiles[0]
     base = replace(UPSTREAM, preemption=own.preemption, keep_candidates=own.keep_candidates)
@@ -89,7 +89,7 @@ def _replaced(recorded: "KubeScheduler", config: str | None, version: str | None
 
 def _minor_of(version: str | None) -> int | None:
     """Return the minor of a version; None for an invalid one, for which `kube_scheduler_of` raises an error."""
-    from extender.k8s.version.minor import supported_version
+    from extender.k8s.version.versions import supported_version
 
     try:
         return None if version is None else supported_version(version).minor

@@ -58,7 +58,7 @@ ObjectTables.
 MAX_KEY_BYTES = 8 << 10
 """Largest key, encoded, whose value is cached: no ordinary pod has a longer one."""
 
-MAX_KEPT_BYTES = 32 << 20
+MAX_CACHED_BYTES = 32 << 20
 """Bytes of all values of a snapshot that are cached by key, with their keys, as `_value_bytes` estimates them."""
 
 _BYTES_PER_ENCODED_BYTE = 16
@@ -80,8 +80,8 @@ class Versioned:
         """Function -> (versions of the aspects that it read, value)."""
         self._derived_by: dict[Callable[..., Any], dict[Any, tuple[tuple[int, ...], Any, int]]] = defaultdict(dict)
         """Function -> key -> (versions of the aspects that it read, value, bytes), the oldest value first."""
-        self._kept_bytes = 0
-        """Sum of the bytes in `_derived_by`, at most MAX_KEPT_BYTES."""
+        self._cached_bytes = 0
+        """Sum of the bytes in `_derived_by`, at most MAX_CACHED_BYTES."""
 
     @property
     def version(self) -> int:
@@ -89,12 +89,12 @@ class Versioned:
         return self._versions["any"]
 
     @contextmanager
-    def _derived_values_kept(self) -> Iterator[None]:
+    def _derived_values_restored(self) -> Iterator[None]:
         """Restore versions and values at the end, for changes that are taken back inside the `with` block.
 
         Values that were computed inside are dropped: their versions will belong to other changes.
         """
-        versions, derived, derived_by, size = dict(self._versions), self._derived, self._derived_by, self._kept_bytes
+        versions, derived, derived_by, size = dict(self._versions), self._derived, self._derived_by, self._cached_bytes
         self._derived = dict(derived)
         self._derived_by = defaultdict(dict, {function: dict(values) for function, values in derived_by.items()})
         try:
@@ -102,17 +102,19 @@ class Versioned:
         finally:
             self._versions.clear()
             self._versions.update(versions)
-            self._derived, self._derived_by, self._kept_bytes = derived, derived_by, size
+            self._derived, self._derived_by, self._cached_bytes = derived, derived_by, size
 
-    def _keep(self, kept: dict[Any, tuple[tuple[int, ...], Any, int]], key: Any, entry: tuple[Any, Any, int]) -> None:
-        """Cache a value, and drop all others where it does not fit beside them."""
-        if self._kept_bytes + entry[2] > MAX_KEPT_BYTES:
-            self._kept_bytes = 0
-            for values in self._derived_by.values():
-                values.clear()
-        if entry[2] <= MAX_KEPT_BYTES:
-            self._kept_bytes += entry[2]
-            kept[key] = entry
+    def _cache(
+        self, values: dict[Any, tuple[tuple[int, ...], Any, int]], key: Any, entry: tuple[Any, Any, int]
+    ) -> None:
+        if self._cached_bytes + entry[2] > MAX_CACHED_BYTES:
+            # Only made-up keys grow as large as this, so dropping all is as good as any order of eviction.
+            self._cached_bytes = 0
+            for of_function in self._derived_by.values():
+                of_function.clear()
+        if entry[2] <= MAX_CACHED_BYTES:
+            self._cached_bytes += entry[2]
+            values[key] = entry
 
 
 def derived(*reads: Aspect) -> Callable[[Callable[[S], T]], Callable[[S], T]]:
@@ -121,6 +123,7 @@ def derived(*reads: Aspect) -> Callable[[Callable[[S], T]], Callable[[S], T]]:
     def decorate(build: Callable[[S], T]) -> Callable[[S], T]:
         @wraps(build)
         def current(snapshot: S) -> T:
+            # From a list: every decision comes here dozens of times, and a generator takes twice as long.
             versions = tuple([snapshot._versions[aspect] for aspect in reads])
             known = snapshot._derived.get(build)
             if known is None or known[0] != versions:
@@ -139,19 +142,22 @@ def derived_by(*reads: Aspect, max_entries: int = 128) -> Callable[[Callable[[S,
         @wraps(build)
         def current(snapshot: S, key: K) -> T:
             versions = tuple([snapshot._versions[aspect] for aspect in reads])
-            kept = snapshot._derived_by[build]
-            known = kept.get(key)
+            values = snapshot._derived_by[build]
+            known = values.get(key)
             if known is not None and known[0] == versions:
                 return cast(T, known[1])
+            # 1. Compute it, which may cache other values of this function.
             value = build(snapshot, key)
-            old = kept.pop(key, None)
-            if old is None and len(kept) >= max_entries:
-                old = kept.pop(next(iter(kept)))
-            snapshot._kept_bytes -= old[2] if old is not None else 0
+            # 2. Make room: for the outdated value of the key, or the oldest one.
+            old = values.pop(key, None)
+            if old is None and len(values) >= max_entries:
+                old = values.pop(next(iter(values)))
+            snapshot._cached_bytes -= old[2] if old is not None else 0
+            # 3. Cache it, unless it would take too much memory.
             key_bytes = len(_ENCODER.encode(key))
             if key_bytes <= MAX_KEY_BYTES:
                 size = key_bytes * _BYTES_PER_ENCODED_BYTE + _value_bytes(value)
-                snapshot._keep(kept, key, (versions, value, size))
+                snapshot._cache(values, key, (versions, value, size))
             return value
 
         return current
@@ -159,7 +165,7 @@ def derived_by(*reads: Aspect, max_entries: int = 128) -> Callable[[Callable[[S,
     return decorate
 
 
-_ENCODER = msgspec.msgpack.Encoder(enc_hook=lambda _: None)
+_ENCODER = msgspec.msgpack.Encoder(enc_hook=lambda _: None)  # only the length of what it encodes is read
 
 
 def _value_bytes(value: Any) -> int:

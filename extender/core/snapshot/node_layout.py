@@ -1,8 +1,8 @@
 """Running pods by node and rank: one column per node, its pods from the most to the least important.
 
-With `pod_table` this project's counterpart of kube-scheduler's NodeInfo (framework.NodeInfo, v1.36): NodeInfo.Pods
-sorted by importance, and NodeInfo.Requested, as arrays over all nodes. The order is kube-scheduler's or a configured
-one; pods that are equally important keep their listing order.
+With `pod_table` the counterpart of kube-scheduler's NodeInfo (framework.NodeInfo, v1.36): NodeInfo.Pods sorted by
+importance, and NodeInfo.Requested, as arrays over all nodes. The order is kube-scheduler's or a configured one; pods
+that are equally important keep their listing order.
 
 Rule: `lay_out` writes the nodes that it is given; all others stay as they are.
 """
@@ -74,8 +74,10 @@ class NodeLayout:
         if not nodes and self.pod.shape[1] == size:
             return
         self.resize(max((len(of.on_node[node]) for node in nodes), default=1), size, len(of.node))
+        # One node at a time: between two decisions mostly one has changed.
         for node in nodes:
             pods = np.fromiter(of.on_node[node].values(), np.int64)
+            # lexsort's last key is the first one to sort by.
             pods = pods[np.lexsort((of.order[pods], *reversed(self._importance(pods))))]
             count, demand = len(pods), of.demand[pods]
             self.rank[pods] = np.arange(count)

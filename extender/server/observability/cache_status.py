@@ -8,8 +8,7 @@ from typing import Protocol
 
 from extender.cluster.cache.cache import ClusterCache, ReflectorStatus
 from extender.core.profile import KubeScheduler
-from extender.k8s.version.found import OnVersionFound
-from extender.k8s.version.minor import FoundVersion
+from extender.k8s.version.found import FoundVersion, OnVersionFound
 
 
 class ClusterSource(Protocol):

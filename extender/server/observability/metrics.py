@@ -41,7 +41,7 @@ from extender.errors import (
 from extender.server.guard.guard import DUPLICATE_NODE, rules
 from extender.server.observability.decision_log import VERBS
 from extender.version import __version__
-from extender.wire import PreemptRequest
+from extender.wire.decode import PreemptRequest
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 

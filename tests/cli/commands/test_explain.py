@@ -375,7 +375,7 @@ def test_a_recording_that_is_not_there_is_an_error(monkeypatch, capsys, tmp_path
 
 
 def test_of_a_recording_with_two_calls_of_one_id_the_later_one_is_meant(tmp_path):
-    """Numbers begin anew when the service does."""
+    """A restarted service numbers its decisions from 1 again."""
     for wanted in ("first", "second"):
         rig = Rig(tmp_path)
         rig.recorder.start()

@@ -414,7 +414,7 @@ def test_the_configuration_s_policies_and_cluster_are_taken(world, arriving, tmp
         ),
         pytest.param(
             "apiVersion: resource.k8s.io/v1\nkind: ResourceClaimTemplate\nmetadata: {name: gpu}",
-            "pod.yaml: a simulation creates no claim from a ResourceClaimTemplate: give a ResourceClaim with its spec, "
+            "pod.yaml: a simulation creates no claim from a ResourceClaimTemplate: add a ResourceClaim with its spec, "
             "and name it as resourceClaimName in the pod",
             id="a template of claims",
         ),
@@ -594,7 +594,7 @@ def watched(world, count, tmp_path):
         shown = running.stdout.read() if running.stdout else ""
     try:
         bar = os.read(seen, 100_000)
-    except OSError:  # nothing was written, and nobody can any more
+    except OSError:  # nothing was written, and nothing can be any more
         bar = b""
     os.close(seen)
     assert running.returncode == 0
@@ -608,5 +608,6 @@ def test_a_long_run_shows_a_bar_on_a_terminal_and_only_there(world, tmp_path):
     assert "pods tried" not in shown
 
 
+@pytest.mark.slow
 def test_a_short_run_shows_no_bar(world, tmp_path):
     assert watched(world, PROGRESS_BAR_MIN_PODS - 1, tmp_path)[1] == ""

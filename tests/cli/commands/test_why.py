@@ -282,6 +282,7 @@ def test_what_may_not_be_read_is_named_and_the_verdict_is_unknown(live):
     assert "VolumeBinding" in result.stdout
 
 
+@pytest.mark.slow
 def test_an_event_of_kube_scheduler_stands_beside_the_message(live):
     api, access = live
     api.put("Pod", incoming("new", namespace="shop", priority=0))
@@ -319,6 +320,7 @@ def test_waiting_ends_with_the_last_verdict_when_its_time_is_over_or_the_pod_is_
     assert "extender: shop/new does not fit after 0 s" in result.stderr
 
 
+@pytest.mark.slow
 def test_waiting_outlives_reads_that_fail_but_not_its_time(live, monkeypatch):
     api, access = live
     api.put("Pod", incoming("new", namespace="shop"))
@@ -366,7 +368,7 @@ def test_a_warning_is_printed_once_however_often_the_cluster_is_read(live, monke
 
 def test_what_was_not_read_is_not_counted(live):
     _, access = live
-    assert "0 nodes" not in run("nobody", *access).stdout
+    assert "0 nodes" not in run("unknown", *access).stdout
 
 
 # --- a kubectl plugin -----------------------------------------------------------------------------------------------

@@ -22,8 +22,8 @@ from tests.server.conftest import filter_body, listening
 START = parse_time("2026-03-01T12:00:00Z")
 
 
-class Service:
-    """A source of decisions that makes them when it is told to, and fails at times."""
+class FakeDecisions:
+    """The decision log of a service: a test adds decisions, and can have calls fail."""
 
     def __init__(self) -> None:
         self.kept: list[dict[str, Any]] = []
@@ -57,8 +57,8 @@ def ids(found: Any) -> list[str]:
 
 
 @pytest.fixture
-def service() -> Service:
-    return Service()
+def service() -> FakeDecisions:
+    return FakeDecisions()
 
 
 def test_the_list_comes_first_and_then_each_new_decision_once(service):
@@ -119,7 +119,7 @@ class Stop(Exception):
     """Ends following."""
 
 
-def followed(service: Service, steps: Iterator[Any], monkeypatch, *, is_json: bool = False) -> None:
+def followed(service: FakeDecisions, steps: Iterator[Any], monkeypatch, *, is_json: bool = False) -> None:
     """Follow; each wait is a step."""
 
     def wait(_: float) -> None:

@@ -223,7 +223,7 @@ def test_kubeadm_has_the_command(words):
 
 OF_A_RELEASE = f"oci://{RELEASED_CHARTS}/kube-scheduler-extender", "--version", __version__
 OWN_IMAGE = "registry.example.net/kube-scheduler-extender"
-"""Of the reader; no name of the project, which is replaced before the first release."""
+"""Names of the reader; none of the project, which is replaced before the first release."""
 
 
 @pytest.mark.skipif(not HELM, reason=NO_HELM)

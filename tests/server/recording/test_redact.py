@@ -13,14 +13,14 @@ from extender.cluster.files.manifests import load_cluster
 from extender.config import Configuration
 from extender.core.profile import KubeScheduler, Profile
 from extender.errors import RequestError
-from extender.k8s.annotations import DO_NOT_DISRUPT
 from extender.k8s.version.features import DEFAULT_FEATURES, Features
-from extender.server.observability.cache_status import NoSource
+from extender.k8s.well_known import DO_NOT_DISRUPT
 from extender.server.recording import redact
 from extender.server.recording.lines import FORMAT, HEADER_DECODER, SegmentHeader, encode_line
 from extender.server.replay import open_recording
 from extender.server.settings import Loaded, Settings
-from extender.wire import decode_filter, decode_preempt
+from extender.wire.decode import decode_filter, decode_preempt
+from tests.fakes.source import Live
 from tests.server.conftest import CLUSTER, node, pod
 from tests.server.recording.rig import Rig, everything_in
 
@@ -103,10 +103,6 @@ OTHERS = [
     {"kind": "ReplicaSet", "apiVersion": "apps/v1", "metadata": {"name": "r", "namespace": "shop"} | metadata()},
     {"kind": "Secret", "metadata": {"name": "s", "namespace": "shop"}, "data": {"k": CANARY}},
 ]
-
-
-class Live(NoSource):
-    is_live = True
 
 
 def test_a_canary_is_in_no_file_of_a_recording(tmp_path):

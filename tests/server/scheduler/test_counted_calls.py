@@ -266,7 +266,7 @@ PREEMPTIONS = {
         {},
         {"victims_total": 1, "violations_total": 1},
     ),
-    "with strict budgets nobody is evicted: both nodes' least count is avoided": (
+    "with strict budgets no pod is evicted: both nodes' least count is avoided": (
         (guarded("small"), guarded("large")),
         offering(worker_1=(SMALL, 1), worker_2=(LARGE, 1)),
         {"preemption": {"disruptionBudgets": "Strict"}},
@@ -285,7 +285,7 @@ PREEMPTIONS = {
         {"victims_total": 1},
     ),
     "nothing is offered": ((), offering(), {}, {}),
-    "mode Observe evicts nobody and avoids nothing": (
+    "mode Observe evicts no pod and avoids nothing": (
         (guarded("small"),),
         offering(worker_1=(SMALL, 1)),
         OBSERVE | {"preemption": {"disruptionBudgets": "Strict"}},

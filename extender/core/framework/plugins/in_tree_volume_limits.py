@@ -21,9 +21,9 @@ from extender.core.snapshot.arrays import NEVER, IntArray
 from extender.core.snapshot.derived import derived_by
 from extender.core.snapshot.snapshot import Snapshot
 from extender.core.snapshot.volume_index import storage
-from extender.k8s.labels import INSTANCE_TYPES
 from extender.k8s.objects import Node
 from extender.k8s.storage.csi_migration import driver_of
+from extender.k8s.well_known import INSTANCE_TYPES
 
 EBS_NAME = "EBSLimits"
 GCE_PD_NAME = "GCEPDLimits"

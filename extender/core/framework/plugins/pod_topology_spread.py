@@ -34,7 +34,6 @@ from extender.core.snapshot.node_layout import RankedDemand
 from extender.core.snapshot.selector_index import MatchingPods, nodes_matching, pods_matching
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.affinity import PodSelector
-from extender.k8s.labels import HOSTNAME, ZONE
 from extender.k8s.limits.limits import MAX_HARD_CONSTRAINTS, TOO_MANY_HARD_CONSTRAINTS
 from extender.k8s.objects import Pod, TopologySpreadConstraint
 from extender.k8s.selectors import (
@@ -45,6 +44,7 @@ from extender.k8s.selectors import (
     find_untolerated,
     required_node_affinity,
 )
+from extender.k8s.well_known import HOSTNAME, ZONE
 
 NAME = "PodTopologySpread"
 REASON = "node(s) didn't match pod topology spread constraints"
@@ -172,7 +172,7 @@ def _until_missing_key(
 class SpreadConstraint(ColumnwiseConstraint):
     """One column per hard constraint: how many more matching pods the node's domain may hold beside the incoming pod.
 
-    headroom = maxSkew - selfMatchNum + minMatchNum of the other domains - matchNum; see `_column`.
+    headroom = maxSkew - selfMatchNum + minMatchNum of the other domains - matchNum; see `_headroom`.
     """
 
     has_key: BoolArray
@@ -220,40 +220,37 @@ def filter(context: SchedulingContext) -> tuple[SpreadConstraint, ...]:
     with_keys = _nodes_with_all_keys(snapshot, constraints)
     constraints = _until_missing_key(snapshot, constraints)
     included = _included_nodes(context, constraints)
-    # 2. The headroom of each constraint (calPreFilterState), and what pods take of it (updateWithPod).
-    columns = [_column(context, one, with_keys & included[one.policies]) for one in constraints]
+    counting = [with_keys & included[one.policies] for one in constraints]
+    # 2. The headroom of each constraint (calPreFilterState).
+    headroom = [_headroom(context, one, nodes) for one, nodes in zip(constraints, counting, strict=True)]
+    # 3. What pods take of it (updateWithPod). Quirk: unlike the headroom, it counts terminating pods, and all pods of
+    #    the namespace for an empty selector.
+    demand = []
+    for constraint, nodes in zip(constraints, counting, strict=True):
+        pods = _matching_pods(context, constraint)
+        counted = nodes[pods.nodes]
+        ones = np.ones(np.count_nonzero(counted), np.int64)
+        demand.append(PodAmounts(pods.rows[counted], pods.nodes[counted], ones))
 
     def demand_of(pod: Pod, node: int) -> list[bool]:
-        counts = pod.metadata.namespace == namespace
         return [
-            counts and bool(column.counting[node]) and constraint.selector.matches(pod.metadata.labels)
-            for constraint, column in zip(constraints, columns, strict=True)
+            pod.metadata.namespace == namespace and bool(nodes[node]) and one.selector.matches(pod.metadata.labels)
+            for one, nodes in zip(constraints, counting, strict=True)
         ]
 
     return (
         SpreadConstraint(
             NAME,
-            np.stack([column.headroom for column in columns]),
-            RankedDemand(context.layout, tuple(column.demand for column in columns)),
-            context.nominated_demand(len(columns), demand_of),
+            np.stack(headroom),
+            RankedDemand(context.layout, tuple(demand)),
+            context.nominated_demand(len(constraints), demand_of),
             np.stack([snapshot.label(one.topology_key).present for one in constraints]),
         ),
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Column:
-    """One hard constraint as a column of SpreadConstraint."""
-
-    counting: BoolArray
-    """[node]: True if the node has all topology keys and is part of the spread."""
-    headroom: IntArray
-    """[node]: headroom of the node's domain, as in SpreadConstraint."""
-    demand: PodAmounts
-    """1 for every matching pod."""
-
-
-def _column(context: SchedulingContext, constraint: _CompiledConstraint, counting: BoolArray) -> _Column:
+def _headroom(context: SchedulingContext, constraint: _CompiledConstraint, counting: BoolArray) -> IntArray:
+    """Return [node]: how many more matching pods its domain may hold; `counting`: [node], whether its pods count."""
     # Upstream rejects a node if
     #     matchNum + selfMatchNum - minMatchNum > maxSkew
     # matchNum: matching pods in the node's domain; selfMatchNum: 1 if the incoming pod matches the selector, else 0;
@@ -269,12 +266,7 @@ def _column(context: SchedulingContext, constraint: _CompiledConstraint, countin
         headroom += np.minimum(_min_of_others(match_counts, exists), MAX_AMOUNT)
         if max_excess < 0:
             headroom[exists] = -MAX_AMOUNT
-    # Quirk: unlike matchNum, the demand has terminating pods, and all pods of the namespace for an empty selector:
-    # upstream's updateWithPod applies neither rule in AddPod and RemovePod.
-    pods = _matching_pods(context, constraint)
-    counted = counting[pods.nodes]
-    ones = np.ones(np.count_nonzero(counted), np.int64)
-    return _Column(counting, headroom[labels.codes], PodAmounts(pods.rows[counted], pods.nodes[counted], ones))
+    return headroom[labels.codes]
 
 
 def _sums_per_domain(labels: LabelColumn, counting: BoolArray, per_node: IntArray) -> tuple[IntArray, BoolArray]:

@@ -15,6 +15,7 @@ from extender.core.snapshot.arrays import LabelColumn
 from extender.k8s.limits import limits
 from extender.k8s.selectors import Requirement, required_node_affinity
 from tests.builders import incoming, namespace, node, pod, snapshot, typed
+from tests.profiles import by_profile
 from tests.property.generate import case
 
 HOSTNAME, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
@@ -23,7 +24,7 @@ PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 COUNT = 500
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(by_profile(15, 40, 500)))
 def test_terms_that_are_matched_together_decide_as_those_that_are_matched_one_by_one(seed, monkeypatch):
     one = case(seed)
     expected = extender.evaluate(one.cluster, one.pod).to_dict()

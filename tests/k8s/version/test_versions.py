@@ -2,8 +2,17 @@ import re
 
 import pytest
 
-from extender.k8s.version.minor import NEWEST_VERIFIED, FoundVersion, parse_version, supported_version, version_of_image
-from extender.k8s.version.versions import DEFAULT_MINOR, NEWEST_PATCHES, OLDEST_MINOR, Version
+from extender.k8s.version.found import FoundVersion
+from extender.k8s.version.versions import (
+    DEFAULT_MINOR,
+    NEWEST_PATCHES,
+    NEWEST_VERIFIED,
+    OLDEST_MINOR,
+    Version,
+    image_tag,
+    parse_version,
+    supported_version,
+)
 
 
 @pytest.mark.parametrize(
@@ -80,15 +89,15 @@ def test_a_version_that_is_set_must_be_supported(text):
         ("docker.io/vendor/hardened-kubernetes:v1.33.2-build20250101", "v1.33.2-build20250101"),
         ("registry.example:5000/kube-scheduler", None),
         ("registry.example:5000/kube-scheduler@sha256:0123abcd", None),
-        ("registry.example/1.33:latest", None),
+        ("registry.example/1.33:latest", "latest"),
         ("kube-scheduler", None),
         ("kube-scheduler:", None),
         ("", None),
-        ("sha256:0123abcd", None),
+        ("sha256:0123abcd", "0123abcd"),
     ],
 )
-def test_the_version_in_an_image_reference(image, tag):
-    assert version_of_image(image) == tag
+def test_the_tag_of_an_image_reference(image, tag):
+    assert image_tag(image) == tag
 
 
 def test_a_version_that_is_found_and_not_verified_is_moved_to_the_nearest_that_is_and_says_so():
