@@ -110,7 +110,9 @@ class DecisionThread:
         if self.is_hung and not was_hung:
             frame = sys._current_frames().get(self._thread_id)
             log.critical(
-                "no decision for %.0fs, /livez fails: the thread is at %s", self.silent_seconds, position(frame)
+                "the thread that decides is stuck for %.0fs, /livez fails: it is at %s",
+                self.silent_seconds,
+                position(frame),
             )
 
     def _is_current(self) -> bool:

@@ -106,14 +106,14 @@ class EventRecorder:
         thread, self._thread = self._thread, None
         self._stopping.set()
         if thread is not None and not thread.finish(STOP_TIMEOUT_SECONDS):
-            log.warning("shutting down: the Events of %d preemptions are not written", len(thread.clear()))
+            log.warning("Events: shutdown timed out: dropped the Events of %d preemptions", len(thread.clear()))
 
     def record(self, preemption: AnsweredPreemption) -> None:
         """Queue the Events of a preemption."""
         thread = self._thread  # read once: `stop` runs on another thread
         if thread is not None and not thread.put(preemption, preemption.size):
             self.counts["queueFull"] += 1
-            self._log("queue", "Events: dropped those of a preemption: the queue is full")
+            self._log("queue", "Events: the queue is full, dropped the Events of a preemption")
 
     # --- the thread ---
 
@@ -188,11 +188,13 @@ class EventRecorder:
         if NAMESPACE_TERMINATING in error.causes:  # nothing for an operator to do
             return
         if error.code == 403:
-            self._log(403, "Events: not allowed to write them, that requires %s: %s", PERMISSION, error.message)
+            self._log(403, "Events: not allowed to write Events, which requires %s: %s", PERMISSION, error.message)
         elif error.code == NO_RESPONSE:
-            self._log(error.code, "Events: not written, no answer from the API server: %s", error.message)
+            self._log(
+                error.code, "Events: failed to write an Event, no response from the API server: %s", error.message
+            )
         else:
-            self._log("refused", "Events: not written: the API server answered %s", error)
+            self._log("refused", "Events: failed to write an Event, the API server answered %s", error)
 
 
 def _path(notice: Notice) -> str:
