@@ -1,7 +1,7 @@
 """Read the manifests of `extender simulate`: pods, workloads and claims that arrive, and nodes to add."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from extender.cli.sources.manifest_file import other_kinds, read_manifest
@@ -27,28 +27,25 @@ def read_arrivals(files: Sequence[str], namespace: str) -> Arrivals:
 
     `namespace`: that of manifests that do not name one.
     """
-    found = [_read_arrivals(file, namespace) for file in files]
-    pods, claims, workloads = (
-        tuple(one for arrivals in found for one in getattr(arrivals, field.name)) for field in fields(Arrivals)
-    )
-    return Arrivals(pods, claims, workloads)
-
-
-def _read_arrivals(file: str, namespace: str) -> Arrivals:
     from extender.whatif.body import not_a_pod_message
     from extender.whatif.workloads import API_VERSIONS, parse_workload
 
-    name, report = read_manifest(file, namespace, API_VERSIONS)
-    for kind in other_kinds(report, ("pods", "resource_claims")):
-        raise ClusterFileError(not_a_pod_message(name, kind))
-    found = report.objects
-    if not found.pods and not report.kept:
-        raise ClusterFileError(f"{name}: contains no pods")
-    try:
-        workloads = tuple(parse_workload(one, namespace) for one in report.kept)
-    except RequestError as error:
-        raise ClusterFileError(f"{name}: {error}") from error
-    return Arrivals(found.pods, found.resource_claims, workloads)
+    pods: list[Pod] = []
+    claims: list[ResourceClaim] = []
+    workloads: list[WorkloadManifest] = []
+    for file in files:
+        name, report = read_manifest(file, namespace, API_VERSIONS)
+        for kind in other_kinds(report, ("pods", "resource_claims")):
+            raise ClusterFileError(not_a_pod_message(name, kind))
+        if not report.objects.pods and not report.kept:
+            raise ClusterFileError(f"{name}: contains no pods")
+        try:
+            workloads += (parse_workload(one, namespace) for one in report.kept)
+        except RequestError as error:
+            raise ClusterFileError(f"{name}: {error}") from error
+        pods += report.objects.pods
+        claims += report.objects.resource_claims
+    return Arrivals(tuple(pods), tuple(claims), tuple(workloads))
 
 
 def read_nodes(files: Sequence[str]) -> "Iterator[Node]":

@@ -10,7 +10,8 @@ import logging
 import sys
 import threading
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from concurrent.futures import Future
+from typing import Any, TypeVar
 
 from extender.server.admin.in_flight_limit import busy
 from extender.server.thread_dump import position
@@ -32,37 +33,6 @@ MAX_SILENT_SECONDS = 60.0
 T = TypeVar("T")
 
 
-class _Turn(Generic[T]):
-    """A function that waits for its turn on the thread that decides, and the future of its result.
-
-    Made on the admin listener's event loop, run on the other one.
-    """
-
-    def __init__(self, work: Callable[[], T], discard: Callable[[T], object]) -> None:
-        self.has_begun = False
-        self.future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._work = work
-        self._discard = discard
-
-    def run(self) -> None:
-        if self.future.cancelled():
-            return
-        self.has_begun = True
-        try:
-            result = self._work()
-        except Exception as error:
-            caught = error  # the name `error` ends with the block
-            self._deliver(lambda: self.future.set_exception(caught), lambda: None)
-        else:
-            self._deliver(lambda: self.future.set_result(result), lambda: self._discard(result))
-
-    def _deliver(self, settle: Callable[[], None], discard: Callable[[], object]) -> None:
-        try:
-            self.future.get_loop().call_soon_threadsafe(lambda: discard() if self.future.done() else settle())
-        except RuntimeError:  # the admin listener's loop has been closed
-            discard()
-
-
 class DecisionThread:
     """The thread that decides, seen from the admin listener.
 
@@ -73,8 +43,8 @@ class DecisionThread:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread_id = 0
         self._waiting = 0
-        self._shared: dict[str, _Turn[Any]] = {}
-        """Name -> turn that further requests of this name share unless it has begun."""
+        self._shared: dict[str, Future[Any]] = {}
+        """Name -> result that further requests of this name share unless its function has begun."""
         self._has_turned = True
         self.silent_seconds = 0.0
         """Seconds for which its event loop has not turned."""
@@ -93,16 +63,20 @@ class DecisionThread:
     async def run(self, work: Callable[[], T], discard: Callable[[T], object] = lambda _: None) -> T:
         """Run `work` on the thread that decides and return its result; HTTPException (503) if that takes too long.
 
-        If the caller is cancelled, `work` does not run, or, if it has begun, `discard` gets its result.
+        If the caller is cancelled, `work` does not run, or, if it has begun, `discard` gets its result, on any thread.
         """
         if self._is_current():
             return work()
         if self._waiting >= MAX_WAITING_REQUESTS:
             raise busy(f"{self._waiting} requests already wait for the decisions under way")
+        future = self._post(work)
         self._waiting += 1
         try:
-            turn = self._post(_Turn(work, discard))
-            return await _within_limit(turn.future)
+            return await _within_limit(asyncio.wrap_future(future))
+        except BaseException:
+            if not future.cancel():  # `work` has begun
+                future.add_done_callback(lambda done: done.exception() or discard(done.result()))
+            raise
         finally:
             self._waiting -= 1
 
@@ -111,10 +85,10 @@ class DecisionThread:
         # They do not count towards MAX_WAITING_REQUESTS, or other requests could make a probe of /readyz fail.
         if self._is_current():
             return work()
-        turn = self._shared.get(name)
-        if turn is None or turn.has_begun:
-            turn = self._shared[name] = self._post(_Turn(work, lambda _: None))
-        return await _within_limit(asyncio.shield(turn.future))
+        future = self._shared.get(name)
+        if future is None or future.running() or future.done():
+            future = self._shared[name] = self._post(work)
+        return await _within_limit(asyncio.shield(asyncio.wrap_future(future)))
 
     async def watch(self) -> None:
         """Measure `silent_seconds`, until cancelled."""
@@ -136,19 +110,33 @@ class DecisionThread:
         if self.is_hung and not was_hung:
             frame = sys._current_frames().get(self._thread_id)
             log.critical(
-                "no decision for %.0fs, /livez fails: the thread is at %s", self.silent_seconds, position(frame)
+                "the thread that decides is stuck for %.0fs, /livez fails: it is at %s",
+                self.silent_seconds,
+                position(frame),
             )
 
     def _is_current(self) -> bool:
         return self._loop is None or self._loop is asyncio.get_running_loop()
 
-    def _post(self, turn: _Turn[T]) -> _Turn[T]:
+    def _post(self, work: Callable[[], T]) -> Future[T]:
+        """Let the thread that decides run `work` in its next turn, unless the future is cancelled by then."""
+        future = Future[T]()
+
+        def run() -> None:
+            if future.set_running_or_notify_cancel():
+                try:
+                    result = work()
+                except Exception as error:
+                    future.set_exception(error)
+                else:
+                    future.set_result(result)
+
         assert self._loop is not None
         try:
-            self._loop.call_soon_threadsafe(turn.run)
+            self._loop.call_soon_threadsafe(run)
         except RuntimeError:
             raise busy("shutting down") from None
-        return turn
+        return future
 
 
 async def _within_limit(future: asyncio.Future[T]) -> T:

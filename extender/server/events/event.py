@@ -7,7 +7,7 @@ Rule: whatever the name of a pod, the API server accepts the Event, or it is not
 
 import re
 import socket
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -30,55 +30,6 @@ EventType = Literal["Normal", "Warning"]
 
 Reason = Literal["PreemptionNominated", "PreemptionVetoed", "PreemptionVictim"]
 """The first two are about the preemptor, the third about each victim; kube-scheduler's own reason is Preempted."""
-
-
-class EventStruct(msgspec.Struct, rename="camel", frozen=True, kw_only=True, omit_defaults=True):
-    """Base of the types of the API."""
-
-
-class PodReference(EventStruct, frozen=True, kw_only=True):
-    api_version: str
-    kind: str
-    namespace: str
-    name: str
-    uid: str
-
-    @classmethod
-    def of(cls, pod: Pod) -> "PodReference":
-        own = pod.metadata
-        return cls(api_version="v1", kind="Pod", namespace=own.namespace, name=own.name, uid=own.uid)
-
-
-class NewEventMetadata(EventStruct, frozen=True, kw_only=True):
-    name: str
-    namespace: str
-
-
-class SeriesCount(EventStruct, frozen=True, kw_only=True):
-    count: int
-    last_observed_time: str
-
-
-class SeriesPatch(EventStruct, frozen=True, kw_only=True):
-    """A merge patch of the only field of an Event that is not immutable."""
-
-    series: SeriesCount
-
-
-class NewEvent(EventStruct, frozen=True, kw_only=True):
-    # Fields without a default, because EventStruct omits defaults.
-    api_version: str
-    kind: str
-    metadata: NewEventMetadata
-    event_time: str
-    reporting_controller: str
-    reporting_instance: str
-    action: str
-    reason: Reason
-    regarding: PodReference
-    note: str
-    type: EventType
-    related: PodReference | None = None
 
 
 class Notice(msgspec.Struct, frozen=True, kw_only=True):
@@ -109,25 +60,30 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def new_event(notice: Notice, number: int, time: int) -> NewEvent:
+def new_event(notice: Notice, number: int, time: int) -> dict[str, Any]:
     """Return the Event of a notice; `number`: unique in this process; `time`: nanoseconds since 1970."""
     own, suffix = notice.pod.metadata, f".{number:x}"
     name = own.name[: MAX_NAME_CHARACTERS - len(suffix)].rstrip("-.")
     instance = re.sub(r"[^!-~]", "-", f"{REPORTING_CONTROLLER}-{socket.gethostname()}")
-    return NewEvent(
-        api_version="events.k8s.io/v1",
-        kind="Event",
-        metadata=NewEventMetadata(name=name + suffix, namespace=own.namespace),
-        event_time=format_time(time, 6),
-        reporting_controller=REPORTING_CONTROLLER,
-        reporting_instance=instance[:MAX_REPORTING_INSTANCE_CHARACTERS],
-        action=ACTION,
-        reason=notice.reason,
-        regarding=PodReference.of(notice.pod),
-        note=cut_note(notice.note),
-        type=notice.type,
-        related=None if notice.related is None else PodReference.of(notice.related),
-    )
+    event = {
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": {"name": name + suffix, "namespace": own.namespace},
+        "eventTime": format_time(time, 6),
+        "reportingController": REPORTING_CONTROLLER,
+        "reportingInstance": instance[:MAX_REPORTING_INSTANCE_CHARACTERS],
+        "action": ACTION,
+        "reason": notice.reason,
+        "regarding": _reference(notice.pod),
+        "note": cut_note(notice.note),
+        "type": notice.type,
+    }
+    return event if notice.related is None else event | {"related": _reference(notice.related)}
+
+
+def _reference(pod: Pod) -> dict[str, str]:
+    own = pod.metadata
+    return {"apiVersion": "v1", "kind": "Pod", "namespace": own.namespace, "name": own.name, "uid": own.uid}
 
 
 def cut_note(text: str) -> str:

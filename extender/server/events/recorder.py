@@ -17,7 +17,7 @@ from extender.cluster.apiserver.client import Timeout
 from extender.cluster.apiserver.stream import NAMESPACE_TERMINATING, ApiError, ApiUnreachable
 from extender.k8s.time import format_time
 from extender.server.events.correlator import EventCorrelator, Repetitions
-from extender.server.events.event import Notice, SeriesCount, SeriesPatch, new_event
+from extender.server.events.event import Notice, new_event
 from extender.server.events.notices import AnsweredPreemption, notices
 from extender.server.observability.writer_thread import WriterThread
 from extender.utilities.log_throttle import ThrottledLoggers
@@ -106,14 +106,14 @@ class EventRecorder:
         thread, self._thread = self._thread, None
         self._stopping.set()
         if thread is not None and not thread.finish(STOP_TIMEOUT_SECONDS):
-            log.warning("shutting down: the Events of %d preemptions are not written", len(thread.clear()))
+            log.warning("Events: shutdown timed out: dropped the Events of %d preemptions", len(thread.clear()))
 
     def record(self, preemption: AnsweredPreemption) -> None:
         """Queue the Events of a preemption."""
         thread = self._thread  # read once: `stop` runs on another thread
         if thread is not None and not thread.put(preemption, preemption.size):
             self.counts["queueFull"] += 1
-            self._log("queue", "Events: dropped those of a preemption: the queue is full")
+            self._log("queue", "Events: the queue is full, dropped the Events of a preemption")
 
     # --- the thread ---
 
@@ -138,9 +138,10 @@ class EventRecorder:
             return "repeated"
         # 2. Write the count of a repetition to the Event of its series.
         if verdict == "patch":
-            last = SeriesCount(count=series.count, last_observed_time=format_time(self._now(), 6))
+            # A merge patch of `series`, the only field of an Event that is not immutable.
+            patch = {"series": {"count": series.count, "lastObservedTime": format_time(self._now(), 6)}}
             path = f"{_path(notice)}/{quote(series.name, safe='')}"
-            error = self._send(self._api.patch, path, msgspec.json.encode(SeriesPatch(series=last)))
+            error = self._send(self._api.patch, path, msgspec.json.encode(patch))
             if error is None:
                 return "repeated"
             if error.code != 404:
@@ -158,7 +159,7 @@ class EventRecorder:
         now = self._now()
         self._last_number = max(now, self._last_number + 1)
         event = new_event(notice, self._last_number, now)
-        series.name, series.count = event.metadata.name, 1
+        series.name, series.count = event["metadata"]["name"], 1
         return self._send(self._api.post, _path(notice), msgspec.json.encode(event))
 
     def _send(self, request: Callable[..., bytes], path: str, body: bytes) -> ApiError | None:
@@ -187,11 +188,13 @@ class EventRecorder:
         if NAMESPACE_TERMINATING in error.causes:  # nothing for an operator to do
             return
         if error.code == 403:
-            self._log(403, "Events: not allowed to write them, that requires %s: %s", PERMISSION, error.message)
+            self._log(403, "Events: not allowed to write Events, which requires %s: %s", PERMISSION, error.message)
         elif error.code == NO_RESPONSE:
-            self._log(error.code, "Events: not written, no answer from the API server: %s", error.message)
+            self._log(
+                error.code, "Events: failed to write an Event, no response from the API server: %s", error.message
+            )
         else:
-            self._log("refused", "Events: not written: the API server answered %s", error)
+            self._log("refused", "Events: failed to write an Event, the API server answered %s", error)
 
 
 def _path(notice: Notice) -> str:

@@ -220,22 +220,16 @@ def _expiry(path: str, place: str, context: ssl.SSLContext) -> float:
     server = context.wrap_bio(to_server, to_client, server_side=True)
     try:
         for _ in range(_MAX_HANDSHAKE_TURNS):
-            if _is_handshake_complete(client):
-                break
-            _is_handshake_complete(server)
+            with contextlib.suppress(ssl.SSLWantReadError):
+                client.do_handshake()
+                break  # the server's side would still want a client certificate
+            with contextlib.suppress(ssl.SSLWantReadError):
+                server.do_handshake()
     except ssl.SSLError as error:
         why = error.verify_message if isinstance(error, ssl.SSLCertVerificationError) else error.reason
         raise ConfigError(f"{place}: not usable for a server: {why}") from error
     ends: Any = (client.getpeercert() or {})["notAfter"]
     return float(ssl.cert_time_to_seconds(ends))
-
-
-def _is_handshake_complete(side: ssl.SSLObject) -> bool:
-    try:
-        side.do_handshake()
-    except ssl.SSLWantReadError:
-        return False
-    return True
 
 
 def _reporting_class(failed: Callable[[ssl.SSLError], None]) -> type[ssl.SSLObject]:

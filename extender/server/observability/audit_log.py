@@ -102,9 +102,7 @@ class AuditLog:
         # 3. Wait for it, unless the thread is behind.
         if not self._is_behind and not line.done.wait(MAX_WAIT_SECONDS):
             self._is_behind = True
-            log.warning(
-                "audit: writing to %s is slow, answers no longer wait for it until it has caught up", self._place
-            )
+            log.warning("audit: writing to %s is slow, answers do not wait for it until it has caught up", self._place)
 
     def count_lost(self) -> None:
         """Count a line that could not be encoded."""

@@ -213,7 +213,7 @@ class Recorder:
         self._observe(None)
         lost = self._count_dropped([*writer.clear(), item])
         log.warning(
-            "recording: the disk is too slow: dropped %d calls, and drops all calls until the writer has caught up",
+            "recording: the disk is too slow: dropped %d calls, dropping more until the writer has caught up",
             lost,
         )
 

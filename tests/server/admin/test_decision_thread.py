@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import queue
 import threading
 import time
 
@@ -90,20 +91,20 @@ async def test_H5_what_is_no_longer_wanted_does_not_run(decisions):
 
 
 async def test_H5_a_result_that_comes_too_late_is_discarded(decisions):
-    began, over, discarded = threading.Event(), threading.Event(), asyncio.Queue[str]()
+    began, over, discarded = threading.Event(), threading.Event(), queue.SimpleQueue[str]()
 
     def work():
         began.set()
         over.wait(LIMIT)
         return "a child process"
 
-    asked = asyncio.ensure_future(decisions.here.run(work, discarded.put_nowait))
+    asked = asyncio.ensure_future(decisions.here.run(work, discarded.put))
     await asyncio.to_thread(began.wait, LIMIT)
     asked.cancel()
     with pytest.raises(asyncio.CancelledError):
         await asked
     over.set()
-    assert await discarded.get() == "a child process"
+    assert await asyncio.to_thread(discarded.get, timeout=LIMIT) == "a child process"
 
 
 async def test_H5_requests_of_one_name_share_a_result_that_has_not_begun(decisions):
@@ -172,4 +173,4 @@ async def test_H3_a_thread_that_does_not_turn_counts_as_hung_until_it_turns(deci
     await until(lambda: not decisions.here.is_hung)
     watching.cancel()
     (line,) = (record.getMessage() for record in caplog.records)
-    assert line.startswith("no decision for 0s, /livez fails: the thread is at ")
+    assert line.startswith("the thread that decides is stuck for 0s, /livez fails: it is at ")

@@ -185,7 +185,9 @@ def test_an_api_server_that_is_away_costs_the_answer_nothing(api, caplog):
     with recording(api) as events, _without_pauses():
         events.record(preemption())
         wait_for(events, failed=2)
-    assert any(one.startswith("Events: not written, no answer from the API server") for one in caplog.messages)
+    assert any(
+        one.startswith("Events: failed to write an Event, no response from the API server") for one in caplog.messages
+    )
 
 
 def test_a_full_queue_drops_and_counts(api, monkeypatch, caplog):
@@ -201,7 +203,7 @@ def test_a_full_queue_drops_and_counts(api, monkeypatch, caplog):
         assert events.counts["queueFull"] == 2
         hang.release()
     assert counted(events) == {"created": 2, "repeated": 2, "queueFull": 2}
-    assert "Events: dropped those of a preemption: the queue is full" in caplog.messages
+    assert "Events: the queue is full, dropped the Events of a preemption" in caplog.messages
 
 
 @pytest.mark.parametrize("namespace", ["..", "shop/../kube-system", "Shop", "s" * 64])
@@ -236,7 +238,7 @@ def test_a_stop_does_not_wait_for_an_api_server_that_hangs(api, monkeypatch, cap
         events.record(veto())
         events.stop()
     hang.release()
-    assert "shutting down: the Events of 1 preemptions are not written" in caplog.messages
+    assert "Events: shutdown timed out: dropped the Events of 1 preemptions" in caplog.messages
 
 
 def test_nothing_is_queued_before_the_start_and_after_the_stop(api):
