@@ -27,12 +27,7 @@ from msgspec.json import Decoder, Encoder
 from extender.errors import RequestError, RequestTooLarge
 from extender.k8s import quantity
 from extender.k8s.candidates import UID_BYTES, SentCandidate, SentCandidates, UIDArray
-from extender.k8s.cost.limits import (
-    MAX_NAME_CHARACTERS,
-    MAX_NODE_BYTES,
-    MAX_POD_BYTES,
-    MAX_QUALIFIED_NAME_CHARACTERS,
-)
+from extender.k8s.cost.limits import MAX_NAME_CHARACTERS, MAX_NODE_BYTES, MAX_POD_BYTES, MAX_QUALIFIED_NAME_CHARACTERS
 from extender.k8s.objects import Node, Pod, ResourceList
 from extender.k8s.time import parse_time
 from extender.wire import (

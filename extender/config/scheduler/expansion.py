@@ -9,13 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from extender.config.document import KeyPath, Mistake
-from extender.config.scheduler.plugins import (
-    EXTENSION_POINTS,
-    IN_TREE,
-    default_plugins,
-    evaluated_out_of_tree,
-    in_tree,
-)
+from extender.config.scheduler.plugins import EXTENSION_POINTS, IN_TREE, default_plugins, evaluated_out_of_tree, in_tree
 from extender.config.scheduler.schema import Plugins, PluginSetSection
 from extender.k8s.version.features import Features
 
