@@ -107,10 +107,10 @@ def faults() -> str:
     lines = ["| patches | fault |", "|---|---|"]
     for one in FAULTS:
         patches = (
-            f"1.{minor}.{one.begun.get(minor, 0)} to 1.{minor}.{mended - 1}"
-            if one.begun.get(minor, 0) < mended - 1
-            else f"1.{minor}.{mended - 1}"
-            for minor, mended in one.mended.items()
+            f"1.{minor}.{one.begun.get(minor, 0)} to 1.{minor}.{fixed - 1}"
+            if one.begun.get(minor, 0) < fixed - 1
+            else f"1.{minor}.{fixed - 1}"
+            for minor, fixed in one.fixed.items()
         )
         lines.append(f"| {', '.join(patches)} | {one.text} |")
     return "\n".join(lines) + "\n"
