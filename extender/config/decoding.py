@@ -86,7 +86,8 @@ def _keys_beside(path: KeyPath, section: Any) -> tuple[str, ...]:
     """Return the known keys beside the last key of `path`."""
     for key in path[:-1]:
         if isinstance(key, str):
-            section = next(_section_in(info.annotation) for info in section.model_fields.values() if info.alias == key)
+            fields = (info for info in section.model_fields.values() if info.alias == key)
+            section = next((_section_in(info.annotation) for info in fields), section)  # else the key of a mapping
     return tuple(info.alias for info in section.model_fields.values())
 
 

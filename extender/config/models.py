@@ -25,13 +25,7 @@ from extender.config.serving import (
     ServerSection,
     TracingSection,
 )
-from extender.config.values import (
-    Duration,
-    NonEmptyText,
-    PositiveDuration,
-    minor_version,
-    scheduler_version,
-)
+from extender.config.values import Duration, NonEmptyText, PositiveDuration, minor_version, scheduler_version
 from extender.k8s.version.gates import Emulation
 from extender.k8s.version.versions import parse_version
 

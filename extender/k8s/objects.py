@@ -242,13 +242,19 @@ class GCEPersistentDisk(Value, frozen=True):
     read_only: bool = False
 
 
+class AWSElasticBlockStore(Value, frozen=True):
+    volume_id: str = field(default="", name="volumeID")
+
+
 class AzureDisk(Value, frozen=True):
     disk_uri: str = field(default="", name="diskURI")
 
 
-class VolumeIDSource(Value, frozen=True):
-    """AWSElasticBlockStore, Cinder and Portworx volume sources, whose fields are the same."""
+class CinderVolume(Value, frozen=True):
+    volume_id: str = field(default="", name="volumeID")
 
+
+class PortworxVolume(Value, frozen=True):
     volume_id: str = field(default="", name="volumeID")
 
 
@@ -256,10 +262,10 @@ class InTreeDisk(Value, frozen=True):
     """In-tree volume sources that migrated to CSI drivers; at most one is set."""
 
     gce_persistent_disk: GCEPersistentDisk | None = None
-    aws_elastic_block_store: VolumeIDSource | None = None
+    aws_elastic_block_store: AWSElasticBlockStore | None = None
     azure_disk: AzureDisk | None = None
-    cinder: VolumeIDSource | None = None
-    portworx_volume: VolumeIDSource | None = None
+    cinder: CinderVolume | None = None
+    portworx_volume: PortworxVolume | None = None
 
 
 class ISCSIVolume(Value, frozen=True):

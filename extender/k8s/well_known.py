@@ -1,6 +1,4 @@
-"""Well-known labels and annotations, with the project that defines each one of other projects.
-
-Labels are those of k8s.io/api/core/v1 well_known_labels.go (v1.36).
+"""Well-known labels (k8s.io/api/core/v1 well_known_labels.go, v1.36), and annotations that policies read.
 
 Rule: names only; values are parsed where they are read.
 """

@@ -23,11 +23,11 @@ from extender.config import Configuration
 from extender.config.load import load_config
 from extender.config.scheduler.arguments import ARGS_OF
 from extender.config.scheduler.load import kube_scheduler_of, load_kube_scheduler
+from extender.config.scheduler.plugins import EXTENSION_POINTS
 from extender.config.scheduler.schema import (
     KubeSchedulerConfiguration,
     ManagedResourceSection,
     PluginSetSection,
-    PluginsSection,
     ProfileSection,
 )
 from extender.k8s.version import features
@@ -107,10 +107,10 @@ def faults() -> str:
     lines = ["| patches | fault |", "|---|---|"]
     for one in FAULTS:
         patches = (
-            f"1.{minor}.{one.begun.get(minor, 0)} to 1.{minor}.{mended - 1}"
-            if one.begun.get(minor, 0) < mended - 1
-            else f"1.{minor}.{mended - 1}"
-            for minor, mended in one.mended.items()
+            f"1.{minor}.{one.begun.get(minor, 0)} to 1.{minor}.{fixed - 1}"
+            if one.begun.get(minor, 0) < fixed - 1
+            else f"1.{minor}.{fixed - 1}"
+            for minor, fixed in one.fixed.items()
         )
         lines.append(f"| {', '.join(patches)} | {one.text} |")
     return "\n".join(lines) + "\n"
@@ -156,7 +156,7 @@ def test_every_field_of_the_file_is_on_the_page():
 
 
 def test_every_extension_point_is_on_the_page():
-    assert {key for key in keys(PluginsSection) if not is_on_the_page(key)} == set()
+    assert {key for key in ("multiPoint", *EXTENSION_POINTS) if not is_on_the_page(key)} == set()
     assert keys(PluginSetSection) == {"enabled", "disabled"}
 
 

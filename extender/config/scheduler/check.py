@@ -21,7 +21,6 @@ from extender.config.scheduler.schema import (
     ExtenderSection,
     ExtenderTLSSection,
     KubeSchedulerConfiguration,
-    PluginsSection,
     ProfileSection,
 )
 from extender.config.values import closest, nanoseconds_of
@@ -341,9 +340,9 @@ def find_misspelt_plugins(config: KubeSchedulerConfiguration) -> Iterator[Findin
 
 def _unchecked_names(profile: ProfileSection) -> Iterator[tuple[KeyPath, str, str]]:
     """Yield (path, name, effect of an unknown name) of the plugins that kube-scheduler does not look up."""
-    for field, info in PluginsSection.model_fields.items():
-        for index, plugin in enumerate(getattr(profile.plugins or PluginsSection(), field).disabled):
-            yield ("plugins", str(info.alias), "disabled", index), plugin.name, "nothing is disabled"
+    for point, plugins in profile.plugins.items():
+        for index, plugin in enumerate(plugins.disabled):
+            yield ("plugins", point, "disabled", index), plugin.name, "nothing is disabled"
     for index, config in enumerate(profile.plugin_config):
         yield ("pluginConfig", index), config.name, "its arguments have no effect here"
 

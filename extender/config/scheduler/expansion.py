@@ -9,14 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from extender.config.document import KeyPath, Mistake
-from extender.config.scheduler.plugins import (
-    EXTENSION_POINTS,
-    IN_TREE,
-    default_plugins,
-    evaluated_out_of_tree,
-    in_tree,
-)
-from extender.config.scheduler.schema import PluginSetSection, PluginsSection
+from extender.config.scheduler.plugins import EXTENSION_POINTS, IN_TREE, default_plugins, evaluated_out_of_tree, in_tree
+from extender.config.scheduler.schema import Plugins, PluginSetSection
 from extender.k8s.version.features import Features
 
 Weighted = tuple[str, int]
@@ -43,13 +37,11 @@ class Expanded:
     """Extension point -> enabled plugins that are not in-tree, and may run there."""
 
 
-def merge_plugins(plugins: PluginsSection | None, features: Features) -> dict[str, PluginSet]:
+def merge_plugins(plugins: Plugins, features: Features) -> dict[str, PluginSet]:
     """Return the plugin sets of all extension points and of multiPoint, with the default plugins."""
-    given = plugins or PluginsSection()
-    return {
-        str(info.alias): _merge(default_plugins(features) if name == "multi_point" else (), getattr(given, name))
-        for name, info in PluginsSection.model_fields.items()
-    }
+    nothing = PluginSetSection()
+    sets = {point: _merge((), plugins.get(point, nothing)) for point in EXTENSION_POINTS}
+    return {**sets, "multiPoint": _merge(default_plugins(features), plugins.get("multiPoint", nothing))}
 
 
 def _merge(default: Iterable[Weighted], custom: PluginSetSection) -> PluginSet:

@@ -16,21 +16,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from pydantic.alias_generators import to_camel
-
 from extender.config.decoding import DecodingError, decode
 from extender.config.document import Document, KeyPath, Mistake
 from extender.config.models import Configuration
 from extender.config.scheduler.arguments import args_type
 from extender.config.scheduler.expansion import expand, merge_plugins, misplaced_plugins
+from extender.config.scheduler.plugins import EXTENSION_POINTS, GROUP_POINTS_SINCE
 from extender.config.scheduler.schema import (
     API_VERSION,
-    GROUP_POINTS_SINCE,
     KIND,
     KubeSchedulerConfiguration,
     ProfileSection,
     kubernetes_scalar,
 )
+from extender.config.values import suggestion
 from extender.core.profile import DEFAULT_SCHEDULER_NAME, UPSTREAM, KubeScheduler, Profile
 from extender.errors import ConfigError
 from extender.k8s.version.features import Features
@@ -292,9 +291,10 @@ def _fields_by_args(
 
 def _unknown_points(section: ProfileSection, path: KeyPath, minor: int) -> list[Mistake]:
     """Return a mistake for each extension point that the version does not have."""
-    given = set() if section.plugins is None else section.plugins.model_fields_set
-    return [
-        Mistake((*path, "plugins", to_camel(name)), f"unknown key in 1.{minor}")
-        for name, since in GROUP_POINTS_SINCE.items()
-        if name in given and minor < since
-    ]
+    known, mistakes = ("multiPoint", *EXTENSION_POINTS), []
+    for point in section.plugins:
+        if point not in known:
+            mistakes.append(Mistake((*path, "plugins", point), f"unknown key{suggestion(point, known)}"))
+        elif minor < GROUP_POINTS_SINCE.get(point, OLDEST_MINOR):
+            mistakes.append(Mistake((*path, "plugins", point), f"unknown key in 1.{minor}"))
+    return mistakes

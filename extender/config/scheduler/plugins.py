@@ -32,6 +32,14 @@ EXTENSION_POINTS: Final = (
     "placementFeasible",
 )
 
+GROUP_POINTS_SINCE: Final = {
+    "placementGenerate": 36,
+    "placementScore": 36,
+    "podGroupPostFilter": 37,
+    "placementFeasible": 38,
+}
+"""Extension point of pod groups -> first minor whose configuration has it."""
+
 
 @dataclass(frozen=True, slots=True)
 class InTreePlugin:

@@ -10,7 +10,7 @@ Rule: an unknown field is an error, and null is an absent field, as in kube-sche
 import re
 from typing import Annotated, Any, Final, get_args
 
-from pydantic import AfterValidator, Field, StrictBool, StrictInt, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, StrictInt, model_validator
 
 from extender.config.decoding import Section
 from extender.config.document import plain_scalar
@@ -18,14 +18,6 @@ from extender.config.values import nanoseconds_of
 
 API_VERSION: Final = "kubescheduler.config.k8s.io/v1"
 KIND: Final = "KubeSchedulerConfiguration"
-
-GROUP_POINTS_SINCE: Final = {
-    "placement_generate": 36,
-    "placement_score": 36,
-    "pod_group_post_filter": 37,
-    "placement_feasible": 38,
-}
-"""Field of PluginsSection for a pod group extension point -> first minor whose configuration has it."""
 
 _YAML_CONSTANTS: Final = {
     spelling: value
@@ -91,27 +83,14 @@ class PluginSetSection(KubernetesSection):
     """Default plugins that are disabled; `*`: all of them."""
 
 
-class PluginsSection(KubernetesSection):
-    """Plugin sets by extension point."""
-
-    pre_enqueue: PluginSetSection = PluginSetSection()
-    queue_sort: PluginSetSection = PluginSetSection()
-    pre_filter: PluginSetSection = PluginSetSection()
-    filter: PluginSetSection = PluginSetSection()
-    post_filter: PluginSetSection = PluginSetSection()
-    pre_score: PluginSetSection = PluginSetSection()
-    score: PluginSetSection = PluginSetSection()
-    reserve: PluginSetSection = PluginSetSection()
-    permit: PluginSetSection = PluginSetSection()
-    pre_bind: PluginSetSection = PluginSetSection()
-    bind: PluginSetSection = PluginSetSection()
-    post_bind: PluginSetSection = PluginSetSection()
-    multi_point: PluginSetSection = PluginSetSection()
-    """Plugins that are enabled at every extension point that they implement."""
-    placement_generate: PluginSetSection = PluginSetSection()
-    placement_score: PluginSetSection = PluginSetSection()
-    pod_group_post_filter: PluginSetSection = PluginSetSection()
-    placement_feasible: PluginSetSection = PluginSetSection()
+# A mapping, because the extension points are listed in `plugins`, and differ between versions.
+Plugins = Annotated[
+    dict[str, PluginSetSection],
+    BeforeValidator(
+        lambda sets: {k: {} if v is None else v for k, v in sets.items()} if isinstance(sets, dict) else sets
+    ),
+]
+"""Plugin sets by extension point, and those of multiPoint, which are enabled wherever they are implemented."""
 
 
 class PluginConfigSection(KubernetesSection):
@@ -128,7 +107,7 @@ class ProfileSection(KubernetesSection):
     """spec.schedulerName of the profile's pods; unset in the only profile: default-scheduler."""
     percentage_of_nodes_to_score: Percentage | None = None
     """Overrides percentageOfNodesToScore for this profile."""
-    plugins: PluginsSection | None = None
+    plugins: Plugins = {}
     """Plugins that are enabled and disabled, by extension point."""
     plugin_config: list[PluginConfigSection] = []
     """Arguments of plugins."""

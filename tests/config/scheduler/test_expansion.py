@@ -15,7 +15,7 @@ from extender.config.decoding import decode
 from extender.config.scheduler.expansion import expand, merge_plugins, misplaced_plugins
 from extender.config.scheduler.load import kube_scheduler_of
 from extender.config.scheduler.plugins import IN_TREE, default_plugins, in_tree
-from extender.config.scheduler.schema import API_VERSION, KIND, PluginsSection
+from extender.config.scheduler.schema import API_VERSION, KIND, ProfileSection
 from extender.core.framework.plugins import FILTERS
 from extender.core.profile import UPSTREAM
 from extender.errors import ConfigError
@@ -64,7 +64,7 @@ EXPANDED = [
 def test_the_plugins_that_run_are_those_that_kube_scheduler_logs(number):
     case = EXPANDED[number]
     minor = int(case["version"].removeprefix("1."))
-    given = decode(PluginsSection, case["plugins"])
+    given = decode(ProfileSection, {"plugins": case["plugins"]}).plugins
     sets = merge_plugins(given, Features.of(minor))
     assert list(misplaced_plugins(sets, minor, ())) == []
     found = expand(sets, minor)

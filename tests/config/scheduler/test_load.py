@@ -12,13 +12,12 @@ import extender
 from extender.config import Configuration, load_config
 from extender.config.scheduler.arguments import ARGS_OF
 from extender.config.scheduler.load import kube_scheduler_of, load_kube_scheduler, read_configuration, read_scheduler
-from extender.config.scheduler.plugins import IN_TREE
+from extender.config.scheduler.plugins import EXTENSION_POINTS, IN_TREE
 from extender.config.scheduler.schema import (
     API_VERSION,
     KIND,
     KubernetesSection,
     KubeSchedulerConfiguration,
-    PluginsSection,
 )
 from extender.config.values import nanoseconds_of
 from extender.core.profile import UNCONFIGURED
@@ -185,7 +184,7 @@ VALUES = st.recursive(
 )
 NAMES = st.sampled_from(["*", "Own", *IN_TREE])
 ENTRIES = st.lists(st.fixed_dictionaries({"name": NAMES}, optional={"weight": VALUES}), max_size=3)
-POINTS = st.sampled_from([info.alias for info in PluginsSection.model_fields.values()])
+POINTS = st.sampled_from(["multiPoint", *EXTENSION_POINTS])
 PLUGINS = st.dictionaries(POINTS, st.dictionaries(st.sampled_from(["enabled", "disabled"]), ENTRIES), max_size=3)
 
 

@@ -13,10 +13,10 @@ from tests.builders import cluster, incoming, node
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda one: one.text[:40])
 def test_a_fault_is_said_up_to_the_patch_that_mends_it(fault):
-    for minor, patch in fault.mended.items():
+    for minor, patch in fault.fixed.items():
         assert 0 < patch <= NEWEST_PATCHES[minor]
         (said,) = [one for one in known_faults(Version(minor, patch - 1)) if fault.text in one]
-        assert said == f"kube-scheduler 1.{minor}.{patch - 1} has a fault, mended in 1.{minor}.{patch}: {fault.text}"
+        assert said == f"kube-scheduler 1.{minor}.{patch - 1} has a bug, fixed in 1.{minor}.{patch}: {fault.text}"
         without = [patch, fault.begun.get(minor, 0) - 1]
         assert not any(fault.text in one for each in without for one in known_faults(Version(minor, each)))
 
@@ -39,7 +39,7 @@ def test_the_commands_say_the_faults_of_the_patch_that_is_set(tmp_path, command)
         version: " ".join(CliRunner().invoke(cli.app, [*asked, "--scheduler-version", version]).stdout.split())
         for version in ("1.30.1", "1.30.14", "1.30")
     }
-    assert "kube-scheduler 1.30.1 has a fault, mended in 1.30.2: kube-scheduler ends" in said["1.30.1"]
-    assert "has a fault, mended in 1.30.5" in said["1.30.1"]
+    assert "kube-scheduler 1.30.1 has a bug, fixed in 1.30.2: kube-scheduler crashes" in said["1.30.1"]
+    assert "has a bug, fixed in 1.30.5" in said["1.30.1"]
     assert "kube-scheduler 1.30.14" in said["1.30.14"]
-    assert "has a fault" not in said["1.30.14"] + said["1.30"]
+    assert "has a bug" not in said["1.30.14"] + said["1.30"]
