@@ -150,10 +150,7 @@ class PreemptDecision:
 
 
 def prepare(snapshot: Snapshot, scheduler: KubeScheduler = UNCONFIGURED) -> Snapshot:
-    """Build the indexes and cached arrays that the first request would otherwise wait for; return the snapshot.
-
-    They depend on the preemption policy, which all profiles share, and on no other setting.
-    """
+    """Build the indexes and cached arrays that the first request would otherwise wait for; return the snapshot."""
     for _ in prepare_in_steps(snapshot, scheduler):
         pass
     return snapshot
@@ -169,7 +166,7 @@ def prepare_in_steps(snapshot: Snapshot, scheduler: KubeScheduler) -> Iterator[N
     if snapshot.objects.resource_claims:  # without claims, no decision reads a slice
         snapshot.index(DeviceIndex)
         snapshot.index(ResourceClaimParts).frozen()
-    profile = scheduler.profiles[0]
+    profile = scheduler.profiles[0]  # what is built depends on the preemption policy, which all profiles share
     context = scheduling_context(snapshot, Pod(ObjectMeta()), profile)
     potential_victims(context)
     yield
@@ -202,7 +199,7 @@ def filter(
     if evaluation.fits_on_all_rows:
         return FilterDecision(_all_positions(len(rows)), {}, {}, evaluation.not_evaluated_on(rows), evaluation)
     if (error := evaluation.filter.error(rows)) is not None:
-        raise PluginFailed(error)
+        raise PluginFailed(error)  # it would have ended kube-scheduler's cycle, so there is nothing to answer
     statuses, helps = evaluation.statuses, evaluation.preemption_helps
     messages, is_success = [status.message for status in statuses.distinct], statuses.codes == Code.SUCCESS
 
@@ -238,9 +235,7 @@ def prioritize(
     """
     evaluation = Evaluation(snapshot, pod, profile, history, offered=node_rows(snapshot, nodes))
     rows = evaluation.rows
-    error = None if evaluation.fits_on_all_rows else evaluation.filter.error(rows)
-    if error is None:
-        error = evaluation.scores.error
+    error = (None if evaluation.fits_on_all_rows else evaluation.filter.error(rows)) or evaluation.scores.error
     if error is not None:
         raise PluginFailed(error)
     scores = evaluation.scores
@@ -285,7 +280,8 @@ def preempt(
     evaluation, rows = Evaluation(snapshot, pod, profile, history, sent=resolved), resolved.rows
     filters = [name for name, nodes in evaluation.filters_not_evaluated.items() if nodes[rows].any()]
     plugins = tuple(dict.fromkeys((*filters, *profile.not_evaluated_post_filters)))
-    # 2. A pod that may not preempt, or need not, evicts no pod on any node.
+    # 2. A pod that may not preempt, or need not, evicts no pod on any node. A plugin that fails would have ended
+    #    kube-scheduler's cycle.
     not_needed = None
     if evaluation.refusal is not None:
         not_needed = CandidateRejection(RejectionReason.REFUSED, evaluation.refusal)

@@ -322,10 +322,12 @@ def record_preempt(decision: PreemptDecision, sent_nodes: Iterable[str]) -> Pree
     if evaluation.refusal is None:
         run = evaluation.policies
         dry_run = record_dry_run(evaluation.filter, run)
+        # Sent nodes without a dry run are explained by their filter status.
         rest = rows[~mask_of(run.rows, len(snapshot.nodes))[rows]]
         statuses = evaluation.filter.statuses(rest).to_list()
         not_tried = dict(zip(_take(snapshot.node_names, rest), statuses, strict=True))
     request = record_request(evaluation, evaluation.context.nominees)
+    # The Evaluation would keep the snapshot alive.
     kept, names = replace(decision, evaluation=None), tuple(sent_nodes)
     unknown = sum(map(getsizeof, names)) if len(rows) < len(names) else 0
     return PreemptRecord(request, kept, names, dry_run, not_tried, unknown)

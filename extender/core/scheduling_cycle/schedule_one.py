@@ -121,15 +121,18 @@ def schedule_evaluated(evaluation: Evaluation, draw: Draw | None = None) -> Cycl
     pod, feasible = evaluation.context.pod, evaluation.feasible
     if not len(evaluation.rows):
         return Cycle(pod, "Unschedulable", NO_NODES)
+    # 1. Filter (findNodesThatFitPod). The nominated node comes first (evaluateNominatedNode): if the pod fits there, a
+    #    plugin that would fail on another node does not run.
     is_known = evaluation.cached_verdicts is not None and len(feasible)
     plugins = evaluation.not_evaluated_on(feasible if is_known else evaluation.rows)
-    # The nominated node is filtered first (evaluateNominatedNode): if the pod fits there, no other node can fail.
     nominated = feasible[feasible == evaluation.context.snapshot.node_row.get(pod.status.nominated_node_name, -1)]
     error = None if is_known or len(nominated) else evaluation.filter.error()
     if error is not None:
         return Cycle(pod, "Unschedulable", error, not_evaluated=plugins)
+    # 2. Score and select a node.
     if len(feasible):
         return _select_host(evaluation, nominated, plugins, draw)
+    # 3. Or run the PostFilter plugins: preemption.
     status, failed = _post_filter(evaluation, draw)
     return replace(
         failed,
@@ -219,12 +222,14 @@ def _preempt(evaluation: Evaluation, draw: Draw | None) -> tuple[CyclePostFilter
     """Find a node by preemption (DefaultPreemption's PostFilter), within the policies."""
     context = evaluation.context
     pod, profile = context.pod, context.profile
+    # 1. PodEligibleToPreemptOthers.
     unchanged = Cycle(pod, "Unschedulable", nominated_node=pod.status.nominated_node_name)
     may_preempt, reason = evaluation.eligible
     if not may_preempt:
         return preemption_failed(reason), unchanged
+    # 2. findCandidates, by kube-scheduler's own rules: it knows no policies, and its order of importance may differ.
     has_policies = profile.preemption != PreemptionPolicy()
-    if has_policies:  # kube-scheduler's own candidates first: its order of importance may be another
+    if has_policies:
         own_rules = replace(profile, preemption=PreemptionPolicy())
         evaluation = Evaluation(context.snapshot, pod, own_rules, context.history)
     run = evaluation.policies
@@ -233,6 +238,7 @@ def _preempt(evaluation: Evaluation, draw: Draw | None) -> tuple[CyclePostFilter
         if error is not None:
             return preemption_failed(error, "Error"), unchanged
         return preemption_failed(no_candidates_message(run)), replace(unchanged, nominated_node="")
+    # 3. callExtenders and SelectCandidate. Without policies our answer would be kube-scheduler's own choice.
     if has_policies:
         decision = engine.preempt(context.snapshot, pod, _sent_candidates(run), profile, context.history)
         if not decision.kept:

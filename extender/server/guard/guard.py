@@ -106,6 +106,7 @@ def guard_preempt(
         pods_by_uid = pods_by_uid_on(snapshot, candidate.node)
         case = GuardCase(context, sent.get(candidate.node), candidate, pods_by_uid, candidate.node in as_sent)
         broken = next((name for name, holds in rules() if not holds(case)), None)
+        # The answer is a map by node, so one of them would replace the other.
         if count_per_node[candidate.node] > 1:
             broken = DUPLICATE_NODE
         if broken is None:
@@ -119,6 +120,7 @@ def pods_by_uid_on(snapshot: Snapshot, node: str) -> dict[str, Pod]:
     """Return UID -> pod for the pods that kube-scheduler has on the node; empty if the node is unknown."""
     if node not in snapshot.node_row:
         return {}
+    # Pods from a file may lack a UID; kube-scheduler could not find such a victim.
     pods = (pod for pod in snapshot.pods_on(node) if pod.metadata.uid and pod.spec.node_name == node)
     return {pod.metadata.uid: pod for pod in pods if pod.status.phase not in _TERMINAL_PHASES}
 
@@ -217,6 +219,7 @@ def guard_filter(nodes: Sequence[str], decision: FilterDecision) -> None:
     """Raise GuardError unless each sent node, and no other, is in exactly one of the three sets, in the sent order."""
     accepted, failed, unresolvable = decision.accepted, decision.failed, decision.unresolvable
     if not failed and not unresolvable:
+        # The usual answer: kube-scheduler filtered the nodes, so most calls accept all of them.
         if _ENCODER.encode(accepted) != _every_index(len(nodes)):
             raise GuardError(_filter_error(nodes, decision))
     elif (
@@ -239,7 +242,7 @@ def _not_rejected(nodes: Sequence[str], *rejected: Mapping[str, str]) -> tuple[i
     sent_nodes = set(nodes)
     if not all(names.keys() <= sent_nodes for names in rejected):
         return None
-    if rejected_count == len(sent_nodes):
+    if rejected_count == len(sent_nodes):  # all of them: no need to look at each
         return ()
     passed = sent_nodes.difference(*rejected)
     return tuple([index for index, node in enumerate(nodes) if node in passed])

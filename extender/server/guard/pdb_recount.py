@@ -85,6 +85,7 @@ class PDBRecount:
             lost = [pod for pod in evictable if pod.metadata.uid in victims]
             causes = Counter(share for pod in lost for share in self._used_shares(pod))
             return sum(max(count - max(self._allowed(share), 0), 0) for share, count in causes.items())
+        # Which pods stay does not matter: upstream counts before the reprieve.
         counted_pods = [(pod, shares) for pod in evictable if (shares := self._used_shares(pod))]
         allowed = {share: self._allowed(share) for share in {one for _, shares in counted_pods for one in shares}}
         used, violating = Counter[BudgetShare](), 0
@@ -113,8 +114,6 @@ class PDBRecount:
         )
         return *importance_under_policy(self._policy, pod), -listed if is_inverted else listed
 
-    # --- what a pod counts against -----------------------------------------------------------------------------------
-
     def _used_shares(self, pod: Pod) -> list[BudgetShare]:
         """Return the budget shares that evicting the pod uses up, unless the API server has counted it already."""
         namespace, labels = pod.metadata.namespace, pod.metadata.labels or {}
@@ -129,7 +128,7 @@ class PDBRecount:
             return [("pods", index) for index in selecting if pod.metadata.name not in self._disrupted[index]]
         if not selecting or pod.metadata.deletion_timestamp is not None or pod.status.phase == "Pending":
             return []
-        if len(selecting) > 1:
+        if len(selecting) > 1:  # the eviction API refuses such a pod
             return [MULTIPLE_BUDGETS]
         (index,) = selecting
         if pod.metadata.name in self._disrupted[index]:
@@ -138,8 +137,6 @@ class PDBRecount:
         status, spec = self._budgets[index].status, self._budgets[index].spec
         counts_unready = status.desired_healthy == 0 and spec.unhealthy_pod_eviction_policy != "AlwaysAllow"
         return [("pods" if pod.is_ready or counts_unready else "unready", index)]
-
-    # --- what a budget allows ---------------------------------------------------------------------------------
 
     def _allowed(self, share: BudgetShare) -> int:
         kind, index = share
@@ -150,7 +147,7 @@ class PDBRecount:
             return status.disruptions_allowed
         healthy, approved = self._live_counts(index)
         allowed = min(status.disruptions_allowed - approved, healthy - status.desired_healthy)
-        if status.observed_generation < budget.metadata.generation:
+        if status.observed_generation < budget.metadata.generation:  # the status is out of date
             allowed = 0
         if kind == "pods":
             return allowed

@@ -25,9 +25,6 @@ MAX_LISTED_NODES = 10
 """Maximum number of node names in a log line."""
 
 
-# --- answers --------------------------------------------------------------------------------------------------------
-
-
 def accept_every_node(request: FilterRequest) -> Answer:
     """Accept every node of the request, in the request's form; whole nodes are returned byte for byte."""
     decision = FilterDecision(tuple(range(len(request.nodes))), {}, {}, ())
@@ -45,9 +42,6 @@ ANSWERS: Mapping[str, Callable[[Any], Answer]] = {
     "preempt": as_sent,
 }
 """Verb -> function that returns the pass-through answer to a request."""
-
-
-# --- differences ----------------------------------------------------------------------------------------------------
 
 
 def filter_difference(request: FilterRequest, decision: FilterDecision) -> str | None:

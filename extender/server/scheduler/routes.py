@@ -156,15 +156,17 @@ async def _call(name: CallVerb, scope: Scope, read: ReadBody, server_context: Se
     metrics, caller, is_overload = server_context.metrics, caller_of(scope), False
     deadline = Deadline(caller.arrived_at + server_context.timeout, server_context.clock, is_caller_gone=caller.is_gone)
     try:
-        # 1. Read the body. 2. Reject an overload, and a late call too, before it is decoded. 3. Decide.
+        # 1. Read the body.
         content, limit = await _read_body(name, read, server_context, deadline), server_context.max_in_flight
         with metrics.track_in_flight() as in_flight:
+            # 2. Reject an overload or a late call before it is decoded.
             if in_flight > limit:
                 overload = Overloaded(f"more than {limit} calls in flight (server.maxInFlight)")
                 deadline = structs.replace(deadline, rejection=overload)
             if name != "bind":
                 if server_context.settings.needs_cluster:  # else a pass-through answer, which costs next to nothing
                     deadline.check()
+                # 3. Decide, or bind the pod.
                 answer = await verbs.answer_live(verbs.VERBS[name], server_context, content, deadline)
             elif deadline.rejection is not None:
                 raise deadline.rejection
@@ -173,10 +175,12 @@ async def _call(name: CallVerb, scope: Scope, read: ReadBody, server_context: Se
                 answer = await bind(server_context, server_context.binder, content, deadline)
         closes = answer.status == 503
     except RequestError as error:
+        # Before a 400 the whole body has been read, so the connection can be reused.
         answer, closes = Answer(error_body(str(error)), "error", error.status), error.status != 400
     except Exception as error:
         answer, closes = verbs.on_failure(name, server_context, error), True
         is_overload = isinstance(error, Overloaded) and answer.status == 503
+    # 4. Report it.
     seconds = server_context.clock() - caller.arrived_at
     metrics.observe_request(name, answer.status, seconds)
     if server_context.tracing is not None:
@@ -197,6 +201,7 @@ async def _read_body(name: CallVerb, read: ReadBody, server_context: ServerConte
     try:
         return await read(cap)
     except ClientDisconnect:
+        # A caller that leaves after its deadline is counted as late: that is the cause.
         deadline.check()
         raise CallerGone("the caller closed the connection before its request was complete") from None
 
@@ -221,10 +226,8 @@ def _headers(answer: Answer, *, closes: bool) -> list[Header]:
 
 def _limited(text: str) -> bytes:
     """Return the text as printable ASCII of limited length, as others choose the names in it."""
-    printable = _printable(text)
-    if len(printable) > _MAX_HEADER_CHARACTERS:
-        return printable[: _MAX_HEADER_CHARACTERS - 3] + b"..."
-    return printable
+    printable, limit = _printable(text), _MAX_HEADER_CHARACTERS
+    return printable if len(printable) <= limit else printable[: limit - 3] + b"..."
 
 
 def _printable(text: str) -> bytes:

@@ -29,9 +29,8 @@ NODES_PER_STEP = 50
 
 def decide_as_sent(snapshot: Snapshot, request: FilterRequest, decide: Callable[[], DecisionT]) -> DecisionT:
     """Decide with the whole nodes of the request that the snapshot lacks, if it has any."""
-    if not request.has_whole_nodes:
-        return decide()
-    unknown = [place for place, name in enumerate(request.nodes) if name not in snapshot.node_row]
+    names = request.nodes if request.has_whole_nodes else ()
+    unknown = [place for place, name in enumerate(names) if name not in snapshot.node_row]
     if not unknown:
         return decide()
     _check_count(len({request.nodes[place] for place in unknown}))

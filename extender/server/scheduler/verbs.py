@@ -155,10 +155,12 @@ def _decide(
         metrics.count("answers", verb.name, "vetoed" if given.kind == "noVictims" else "passthrough")
         return CallResult(given, "passthrough")
     try:
+        # 1. Decide.
         deadline.check()
         decision = decide()
         if isinstance(decision, PreemptDecision):
             metrics.count_unknown_candidates(decision.dropped.values())
+        # 2. Encode the answer. A late one has no effects: kube-scheduler has given up and evicts no victims.
         difference = passthrough.DIFFERENCES[verb.name](request, decision) if settings.is_observing else None
         given = passthrough.ANSWERS[verb.name](request) if settings.is_observing else verb.encode(request, decision)
         deadline.check()
@@ -166,6 +168,7 @@ def _decide(
         if isinstance(error, RequestError) and not settings.is_observing:  # a whole node that cannot be decoded
             raise
         return _failed(verb.name, server_context, request, error)
+    # 3. Add the values of the headers, and count the answer.
     cache_status = cache_summary(server_context.cache, server_context.source)
     given = structs.replace(given, not_evaluated=decision.not_evaluated, cache_status=cache_status)
     if not settings.is_observing:
@@ -336,6 +339,7 @@ class Preempt(Verb[PreemptRequest, PreemptDecision]):
             )
             for node, rule in result.rejected.items():
                 server_context.metrics.count("guard_rejections", rule)
+                # A bug of ours, so not throttled.
                 log.error("preempt %r: guard rejected node %r: %s", request.pod.key, node, rule)
                 rejected[node] = rule
             if result.kept or not decision.kept:
