@@ -53,6 +53,7 @@ def add_arrivals(snapshot: Snapshot, pods: Sequence[Pod]) -> list[Pod]:
     admitted: dict[str, Pod] = {}
     for given in pods:
         namespace = given.metadata.namespace or "default"
+        # Reports tell pods apart by their UID, which a manifest lacks.
         uid = given.metadata.uid or f"{namespace}/{given.metadata.name}"
         pod = replace(given, metadata=replace(given.metadata, namespace=namespace, uid=uid))
         if pod.key in admitted:
@@ -105,9 +106,7 @@ def _put_pod(snapshot: Snapshot, pod: Pod) -> Pod:
     before = snapshot.objects.pods.get(key_of("Pod", pod))
     if before is not None and before.spec.node_name:
         if identity(before) != identity(pod) and not pod.spec.node_name:
-            raise RequestError(
-                f"pod {pod.key!r} already exists on node {before.spec.node_name!r}: choose another name"
-            )
+            raise RequestError(f"pod {pod.key!r} already exists on node {before.spec.node_name!r}: choose another name")
         return before
     if not pod.spec.node_name:
         try:
