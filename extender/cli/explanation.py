@@ -26,7 +26,7 @@ _MAX_SUGGESTED_NODES = 10
 """Node names listed when --node names one that is not part of the decision."""
 
 DECISION_ID = re.compile(r"(filter|prioritize|preempt)-\d+")
-"""What is taken for the ID of a decision rather than for a pod."""
+"""An argument of this form is the ID of a decision, any other one a pod."""
 
 ReportT = TypeVar("ReportT")
 
@@ -112,7 +112,7 @@ def _latest_of_verb(found: Sequence[DecisionSummary], *verbs: VerbName) -> Decis
 def _exit_without_decision(
     source: DecisionSource, subject: str, query: DecisionListOptions, invocation: Invocation
 ) -> NoReturn:
-    """Exit with code 1; name the decisions about the pod that the options leave out, or else pods of similar names."""
+    """Exit with code 1; suggest the decisions that the options exclude, or else pods with similar names."""
     options = ((" of ", query.verb), (" with node ", query.node), (" since ", query.since))
     restrictions = "".join(f"{word}{value}" for word, value in options if value is not None)
     left_out = _decode_summaries(source.list_decisions(DecisionListOptions(subject))) if restrictions else []
@@ -124,7 +124,7 @@ def _exit_without_decision(
 
 
 def _suggest_subjects(source: DecisionSource, subject: str) -> str:
-    """Return a hint: similar pod names among the retained decisions, or that none are retained."""
+    """Return a hint with similar pod names, or that no decisions are retained."""
     summaries = _decode_summaries(source.list_decisions(DecisionListOptions()))
     if not summaries:
         return "none are retained: has kube-scheduler called the service since it started?"

@@ -149,9 +149,9 @@ def _time(key: str, text: str) -> int:
 
 
 async def simulate(request: Request) -> Response:
-    """Run a what-if simulation (docs/simulate.md), one at a time; not for a client that has left."""
+    """Run a what-if simulation (docs/simulate.md), one at a time; stop waiting if the client disconnects."""
     state = request.app.state
-    with state.simulations.track():  # so that a body is not read in vain; it may arrive slowly, and takes no slot
+    with state.simulations.track():  # refuse before the body is read; a body that arrives slowly holds no slot
         pass
     with state.simulation_bodies.track() as in_flight:
         body = await read_body(request, MAX_SIMULATE_BODY_BYTES, state.simulation_bodies, in_flight)

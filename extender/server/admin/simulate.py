@@ -1,7 +1,7 @@
-"""Answer `POST /simulate`, within limits of a request; independent of HTTP.
+"""Answer `POST /simulate` within the limits of one request; independent of HTTP.
 
-A scheduling cycle takes about a millisecond, tens of them where pods are evicted; building the snapshot of a cluster
-with 150,000 pods takes seconds, which a child process that has one saves.
+A scheduling cycle takes about a millisecond, with evictions tens of them. Building the snapshot of a cluster with
+150,000 pods takes seconds, which a forked child saves: it has the one of the service.
 """
 
 import time
@@ -56,7 +56,7 @@ def simulate_request(
 def _simulate_on_copy(
     snapshot: ClusterObjects | Snapshot, policy: SimulatedPolicy, scenario: Scenario, history: EvictionHistory
 ) -> Simulation:
-    """Simulate on the copy of the snapshot that a forked child has: no other copy of a large one is made so fast."""
+    """Simulate in a forked child, which has a copy of the snapshot: no other way to copy a large one is as fast."""
 
     def simulated() -> Simulation | str | None:
         try:
@@ -74,7 +74,7 @@ def _simulate_on_copy(
 
 
 def _check_limits(cluster: ClusterObjects | Snapshot, scenario: Scenario) -> None:
-    """Raise RequestError if a request is larger than one process may have to carry."""
+    """Raise RequestError if the request exceeds a limit."""
     waiting = cluster.pods_without_row() if isinstance(cluster, Snapshot) else cluster.pods
     pods = len(scenario.pods) + (sum(not pod.spec.node_name for pod in waiting) if scenario.pending else 0)
     pods += 0 if scenario.until_full else scenario.replicas
