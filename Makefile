@@ -5,6 +5,10 @@ PYTHON ?= python3
 ARGS ?=
 UV_VERSION := 0.13.9
 
+# Images of Python often set it. Each test worker would then compile 500 modules again, 16 s of CPU time, and each process
+# that a test starts would compile the service.
+export PYTHONDONTWRITEBYTECODE :=
+
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check

@@ -7,8 +7,9 @@ from benchmarks import generate
 from benchmarks.bodies import names_body, nodes_body, victims_body
 from benchmarks.measure import Row, Work, in_turns
 from benchmarks.world import World
-from extender import wire
 from extender.core.engine import FilterDecision
+from extender.wire.decode import decode_filter, decode_preempt
+from extender.wire.encode import encode_filter, encode_preempt
 
 GROUP = "wire"
 
@@ -19,20 +20,20 @@ def rows(world: World) -> Iterator[Row]:
     accepted = FilterDecision(tuple(range(count)), {}, {}, ())
 
     def answer_filter(body: bytes) -> Callable[[], bytes]:
-        request = wire.decode_filter(body)
-        return lambda: wire.encode_filter(request, accepted)
+        request = decode_filter(body)
+        return lambda: encode_filter(request, accepted)
 
     body = names_body(pod, world.node_names)
-    yield reading(f"{count:,} names", body, wire.decode_filter, rounds=51)
+    yield reading(f"{count:,} names", body, decode_filter, rounds=51)
     yield writing(f"{count:,} names", answer_filter(body), rounds=51)
 
     body = victims_body(pod, world.candidates)
     what = f"{len(world.candidates):,} candidates, UIDs"
-    yield reading(what, body, wire.decode_preempt, rounds=15)
-    yield writing(what, lambda: wire.encode_preempt(world.candidates), rounds=15)
+    yield reading(what, body, decode_preempt, rounds=15)
+    yield writing(what, lambda: encode_preempt(world.candidates), rounds=15)
 
     body = nodes_body(pod, (generate.full_node(world.plan, row) for row in range(count)))
-    yield reading(f"{count:,} whole nodes", body, wire.decode_filter, rounds=7)
+    yield reading(f"{count:,} whole nodes", body, decode_filter, rounds=7)
     yield writing(f"{count:,} whole nodes", answer_filter(body), rounds=7)
 
 

@@ -63,7 +63,7 @@ def load_scheduler(
     configuration file of the extender, adds the preemption policies; arguments override its section `scheduler`.
     Raises ConfigError with one line per mistake, and its place.
     """
-    from extender.config.scheduler import kube_scheduler_of
+    from extender.config.scheduler.load import kube_scheduler_of
 
     if config is not None:
         return _scheduler_of_file(Path(config), scheduler_config, version, feature_gates)
@@ -227,7 +227,7 @@ def _scheduler_of_file(
 ) -> KubeScheduler:
     """Return the kube-scheduler of our own configuration file, unless the other arguments say otherwise."""
     from extender.config import load_config
-    from extender.config.scheduler import kube_scheduler_of, load_kube_scheduler
+    from extender.config.scheduler.load import kube_scheduler_of, load_kube_scheduler
 
     document = _document(scheduler_config)
     overrides = {

@@ -177,7 +177,7 @@ def candidates_sent_by_kube_scheduler(
     snapshot: Snapshot, pod: Pod, names: Collection[str] | None = None
 ) -> dict[str, SentCandidate]:
     """What it would offer by itself: every candidate, or those of these names, with its own victims. Not where a plugin
-    has a say that is not modelled: nobody knows there."""
+    has a say that is not modelled: the verdict there is unknown."""
     if pod.spec.preemption_policy == "Never":
         return {}
     evaluation = Evaluation(snapshot, pod, UPSTREAM)

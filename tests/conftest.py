@@ -1,5 +1,6 @@
 """What all tests have in common: which of them run by default, chance, and logs as they were before."""
 
+import functools
 import logging
 import os
 import random
@@ -18,6 +19,7 @@ if ABSENT not in sys.path:
 
 MARKED = {
     "abuse": ("abuse",),
+    "slow": ("property/fuzz/test_openapi.py",),
     "e2e": (
         "e2e",
         "server/test_shutdown.py",
@@ -29,6 +31,7 @@ MARKED = {
     "tools": (
         "parity/test_update.py",
         "tools",
+        "upstream/generate",
         "upstream/test_cel_fuzz.py",
         "upstream/test_expressions.py",
         "upstream/test_fuzz.py",
@@ -41,6 +44,7 @@ MARKED = {
 """Marker -> folders and modules of this folder; `make test` leaves them out, `make test-all` runs everything."""
 
 
+@functools.cache  # each test asks for that of its module
 def marker_of(path: Path) -> str | None:
     within = path.relative_to(Path(__file__).parent).as_posix() if path.is_relative_to(Path(__file__).parent) else ""
     for marker, prefixes in MARKED.items():
@@ -51,11 +55,17 @@ def marker_of(path: Path) -> str | None:
 
 @pytest.hookimpl(tryfirst=True)  # before Hypothesis reads its options, and before workers are started with them
 def pytest_configure(config):
-    named = [marker_of(Path(config.invocation_params.dir, arg.partition("::")[0])) for arg in config.args]
-    if all(named):  # what is asked for by its path runs, whatever its marker
-        config.option.markexpr = ""
+    named = [Path(config.invocation_params.dir, arg.partition("::")[0]) for arg in config.args]
+    if all(path.suffix == ".py" or marker_of(path) for path in named):
+        config.option.markexpr = ""  # a module, or a marked folder, that is named runs whole
     if config.option.hypothesis_profile == "long" and config.option.hypothesis_seed is None:
         config.option.hypothesis_seed = str(random.SystemRandom().randrange(2**32))
+
+
+def pytest_xdist_auto_num_workers():
+    """Return one worker more than there are cores: tests with sockets and processes wait more than they compute."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return cores + 1
 
 
 def pytest_report_header(config):

@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 SEEDS = st.integers(0, 2**48)
 """One seed, one generated case."""
 
-# A busy machine is no fault of what is tested.
+# A busy machine is not a fault of what is tested.
 _COMMON = settings(deadline=None, suppress_health_check=list(HealthCheck))
 _REPEATED = settings(_COMMON, derandomize=True, database=None)
-settings.register_profile("fast", _REPEATED)
+settings.register_profile("fast", _REPEATED, max_examples=25)
 settings.register_profile("ci", _REPEATED)
 settings.register_profile("long", _COMMON, print_blob=True)
 settings.load_profile("fast")
@@ -31,7 +31,7 @@ def by_profile(fast: int, ci: int, long: int) -> int:
 
 
 def examples(fast: int, ci: int, long: int) -> settings:
-    """Settings of a property of seeds: how many, by profile. A smaller seed is no simpler case: nothing is shrunk."""
+    """Settings for a property of seeds: how many, by profile. A smaller seed is not simpler: nothing is shrunk."""
     phases = Phase.explicit, Phase.reuse, Phase.generate
     return settings(max_examples=by_profile(fast, ci, long), phases=phases)
 

@@ -7,14 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from extender import wire
 from extender.errors import RequestError
+from extender.wire import ExtenderBindingArgs
+from extender.wire.decode import decode_bind
+from extender.wire.encode import MAX_ERROR_BYTES, encode_bind
 
 RECORDINGS = Path(__file__).parents[0] / "contract" / "recordings"
 RECORDED = sorted(RECORDINGS.glob("*/*-bind.request.json"))
 
 BINDING = {"PodName": "web-0", "PodNamespace": "shop", "PodUID": "u-1", "Node": "worker-1"}
-REQUEST = wire.ExtenderBindingArgs(pod_namespace="shop", pod_name="web-0", pod_uid="u-1", node="worker-1")
+REQUEST = ExtenderBindingArgs(pod_namespace="shop", pod_name="web-0", pod_uid="u-1", node="worker-1")
 BODY = json.dumps(BINDING).encode()
 KEYS = pytest.mark.parametrize("key", BINDING)
 
@@ -26,7 +28,7 @@ def but(**changes):
 
 def refusal(body):
     with pytest.raises(RequestError) as raised:
-        wire.decode_bind(body)
+        decode_bind(body)
     message = str(raised.value)
     assert 10 < len(message) <= 300
     return message
@@ -36,7 +38,7 @@ def refusal(body):
 
 
 def test_the_pod_and_its_node_are_decoded():
-    assert wire.decode_bind(BODY) == REQUEST
+    assert decode_bind(BODY) == REQUEST
 
 
 def test_there_are_recorded_binds():
@@ -46,38 +48,38 @@ def test_there_are_recorded_binds():
 @pytest.mark.parametrize("path", RECORDED, ids=lambda path: f"{path.parent.name}-{path.name.split('.')[0]}")
 def test_what_a_real_scheduler_sends_is_read_and_answered_as_recorded(path):
     body = path.read_bytes()
-    sent, request = json.loads(body), wire.decode_bind(body)
+    sent, request = json.loads(body), decode_bind(body)
     read = (request.pod_name, request.pod_namespace, request.pod_uid, request.node)
     assert read == (sent["PodName"], sent["PodNamespace"], sent["PodUID"], sent["Node"])
-    assert wire.encode_bind() == path.with_name(path.name.replace("request", "response")).read_bytes()
+    assert encode_bind() == path.with_name(path.name.replace("request", "response")).read_bytes()
 
 
 @pytest.mark.parametrize("respell", [str.lower, str.upper, lambda key: key[0].lower() + key[1:]])
 def test_keys_in_any_case(respell):
-    assert wire.decode_bind(json.dumps({respell(key): value for key, value in BINDING.items()}).encode()) == REQUEST
+    assert decode_bind(json.dumps({respell(key): value for key, value in BINDING.items()}).encode()) == REQUEST
 
 
 @KEYS
 def test_one_key_in_another_case_is_enough_to_look_again(key):
-    assert wire.decode_bind(BODY.replace(key.encode(), key.lower().encode())) == REQUEST
+    assert decode_bind(BODY.replace(key.encode(), key.lower().encode())) == REQUEST
 
 
 def test_the_exact_spelling_wins():
-    assert wire.decode_bind(b'{"podname":"other",' + BODY[1:-1] + b',"NODE":"other"}') == REQUEST
+    assert decode_bind(b'{"podname":"other",' + BODY[1:-1] + b',"NODE":"other"}') == REQUEST
 
 
 @KEYS
 def test_of_duplicate_keys_the_last_one_counts(key):
-    assert wire.decode_bind(f'{{"{key}":"first",'.encode() + BODY[1:]) == REQUEST
+    assert decode_bind(f'{{"{key}":"first",'.encode() + BODY[1:]) == REQUEST
 
 
 def test_of_duplicate_keys_in_another_case_the_last_one_counts():
     body = BODY.replace(b'"Node"', b'"node": "first", "NODE": "second", "nOde"')
-    assert wire.decode_bind(body) == REQUEST
+    assert decode_bind(body) == REQUEST
 
 
 def test_unknown_keys_and_white_space_are_ignored():
-    assert wire.decode_bind(b' {"Unknown":{"deep":[1e999]},' + BODY[1:] + b"\r\n") == REQUEST
+    assert decode_bind(b' {"Unknown":{"deep":[1e999]},' + BODY[1:] + b"\r\n") == REQUEST
 
 
 # --- refusals -----------------------------------------------------------------------------------------------------
@@ -151,43 +153,45 @@ bodies = mangled() | st.binary() | objects.map(lambda body: json.dumps(body).enc
 @given(bodies)
 def test_any_body_is_a_request_or_refused(body):
     try:
-        request = wire.decode_bind(body)
+        request = decode_bind(body)
     except RequestError:
         return
-    assert all((request.pod_namespace, request.pod_name, request.pod_uid, request.node))
+    assert all((request.pod_namespace, request.pod_name, request.pod_uid, request.node)), (
+        "a request with an empty field is accepted"
+    )
 
 
 @given(st.fixed_dictionaries(dict.fromkeys(BINDING, st.text(st.characters(exclude_categories=["Cs"]), min_size=1))))
 def test_any_text_survives(binding):
-    request = wire.decode_bind(json.dumps(binding).encode())
+    request = decode_bind(json.dumps(binding).encode())
     assert binding == {
         "PodName": request.pod_name,
         "PodNamespace": request.pod_namespace,
         "PodUID": request.pod_uid,
         "Node": request.node,
-    }
+    }, "a field is changed by the decoder"
 
 
 # --- answers ------------------------------------------------------------------------------------------------------
 
 
 def test_success_is_an_empty_error():
-    assert wire.encode_bind() == b'{"Error":""}'
+    assert encode_bind() == b'{"Error":""}'
 
 
 def test_a_failure_says_why():
-    assert wire.encode_bind("shop/web-0 is gone") == b'{"Error":"shop/web-0 is gone"}'
+    assert encode_bind("shop/web-0 is gone") == b'{"Error":"shop/web-0 is gone"}'
 
 
 def test_control_characters_become_escapes():
-    assert wire.encode_bind('a\x00\x1b[2J\n"') == b'{"Error":"a\\u0000\\u001b[2J\\n\\""}'
+    assert encode_bind('a\x00\x1b[2J\n"') == b'{"Error":"a\\u0000\\u001b[2J\\n\\""}'
 
 
 @given(st.text(st.characters()) | st.text("aé€😀\ud800", min_size=250, max_size=1100))
 def test_any_text_is_answered_and_a_long_one_is_cut(error):
-    text = json.loads(wire.encode_bind(error))["Error"]
+    text = json.loads(encode_bind(error))["Error"]
     assert error.encode("utf-8", "replace").decode().startswith(text)
     size = len(text.encode())
-    assert size <= wire.MAX_ERROR_BYTES
-    assert bool(text) == bool(error)
-    assert size > wire.MAX_ERROR_BYTES - 4 or text == error.encode("utf-8", "replace").decode()
+    assert size <= MAX_ERROR_BYTES, "longer than the limit"
+    assert bool(text) == bool(error), "an error without text, or the reverse"
+    assert size > MAX_ERROR_BYTES - 4 or text == error.encode("utf-8", "replace").decode()

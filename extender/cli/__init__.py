@@ -1,4 +1,4 @@
-"""The `extender` command, one module per subcommand.
+"""The `extender` command.
 
 Rule: an ExtenderError or OSError of a command becomes one message on stderr and exit code 2, never a traceback.
 """
@@ -9,15 +9,15 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from extender.cli import cluster, config
-from extender.cli.explain import explain
+from extender.cli.commands import cluster, config
+from extender.cli.commands.explain import explain
+from extender.cli.commands.openapi import openapi
+from extender.cli.commands.replay import replay
+from extender.cli.commands.serve import serve
+from extender.cli.commands.simulate import simulate
+from extender.cli.commands.why import why
 from extender.cli.help_pages import PlainTextCommand, new_group
-from extender.cli.openapi import openapi
-from extender.cli.replay import replay
-from extender.cli.serve import serve
-from extender.cli.simulate import simulate
-from extender.cli.why import why
-from extender.errors import ExtenderError, printable
+from extender.errors import ExtenderError
 from extender.version import __version__
 
 app = new_group(
@@ -60,8 +60,7 @@ def main(arguments: Sequence[str] | None = None, name: str | None = None) -> NoR
     except (ExtenderError, OSError) as error:
         from extender.cli import logs
 
-        for line in str(error).splitlines():
-            logs.echo(f"extender: {printable(line)}")
+        logs.print_message(str(error))
         sys.exit(2)
     sys.exit(0)
 

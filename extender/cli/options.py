@@ -1,4 +1,4 @@
-"""Options that several commands share, and what is opened by them: configuration, cluster, console.
+"""Options that several commands share, and the configuration that results from them.
 
 Rule: an option on the command line overrides the environment, which overrides the configuration file.
 """
@@ -9,13 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-if TYPE_CHECKING:  # pydantic and the API client load slowly: not before a command needs them
-    from extender.cluster.apiserver.client import ApiServer
-    from extender.cluster.cache.cache import ClusterCache
+if TYPE_CHECKING:  # pydantic loads slowly: not before a command needs it
     from extender.config import Configuration
-    from extender.k8s.kinds import ClusterObjects, ObjectTables
-    from extender.k8s.version.minor import FoundVersion
-    from extender.server.observability.cache_status import ClusterSource
 
 ConfigOption = Annotated[
     Path | None,
@@ -64,11 +59,11 @@ OutputOption = Annotated[Literal["text", "json"], typer.Option("--output", "-o",
 NoColorOption = Annotated[bool, typer.Option("--no-color", help="Disable colors.")]
 
 Overrides = dict[str, tuple[str, object]]
-"""Option -> (configuration key, value); None: the option was not given."""
+"""Option -> (configuration key, value); value None: the option was not given."""
 
 
 def cluster_options(path: str | None, kubernetes: bool, kubeconfig: str | None, context: str | None) -> Overrides:
-    """Return the overrides of the options that select the cluster; they also set cluster.source."""
+    """Return the overrides of the options that select the cluster, which imply cluster.source."""
     given: Overrides = {
         "--cluster": ("cluster.path", path),
         "--kubeconfig": ("cluster.kubeconfig", kubeconfig),
@@ -81,80 +76,13 @@ def cluster_options(path: str | None, kubernetes: bool, kubeconfig: str | None, 
 
 
 def scheduler_options(config: str | None, version: str | None, option: str = "--scheduler-version") -> Overrides:
-    """Return the overrides of the options that describe kube-scheduler; `option` is the one that names the version."""
+    """Return the overrides of the options that describe kube-scheduler; `option`: the one with the version."""
     return {"--scheduler-config": ("scheduler.config", config), option: ("scheduler.version", version)}
 
 
 def read_configuration(path: Path | None, overrides: Overrides | None = None) -> "Configuration":
     from extender.config import load_config
 
+    # An error about an overridden key names the option.
     given = {option: to for option, to in (overrides or {}).items() if to[1] is not None}
     return load_config(path, os.environ, given)
-
-
-def connect_api_server(settings: "Configuration") -> "ApiServer | None":
-    """Return the API server to watch and to bind pods at, or None for a file; ExtenderError for bad credentials."""
-    if settings.cluster.source != "kubernetes":
-        return None
-    from extender.cluster.apiserver.client import ApiServer
-
-    return ApiServer.connect(settings.cluster.kubeconfig, settings.cluster.context)
-
-
-def namespace_of(api: "ApiServer | None") -> str:
-    """Return the namespace of manifests that name none: as with kubectl the context's, or `default` without one."""
-    return "default" if api is None else api.namespace
-
-
-def open_cluster(settings: "Configuration", cache: "ClusterCache", api: "ApiServer | None") -> "ClusterSource":
-    """Return the source that fills `cache`: a file is loaded at once, a live cluster when the service runs."""
-    from extender.cluster.files.manifests import example_cluster
-    from extender.cluster.files.source import FileSource
-    from extender.cluster.watch.source import KubernetesSource
-    from extender.server.observability.cache_status import NO_SOURCE
-
-    cluster = settings.cluster
-    if api is not None:
-        policy = settings.preemption.policy()
-        return KubernetesSource(
-            cache,
-            api,
-            stale_after=cluster.stale_after,
-            verify_interval=cluster.verify_interval,
-            pod_annotations=policy.annotations,
-            pod_groups=policy.reads_pod_groups,
-        )
-    if cluster.path is None:
-        cache.replace(example_cluster())
-        return NO_SOURCE
-    source = FileSource(Path(cluster.path), cache, cluster.reload_interval)
-    source.load()
-    return source
-
-
-def read_cluster_once(
-    settings: "Configuration", api: "ApiServer | None", timeout: float, no_color: bool = False
-) -> "tuple[ClusterObjects, FoundVersion | None]":
-    """Return the cluster of `api`, or of a file without one, and the version of kube-scheduler that was found in it.
-
-    A live one is read within `timeout` seconds, with permission to list; warnings and progress are printed.
-    """
-    from extender.cluster.files.manifests import example_cluster, load_cluster
-    from extender.k8s.version.found import version_of_pods
-
-    if api is None:
-        path = settings.cluster.path
-        objects = example_cluster() if path is None else load_cluster(path)
-        return objects, version_of_pods(objects.pods)
-    from extender.cli.read_progress import reading_progress
-    from extender.cluster.list.read import read_cluster
-
-    with reading_progress(no_color) as on_progress:
-        found = read_cluster(api, settings.preemption.policy(), timeout=timeout, on_progress=on_progress)
-    for warning in found.warnings:
-        typer.echo(f"extender: {warning}", err=True)
-    return found.objects, found.found
-
-
-def count_objects(objects: "ClusterObjects | ObjectTables") -> str:
-    return f"{len(objects.nodes)} nodes, {len(objects.pods)} pods, {len(objects.budgets)} disruption budgets"

@@ -8,14 +8,16 @@ Rule: frozen values; nothing here reads a snapshot.
 """
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Literal
 
-from extender.k8s.annotations import EVICTION_COST
 from extender.k8s.objects import NodeAffinity, Pod, TopologySpreadConstraint
 from extender.k8s.requests import is_extended
 from extender.k8s.selectors import EVERYTHING, LabelMatcher
 from extender.k8s.version.features import DEFAULT_FEATURES, Features
-from extender.k8s.version.versions import DEFAULT_MINOR, NO_EMULATION, Emulation, Version
+from extender.k8s.version.gates import NO_EMULATION, Emulation
+from extender.k8s.version.versions import DEFAULT_MINOR, Version
+from extender.k8s.well_known import EVICTION_COST
 
 DEFAULT_SCHEDULER_NAME = "default-scheduler"
 """schedulerName of kube-scheduler's default profile, and of pods that name none (v1.DefaultSchedulerName)."""
@@ -133,9 +135,12 @@ class Limits:
     """Time window of `max_attempts`."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PreemptionPolicy:
-    """Deviations from kube-scheduler's preemption; `PreemptionPolicy()` has none."""
+    """Deviations from kube-scheduler's preemption; `PreemptionPolicy()` has none.
+
+    What follows from the fields is computed once, for every /preempt asks for it several times.
+    """
 
     disruption_budgets: Literal["BestEffort", "Strict"] = "BestEffort"
     """BestEffort: as few PDB violations as possible. Strict: a candidate that violates a PDB is rejected."""
@@ -166,12 +171,19 @@ class PreemptionPolicy:
         named = {key for protection in self.protections for key, _ in protection.annotations}
         return frozenset({self.eviction_cost_annotation, *named})
 
-    @property
+    @cached_property
     def reads_pod_groups(self) -> bool:
         """Return whether the policy reads PodGroup objects."""
         return "PodGroups" in self.ranking
 
-    @property
+    @cached_property
+    def vetoes_victims(self) -> bool:
+        """Return whether the policy can reject the victims of a node that kube-scheduler would evict."""
+        limits = self.limits
+        per_node = (limits.max_victims, limits.evictions_per_minute, limits.namespace_evictions_per_minute)
+        return self.disruption_budgets == "Strict" or any(limit is not None for limit in per_node)
+
+    @cached_property
     def may_change_victims(self) -> bool:
         """Return whether the policy protects pods, or can select victims that kube-scheduler would not.
 
@@ -246,8 +258,7 @@ class Profile:
     keep_candidates: int | None = 1
     """Largest number of candidates in an answer to `/preempt`, best first; None: all."""
     scheduler_names: frozenset[str] = frozenset()
-    """schedulerNames of all profiles of the same kube-scheduler, whose nominated pods count; empty: only the incoming
-    pod's own."""
+    """schedulerNames of all profiles, whose nominated pods count; empty: only the incoming pod's own."""
     ungated_scheduler_names: frozenset[str] = frozenset()
     """Those of `scheduler_names` whose profile lacks the plugin SchedulingGates: their gated pods are queued."""
     preemption: PreemptionPolicy = PreemptionPolicy()
@@ -269,7 +280,7 @@ UPSTREAM = Profile()
 """kube-scheduler v1.37 with its default configuration."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class KubeScheduler:
     """The kube-scheduler that calls this extender: its profiles and the switches of its version.
 
@@ -312,7 +323,7 @@ class KubeScheduler:
         """Return the feature gates that differ from the defaults of the version, or of the one that it emulates."""
         return self.features.changed_gates(self.minor, self.emulation)
 
-    @property
+    @cached_property
     def preemption(self) -> PreemptionPolicy:
         """Return the preemption policy, which all profiles share."""
         return self.profiles[0].preemption

@@ -14,10 +14,9 @@ from extender.core.devices.structured.allocation import ClaimToAllocate
 from extender.core.devices.structured.capacity import CapacityError, UnusablePolicy, has_room
 from extender.core.devices.structured.constraints import find_attribute
 from extender.core.devices.structured.counters import Counters
-from extender.core.devices.structured.pools import DeviceID, NodeSelectorError, Pool, PoolDevice, is_available_on
+from extender.core.devices.structured.pools import DeviceID, NodeSelectorError, Pool, PoolDevice, is_for_node
 from extender.core.devices.structured.taints import prevents_allocation
 from extender.core.snapshot.snapshot import Snapshot
-from extender.k8s.cost.budget import WorkBudget, WorkLimitReached
 from extender.k8s.devices.objects import (
     DeviceAttribute,
     DeviceClaim,
@@ -28,6 +27,7 @@ from extender.k8s.devices.objects import (
     ResourceClaim,
 )
 from extender.k8s.devices.selector import DeviceSelectorError, Selector, UnsupportedFeature, compile_selector
+from extender.k8s.limits.limits import WorkBudget, WorkLimitReached
 from extender.report.schema import DeviceReport, DeviceRequestReport
 from extender.utilities.text import join_counts, join_names, pluralize
 
@@ -112,7 +112,7 @@ class DeviceReasons:
         notes = [_why_unusable(pool) for pool in self._without_devices[:MAX_REASONS]]
         nothing = "no device was looked at" if devices else "the node has no devices"
         if len(found) < devices:
-            notes.append(f"{pluralize(devices - len(found), 'device')} not looked at: too many steps")
+            notes.append(f"{pluralize(devices - len(found), 'device')} not looked at: {self._budget.exceeded}")
         return DeviceRequestReport(
             name=shortened(request.full_name),
             summary="; ".join([_summary(request, len(found), matching, free, reasons) if found else nothing, *notes]),
@@ -174,7 +174,7 @@ class DeviceReasons:
                 if why:
                     return f"selector #{number} of {whose} {why}"
         try:
-            if one.slice.spec.per_device_node_selection and not is_available_on(one, self._snapshot.nodes[0]):
+            if one.slice.spec.per_device_node_selection and not is_for_node(one.device, self._snapshot.nodes[0]):
                 return "is for other nodes"
         except NodeSelectorError as error:
             return f"has {error}"

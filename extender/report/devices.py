@@ -30,13 +30,13 @@ from extender.core.devices.structured.pools import (
     Pool,
     selects_node,
 )
-from extender.core.framework.constraint import SchedulingContext
 from extender.core.framework.plugins import dynamic_resources
+from extender.core.framework.scheduling_context import SchedulingContext
 from extender.core.recorded_devices import RecordedDevices
 from extender.core.snapshot.snapshot import Snapshot
-from extender.k8s.cost.budget import WorkBudget, WorkLimitReached
 from extender.k8s.devices.objects import DeviceClaim, DeviceRequestAllocationResult, ResourceClaim
 from extender.k8s.kinds import ClusterObjects
+from extender.k8s.limits.limits import WorkLimitReached, explanation_budget
 from extender.k8s.objects import Node, NodeStatus, ObjectMeta, Pod
 from extender.k8s.version.features import Features
 from extender.report.device_reasons import (
@@ -59,9 +59,6 @@ MAX_VALUES = 4
 """Values of an attribute that a summary counts."""
 
 _CANNOT = "cannot be allocated"
-
-WORK_LIMIT = 2_000_000
-"""Steps of the allocator and of selectors in one explanation."""
 
 
 # --- the claims of the pod, wherever it may run ---------------------------------------------------------------------
@@ -123,7 +120,7 @@ def report_claims(
         return [], ""
     found = dynamic_resources.verdicts(SchedulingContext(pod, snapshot, context.profile, (), context.history))
     feature = -1 if found is None else int(found.not_evaluated[0])
-    not_followed = found.not_followed[feature] if found is not None and feature >= 0 else ""
+    not_followed = list(found.not_followed)[feature] if found is not None and feature >= 0 else ""
     return _reports(devices, pod, snapshot), shortened(not_followed)
 
 
@@ -180,7 +177,7 @@ def _own_claim(name: str, claim: ResourceClaim | None, problem: str, node: Node)
     # An allocated claim pins the pod to the nodes that can reach its devices.
     selector = claim.status.allocation.node_selector
     try:
-        is_here = selector is None or selects_node(node, None, None, selector)
+        is_here = selector is None or selects_node(selector, node)
         where = "available on this node" if is_here else "not available on this node"
     except NodeSelectorError as error:
         where = str(error)
@@ -209,10 +206,10 @@ class _Search:
         self._pools_error = ""
         try:
             self._pools = snapshot.index(DeviceIndex).pools_at(0)
-        except (AllocationError, NotEvaluated, NodeSelectorError) as error:
+        except (AllocationError, NotEvaluated) as error:
             self._pools_error = str(error)
         # One budget for all claims and requests, so that the time of an explanation does not grow with their number.
-        self._budget = WorkBudget(WORK_LIMIT)
+        self._budget = explanation_budget()
         self._reasons = DeviceReasons(snapshot, self._pools, self._budget)
 
     def report(self, number: int, own: ClaimReport) -> ClaimReport:
@@ -251,10 +248,8 @@ class _Search:
             found = allocator.allocate(snapshot.nodes[0], self._pools, state, self._budget)
         except (AllocationError, InvalidPools) as error:
             return str(error)
-        except (NotEvaluated, NodeSelectorError) as error:
+        except (NotEvaluated, WorkLimitReached) as error:
             return f"not evaluated: {error}"
-        except WorkLimitReached:
-            return "not evaluated: it takes too many steps"
         return _CANNOT if found is None else found
 
     def _part(self, number: int, requests: int) -> ClaimToAllocate:

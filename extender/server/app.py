@@ -5,7 +5,7 @@ Rule: importing this module starts nothing; all state belongs to the application
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -14,7 +14,6 @@ from typing import Protocol
 from extender.cluster.apiserver import binding
 from extender.cluster.cache.cache import ClusterCache
 from extender.config import Configuration
-from extender.core.profile import KubeScheduler
 from extender.server.admin.collectors import EventLoopCollector, register_collectors
 from extender.server.context import Binder, ServerContext
 from extender.server.events.recorder import EventApi, EventRecorder
@@ -28,11 +27,11 @@ from extender.server.settings import ConfigFile, LiveSettings
 from extender.utilities.daemon_thread import run_in_daemon_thread
 
 MAX_CONCURRENT_BINDINGS = 16
-"""Threads for POST /bind. kube-scheduler binds in parallel: pods must not queue behind one slow API server call."""
+"""Threads of POST /bind. kube-scheduler binds in parallel: pods must not queue behind one slow API server call."""
 
 
 class WritingApi(binding.BindingApi, EventApi, Protocol):
-    """The requests that change something at the API server; ApiServer implements them."""
+    """The writing requests to the API server; ApiServer implements them."""
 
 
 def create_app(
@@ -71,10 +70,10 @@ def create_app(
     )
     cache.prepare_for(server_context.settings.scheduler)
     live_settings = server_context.live_settings
-    live_settings.on_scheduler = partial(_announce_plugins, server_context)
+    live_settings.on_scheduler = server_context.metrics.add_plugins
     live_settings.on_scheduler(live_settings.active.scheduler)
     live_settings.cache = cache
-    live_settings.adopt = partial(_adopt_at_once, cache) if isinstance(source, NoSource) else source.adopt
+    live_settings.adopt = None if isinstance(source, NoSource) else source.adopt
     source.watch_version(live_settings.use_version)
     waits = EventLoopCollector()
     register_collectors(server_context.metrics, server_context, waits)
@@ -83,26 +82,14 @@ def create_app(
     return app
 
 
-def _announce_plugins(server_context: ServerContext, scheduler: KubeScheduler) -> None:
-    for profile in scheduler.profiles:
-        server_context.metrics.add_plugins(profile.not_evaluated_plugins)
-
-
-async def _adopt_at_once(cache: ClusterCache, scheduler: KubeScheduler, activate: Callable[[], None]) -> None:
-    """Prepare a cluster cache that has no source, such as the example."""
-    cache.prepare_for(scheduler)
-    activate()
-
-
 @contextlib.asynccontextmanager
 async def _run_tasks(app: SchedulerApp, waits: EventLoopCollector, *, records: bool) -> AsyncIterator[None]:
     server_context = app.server_context
-    if records and server_context.recorder is not None:
-        server_context.recorder.start()
-    if server_context.audit is not None:
-        server_context.audit.start()
-    if server_context.events is not None:
-        server_context.events.start()
+    # 1. Writers start before the first call, which they all may have to write.
+    for writer in (server_context.recorder if records else None, server_context.audit, server_context.events):
+        if writer is not None:
+            writer.start()
+    # 2. Follow the cluster and the configuration; a source that gives up for good ends the process.
     source = asyncio.create_task(server_context.source.run(), name="follow-cluster")
     source.add_done_callback(lambda _: app.stop() if server_context.source.fatal else None)
     live_settings = asyncio.create_task(server_context.live_settings.run(), name="follow-configuration")
@@ -110,17 +97,15 @@ async def _run_tasks(app: SchedulerApp, waits: EventLoopCollector, *, records: b
     try:
         yield
     finally:
-        await _stop(server_context, source, live_settings, measuring)
+        tasks = (source, live_settings, measuring)
+        for task in tasks:
+            task.cancel()
+        # 3. Stop the writers side by side: one after another, their timeouts would exceed EXIT_LIMIT_SECONDS.
+        writers = (server_context.recorder, server_context.audit, server_context.events, server_context.tracing)
+        stops = [run_in_daemon_thread(one.stop) for one in writers if one is not None]
+        results = await asyncio.gather(*tasks, *stops, return_exceptions=True)
         if server_context.binder is not None:
             server_context.binder.threads.shutdown(wait=False)
-
-
-async def _stop(server_context: ServerContext, *tasks: asyncio.Task[None]) -> None:
-    """End the tasks and the threads that write, all side by side: the process has `EXIT_LIMIT_SECONDS` in all."""
-    for task in tasks:
-        task.cancel()
-    writers = (server_context.recorder, server_context.audit, server_context.events, server_context.tracing)
-    stops = [run_in_daemon_thread(one.stop) for one in writers if one is not None]
-    for result in await asyncio.gather(*tasks, *stops, return_exceptions=True):
-        if isinstance(result, Exception):  # the end of a cancelled task is none
-            raise result
+        for result in results:
+            if isinstance(result, Exception):  # CancelledError is a BaseException: the tasks end with it
+                raise result

@@ -1,4 +1,4 @@
-"""The dependencies of the scheduler's verbs (cache, settings, metrics, audit log, ...), assembled once per application.
+"""The dependencies of the scheduler's verbs: cache, settings, metrics, audit log and so on, assembled once.
 
 Rule: holds the parts, and decides nothing.
 """
@@ -31,7 +31,7 @@ from extender.server.observability.tracing import Tracing
 from extender.server.recording.recorder import Recorder
 from extender.server.settings import LiveSettings, Settings
 from extender.utilities.log_throttle import ThrottledLoggers
-from extender.wire import LastNames
+from extender.wire.decode import LastNames
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Binder:
 
 @dataclass(slots=True)
 class Lifecycle:
-    """Process lifecycle: `server.run` is the only writer; health checks and metrics only read."""
+    """Process lifecycle, written by `server.run` only; health checks and metrics read it."""
 
     is_draining: bool = False
     """True once a shutdown has begun: calls are still answered, but /readyz fails so that endpoints are removed."""
@@ -99,10 +99,9 @@ class ServerContext:
         return self.live_settings.active
 
     def decision_inputs(self, pod: Pod, history: EvictionHistory | None) -> tuple[Snapshot, Profile, EvictionHistory]:
-        """Return the snapshot, the pod's profile and the history to decide on; None: the current history.
+        """Return the snapshot, the pod's profile and the history to decide on; `history`: None: the current one.
 
-        Raises UnknownScheduler, LeftToScheduler and NotReady. The snapshot comes before the history: the first one
-        after a start seeds it.
+        Raises UnknownScheduler, LeftToScheduler and NotReady.
         """
         scheduler = self.settings.scheduler
         profile = scheduler.profile_of(pod)
@@ -112,6 +111,7 @@ class ServerContext:
             raise LeftToScheduler("a bound pod that waits for room to grow in place: left to kube-scheduler")
         if scheduler.features.groups_are_evicted_whole and pod.spec.scheduling_group is not None:
             raise LeftToScheduler("a pod of a PodGroup, scheduled together with others: left to kube-scheduler")
+        # The snapshot first: after a start, it seeds the history with the pods that are terminating.
         return self.snapshot(), profile, history or self.history()
 
     def simulation_inputs(self) -> tuple[Snapshot, KubeScheduler, EvictionHistory]:
@@ -119,12 +119,16 @@ class ServerContext:
         return self.snapshot(), self.settings.scheduler, self.history()
 
     def history(self) -> EvictionHistory:
-        """Return the time of the decision and the evictions approved before it, as far as the rate limits need them."""
+        """Return the current time and the earlier evictions that the rate limits need."""
         return self.eviction_log.history(self.settings.scheduler.preemption.limits)
 
     def problem(self) -> str | None:
         """Return why nothing can be decided now: cluster cache empty or stale, configuration never valid; or None."""
         return self.source.problem() or self.live_settings.problem
+
+    def warnings(self) -> list[str]:
+        """Return conditions that an operator should know about, but that do not prevent decisions."""
+        return [*self.source.warnings(), *self.live_settings.warnings(), *self.lifecycle.warnings()]
 
     def snapshot(self) -> Snapshot:
         """Return the snapshot to decide on; raises NotReady."""
@@ -138,6 +142,6 @@ class ServerContext:
 
 
 def not_ours_message(pod: Pod, scheduler: KubeScheduler) -> str:
-    """Return why the pod is not judged: no profile has its schedulerName."""
+    """Return the message for a pod whose schedulerName no profile has."""
     name, known = pod.spec.scheduler_name, ", ".join(one.scheduler_name for one in scheduler.profiles)
     return f"not ours: no profile of kube-scheduler has schedulerName {shorten(name)!r}; profiles: {known}"

@@ -6,7 +6,7 @@
 The cluster cache is built on first use, then updated by the recorded object changes. A recording is read as a stream,
 never into memory as a whole.
 
-Rule: the same code answers live and replayed calls; a replayed answer is not applied to the cluster cache.
+Rule: live and replayed calls are answered by the same code, but a replayed answer has no effect on the cluster cache.
 """
 
 import os
@@ -24,7 +24,7 @@ from extender.config import Configuration
 from extender.core.eviction_history import EvictionHistory
 from extender.errors import NotReady, RecordingError, RequestError
 from extender.k8s.objects import Pod
-from extender.k8s.version.minor import FoundVersion
+from extender.k8s.version.found import FoundVersion
 from extender.report.schema import VerbName
 from extender.server.context import ServerContext
 from extender.server.observability.cache_status import NoSource
@@ -48,15 +48,15 @@ class RecordedCall:
     answer: bytes
     history: EvictionHistory
     problem: str | None
-    """Reason why the cluster cache was not ready for the decision."""
+    """Why the cluster cache was not ready for the decision."""
     segment: str
     """Name of the segment's directory."""
     line: int
-    """Number of its line in the segment, from 1."""
+    """Line number in the segment, from 1."""
 
     @property
     def pod(self) -> str:
-        """Return `namespace/name` of the pod to be scheduled; RecordingError if the request cannot be read."""
+        """Return `namespace/name` of the request's pod; RecordingError if the request cannot be read."""
         with self.reading_request():
             sent = msgspec.json.decode(self.request, type=dict[str, Raw])
             raw = next((value for key, value in sent.items() if key.casefold() == "pod"), Raw(b"null"))
@@ -64,7 +64,7 @@ class RecordedCall:
 
     @contextmanager
     def reading_request(self) -> Iterator[None]:
-        """Raise errors of a request that cannot be read as a RecordingError that names its file and line."""
+        """Turn errors of reading the request into a RecordingError that names file and line."""
         try:
             yield
         except (ValueError, RecursionError, RequestError) as error:
@@ -80,7 +80,7 @@ class ReplayResult:
     status: int
     answer: bytes
     differences: tuple[Difference, ...]
-    """Differences between the two answers; empty if they are equal."""
+    """Differences between the two answers; none if they are equal."""
 
     def __str__(self) -> str:
         changes = "; ".join(map(str, self.differences)) or "as recorded"
@@ -89,7 +89,7 @@ class ReplayResult:
 
 @dataclass(frozen=True, slots=True)
 class ReplayableCall:
-    """A recorded call with a server context in the state before it; valid until the iterator advances."""
+    """A recorded call with the server context as it was before the call; valid until the iterator advances."""
 
     call: RecordedCall
     progress: float
@@ -99,7 +99,6 @@ class ReplayableCall:
 
     @property
     def server_context(self) -> ServerContext:
-        """The server context with the cluster cache and the settings of the call."""
         return self._state.server_context(self._number)
 
     def answer(self) -> RawAnswer:
@@ -108,7 +107,7 @@ class ReplayableCall:
         return RawAnswer(answered.status, answered.body)
 
     def answer_in(self, server_context: ServerContext) -> Answer:
-        """Answer the call in a server context; RecordingError if its request cannot be read."""
+        """Answer the call in another server context; RecordingError if its request cannot be read."""
         call = self.call
         with call.reading_request():
             return verbs.answer(verbs.VERBS[call.verb], server_context, call.request, call.history)
@@ -140,7 +139,7 @@ class Recording:
 
     @property
     def notes(self) -> list[str]:
-        """Warnings about the lines that have been read so far."""
+        """Warnings about the lines read so far."""
         return [note for segment in self.segments for note in segment.notes]
 
     def versions(self) -> set[str]:
@@ -148,7 +147,7 @@ class Recording:
         return {segment.header().version for segment in self.segments}
 
     def calls(self) -> Iterator[RecordedCall]:
-        """Iterate over every recorded call, in order."""
+        """Iterate over all calls, in order."""
         return (replayed.call for replayed in self)
 
     def __iter__(self) -> Iterator[ReplayableCall]:
@@ -157,11 +156,12 @@ class Recording:
     def replayed(
         self, wanted: CallFilter = lambda _: True, under: SettingsOverride = lambda settings: settings
     ) -> Iterator[ReplayableCall]:
-        """Iterate over the wanted calls, in order; `under`: recorded settings -> the settings to answer them with."""
+        """Iterate over the wanted calls, in order; `under`: recorded settings -> settings to answer with."""
         total, before = sum(segment.size for segment in self.segments) or 1, 0
         for segment in self.segments:
             state = _ReplayState(segment, under(segment.header().settings))
             for number, read, line in segment.lines():
+                # 1. Changes are applied when a wanted call needs them.
                 if not isinstance(line, CallLine):
                     state.changes.append((number, line))
                     continue
@@ -177,16 +177,18 @@ class Recording:
                     segment.path.name,
                     number,
                 )
+                # 2. Offer the call, with the state as of its line.
                 if wanted(call):
                     state.number, state.source.recorded_problem = number, call.problem
                     yield ReplayableCall(call, min(1.0, (before + read) / total), state, number)
+            # 3. The segment ends, and with it the validity of its last call.
             before += segment.size
             state.number = 0
 
     def results(
         self, wanted: CallFilter = lambda _: True, under: SettingsOverride = lambda settings: settings
     ) -> Iterator[ReplayResult]:
-        """Iterate over the wanted calls, each answered again and compared."""
+        """Answer the wanted calls again, in order, and compare the answers."""
         return (replayed.result(replayed.answer()) for replayed in self.replayed(wanted, under))
 
 
@@ -196,14 +198,12 @@ def open_recording(path: str | os.PathLike[str]) -> Recording:
 
 
 def settings_of(config: Configuration) -> SettingsOverride:
-    """Return the override by a configuration, for which `scheduler.version: auto` is the recorded version.
-
-    Raises ConfigError for kube-scheduler's file, which it names.
-    """
+    """Return the override by a configuration; ConfigError if kube-scheduler's file, which it names, is not valid."""
     loaded = Loaded.from_config(config)
 
     def under(recorded: Settings) -> Settings:
         scheduler = recorded.scheduler
+        # `scheduler.version: auto` finds the recorded version.
         found = FoundVersion(scheduler.minor, scheduler.version_source, scheduler.patch)
         return replace(loaded, found=found).settings()
 
@@ -214,7 +214,7 @@ def settings_of(config: Configuration) -> SettingsOverride:
 
 
 class _RecordedSource(NoSource):
-    """A source that reports the recorded problem of the cluster cache."""
+    """A source with the recorded problem of the cluster cache."""
 
     recorded_problem: str | None = None
 
@@ -224,19 +224,19 @@ class _RecordedSource(NoSource):
 
 @dataclass(slots=True)
 class _ReplayState:
-    """The position of a replay in a segment, and the server context at that position."""
+    """The server context at a position in a segment."""
 
     files: RecordedSegment
     settings: Settings
     number: int = 0
     """Number of the current line."""
     changes: list[tuple[int, ChangeLine]] = field(default_factory=list)
-    """Object changes that are not applied yet, with their line numbers."""
+    """Object changes that have not been applied yet, with their line numbers."""
     source: _RecordedSource = field(default_factory=_RecordedSource)
     _server_context: ServerContext | None = None
 
     def server_context(self, number: int) -> ServerContext:
-        """Return the server context with every change up to that line applied; RuntimeError if the replay advanced."""
+        """Return the server context as of that line; RuntimeError if the replay has advanced beyond it."""
         if number != self.number:
             raise RuntimeError("the replay has advanced: a call is valid only until the iterator returns the next one")
         if self._server_context is None:

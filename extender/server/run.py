@@ -1,13 +1,11 @@
 """Run the process: two listeners, each with an event loop of its own, from startup to graceful shutdown.
 
-The scheduler's listener runs on the main thread, which decides; the admin listener on another one, so that /livez is
-answered meanwhile. It opens first and closes last, so that probes are always answered. On SIGTERM or SIGHUP /readyz
-fails at once, calls are still answered for `server.drainTime` while endpoints are removed, then connections are
-refused, in-flight requests are drained, and the process exits. SIGINT and the loss of the cluster skip
-`server.drainTime`. Each further signal ends the current wait. Whatever hangs, the process ends EXIT_LIMIT_SECONDS after
+The scheduler's listener runs on the main thread, which decides; the admin listener runs on another one, so that it
+answers /livez during a long decision. SIGTERM and SIGHUP drain first (`server.drainTime`); SIGINT and the loss of the
+cluster do not. Each further signal ends the current wait. Whatever hangs, the process ends EXIT_LIMIT_SECONDS after
 `server.drainTime`.
 
-Rule: no validation here; that plain HTTP needs `allowPlainHTTP` off loopback is checked by `extender.config`.
+Rule: no validation here; `extender.config` checks that plain HTTP off loopback has `allowPlainHTTP`.
 """
 
 import asyncio
@@ -46,13 +44,13 @@ ADMIN_BACKLOG = 1024
 """Connections of the admin listener that may wait to be accepted."""
 
 SHUTDOWN_TIMEOUT_SECONDS = 5.0
-"""Seconds for which in-flight calls of the scheduler are still answered during a shutdown."""
+"""Seconds that in-flight calls of the scheduler have to finish during a shutdown."""
 
 ADMIN_SHUTDOWN_TIMEOUT_SECONDS = 1.0
-"""Seconds for which in-flight requests of the admin listener are still answered during a shutdown."""
+"""Seconds that in-flight requests of the admin listener have to finish during a shutdown."""
 
 EXIT_MARGIN_SECONDS = 0.5
-"""Seconds of a shutdown in which nothing is waited for."""
+"""Slack for the parts of a shutdown that have no timeout of their own."""
 
 EXIT_LIMIT_SECONDS = (
     SHUTDOWN_TIMEOUT_SECONDS
@@ -68,7 +66,7 @@ EXIT_LIMIT_SECONDS = (
     + CANCELLED_CALLS_TIMEOUT_SECONDS
     + EXIT_MARGIN_SECONDS
 )
-"""Seconds after `server.drainTime` at which the process ends, whatever still hangs."""
+"""Seconds after `server.drainTime` at which the process ends, whatever still hangs: the sum of all timeouts."""
 
 DRAIN_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 """Signals after which calls are still answered for `server.drainTime`."""
@@ -80,12 +78,14 @@ def serve(app: SchedulerApp, config: Configuration, listening: socket.socket | N
     Raises ConfigError if a certificate is not usable, ListenError if an address cannot be bound.
     """
     server_context = app.server_context
+    # 1. Read the certificates: an unusable one fails the start before any client can connect.
     certificates = server_context.lifecycle.certificates
     for name, section in (("server", config.server), ("admin", config.admin)):
         if section.tls.is_on:
             certificates[name] = TLSFiles(name, section.tls)
     keep_alive, tls_files = config.server.keep_alive, certificates.get
     with contextlib.ExitStack() as stack:
+        # 2. Bind both addresses, so that an address in use fails the start, too.
         admin_socket = stack.enter_context(bind("admin", config.admin.host, config.admin.port, ADMIN_BACKLOG))
         listening = listening or bind("server", config.server.host, config.server.port, SCHEDULER_BACKLOG)
         stack.enter_context(listening)
@@ -95,10 +95,11 @@ def serve(app: SchedulerApp, config: Configuration, listening: socket.socket | N
         scheduler = Listener(
             "scheduler", app, listening, keep_alive, SCHEDULER_BACKLOG, tls_files("server"), app.at_once
         )
-        # The objects of the cluster cache live long: freeze them, so that no garbage collection walks them.
+        # 3. The objects of the cluster cache live long: freeze them, so that no garbage collection walks them.
         gc.collect()
         gc.freeze()
         sys.setswitchinterval(THREAD_SWITCH_INTERVAL_SECONDS)
+        # 4. Serve until the shutdown is complete.
         asyncio.run(_run(app, admin, decision_thread, scheduler, config.server.drain_time))
 
 
@@ -110,27 +111,34 @@ async def _run(
 
     def on_request(number: int) -> None:
         lifecycle.is_draining = True
-        if is_main_thread:  # elsewhere the process is not ours to end
+        if is_main_thread:  # on another thread, as in tests, the process is not ours to end
             hard_stop.arm(EXIT_LIMIT_SECONDS + (drain_time if number in DRAIN_SIGNALS else 0))
 
     with StopRequests(on_request) as stops:
         app.stop = stops.stop
+        # 1. The admin listener opens first and closes last, so that the kubelet's probes are always answered.
         admin_thread = AdminThread(admin, decision_thread, stops.stop)
         await admin_thread.open()
         try:
+            # 2. Follow the cluster and the configuration files, and start the threads that write.
             async with app.lifespan():
+                # 3. Accept calls until a signal arrives or the cluster is lost.
                 await scheduler.open()
                 reason = await stops.wait()
+                # 4. Not ready: the endpoint is being removed, and calls that still arrive are answered meanwhile.
                 if reason in DRAIN_SIGNALS and drain_time > 0:
                     name = signal.Signals(reason).name
                     log.info("shutting down: %s received, not ready, still answering calls for %gs", name, drain_time)
                     scheduler.drain()
                     await stops.wait(drain_time)
+                # 5. Refuse connections, and answer the calls in flight.
                 log.info("shutting down: draining in-flight requests")
                 await stops.until_next_request(scheduler.close(SHUTDOWN_TIMEOUT_SECONDS))
+                # 6. Leaving the lifespan ends the watches, and flushes what is queued for disk and API server.
         except BaseException:
             await admin_thread.close(0.0)
             raise
+        # 7. No probe matters any more.
         await stops.until_next_request(admin_thread.close(ADMIN_SHUTDOWN_TIMEOUT_SECONDS))
     log.info("shutdown complete")
     hard_stop.complete(0 if reason else 1)

@@ -1,35 +1,35 @@
 """The settings in effect, and the reload of the two configuration files they come from: ours and kube-scheduler's.
 
-`extender.utilities.file_watch` decides when a changed file is reloaded: at most 6 s after the change. An upgrade of
-kube-scheduler, where its version is looked for in the cluster, changes the settings too.
+A changed file is reloaded at most 6 s later (`extender.utilities.file_watch`). With `scheduler.version: auto`, an
+upgrade of kube-scheduler changes the settings, too.
 
-Rule: an invalid file never replaces valid settings; a mistake in kube-scheduler's keeps kube-scheduler's previous
-configuration, and never keeps ours, with its kill switch, from taking effect.
+Rule: an invalid file never replaces valid settings. A mistake in kube-scheduler's file keeps its previous profiles in
+effect, but never delays a change of ours, which has the kill switch.
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from extender.cluster.cache.cache import ClusterCache
 from extender.config import Configuration
-from extender.config.scheduler import ASSUMED, SchedulerSource, load_kube_scheduler, read_scheduler
+from extender.config.scheduler.load import ASSUMED, SchedulerSource, read_scheduler
 from extender.core.profile import UNCONFIGURED, KubeScheduler
-from extender.k8s.version.features import gate_notes, gate_warnings
-from extender.k8s.version.minor import FoundVersion
+from extender.k8s.version.found import FoundVersion
+from extender.k8s.version.gates import gate_notes, gate_warnings
 from extender.utilities.daemon_thread import ReloadThread
 from extender.utilities.file_watch import POLL_INTERVAL_SECONDS, ChangeDetector, signature_of
 
 log = logging.getLogger(__name__)
 
 Adopt = Callable[[KubeScheduler, Callable[[], None]], Awaitable[None]]
-"""Prepares the cluster cache for a kube-scheduler and calls the second argument at the moment of the change."""
+"""Prepares the cluster cache for a kube-scheduler and calls the second argument when it switches over."""
 
 ADOPT_RETRY_SECONDS = 60.0
-"""Seconds after which the cluster cache is prepared again, if a bug ended the preparation for changed settings."""
+"""Seconds before another attempt to prepare the cluster cache for changed settings, after an unexpected error."""
 
 RESTART_ONLY_SECTIONS = (
     "cluster",
@@ -48,30 +48,15 @@ RESTART_ONLY_SECTIONS = (
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The settings that answers depend on; replaced as a whole, so that no answer mixes two configurations."""
+    """The settings that answers depend on, replaced as a whole so that no answer mixes two configurations."""
 
     scheduler: KubeScheduler
-    """The kube-scheduler that calls: its profiles, with our preemption policy in each, and its version."""
+    """The calling kube-scheduler: its version, and its profiles, each with our preemption policy."""
     on_preempt_failure: Literal["Error", "Veto"] = "Error"
     is_observing: bool = False
-    """`mode: Observe`: decide, log and count, but answer as if no extender were configured."""
+    """`mode: Observe`: decisions are made, logged and counted, but answers change nothing for kube-scheduler."""
     kill_switch: Literal["Veto", "PassThrough"] | None = None
-    """The answer to `/preempt` while the kill switch is on and nothing is decided; None: the kill switch is off."""
-
-    @classmethod
-    def from_config(cls, config: Configuration, found: FoundVersion | None = None) -> "Settings":
-        """Return the settings; `found`: the version of kube-scheduler in the cluster. Raises ConfigError."""
-        return cls.of(config, load_kube_scheduler(config, found))
-
-    @classmethod
-    def of(cls, config: Configuration, scheduler: KubeScheduler) -> "Settings":
-        """Return the settings for this kube-scheduler."""
-        return cls(
-            scheduler,
-            config.preemption.on_failure,
-            config.mode == "Observe",
-            config.kill_switch.preempt if config.kill_switch.enabled else None,
-        )
+    """The answer to `/preempt` while the kill switch is on; None: it is off."""
 
     @property
     def has_default_version(self) -> bool:
@@ -84,7 +69,7 @@ class Settings:
         return self.kill_switch is None and not self.is_observing
 
     def notes(self) -> list[str]:
-        """Return one line per setting that keeps decisions from being answered: kill switch, mode Observe."""
+        """Return one line per setting that overrides the decisions: kill switch, mode Observe."""
         notes = []
         if self.kill_switch is not None:
             preempt = {"Veto": "no pod is evicted", "PassThrough": "kube-scheduler evicts the victims it chose"}
@@ -96,11 +81,11 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """Configuration files as read, and kube-scheduler's version: when it changes, no file is read again."""
+    """The configuration files as read, and kube-scheduler's version, whose change needs no file to be read again."""
 
     config: Configuration
     scheduler: SchedulerSource
-    """kube-scheduler's own configuration, from its file or inline; the previous one if reading it failed since."""
+    """kube-scheduler's own configuration, from its file or inline; still the previous one if the last read failed."""
     found: FoundVersion | None = None
     """The version of kube-scheduler in the cluster."""
 
@@ -110,21 +95,24 @@ class Loaded:
         return cls(config, read_scheduler(config), found)
 
     def settings(self) -> Settings:
-        """Return the settings; raises ConfigError.
-
-        Before a live cluster has said its version, feature gates that only that version has are no mistake yet.
-        """
+        """Return the settings; raises ConfigError."""
+        # Until the version of a live cluster is known, a feature gate that another version lacks is not a mistake.
         is_early = self.found is None and self.takes_found_version and self.config.cluster.source == "kubernetes"
         return self.settings_by(self.scheduler.assume() if is_early else self.scheduler.resolve(self.found))
 
     def settings_by(self, scheduler: KubeScheduler) -> Settings:
-        """Return our own settings, preemption policy included, with profiles and version of this kube-scheduler."""
-        own = self.config.preemption
-        return Settings.of(self.config, scheduler.with_preemption(own.policy(), own.most_candidates))
+        """Return our settings with profiles and version of this kube-scheduler."""
+        own, kill_switch = self.config.preemption, self.config.kill_switch
+        return Settings(
+            scheduler.with_preemption(own.policy(), own.most_candidates),
+            own.on_failure,
+            self.config.mode == "Observe",
+            kill_switch.preempt if kill_switch.enabled else None,
+        )
 
     @property
     def takes_found_version(self) -> bool:
-        """Return whether the version is the one that is found in the cluster, and not a configured one."""
+        """Return whether the version comes from the cluster and not from the configuration."""
         return self.scheduler.config.scheduler.version == "auto"
 
 
@@ -133,44 +121,44 @@ class ConfigFile:
     """The configuration file and how to reload it."""
 
     path: Path | None
-    """None: only the file of kube-scheduler is followed."""
+    """None: only kube-scheduler's file is followed."""
     load: Callable[[], Configuration]
-    """Function that returns the configuration that a restart would use now; raises ConfigError if it is invalid."""
+    """Returns the configuration that a restart would use now; raises ConfigError if it is invalid."""
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why the configuration files as they are now are not in effect; each reason has one line per error."""
+    """Reasons why the current configuration files are not in effect, with one line per error."""
 
     unread: str | None = None
-    """Why a file could not be read at the last reload."""
+    """Error of the last reload of a file."""
     refused: str | None = None
-    """Why kube-scheduler would refuse what was read of its configuration."""
+    """Errors in kube-scheduler's configuration, as read, for its version."""
     undecidable: str | None = None
-    """Why nothing is decided until a configuration that fits the version found is in effect."""
+    """The error that prevents decisions until a configuration that fits the found version is in effect."""
 
 
 class LiveSettings:
     """The settings in effect; `run()`, as a task, reloads them when a configuration file changes.
 
-    `active` follows `target` at once, or as soon as the cluster cache is prepared for it (`_set_target`). What cannot
-    become the target is a `failure`.
+    `active`: what answers use. `target`: the latest valid settings, which `active` reaches at once, or when the cluster
+    cache is prepared for them (`_set_target`). `failure`: why the files as they are now did not become the target.
     """
 
     def __init__(
         self, config: Configuration, file: ConfigFile | None = None, found: FoundVersion | None = None
     ) -> None:
-        """`found`: the version of kube-scheduler that is in the cluster; raises ConfigError."""
+        """`found`: the version of the kube-scheduler in the cluster; raises ConfigError."""
         self._loaded = Loaded.from_config(config, found)
         self.active = self.target = self._loaded.settings()
         self.failure = Failure()
         self.cache: ClusterCache | None = None
-        """Cluster cache of which decisions are made; None: there is none that depends on the settings."""
+        """Cluster cache to prepare for the settings; None: no cache depends on them."""
         self.adopt: Adopt | None = None
-        """Function that prepares `cache` for other settings while decisions are still made by the old ones."""
+        """Prepares `cache` in steps, between decisions by the old settings; None: it is prepared at once."""
         self.on_scheduler: Callable[[KubeScheduler], None] = lambda _: None
-        """Called with another kube-scheduler before it takes effect."""
+        """Called with each new kube-scheduler before it takes effect."""
         self._preparing: asyncio.Task[None] | None = None
         self._startup_config = config
         self._file = file
@@ -179,12 +167,12 @@ class LiveSettings:
 
     @property
     def is_valid(self) -> bool:
-        """Return whether the configuration files as they are now are in effect, and fit the version that was found."""
+        """Return whether the current configuration files became the target, and fit the found version."""
         return self.failure.unread is None and self.failure.refused is None
 
     @property
     def problem(self) -> str | None:
-        """Return why no settings are fit to decide by: none was ever valid for the version that was found; or None."""
+        """Return why no settings can be used for decisions: none was ever valid for the found version; or None."""
         return self.failure.undecidable if self.active.has_default_version else None
 
     @property
@@ -193,7 +181,7 @@ class LiveSettings:
         return _changed_keys(self._startup_config, self._loaded.config)
 
     def warnings(self) -> list[str]:
-        """Return one line per warning for the operator: active switches, a failed reload, a pending restart."""
+        """Return one line per condition to know about: active switches, a failed reload, a pending restart."""
         lines = self.active.notes() + self._thread.warnings()
         use = "nothing is decided by it" if self.problem is not None else "using the previous one"
         for errors in (self.failure.unread, self.failure.refused):
@@ -214,14 +202,15 @@ class LiveSettings:
             await self.poll(self._file)
 
     async def poll(self, file: ConfigFile) -> bool:
-        """Check the files once; return whether the target has changed. Never raises: an error is logged and kept."""
+        """Check the files once; return whether the target has changed. Never raises: an error becomes `failure`."""
         was_valid, before, restart_before = self.is_valid, self.target, self.restart_required
         try:
-            # kube-scheduler's file is followed even if our file that names it was refused.
+            # 1. Has a file changed? kube-scheduler's is followed even if our file, which names it, was refused.
             named = self._loaded.config.scheduler.config
             now = await self._thread.run(signature_of, [path for path in (file.path, named) if path is not None])
             if not self._changes.should_reload(now):
                 return False
+            # 2. Read ours first, and keep it even if kube-scheduler's turns out to be unreadable.
             config = await self._thread.run(file.load)
             self._loaded = replace(self._loaded, config=config)
             scheduler = await self._thread.run(read_scheduler, config)
@@ -229,7 +218,9 @@ class LiveSettings:
             self.failure = replace(self.failure, unread=None)
         except Exception as error:  # even a bug of ours must not end the reload loop
             self._record_failure(error)
+        # 3. Make the latest valid reads the target.
         self._resolve()
+        # 4. Report.
         if (restart_required := self.restart_required) and restart_required != restart_before:
             log.warning("configuration: changed, restart required: %s", ", ".join(restart_required))
         is_new = self.target != before
@@ -238,7 +229,7 @@ class LiveSettings:
         return is_new
 
     def use_version(self, found: FoundVersion | None) -> None:
-        """Use the version of kube-scheduler that is in the cluster from now on. Never raises, as `poll`."""
+        """Take the version of the kube-scheduler in the cluster into account. Never raises, like `poll`."""
         self._loaded = replace(self._loaded, found=found)
         self._resolve()
 
@@ -253,26 +244,22 @@ class LiveSettings:
             version = (
                 f", for kube-scheduler {found.version} ({found.source})" if found and loaded.takes_found_version else ""
             )
-            self._refuse([f"{line}{version}" for line in str(error).splitlines()])
+            errors = [f"{line}{version}" for line in str(error).splitlines()]
+            refused, undecidable = "\n".join(errors), self.failure.undecidable
+            if found is not None:
+                undecidable = f"kube-scheduler's configuration is not valid: {'; '.join(errors)}"
+            if refused != self.failure.refused:
+                for line in errors:
+                    log.error("kube-scheduler's configuration is not valid, keeping the previous one: %s", line)
+            self.failure = replace(self.failure, refused=refused, undecidable=undecidable)
             settings = loaded.settings_by(self.target.scheduler)
         self._set_target(settings)
 
-    def _refuse(self, errors: Sequence[str]) -> None:
-        refused, undecidable = "\n".join(errors), self.failure.undecidable
-        if self._loaded.found is not None:
-            undecidable = f"kube-scheduler's configuration is not valid: {'; '.join(errors)}"
-        if refused != self.failure.refused:
-            for line in errors:
-                log.error("kube-scheduler's configuration is not valid, keeping the previous one: %s", line)
-        self.failure = replace(self.failure, refused=refused, undecidable=undecidable)
-
     def _set_target(self, settings: Settings) -> None:
-        """Apply the settings at once, but preemption policies and switches once the cluster cache is prepared for them.
-
-        Until then, calls are judged by the previous kube-scheduler as a whole: a profile belongs to its version.
-        """
+        """Apply the settings: ours at once, kube-scheduler's when the cluster cache is prepared for it."""
         if settings == self.target:
             return
+        # 1. Announce the new target.
         target, active = settings.scheduler, self.active.scheduler
         if target != self.target.scheduler:
             self._log_scheduler(target)
@@ -280,20 +267,25 @@ class LiveSettings:
         self.target = settings
         for note in settings.notes():
             log.warning("%s", note)
+        # 2. It replaces a target whose preparation is still under way.
         if self._preparing is not None:
             self._preparing.cancel()
+        # 3. An empty cache, or one without a source, is prepared at once.
         if self.cache is None or self.adopt is None or not self.cache.version:
             if self.cache is not None:
                 self.cache.prepare_for(target)
             self.active = settings
+        # 4. The indexes depend on policy and features only.
         elif target.preemption == active.preemption and target.features == active.features:
             self.active = settings
+        # 5. Anything else takes a while. Until then the previous kube-scheduler as a whole stays in effect, because a
+        # profile belongs to its version; the kill switch and mode Observe apply at once.
         else:
             self.active = replace(settings, scheduler=active)
             self._preparing = asyncio.create_task(self._activate_when_prepared(settings, self.adopt), name="adopt")
 
     def _log_scheduler(self, scheduler: KubeScheduler) -> None:
-        """Log version and profiles, what is not evaluated, and feature gates that are not followed."""
+        """Log version and profiles, plugins that are not evaluated, and notes about feature gates."""
         log.info("%s", scheduler_line(scheduler))
         for line in not_evaluated_lines(scheduler):
             log.warning("%s", line)
@@ -318,12 +310,12 @@ class LiveSettings:
                 if is_active:
                     log.exception("new settings applied, but closing the old cluster cache failed")
                     return None
-                log.exception("failed to prepare the cluster cache for the changed settings, keeping the previous ones")
+                log.exception("failed to prepare the cluster cache for the new settings, keeping the previous ones")
                 await (asyncio.sleep if self._file is None else self._file.sleep)(ADOPT_RETRY_SECONDS)
 
     def _record_failure(self, error: Exception) -> None:
-        if isinstance(error.__cause__, OSError):
-            self._changes.retry()  # an I/O error: retry although the file does not change
+        if isinstance(error.__cause__, OSError):  # the file may be good: retry although it does not change
+            self._changes.retry()
         message = str(error)
         if message != self.failure.unread:
             for line in message.splitlines():
@@ -332,7 +324,7 @@ class LiveSettings:
 
 
 def scheduler_line(scheduler: KubeScheduler) -> str:
-    """Return kube-scheduler in one line: version, where it was found, changed feature gates, profiles."""
+    """Return version, its origin, profiles and changed feature gates of kube-scheduler in one line."""
     gates = ", ".join(f"{name}={str(value).lower()}" for name, value in scheduler.changed_gates.items())
     names = ", ".join(profile.scheduler_name for profile in scheduler.profiles)
     version = f"kube-scheduler {scheduler.release} ({scheduler.version_source})"
@@ -349,7 +341,7 @@ def not_evaluated_lines(scheduler: KubeScheduler) -> list[str]:
 
 
 def _changed_keys(before: Configuration, after: Configuration) -> list[str]:
-    """Return the changes that need a restart: changed keys (`cluster.path`, ...), and further objects to watch."""
+    """Return the changes that require a restart: keys such as `cluster.path`, and more data to watch."""
     changed = []
     if after.cluster.source == "kubernetes":
         old_policy, new_policy = before.preemption.policy(), after.preemption.policy()

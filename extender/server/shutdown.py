@@ -1,10 +1,10 @@
 """Requests to stop the process, by signals or `stop()`, and the hard stop after which it ends whatever still hangs.
 
-SIGTERM, SIGHUP and SIGINT stop the process; SIGUSR1 and SIGUSR2, which would end it at once by default, are ignored
-with a log line. A thread of its own reads them, so that a decision that hangs delays neither `/readyz` nor the hard
+SIGTERM, SIGHUP and SIGINT stop the process; SIGUSR1 and SIGUSR2, which by default would end it at once, are ignored
+with a log line. A separate thread reads the signals, so that a hung decision delays neither `/readyz` nor the hard
 stop.
 
-Rule: the time of the hard stop only ever comes nearer.
+Rule: the time of the hard stop can only move earlier.
 """
 
 import asyncio
@@ -16,13 +16,12 @@ import signal
 import socket
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Coroutine
-from types import FrameType, TracebackType
+from types import TracebackType
 from typing import Any
 
 from extender.server.thread_dump import running_threads
-from extender.utilities.log_throttle import ThrottledLogger
+from extender.utilities.log_throttle import ThrottledLoggers
 
 log = logging.getLogger(__name__)
 
@@ -30,15 +29,15 @@ STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 IGNORED_SIGNALS = (signal.SIGUSR1, signal.SIGUSR2)
 
 ABORT_DELAY_SECONDS = 2.0
-"""Time after the hard stop at which the process ends even if no Python code runs any more (the GIL is held, a log line
-is not written)."""
+"""Time after the hard stop at which the process ends even if no Python code can run (the GIL is held, or writing the
+log line blocks)."""
 
 EXIT_SECONDS = 2.0
-"""Time for which a process whose shutdown is complete waits for threads that still run."""
+"""Time that threads have to end once the shutdown is complete."""
 
 
 class HardStop:
-    """Ends the process once its time is over: a log line says what still hangs. Does nothing until `arm`."""
+    """Ends the process when its time is up, and logs what still hangs. Does nothing until `arm`."""
 
     def __init__(self, exit_process: Callable[[int], None] = os._exit) -> None:
         self._exit_process = exit_process
@@ -49,7 +48,7 @@ class HardStop:
         self._null_fd: int | None = None
 
     def arm(self, seconds: float) -> None:
-        """End the process in `seconds` with exit code 1, or sooner if that was said before."""
+        """End the process in `seconds` with exit code 1; an earlier time that was set before stays."""
         with self._changed:
             ends_at = time.monotonic() + seconds
             if self._ends_at is None:
@@ -63,7 +62,7 @@ class HardStop:
             self._changed.notify()
 
     def complete(self, exit_code: int) -> None:
-        """Say that the shutdown is complete: threads that still run may delay the exit by EXIT_SECONDS at most."""
+        """Note that the shutdown is complete: threads that still run delay the exit by at most EXIT_SECONDS."""
         with self._changed:
             self._exit_code = exit_code
             if self._ends_at is not None:
@@ -80,7 +79,7 @@ class HardStop:
             log.critical("shutdown not complete in time, ending the process; still running: %s", hanging)
         elif hanging:
             log.warning("ending the process; still running: %s", hanging)
-        else:  # the interpreter frees a large cache
+        else:  # only the main thread is left: it is freeing a large cache
             return
         logging.shutdown()
         self._exit_process(1 if exit_code is None else exit_code)
@@ -92,8 +91,7 @@ class StopRequests:
     def __init__(self, on_request: Callable[[int], None]) -> None:
         """`on_request`: called for each request at once, on any thread, with the signal's number; 0 for `stop`."""
         self._on_request = on_request
-        self._requests: deque[int] = deque()
-        self._has_request = asyncio.Event()
+        self._requests: asyncio.Queue[int] = asyncio.Queue()
         self._loop = asyncio.get_running_loop()
         # Python handles signals in the main thread only.
         self._signals = (
@@ -112,7 +110,8 @@ class StopRequests:
         if self._signals:
             self._sending.setblocking(False)
             signal.set_wakeup_fd(self._sending.fileno(), warn_on_full_buffer=False)
-            self._previous = {one: signal.signal(one, _wake_up) for one in self._signals}
+            # The handlers do nothing: Python itself writes the signal's number to the socket.
+            self._previous = {one: signal.signal(one, lambda *_: None) for one in self._signals}
             threading.Thread(target=self._read_signals, name="signals", daemon=True).start()
         return self
 
@@ -126,14 +125,14 @@ class StopRequests:
             self._receiving.close()
 
     def _read_signals(self) -> None:
-        log_ignored = ThrottledLogger(log)
+        log_ignored = ThrottledLoggers(log)
         with self._receiving:
             while numbers := self._receiving.recv(64):
                 for number in numbers:
                     if number in STOP_SIGNALS:
                         self._request_from_thread(number)
                     else:
-                        log_ignored("signal ignored: %s", signal.Signals(number).name)
+                        log_ignored("ignored", "signal ignored: %s", signal.Signals(number).name)
 
     def stop(self) -> None:
         """Stop without draining; safe to call from any thread."""
@@ -142,23 +141,15 @@ class StopRequests:
     def _request_from_thread(self, number: int) -> None:
         self._on_request(number)
         with contextlib.suppress(RuntimeError):  # the loop is closed: the process is ending
-            self._loop.call_soon_threadsafe(self._request, number)
-
-    def _request(self, number: int) -> None:
-        self._requests.append(number)
-        self._has_request.set()
+            self._loop.call_soon_threadsafe(self._requests.put_nowait, number)
 
     async def wait(self, timeout_seconds: float | None = None) -> int | None:
         """Return the next stop request: a signal number, or 0 for `stop`; None after `timeout_seconds` without one."""
         try:
             async with asyncio.timeout(timeout_seconds):
-                await self._has_request.wait()
+                return await self._requests.get()
         except TimeoutError:
             return None
-        number = self._requests.popleft()
-        if not self._requests:
-            self._has_request.clear()
-        return number
 
     async def until_next_request(self, closing: Coroutine[None, None, None]) -> None:
         """Run `closing`, but cancel it when another stop request arrives."""
@@ -169,7 +160,3 @@ class StopRequests:
         await asyncio.wait((close_task, stop_task))
         if not close_task.cancelled():
             close_task.result()
-
-
-def _wake_up(_: int, __: FrameType | None) -> None:
-    """Handle a signal: Python has already written its number to the socket of `StopRequests`."""

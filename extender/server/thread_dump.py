@@ -1,10 +1,11 @@
-"""Where threads are: for log lines about a process that hangs.
+"""Positions of threads, for log lines about a process that hangs.
 
-Rule: reads the stacks of other threads, and waits for none of them.
+Rule: reads the stacks of other threads without waiting for them.
 """
 
 import sys
 import threading
+import traceback
 from types import FrameType
 
 
@@ -12,12 +13,9 @@ def position(frame: FrameType | None) -> str:
     """Return the innermost function of the service on a stack: `reprieve (reprieve.py:81)`."""
     if frame is None:
         return "an unknown position"
-    innermost, one = frame, frame
-    while not one.f_globals.get("__name__", "").startswith("extender."):
-        if one.f_back is None:
-            one = innermost
-            break
-        one = one.f_back
+    outward = (one for one, _ in traceback.walk_stack(frame))
+    own = (one for one in outward if one.f_globals.get("__name__", "").startswith("extender."))
+    one = next(own, frame)
     return f"{one.f_code.co_qualname} ({one.f_code.co_filename.rpartition('/')[2]}:{one.f_lineno})"
 
 

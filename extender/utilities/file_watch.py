@@ -1,8 +1,8 @@
-"""Decide when a changed file is reloaded: cluster files, configuration, certificates, keys and CA bundles, all polled.
+"""Decide when a changed file is reloaded; cluster files, configuration, certificates and keys are polled.
 
-A change is loaded once two polls in a row saw the same signature, so that a partly written file is not read. The
-configuration and certificates are loaded after MAX_UNSETTLED_POLLS polls in any case, so at most 6 s after a change.
-Cluster files are not: half a cluster may be valid, and decisions on it are wrong.
+A change is loaded once two polls in a row saw the same signature, so that a partly written file is not read.
+Configuration and certificates are loaded after MAX_UNSETTLED_POLLS polls in any case, at most 6 s after a change.
+Cluster files are not: half a cluster may be valid, and decisions on it would be wrong.
 
 Rule: knows file signatures, not file contents.
 """
@@ -12,30 +12,27 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-POLL_INTERVAL_SECONDS = 2.0
-"""Time between two polls of a file."""
+POLL_INTERVAL_SECONDS = 2.0  # Time between two polls of a file
 
-MAX_UNSETTLED_POLLS = 3
-"""Number of polls after which a configuration or certificate file that keeps changing is reloaded anyway."""
+MAX_UNSETTLED_POLLS = 3  # Polls after which a configuration or certificate that keeps changing is loaded anyway
 
-Signature = tuple[object, ...]
-"""Signature of a file, or of a set of files: it differs after a change."""
+Signature = tuple[object, ...]  # Identifies the state of a file or a set of files: differs after a change
 
 
 class ChangeDetector:
     """Detects that a file, or a set of files, has changed and settled."""
 
     def __init__(self, loaded: Signature | None = None, *, must_settle: bool = True) -> None:
-        """`loaded`: signature of what is in use; None: whatever the next poll sees counts as a change.
+        """`loaded`: signature of the files in use; None: the next poll sees a change in any case.
 
-        `must_settle`: False: a change that does not settle is loaded after MAX_UNSETTLED_POLLS polls.
+        `must_settle`: if False, a change that does not settle is loaded after MAX_UNSETTLED_POLLS polls.
         """
         self._last_attempt = self._previous = loaded
         self._must_settle = must_settle
         self._unsettled_polls = 0
 
     def should_reload(self, now: Signature) -> bool:
-        """Return whether `now`, the signature of this poll, is a change to load: settled, or unsettled for too long."""
+        """Return whether to load the change that `now`, the signature of this poll, shows."""
         has_changed, has_settled, self._previous = now != self._last_attempt, now == self._previous, now
         self._unsettled_polls = self._unsettled_polls + 1 if has_changed else 0
         is_overdue = not self._must_settle and self._unsettled_polls >= MAX_UNSETTLED_POLLS
@@ -45,12 +42,12 @@ class ChangeDetector:
         return True
 
     def retry(self) -> None:
-        """Load again although nothing changes: the last attempt failed for a reason that the content did not cause."""
+        """Load again without a change: the last attempt failed, but not because of the content."""
         self._last_attempt = None
 
 
 def signature_of(paths: Iterable[str | Path]) -> Signature:
-    """Return the signature of these files; a missing one has a signature too, so that the others are still followed."""
+    """Return the signature of files; a missing file has one, too, so that the others are still watched."""
     found: list[object] = []
     for path in paths:
         try:

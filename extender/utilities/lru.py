@@ -21,7 +21,7 @@ class LRU(dict[K, V]):
         self.max_entries = max_entries
 
     def use(self, key: K) -> V | None:
-        """Return the value, as the most recently used one; None without one."""
+        """Return the value and mark it as the most recently used; None if the key is missing."""
         if key not in self:
             return None
         value = self[key] = self.pop(key)
@@ -29,13 +29,13 @@ class LRU(dict[K, V]):
 
     def put(self, key: K, value: V) -> None:
         """Store the value as the most recently used one."""
-        self.pop(key, None)  # a dict keeps the place of a key that it has
+        self.pop(key, None)  # assigning to an existing key would not move it to the end
         self[key] = value
         if len(self) > self.max_entries:
             self.pop_oldest()
 
     def use_or_make(self, key: K, make: Callable[[], V]) -> V:
-        """Return the value, or the one that `make` returns now."""
+        """Return the value, made and stored if the key is missing."""
         value = self.use(key)
         if value is None:
             value = make()

@@ -31,10 +31,9 @@ _KINDS = (
 def open_regular_file(path: str | os.PathLike[str], max_bytes: int | None = None) -> BinaryIO:
     """Return the file, opened for reading; OSError if it is not a regular file or is larger than `max_bytes`."""
     try:
-        found = os.stat(path)
+        _check(os.stat(path), path, max_bytes)  # before it is opened: opening a device may have an effect
     except ValueError as error:  # a NUL byte
         raise OSError(errno.EINVAL, "is not a valid path") from error
-    _check(found, path, max_bytes)  # before it is opened: opening a device may have an effect
     descriptor = os.open(path, _OPEN_FLAGS | getattr(os, "O_CLOEXEC", 0))
     try:
         _check(os.fstat(descriptor), path, max_bytes)
@@ -59,34 +58,27 @@ def read_regular_file(path: str | os.PathLike[str], max_bytes: int) -> bytes:
 
 
 def descriptor_path(file: BinaryIO) -> str | None:
-    """Return a path that opens the very file that is open, whatever its own path names now; None without /proc."""
+    """Return a path that opens the same file even if it has been renamed or replaced; None without /proc."""
     path = f"/proc/self/fd/{file.fileno()}"
     return path if os.access(path, os.R_OK) else None
 
 
 def gunzip(data: bytes, max_bytes: int) -> bytes:
-    """Return gzipped data decompressed; ValueError if it is damaged, cut off or larger than `max_bytes`.
-
-    Decompressed twice, first only to count, so that a bomb uses no memory and large data is not copied.
-    """
+    """Decompress gzipped data; ValueError if it is damaged, truncated or larger than `max_bytes`."""
+    size = 0
     try:
-        size = _unpacked_size(data, max_bytes)
         with gzip.GzipFile(fileobj=BytesIO(data)) as file:
+            # Decompressed twice, first only to count, so that a bomb uses no memory and large data is not copied.
+            while part := file.read(_GUNZIP_CHUNK_BYTES):
+                size += len(part)
+                if size > max_bytes:
+                    raise ValueError(f"is larger than {size_text(max_bytes)} once decompressed")
+            file.seek(0)
             return file.read(size)
     except EOFError:
-        raise ValueError("the gzip file is cut off") from None
+        raise ValueError("the gzip file is truncated") from None
     except (OSError, zlib.error) as error:
         raise ValueError(f"the gzip file is damaged: {error}") from None
-
-
-def _unpacked_size(data: bytes, max_bytes: int) -> int:
-    size = 0
-    with gzip.GzipFile(fileobj=BytesIO(data)) as file:
-        while part := file.read(_GUNZIP_CHUNK_BYTES):
-            size += len(part)
-            if size > max_bytes:
-                raise ValueError(f"is larger than {size_text(max_bytes)} once decompressed")
-    return size
 
 
 def size_text(size: int) -> str:

@@ -1,13 +1,13 @@
-"""Read YAML within limits: nesting, aliases, scalars and nodes, in files that a mistake or an attacker wrote.
+"""Read YAML within limits on nesting, aliases, scalars and nodes: a file may be a mistake or an attack.
 
-PyYAML recurses once per level, in C until the process crashes, and repeats what merge keys name without end. Values are
-therefore built from the parser's events, without recursion: those of manifests (`read_documents`), and those of a
-configuration, which knows the lines of its keys (`read_document`). The limits are far above what the API server accepts
-in an object.
+PyYAML recurses once per level, in C until the process crashes, and expands merge keys without a limit. Values are
+therefore built from the parser's events, without recursion: for manifests (`read_documents`), and for a configuration,
+together with the lines of its keys (`read_document`). The limits are far above what the API server accepts.
 
-Rule: every error is a YAMLError; a LimitError says which limit a file exceeds, not that it is not YAML.
+Rule: every error is a YAMLError; a LimitError means that a limit is exceeded, not that the file is not YAML.
 """
 
+import contextlib
 import re
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -17,44 +17,29 @@ from yaml.constructor import SafeConstructor
 
 from extender.utilities.text import shortened
 
-MAX_DEPTH = 100
-"""Mappings and sequences in each other."""
-
-MAX_SCALAR_BYTES = 3 << 20
-"""Size of one scalar, or of one comment: the API server's limit of a whole request."""
-
-MAX_REPEATED_NODES = 1_000_000
-"""Nodes that the aliases of a file stand for, by default; a scalar also counts once per 64 characters."""
-
-MAX_REPEATED_CONFIG_NODES = 10_000
-"""Nodes that the aliases of a configuration stand for."""
-
-MAX_NODES = 10_000_000
-"""Nodes of a file of manifests, aliases resolved."""
-
-MAX_TAG_DIRECTIVES = 100
-"""`%TAG` lines, which libyaml compares each with each; manifests need none."""
-
-MAX_INTEGER_DIGITS = 4000
-"""Digits of an integer; Python converts 4,300 at most."""
+MAX_DEPTH = 100  # Levels of nested mappings and sequences
+MAX_SCALAR_BYTES = 3 << 20  # Size of one scalar or comment: the API server's limit for a whole request
+MAX_REPEATED_NODES = 1_000_000  # Nodes that aliases expand to; a scalar counts once more per 64 characters
+MAX_REPEATED_CONFIG_NODES = 10_000  # Nodes that the aliases of a configuration expand to
+MAX_NODES = 10_000_000  # Nodes of a file of manifests, with aliases expanded
+MAX_TAG_DIRECTIVES = 100  # `%TAG` lines: libyaml compares each with all others, and manifests need none
+MAX_INTEGER_DIGITS = 4000  # Python converts at most 4,300 digits
 
 _EventParser: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
-_CONSTANTS: dict[str, Any] = dict.fromkeys(("", "~", "null", "Null", "NULL")) | {
-    "true": True,
-    "True": True,
-    "false": False,
-    "False": False,
-}
+_CONSTANTS: dict[str, Any] = (
+    dict.fromkeys(("", "~", "null", "Null", "NULL"))
+    | dict.fromkeys(("true", "True"), True)
+    | dict.fromkeys(("false", "False"), False)
+)
 _INTEGER = re.compile(r"[-+]?(?:0|[1-9][0-9]*)", re.ASCII)
 _STANDARD_TAG = "tag:yaml.org,2002:"
 
-Path = tuple[str | int, ...]
-"""Keys and indices that lead to a value."""
+Path = tuple[str | int, ...]  # Keys and indices that lead to a value
 
 
 class YAMLError(ValueError):
-    """A file is not YAML, or has what is not read."""
+    """The file is not YAML, or uses an unsupported part of it."""
 
     def __init__(self, problem: str, mark: Any = None) -> None:
         self.problem = problem
@@ -63,15 +48,15 @@ class YAMLError(ValueError):
 
 
 class LimitError(YAMLError):
-    """A file is YAML, but exceeds a limit."""
+    """The file is YAML but exceeds a limit."""
 
 
 def read_documents(data: bytes, max_repeated: int = MAX_REPEATED_NODES) -> Iterator[Any]:
-    """Yield the values of the documents of a file; an alias is the very value that its anchor names.
+    """Yield the value of each document; an alias yields the same object as its anchor, not a copy.
 
     Only null, true, false and decimal integers are resolved; every other plain scalar stays a string. Timestamps are
-    strings in the API; `0.5` must stay exact, as a quantity is decimal, not binary; and YAML 1.1's `on`, `no` and `0x1`
-    are not numbers or booleans in Kubernetes manifests.
+    strings in the API, `0.5` must stay exact for quantities, and YAML 1.1's `on`, `no` and `0x1` are neither booleans
+    nor numbers in Kubernetes manifests.
     """
     builder = _Builder()
     for event in _checked_events(data, max_repeated):
@@ -80,10 +65,10 @@ def read_documents(data: bytes, max_repeated: int = MAX_REPEATED_NODES) -> Itera
 
 
 def read_document(text: str, resolve: Callable[[str], Any]) -> tuple[Any, dict[Path, int]]:
-    """Return the value of a file with one document, None if it is empty, and path -> line of its keys and items.
+    """Return the value of a single document, None if it is empty, and path -> line of its keys and items.
 
-    `resolve`: plain scalar -> value. Keys are text, and each stands once in a mapping, those that `<<` names included.
-    A `---` at the end begins no document.
+    `resolve`: plain scalar -> value. Keys are strings and must be unique, also those merged by `<<`. A trailing `---`
+    does not begin another document.
     """
     builder, values, start = _ConfigBuilder(resolve), list[Any](), None
     for event in _checked_events(text.encode("utf-8", "surrogatepass"), MAX_REPEATED_CONFIG_NODES):
@@ -91,7 +76,7 @@ def read_document(text: str, resolve: Callable[[str], Any]) -> tuple[Any, dict[P
             start = event.start_mark
         if builder.add(event):
             if values and builder.root is not None:
-                raise LimitError("holds more than one document", start)
+                raise LimitError("contains more than one document", start)
             values.append(builder.root)
     return values[0] if values else None, builder.lines
 
@@ -100,16 +85,12 @@ def read_document(text: str, resolve: Callable[[str], Any]) -> tuple[Any, dict[P
 
 
 class _Chunks:
-    """The bytes of a file as a stream, which the parser reads in chunks.
-
-    Between two chunks other threads run: libyaml holds the GIL while it scans, however long a scalar is.
-    """
+    """The bytes of a file in chunks, between which other threads run: libyaml holds the GIL while it scans."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
         self._position = 0
-        self.since_event = 0
-        """Bytes that were read since the last event."""
+        self.since_event = 0  # Bytes read since the last event
         self.is_scalar_too_long = False
 
     def read(self, size: int) -> bytes:
@@ -130,20 +111,16 @@ def _checked_events(data: bytes, max_repeated: int) -> Iterator[Any]:
     chunks, size = _Chunks(data), _ExpandedSize(max_repeated)
     mark = None
     try:
-        parser = _EventParser(chunks)
-        is_over = False
-        while not is_over:
-            event = parser.get_event()
-            if chunks.is_scalar_too_long:  # then the event is cut off
+        for event in iter(_EventParser(chunks).get_event, None):
+            if chunks.is_scalar_too_long:  # the event is truncated
                 break
             chunks.since_event = 0
             mark = event.start_mark
             size.count(event)
             yield event
-            is_over = event.__class__ is yaml.StreamEndEvent
     except yaml.YAMLError as error:
         if not chunks.is_scalar_too_long:
-            # A ReaderError, about bytes that are no text, has a reason and no mark.
+            # A ReaderError, for bytes that are not text, has a reason instead of a problem, and no mark.
             problem = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error).splitlines()[0]
             raise YAMLError(problem, getattr(error, "problem_mark", None)) from None
     if chunks.is_scalar_too_long:
@@ -151,16 +128,14 @@ def _checked_events(data: bytes, max_repeated: int) -> Iterator[Any]:
 
 
 class _ExpandedSize:
-    """Counts nodes as they would be without aliases: what is shared here is walked once per alias by its readers."""
+    """Counts nodes as if aliases were copies, because readers visit a shared value once per alias."""
 
     def __init__(self, max_repeated: int) -> None:
         self._max_repeated = max_repeated
         self._nodes = 0
         self._repeated = 0
-        self._size_of: dict[str, int] = {}
-        """Anchor -> nodes; not yet in it: the anchors of open collections."""
-        self._open: list[tuple[str | None, int]] = []
-        """Anchor of each open collection, and the nodes before it."""
+        self._size_of: dict[str, int] = {}  # Anchor -> nodes, for collections that are complete
+        self._open: list[tuple[str | None, int]] = []  # For each open collection: anchor, number of nodes before it
 
     def count(self, event: Any) -> None:
         kind = event.__class__
@@ -198,7 +173,7 @@ class _ExpandedSize:
         self._nodes += size
         self._repeated += size
         if self._repeated > self._max_repeated:
-            raise LimitError(f"its aliases stand for more than {self._max_repeated:,} values", event.start_mark)
+            raise LimitError(f"its aliases expand to more than {self._max_repeated:,} values", event.start_mark)
 
 
 # --- values ---------------------------------------------------------------------------------------------------------
@@ -208,21 +183,16 @@ _MERGE_KEY: Any = object()
 
 
 class _Builder:
-    """Builds the values of documents from events, without recursion."""
+    """Builds the values of documents from events, without recursion, so that nesting cannot exhaust the stack."""
 
     def __init__(self) -> None:
-        self.root: Any = None
-        """Value of the last document that ended."""
-        self._collection: Any = None
-        """The innermost open list or dict; None: outside of any."""
-        self._key: Any = _NO_KEY
-        """Key of an open dict whose value is next."""
-        self._merged: list[dict[Any, Any]] = []
-        """Mappings that `<<` names in the open dict; the last takes precedence."""
+        self.root: Any = None  # Value of the last complete document
+        self._collection: Any = None  # The innermost open list or dict
+        self._key: Any = _NO_KEY  # Key in an open dict whose value comes next
+        self._merged: list[dict[Any, Any]] = []  # Mappings merged into the open dict by `<<`; the last takes precedence
         self._outer: list[tuple[Any, Any, list[dict[Any, Any]], str | None]] = []
         self._anchors: dict[str, Any] = {}
-        self._keys: dict[str, str] = {}
-        """The strings that are keys, each once: a file repeats them for every object."""
+        self._keys: dict[str, str] = {}  # Interned keys: a file repeats them for every object
 
     def add(self, event: Any) -> bool:
         """Add one event; return whether a document has ended."""
@@ -232,7 +202,9 @@ class _Builder:
         elif kind is yaml.MappingStartEvent or kind is yaml.SequenceStartEvent:
             self._open(event, is_mapping=kind is yaml.MappingStartEvent)
         elif kind is yaml.MappingEndEvent or kind is yaml.SequenceEndEvent:
-            value = self._with_merged(self._collection) if self._merged else self._collection
+            value = self._collection
+            if self._merged:  # the dict's own keys take precedence
+                value = {key: inner for one in (*self._merged, value) for key, inner in one.items()}
             self._collection, self._key, self._merged, anchor = self._outer.pop()
             self._put(value, anchor, event)
         elif kind is yaml.AliasEvent:
@@ -248,7 +220,6 @@ class _Builder:
         self._collection, self._key, self._merged = {} if is_mapping else [], _NO_KEY, []
 
     def _put(self, value: Any, anchor: str | None, event: Any) -> None:
-        """Put a complete value into the open collection."""
         if anchor is not None:
             self._anchors[anchor] = "<<" if value is _MERGE_KEY else value
         if self._collection.__class__ is list:
@@ -277,22 +248,12 @@ class _Builder:
             raise YAMLError("<< must name a mapping, or a list of mappings", event.start_mark)
         self._merged += reversed(found)
 
-    def _with_merged(self, own: dict[Any, Any]) -> dict[Any, Any]:
-        values: dict[Any, Any] = {}
-        for merged in self._merged:
-            values.update(merged)
-        values.update(own)
-        return values
-
     def _scalar(self, event: Any) -> Any:
-        text, tag = event.value, event.tag
-        if tag is not None and tag != "!":
+        if event.tag not in (None, "!"):
             return _tagged_scalar(event)
         if not event.implicit[0]:
-            return text
-        if text == "<<" and self._is_key():
-            return _MERGE_KEY
-        return self._plain_scalar(text, event)
+            return event.value
+        return _MERGE_KEY if event.value == "<<" and self._is_key() else self._plain_scalar(event.value, event)
 
     def _is_key(self) -> bool:
         return self._key is _NO_KEY and self._collection.__class__ is dict
@@ -308,7 +269,7 @@ class _Builder:
 
 
 class _ConfigBuilder(_Builder):
-    """Builds the value of a configuration, with lines; a key that stands twice is an error."""
+    """Builds the value of a configuration and records lines; duplicate keys are errors."""
 
     def __init__(self, resolve: Callable[[str], Any]) -> None:
         super().__init__()
@@ -347,7 +308,7 @@ class _ConfigBuilder(_Builder):
         self._merged = []
 
     def _scalar(self, event: Any) -> Any:
-        # Tags are left aside: the schema says what a value is, and a message shows what stands in the file.
+        # Tags are ignored: the schema decides the type, and error messages show the text of the file.
         if event.style in ("'", '"', "|", ">"):
             return event.value
         return _MERGE_KEY if event.value == "<<" and self._is_key() else self._plain_scalar(event.value, event)
@@ -357,13 +318,11 @@ class _ConfigBuilder(_Builder):
 
 
 def _tagged_scalar(event: Any) -> Any:
-    """Return the value of a scalar with a tag such as `!!str`."""
     if event.tag == f"{_STANDARD_TAG}str":
         return event.value
     if event.tag in (f"{_STANDARD_TAG}{name}" for name in ("null", "bool", "int", "float", "binary", "timestamp")):
         node = yaml.ScalarNode(event.tag, event.value, event.start_mark, event.end_mark)
-        try:
+        # Whatever PyYAML raises for an invalid value.
+        with contextlib.suppress(ValueError, KeyError, IndexError, AttributeError, yaml.YAMLError):
             return SafeConstructor().construct_object(node)
-        except (ValueError, KeyError, IndexError, AttributeError, yaml.YAMLError):  # what its constructors raise
-            pass
     raise YAMLError(f"unsupported tag {shortened(event.tag, 60)!r}", event.start_mark)

@@ -16,9 +16,9 @@ from extender.core.framework.plugins.node_unschedulable import CORDON_TAINT
 from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import RequestError
 from extender.k8s.kinds import Key, key_of
-from extender.k8s.labels import HOSTNAME, LabelsKey, labels_key
-from extender.k8s.objects import Pod, PodDisruptionBudget
+from extender.k8s.objects import LabelsKey, Pod, PodDisruptionBudget, labels_key
 from extender.k8s.selectors import LabelMatcher, SelectorError, compile_label_selector
+from extender.k8s.well_known import HOSTNAME
 from extender.k8s.workloads import is_mirror, is_recreated
 from extender.report.simulation_schema import BlockedEviction, DrainedNode, RemovedNode
 from extender.whatif.controllers import Controllers, is_of_daemon_set

@@ -19,7 +19,6 @@ from msgspec.structs import replace
 from extender.core.snapshot.pod_table import is_finished
 from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import RequestError
-from extender.k8s.annotations import DEFAULT_STORAGE_CLASS
 from extender.k8s.kinds import key_of
 from extender.k8s.objects import (
     ClaimVolumeSource,
@@ -39,6 +38,7 @@ from extender.k8s.selectors import SelectorError, compile_label_selector
 from extender.k8s.storage.objects import PersistentVolumeClaim, PhaseStatus
 from extender.k8s.storage.volumes import BETA_CLASS
 from extender.k8s.validation import decode_error_message, validate
+from extender.k8s.well_known import DEFAULT_STORAGE_CLASS
 from extender.k8s.workloads import TEMPLATE_HASH, ReplicaSet, StatefulSet, Workload, WorkloadSpec, workload_of
 from extender.whatif.controllers import SAFE_CHARACTERS, STATEFUL_SET, NameGenerator
 

@@ -11,7 +11,6 @@ from contextlib import contextmanager
 
 import msgspec
 
-from extender import wire
 from extender.cluster.watch.decode import Decoder
 from extender.core import engine
 from extender.core.profile import UPSTREAM
@@ -23,6 +22,8 @@ from extender.k8s.objects import Pod, PodDisruptionBudget
 from extender.server.guard.guard import guard_filter, guard_preempt
 from extender.server.observability.decision_log import VERBS, KeptDecision
 from extender.server.recording.redact import redact_request
+from extender.wire.decode import decode_filter
+from extender.wire.encode import encode_filter, encode_preempt
 from tests.abuse.hostile_fields import HOSTNAME, ZONE, hostile
 from tests.builders import JSON, budget, built, cluster, node, pod, thing
 
@@ -51,7 +52,7 @@ PLAIN = pod(
         {"name": "disk", "gcePersistentDisk": {"pdName": "disk-0"}},
     ],
 )
-"""Somebody else's pod, which has something of everything."""
+"""Another tenant's pod, which has something of everything."""
 
 
 def hostile_cluster(nodes: int) -> Snapshot:
@@ -186,21 +187,21 @@ def call_costs(snapshot: Snapshot, raw: JSON, spent: Costs) -> None:
     victims = {f"n{n}": SentCandidate((f"uid-r{n}-0", f"uid-r{n}-1")) for n in range(0, len(names), 3)}
     body = json.dumps({"Pod": raw, "Nodes": None, "NodeNames": names}).encode()
     with _timed(spent, "decode"):
-        request = wire.decode_filter(body)
+        request = decode_filter(body)
     with _timed(spent, "redact"):
         redact_request("filter", msgspec.Raw(body))
     snapshot._derived.clear()
     with _timed(spent, "filter"):
         filtered = engine.filter(snapshot, request.pod, names, UPSTREAM)
         guard_filter(names, filtered)
-        wire.encode_filter(request, filtered)
+        encode_filter(request, filtered)
     with _timed(spent, "prioritize"):
         scored = engine.prioritize(snapshot, request.pod, names, UPSTREAM)
     snapshot._derived.clear()
     with _timed(spent, "preempt"):
         found = engine.preempt(snapshot, request.pod, victims, UPSTREAM)
         kept = guard_preempt(snapshot, request.pod, victims, found.kept, as_sent=found.as_sent)
-        wire.encode_preempt(kept.kept)
+        encode_preempt(kept.kept)
     records = _records(spent, lambda: record_filter(filtered), lambda: record_prioritize(scored))
     records += _records(spent, lambda: record_preempt(found, victims))
     with _timed(spent, "explain"):
@@ -212,7 +213,7 @@ def call_costs(snapshot: Snapshot, raw: JSON, spent: Costs) -> None:
 
 
 def costs_of_others(snapshot: Snapshot, running: list[JSON]) -> Costs:
-    """Return what each verb costs for somebody else's pod beside these running pods, with everything remembered."""
+    """Return what each verb costs for another tenant's pod beside these running pods, with everything remembered."""
     names, plain = list(snapshot.node_names), msgspec.convert(PLAIN, Pod)
     victims = {f"n{n}": SentCandidate((f"uid-r{n}-0", f"uid-r{n}-1")) for n in range(0, len(names), 3)}
     lowest: Costs = {}

@@ -16,7 +16,7 @@ from tests.server.processes import LIMIT, Process
 MIB = 1 << 20
 
 
-class Service(Process):
+class MeasuredService(Process):
     """A process of the service, its memory and CPU time."""
 
     @property
@@ -72,9 +72,9 @@ class Service(Process):
 
 
 @contextlib.contextmanager
-def service(*arguments: str, **settings: str) -> Iterator[Service]:
+def service(*arguments: str, **settings: str) -> Iterator[MeasuredService]:
     """Run the service on the example cluster, or on what the arguments and settings name."""
-    with contextlib.closing(Service(*arguments, **settings)) as process:
+    with contextlib.closing(MeasuredService(*arguments, **settings)) as process:
         yield process
 
 

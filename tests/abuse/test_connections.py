@@ -15,7 +15,7 @@ import time
 
 import pytest
 
-from tests.abuse.service import Service, service
+from tests.abuse.service import MeasuredService, service
 from tests.fakes.certificates import Certificates
 from tests.server.conftest import filter_body
 
@@ -127,7 +127,7 @@ def test_H5_connections_to_a_tls_port_take_no_memory_and_a_real_call_gets_in(
 def test_H5_idle_connections_do_not_use_up_the_descriptors(many_descriptors):
     """Without a limit, `accept` failed at once and each time, with a stack in the log."""
     prefix = ("/bin/sh", "-c", 'ulimit -n 128; exec "$@"', "sh")
-    with contextlib.closing(Service(prefix=prefix)) as process, contextlib.ExitStack() as held:
+    with contextlib.closing(MeasuredService(prefix=prefix)) as process, contextlib.ExitStack() as held:
         process.call("/filter", CALL)
         process.get("/livez")
         for which in ("scheduler", "admin"):

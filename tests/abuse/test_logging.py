@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from tests.abuse.service import Service, until
+from tests.abuse.service import MeasuredService, until
 
 NAME = "p" * 253
 PLUGINS = {"filter": {"enabled": [{"name": "Quota"}]}}
@@ -25,7 +25,7 @@ MAX_CALLS = 20 * CALLS_PER_PIPE
 """More than three times as many as fill the pipe and the queue."""
 
 
-class Unread(Service):
+class Unread(MeasuredService):
     """The service, with a standard error that is read until it listens, and then only when a test says so."""
 
     def _read(self):

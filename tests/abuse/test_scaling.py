@@ -1,7 +1,7 @@
 """H1, H2: work is linear in the size of every field that a tenant controls, of incoming, running and nominated pods.
 
 The cost is CPU time in this process. A step may cost six times as much for four times the entries: a quadratic one
-costs sixteen times as much. What a step costs without any entry is no excuse: SMALL is all that is allowed beside it.
+costs sixteen times as much. Beside that, SMALL is all that a step may cost without any entry.
 """
 
 import gc

@@ -35,7 +35,7 @@ def missing_key(nth):
 
 def excluding(nth):
     """A selector of its own that every pod matches."""
-    return {"matchExpressions": [{"key": "app", "operator": "NotIn", "values": [f"an-app-of-nobody-{nth}"]}]}
+    return {"matchExpressions": [{"key": "app", "operator": "NotIn", "values": [f"an-unused-app-{nth}"]}]}
 
 
 def requiring(nth):

@@ -12,8 +12,9 @@ from typer.testing import CliRunner
 import extender
 from extender import cli
 from extender.cli import options
-from extender.cli.options import open_cluster
-from extender.cli.serve import EXAMPLE_REQUEST, config_file, send_example_requests, startup_banner
+from extender.cli.commands.serve import EXAMPLE_REQUEST, config_file, send_example_requests, startup_banner
+from extender.cli.sources import cluster as cluster_source
+from extender.cli.sources.cluster import open_cluster
 from extender.cluster.cache.cache import ClusterCache
 from extender.config import Configuration, load_config, render
 from extender.config.serving import DebugSection
@@ -105,8 +106,8 @@ def test_config_check_compares_the_entry_of_kube_scheduler_with_ours(tmp_path):
         f"{path}: read; kube-scheduler itself validates it",
         "kube-scheduler 1.33; profiles: default-scheduler",
         (
-            f"error: {path}:10: extenders[0].httpTimeout: kube-scheduler gives up after 1s, but calls are answered "
-            "until 4s (80 % of server.httpTimeout)"
+            f"error: {path}:10: extenders[0].httpTimeout: kube-scheduler gives up after 1s, but a response may "
+            "take 4s (80 % of server.httpTimeout)"
         ),
         "    set server.httpTimeout to 1s",
         (
@@ -148,7 +149,7 @@ def test_config_check_names_gates_that_all_beta_sets_and_that_are_not_followed(t
     gates = {"EXTENDER_SCHEDULER__FEATURE_GATES": "{AllBeta: false}"}
     shown = check("--scheduler-config", path, "--scheduler-version", "1.32", env=gates).stdout.splitlines()
     assert [line for line in shown if line.startswith("note: ")] == [
-        "note: feature gate SidecarContainers, which AllBeta sets, is not followed: its default is assumed"
+        "note: feature gate SidecarContainers, which AllBeta sets, is not supported: its default is assumed"
     ]
 
 
@@ -174,7 +175,7 @@ def test_config_check_says_that_a_patch_is_not_known():
 
 def test_serve_leaves_the_version_to_the_cluster(tmp_path, monkeypatch, capfd):
     path = written(tmp_path / "scheduler-config.yaml", ENTRY, profiles=ONLY_OLDER)
-    monkeypatch.setattr(options, "connect_api_server", lambda _: sys.exit(7))
+    monkeypatch.setattr(cluster_source, "connect_api_server", lambda _: sys.exit(7))
     serve = ("serve", "--kubernetes", "--scheduler-config", path)
     assert run_main(monkeypatch, *serve) == 7
     assert run_main(monkeypatch, *serve, "--scheduler-version", "1.37") == 2

@@ -134,8 +134,8 @@ def test_an_example_is_a_command_line_that_is_understood(arguments):
 @pytest.fixture
 def files(tmp_path, monkeypatch):
     """Those that the examples name."""
-    picture = cluster({node("n1"): [pod("a", priority=1)]}, waiting=[incoming("b")])
-    (tmp_path / "cluster.json.gz").write_bytes(gzip.compress(json.dumps(picture).encode()))
+    dump = cluster({node("n1"): [pod("a", priority=1)]}, waiting=[incoming("b")])
+    (tmp_path / "cluster.json.gz").write_bytes(gzip.compress(json.dumps(dump).encode()))
     (tmp_path / "pod.yaml").write_text(json.dumps(incoming("c")))
     (tmp_path / "extender.yaml").write_text("server: {port: 1}")
     entry = {"urlPrefix": "http://127.0.0.1:8888", "preemptVerb": "preempt", "nodeCacheCapable": True}

@@ -1,4 +1,4 @@
-"""What `extender serve` writes to standard error: one line per event that nobody else's text can forge."""
+"""What `extender serve` writes to standard error: one line per event, which text of others cannot forge."""
 
 import json
 import logging

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.cli.test_explain import fill, new_service
+from tests.cli.commands.test_explain import fill, new_service
 from tests.server.conftest import listening
 
 LOADED = """

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from extender.config import Configuration, load_config, render
 from extender.config.decoding import Section
 from extender.config.preemption import BuiltinProtectionsSection, LabelSelectorSection, ProtectionRule
-from extender.config.scheduler import load_kube_scheduler
+from extender.config.scheduler.load import load_kube_scheduler
 from extender.core.profile import (
     UPSTREAM,
     KubeScheduler,
@@ -23,7 +23,6 @@ from extender.core.profile import (
     ScoringStrategy,
 )
 from extender.errors import ConfigError
-from extender.k8s.annotations import EVICTION_COST
 from extender.k8s.objects import (
     LabelSelector,
     LabelSelectorRequirement,
@@ -35,6 +34,7 @@ from extender.k8s.objects import (
 )
 from extender.k8s.selectors import compile_label_selector
 from extender.k8s.version.features import DEFAULT_FEATURES
+from extender.k8s.well_known import EVICTION_COST
 
 
 @pytest.fixture
@@ -395,7 +395,7 @@ MISTAKES = {
     "a key twice": ("server:\n  port: 1\n  port: 2", "c.yaml:3: duplicate key 'port'"),
     "a section that is a number": ("server: 5", "c.yaml:1: server: must be a mapping"),
     "a file that is a list": ("- server", "c.yaml:1: must be a mapping"),
-    "a file that is no YAML": ("server: {port: 1", "c.yaml:2: did not find expected"),
+    "a file that is not YAML": ("server: {port: 1", "c.yaml:2: did not find expected"),
     "two documents": ("server: {}\n---\nserver: {}", "c.yaml:2: "),
     "an old version": ("apiVersion: extender/v1", "apiVersion: must be 'extender/v1alpha1', not 'extender/v1'"),
     "another kind": ("kind: Pod", "c.yaml:1: kind: must be 'ExtenderConfiguration', not 'Pod'"),
@@ -431,8 +431,8 @@ MISTAKES = {
         "preemption: {preset: carefull}",
         "preemption.preset: must be 'upstream', 'careful' or 'strict', not 'carefull' (did you mean careful?)",
     ),
-    "a preset that is no text": ("preemption: {preset: [strict]}", "preemption.preset: must be 'upstream', "),
-    "a preset over what is no mapping": (
+    "a preset that is not text": ("preemption: {preset: [strict]}", "preemption.preset: must be 'upstream', "),
+    "a preset over what is not a mapping": (
         "preemption: {preset: careful, limits: 5}",
         "preemption.limits: must be a mapping",
     ),
@@ -518,7 +518,7 @@ MISTAKES = {
         "preemption: {protections: {rules: [{name: a, minRuntime: 0s}]}}",
         "preemption.protections.rules[0].minRuntime: must be greater than 0",
     ),
-    "a priority that is no int32": (
+    "a priority that is not an int32": (
         "preemption: {protections: {rules: [{name: a, unlessPriorityAtLeast: 2147483648}]}}",
         "unlessPriorityAtLeast: must be less than or equal to 2147483647",
     ),
@@ -529,22 +529,22 @@ MISTAKES = {
     "an endless look back": ("preemption: {limits: {attemptsWithin: 0s}}", "limits.attemptsWithin: must be greater"),
     "live budgets with several candidates": (
         "preemption:\n  keepCandidates: 2\n  budgetAccounting: Live",
-        "c.yaml:1: preemption: keepCandidates must be 1 with budgetAccounting: Live: of several nodes kube-scheduler ",
+        "c.yaml:1: preemption: keepCandidates must be 1 with budgetAccounting: Live: if several nodes are sent",
     ),
     "limits with several candidates": (
         "preemption: {keepCandidates: All, limits: {evictionsPerMinute: 1, maxAttempts: 1, workloadCooldown: 1s}}",
         (
             "keepCandidates must be 1 with limits.evictionsPerMinute, limits.workloadCooldown, "
-            "limits.maxAttempts: of several"
+            "limits.maxAttempts: if several"
         ),
     ),
     "a limit per namespace with several candidates": (
         "preemption: {keepCandidates: 2, limits: {evictionsPerMinutePerNamespace: 1}}",
-        "keepCandidates must be 1 with limits.evictionsPerMinutePerNamespace: of several",
+        "keepCandidates must be 1 with limits.evictionsPerMinutePerNamespace: if several",
     ),
     "a preset with several candidates": (
         "preemption: {keepCandidates: All, preset: careful}",
-        "keepCandidates must be 1 with budgetAccounting: Live, limits.workloadCooldown (preset careful): of several",
+        "keepCandidates must be 1 with budgetAccounting: Live, limits.workloadCooldown (preset careful): if several",
     ),
     "a mode that does not exist": ("mode: observe", "c.yaml:1: mode: must be 'Enforce' or 'Observe', not 'observe'"),
     "a switch without a key": ("killSwitch: true", "c.yaml:1: killSwitch: must be a mapping"),
@@ -565,7 +565,7 @@ MISTAKES = {
         "server: {tls: {clientCA: ca.crt}}",
         "server.tls: clientCA needs certificate and key: a client can present a certificate over TLS only",
     ),
-    "names that nobody shows": (
+    "names of which no certificate shows one": (
         "server: {tls: {certificate: a, key: b, allowedNames: [kube-scheduler]}}",
         "server.tls: allowedNames needs clientCA: without it clients present no certificate",
     ),
@@ -599,7 +599,7 @@ MISTAKES = {
     ),
     "an emulated version with a patch": (
         'scheduler: {emulatedVersion: "1.36.0"}',
-        'scheduler.emulatedVersion: "1.36.0" is more than a minor: kube-scheduler takes one such as 1.36',
+        'scheduler.emulatedVersion: "1.36.0" must be a minor version such as 1.36',
     ),
     "a compatible version that is nearly one": (
         'scheduler: {minCompatibilityVersion: "1.36."}',
@@ -609,7 +609,7 @@ MISTAKES = {
         "scheduler: {featureGates: AllAlpha=true}",
         "c.yaml:1: scheduler.featureGates: must be a mapping",
     ),
-    "a feature gate that is no switch": ("scheduler: {featureGates: {A: 1}}", "scheduler.featureGates.A: must be"),
+    "a feature gate that is not a switch": ("scheduler: {featureGates: {A: 1}}", "scheduler.featureGates.A: must be"),
     "a misspelt extension point": (
         "scheduler:\n  profiles:\n  - plugins: {filters: {}}",
         "c.yaml:3: scheduler.profiles[0].plugins.filters: unknown key (did you mean filter?)",
@@ -680,7 +680,7 @@ HOSTILE = {
         "a: &a [1, 2, 3]\n"
         + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}' if n else '*a'] * 9)}]\n" for n in range(3))
         + "e: [*a2, *a2, *a2, *a2]",
-        "c.yaml:5: its aliases stand for more than 10,000 values",
+        "c.yaml:5: its aliases expand to more than 10,000 values",
     ),
     "a long key": ("? " + "k" * 100_000 + "\n: 1", "c.yaml:1: kkkkk"),
     "a NUL byte": ("a: \0", "c.yaml: "),
@@ -731,9 +731,9 @@ def test_whatever_stands_in_a_file_it_is_a_configuration_or_a_complaint(load, co
     try:
         config = load(yaml.safe_dump(content))
     except ConfigError as error:
-        assert str(error).startswith("c.yaml:")  # noqa: PT017, both outcomes are right
+        assert str(error).startswith("c.yaml:"), "the error names no line"  # noqa: PT017, both outcomes are right
     else:
-        assert load(render(config)) == config
+        assert load(render(config)) == config, "a rendered configuration is read otherwise"
 
 
 # --- environment and command line -----------------------------------------------------------------------------------
@@ -809,7 +809,7 @@ def test_the_environment_stands_over_the_file_and_the_command_line_over_both(loa
 
 
 MISTAKEN_ENV = {
-    "a name that is no setting": (
+    "a name that is not a setting": (
         "EXTENDER_SERVER__PROT",
         "1",
         "no such setting (did you mean EXTENDER_SERVER__PORT?)",
@@ -837,7 +837,7 @@ MISTAKEN_ENV = {
         "[{schedulerNam: x}]",
         "scheduler.profiles[0].schedulerNam: unknown key",
     ),
-    "a value that is no YAML": ("EXTENDER_SCHEDULER__PROFILES", "[", ""),
+    "a value that is not YAML": ("EXTENDER_SCHEDULER__PROFILES", "[", ""),
 }
 
 

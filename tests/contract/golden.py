@@ -42,7 +42,7 @@ def scenarios() -> Iterator[tuple[str, int, JSON]]:
     """Yield (id, minor, scenario): the first few of each category, judged as one minor after the other."""
     number = 0
     for category in EVERY_CATEGORY:
-        for scenario in load(category)[:PER_CATEGORY]:
+        for scenario in load(category, count=PER_CATEGORY):
             minor = CONFIGURED if "config" in scenario else OLDEST + number % (NEWEST - OLDEST + 1)
             yield f"{category}/{scenario['id']}", minor, scenario
             number += 1

@@ -152,7 +152,7 @@ def _read(verb: str, status: int, answer: bytes) -> Any:
 
 
 def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")
 
 
 def _field(value: dict[str, Any], name: str) -> Any:

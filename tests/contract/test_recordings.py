@@ -1,6 +1,6 @@
 """Every recorded call of a real kube-scheduler, answered by the service and judged with the scheduler's own eyes.
 
-The picture is the one of the recording. What happened between its calls is applied as the recording tells it:
+The cluster cache is that of the recording. What happened between its calls is applied as the recording tells it:
 
 - After `/preempt` the preemptor is nominated to the node that was chosen, and the victims there are terminating.
 - When a node is offered to `/filter`, the pods that were terminating on it are gone (nothing else made room).
@@ -46,7 +46,7 @@ def read(path: Path) -> bytes:
 
 @dataclass(frozen=True)
 class Call:
-    """Read and decoded once while it is in use: the largest bodies are of megabytes. Nobody changes what it returns."""
+    """A recorded call, read and decoded once while it is in use, as bodies may have megabytes; never changed."""
 
     mode: str
     name: str
@@ -113,7 +113,7 @@ def test_every_recorded_call_belongs_to_a_scenario():
         assert files == {name for entry in index(mode) for name in entry["calls"]}
 
 
-# --- the picture --------------------------------------------------------------------------------------------------
+# --- the cluster cache --------------------------------------------------------------------------------------------
 
 
 @cache

@@ -7,7 +7,7 @@ import pytest
 
 from extender.server.replay import ReplayResult
 from extender.server.scheduler.result import Answer
-from extender.wire import decode_filter, decode_preempt
+from extender.wire.decode import decode_filter, decode_preempt
 from tests.contract.test_recordings import (
     ENTRIES,
     SCENARIOS,
@@ -17,6 +17,7 @@ from tests.contract.test_recordings import (
     params,
     scheduler_ignoring,
 )
+from tests.profiles import by_profile
 from tests.server.recording.rig import Rig
 
 POLICIES = {"preset": "strict", "ranking": ["VictimCount", "Workloads"]}
@@ -27,7 +28,7 @@ WITH_PREEMPTION = params((mode, entry) for mode, entry in ENTRIES if any("-preem
 class Recorded:
     answers: list[tuple[Call, Answer]]
     results: list[ReplayResult]
-    """The same calls as replayed from the recording."""
+    """These calls as replayed from the recording."""
 
 
 def recorded(directory, mode, entry, **preemption):
@@ -45,7 +46,7 @@ def recorded(directory, mode, entry, **preemption):
     return Recorded(answers, rig.results())
 
 
-@pytest.mark.parametrize(("mode", "entry"), SCENARIOS)
+@pytest.mark.parametrize(("mode", "entry"), SCENARIOS[:: by_profile(3, 1, 1)])
 def test_recorded_traffic_replays_to_the_same_bytes(tmp_path, mode, entry):
     """And what was redacted once has nothing left to redact: a recording of the replay is the same recording."""
     first = recorded(tmp_path / "first", mode, entry)
@@ -55,7 +56,7 @@ def test_recorded_traffic_replays_to_the_same_bytes(tmp_path, mode, entry):
     assert [(call.request, call.answer) for call in again] == [(call.request, call.answer) for call in calls]
 
 
-@pytest.mark.parametrize(("mode", "entry"), WITH_PREEMPTION)
+@pytest.mark.parametrize(("mode", "entry"), WITH_PREEMPTION[:: by_profile(3, 1, 1)])
 def test_recorded_traffic_replays_to_the_same_bytes_with_policies(tmp_path, mode, entry):
     """Where nothing was preempted no node failed, and no policy is asked: such a scenario would be replayed twice."""
     check_replayed(recorded(tmp_path, mode, entry, **POLICIES))

@@ -16,7 +16,7 @@ PROFILE = Profile()
 NODES = {node("n1", cpu="1"): [pod("a")], node("n2", cpu="1"): []}
 PARTS = (
     *("cached_verdicts", "filter", "feasible", "statuses", "scores", "eligible", "refusal", "dry_run_rows"),
-    *("preemption_helps", "dry_run", "policies", "candidates", "ranking", "best_ties", "scheduler_decides"),
+    *("preemption_helps", "policies", "candidates", "ranking", "best_ties", "scheduler_decides"),
 )
 
 
@@ -26,7 +26,7 @@ def test_a_part_is_computed_once(part):
     assert getattr(evaluation, part) is getattr(evaluation, part)
 
 
-@pytest.mark.parametrize("part", ["filter", "scores", "dry_run", "policies", "feasible", "statuses"])
+@pytest.mark.parametrize("part", ["filter", "scores", "policies", "feasible", "statuses"])
 def test_a_part_that_is_asked_for_after_a_change_raises(part):
     here = snapshot(NODES)
     evaluation = Evaluation(here, typed(incoming()), PROFILE)
@@ -40,7 +40,6 @@ def test_a_part_that_is_asked_for_after_a_change_raises(part):
     [
         lambda one: one.selected,
         lambda one: one.selected_ties,
-        lambda one: one.best_candidates(1),
         lambda one: one.not_evaluated_on(one.rows),
         lambda one: one.policies_on(one.rows),
         lambda one: one.to_dict(),

@@ -121,7 +121,7 @@ def changeable(root: object, without: object = None) -> tuple[dict[int, np.ndarr
 @each_policy
 def test_a_record_shares_nothing_with_the_snapshot(policy):
     for snapshot, record in records(policy):
-        aside = record.request.context.snapshot  # which is never changed, but made anew
+        aside = record.request.context.snapshot  # which is never changed, but replaced
         theirs, their_containers = changeable(snapshot, aside)
         ours, our_containers = changeable(record, aside)
         assert len(theirs) > 10

@@ -3,7 +3,7 @@
 import contextlib
 from collections.abc import Iterator
 
-from extender.cli.serve import send_example_requests
+from extender.cli.commands.serve import send_example_requests
 from extender.cluster.cache.cache import ClusterCache
 from extender.cluster.files.manifests import example_cluster
 from extender.config import Configuration

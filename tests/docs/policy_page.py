@@ -85,7 +85,7 @@ def table_below(heading: str) -> list[list[str]]:
     """Return the cells of the first table below a heading, without its header."""
     section = re.split(r"^##+ ", PAGE.partition(f" {heading}\n")[2], maxsplit=1, flags=re.MULTILINE)[0]
     table = re.search(r"(?:^\|.*\n)+", section, re.MULTILINE)
-    assert table is not None, f"there is no table below {heading!r}"
+    assert table is not None, f"no table below {heading!r}"
     return [[cell.strip() for cell in row.strip("|").split(" | ")] for row in table[0].splitlines()[2:]]
 
 

@@ -13,8 +13,8 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from extender import cli
-from extender.cli import node_report
-from extender.cli.report import Invocation
+from extender.cli.output import node_report
+from extender.cli.output.decision_report import Invocation
 from extender.cluster.files.manifests import load_cluster
 from extender.core import engine
 from extender.core.profile import UPSTREAM

@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 from typing import get_args
 
-from extender.cli.serve import EXAMPLE_PREEMPTION
+from extender.cli.commands.serve import EXAMPLE_PREEMPTION
 from extender.cluster.files.manifests import example_cluster
 from extender.core import engine
 from extender.core.profile import UPSTREAM
@@ -14,7 +14,7 @@ from extender.core.snapshot.snapshot import Snapshot
 from extender.server.events import correlator, recorder
 from extender.server.events.event import Reason
 from extender.server.events.notices import AnsweredPreemption, notices, rejecting_policies
-from extender.wire import decode_preempt
+from extender.wire.decode import decode_preempt
 
 PAGE = (Path(__file__).parents[2] / "docs" / "events.md").read_text(encoding="utf-8")
 

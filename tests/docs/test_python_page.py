@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 
 import extender
-from extender.cli.serve import EXAMPLE_PREEMPTION, EXAMPLE_REQUEST
+from extender.cli.commands.serve import EXAMPLE_PREEMPTION, EXAMPLE_REQUEST
 from extender.cluster.cache.cache import ClusterCache
 from extender.cluster.files.manifests import example_cluster
 from tests.server.recording.rig import Rig

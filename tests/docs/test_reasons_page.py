@@ -3,13 +3,15 @@
 A message is compared as a template: what is put into it is `{}`.
 """
 
+import functools
 import gzip
 import importlib
 import json
 import pkgutil
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple, get_args, get_type_hints
@@ -18,7 +20,7 @@ import pytest
 import typer.main
 from typer.core import TyperGroup
 
-from extender import cli, errors, wire
+from extender import cli, errors
 from extender.cluster.apiserver import binding
 from extender.cluster.apiserver.binding import BindResult
 from extender.cluster.cache import cache
@@ -27,7 +29,6 @@ from extender.cluster.watch import source as watch_source
 from extender.cluster.watch.state import Phase
 from extender.config import Configuration
 from extender.core import devices
-from extender.core.devices import node_allocations
 from extender.core.devices.structured import allocator, node_devices, pools
 from extender.core.framework import filter as node_filter
 from extender.core.framework import plugins, score, status
@@ -38,13 +39,14 @@ from extender.core.preemption import (
     eligibility,
     protections,
     rate_limits,
-    recent_deletions,
     sent_candidates,
 )
+from extender.core.preemption import rejections as preempt_rejections
 from extender.core.scheduling_cycle import fit_error, schedule_one
 from extender.core.scheduling_cycle.result import CycleOutcome
 from extender.core.snapshot import volume_index
 from extender.k8s.devices import selector
+from extender.k8s.limits import limits
 from extender.k8s.storage import volumes
 from extender.report import tried_node
 from extender.report.pod_schema import PodState, Verdict
@@ -61,6 +63,7 @@ from extender.server.recording import answer_diff
 from extender.server.scheduler import bind, filter_dryrun, routes, sent_nodes, verbs
 from extender.utilities import daemon_thread
 from extender.whatif import drain
+from extender.wire import decode
 from tests.docs.code_texts import is_text, strings_given_to, texts, with_holes
 
 ROOT = Path(__file__).parents[2]
@@ -72,10 +75,12 @@ POST_FILTER = {
 }  # fmt: skip
 """What DynamicResources says when kube-scheduler preempts."""
 
+LIMITS = texts(limits, "TOO_MANY_CLAIMS", "TOO_MANY_DEVICE_CONTAINERS", "WorkBudget")
+
 NOT_EVALUATED = {
     *texts(dynamic_resources, "_why_not_evaluated", "_not_followed", "_verdicts"),
     *(text for one in (allocator, node_devices) for text in strings_given_to(one, "NotEvaluated") if is_text(text)),
-    *texts(node_allocations),
+    *LIMITS,
     *texts(pools, "_terms"),
 }
 """Why DynamicResources leaves a pod to kube-scheduler."""
@@ -97,11 +102,12 @@ def texts_of_package(package: ModuleType) -> set[str]:
     return set[str]().union(*(texts(importlib.import_module(name)) for name in names))
 
 
+@functools.cache  # it parses 40 modules, for two tests
 def of_plugins() -> set[str]:
     found = texts_of_package(plugins) | texts_of_package(devices) | texts(score)
     found |= texts(status, "Status", "filter_error") | texts(node_filter, "left_out_by_prefilter")
     found |= texts(volume_index, "not_found") | texts(volumes, "not_for_pod_message")
-    found |= texts(selector, "OPTIONAL_FIELD")
+    found |= texts(selector, "OPTIONAL_FIELD") | texts(limits, "TOO_MANY_HARD_CONSTRAINTS") | LIMITS
     put_in = {"claim {}", "claim {}, request {}", "class {}", "{}: selector #{}"}
     return without(found, put_in | POST_FILTER | NOT_EVALUATED)
 
@@ -122,7 +128,8 @@ def of_preemption_messages() -> set[str]:
 
 
 def of_dropped_nodes() -> set[str]:
-    found = texts(sent_candidates, "RejectionReason") | texts(recent_deletions) | texts(verbs, "Preempt.decide")
+    found = texts(sent_candidates, "RejectionReason") | texts(preempt_rejections, "no_eviction_needed")
+    found |= texts(verbs, "Preempt.decide")
     return without(found, strings_given_to(verbs, "GuardError"))
 
 
@@ -130,15 +137,18 @@ def of_failed_and_refused_calls() -> set[str]:
     found = texts(routes) | texts(body) | texts(deadline) | texts(protocol) | texts(filter_dryrun) | texts(sent_nodes)
     found |= texts(http_errors) | texts(context, "not_ours_message") | texts(errors, "INTERNAL")
     found |= strings_given_to(verbs, "GuardError") | strings_given_to(node_filter, "UnknownNode")
-    found |= strings_given_to(wire, "RequestTooLarge")
+    found |= strings_given_to(decode, "RequestTooLarge")
     no_messages = {"POST /{}", "the connection is closed"}  # the name of a span; told to no client
     return without(found, no_messages)
 
 
 def of_readiness() -> set[str]:
     found = texts(watch_source, "KubernetesSource.problem", "KubernetesSource._not_synced", "KubernetesSource.run")
-    found |= texts(cache, "ClusterCache.snapshot") | texts(settings, "LiveSettings._refuse") | texts(health, "DRAINING")
-    return without(found, {"the first snapshot"})  # put in where kinds stand
+    found |= (
+        texts(cache, "ClusterCache.snapshot") | texts(settings, "LiveSettings._resolve") | texts(health, "DRAINING")
+    )
+    put_in = {"the first snapshot", ", for kube-scheduler {} ({})"}
+    return without(found, put_in)
 
 
 def of_warnings() -> set[str]:
@@ -149,6 +159,10 @@ def of_warnings() -> set[str]:
     return without(
         found, {"no pod is evicted", "kube-scheduler evicts the victims it chose"}
     )  # put in behind `kill switch`
+
+
+def of_bindings() -> set[str]:
+    return without(texts(binding) | texts(bind), {"pod {}/{}"})
 
 
 def of_plugins_not_evaluated() -> set[str]:
@@ -165,28 +179,28 @@ class Column(NamedTuple):
     """Its place among the tables below the heading."""
 
 
-MESSAGES: dict[tuple[Column, ...], set[str]] = {
+MESSAGES: dict[tuple[Column, ...], Callable[[], set[str]]] = {
     (
         Column("One node"),
         Column("The pod, on every node"),
         Column("A plugin fails"),
         Column("Errors of devices"),
-    ): of_plugins(),
-    (Column("The end of the message: preemption"),): of_preemption_messages(),
-    (Column("Pods that are not tried", table=1),): of_pods_not_tried(),
-    (Column("Nodes that are not in the answer to /preempt"),): of_dropped_nodes(),
-    (Column("On every node"),): texts(rate_limits, "preemption_refusal"),
-    (Column("On one node"), Column("On one node", 1)): of_vetoes_of_nodes(),
-    (Column("Protected pods"),): texts(protections),
-    (Column("Plugins that are not evaluated"),): of_plugins_not_evaluated(),
-    (Column("Failed calls", 1), Column("Refused requests", 1)): of_failed_and_refused_calls(),
-    (Column("Not ready"),): of_readiness(),
-    (Column("Warnings"), Column("Warnings", 1)): of_warnings(),
-    (Column("The guard", table=1),): texts(guard, "_filter_error", "guard_scores"),
-    (Column("Bindings", table=1),): without(texts(binding) | texts(bind), {"pod {}/{}"}),
-    (Column("Blocked evictions"),): texts(drain, "EvictionAPI", "MORE_THAN_ONE_BUDGET", "_too_many_requests"),
+    ): of_plugins,
+    (Column("The end of the message: preemption"),): of_preemption_messages,
+    (Column("Pods that are not tried", table=1),): of_pods_not_tried,
+    (Column("Nodes that are not in the answer to /preempt"),): of_dropped_nodes,
+    (Column("On every node"),): partial(texts, rate_limits, "preemption_refusal"),
+    (Column("On one node"), Column("On one node", 1)): of_vetoes_of_nodes,
+    (Column("Protected pods"),): partial(texts, protections),
+    (Column("Plugins that are not evaluated"),): of_plugins_not_evaluated,
+    (Column("Failed calls", 1), Column("Refused requests", 1)): of_failed_and_refused_calls,
+    (Column("Not ready"),): of_readiness,
+    (Column("Warnings"), Column("Warnings", 1)): of_warnings,
+    (Column("The guard", table=1),): partial(texts, guard, "_filter_error", "guard_scores"),
+    (Column("Bindings", table=1),): of_bindings,
+    (Column("Blocked evictions"),): partial(texts, drain, "EvictionAPI", "MORE_THAN_ONE_BUDGET", "_too_many_requests"),
 }
-"""Columns of the page -> the messages that they have, together."""
+"""Columns of the page -> what collects the messages that they have, together."""
 
 CODES: dict[Column, set[str]] = {
     Column("Nodes that do not take the pod"): {code.text for code in Code},
@@ -218,17 +232,17 @@ def named(text: str) -> list[str]:
 
 
 def messages(columns: tuple[Column, ...]) -> list[str]:
-    """Return the messages of these columns as templates; what is no line with a blank is a code or a setting."""
+    """Return the messages of these columns as templates; what is not a line with a blank is a code or a setting."""
     found = [with_holes(text) for column in columns for cell in cells(column) for text in named(cell)]
     return [text for text in found if is_text(text)]
 
 
 def missing(columns: tuple[Column, ...]) -> list[str]:
-    return sorted(MESSAGES[columns] - set(messages(columns)))
+    return sorted(MESSAGES[columns]() - set(messages(columns)))
 
 
 def unknown(columns: tuple[Column, ...]) -> list[str]:
-    return sorted(set(messages(columns)) - MESSAGES[columns])
+    return sorted(set(messages(columns)) - MESSAGES[columns]())
 
 
 EACH = pytest.mark.parametrize("columns", MESSAGES, ids=lambda columns: columns[0].heading)
@@ -285,9 +299,10 @@ def test_texts_are_read_from_the_source(tmp_path, monkeypatch):
 
 def test_a_text_that_is_in_the_code_or_on_the_page_only_is_noticed(monkeypatch):
     columns = (Column("Blocked evictions"),)
-    monkeypatch.setitem(MESSAGES, columns, MESSAGES[columns] | {"The disruption budget {} is new"})
+    of_code = MESSAGES[columns]()
+    monkeypatch.setitem(MESSAGES, columns, lambda: of_code | {"The disruption budget {} is new"})
     assert missing(columns) == ["The disruption budget {} is new"]
-    monkeypatch.setitem(MESSAGES, columns, set())
+    monkeypatch.setitem(MESSAGES, columns, set)
     assert len(unknown(columns)) == 4
 
 

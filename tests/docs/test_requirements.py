@@ -8,6 +8,8 @@ import ast
 import re
 from pathlib import Path
 
+import pytest
+
 from tests.conftest import marker_of
 from tests.fakes import faults
 from tests.property.live_world import FAULTS, SILENT_FAULTS, World
@@ -22,26 +24,39 @@ REQUIREMENTS = {
 }
 ONLY_IN_TEST_ALL = {"E13"}
 """The mutation score of the guard: minutes."""
+FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
 ACTIONS = {"Answer", "CutBody", "CutEvent", "Drop", "ErrorEvent", "Hang"}
 NO_FAULTS = {"any", "calm", "change", "delete", "is_stale", "preemptor", "put"}
 
 
-def requirements_of(path):
-    """What the names of its tests say that they cover. Most tests name none: those modules are not even parsed."""
+TEST = re.compile(r"^((?: *@.*\n(?:(?! *(?:@|def |async )).*\n)*)*) *(?:async )?def (test_\w+)", re.MULTILINE)
+"""A test: its decorators, and its name."""
+
+
+def requirements_of(path, *, by_default):
+    """Return the IDs in the names of the module's tests; with `by_default`, only of those that are not slow."""
     text = path.read_text(encoding="utf-8")
-    names = ast.walk(ast.parse(text)) if re.search(r"\bdef test_\w*[ECLH]\d", text) else ()
+    tests = TEST.findall(text) if re.search(r"\bdef test_\w*[ECLH]\d", text) else ()
     return {
         one
-        for node in names
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_")
-        for one in re.findall(r"_([ECLH]\d+)(?=_)", node.name)
+        for decorators, name in tests
+        if not by_default or "@pytest.mark.slow" not in decorators
+        for one in re.findall(r"_([ECLH]\d+)(?=_)", name)
     }
 
 
 def test_every_requirement_has_a_default_test():
-    by_module = {path: requirements_of(path) for path in TESTS.rglob("test_*.py")}
-    assert set().union(*(by_module[path] for path in DEFAULT)) >= REQUIREMENTS - ONLY_IN_TEST_ALL
-    assert set().union(*by_module.values()) == REQUIREMENTS
+    found = set().union(*(requirements_of(path, by_default=True) for path in DEFAULT))
+    assert found >= REQUIREMENTS - ONLY_IN_TEST_ALL
+    assert set().union(*(requirements_of(path, by_default=False) for path in TESTS.rglob("test_*.py"))) == REQUIREMENTS
+
+
+@pytest.mark.parametrize(("marker", "expected"), [("slow", set()), ("parametrize('a', [1])", {"E1"})])
+def test_a_slow_test_does_not_cover_a_requirement_by_default(tmp_path, marker, expected):
+    module = tmp_path / "test_module.py"
+    module.write_text(f"@fixture\n@pytest.mark.{marker}\n@other(\n    1,\n)\nasync def test_E1_holds():\n    pass\n")
+    assert requirements_of(module, by_default=True) == expected
+    assert requirements_of(module, by_default=False) == {"E1"}
 
 
 def test_every_fault_of_the_fakes_is_injected_by_a_default_test():
@@ -62,3 +77,31 @@ def test_every_property_runs_in_the_default_profile():
     assert len(numbers) >= 25
     assert all(int(number) > 0 for number in numbers)
     assert not [path for path in DEFAULT if "in_long" in path.read_text(encoding="utf-8")]
+
+
+@pytest.mark.slow
+def test_every_property_says_what_does_not_hold():
+    """Each test of random cases, or a function of its module that it calls, has an assertion with a message."""
+    silent = []
+    for path in DEFAULT:
+        text = path.read_text(encoding="utf-8")
+        if "@given(" in text or "seeds)" in text:
+            defined = {one.name: one for one in ast.walk(ast.parse(text)) if isinstance(one, FUNCTION)}
+            tests = [one for one in defined.values() if is_property(one)]
+            silent += [f"{path.name}: {one.name}" for one in tests if not has_message(one, defined)]
+    assert silent == []
+
+
+def is_property(function):
+    decorators = [ast.unparse(one.func) for one in function.decorator_list if isinstance(one, ast.Call)]
+    is_test = function.name.startswith("test_") and "seeds" in [one.arg for one in function.args.args]
+    return "given" in decorators or is_test
+
+
+def has_message(function, defined):
+    calls = [one.func for one in ast.walk(function) if isinstance(one, ast.Call)]
+    names = {ast.unparse(one).rpartition(".")[2] for one in calls}
+    if "raises" in names or any(isinstance(one, ast.Assert) and one.msg for one in ast.walk(function)):
+        return True
+    names &= defined.keys() - {function.name}
+    return any(has_message(defined[name], {key: one for key, one in defined.items() if key != name}) for name in names)

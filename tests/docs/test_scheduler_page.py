@@ -21,8 +21,8 @@ from typer.testing import CliRunner
 from extender import cli
 from extender.config import Configuration
 from extender.config.load import load_config
-from extender.config.scheduler import kube_scheduler_of, load_kube_scheduler
 from extender.config.scheduler.arguments import ARGS_OF
+from extender.config.scheduler.load import kube_scheduler_of, load_kube_scheduler
 from extender.config.scheduler.schema import (
     KubeSchedulerConfiguration,
     ManagedResourceSection,
@@ -32,10 +32,9 @@ from extender.config.scheduler.schema import (
 )
 from extender.k8s.version import features
 from extender.k8s.version.faults import FAULTS
-from extender.k8s.version.features import GATES, Features
-from extender.k8s.version.found import version_of_pods
-from extender.k8s.version.gates import UNFOLLOWED_GATES
-from extender.k8s.version.minor import FoundVersion
+from extender.k8s.version.features import Features
+from extender.k8s.version.found import FoundVersion, version_of_pods
+from extender.k8s.version.gates import EVALUATED_GATES, UNSUPPORTED_GATES
 from extender.k8s.version.versions import DEFAULT_MINOR, NEWEST_MINOR, NEWEST_PATCHES, OLDEST_MINOR
 from extender.server.settings import scheduler_line
 from tests.builders import typed
@@ -135,8 +134,8 @@ def test_every_minor_is_named():
 
 def test_gates_in_the_text_exist():
     of_groups = PAGE.partition("**Groups of pods**")[2].partition("\n- ")[0]
-    assert set(re.findall(r"\bG\w+(?:Workload|Scheduling)\b", of_groups)) <= UNFOLLOWED_GATES.keys()
-    assert {"PodLevelResources", "StorageCapacityScoring"} <= GATES.keys()
+    assert set(re.findall(r"\bG\w+(?:Workload|Scheduling)\b", of_groups)) <= UNSUPPORTED_GATES.keys()
+    assert {"PodLevelResources", "StorageCapacityScoring"} <= EVALUATED_GATES.keys()
 
 
 # --- fields ---------------------------------------------------------------------------------------------------------

@@ -1,12 +1,8 @@
 """Private words stay out of the code and the docs (CONTRIBUTING.md, "Words")."""
 
-import ast
-import functools
 import re
 from collections import defaultdict
 from pathlib import Path
-
-import pytest
 
 ROOT = Path(__file__).parents[2]
 PLACES = (
@@ -14,6 +10,7 @@ PLACES = (
     "docs",
     "deploy",
     "benchmarks",
+    "tests",
     "README.md",
     "ARCHITECTURE.md",
     "CHANGELOG.md",
@@ -38,55 +35,58 @@ DENIED = {
 }
 """Phrase -> what to write instead."""
 
+GENERATED = ROOT / "tests" / "upstream" / "generate"
+
 OPENINGS = ("Of ", "The same")
 """How no docstring begins: it would describe its own grammar instead of the name."""
 
 
-@functools.cache
-def texts(*endings):
-    """Path -> text of every file with such an ending."""
-    return {path: path.read_text(encoding="utf-8") for path in files(*endings)}
+def test_private_words_are_not_used():
+    patterns = {
+        phrase: re.compile(
+            rf"\b{re.escape(phrase)}" + (r"(?!longer\b)" if phrase.endswith(" ") else r"s?\b"), re.IGNORECASE
+        )
+        for phrase in DENIED
+    }
+    found = []
+    for path in files(TEXT):
+        text = path.read_text(encoding="utf-8")
+        lower = text.lower()
+        used = [phrase for phrase in DENIED if phrase in lower and patterns[phrase].search(text)]
+        found += [f"{at}: say {DENIED[phrase]}" for phrase in used for at in lines_of(path, text, patterns[phrase])]
+    assert not found, "\n".join(found)
 
 
-def matches(pattern, *endings):
+def test_docstrings_begin_with_what_the_thing_is():
+    pattern = re.compile(rf'"""(?:{"|".join(OPENINGS)})')
+    found = [at for path in files({".py"}) for at in lines_of(path, path.read_text(encoding="utf-8"), pattern)]
+    assert not found, "\n".join(found)
+
+
+def lines_of(path, text, pattern):
     """Where the pattern matches a line, and the line."""
     return [
         f"{path.relative_to(ROOT)}:{number}: {line.strip()[:100]}"
-        for path, text in texts(*endings).items()
-        if pattern.search(text)  # most files have none: their lines are not looked at one by one
         for number, line in enumerate(text.splitlines(), 1)
         if pattern.search(line)
     ]
 
 
-def files(*endings):
+def files(endings):
     paths = [
-        path for place in PLACES for path in ([ROOT / place] if place.endswith(".md") else (ROOT / place).rglob("*"))
+        path for place in PLACES for path in ((ROOT / place).rglob("*") if (ROOT / place).is_dir() else [ROOT / place])
     ]
-    found = [path for path in paths if path.is_file() and path.suffix in endings and "__pycache__" not in path.parts]
-    assert found
-    return found
-
-
-@pytest.mark.parametrize("phrase", DENIED)
-def test_private_words_are_not_used(phrase):
-    pattern = re.compile(rf"\b{re.escape(phrase)}" + ("" if phrase.endswith(" ") else r"s?\b"), re.IGNORECASE)
-    found = matches(pattern, *sorted(TEXT))
-    assert not found, f"say {DENIED[phrase]}:\n" + "\n".join(found)
-
-
-def test_docstrings_begin_with_what_the_thing_is():
-    pattern = re.compile(rf'"""(?:{"|".join(OPENINGS)})')
-    found = matches(pattern, ".py")
-    assert not found, "\n".join(found)
+    found = [path for path in paths if path.suffix in endings and path.is_file() and "__pycache__" not in path.parts]
+    assert len(found) > 1000
+    # This file names the words. Words of generated scenarios stay: stored verdicts and digests follow from them.
+    return [path for path in found if path != Path(__file__) and GENERATED not in path.parents]
 
 
 def test_a_public_class_name_stands_for_one_thing():
     modules = defaultdict(list)
     for path in (ROOT / "extender").rglob("*.py"):
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                modules[node.name].append(str(path.relative_to(ROOT)))
+        for name in re.findall(r"^class ([A-Z]\w*)", path.read_text(encoding="utf-8"), re.MULTILINE):
+            modules[name].append(str(path.relative_to(ROOT)))
     assert {name: places for name, places in modules.items() if len(places) > 1} == {}
 
 

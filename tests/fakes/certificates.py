@@ -79,7 +79,7 @@ class Certificates:
         return pair
 
     def _with_uri(self, certificate: bytes, uri: str) -> bytes:
-        """The same certificate, with a URI instead of its other alternative names; trustme issues none of these."""
+        """This certificate again, with a URI instead of its other alternative names; trustme issues none of these."""
         like = x509.load_pem_x509_certificate(certificate)
         builder = x509.CertificateBuilder(like.issuer, like.subject, like.public_key(), like.serial_number)
         builder = builder.not_valid_before(like.not_valid_before_utc).not_valid_after(like.not_valid_after_utc)

@@ -25,7 +25,7 @@ class _Moment(NamedTuple):
     revision: int
     items: list[Stored]
     has_selector: bool
-    """Whether a selector has chosen the items: then nobody knows how many more there are."""
+    """Whether a selector chose the items: then it is unknown how many more there are."""
 
 
 class _Token(msgspec.Struct):

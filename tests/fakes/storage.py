@@ -109,7 +109,7 @@ class Storage:
         """Deletes an object; KeyError if there is none."""
         before = self.get(kind, key)
         if before is None:
-            raise KeyError(f"there is no {kind} {key}")
+            raise KeyError(f"{kind} {key} not found")
         self.revision += 1
         last: JSON = msgspec.json.decode(before.body)
         last["metadata"]["resourceVersion"] = str(self.revision)
@@ -173,7 +173,7 @@ class Storage:
 
 
 def _generation(pod: JSON, before: Stored | None) -> int:
-    """Of a pod: how many specs it has had; that it is bound does not count."""
+    """Generation of a pod: how many specs it has had; a bind does not count."""
     if before is None:
         return 1
     last: JSON = msgspec.json.decode(before.body)

@@ -11,8 +11,10 @@ ENTRY_FUNCTIONS = ("run_filter_plugins", "score", "dry_run_preemption", "apply_p
 ENGINE = ("core.framework", "core.preemption")
 """Packages whose own use does not count: the entry functions are defined there, and the dry run uses them."""
 
-BUDGET = ("WorkBudget", "WorkLimitReached")
+BUDGET, SPENT = "WorkBudget", "WorkLimitReached"
 """A budget of work, and the exception of one that is spent (HOUSE.md, I4)."""
+
+LIMITS = "k8s.limits.limits"
 
 JOURNAL_ENTRIES = ("KeptDecision", "BindLine", "PreemptLine", "CallLine", "AnsweredPreemption")
 """What decision log, audit log, recording and Events store of a call (HOUSE.md, I9)."""
@@ -45,13 +47,13 @@ def entry_callers(tree: Tree) -> set[str]:
 
 
 def work_budgets(tree: Tree) -> Count:
-    """Count the modules that set a work budget, or say what it means that one is spent."""
+    """Count the modules that set a work budget, or answer without the text of the exception that one is spent."""
     found = set()
     for module in tree.modules:
-        caught = [node.type for _, node in module.nodes(ast.ExceptHandler) if node.type is not None]
-        named = [call.func for _, call in module.nodes(ast.Call)]
-        named += [one for node in caught for one in (node.elts if isinstance(node, ast.Tuple) else [node])]
-        if any(last_name(one) in BUDGET for one in named) and not _defines(tree, module.name, BUDGET):
+        calls = any(last_name(call.func) == BUDGET for _, call in module.nodes(ast.Call))
+        unread = [node.type for _, node in module.nodes(ast.ExceptHandler) if node.type and not node.name]
+        caught = [one for node in unread for one in (node.elts if isinstance(node, ast.Tuple) else [node])]
+        if calls or any(last_name(one) == SPENT for one in caught):
             found.add(module.name)
     return Count.of(sorted(found))
 
@@ -68,15 +70,3 @@ def journal_entries(tree: Tree) -> dict[str, set[str]]:
 
 def defined_classes(tree: Tree) -> set[str]:
     return {node.name for _, _, node in tree.classes()}
-
-
-def _defines(tree: Tree, module: str, names: tuple[str, ...]) -> bool:
-    return any(one.name == module and node.name in names for one, _, node in tree.classes())
-
-
-def wire_imports(tree: Tree) -> Count:
-    """Count the modules of core that `wire` imports (HOUSE.md, I5)."""
-    wire = next(module for module in tree.modules if module.name == "wire")
-    found = {node.module or "" for _, node in wire.nodes(ast.ImportFrom)}
-    found |= {one.name for _, node in wire.nodes(ast.Import) for one in node.names}
-    return Count.of(sorted(name for name in found if is_in(name, ("extender.core",))))

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from tests.house import calls, classes, words
+from tests.house import calls, classes
 from tests.house.tree import Tree
 
 
@@ -12,18 +12,12 @@ def _names(items: list[str]) -> set[str]:
 
 SECTIONS: dict[str, Callable[[Tree], set[str]]] = {
     "entry_callers": calls.entry_callers,
-    "work_budgets": lambda tree: _names(calls.work_budgets(tree).items),
-    "limit_texts": lambda tree: _names(words.limit_texts(tree).items),
-    "wire_core": lambda tree: _names(calls.wire_imports(tree).items),
     "wide_classes": lambda tree: _names(classes.wide_classes(tree).items),
 }
 """Section of exceptions.toml -> what the tree has."""
 
 HEADINGS = {
     "entry_callers": "I1: only core.evaluation calls run_filter_plugins, score, dry_run_preemption and apply_policies.",
-    "work_budgets": "I4: one module sets work budgets and says what it means that one is spent.",
-    "limit_texts": "I4: the same module makes their texts.",
-    "wire_core": "I5: wire imports no engine.",
     "wide_classes": "I7: no class has more than 12 fields, but for schemas and tables.",
 }
 

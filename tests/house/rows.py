@@ -87,9 +87,8 @@ ROWS: dict[str, Row] = {
     "comments": Row("comments, % of lines that are not blank", sizes.comments, "≥ 3", more_is_better=True),
     # What follows is held by a list of exceptions.toml.
     "wide-classes": Row("classes with more than 12 fields (I7)", classes.wide_classes, is_pinned=False),
-    "work-budgets": Row("modules that set or catch a work budget (I4)", calls.work_budgets, "1", is_pinned=False),
-    "limit-texts": Row("modules below server that name a limit (I4)", words.limit_texts, "1", is_pinned=False),
-    "wire-core": Row("modules of core that wire imports (I5)", calls.wire_imports, "0", is_pinned=False),
+    "work-budgets": Row("modules with a work budget of their own (I4)", calls.work_budgets, "1", is_pinned=False),
+    "limit-texts": Row("modules below server with text of a limit (I4)", words.limit_texts, "1", is_pinned=False),
     # Information.
     "file-size": Row("lines of the median file", sizes.file_size, is_pinned=False),
     "function-size": Row("lines of the median function's body", sizes.function_size, is_pinned=False),

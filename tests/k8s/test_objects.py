@@ -26,7 +26,7 @@ READY = {
     "other conditions": ([{"type": "PodScheduled", "status": "True"}], False),
     "ready": ([{"type": "ContainersReady", "status": "False"}, {"type": "Ready", "status": "True"}], True),
     "not ready": ([{"type": "Ready", "status": "False"}], False),
-    "nobody knows": ([{"type": "Ready", "status": "Unknown"}], False),
+    "unknown": ([{"type": "Ready", "status": "Unknown"}], False),
     "a condition without a status": ([{"type": "Ready"}], False),
     "the first of two counts": ([{"type": "Ready", "status": "False"}, {"type": "Ready", "status": "True"}], False),
 }

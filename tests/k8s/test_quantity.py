@@ -207,23 +207,25 @@ numbers = st.from_regex(r"[+-]?([0-9]{1,25}(\.[0-9]{0,25})?|\.[0-9]{1,25})", ful
 
 @given(numbers, st.sampled_from(sorted(FACTORS)))
 def test_suffixes_agree_with_decimal_arithmetic(number, suffix):
-    assert parse(number + suffix) == by_decimal(number, FACTORS[suffix])
+    assert parse(number + suffix) == by_decimal(number, FACTORS[suffix]), "the sum differs from decimal arithmetic"
 
 
 @given(numbers, st.sampled_from("eE"), st.integers(-40, 40), st.booleans())
 def test_exponents_agree_with_decimal_arithmetic(number, letter, exponent, plus):
     sign = "+" if plus and exponent >= 0 else ""
-    assert parse(f"{number}{letter}{sign}{exponent}") == by_decimal(number, Decimal(10) ** exponent)
+    assert parse(f"{number}{letter}{sign}{exponent}") == by_decimal(number, Decimal(10) ** exponent), (
+        "the amount differs from decimal arithmetic"
+    )
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False))
 def test_floats_agree_with_decimal_arithmetic(number):
-    assert parse(number) == by_decimal(repr(number), Decimal(1))
+    assert parse(number) == by_decimal(repr(number), Decimal(1)), "the amount differs from decimal arithmetic"
 
 
 @given(st.integers())
 def test_an_int_is_what_its_digits_are(number):
-    assert parse(number) == parse(str(number))
+    assert parse(number) == parse(str(number)), "an int is another amount than its digits"
 
 
 @given(st.text(max_size=12) | st.text("0123456789.+-eEinumkKMGTP ", max_size=12))
@@ -232,22 +234,22 @@ def test_any_text_is_an_amount_within_the_cap_or_rejected(text):
         nano = parse(text)
     except QuantityError:
         return
-    assert -MAX_NANO <= nano <= MAX_NANO
+    assert -MAX_NANO <= nano <= MAX_NANO, "beyond the cap"
 
 
 @given(st.integers(-2 * MAX_NANO, 2 * MAX_NANO))
 def test_values_are_the_nearest_above_in_int64(nano):
     units, millis = value(nano), milli_value(nano)
-    assert (value(-nano), milli_value(-nano)) == (-units, -millis)
+    assert (value(-nano), milli_value(-nano)) == (-units, -millis), "negative amounts round otherwise"
     if abs(nano) <= MAX_NANO:
-        assert 0 <= abs(units) * NANO - abs(nano) < NANO
+        assert 0 <= abs(units) * NANO - abs(nano) < NANO, "not the nearest unit above"
     if abs(millis) < MAX_INT64:
-        assert 0 <= abs(millis) * 10**6 - abs(nano) < 10**6
-        assert value(millis * 10**6) == units
+        assert 0 <= abs(millis) * 10**6 - abs(nano) < 10**6, "not the nearest milli-unit above"
+        assert value(millis * 10**6) == units, "milli-units mean another amount"
 
 
 @given(st.integers(0, MAX_NANO), st.integers(0, MAX_NANO))
 def test_more_is_never_less(one, other):
     low, high = sorted((one, other))
-    assert value(low) <= value(high)
-    assert milli_value(low) <= milli_value(high)
+    assert value(low) <= value(high), "the larger amount has the smaller value"
+    assert milli_value(low) <= milli_value(high), "the larger amount has fewer milli-units"

@@ -367,7 +367,7 @@ NON_ZERO_CASES = {
         pod(container(), level={"cpu": "2", "memory": "4Gi"}),
         (2000, 4 * GI),
     ),
-    "the pod names cpu, nobody memory: 2000 and 2 x 200Mi": (
+    "the pod names cpu, nothing names memory: 2000 and 2 x 200Mi": (
         pod(container(), container("d"), level={"cpu": "2"}),
         (2000, 2 * DEFAULT_MEMORY_REQUEST),
     ),
@@ -375,7 +375,7 @@ NON_ZERO_CASES = {
         pod(container(memory="1Gi"), container("d"), level={"cpu": "2"}),
         (2000, GI),
     ),
-    "overhead of a resource that nobody names counts as named": (
+    "overhead of a resource that nothing else names counts as named": (
         pod(container(), level={"cpu": "2"}, overhead={"memory": "1Ki"}),
         (2000, 1024),
     ),
@@ -498,10 +498,12 @@ def test_the_largest_step_of_a_pods_life_counts(containers, inits):
 
     steps = [sidecars_before(i) + milli(one) for i, one in enumerate(inits)]
     steps.append(sidecars_before(len(inits)) + sum(map(milli, containers)))
-    assert incoming_requests(pod(*containers, init=inits), DEFAULT_FEATURES).get("cpu", 0) == max(steps)
+    assert incoming_requests(pod(*containers, init=inits), DEFAULT_FEATURES).get("cpu", 0) == max(steps), (
+        "another step counts than the largest"
+    )
 
 
 @given(st.lists(plain, min_size=1, max_size=5).flatmap(lambda some: st.tuples(st.just(some), st.permutations(some))))
 def test_the_order_of_containers_does_not_count(orders):
     one, other = (running_usage(pod(*containers), DEFAULT_FEATURES) for containers in orders)
-    assert one == other
+    assert one == other, "the order of the containers counts"

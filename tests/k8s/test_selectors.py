@@ -185,13 +185,17 @@ some_labels = st.dictionaries(label_names, label_values)
 @given(label_names, st.lists(label_values, min_size=1), some_labels)
 def test_not_in_is_the_opposite_of_in(key, values, labels):
     positive = compile_label_selector(label_selector((key, "In", values))).matches(labels)
-    assert compile_label_selector(label_selector((key, "NotIn", values))).matches(labels) is not positive
+    assert compile_label_selector(label_selector((key, "NotIn", values))).matches(labels) is not positive, (
+        "NotIn and In agree"
+    )
 
 
 @given(some_labels, some_labels)
 def test_match_labels_picks_supersets(wanted, labels):
     expected = wanted.items() <= labels.items()
-    assert compile_label_selector(LabelSelector(wanted)).matches(labels) is expected
+    assert compile_label_selector(LabelSelector(wanted)).matches(labels) is expected, (
+        "matchLabels and a superset of labels disagree"
+    )
 
 
 @given(
@@ -207,7 +211,9 @@ def test_a_predicate_selects_what_the_selector_matches(expressions, label_sets):
     given = [(key, operator, values if operator.endswith("In") else ()) for key, operator, values in expressions]
     selector = compile_label_selector(label_selector(*unused, *given))
     selects = selector.predicate()
-    assert [selects(labels) for labels in label_sets] == [selector.matches(labels) for labels in label_sets]
+    assert [selects(labels) for labels in label_sets] == [selector.matches(labels) for labels in label_sets], (
+        "the predicate and the selector disagree"
+    )
 
 
 # --- node selectors -------------------------------------------------------------------------------------------------
@@ -234,9 +240,9 @@ TERM_CASES = {
     "numbers are not compared as texts: 7 < 10": ([term(("gen", "Lt", ["10"]))], True),
     "zeros in front do not matter: 7 < 010": ([term(("gen", "Lt", ["010"]))], True),
     "Gt does not hold for a missing label": ([term(("gpu", "Gt", ["0"]))], False),
-    "Lt does not hold for a label that is no number": ([term(("zone", "Lt", ["9"]))], False),
+    "Lt does not hold for a label that is not a number": ([term(("zone", "Lt", ["9"]))], False),
     "Gt with a text does not parse, so it matches nothing": ([term(("gen", "Gt", ["low"]))], False),
-    "Gt with a sign is no label value, so it matches nothing": ([term(("gen", "Gt", ["-1"]))], False),
+    "Gt with a sign is not a label value, so it matches nothing": ([term(("gen", "Gt", ["-1"]))], False),
     "Gt with two values does not parse": ([term(("gen", "Gt", ["1", "2"]))], False),
     "Gt beyond int64 does not parse": ([term(("gen", "Lt", ["9223372036854775808"]))], False),
     "Lt the largest int64": ([term(("gen", "Lt", ["9223372036854775807"]))], True),

@@ -16,7 +16,7 @@ HASHED = {"pod-template-hash": "6d4b"}
 @pytest.mark.parametrize(
     ("owners", "labels", "expected"),
     [
-        pytest.param([], {}, ("Pod", "a"), id="1: nobody: the pod itself"),
+        pytest.param([], {}, ("Pod", "a"), id="1: no owner: the pod itself"),
         pytest.param([owner("StatefulSet", "db")], {}, ("StatefulSet", "db"), id="2: its controller"),
         pytest.param([owner("Job", "sum")], {}, ("Job", "sum"), id="3: any kind of controller"),
         pytest.param([owner("Tool", "x", False)], {}, ("Pod", "a"), id="4: an owner that does not control it"),
@@ -33,7 +33,7 @@ HASHED = {"pod-template-hash": "6d4b"}
             [owner("ReplicaSet", "web-6d4b-6d4b")], HASHED, ("Deployment", "web-6d4b"), id="14: the hash in the name"
         ),
         pytest.param([owner("StatefulSet", "web-6d4b")], HASHED, ("StatefulSet", "web-6d4b"), id="15: of other kinds"),
-        pytest.param([owner("ReplicaSet", "web-None")], {}, ("ReplicaSet", "web-None"), id="16: no hash is no hash"),
+        pytest.param([owner("ReplicaSet", "web-None")], {}, ("ReplicaSet", "web-None"), id="16: None is not a hash"),
     ],
 )
 def test_a_pod_belongs_to_the_workload_that_runs_it(owners, labels, expected):

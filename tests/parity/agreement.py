@@ -93,9 +93,10 @@ def lines_of(path: Path) -> list[bytes]:
         return file.read().splitlines()
 
 
-def load(category: str, nth: int = 1) -> list[JSON]:
-    """Every nth scenario of one file of the corpus, in its order."""
-    return [msgspec.json.decode(line) for line in lines_of(CORPUS / f"{category}.jsonl.gz")[::nth]]
+def load(category: str, nth: int = 1, count: int | None = None) -> list[JSON]:
+    """Every nth scenario of one file of the corpus, in its order; with `count`, no more than that many."""
+    lines = lines_of(CORPUS / f"{category}.jsonl.gz")[::nth]
+    return [msgspec.json.decode(line) for line in lines[:count]]
 
 
 def load_verdicts(category: str) -> list[Verdicts]:

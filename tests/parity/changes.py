@@ -1,6 +1,6 @@
 """What changed between two verdicts of a scenario, of those keys that tests read.
 
-Rule: what the judge notes down beside them is no change, and what is chance upstream is none either.
+Rule: what the judge notes beside verdicts does not count as a change, nor does what is random upstream.
 """
 
 import json
@@ -23,7 +23,7 @@ READ: Final = (*COMPARED, "postFilter", "unstableSort", "budgetOrder", "unsettle
 
 @dataclass(slots=True)
 class Changes:
-    """Of one category."""
+    """Changes of one category."""
 
     category: str
     scenarios: int

@@ -34,7 +34,7 @@ def ties_of(expected: JSON, nominated: str | None) -> list[str]:
 
 
 def filter_message(scenario: JSON) -> str:
-    """What FitError says before it comes to preemption: written down anew, from upstream's verdicts."""
+    """What FitError says before it comes to preemption: written down again, from upstream's verdicts."""
     expected = scenario["expected"]
     names = [item["metadata"]["name"] for item in scenario["cluster"]["items"] if item["kind"] == "Node"]
     if "prefilter" in expected:

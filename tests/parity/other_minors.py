@@ -54,7 +54,7 @@ class OtherMinors:
             lines[decoded["id"]].append(decoded)
         return cls(path, frozenset(patches(folder).get(category, {})) - {base_minor(category)}, lines)
 
-    def said(self, name: str, base: Verdict) -> dict[int, Verdict]:
+    def verdicts(self, name: str, base: Verdict) -> dict[int, Verdict]:
         """Minor -> what it says of the scenario; `base`: what those without a line say."""
         own = {minor: verdict_of(line) for line in self.lines.get(name, ()) for minor in line["minors"]}
         return dict.fromkeys(self.minors, base) | own

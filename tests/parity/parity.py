@@ -13,7 +13,7 @@ from pathlib import Path
 
 from extender import Pod, Snapshot
 from extender.cluster.files.manifests import load_cluster
-from extender.config.scheduler import kube_scheduler_of
+from extender.config.scheduler.load import kube_scheduler_of
 from extender.core.evaluation import Evaluation
 from extender.core.eviction_history import EvictionHistory
 from extender.core.profile import KubeScheduler, Profile
@@ -40,7 +40,7 @@ Normal = Callable[[JSON], JSON]
 
 @dataclass(frozen=True, slots=True)
 class Evaluated:
-    """A scenario and what the engine makes of it; nobody changes the snapshot."""
+    """A scenario and what the engine makes of it; the snapshot must not be changed."""
 
     scenario: JSON
     scheduler: KubeScheduler
@@ -102,7 +102,7 @@ def evaluated(category: str, nth: int = 1) -> tuple[Evaluated, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """Of one category."""
+    """How far the engine agrees in one category."""
 
     scenarios: int
     excused: Counter[str]
@@ -110,7 +110,7 @@ class Agreement:
     filtered: int
     """Nodes whose filter verdict was compared."""
     not_evaluated: int
-    """Of these, nodes where a plugin is not evaluated; they are compared all the same."""
+    """Those among them where a plugin is not evaluated; they are compared all the same."""
     scored: int
     dry_run: int
     exempt: int

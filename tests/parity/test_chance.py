@@ -9,7 +9,7 @@ from tests.parity.parity import NOW
 from tests.parity.versions import judged
 from tests.profiles import by_profile
 
-EVERY = by_profile(4, 1, 1)
+EVERY = by_profile(12, 1, 1)
 
 
 @pytest.mark.parametrize("category", ["v1.37/budgets37", "v1.37/quirks37", "v1.37/unstarted", "pdb", "priorities"])

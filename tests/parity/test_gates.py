@@ -46,6 +46,7 @@ def test_verdicts_under_changed_gates_are_kube_scheduler_s(gates, scenarios):
     assert wrong == {}
 
 
+@pytest.mark.slow
 def test_most_of_them_are_judged_otherwise_with_default_gates(scenarios):
     differing = [one for one in scenarios if evaluated(one | {"gates": {}}, one["minor"]).differences]
     assert len(differing) > 40

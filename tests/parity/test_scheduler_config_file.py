@@ -16,7 +16,7 @@ from tests.profiles import by_profile
 CATEGORY = "wide/config"
 VERSION = f"1.{BASE_MINOR}"
 STEP = 15
-"""Of so many scenarios one is simulated by the command line, and written as YAML, which takes longer to read."""
+"""One of so many scenarios is simulated by the command line and written as YAML, which takes longer to read."""
 
 
 @pytest.fixture(scope="module")

@@ -63,7 +63,9 @@ class Room:
         """Scenario -> the verdict that the corpus has of the minor."""
         others = OtherMinors.of(CATEGORY, self.corpus)
         bases = {one["id"]: verdict_of(one) for one in self.lines(CATEGORY)}
-        return {name: base if minor == BASE_MINOR else others.said(name, base)[minor] for name, base in bases.items()}
+        return {
+            name: base if minor == BASE_MINOR else others.verdicts(name, base)[minor] for name, base in bases.items()
+        }
 
 
 @pytest.fixture

@@ -28,8 +28,8 @@ from tests.profiles import by_profile
 
 EVERY = by_profile(100, 1, 1)
 """Compare each Nth scenario of which an older minor has a verdict of its own."""
-EVERY_OF_NEWEST = by_profile(10, 1, 1)
-"""The same of the newest minor."""
+EVERY_OF_NEWEST = by_profile(40, 1, 1)
+"""Compare each Nth scenario of the newest minor."""
 
 
 @pytest.mark.parametrize("category", VERSIONED)

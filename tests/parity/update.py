@@ -71,7 +71,7 @@ class Corpus:
     folder: Path
     judge: Judge
     minor: int
-    """Of the judge."""
+    """Options of the judge."""
 
     def update(self, category: str) -> Changes:
         """Write the files of the category with what the judge says; return what changed."""
@@ -114,7 +114,7 @@ class Corpus:
             if changes.note(scenario, scenario, after, self.minor, again=partial(self._answers, category, scenario)):
                 new[name] = {key: value for key, value in scenario.items() if key not in ("expected", "error")} | after
                 if category != GATES:
-                    others.put(name, others.said(name, verdict_of(scenario)), after)
+                    others.put(name, others.verdicts(name, verdict_of(scenario)), after)
         if new:
             lines = [(_name_in(line), line) for line in lines_of(self._path(category))]
             write_lines(self._path(category), (encoded(new[name]) if name in new else line for name, line in lines))
@@ -126,7 +126,7 @@ class Corpus:
         others = OtherMinors.of(changes.category, self.folder)
         for scenario in scenarios:
             name, base = scenario["id"], verdict_of(scenario)
-            said, after = others.said(name, base), verdicts[scenario["id"]]
+            said, after = others.verdicts(name, base), verdicts[scenario["id"]]
             is_first = self.minor not in said
             before = said.get(self.minor, base)
             again = partial(self._answers, changes.category, scenario)

@@ -24,7 +24,7 @@ import msgspec
 
 from extender import Snapshot
 from extender.cluster.files.manifests import load_cluster
-from extender.config.scheduler import kube_scheduler_of
+from extender.config.scheduler.load import kube_scheduler_of
 from extender.core.profile import KubeScheduler
 from extender.errors import ConfigError
 from extender.k8s.kinds import ClusterObjects
@@ -192,7 +192,7 @@ def accepted(scenario: JSON, minor: int, patch: int | None = None) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class VersionAgreement:
-    """Of one category with one minor."""
+    """Agreement of one category with one minor."""
 
     category: str
     minor: int

@@ -16,7 +16,7 @@ from random import Random
 from typing import TypeVar
 
 from extender.k8s.version.features import Features
-from extender.k8s.version.minor import parse_version
+from extender.k8s.version.versions import parse_version
 from tests.builders import JSON, STARTED
 from tests.parity import reference
 from tests.property import values
@@ -24,7 +24,7 @@ from tests.property import values
 T = TypeVar("T")
 
 REFERENCE_FEATURES = Features.of(parse_version(reference.VERSION))
-"""Of the version that the cases are compared with: that of tests.parity.reference, and so of the recount."""
+"""Resources of the version that the cases are compared with: that of tests.parity.reference, and so of the recount."""
 
 THEMES = {
     "budgets": 0.6,
@@ -247,7 +247,7 @@ def _amounts(*named: tuple[str, object]) -> JSON:
 
 
 def _add_requests(draw: Draw, spec: JSON, share: float) -> None:
-    """Of the pod as a whole, and of what runs beside its containers."""
+    """Requests of the pod as a whole, and of what runs beside its containers."""
     if draw.plays("init containers", share):
         spec["initContainers"] = [_container(draw, "init", values.CPU, values.MEMORY) for _ in range(1 + draw.below(2))]
         for place, container in enumerate(spec["initContainers"]):
@@ -366,7 +366,7 @@ def _incoming(draw: Draw, names: list[str]) -> JSON:
 
 
 def _constraints(draw: Draw) -> list[JSON]:
-    """Of topology spread, at most one per key and kind."""
+    """Constraints of topology spread, at most one per key and kind."""
     found: dict[tuple[str, str], JSON] = {}
     for _ in range(draw.pick((1, 1, 1, 2, 2, 3))):
         key = draw.pick(values.SPREAD_KEYS)
@@ -488,7 +488,7 @@ def _claim(draw: Draw, namespace: str, name: str, owner: JSON | None, state: str
     if owner is not None:
         uid = owner["metadata"]["uid"]
         if uid == "uid-incoming" and draw.maybe(0.1):
-            uid = "uid-of-nobody"
+            uid = "uid-of-no-pod"
         metadata["ownerReferences"] = [{"apiVersion": "v1", "kind": "Pod", "controller": True, "uid": uid}]
     modes = values.ACCESS_MODES if draw.plays("claims") or draw.maybe(0.1) else values.ACCESS_MODES[:2]
     spec: JSON = {"accessModes": draw.pick(modes)}
@@ -572,7 +572,7 @@ def _reserve(draw: Draw, spec: JSON, claim: JSON) -> None:
     if draw.maybe(0.7):
         spec["storageClassName"] = claim["spec"].get("storageClassName", "manual")
     if draw.maybe(0.5):
-        reference["uid"] = draw.pick(("", "uid-of-nobody"))
+        reference["uid"] = draw.pick(("", "uid-of-no-pod"))
     spec["claimRef"] = reference
 
 
@@ -672,12 +672,12 @@ def _offers(draw: Draw, names: list[str], pods: list[JSON], incoming: JSON) -> J
 
 
 def _unsound(draw: Draw, victims: list[str], here: list[str], everyone: list[str]) -> list[str]:
-    """Of any priority, of another node, of nobody, twice, or none."""
+    """Victims of any priority, of another node, of no pod, twice, or none."""
     kind = draw.below(5)
     if kind == 0:
         return draw.some(here, 0.8)
     if kind == 1 and everyone:
         return [*victims, draw.pick(everyone)]
     if kind == 2:
-        return [*victims, "uid-of-nobody"]
+        return [*victims, "uid-of-no-pod"]
     return victims * 2 if kind == 3 else []

@@ -55,7 +55,7 @@ class World:
         return self.is_ambiguous or bool(self.swapped)
 
     def preemptor(self) -> Pod:
-        """Some pod that waits: as the server has it, or as nobody knows it."""
+        """Some pod that waits: as the server has it, or unknown to the server."""
         pod = self.chance.choice(self.pods)
         known = self.api.get("Pod", pod.metadata.name, pod.metadata.namespace)
         return typed(known) if known is not None and self.chance.random() < 0.7 else pod

@@ -21,11 +21,11 @@ from extender.core.profile import (
 )
 from extender.core.snapshot.pod_table import ASSUMED_DELETION_TIMESTAMP
 from extender.core.snapshot.snapshot import Snapshot
-from extender.k8s.annotations import DELETION_COST, DO_NOT_DISRUPT, MINIMUM_PREEMPTABLE_PRIORITY, TOLERATION_SECONDS
 from extender.k8s.candidates import SentCandidate
 from extender.k8s.objects import COSCHEDULING_LABEL, LabelSelector
 from extender.k8s.selectors import compile_label_selector
 from extender.k8s.time import MINUTE, SECOND, parse_time
+from extender.k8s.well_known import DELETION_COST, DO_NOT_DISRUPT, MINIMUM_PREEMPTABLE_PRIORITY, TOLERATION_SECONDS
 from extender.k8s.workloads import workload_of
 from tests.builders import JSON, built, candidates_sent_by_kube_scheduler, thing, typed
 from tests.device_builders import undecided_claim, using_claims
@@ -182,7 +182,7 @@ def sent(draw: Draw, seed: int, cluster: JSON, pod: JSON) -> dict[str, SentCandi
 
 
 def every_node(snapshot: Snapshot, pod: JSON) -> dict[str, SentCandidate]:
-    """All nodes, with whom kube-scheduler would evict there."""
+    """All nodes, with the pods that kube-scheduler would evict there."""
     return dict.fromkeys(snapshot.node_names, SentCandidate(())) | candidates_sent_by_kube_scheduler(
         snapshot, typed(pod)
     )

@@ -13,7 +13,7 @@ from tests.device_builders import undecided_claim, using_claims
 HIGHEST, LOWEST = 2**31 - 1, -(2**31)
 
 
-def said(objects, waiting):
+def evaluated(objects, waiting):
     """The engine's evaluation, on which the reference agrees."""
     got = extender.evaluate(objects, waiting, version=tests.parity.reference.VERSION).to_dict()
     assert got == tests.parity.reference.evaluate(objects, waiting)
@@ -41,7 +41,7 @@ def victims(evaluation, name):
 
 
 def test_an_empty_cluster_has_no_answer_and_no_error():
-    evaluation = said(cluster({}), incoming())
+    evaluation = evaluated(cluster({}), incoming())
     assert (evaluation["filter"], evaluation["candidates"], evaluation["selected"]) == ({}, {}, None)
     assert engine.filter(built(cluster({})), typed(incoming()), [], Profile()).accepted == ()
     assert engine.prioritize(built(cluster({})), typed(incoming()), [], Profile()).scores == ()
@@ -54,12 +54,12 @@ def test_an_empty_cluster_drops_every_offer():
 
 def test_a_list_without_nodes_still_holds_pods_and_budgets():
     objects = cluster({}, waiting=[pod("a", nodeName="gone")], budgets=[budget(app="a")])
-    assert said(objects, incoming())["filter"] == {}
+    assert evaluated(objects, incoming())["filter"] == {}
 
 
 def test_a_node_without_pods_takes_the_pod_or_never_will():
     objects = cluster({node("large"): [], node("small", cpu="500m"): []})
-    evaluation = said(objects, incoming(cpu="1"))
+    evaluation = evaluated(objects, incoming(cpu="1"))
     assert evaluation["filter"]["large"]["code"] == "Success"
     assert evaluation["filter"]["small"]["code"] == "UnschedulableAndUnresolvable"
     assert preempted(objects, incoming(cpu="1")) == {}
@@ -69,7 +69,7 @@ def test_a_node_without_pods_takes_the_pod_or_never_will():
 def test_a_node_with_nothing_to_give_is_never_a_candidate(pods):
     """Zero cores and bytes; its pods ask for none, so that nothing is gained by evicting them."""
     objects = cluster({node("n1", cpu="0", memory="0", pods=pods): [pod("a", cpu=None)]})
-    assert said(objects, incoming(cpu="1"))["candidates"] == {}
+    assert evaluated(objects, incoming(cpu="1"))["candidates"] == {}
     assert preempted(objects, incoming(cpu="1")) == {}
 
 
@@ -77,13 +77,13 @@ def test_a_node_without_allocatable_takes_nobody():
     empty = node("n1")
     del empty.raw["status"]
     objects = cluster({empty: [pod("a")]})
-    assert said(objects, incoming(cpu=None))["candidates"] == {}
+    assert evaluated(objects, incoming(cpu=None))["candidates"] == {}
 
 
 def test_pods_that_have_finished_take_no_room_and_are_no_victims():
     finished = [pod("done", cpu="4", phase="Succeeded"), pod("lost", cpu="4", phase="Failed")]
     objects = cluster({node("n1", cpu="4"): finished})
-    assert said(objects, incoming(cpu="4"))["filter"]["n1"]["code"] == "Success"
+    assert evaluated(objects, incoming(cpu="4"))["filter"]["n1"]["code"] == "Success"
     assert preempted(objects, incoming(cpu="4")) == {}
 
 
@@ -100,21 +100,21 @@ def test_of_200_pods_on_one_node_the_least_important_leave():
     """200 × 20m = 4 cores, all in use; 1 core is wanted: 50 must go, the last started first."""
     crowd = [pod(f"p{i:03}", cpu="20m", start=f"2026-01-01T00:{i // 60:02}:{i % 60:02}Z") for i in range(200)]
     objects = cluster({node("n1", cpu="4", pods="250"): crowd})
-    evaluation = said(objects, incoming(cpu="1"))
+    evaluation = evaluated(objects, incoming(cpu="1"))
     assert victims(evaluation, "n1") == [f"p{i:03}" for i in range(150, 200)]
 
 
 def test_one_place_among_200_pods_of_all_priorities_costs_the_lowest():
     crowd = [pod(f"p{i}", cpu=None, priority=i - 100) for i in range(200)]
     objects = cluster({node("n1", pods="200"): crowd})
-    assert victims(said(objects, incoming(cpu=None, priority=1000)), "n1") == ["p0"]
+    assert victims(evaluated(objects, incoming(cpu=None, priority=1000)), "n1") == ["p0"]
 
 
 def test_priorities_at_the_ends_of_int32():
     """The sums of the ranking need 64 bits: two pods of the highest but one priority against one."""
     two = [pod("a", cpu="2", priority=HIGHEST - 1), pod("b", cpu="2", priority=HIGHEST - 1)]
     objects = cluster({node("one"): [pod("c", cpu="4", priority=HIGHEST - 1)], node("two"): two})
-    evaluation = said(objects, incoming(cpu="4", priority=HIGHEST))
+    evaluation = evaluated(objects, incoming(cpu="4", priority=HIGHEST))
     assert evaluation["selected"] == "one"
     assert list(preempted(objects, incoming(cpu="4", priority=HIGHEST))) == ["one", "two"]
 
@@ -122,12 +122,12 @@ def test_priorities_at_the_ends_of_int32():
 def test_a_pod_less_costs_less_even_at_the_lowest_priority():
     two = [pod("a", cpu="2", priority=LOWEST), pod("b", cpu="2", priority=LOWEST)]
     objects = cluster({node("one"): [pod("c", cpu="4", priority=LOWEST)], node("two"): two})
-    assert said(objects, incoming(cpu="4", priority=LOWEST + 1))["selected"] == "one"
+    assert evaluated(objects, incoming(cpu="4", priority=LOWEST + 1))["selected"] == "one"
 
 
 def test_nobody_is_lower_than_the_lowest_and_nobody_is_evicted_by_an_equal():
     objects = cluster({node("n1"): [pod("a", cpu="4", priority=LOWEST)], node("n2"): [pod("b", cpu="4")]})
-    assert said(objects, incoming(cpu="4", priority=LOWEST))["candidates"] == {}
+    assert evaluated(objects, incoming(cpu="4", priority=LOWEST))["candidates"] == {}
     assert preempted(objects, incoming(cpu="4", priority=LOWEST), {"n1": ["uid-a"], "n2": ["uid-b"]}) == {}
     highest = cluster({node("n1"): [pod("a", cpu="4", priority=HIGHEST)]})
     assert preempted(highest, incoming(cpu="4", priority=HIGHEST), {"n1": ["uid-a"]}) == {}
@@ -140,7 +140,7 @@ def test_budgets_that_select_one_pod_several_times_over_count_it_once():
     """Three budgets that allow nothing, one pod: one violation."""
     budgets = [budget(f"b{i}", 0, app="a") for i in range(3)]
     objects = cluster({node("n1", cpu="1"): [pod("a")]}, budgets=budgets)
-    assert said(objects, incoming())["candidates"]["n1"] == {"victims": ["uid-a"], "numPDBViolations": 1}
+    assert evaluated(objects, incoming())["candidates"]["n1"] == {"victims": ["uid-a"], "numPDBViolations": 1}
 
 
 def test_of_two_budgets_over_one_pod_the_tighter_decides():
@@ -151,20 +151,20 @@ def test_of_two_budgets_over_one_pod_the_tighter_decides():
         pod("b", cpu="1", priority=5, labels={"app": "b", "tier": "x"}),
     ]
     objects = cluster({node("n1", cpu="2"): pods}, budgets=budgets)
-    assert said(objects, incoming(cpu="1"))["candidates"]["n1"] == {"victims": ["uid-a"], "numPDBViolations": 0}
+    assert evaluated(objects, incoming(cpu="1"))["candidates"]["n1"] == {"victims": ["uid-a"], "numPDBViolations": 0}
 
 
 def test_pods_that_stay_have_charged_their_budget_all_the_same():
     """Allowed 1: a charges it, b breaks it and is put back first for that; then a goes, without a violation."""
     pods = [pod(name, cpu="2", priority=10 - i, labels={"app": "x"}) for i, name in enumerate("ab")]
     objects = cluster({node("n1", cpu="4"): pods}, budgets=[budget(allowed=1, app="x")])
-    assert said(objects, incoming(cpu="2"))["candidates"]["n1"] == {"victims": ["uid-a"], "numPDBViolations": 0}
+    assert evaluated(objects, incoming(cpu="2"))["candidates"]["n1"] == {"victims": ["uid-a"], "numPDBViolations": 0}
 
 
 @pytest.mark.parametrize("allowed", [0, -1, LOWEST])
 def test_a_budget_that_is_overdrawn_is_as_one_that_allows_nothing(allowed):
     objects = cluster({node("n1", cpu="1"): [pod("a")]}, budgets=[budget(allowed=allowed, app="a")])
-    assert said(objects, incoming())["candidates"]["n1"]["numPDBViolations"] == 1
+    assert evaluated(objects, incoming())["candidates"]["n1"]["numPDBViolations"] == 1
 
 
 # --- odd questions --------------------------------------------------------------------------------------------------
@@ -174,7 +174,7 @@ def test_a_preemptor_that_requests_nothing_wants_only_a_place():
     """Overfull in cores, which it does not ask for; no place left: the lowest pod goes, however little it holds."""
     full = [pod("a", cpu="8", priority=5), pod("b", cpu=None, priority=1)]
     objects = cluster({node("full", cpu="1", pods="2"): full, node("free", cpu="1"): [pod("c", cpu="8")]})
-    evaluation = said(objects, incoming(cpu=None))
+    evaluation = evaluated(objects, incoming(cpu=None))
     assert evaluation["filter"]["free"]["code"] == "Success"
     assert victims(evaluation, "full") == ["b"]
 

@@ -23,7 +23,7 @@ from extender.core.snapshot.pod_table import ASSUMED_DELETION_TIMESTAMP, is_fini
 from extender.k8s.candidates import SentCandidate
 from extender.k8s.objects import Pod
 from tests.builders import STARTED, cluster, node, pod, typed
-from tests.cluster.watch.source_rig import Clock
+from tests.fakes.clock import Clock
 from tests.profiles import SEEDS, examples
 
 STEPS = 60
@@ -171,10 +171,10 @@ class World:
         decision = engine.preempt(snapshot, preemptor, {on: SentCandidate(victims)}, ALL_NODES)
         for candidate in decision.kept:
             for victim in candidate.victims:
-                assert victim.metadata.uid != preemptor.metadata.uid
-                assert victim.metadata.uid in self.uids
-            assert not preemptor.spec.node_name
-            assert preemptor.metadata.deletion_timestamp is None
+                assert victim.metadata.uid != preemptor.metadata.uid, "a pod is its own victim"
+                assert victim.metadata.uid in self.uids, "a victim that does not exist"
+            assert not preemptor.spec.node_name, "a preemption for a pod that runs"
+            assert preemptor.metadata.deletion_timestamp is None, "a preemption for a terminating pod"
             self.attacked.assumed.assume_preempted(preemptor, candidate.node, candidate.victims)
 
     # --- what must hold ---
@@ -184,30 +184,34 @@ class World:
         snapshot, plain = self.attacked.snapshot(), self.plain.snapshot()
         shown, sent = snapshot.objects.pods, plain.objects.pods
         from_api = {one.metadata.name: one for one in self.attacked.api_objects().pods}
-        assert from_api == {one.metadata.name: one for one in sent.values()}
+        assert from_api == {one.metadata.name: one for one in sent.values()}, (
+            "an object of the API server is displaced or hidden"
+        )
         for key, one in sent.items():
-            assert without_assumptions(shown[key], one) == one
+            assert without_assumptions(shown[key], one) == one, "an assumption changes another field"
         uids = {one.metadata.uid for one in sent.values()}
         added = [one for key, one in shown.items() if key not in sent]
-        assert len(added) <= MAX_UNKNOWN_PREEMPTORS
+        assert len(added) <= MAX_UNKNOWN_PREEMPTORS, "more unknown preemptors than the limit"
         for one in added:
             assert one.status.nominated_node_name
             assert not one.spec.node_name
             assert one.metadata.uid not in uids
         running = [one for one in shown.values() if one.spec.node_name and not is_finished(one)]
-        assert {one.metadata.uid for one in running} == snapshot.pod_table.row_of.keys()
+        assert {one.metadata.uid for one in running} == snapshot.pod_table.row_of.keys(), (
+            "a row for a pod that does not run, or none for one that does"
+        )
         assert all(snapshot.running_row(one) is not None for one in sent.values() if runs(one))
 
     def check_end(self) -> None:
         """Nothing is assumed any more, and the two caches are the same."""
         self.clock.now += ASSUMPTION_TTL_SECONDS
         snapshot, plain = self.attacked.snapshot(), self.plain.snapshot()
-        assert len(self.attacked.assumed) == 0
+        assert len(self.attacked.assumed) == 0, "assumptions are left"
         assert not self.attacked.assumed.effects()
-        assert snapshot.objects.pods == plain.objects.pods
-        assert np.array_equal(snapshot.used, plain.used)
+        assert snapshot.objects.pods == plain.objects.pods, "pods differ from the API server"
+        assert np.array_equal(snapshot.used, plain.used), "used resources differ"
         assert snapshot.pod_table.row_of.keys() == plain.pod_table.row_of.keys()
-        assert {one.key for one in snapshot.nominees} == {one.key for one in plain.nominees}
+        assert {one.key for one in snapshot.nominees} == {one.key for one in plain.nominees}, "nominated pods differ"
 
 
 def runs(one: Pod) -> bool:
@@ -242,7 +246,7 @@ def check(seed: int) -> None:
         cache_module.MAX_CHANGES_IN_PLACE = in_place
 
 
-@examples(20, 400, 40_000)
+@examples(8, 400, 40_000)
 @given(SEEDS)
 def test_H6_no_call_displaces_or_hides_an_object_of_the_api_server(seed):
     check(seed)

@@ -1,4 +1,4 @@
-"""A snapshot that was changed step by step decides as one that is built anew of the same objects.
+"""A snapshot that was changed step by step decides as one that is built from the same objects.
 
 python -c 'from tests.property.test_changes import check; check(4711)'
 """
@@ -22,7 +22,7 @@ from tests.profiles import SEEDS, examples
 from tests.property.generate import case
 from tests.property.policies import question
 
-SOME = examples(6, 120, 20_000)
+SOME = examples(4, 120, 20_000)
 
 STEPS = 12
 MOST_CHANGES = 8
@@ -111,7 +111,9 @@ def check_policies(seed: int) -> None:
         for _ in range(chance.randint(1, 4)):
             change_a_running_pod(changing, chance, others)
         changing.refresh_layout()
-        assert asked.ask(changing) == asked.ask(Snapshot.build(changing.objects.frozen()))
+        assert asked.ask(changing) == asked.ask(Snapshot.build(changing.objects.frozen())), (
+            "the changed snapshot answers otherwise than a new one"
+        )
 
 
 def put(snapshot: Snapshot, kind: str, one: Any) -> None:
@@ -123,8 +125,10 @@ def put(snapshot: Snapshot, kind: str, one: Any) -> None:
 
 
 def compare(changed: Snapshot, pod) -> None:
-    anew = Snapshot.build(changed.objects.frozen())
-    assert Evaluation(changed, pod, Profile()).to_dict() == Evaluation(anew, pod, Profile()).to_dict()
+    rebuilt = Snapshot.build(changed.objects.frozen())
+    assert Evaluation(changed, pod, Profile()).to_dict() == Evaluation(rebuilt, pod, Profile()).to_dict(), (
+        "the changed snapshot decides otherwise than a new one"
+    )
 
 
 @SOME

@@ -12,15 +12,19 @@ from tests.profiles import SEEDS, examples
 from tests.property.generate import case
 from tests.property.policies import question
 
-SOME = examples(20, 75, 20_000)
+SOME = examples(10, 75, 20_000)
 
 
 def says_where_a_dry_run_finds_victims(filter_run):
     rows = filter_run.rows(Code.UNSCHEDULABLE)
     run = apply_policies(dry_run_preemption(filter_run.context, filter_run.checks, rows))
-    assert preemption_would_help(filter_run.context, filter_run.checks, rows).tolist() == run.candidate.tolist()
+    assert preemption_would_help(filter_run.context, filter_run.checks, rows).tolist() == run.candidate.tolist(), (
+        "all nodes: an eviction helps elsewhere than the dry run finds"
+    )
     some = rows[::2]
-    assert preemption_would_help(filter_run.context, filter_run.checks, some).tolist() == run.candidate[::2].tolist()
+    assert preemption_would_help(filter_run.context, filter_run.checks, some).tolist() == run.candidate[::2].tolist(), (
+        "some nodes: an eviction helps elsewhere than the dry run finds"
+    )
 
 
 @SOME

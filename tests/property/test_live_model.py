@@ -1,4 +1,4 @@
-"""C14: whatever happened to the API server, the network and the cluster, when calm has come the picture is true.
+"""C14: whatever happened to the API server, the network and the cluster, the cache is right once calm has returned.
 
 A seed gives a schedule: changes of the cluster, faults of the kinds C1 to C9, decisions in between. A failure prints
 the seed and the schedule; threads and sockets are real, so that the same seed may need a few runs to fail again:
@@ -29,15 +29,16 @@ from extender.core.profile import Profile
 from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import NotReady
 from extender.k8s.kinds import KINDS, key_of
-from tests.cluster.watch.source_rig import Clock, SourceRig, following
+from tests.cluster.watch.source_rig import SourceRig, following
 from tests.fakes.api_server import FakeAPI
 from tests.fakes.chaos import Chaos
+from tests.fakes.clock import Clock
 from tests.profiles import SEEDS, examples
 from tests.property.live_world import FAULTS, SILENT_FAULTS, World
 
 STEPS = 25
 CALM = 20.0
-"""Seconds after which the picture must be the server's."""
+"""Seconds after which the cache must equal the server's."""
 
 PATIENCE = 1.25
 """Seconds after which a compare may help."""
@@ -53,7 +54,7 @@ SHORT = WatchSettings(
 """Seconds; what is minutes otherwise."""
 
 SILENCE = 0.15
-"""The same for watches. Two that bring nothing cost a list, which would mend what went wrong before: only some
+"""Faults of watches, as above. Two that bring nothing cost a list, which would mend what went wrong before: only some
 schedules have it, and with it the faults that nothing else tells of."""
 
 
@@ -63,7 +64,7 @@ schedules have it, and with it the faults that nothing else tells of."""
 def check(seed: int, only: Callable[[World], str] | None = None) -> None:
     """Run the schedule of a seed, or one with a single kind of fault.
 
-    AssertionError, with the schedule, if the picture is not the server's in the end.
+    AssertionError, with the schedule, if the cache differs from the server in the end.
     """
     with FakeAPI() as api, Chaos(("127.0.0.1", api.port)) as chaos, small_steps(seed), bugs() as found:
         world = World(seed, api, chaos)
@@ -78,7 +79,7 @@ def check(seed: int, only: Callable[[World], str] | None = None) -> None:
 
 @contextlib.contextmanager
 def small_steps(seed: int) -> Iterator[None]:
-    """Small clusters are to come the way of large ones, too: as a new picture, in many turns."""
+    """Small clusters are to take the path of large ones, too: a new snapshot, in many turns."""
     at_once, turn = cache_module.MAX_CHANGES_IN_PLACE, source_module.TURN_SECONDS
     cache_module.MAX_CHANGES_IN_PLACE, source_module.TURN_SECONDS = (0, 3, at_once)[seed % 3], (0.0, turn)[seed % 2]
     try:
@@ -157,7 +158,7 @@ async def step(world: World, rig: SourceRig, clock: Clock) -> None:
 
 
 def decide(world: World, rig: SourceRig, clock: Clock) -> None:
-    """Decide on the picture as it is, and have kube-scheduler act on that; it must be a picture, or none."""
+    """Decide on the cache as it is, and have kube-scheduler act on that; the cache must be whole, or not ready."""
     clock.now += world.chance.choice((0.0, 1.0, 20.0))
     preemptor, node = world.preemptor(), f"n{world.chance.randint(0, 7)}"
     bound = world.chance.random()
@@ -201,21 +202,23 @@ async def to_be_true(world: World, rig: SourceRig) -> None:
         raise AssertionError("\n".join([*rig.differences(world.api), str(error)])) from None
     views = rig.source.reflector_statuses()
     if not world.doubtful:
-        assert not sum(view.divergences for view in views)
-        assert world.expired or world.is_silent or not sum(view.relists for view in views)
+        assert not sum(view.divergences for view in views), "a list found what the watch had lost"
+        assert world.expired or world.is_silent or not sum(view.relists for view in views), "a relist without a cause"
 
 
 def compare_all(world: World, rig: SourceRig) -> None:
-    """Every object, and decisions about some pods, against what is made anew of the server's objects."""
+    """Every object, and decisions about some pods, against what is built from the server's objects."""
     snapshot = rig.cache.snapshot()
     items = list(in_order(world.api, snapshot))
     decoders = {kind: Decoder(kind) for kind, _ in items}  # each defines its own types, which takes a while
     for kind, item in items:
         decoded = decoders[kind].decode(msgspec.json.encode(item))
-        assert snapshot.objects.of(kind)[key_of(kind, decoded)] == decoded
-    anew = Snapshot.build(load_cluster({"kind": "List", "items": [item for _, item in items]}))
+        assert snapshot.objects.of(kind)[key_of(kind, decoded)] == decoded, "an object differs from the API server"
+    rebuilt = Snapshot.build(load_cluster({"kind": "List", "items": [item for _, item in items]}))
     for pod in world.pods[:2]:
-        assert Evaluation(snapshot, pod, Profile()).to_dict() == Evaluation(anew, pod, Profile()).to_dict()
+        assert Evaluation(snapshot, pod, Profile()).to_dict() == Evaluation(rebuilt, pod, Profile()).to_dict(), (
+            "the cache decides otherwise than the objects of the API server"
+        )
 
 
 def in_order(api: FakeAPI, snapshot: Snapshot) -> Iterator[tuple[str, Any]]:
@@ -225,12 +228,13 @@ def in_order(api: FakeAPI, snapshot: Snapshot) -> Iterator[tuple[str, Any]]:
             yield kind, api.get(kind, name, namespace)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", [*FAULTS, *SILENT_FAULTS], ids=lambda fault: fault.__name__)
 def test_C14_after_faults_of_one_kind_the_picture_is_the_server_s(fault):
     check(7, fault)
 
 
-@examples(3, 200, 2_000)
+@examples(3, 100, 2_000)
 @given(SEEDS)
 def test_C14_after_any_schedule_of_faults_the_picture_is_the_server_s(seed):
     check(seed)

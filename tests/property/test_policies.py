@@ -26,10 +26,10 @@ from tests.property.generate import REFERENCE_FEATURES, Draw
 from tests.property.policies import NOW, every_node, question, some_protections
 from tests.property.recount import Room, finished, priority
 
-MANY = examples(12, 120, 20_000)
-SOME = examples(8, 60, 10_000)
-FEW = examples(4, 30, 5_000)
-"""Of each of several policies."""
+MANY = examples(6, 120, 20_000)
+SOME = examples(5, 60, 10_000)
+FEW = examples(2, 30, 5_000)
+"""Cases of each of several policies."""
 
 UPSTREAM = PreemptionPolicy()
 STRICT = PreemptionPolicy(disruption_budgets="Strict")
@@ -82,7 +82,7 @@ class Asked:
         return self.question.profile.preemption
 
     def under(self, policy):
-        """The same question to the same snapshot under another policy."""
+        """Ask the same question of the same snapshot under another policy."""
         profile = replace(self.question.profile, preemption=policy)
         return replace(self.question, profile=profile).ask(self.snapshot)
 
@@ -110,9 +110,9 @@ def chosen(decision):
 def test_nobody_may_be_evicted_whom_kube_scheduler_would_not(policy, seed):
     asked = Asked(seed, policy)
     mask, upstreams = asked.evictable(policy), asked.evictable(UPSTREAM)
-    assert not (mask & ~upstreams).any()
+    assert not (mask & ~upstreams).any(), "a policy adds a potential victim"
     if policy not in PROTECTING.values():
-        assert (mask == upstreams).all()
+        assert (mask == upstreams).all(), "without policies, other potential victims than upstream"
 
 
 @each(NARROWING)
@@ -123,9 +123,9 @@ def test_a_policy_that_rules_out_nodes_adds_none(policy, seed):
     asked = Asked(seed, policy, everywhere=True)
     upstreams = chosen(asked.under(UPSTREAM))
     kept = chosen(asked.decision)
-    assert kept.keys() <= upstreams.keys()
+    assert kept.keys() <= upstreams.keys(), "a policy adds a candidate"
     if policy.disruption_budgets == "BestEffort":
-        assert kept == {node: upstreams[node] for node in kept}
+        assert kept == {node: upstreams[node] for node in kept}, "a policy changes the victims of a node"
 
 
 @each(PROTECTING | OTHERS)
@@ -148,18 +148,20 @@ def makes_room(asked):
     room = Room.of(asked.question.cluster, asked.question.pod)
     for node, uids in chosen(asked.decision).items():
         victims = [asked.pods[uid] for uid in uids]
-        assert uids
-        assert len(set(uids)) == len(uids)
-        assert all(victim["spec"]["nodeName"] == node and not finished(victim) for victim in victims)
-        assert all(priority(victim) < asked.limit for victim in victims)
+        assert uids, "a candidate without victims"
+        assert len(set(uids)) == len(uids), "a victim twice"
+        assert all(victim["spec"]["nodeName"] == node and not finished(victim) for victim in victims), (
+            "a victim that does not run there"
+        )
+        assert all(priority(victim) < asked.limit for victim in victims), "a victim of the preemptor's priority or more"
     for node, uids in asked.judged():
-        assert room.complaint(node, uids) is None
+        assert room.complaint(node, uids) is None, "without its victims the node does not take the pod"
 
 
 @SOME
 @given(SEEDS)
 def test_a_veto_leaves_nothing(seed):
-    """Of any policies that would have answered something."""
+    """Cases of any policies that would have answered something."""
     asked = Asked(seed)
     uid, workload = asked.question.pod["metadata"]["uid"], ("default", "Pod", "x")
     before = EvictionHistory(NOW, (Eviction(SECOND, workload),) * 3, (Attempt(SECOND, uid),) * 3)
@@ -171,8 +173,10 @@ def test_a_veto_leaves_nothing(seed):
         profile = replace(asked.question.profile, preemption=vetoing)
         decision = replace(asked.question, profile=profile, history=before).ask(asked.snapshot)
         assert decision.vetoed
-        assert decision.kept == ()
-        assert drop_messages(decision) == dict.fromkeys(asked.question.sent, decision.vetoed)
+        assert decision.kept == (), "a veto with candidates"
+        assert drop_messages(decision) == dict.fromkeys(asked.question.sent, decision.vetoed), (
+            "a node of a veto has another message"
+        )
 
 
 # --- strict budgets ---------------------------------------------------------------------------------------------------
@@ -265,8 +269,10 @@ def test_no_candidate_of_strict_budgets_breaks_one(seed):
     asked = Asked(seed)
     strict = Asked(seed, replace(asked.policy, disruption_budgets="Strict"))
     for one in strict.decision.kept:
-        assert one.num_pdb_violations == 0
-        assert broken(strict, [victim.metadata.uid for victim in one.victims]) == []
+        assert one.num_pdb_violations == 0, "a PDB violation under strict budgets"
+        assert broken(strict, [victim.metadata.uid for victim in one.victims]) == [], (
+            "the victims violate a budget by our own count"
+        )
 
 
 @pytest.mark.parametrize("accounting", ["Reported", "Live"])
@@ -279,9 +285,11 @@ def test_strict_budgets_rule_out_no_node_where_kube_schedulers_victims_break_non
     upstream = strict.under(replace(UPSTREAM, budget_accounting=accounting))
     for node, uids in chosen(upstream).items():
         if not broken(strict, uids):
-            assert kept[node] == uids
+            assert kept[node] == uids, "a node without PDB violations has other victims"
         elif node not in kept:
-            assert drop_messages(strict.decision)[node].startswith("would break disruption budget")
+            assert drop_messages(strict.decision)[node].startswith("would break disruption budget"), (
+                "dropped for another reason than its budget"
+            )
 
 
 # --- candidates: all nodes --------------------------------------------------------------------------------------------
@@ -299,9 +307,11 @@ def test_E4_no_special_pod_is_a_victim_that_kube_scheduler_did_not_name(seed):
     asked = Asked(seed)
     everywhere = Asked(seed, replace(asked.policy, candidates="AllNodes"))
     for node, uids in chosen(everywhere.decision).items():
-        assert node in everywhere.snapshot.node_row
+        assert node in everywhere.snapshot.node_row, "an unknown node"
         offer = everywhere.question.sent.get(node, SentCandidate(()))
-        assert not [uid for uid in uids if uid not in offer.victims and is_special(everywhere.pods[uid])]
+        assert not [uid for uid in uids if uid not in offer.victims and is_special(everywhere.pods[uid])], (
+            "a special pod is a victim that kube-scheduler did not name"
+        )
 
 
 UPSTREAMS_WAY = ("PDBViolations", "HighestPriority", "PrioritySum", "VictimCount", "LatestStartTime")
@@ -316,13 +326,15 @@ def cost(asked, kept):
 @SOME
 @given(SEEDS)
 def test_the_best_of_all_nodes_is_no_worse_than_the_best_of_the_offered_ones(seed):
-    """Where nobody is special; those who are may be victims under Offered."""
+    """Without special pods, which may be victims under Offered."""
     asked = Asked(seed, PreemptionPolicy(candidates="AllNodes"))
     offered = asked.under(UPSTREAM)
     victims = [asked.pods[uid] for uids in chosen(offered).values() for uid in uids]
     if offered.kept and not any(is_special(pod) for pod in [*asked.pods.values()]):
         assert victims
-        assert cost(asked, asked.decision.kept[0]) <= cost(asked, offered.kept[0])
+        assert cost(asked, asked.decision.kept[0]) <= cost(asked, offered.kept[0]), (
+            "the best of all nodes costs more than the best of the offered ones"
+        )
         assert chosen(asked.decision).items() >= chosen(offered).items()
 
 
@@ -343,7 +355,7 @@ def test_the_guard_accepts_whatever_policies_choose(seed):
         profile=one.profile,
         history=one.history,
     )
-    assert result.rejected == {}
+    assert result.rejected == {}, "the guard rejects an answer of the policies"
 
 
 @SOME
@@ -351,12 +363,14 @@ def test_the_guard_accepts_whatever_policies_choose(seed):
 def test_the_same_question_has_the_same_answer(seed):
     """From the same snapshot, from a new one, and after other policies were asked about; and all nodes are told."""
     asked, other = Asked(seed), question(seed + 1)
-    assert asked.question.ask(asked.snapshot) == asked.decision
-    assert asked.question.ask(built(asked.question.cluster, REFERENCE_FEATURES)) == asked.decision
+    assert asked.question.ask(asked.snapshot) == asked.decision, "asked again, the snapshot answers otherwise"
+    assert asked.question.ask(built(asked.question.cluster, REFERENCE_FEATURES)) == asked.decision, (
+        "a new snapshot answers otherwise"
+    )
     changed = built(asked.question.cluster, REFERENCE_FEATURES)
     replace(asked.question, profile=other.profile, history=other.history).ask(changed)
     replace(asked.question, profile=Profile(keep_candidates=None)).ask(changed)
-    assert asked.question.ask(changed) == asked.decision
+    assert asked.question.ask(changed) == asked.decision, "after changes that were undone, it answers otherwise"
     told = chosen(asked.decision).keys() | asked.decision.dropped.keys()
     assert told >= asked.question.sent.keys()
     assert not chosen(asked.decision).keys() & asked.decision.dropped.keys()
@@ -366,7 +380,7 @@ def test_the_same_question_has_the_same_answer(seed):
 @given(SEEDS)
 def test_one_candidate_is_the_first_of_all(seed):
     everything, one = Asked(seed), Asked(seed, keep=1)
-    assert one.decision.kept == everything.decision.kept[:1]
+    assert one.decision.kept == everything.decision.kept[:1], "the one candidate is not the best of all"
 
 
 @SOME
@@ -382,5 +396,7 @@ def test_filter_says_that_eviction_helps_where_preempt_finds_somebody(seed):
     for node in failed.keys() - chosen(asked.decision).keys():
         assert any(is_special(asked.pods[pod.metadata.uid]) for pod in asked.snapshot.pods_on(node))
     scores = engine.prioritize(asked.snapshot, typed(one.pod), names, one.profile, one.history).scores
-    assert all(score > 0 for name, score in zip(names, scores, strict=True) if name in failed)
-    assert np.count_nonzero(scores) >= len(failed)
+    assert all(score > 0 for name, score in zip(names, scores, strict=True) if name in failed), (
+        "a candidate that no eviction helps"
+    )
+    assert np.count_nonzero(scores) >= len(failed), "fewer nodes may be helped than failed"

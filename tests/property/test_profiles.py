@@ -9,7 +9,7 @@ from random import Random
 
 from hypothesis import given
 
-from extender.config.scheduler import kube_scheduler_of
+from extender.config.scheduler.load import kube_scheduler_of
 from extender.core import engine
 from extender.core.evaluation import Evaluation
 from extender.core.scheduling_cycle.schedule_one import schedule_one
@@ -20,7 +20,7 @@ from tests.profiles import SEEDS, examples
 from tests.property.generate import case
 from tests.upstream.generate.configurations import random_configuration, without_extenders
 
-MANY = examples(10, 300, 20_000)
+MANY = examples(5, 300, 20_000)
 OURS, THEIRS, NEITHER = "default-scheduler", "second-scheduler", "unknown-scheduler"
 
 
@@ -88,7 +88,7 @@ def test_another_profile_changes_nothing(seed):
     pod = typed(one.pod | {"spec": one.pod["spec"] | {"schedulerName": OURS}})
     alone, both = map(kube_scheduler_of, configurations(seed, one))
     snapshot = built(pods_spread(seed, one, OURS))
-    assert answers(both, snapshot, pod) == answers(alone, snapshot, pod)
+    assert answers(both, snapshot, pod) == answers(alone, snapshot, pod), "another profile changes the answers"
 
 
 @MANY
@@ -98,4 +98,4 @@ def test_a_nominated_pod_of_another_profile_counts_as_one_of_its_own(seed):
     pod = typed(one.pod | {"spec": one.pod["spec"] | {"schedulerName": OURS}})
     both = kube_scheduler_of(configurations(seed, one)[1])
     theirs, ours = (built(pods_spread(seed, one, name)) for name in (THEIRS, OURS))
-    assert answers(both, theirs, pod) == answers(both, ours, pod)
+    assert answers(both, theirs, pod) == answers(both, ours, pod), "a nominated pod counts otherwise by its profile"

@@ -1,4 +1,4 @@
-"""Whatever happens to the picture and the settings, and whatever is asked meanwhile, is replayed to the same bytes.
+"""Whatever happens to the cache and the settings, and whatever is asked meanwhile, is replayed to the same bytes.
 
 python -c 'from tests.property.test_recording import check; check(4711)'
 """
@@ -19,33 +19,23 @@ from extender.core.profile import KubeScheduler, Profile
 from extender.k8s.kinds import KINDS
 from extender.k8s.time import parse_time
 from extender.server.context import ServerContext
-from extender.server.observability.cache_status import NoSource
 from extender.server.recording.recorder import Recorder
 from extender.server.replay import open_recording
 from extender.server.scheduler import verbs
 from extender.server.settings import LiveSettings, Settings
 from tests.builders import JSON, candidates_sent_by_kube_scheduler, typed
+from tests.fakes.source import Live
 from tests.profiles import SEEDS, examples
 from tests.property.generate import Draw
 from tests.property.policies import some_policy, world
 from tests.property.test_changes import with_uid_of_its_own
 from tests.server.conftest import configuration
 
-SOME = examples(4, 25, 20_000)
+SOME = examples(2, 25, 20_000)
 
 STEPS = 14
 SEGMENT_SIZES = (4_000, 30_000, 1 << 20)
 NOW = parse_time("2026-02-01T08:00:30Z")
-
-
-class Live(NoSource):
-    """What is answered comes about; at times the picture is not to be trusted."""
-
-    is_live = True
-    said: str | None = None
-
-    def problem(self) -> str | None:
-        return self.said
 
 
 class Calls:
@@ -84,7 +74,7 @@ class Calls:
     # --- what happens ---
 
     def build(self) -> None:
-        """Another picture: of some of what there is, each name once."""
+        """Another list of the cluster: some of its objects, each name once."""
         kept = {(kind, one.metadata.namespace, one.metadata.name): one for kind, one in self.material if self.rarely(2)}
         unread = [kind for kind in ("ReplicaSet", "StorageClass", "PersistentVolume") if self.rarely(5)]
         objects = {kind: [one for (k, *_), one in kept.items() if k == kind] for kind in KINDS}
@@ -136,7 +126,7 @@ class Calls:
         self.cache.prepare_for(KubeScheduler((profile,)))
 
     def trouble(self) -> None:
-        self.source.said = "the picture is too old" if self.source.said is None else None
+        self.source.stale = "the cache is stale" if self.source.stale is None else None
 
     def wait(self) -> None:
         self.now += self.chance.choice((0.5, 5.0, 31.0))
@@ -164,7 +154,7 @@ class Calls:
         return {"Pod": pod, "Nodes": {"metadata": {}, "items": [self.whole(n) for n in names]}, "NodeNames": None}
 
     def whole(self, name: str) -> JSON:
-        """Of a known node only the name is read; an unknown one counts as it is sent."""
+        """Only the name of a known node is read; an unknown one counts as it is sent."""
         status = {"nodeInfo": {"secret": "s"}, "allocatable": {"cpu": "4", "memory": "8Gi", "pods": "9"}}
         secret = {"metadata": {"name": name, "annotations": {"secret": "s"}}, "status": status}
         is_readable = name == "unknown" or self.rarely(2)
@@ -202,11 +192,11 @@ def check(seed: int) -> dict[str, int]:
                 calls.ask()
         calls.recorder.stop()
         status = calls.recorder.status()
-        assert (status["error"], status["dropped"]) == (None, 0)
+        assert (status["error"], status["dropped"]) == (None, 0), "the recording dropped calls"
         results = list(open_recording(directory).results())
         for result in results:
             assert result.differences == (), f"seed {seed}: {result}"
-        assert len(results) == status["calls"] > 0
+        assert len(results) == status["calls"] > 0, "a recorded call was not replayed"
         return {verb: sum(result.call.verb == verb for result in results) for verb in verbs.VERBS}
 
 

@@ -1,4 +1,4 @@
-"""Scenarios on random clusters: every cycle as on the cluster built anew, budgets kept, nothing left of a gang."""
+"""Scenarios on random clusters: every cycle as on the cluster built again, budgets kept, nothing left of a gang."""
 
 import copy
 from dataclasses import replace
@@ -16,8 +16,8 @@ from tests.builders import built, typed
 from tests.profiles import SEEDS, examples
 from tests.property.generate import Draw, case
 
-SOME = examples(8, 50, 10_000)
-FEW = examples(6, 30, 5_000)
+SOME = examples(4, 50, 10_000)
+FEW = examples(3, 30, 5_000)
 
 CONTROLLERS = ("ReplicaSet", "StatefulSet", "Job", "DaemonSet")
 
@@ -57,16 +57,16 @@ def changed(seed, **options):
 
 @FEW
 @given(SEEDS)
-def test_every_cycle_is_what_it_would_be_on_the_same_cluster_built_anew(seed):
+def test_every_cycle_is_what_it_would_be_on_the_same_cluster_built_again(seed):
     here = built(world(seed))
 
     def compare(step):
         assert schedule_one(Snapshot.build(here.frozen()), step.cycle.pod, KubeScheduler()) == step.cycle
 
     simulate(here, KubeScheduler(), replace(scenario(seed, here), pending=True), on_step=compare)
-    anew = Snapshot.build(here.frozen())
+    rebuilt = Snapshot.build(here.frozen())
     for name in here.node_names:
-        one, other = here.used[:, here.node_row[name]], anew.used[:, anew.node_row[name]]
+        one, other = here.used[:, here.node_row[name]], rebuilt.used[:, rebuilt.node_row[name]]
         assert np.array_equal(one, other), name
 
 
@@ -80,15 +80,21 @@ def test_a_drained_node_keeps_what_is_ignored_or_blocked_and_what_came_later(see
     arrived = {one.pod for one in result.cycles if one.outcome == "Scheduled"}
     for one in result.scenario.drained if result.scenario else ():
         blocked = {pod.pod for pod in one.blocked}
-        assert {*one.evicted, *one.ignored, *blocked} >= running[one.node] - preempted - arrived
-        assert set(one.lost) <= set(one.evicted)
+        assert {*one.evicted, *one.ignored, *blocked} >= running[one.node] - preempted - arrived, (
+            "a pod of the node has no outcome"
+        )
+        assert set(one.lost) <= set(one.evicted), "a pod is lost that was not evicted"
         left = {pod.key for pod in here.pods_on(one.node)} - arrived
-        assert left <= {*one.ignored, *blocked}
+        assert left <= {*one.ignored, *blocked}, "a pod stays that is neither ignored nor blocked"
         for refused in one.blocked:
-            assert refused.budgets == budgets_of(here, refused.pod)
+            assert refused.budgets == budgets_of(here, refused.pod), "a blocked eviction names other budgets"
             assert len(refused.budgets) > 1 or not allows(here, refused.pod, refused.budgets[0])
-    assert all(one.status.disruptions_allowed >= 0 for one in here.objects.budgets.values() if one.status.expected_pods)
-    assert not {one.pod for one in result.replacements} & {lost for one in drained(result) for lost in one.lost}
+    assert all(
+        one.status.disruptions_allowed >= 0 for one in here.objects.budgets.values() if one.status.expected_pods
+    ), "a budget below zero"
+    assert not {one.pod for one in result.replacements} & {lost for one in drained(result) for lost in one.lost}, (
+        "a lost pod is replaced"
+    )
 
 
 def drained(result):
@@ -145,9 +151,13 @@ def test_until_full_binds_what_as_many_copies_bind_one_by_one(seed):
         (cycle,) = simulate(here, KubeScheduler(), Scenario([copy_])).cycles
         assert cycle.outcome == "Scheduled"
     last = simulate(here, KubeScheduler(), Scenario([copies[-1]], replace_evicted=False)).cycles[0]
-    assert (last.outcome, last.message, last.victims) == (following.outcome, following.message, following.victims)
+    assert (last.outcome, last.message, last.victims) == (following.outcome, following.message, following.victims), (
+        "the last copy ends otherwise than alone"
+    )
     nodes = [one.spec.node_name for one in here.objects.pods.values() if one.metadata.name in names[:fits]]
-    assert {one.node: one.pods for one in full.nodes} == {node: nodes.count(node) for node in nodes}
+    assert {one.node: one.pods for one in full.nodes} == {node: nodes.count(node) for node in nodes}, (
+        "a node has another number of copies"
+    )
 
 
 @SOME
@@ -167,15 +177,15 @@ def test_a_gang_is_scheduled_if_its_pods_are_and_otherwise_leaves_nothing_behind
     result = simulate(together, KubeScheduler(), Scenario(arriving, gang=True))
     assert result.scenario is not None
     assert result.scenario.gang is not None
-    assert result.scenario.gang.scheduled == all(bound)
+    assert result.scenario.gang.scheduled == all(bound), "the gang and its pods disagree"
     if all(bound):
-        assert result.cycles == alone.cycles
+        assert result.cycles == alone.cycles, "other cycles than of the pods alone"
     else:
         after = {kind: set(map(id, objects.values())) for kind, objects in tables(together)}
         assert {kind: ids for kind, ids in after.items() if kind != "Pod"} == {
             kind: ids for kind, ids in before.items() if kind != "Pod"
         }
-        assert before["Pod"] <= after["Pod"]
+        assert before["Pod"] <= after["Pod"], "a gang that failed costs a pod"
         assert (result.evicted, result.replacements, result.summary.scheduled) == ([], [], 0)
 
 

@@ -1,4 +1,4 @@
-"""Verdicts that are kept by scheduling signature are those of a snapshot that is built anew of the same objects.
+"""Verdicts that are kept by scheduling signature are those of a snapshot that is built from the same objects.
 
 python -c 'from tests.property.test_scheduling_signatures import check; check(4711)'
 """
@@ -21,7 +21,7 @@ from tests.profiles import SEEDS, examples
 from tests.property.generate import case
 from tests.property.test_changes import change, metadata, objects_of, put
 
-SOME = examples(6, 120, 20_000)
+SOME = examples(3, 60, 20_000)
 PROFILE = Profile()
 PROFILES = [
     PROFILE,
@@ -55,12 +55,14 @@ def check(seed: int) -> int:
         for _ in range(chance.choice((0, 1, 1, 2))):
             change(changing, chance, material if chance.random() < 0.2 else running)
         changing.refresh_layout()
-        anew = Snapshot.build(changing.objects.frozen())
+        rebuilt = Snapshot.build(changing.objects.frozen())
         for number, template in enumerate(templates):
             pod = metadata(template, name=f"replica-{step}-{number}", uid=f"uid-{step}-{number}")
             names = chance.sample(changing.node_names, chance.randint(0, len(changing.node_names)))
             for _ in range(2):
-                assert answers(changing, pod, names, profile) == answers(anew, pod, names, profile)
+                assert answers(changing, pod, names, profile) == answers(rebuilt, pod, names, profile), (
+                    "cached verdicts differ from those of a new snapshot"
+                )
             signed += sign_pod(pod) is not None
     return signed
 

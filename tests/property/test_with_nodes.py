@@ -18,7 +18,7 @@ from tests.property.generate import case
 from tests.property.test_changes import change, metadata, objects_of, put
 from tests.property.test_scheduling_signatures import PROFILES, answers
 
-SOME = examples(6, 120, 20_000)
+SOME = examples(3, 60, 20_000)
 STEPS = 8
 
 
@@ -40,7 +40,9 @@ def check(seed: int) -> None:
         versions, rows = dict(changing._versions), list(changing.node_names)
         with changing.with_nodes({one.metadata.name: one for one in templates}.values()):
             compare(changing, changing.frozen(), pod, profile)
-        assert (changing._versions, changing.node_names, changing.frozen()) == (versions, rows, before)
+        assert (changing._versions, changing.node_names, changing.frozen()) == (versions, rows, before), (
+            "the nodes of the decision leave a trace"
+        )
         compare(changing, before, pod, profile)
         if chance.random() < 0.5:
             change(changing, chance, material)
@@ -55,9 +57,11 @@ def template(node: Node, step: int, chance: random.Random) -> Node:
 
 
 def compare(snapshot: Snapshot, objects: ClusterObjects, pod, profile) -> ClusterObjects:
-    anew = Snapshot.build(objects)
+    rebuilt = Snapshot.build(objects)
     for names in (snapshot.node_names, snapshot.node_names[::-2]):
-        assert answers(snapshot, pod, names, profile) == answers(anew, pod, names, profile)
+        assert answers(snapshot, pod, names, profile) == answers(rebuilt, pod, names, profile), (
+            "the nodes of the decision count otherwise than others"
+        )
     return objects
 
 

@@ -1,6 +1,6 @@
 """What the generator picks from: few values, so that they meet; what stands in a tuple twice is picked more often.
 
-Rule: these are shared by all generated objects. Nobody changes them.
+Rule: all generated objects share these, so they must not be changed.
 """
 
 from tests.builders import JSON
@@ -25,7 +25,7 @@ POD_LABELS: tuple[JSON | None, ...] = (
     None,
 )
 SIMILAR_LABELS: tuple[JSON | None, ...] = ({"app": "a"}, {"app": "a"}, {"app": "a", "tier": "x"}, {"app": "b"})
-"""Of the pods of a cluster in which it matters how many match."""
+"""Labels of the pods of a cluster in which it matters how many match."""
 
 
 def _expression(key: str, operator: str, *values: str) -> JSON:
@@ -77,7 +77,7 @@ CONTROLLERS = (
     ("batch/v1", "Job"),
     ("example.com/v1", "ReplicaSet"),
 )
-"""Of the last two, kube-scheduler does not ask for a selector."""
+"""kube-scheduler asks no selector of the last two."""
 WEIGHTS = (1, 5, 10, 10, 50, 100)
 
 # --- nodes ----------------------------------------------------------------------------------------------------------
@@ -166,7 +166,7 @@ CPU = (None, "100m", "250m", "500m", "500m", "1", "1", "1500m", 1)
 MEMORY = (None, None, None, "64Mi", "256Mi", "1Gi", "500M", "1.5Gi")
 LIGHT_CPU = (None, "50m", "100m", "200m")
 LIGHT_MEMORY = (None, None, "64Mi")
-"""Of pods that something else than their requests keeps off a node."""
+"""Requests of pods that something else keeps off a node."""
 INCOMING_CPU = (None, "500m", "1", "1", "1500m", "2", "2", "2", "3", "0")
 INCOMING_MEMORY = (None, None, None, None, "64Mi", "1Gi", "2Gi", "3Gi", "5Gi")
 POD_LEVEL_CPU = (None, "500m", "1", "1500m", "2")

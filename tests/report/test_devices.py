@@ -9,8 +9,8 @@ from extender.core import engine
 from extender.core.profile import UPSTREAM
 from extender.core.record import record_filter
 from extender.core.snapshot.snapshot import Snapshot
+from extender.k8s.limits import limits
 from extender.k8s.version.features import DEFAULT_FEATURES
-from extender.report import devices as explained_devices
 from extender.report import render
 from tests.builders import JSON, NodeObject, cluster, incoming, node, thing, typed
 from tests.device_builders import (
@@ -183,11 +183,11 @@ def test_devices_that_share_counters_are_told_where_they_cannot_be_had_together(
 
 
 def test_work_beyond_the_limit_is_told_and_ends(monkeypatch):
-    monkeypatch.setattr(explained_devices, "WORK_LIMIT", 60)
+    monkeypatch.setattr(limits, "MAX_EXPLANATION_STEPS", 60)
     mine = claim("mine", request("gpu", "false", name="a"), request("gpu", "false", name="b"))
     one, other = the_claim(mine, resource_slice("s", "n1", devices(8))).requests
-    assert one.summary.endswith(" devices not looked at: too many steps")
-    assert other.summary == "no device was looked at; 8 devices not looked at: too many steps"
+    assert one.summary.endswith(" devices not looked at: more work than 60 steps")
+    assert other.summary == "no device was looked at; 8 devices not looked at: more work than 60 steps"
 
 
 def test_an_earlier_claim_that_fails_is_told():
@@ -293,19 +293,19 @@ def test_a_record_keeps_the_devices_as_they_were():
     others = [device_class(), claim("mine", request()), theirs, resource_slice("s", "n1", devices(2))]
     snapshot = Snapshot.build(load_cluster(cluster(NODES, others=others)))
 
-    def told(record):
+    def rendered(record):
         return render.render_nodes(record, node="n1")
 
     def recorded():
         return record_filter(engine.filter(snapshot, typed(incoming(**using_claims("mine"))), ["n1"], UPSTREAM))
 
     first = recorded()
-    before = told(first)
+    before = rendered(first)
     snapshot.remove("ResourceClaim", ("default", "theirs"))
     snapshot.refresh_layout()
     second = recorded()
-    assert told(first) == before
-    assert told(second)[0].claims[0].requests[0].free == 2
+    assert rendered(first) == before
+    assert rendered(second)[0].claims[0].requests[0].free == 2
     parts = first.request.devices.claim_parts, second.request.devices.claim_parts
     copied = sum(one is not other for one, other in zip(*parts, strict=True))
     assert copied == 1, "only the part with the claim that went is copied"

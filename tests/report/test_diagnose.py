@@ -16,14 +16,14 @@ GPU_TAINT = {"key": "gpu", "effect": "NoSchedule"}
 FULL = {node("n1", cpu="1"): [pod("a")], node("n2", cpu="1"): [pod("b", priority=500)]}
 
 
-def said(nodes, waiting, *, scheduler=SCHEDULER, show=None, **objects):
-    """What is said of a pod that waits."""
+def reported(nodes, waiting, *, scheduler=SCHEDULER, show=None, **objects):
+    """The report of a pending pod."""
     here = built(cluster(nodes, waiting=[waiting], **objects))
     return diagnose(here, typed(waiting), scheduler, node=show)
 
 
-def said_of(name, nodes, *, scheduler=SCHEDULER, show=None, **objects):
-    """What is said of a pod that has its node."""
+def reported_of(name, nodes, *, scheduler=SCHEDULER, show=None, **objects):
+    """The report of a pod that has its node."""
     here = built(cluster(nodes, **objects))
     return diagnose(here, here.objects.pods["default", name], scheduler, node=show)
 
@@ -32,7 +32,7 @@ def said_of(name, nodes, *, scheduler=SCHEDULER, show=None, **objects):
 
 
 def test_a_pod_that_fits_gets_the_node_with_the_highest_score():
-    found = said({node("n1"): [pod("a", cpu="2")], node("n2"): [], node("n3", unschedulable=True): []}, incoming())
+    found = reported({node("n1"): [pod("a", cpu="2")], node("n2"): [], node("n3", unschedulable=True): []}, incoming())
     assert (found.state, found.verdict, found.message, found.node, found.feasible) == ("Pending", "Fits", "", "n2", 2)
     assert found.why == (
         "default/incoming fits on 2 of 3 nodes; kube-scheduler would bind it to n2, which has the highest score"
@@ -55,13 +55,13 @@ def test_a_pod_that_fits_gets_the_node_with_the_highest_score():
     ],
 )
 def test_the_sentence_says_how_the_node_is_chosen(nodes, why):
-    assert said(nodes, incoming()).why == why
+    assert reported(nodes, incoming()).why == why
 
 
 def test_reasons_are_counted_with_their_nodes_the_most_common_first():
     nodes: Nodes = {node(f"n{number}", cpu="500m", memory="1Mi"): [] for number in (1, 2)}
     nodes |= {node("n3", cpu="500m"): [], node("t", taints=[GPU_TAINT]): [], node("u", unschedulable=True): []}
-    found = said(nodes, incoming(memory="1Gi"))
+    found = reported(nodes, incoming(memory="1Gi"))
     assert [(one.nodes, one.plugin, one.reason, one.examples) for one in found.reasons] == [
         (3, "NodeResourcesFit", "Insufficient cpu", ["n1", "n2", "n3"]),
         (2, "NodeResourcesFit", "Insufficient memory", ["n1", "n2"]),
@@ -76,7 +76,7 @@ def test_reasons_are_counted_with_their_nodes_the_most_common_first():
 
 
 def test_a_preemption_is_told_with_its_victims_and_what_else_stands_for_choice():
-    found = said(FULL, incoming(), budgets=[budget(app="a")])
+    found = reported(FULL, incoming(), budgets=[budget(app="a")])
     assert (found.verdict, found.node) == ("FitsAfterPreemption", None)
     preemption = found.preemption
     assert preemption is not None
@@ -103,14 +103,14 @@ def test_a_preemption_is_told_with_its_victims_and_what_else_stands_for_choice()
     ],
 )
 def test_the_sentence_says_why_no_pod_is_evicted(waiting, clause):
-    found = said({node("n1", cpu="1"): [pod("a")], node("n2", cpu="1"): [pod("b")]}, waiting)
+    found = reported({node("n1", cpu="1"): [pod("a")], node("n2", cpu="1"): [pod("b")]}, waiting)
     assert found.verdict == "DoesNotFit"
     assert found.why.endswith(f"; {clause}")
 
 
 def test_policies_that_allow_no_eviction_are_named():
     strict = KubeScheduler((Profile(preemption=PreemptionPolicy(disruption_budgets="Strict")),))
-    found = said({node("n1", cpu="1"): [pod("a")]}, incoming(), scheduler=strict, budgets=[budget(app="a")])
+    found = reported({node("n1", cpu="1"): [pod("a")]}, incoming(), scheduler=strict, budgets=[budget(app="a")])
     assert found.verdict == "DoesNotFit"
     assert "your policies allow no eviction for it (1 node: would break disruption budget default/budget)" in found.why
     assert found.policies == ["disruptionBudgets: Strict"]
@@ -119,17 +119,17 @@ def test_policies_that_allow_no_eviction_are_named():
 def test_where_a_post_filter_that_is_not_in_tree_may_nominate_the_pod_the_verdict_is_not_known():
     own = KubeScheduler((Profile(not_evaluated_post_filters=("Ours",)),))
     full: Nodes = {node("n1", cpu="1"): [pod("a", priority=5000)]}
-    found = said(full, incoming(), scheduler=own)
+    found = reported(full, incoming(), scheduler=own)
     assert (found.verdict, found.not_evaluated) == ("Unknown", ["Ours"])
-    assert said({node("n1"): []}, incoming(), scheduler=own).verdict == "Fits"
-    assert said({}, incoming(), scheduler=own).verdict == "DoesNotFit"  # kube-scheduler runs no PostFilter
+    assert reported({node("n1"): []}, incoming(), scheduler=own).verdict == "Fits"
+    assert reported({}, incoming(), scheduler=own).verdict == "DoesNotFit"  # kube-scheduler runs no PostFilter
 
 
 def test_where_policies_rank_otherwise_kube_scheduler_has_the_last_word():
     policy = PreemptionPolicy(ranking=("VictimCount",))
     fewest = KubeScheduler((Profile(preemption=policy, keep_candidates=2),))
     nodes = {node("n1", cpu="1"): [pod("a", priority=500)], node("n2", cpu="1"): [pod("b", "500m"), pod("c", "500m")]}
-    found = said(nodes, incoming(), scheduler=fewest).preemption
+    found = reported(nodes, incoming(), scheduler=fewest).preemption
     assert found is not None
     assert (found.node, found.ties, found.candidates) == ("n2", ["n2"], 2)
 
@@ -137,14 +137,14 @@ def test_where_policies_rank_otherwise_kube_scheduler_has_the_last_word():
 def test_a_pod_whose_victims_still_terminate_waits_for_them():
     disrupted = {"conditions": [{"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}]}
     going = pod("a", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"}, status=disrupted)
-    found = said({node("n1", cpu="1"): [going]}, incoming(status={"phase": "Pending", "nominatedNodeName": "n1"}))
+    found = reported({node("n1", cpu="1"): [going]}, incoming(status={"phase": "Pending", "nominatedNodeName": "n1"}))
     assert found.verdict == "FitsAfterPreemption"
     assert found.why.endswith("; it waits until the pods evicted for it on n1 are gone")
 
 
 def test_a_rejection_before_the_nodes_are_filtered_is_said_once():
     claim = {"name": "v", "persistentVolumeClaim": {"claimName": "data"}}
-    found = said({node("n1"): [], node("n2"): []}, incoming(volumes=[claim]))
+    found = reported({node("n1"): [], node("n2"): []}, incoming(volumes=[claim]))
     assert found.why.startswith(
         'default/incoming fits on none of 2 nodes: persistentvolumeclaim "data" not found; no eviction'
     )
@@ -152,7 +152,7 @@ def test_a_rejection_before_the_nodes_are_filtered_is_said_once():
 
 
 def test_a_cluster_without_nodes():
-    found = said({}, incoming())
+    found = reported({}, incoming())
     assert (found.verdict, found.why) == ("DoesNotFit", "default/incoming fits nowhere: the cluster has no nodes")
     assert found.message == "no nodes available to schedule pods"
 
@@ -201,7 +201,7 @@ def test_a_cluster_without_nodes():
     ],
 )
 def test_not_tried(waiting, state, nodes, why):
-    found = said({node("n1"): []}, waiting)
+    found = reported({node("n1"): []}, waiting)
     assert (found.state, found.verdict, len(found.nodes), found.why) == (state, "Unknown", nodes, why)
 
 
@@ -255,7 +255,7 @@ def test_of_an_evicted_pod_the_sentence_says_which_one_took_its_place(by, why):
     found = not_found(snapshot({node("n1"): []}), "shop", "x", SCHEDULER)
     history = PodHistory(failed_scheduling=None, preempted=replace(EVICTED, **by), nominated_node=None, notes=[])
     assert with_history(found, history).why == why
-    running = said_of("a", {node("n1"): [pod("a")]})
+    running = reported_of("a", {node("n1"): [pod("a")]})
     assert with_history(running, history).why == running.why
 
 
@@ -271,7 +271,7 @@ def test_a_running_pod_does_not_stand_in_its_own_way():
             ]
         }
     }
-    found = said_of("a", {node("n1", cpu="1"): [pod("a", ports=port, affinity=apart)], node("n2", cpu="1"): []})
+    found = reported_of("a", {node("n1", cpu="1"): [pod("a", ports=port, affinity=apart)], node("n2", cpu="1"): []})
     assert (found.state, found.verdict, found.feasible) == ("Assigned", "Fits", 2)
     assert found.placement is not None
     assert found.placement.status is not None
@@ -279,7 +279,7 @@ def test_a_running_pod_does_not_stand_in_its_own_way():
 
 
 def test_the_node_of_a_running_pod_is_compared_with_the_others():
-    found = said_of("a", {node("n1"): [pod("a"), pod("b", cpu="2")], node("n2"): [], node("n3", cpu="500m"): []})
+    found = reported_of("a", {node("n1"): [pod("a"), pod("b", cpu="2")], node("n2"): [], node("n3", cpu="500m"): []})
     assert found.why.startswith("default/a is on n1, number 2 of 2 nodes on which it fits now: n2 would score ")
     assert found.why.endswith("; kube-scheduler does not move a pod for that")
     assert found.placement is not None
@@ -308,7 +308,7 @@ def test_the_node_of_a_running_pod_is_compared_with_the_others():
     ],
 )
 def test_why_a_pod_is_where_it_is(nodes, why):
-    assert why in said_of("a", nodes).why
+    assert why in reported_of("a", nodes).why
 
 
 @pytest.mark.parametrize("nodes", [{node("n1"): []}, {}], ids=["one node", "no node"])
@@ -324,7 +324,7 @@ def test_the_devices_of_a_running_pod_count_as_free_unless_another_pod_uses_them
     given = claim("mine", request(), allocated=[("n1", "gpu-0")], node="n1", reserved_for=users)
     slices = [resource_slice(name, name, devices(1)) for name in ("n1", "n2")]
     here = {node("n1"): [pod("a", **using_claims("mine"))], node("n2"): []}
-    found = said_of("a", here, others=[device_class(), *slices, given])
+    found = reported_of("a", here, others=[device_class(), *slices, given])
     assert found.feasible == (1 if shared else 2)
 
 
@@ -340,7 +340,7 @@ def test_the_snapshot_is_afterwards_as_before():
 
 
 def test_one_node_is_shown_with_its_pods_and_resources():
-    found = said(FULL, incoming(), show="n1")
+    found = reported(FULL, incoming(), show="n1")
     details = found.details
     assert details is not None
     assert [(one.key, one.role) for one in details.pods] == [("default/a", "victim")]
@@ -348,11 +348,11 @@ def test_one_node_is_shown_with_its_pods_and_resources():
 
 
 def test_a_node_on_which_the_pod_fits_is_shown_too():
-    details = said({node("n1"): [pod("a")], node("n2"): []}, incoming(), show="n1").details
+    details = reported({node("n1"): [pod("a")], node("n2"): []}, incoming(), show="n1").details
     assert details is not None
     assert (details.outcome, [one.role for one in details.pods], details.rank) == ("accepted", ["reprieved"], None)
 
 
 def test_a_node_that_does_not_exist_is_an_error():
     with pytest.raises(RequestError, match="node 'n9' does not exist"):
-        said({node("n1"): []}, incoming(), show="n9")
+        reported({node("n1"): []}, incoming(), show="n9")

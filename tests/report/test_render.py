@@ -17,9 +17,9 @@ from extender.core.preemption.protections import UNREQUESTED_SYSTEM_POD
 from extender.core.preemption.sent_candidates import CandidateRejection, RejectionReason
 from extender.core.profile import DEFAULT_RANKING, EXTRA_RANKING, Limits, PreemptionPolicy, Profile, Protection
 from extender.core.record import RecordedPod, record_filter, record_preempt, record_prioritize
-from extender.k8s.annotations import DELETION_COST, EVICTION_COST, MIRROR
 from extender.k8s.candidates import SentCandidate
 from extender.k8s.time import MINUTE, SECOND, parse_time
+from extender.k8s.well_known import DELETION_COST, EVICTION_COST, MIRROR
 from extender.report.render import FITS_AFTER_EVICTION, NO_EVICTION_HELPS
 from extender.report.schema import BudgetReport, DecisionReport, NodeReport, PodReport
 from extender.server.observability.decision_log import KeptDecision
@@ -181,7 +181,7 @@ def test_as_many_are_chosen_as_are_answered():
             {"preemptor": incoming(**using_claims("gpu")), "others": undecided_claim()},
             "notEvaluated",
             RejectionReason.NO_ROOM.value,
-            id="11: kube-scheduler alone knows whom to evict, and named nobody",
+            id="11: kube-scheduler alone knows the victims, and named none",
         ),
     ],
 )
@@ -272,7 +272,7 @@ class Compared:
     shown: tuple[str, str]
     others: JSON = field(default_factory=dict)
     cpu: str = "2"
-    """Of both nodes."""
+    """Return the rows of both nodes."""
     wanted: JSON = field(default_factory=lambda: incoming(cpu="2"))
 
 
@@ -593,7 +593,7 @@ TOLERANT = thing(
 
 
 def test_a_protected_pod_has_every_reason_there_is():
-    """It has run for 30 s of the 60 that it is protected, and of the 40 that its class tolerates nobody."""
+    """It has run for 30 s of the 60 that it is protected, and of the 40 for which its class is tolerant."""
     job = {"ownerReferences": [{"kind": "Job", "name": "etl", "uid": "uid-etl", "controller": True}]}
     metadata = job | annotated(MIRROR, "x")
     held = pod("a", namespace="shop", metadata=metadata, priorityClassName="tolerant")
@@ -641,7 +641,7 @@ def test_protection_reasons_use_the_history_of_the_decision():
 
 
 def test_budgets_are_shown_before_and_after_the_victims():
-    """Of x 2 go and 1 may; of y, which allows 3, one goes; nobody of z goes."""
+    """2 pods of x go and 1 may; 1 of y goes, which allows 3; none of z goes."""
     labels = [{"app": "x"}, {"app": "x", "tier": "y"}, {"app": "z"}]
     pods = [pod(name, labels=own) for name, own in zip("abc", labels, strict=True)]
     nodes = {node("n1", cpu="3"): [*pods[:2], {**pods[2], "spec": pods[2]["spec"] | {"priority": 5000}}]}

@@ -85,7 +85,7 @@ def filled_cache(cluster=CLUSTER):
 
 
 def client_for(app):
-    """Of the scheduler's port; health and metrics are asked of the admin listener beside it."""
+    """A client of the scheduler port; health and metrics come from the admin listener beside it."""
     transport = _BothListeners(app)
     headers = {"Content-Type": "application/json"}
     return httpx.AsyncClient(transport=transport, base_url="http://extender", headers=headers)
@@ -107,12 +107,12 @@ class _BothListeners(httpx.AsyncBaseTransport):
 
 
 def scheduler_client(app):
-    """Of the scheduler's port and nothing else."""
+    """A client of the scheduler port alone."""
     return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://extender")
 
 
 def admin_client(server_context, client=("127.0.0.1", 50000), **sections):
-    """Of the admin listener, as `client` (address and port) would ask; sections of the configuration."""
+    """A client of the admin listener from the address and port `client`; `sections` of the configuration."""
     transport = httpx.ASGITransport(create_admin_app(server_context, configuration(**sections)), client=client)
     return httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8889")
 

@@ -61,7 +61,7 @@ class Process:
         return socket.create_connection(("127.0.0.1", self.ports[which]), timeout=LIMIT)
 
     def readyz(self):
-        """Status; None once nobody answers."""
+        """Status; None once the port is closed."""
         with contextlib.closing(self.connection("admin")) as connection:
             try:
                 return get(connection, "/readyz").status

@@ -10,9 +10,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from extender.cluster.cache.cache import Change
 from extender.server.app import create_app
 from extender.server.cache_lag import BEFORE_PREEMPTION, USUAL, CacheLag
-from extender.server.observability.cache_status import NoSource
 from extender.server.observability.metrics import Metrics
 from tests.builders import cluster, incoming, node, placed, pod, snapshot, typed
+from tests.fakes.clock import Clock
+from tests.fakes.source import Live
 from tests.server.conftest import client_for, configuration, filled_cache
 
 pytestmark = pytest.mark.anyio
@@ -23,19 +24,11 @@ MORE = Change("Pod", typed(pod("b", metadata={"resourceVersion": "1"})))
 ASKED = {"Pod": incoming(), "Nodes": None, "NodeNames": ["n1"]}
 
 
-class Clock:
-    now = 0.0
-
-    def __call__(self):
-        return self.now
-
-
-class Live(NoSource):
-    """A cluster of which an event arrives right after the first decision."""
-
-    is_live = True
+class LiveWithEvent(Live):
+    """A live cluster with an event that arrives right after the first decision."""
 
     def __init__(self, cache, event):
+        super().__init__()
         self.cache, self.events = cache, [event]
 
     def problem(self):
@@ -175,7 +168,7 @@ async def test_events_that_do_not_help_cost_a_few_decisions():
 @pytest.mark.parametrize("deadline", [math.inf, 0.5 * USUAL.seconds], ids=["of the wait", "of the call"])
 async def test_no_wait_is_longer_than_its_end(deadline):
     """The clock goes on with each decision."""
-    clock, metrics, cache = Clock(), Metrics(), filled_cache(FULL)
+    clock, metrics, cache = Clock(0.0), Metrics(), filled_cache(FULL)
 
     class Slow(Decisions):
         def decide(self):
@@ -187,7 +180,7 @@ async def test_no_wait_is_longer_than_its_end(deadline):
 
 async def test_a_node_that_the_watch_has_not_shown_yet_is_waited_for():
     cache = filled_cache(FULL)
-    source = Live(cache, Change("Node", typed_node("n2")))
+    source = LiveWithEvent(cache, Change("Node", typed_node("n2")))
     async with client_for(create_app(cache, configuration(), source)) as client:
         answer = await client.post("/filter", json=ASKED | {"NodeNames": ["n2"]})
     assert answer.json()["NodeNames"] == ["n2"]
@@ -201,7 +194,7 @@ def typed_node(name):
 @pytest.mark.parametrize(("event", "accepted"), [(GONE, ["n1"]), (MORE, [])], ids=["it resolves it", "it does not"])
 async def test_a_node_that_was_offered_is_rejected_only_after_the_wait(event, accepted):
     cache = filled_cache(FULL)
-    async with client_for(create_app(cache, configuration(), Live(cache, event))) as client:
+    async with client_for(create_app(cache, configuration(), LiveWithEvent(cache, event))) as client:
         answer = (await client.post("/filter", json=ASKED)).json()
     assert answer["NodeNames"] == accepted
 
@@ -209,7 +202,7 @@ async def test_a_node_that_was_offered_is_rejected_only_after_the_wait(event, ac
 async def test_room_is_waited_for_although_an_earlier_wait_of_the_pod_expired():
     """kube-scheduler knows before the watch that a is gone: if n1 were rejected, pods would be evicted elsewhere."""
     cache = filled_cache(FULL)
-    source = Live(cache, MORE)
+    source = LiveWithEvent(cache, MORE)
     offered = {"n1": {"Pods": [{"UID": "uid-x"}], "NumPDBViolations": 0}}
     async with client_for(create_app(cache, configuration(), source)) as client:
         unknown = await client.post("/preempt", json={"Pod": incoming(), "NodeNameToMetaVictims": offered})
@@ -220,7 +213,7 @@ async def test_room_is_waited_for_although_an_earlier_wait_of_the_pod_expired():
 
 async def test_files_are_not_waited_for():
     cache = filled_cache(FULL)
-    source = Live(cache, GONE)
+    source = LiveWithEvent(cache, GONE)
     source.is_live = False
     async with client_for(create_app(cache, configuration(), source)) as client:
         answer = (await client.post("/filter", json=ASKED)).json()
@@ -235,7 +228,7 @@ async def test_a_pod_that_fits_on_a_sent_node_is_left_to_kube_scheduler_once():
     sent = {"n1": "a", "n2": "c"}.items()
     offered = {name: {"Pods": [{"UID": f"uid-{one}"}], "NumPDBViolations": 0} for name, one in sent}
     asked = {"Pod": incoming(), "NodeNameToVictims": None, "NodeNameToMetaVictims": offered}
-    async with client_for(create_app(cache, configuration(), Live(cache, MORE))) as client:
+    async with client_for(create_app(cache, configuration(), LiveWithEvent(cache, MORE))) as client:
         first, again = [await client.post("/preempt", json=asked) for _ in range(2)]
     assert first.headers["X-Extender-Vetoed"] == "no eviction is needed: the pod fits on node n1 now"
     assert list(again.json()["NodeNameToMetaVictims"]) == ["n2"]

@@ -14,7 +14,7 @@ from extender.server.app import create_app
 from extender.server.settings import ConfigFile, LiveSettings
 from tests.k8s.version.test_found import scheduler_pod
 from tests.server.conftest import CLUSTER, client_for, configuration, filled_cache, filter_body
-from tests.server.test_settings import Service, write
+from tests.server.test_settings import FollowingFile, write
 
 pytestmark = pytest.mark.anyio
 
@@ -129,7 +129,7 @@ async def test_a_file_that_goes_is_said_and_one_that_comes_back_the_same_is_righ
 
 async def test_other_profiles_judge_the_next_call(tmp_path):
     files = Files(tmp_path)
-    async with Service(files.own) as service:
+    async with FollowingFile(files.own) as service:
         assert await service.nodes() == ["worker-1"]
         write(files.scheduler, ANYWHERE)
 
@@ -141,7 +141,7 @@ async def test_other_profiles_judge_the_next_call(tmp_path):
 
 async def test_another_version_is_said_and_rebuilds_the_snapshot(tmp_path):
     files = Files(tmp_path, ", version: '1.33'")
-    async with Service(files.own) as service:
+    async with FollowingFile(files.own) as service:
         snapshot = service.app.server_context.cache.snapshot()
         assert not snapshot.features.read_write_once_pod_reason_of_1_34
         write(files.own, f"scheduler: {{config: {files.scheduler}, version: '1.36'}}")

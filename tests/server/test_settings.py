@@ -21,8 +21,8 @@ OBSERVE = "mode: Observe"
 WRONG = "preemption: {preset: x}\nmode: y"
 
 
-class Clock:
-    """Sleeps that end when a test says so, and how many seconds that were."""
+class SleepSteps:
+    """Stands in for asyncio.sleep: each sleep ends when a test says so; `now` counts the seconds slept."""
 
     def __init__(self):
         self.now = 0.0
@@ -231,18 +231,18 @@ async def test_not_even_a_bug_of_ours_ends_the_following(path):
 # --- in the service -------------------------------------------------------------------------------------------------
 
 
-class Service:
-    """The application with its lifespan, before a file, on a clock."""
+class FollowingFile:
+    """The application, with its lifespan, that follows a configuration file."""
 
     def __init__(self, path, cache=None):
-        self.clock = Clock()
-        file = ConfigFile(path, partial(load_config, path, {}), self.clock)
+        self.sleeps = SleepSteps()
+        file = ConfigFile(path, partial(load_config, path, {}), self.sleeps)
         self.app = create_app(cache or filled_cache(), file.load(), file=file)
 
     async def __aenter__(self):
         self._lifespan = self.app.lifespan()
         await self._lifespan.__aenter__()
-        await self.clock.asleep()
+        await self.sleeps.asleep()
         self.client = client_for(self.app)
         return self
 
@@ -252,11 +252,11 @@ class Service:
 
     async def until(self, is_so):
         """Seconds until it is true."""
-        began = self.clock.now
+        began = self.sleeps.now
         while not await is_so():
-            assert self.clock.now - began < 60
-            await self.clock.turn()
-        return self.clock.now - began
+            assert self.sleeps.now - began < 60
+            await self.sleeps.turn()
+        return self.sleeps.now - began
 
     async def nodes(self):
         return (await self.client.post("/filter", content=filter_body())).json()["NodeNames"]
@@ -270,11 +270,11 @@ class Service:
 
 
 @pytest.mark.parametrize("preempt", ["Veto", "PassThrough"])
-@pytest.mark.parametrize("has_picture", [True, False], ids=["a picture", "no picture"])
-async def test_R6_kill_switch_is_applied_within_10_s_without_a_restart(path, preempt, has_picture):
-    async with Service(path, filled_cache() if has_picture else ClusterCache()) as service:
+@pytest.mark.parametrize("has_cache", [True, False], ids=["a cache", "no cache"])
+async def test_R6_kill_switch_is_applied_within_10_s_without_a_restart(path, preempt, has_cache):
+    async with FollowingFile(path, filled_cache() if has_cache else ClusterCache()) as service:
         for _ in range(3):
-            await service.clock.turn()
+            await service.sleeps.turn()
         write(path, f"killSwitch: {{enabled: true, preempt: {preempt}}}")
 
         async def thrown():
@@ -288,8 +288,8 @@ async def test_R6_kill_switch_is_applied_within_10_s_without_a_restart(path, pre
 
 
 async def test_R6_kill_switch_is_applied_within_10_s_also_while_the_file_is_written_again_and_again(path):
-    async with Service(path) as service:
-        await service.clock.turn()
+    async with FollowingFile(path) as service:
+        await service.sleeps.turn()
 
         async def thrown():
             write(path, KILL)
@@ -300,7 +300,7 @@ async def test_R6_kill_switch_is_applied_within_10_s_also_while_the_file_is_writ
 
 async def test_R6_kill_switch_is_taken_back_without_a_restart(path):
     write(path, KILL)
-    async with Service(path) as service:
+    async with FollowingFile(path) as service:
         assert await service.victims() == {}
         write(path, "{}")
 
@@ -312,7 +312,7 @@ async def test_R6_kill_switch_is_taken_back_without_a_restart(path):
 
 
 async def test_a_wrong_file_is_shown_in_metrics_and_health_until_it_is_mended(path):
-    async with Service(path) as service:
+    async with FollowingFile(path) as service:
         write(path, WRONG)
 
         async def valid(is_valid="1.0"):
@@ -329,7 +329,7 @@ async def test_a_wrong_file_is_shown_in_metrics_and_health_until_it_is_mended(pa
 
 
 async def test_the_failure_rule_is_the_file_s_of_the_moment(path):
-    async with Service(path, ClusterCache()) as service:
+    async with FollowingFile(path, ClusterCache()) as service:
         assert (await service.client.post("/preempt", content=preempt_body())).status_code == 503
         write(path, "preemption: {onFailure: Veto}")
 

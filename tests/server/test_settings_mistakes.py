@@ -7,13 +7,13 @@ import pytest
 from extender.cluster.cache.cache import ClusterCache
 from extender.config import load_config
 from extender.errors import NotReady
-from extender.k8s.version.minor import FoundVersion
+from extender.k8s.version.found import FoundVersion
 from extender.server import settings
 from extender.server.app import create_app
 from extender.server.settings import ConfigFile, LiveSettings
 from tests.server.conftest import configuration, filled_cache
 from tests.server.test_scheduler_file import HEAD, WRONG, Files, look
-from tests.server.test_settings import Service, write
+from tests.server.test_settings import FollowingFile, write
 
 pytestmark = pytest.mark.anyio
 
@@ -81,10 +81,10 @@ async def test_our_own_settings_take_effect_beside_a_mistake_in_kube_scheduler_s
 
 
 async def test_the_kill_switch_is_thrown_within_10_s_while_kube_scheduler_s_file_has_a_mistake(files):
-    async with Service(files.own) as service:
+    async with FollowingFile(files.own) as service:
         write(files.scheduler, WRONG)
         for _ in range(3):
-            await service.clock.turn()
+            await service.sleeps.turn()
         write(files.own, f"killSwitch: {{enabled: true}}\nscheduler: {{config: {files.scheduler}}}")
 
         async def thrown():

@@ -169,7 +169,7 @@ def test_sigint_does_not_wait_and_L6_500_idle_connections_do_not_refuse_a_call()
 
 
 def test_a_lost_cluster_ends_it_without_waiting(monkeypatch):
-    """Who has no picture cannot answer for `drainTime` either."""
+    """Without a synced cache, no call can be answered during `drainTime` either."""
     monkeypatch.setattr(sys, "setswitchinterval", lambda _: None)  # not for all the tests that come after this one
     monkeypatch.setattr(gc, "freeze", lambda: None)
     config = configuration(server={"port": 0, "drainTime": "60s"}, admin={"port": 0})

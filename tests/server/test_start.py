@@ -8,7 +8,7 @@ from importlib import resources
 
 import pytest
 
-from extender.cli.serve import EXAMPLE_PREEMPTION, EXAMPLE_REQUEST
+from extender.cli.commands.serve import EXAMPLE_PREEMPTION, EXAMPLE_REQUEST
 from tests.server.processes import running
 
 SELDOM = (
@@ -18,7 +18,7 @@ SELDOM = (
     "opentelemetry.exporter",
     "opentelemetry.sdk",
     "rich",
-    "extender.cli.report",
+    "extender.cli.output.decision_report",
     "extender.server.replay",
 )
 """Modules that only other commands or a live cluster need; kubernetes alone takes as long as all the rest."""
@@ -46,7 +46,7 @@ def test_the_example_is_served_without_what_others_need():
 
 
 def test_no_call_waits_for_an_import():
-    """Of another cluster: about the example everything has been asked once before."""
+    """Filter a cluster other than the example, which the start has already evaluated once."""
     example = resources.files("extender.cluster.files") / "example.yaml"
     with running(SERVER__DRAIN_TIME="0s", CLUSTER__PATH=str(example)) as process:
         with contextlib.closing(process.connection()) as connection:

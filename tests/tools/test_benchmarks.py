@@ -1,4 +1,4 @@
-"""The benchmarks' cluster is what it says, and they run; what they measure is nobody's test."""
+"""The benchmarks' cluster is what it says, and they run; what they measure is not tested."""
 
 import contextlib
 import itertools

@@ -171,7 +171,7 @@ CLUSTER = ClusterPlan(seed=1, nodes=12)
 
 @pytest.fixture(scope="module")
 def cycle():
-    """Of a pod that fits nowhere."""
+    """Latencies of a pod that fits nowhere."""
     cycles = CycleGenerator(Common(CLUSTER), 0)
     return next(one for one in iter(cycles.next, None) if one.sent)
 

@@ -131,7 +131,7 @@ def limits(desired: int, *, always_allow: bool = False, app: str = "web") -> Lim
     [
         pytest.param([True, True], 1, False, False, id="one ready pod may go"),
         pytest.param([True, True], 2, False, True, id="nothing is left"),
-        pytest.param([False, True, True], 2, False, False, id="an unready pod may go while nobody is missing"),
+        pytest.param([False, True, True], 2, False, False, id="an unready pod may go while no pod is missing"),
         pytest.param([False, True], 2, False, True, id="an unready pod may not go while one is missing"),
         pytest.param([False, True], 2, True, False, id="unless the budget always allows it"),
         pytest.param([True, False], 2, True, True, id="which says nothing of ready pods"),
@@ -242,7 +242,7 @@ def test_a_search_that_takes_too_long_says_so():
 @pytest.mark.parametrize(
     ("pods", "budgets", "clean"),
     [
-        pytest.param([template(), template()], [], True, id="nobody is in a budget"),
+        pytest.param([template(), template()], [], True, id="no pod is in a budget"),
         pytest.param([template(), template()], [limits(0)], True, id="the budget lets both go"),
         pytest.param([template(), template()], [limits(1)], False, id="the budget lets one go"),
         pytest.param([template(), template(priority=2000)], [], False, id="one is as important"),

@@ -1,6 +1,6 @@
 """Comparison of what the engine says of a scenario with kube-scheduler's verdict, in all that the parity tests compare.
 
-Rule: nothing is exempt but by tests/parity/exemptions.py; what the engine does not evaluate is no agreement either.
+Rule: only tests/parity/exemptions.py exempts anything; what the engine does not evaluate is not an agreement.
 """
 
 import json
@@ -150,7 +150,7 @@ def kind_of(line: str) -> str:
 
 
 def _sides(text: str) -> tuple[Any, Any] | None:
-    """Return the values of `expected …, got …`; None if the text is no such line."""
+    """Return the values of `expected …, got …`; None if the text is not such a line."""
     try:
         expected, end = _DECODER.raw_decode(text, len("expected "))
         got, _ = _DECODER.raw_decode(text, end + len(", got "))

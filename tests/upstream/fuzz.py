@@ -25,7 +25,7 @@ from typing import Any, BinaryIO, Final
 import msgspec
 
 from benchmarks.measure import positive
-from extender.k8s.version.minor import parse_version
+from extender.k8s.version.versions import parse_version
 from tests.upstream.differential import Case, Differential, Found, Generate, generated
 from tests.upstream.finding import Finding, Outcome
 from tests.upstream.generate import CATEGORIES

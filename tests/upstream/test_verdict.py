@@ -70,7 +70,7 @@ def test_a_pod_without_uid_has_its_name_as_uid(tmp_path):
         ("kind: List\nitems: []", "is a List, not a Pod"),
         ("metadata: {name: a}", "has no kind"),
         ("kind: Pod", "has no metadata.name"),
-        ("- a", "is no object"),
+        ("- a", "is not an object"),
     ],
 )
 def test_a_file_that_is_not_one_pod_is_not_asked_about(text, reason, file, tmp_path):
@@ -84,7 +84,7 @@ def test_a_file_that_is_not_one_pod_is_not_asked_about(text, reason, file, tmp_p
     ("name", "reason"),
     [
         ("", "the pod is not named"),
-        ("default/nobody", "default/nobody is neither a file nor the namespace/name of a pod in the cluster file"),
+        ("default/unknown", "default/unknown is neither a file nor the namespace/name of a pod in the cluster file"),
         ("default/p-a", "pod default/p-a runs on a: kube-scheduler was asked about it before"),
     ],
 )

@@ -24,7 +24,7 @@ import yaml
 from extender.cluster.files.manifests import read_cluster
 from extender.errors import ExtenderError
 from extender.k8s.kinds import KINDS
-from extender.k8s.version.minor import parse_version
+from extender.k8s.version.versions import parse_version
 from tests.parity.versions import as_served
 from tests.upstream.finding import Outcome, examine
 from tests.upstream.generate.configurations import without_extenders
@@ -34,7 +34,7 @@ JSON = dict[str, Any]
 
 
 class NotAsked(Exception):
-    """There is no such question: what is wrong with the arguments."""
+    """The arguments are wrong; the message says how."""
 
 
 def scenario_of(cluster: Path, pod: str, config: Path | None = None) -> JSON:
@@ -54,7 +54,7 @@ def scenario_of(cluster: Path, pod: str, config: Path | None = None) -> JSON:
     if config is not None:
         document = yaml.safe_load(config.read_text(encoding="utf-8"))
         if not isinstance(document, dict):
-            raise NotAsked(f"{config} is no object")
+            raise NotAsked(f"{config} is not an object")
         scenario["config"] = without_extenders(document) if document.get("extenders") else document
     return scenario
 
@@ -66,7 +66,7 @@ def _pod_of(file: Path) -> JSON:
         raise NotAsked(f"{file} holds {len(documents)} documents, not one pod")
     (pod,) = documents
     if not isinstance(pod, dict):
-        raise NotAsked(f"{file} is no object")
+        raise NotAsked(f"{file} is not an object")
     if "kind" not in pod:
         raise NotAsked(f"{file} has no kind")
     if pod["kind"] != "Pod":

@@ -2,20 +2,20 @@
 
 import logging
 
-from extender.utilities.log_throttle import LOG_INTERVAL_SECONDS, ThrottledLogger, ThrottledLoggers
+from extender.utilities.log_throttle import LOG_INTERVAL_SECONDS, ThrottledLoggers
 
 
 def test_one_line_per_interval_and_the_next_says_how_many_were_suppressed(caplog):
     now = 1000.0
-    note = ThrottledLogger(logging.getLogger("throttled"), clock=lambda: now)
+    note = ThrottledLoggers(logging.getLogger("throttled"), clock=lambda: now)
     for _ in range(4):
-        note("%s called", "mallory")
+        note("call", "%s called", "mallory")
     now += LOG_INTERVAL_SECONDS - 0.1
-    note("%s called", "mallory")
+    note("call", "%s called", "mallory")
     now += 0.1
-    note("%s called", "alice")
+    note("call", "%s called", "alice")
     now += LOG_INTERVAL_SECONDS
-    note("%s called", "bob")
+    note("call", "%s called", "bob")
     assert [record.getMessage() for record in caplog.records] == [
         "mallory called",
         "alice called (4 similar messages suppressed)",

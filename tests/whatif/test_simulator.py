@@ -291,7 +291,7 @@ def test_budgets_allow_less_after_an_eviction():
     [
         pytest.param(True, {"currentHealthy": 3, "desiredHealthy": 1}, (1, 2), id="a ready pod is a healthy one less"),
         pytest.param(False, {"currentHealthy": 3, "desiredHealthy": 1}, (2, 3), id="one that is not ready is none"),
-        pytest.param(False, {}, (1, 0), id="any pod counts where nobody counted the healthy ones"),
+        pytest.param(False, {}, (1, 0), id="any pod counts where the healthy ones were not counted"),
     ],
 )
 def test_what_an_eviction_leaves_of_a_budget(ready, status, left):

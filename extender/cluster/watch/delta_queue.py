@@ -1,6 +1,6 @@
-"""Queue the reflectors' lists and events for the event loop to apply (the counterpart of client-go's DeltaFIFO).
+"""Queue the lists and events of the reflectors for the event loop to apply (the counterpart of client-go's DeltaFIFO).
 
-Unlike DeltaFIFO, deltas of one object are not merged: the cache ignores states that are not newer.
+Unlike in DeltaFIFO, deltas of one object are not merged: the cache ignores states that are not newer.
 
 Rule: first in, first out, and bounded: a reflector's thread blocks while the queue is full.
 """
@@ -59,7 +59,7 @@ class DeltaQueue:
 
     @property
     def has_synced(self) -> bool:
-        """Whether the cache holds objects: before that, nothing that is read is known."""
+        """Whether the cache has been built; before that there are no cached objects to reuse."""
         return self._cache.version > 0
 
     def get_for_list(self, kind: str, key: Key) -> Object | None:
@@ -67,7 +67,7 @@ class DeltaQueue:
         return self._cache.api_object(kind, key)
 
     def get_for_event(self, kind: str, key: Key) -> Object | None:
-        """Return the cached object for an event; None while a list, which the event follows, is queued."""
+        """Return the cached object for an event; None while a list that precedes the event is still queued."""
         return self._cache.api_object(kind, key) if self._lists[kind] == self._lists_taken[kind] else None
 
     def put(self, item: Replaced | Deltas) -> None:
@@ -78,12 +78,12 @@ class DeltaQueue:
             self._put += weight
             self._lists[item.kind] += isinstance(item, Replaced)
             self._items.append((self._clock(), weight, item))
-            # Set, it has not been cleared since: the loop will see the item before it waits.
+            # If it is set, the loop has not cleared it yet, and looks at the queue again before it waits.
             if self._loop is not None and not self._closed and not self._not_empty.is_set():
                 self._loop.call_soon_threadsafe(self._not_empty.set)
 
     def _has_room(self) -> bool:
-        """Return whether there is room; before that, if there was none, announce that a thread waits for it."""
+        # Announced before the check that counts: `done`, which takes no lock to count, may make room in between.
         self._is_full = self._is_full or self._put - self._taken >= MAX_QUEUED_OBJECTS
         return self._put - self._taken < MAX_QUEUED_OBJECTS or self._closed
 
@@ -93,7 +93,7 @@ class DeltaQueue:
         self._loop = loop
 
     def close(self) -> None:
-        """Release threads that wait for room: the queue is not read any more."""
+        """Release the threads that wait for room, because reading has ended."""
         with self._condition:
             self._closed = True
             self._condition.notify_all()

@@ -1,34 +1,32 @@
-"""Define list and watch except I/O: resources, pages, watch events, errors, timeouts, backoff.
+"""List and watch: resources, pages, watch events, the requests of a reflector, timeouts and backoff.
 
 Mirrors client-go's ListWatch, ListPager and the types around Reflector (tools/cache/listwatch.go, reflector.go;
 tools/pager), and metav1's ListMeta, WatchEvent and PartialObjectMetadata.
 
-Rule: nothing here reads a socket or a clock, and input that is not understood is an error, never a guess.
+Rule: input that is not understood is an error, never a guess.
 """
 
+import contextlib
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 from msgspec import Raw, field
 
-from extender.cluster.apiserver.client import QueryParams
-from extender.cluster.apiserver.stream import ApiStatus, ApiUnreachable
+from extender.cluster.apiserver.client import ApiServer, QueryParams
+from extender.cluster.apiserver.stream import ApiStatus, ApiUnreachable, Stream
 from extender.k8s.kinds import KINDS, Key, kind_without_group
 from extender.k8s.workloads import PodGroup
-
-T = TypeVar("T")
+from extender.utilities.daemon_thread import start_daemon_thread
 
 METADATA_ONLY_ACCEPT = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 """Accept header for a list of names, UIDs and resourceVersions; a server without support sends whole objects."""
 
-INITIAL_EVENTS_END = "k8s.io/initial-events-end"
-"""The annotation of the bookmark that ends the initial events of a watch (KEP-3157)."""
+INITIAL_EVENTS_END = "k8s.io/initial-events-end"  # Annotation of the bookmark after the initial events (KEP-3157)
 
 
 # --- resources ------------------------------------------------------------------------------------------------------
@@ -41,8 +39,7 @@ class Resource:
     kind: str  # A key of `KINDS`
     path: str
     core: bool  # True if decisions are impossible without this kind
-    other_paths: tuple[str, ...] = ()
-    """Paths of other versions, which are tried in turn if the server does not have `path`."""
+    other_paths: tuple[str, ...] = ()  # Paths of other versions, tried in turn if the server does not have `path`
 
     @property
     def plural(self) -> str:
@@ -62,28 +59,26 @@ def _resource(kind: str) -> Resource:
 
 
 class ServedPath:
-    """The path at which a server has a resource: of its versions, the first that is not answered by 404."""
+    """The path at which a server serves a resource: that of the first version without a 404."""
 
     def __init__(self, resource: Resource) -> None:
         self._paths = deque((resource.path, *resource.other_paths))
-        self.missing = 0  # 404s since a path was found; the reflector sets it to 0 when one is
+        self.missing = 0  # 404s in a row; the reflector resets it when a path works
 
     @property
     def current(self) -> str:
         return self._paths[0]
 
     def try_next(self) -> bool:
-        """Turn to the next path after a 404; return False if that was the last one that had not been tried."""
+        """Switch to the next path after a 404; return False if all paths have been tried."""
         self._paths.rotate(-1)
         self.missing = (self.missing + 1) % len(self._paths)
         return self.missing > 0
 
 
 RESOURCES = tuple(_resource(kind) for kind, of_kind in KINDS.items() if of_kind.type is not PodGroup)
-"""The kinds that are always watched."""
-
 POD_GROUP_RESOURCES = tuple(_resource(kind) for kind, of_kind in KINDS.items() if of_kind.type is PodGroup)
-"""Kinds that are watched only if the configuration uses pod groups; most clusters have neither."""
+"""Kinds watched only if the configuration uses pod groups; most clusters have neither."""
 
 
 # --- metadata, before an object is decoded --------------------------------------------------------------------------
@@ -107,12 +102,10 @@ class PartialObjectMetadata(msgspec.Struct, gc=False):
 
     @property
     def key(self) -> Key:
-        """(namespace, name)."""
         return self.metadata.namespace, self.metadata.name
 
 
-decode_metadata = msgspec.json.Decoder(PartialObjectMetadata).decode
-"""Return kind and metadata of an object's JSON; ValueError if it is not an object."""
+decode_metadata = msgspec.json.Decoder(PartialObjectMetadata).decode  # ValueError if the JSON is not an object
 
 
 # --- lists ----------------------------------------------------------------------------------------------------------
@@ -121,8 +114,7 @@ decode_metadata = msgspec.json.Decoder(PartialObjectMetadata).decode
 class ListMeta(msgspec.Struct, rename="camel"):
     resource_version: str = ""
     continue_token: str = field(default="", name="continue")
-    remaining_item_count: int | None = None
-    """Objects behind this page; None on the last page, of a list with selectors, and if the server does not say."""
+    remaining_item_count: int | None = None  # Objects after this page; optional, and never set with selectors
 
 
 class ListPage(msgspec.Struct):
@@ -152,20 +144,6 @@ def decode_page(body: bytes, kind: str) -> ListPage:
     return page
 
 
-def start_thread(function: Callable[[], T]) -> "Future[T]":
-    """Run the function in a daemon thread, which does not keep the process from exiting."""
-    future: Future[T] = Future()
-
-    def run() -> None:
-        try:
-            future.set_result(function())
-        except BaseException as error:
-            future.set_exception(error)
-
-    threading.Thread(target=run, daemon=True).start()
-    return future
-
-
 def list_pages(
     fetch: Callable[[QueryParams], bytes],
     decode: Callable[[bytes], ListPage],
@@ -176,8 +154,8 @@ def list_pages(
 ) -> Iterator[ListPage]:
     """Yield the pages of one list, all at the same resourceVersion (client-go's ListPager).
 
-    `size`: objects of a page, 0 for the whole list at once; `params`: of every request, besides those of the page.
-    `is_ahead`: request the next page, in a thread, before the caller handles the last one.
+    `size`: objects per page, 0 for the whole list at once; `params`: query parameters of every request.
+    `is_ahead`: fetch the next page in a thread while the caller processes the current one.
     """
     params = dict(params or {}) | ({"limit": str(size)} if size else {})
     body = fetch(params)
@@ -189,7 +167,7 @@ def list_pages(
             return
         fetch_next: Callable[[], bytes] = partial(fetch, params | {"continue": token})
         if is_ahead:
-            fetch_next = start_thread(fetch_next).result
+            fetch_next = start_daemon_thread(fetch_next).result
         yield page
         body = fetch_next()
 
@@ -223,6 +201,58 @@ def decode_event(line: bytes) -> WatchEvent:
     return event
 
 
+# --- requests of a reflector ----------------------------------------------------------------------------------------
+
+
+class ListerWatcher:
+    """Lists and watches one resource for a reflector, one request at a time.
+
+    Other threads may interrupt it, which ends the request under way, or the next one if none is.
+    """
+
+    def __init__(self, resource: Resource, api: ApiServer, stopped: threading.Event) -> None:
+        self.path = ServedPath(resource)
+        self.verb = "list"  # Verb of the last request
+        self.relist_reason: str | None = None  # Set by any thread to request a relist; None once that has begun
+        self._kind = resource.kind
+        self._api = api
+        self._stopped = stopped
+        self._stream: Stream | None = None
+
+    @property
+    def is_interrupted(self) -> bool:
+        return self._stopped.is_set() or self.relist_reason is not None
+
+    def interrupt(self) -> None:
+        """End the request under way."""
+        stream = self._stream
+        if stream is not None:
+            stream.close()
+
+    def open(self, params: QueryParams, timeout: tuple[float, float]) -> Stream:
+        """Return the stream of a list or watch request; `timeout`: (connect, read) in seconds."""
+        self.verb = "watch" if "watch" in params else "list"
+        self._stream = self._api.stream(self.path.current, params, timeout=timeout)
+        if self.is_interrupted:  # the interrupting thread may have closed the previous stream
+            self._stream.close()
+        return self._stream
+
+    def list_metadata(self, page_size: int) -> dict[Key, tuple[str, str]]:
+        """Return (namespace, name) -> (uid, resourceVersion); callable from any thread, and not interruptible.
+
+        Items without metadata are omitted. Raises ApiError or ApiUnreachable.
+        """
+        fetch = partial(self._api.get, self.path.current, accept=METADATA_ONLY_ACCEPT)
+        found: dict[Key, tuple[str, str]] = {}
+        for page in list_pages(fetch, partial(decode_page, kind=self._kind), page_size):
+            for raw in page.items or ():
+                with contextlib.suppress(ValueError):
+                    meta = decode_metadata(raw)
+                    found[meta.key] = meta.metadata.uid, meta.metadata.resource_version
+        found.pop(("", ""), None)
+        return found
+
+
 # --- timeouts and backoff -------------------------------------------------------------------------------------------
 
 
@@ -234,24 +264,22 @@ class WatchSettings:
     connect_timeout: float = 10.0
     list_timeout: float = 60.0  # Seconds without data after which a list is abandoned
     idle_timeout: float = 90.0  # Seconds without data after which a watch is abandoned; bookmarks come every minute
+    # `timeoutSeconds` of a watch is drawn from this range, so that watches do not all end together (client-go's
+    # minWatchTimeout: 5 to 10 minutes).
     watch_timeout_seconds: tuple[int, int] = (300, 600)
-    """Range from which `timeoutSeconds` of a watch is drawn (client-go: minWatchTimeout, 5 to 10 minutes)."""
-    initial_events_timeout: float = 60.0
-    """Seconds within which the initial events of a watch must be complete; a slower server is listed in pages."""
+    initial_events_timeout: float = 60.0  # Limit for the initial events of a watch; a slower server is listed in pages
     min_watch_seconds: float = 5.0  # A watch that lasted this long counts as a success, even without events
-    backoff: tuple[float, float] = (0.8, 30.0)
-    """First and longest wait between failures (client-go's reflector: 800 ms to 30 s)."""
-    max_retry_after: float = 300.0  # Bound on a Retry-After that the server asks for
-    unreadable_retry_seconds: float = 300.0  # Seconds until an optional kind that is forbidden or absent is tried again
+    backoff: tuple[float, float] = (0.8, 30.0)  # First and longest wait after failures, as in client-go's reflector
+    max_retry_after: float = 300.0  # Upper bound on a Retry-After from the server
+    unreadable_retry_seconds: float = 300.0  # Seconds between retries of an optional kind that is forbidden or absent
 
 
 def backoff(first: float, cap: float, jitter: Callable[[], float]) -> Iterator[float]:
     """Yield the seconds to wait after each failure in a row: 0, then `first`, doubling up to `cap`.
 
-    Each wait is reduced by a random part of up to one half. The first retry is immediate because most connections end
-    for transient reasons. After a success, begin a new one.
+    Each wait is shortened by a random part of up to one half. After a success, begin a new backoff.
     """
-    yield 0.0
+    yield 0.0  # most connections end for transient reasons, so the first retry is immediate
     while True:
         yield first * (0.5 + jitter() / 2)
         first = min(cap, first * 2)

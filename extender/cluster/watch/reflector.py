@@ -2,11 +2,11 @@
 
 Mirrors client-go's Reflector (tools/cache/reflector.go: ListAndWatch, watchList, watchHandler). A lost watch resumes
 from the last resourceVersion, so that no event is lost or repeated. An expired resourceVersion (410 Gone) costs one
-relist. Beyond client-go: a list that is older than the cache is stale (an etcd restored from a backup, an API server
-that lags) and takes effect only if a second list confirms it; and a watch without bookmarks for too long is broken.
+relist. Unlike in client-go, a list that is older than the cache (etcd restored from a backup, an API server that lags)
+takes effect only if a second list confirms it, and a watch without bookmarks for too long counts as broken.
 
-Rule: the store receives complete lists and events in order, nothing in between; whatever the server sends, the loop
-continues, and `state` tells how current the kind is.
+Rule: the store receives complete lists, and events in order. Whatever the server sends, the loop continues, and `state`
+says how current the kind is.
 """
 
 import logging
@@ -14,7 +14,6 @@ import random
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import NoReturn
 
@@ -24,11 +23,10 @@ from extender.cluster.cache.cache import Change, compare_resource_versions, iden
 from extender.cluster.watch import list_watch
 from extender.cluster.watch.decode import Decoder
 from extender.cluster.watch.delta_queue import DeltaQueue
-from extender.cluster.watch.list_watch import PartialObjectMetadata, Resource, WatchSettings
-from extender.cluster.watch.lister_watcher import ListerWatcher
+from extender.cluster.watch.list_watch import ListerWatcher, PartialObjectMetadata, Resource, WatchSettings
 from extender.cluster.watch.object_reader import ObjectReader
 from extender.cluster.watch.retry import Outage, RetryTimer
-from extender.cluster.watch.state import Phase, ReflectorState
+from extender.cluster.watch.state import CurrentWatch, EarlierRounds, InitialEvents, Phase, ReflectorState
 from extender.k8s.kinds import Key
 from extender.k8s.objects import Object
 
@@ -38,42 +36,6 @@ MAX_IN_A_ROW = 3  # Refusals, incomplete initial events or too large resourceVer
 
 MAX_SILENT_WATCHES = 2
 """Consecutive watches without any line before a relist: only a list shows whether etcd was restored from a backup."""
-
-
-@dataclass(slots=True)
-class _Watch:
-    """The watch of one round."""
-
-    accepted_at: float | None = None  # Time at which the server accepted it; None before that
-    has_received: bool = False
-    has_progressed: bool = False  # True if a line advanced the resourceVersion
-
-
-@dataclass(slots=True)
-class _InitialEvents:
-    """The initial events of a watch, which take the place of a list (client-go's watchList, KEP-3157)."""
-
-    enabled: bool = True  # False after a failure: the kind is listed in pages
-    fallback_reason: str | None = None  # Reason of that failure, until a list in pages has succeeded instead
-    objects: dict[Key, Object] | None = None
-    """Those of this watch so far; None once they are complete, or if none were requested."""
-    cuts: int = 0  # Watches in a row that ended before their initial events were complete
-
-    def fall_back(self, reason: str) -> None:
-        """List in pages from now on, as client-go does for one list (ListAndWatch, fallbackToList)."""
-        self.enabled, self.fallback_reason = False, reason
-
-
-@dataclass(slots=True)
-class _History:
-    """What earlier rounds showed: it decides what the next failure means, and whether it is logged."""
-
-    synced: bool = False  # True if the kind has been watched since it was last unreadable
-    refusals: int = 0  # 403s and 404s in a row
-    too_large: int = 0  # Answers in a row that the resourceVersion is too large
-    silent_watches: int = 0  # Watches in a row that received nothing
-    logged_error: str = ""  # Error of the last warning, which is logged once and not at every retry
-    logged_phase: Phase | None = None  # FORBIDDEN or ABSENT if that has been logged since the kind was last watched
 
 
 class Reflector:
@@ -101,9 +63,9 @@ class Reflector:
         self._api = ListerWatcher(resource, api, self._retry.stopped)
         self._reader = ObjectReader(resource.kind, decoder, store, self.state, clock)
         self._must_list = True
-        self._initial = _InitialEvents()
-        self._watch = _Watch()
-        self._history = _History()
+        self._initial = InitialEvents()
+        self._watch = CurrentWatch()
+        self._history = EarlierRounds()
 
     # --- for other threads ---
 
@@ -138,15 +100,16 @@ class Reflector:
 
     def _list_and_watch(self) -> float:
         """Run one round; return the seconds to wait before the next one."""
-        # 1. Another thread may have requested a relist.
+        # 1. Relist if another thread has requested it.
         reason = self._api.relist_reason
         if reason is not None:
             self._api.relist_reason = None
             self._schedule_relist(reason)
-        self._watch, self._initial.objects = _Watch(), None
+        self._watch, self._initial.objects = CurrentWatch(), None
         if self._must_list and not self.state.phase.is_unreadable:
             self.state.enter(Phase.LISTING, self._clock())
-        # 2. List in pages if that is due and the watch cannot begin with the list; then watch until the watch ends.
+        # 2. List in pages if a list is due and the watch cannot deliver it as initial events. Then watch until the
+        #    watch ends.
         failure: ApiError | ApiUnreachable | None = None
         try:
             if self._must_list and not self._initial.enabled:
@@ -154,13 +117,15 @@ class Reflector:
             self._run_watch()
         except (ApiError, ApiUnreachable) as error:
             failure = error
-        # 3. `stop` and `request_relist` interrupt requests: that does not count as a failure.
+        # 3. Start over if `stop` or `request_relist` interrupted a request, which does not count as a failure.
         if self._api.is_interrupted:
             return 0.0
-        # 4. Decide when to retry.
+        # 4. After a watch that lasted or advanced, the next backoff begins at 0.
         is_success = self._count_success()
+        # 5. After a failure, what it means decides: backoff, relist (410 Gone), or a long wait (403, 404).
         if failure is not None:
             return self._handle_error(failure)
+        # 6. A watch that ended normally resumes at once, unless it was too short to be of use.
         seconds = 0.0 if is_success else self._retry.delay()
         if seconds > 0:
             short = ApiUnreachable("very short watch: it ended without progress")
@@ -188,12 +153,11 @@ class Reflector:
         for page in list_watch.list_pages(fetch, decode, self.settings.page_size):
             self.state.last_contact = self._clock()
             version = page.metadata.resource_version
-            found = map(self._reader.read_item, page.items or ())
-            objects += [one for one in found if one is not None]
+            objects += filter(None, map(self._reader.read_item, page.items or ()))
         self._store_list(objects, version)
 
     def _store_list(self, objects: list[Object], version: str) -> None:
-        """Pass a complete list to the store; one older than the cache only if the previous list was older, too."""
+        """Pass a complete list to the store; if it is older than the cache, only when a second list confirms it."""
         if not self.state.regressed and compare_resource_versions(version, self.state.version) < 0:
             self.state.regressed = True
             self._regress(version)
@@ -206,7 +170,7 @@ class Reflector:
         self.state.take_list(version, self._clock())
 
     def _regress(self, version: str) -> NoReturn:
-        """Relist after a list older than the cache: etcd was restored from a backup, or an API server lags."""
+        """Schedule a relist because the server's state is older than the cache."""
         reason = f"the API server is at resourceVersion {version}, the cache at {self.state.version}"
         self._schedule_relist(reason)
         raise ApiUnreachable(reason)
@@ -214,7 +178,7 @@ class Reflector:
     # --- watch ------------------------------------------------------------------------------------------------------
 
     def _run_watch(self) -> None:
-        """Run one watch to its end; if a list is due, the watch starts with initial events."""
+        """Run one watch to its end; if a list is due, request it as initial events."""
         low, high = self.settings.watch_timeout_seconds
         seconds = int(low + self._retry.jitter() * (high - low))
         params = {"watch": "true", "allowWatchBookmarks": "true", "timeoutSeconds": str(seconds)}
@@ -240,7 +204,7 @@ class Reflector:
             raise ApiUnreachable("the watch ended before its initial events were complete")
 
     def _mark_synced(self) -> None:
-        """Record that the kind is in sync: the store has everything so far, and later events will follow."""
+        """Record that the kind is in sync: the store has everything so far, and events follow."""
         if self._history.logged_error:
             log.info("watch of %s re-established", self.resource.plural)
         self._history.logged_error, self._history.logged_phase = "", None
@@ -262,7 +226,7 @@ class Reflector:
             self._reader.put_changes(changes)
 
     def _take_event(self, event: list_watch.WatchEvent) -> Change | None:
-        """Take an event that is not a change of the fast path; return the change, if it is one and can be read."""
+        """Handle an event that the fast path could not; return its change, if it is one and can be decoded."""
         meta = self._reader.read_metadata(event.object)
         if meta is None:
             return None
@@ -274,7 +238,7 @@ class Reflector:
             self._collect_initial(self._initial.objects, meta, event)
         else:
             change = self._reader.read_change(meta, event.object, event.type == "DELETED")
-            self._advance(meta.metadata.resource_version)  # also past an object that is skipped
+            self._advance(meta.metadata.resource_version)  # also past a skipped object, or a retry would repeat it
             return change
         return None
 
@@ -289,14 +253,13 @@ class Reflector:
             self._initial.cuts = 0
             self._store_list(objects, version)
             self._mark_synced()
-        else:  # the server ignored sendInitialEvents, which it does not know
+        else:  # the server does not support sendInitialEvents and ignored it
             self._abandon_initial_events("a bookmark without the initial-events-end annotation")
 
     def _collect_initial(
         self, objects: dict[Key, Object], meta: PartialObjectMetadata, event: list_watch.WatchEvent
     ) -> None:
-        """Collect an initial event; the server may send changes among them."""
-        if event.type == "DELETED":
+        if event.type == "DELETED":  # changes may arrive among the initial events
             objects.pop(meta.key, None)
         elif (found := self._reader.read_listed(meta, event.object)) is not None:
             objects[meta.key] = found
@@ -316,39 +279,50 @@ class Reflector:
 
     def _handle_error(self, error: ApiError | ApiUnreachable) -> float:
         initial, history = self._initial, self._history
+        # 1. No complete response: back off. Initial events that are cut off again and again are given up.
         if isinstance(error, ApiUnreachable):
             if initial.objects is not None and self._watch.accepted_at is not None:
                 initial.cuts += 1
                 if initial.cuts >= MAX_IN_A_ROW:
                     initial.fall_back(f"initial events were cut {initial.cuts} times: {error}")
             return self._schedule_retry(error)
+        # 2. Forbidden, or not served.
         if error.code in (403, 404):
             return self._handle_refusal(error)
+        # 3. Gone: etcd has compacted the resourceVersion. Relist, and reuse cached objects.
         if error.code == 410 or error.reason in ("Expired", "Gone"):  # isExpiredError
             self._schedule_relist(error.reason, must_decode=False)
             return self._schedule_retry(error, is_expired=True)
+        # 4. Initial events were refused: list in pages at once. If the list then fails with 5xx, the server has a
+        #    problem of its own, and initial events are requested again.
         if initial.objects is not None and error.code not in (401, 429):
             initial.fall_back(str(error))
             return 0.0
-        if initial.fallback_reason is not None and error.code >= 500:  # the server fails, not only its initial events
+        if initial.fallback_reason is not None and error.code >= 500:
             initial.enabled, initial.fallback_reason = True, None
+        # 5. The resourceVersion is invalid, or newer than the server's for too long: relist.
         if error.code in (400, 422) and not self._must_list:
             self._schedule_relist(f"the API server rejected resourceVersion {self.state.version}")
         if "Too large resource version" in error.message:  # isTooLargeResourceVersionError: the server lags behind
             history.too_large += 1
             if history.too_large == MAX_IN_A_ROW:
                 self._schedule_relist("the API server does not reach the cached resourceVersion")
+        # 6. Back off, at least for Retry-After.
         retry_after = error.retry_after or (1.0 if error.code == 429 else 0.0)
         return self._schedule_retry(error, at_least=min(retry_after, self.settings.max_retry_after))
 
     def _handle_refusal(self, error: ApiError) -> float:
-        """Handle 403 and 404; those of an API server that starts are retried, and the first ones after a success."""
+        """Handle 403 (forbidden) and 404 (not served)."""
         history, plural = self._history, self.resource.plural
+        # 1. Try the path of another version.
         if error.code == 404 and self._api.path.try_next():
             self._must_list = True
             return 0.0
+        # 2. An API server that is starting answers 403 until it has read its roles.
         if self._retry.is_outage:
             return self._schedule_retry(error)
+        # 3. A core kind that was never permitted ends the source. After a success, MAX_IN_A_ROW refusals are needed:
+        #    a role binding that is being replaced is missing for a moment.
         history.refusals += 1
         if self.resource.core and error.code == 403 and not history.synced:
             self.state.fatal = f"no permission to {self._api.verb} {plural}, which is required: {error}"
@@ -357,10 +331,10 @@ class Reflector:
             return 0.0
         if self.resource.core or (history.synced and history.refusals < MAX_IN_A_ROW):
             return self._schedule_retry(error)
-        # Drop an optional kind until it is readable again.
+        # 4. Drop an optional kind until it is readable again.
         phase, seconds = Phase.FORBIDDEN if error.code == 403 else Phase.ABSENT, self.settings.unreadable_retry_seconds
         if history.logged_phase is not phase:
-            is_usual = phase is Phase.ABSENT and not history.synced  # every cluster lacks some kind
+            is_usual = phase is Phase.ABSENT and not history.synced  # most clusters lack some optional kind
             level = logging.INFO if is_usual else logging.WARNING
             log.log(level, "%s %s, retrying in %.1fs: %s", plural, phase, seconds, error)
         if self.state.phase is not phase:
@@ -382,7 +356,7 @@ class Reflector:
         return seconds
 
     def _count_success(self) -> bool:
-        """Return whether the watch was a success, because it lasted or advanced; if so, reset the backoff."""
+        """Return whether the watch lasted or advanced; if so, reset the backoff."""
         if self._watch.accepted_at is None:
             return False
         history, seconds = self._history, self._clock() - self._watch.accepted_at

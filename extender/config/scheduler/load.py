@@ -1,20 +1,26 @@
 """Read the kube-scheduler that calls this extender: its configuration file or our inline profiles, and its version.
 
-Rule: what cannot be read is refused with place and reason; what kube-scheduler itself refuses to start with is its own.
-"""
+1. Read: decode the file into the sections of `schema`, without defaults.
+2. Default: fill in the profile and the names that are left out.
+3. Expand: merge each plugin set with the default one, then expand MultiPoint (`expansion`).
+4. Merge plugin args: let the arguments of each enabled plugin set its fields of Profile (`arguments`).
 
-from __future__ import annotations
+Steps 2 to 4 depend on the version and are repeated when another version is found; the file is read once.
+
+Rule: what cannot be read is refused with place and reason; anything else that kube-scheduler refuses is left to it.
+"""
 
 import contextlib
 from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from pydantic.alias_generators import to_camel
 
 from extender.config.decoding import DecodingError, decode
 from extender.config.document import Document, KeyPath, Mistake
+from extender.config.models import Configuration
 from extender.config.scheduler.arguments import args_type
 from extender.config.scheduler.expansion import expand, merge_plugins, misplaced_plugins
 from extender.config.scheduler.schema import (
@@ -28,45 +34,47 @@ from extender.config.scheduler.schema import (
 from extender.core.profile import DEFAULT_SCHEDULER_NAME, UPSTREAM, KubeScheduler, Profile
 from extender.errors import ConfigError
 from extender.k8s.version.features import Features
-from extender.k8s.version.minor import FoundVersion
-from extender.k8s.version.versions import DEFAULT_MINOR, NEWEST_MINOR, NO_EMULATION, OLDEST_MINOR, Emulation
+from extender.k8s.version.found import FoundVersion
+from extender.k8s.version.gates import NO_EMULATION, Emulation
+from extender.k8s.version.versions import DEFAULT_MINOR, NEWEST_MINOR, OLDEST_MINOR
 
-if TYPE_CHECKING:  # models imports the schema of this package
-    from extender.config.models import Configuration
-
+# Order in which minors are tried while none is set or found; the first one that accepts the file is assumed.
 ASSUMED_MINORS: Final = (*range(DEFAULT_MINOR, OLDEST_MINOR - 1, -1), *range(DEFAULT_MINOR + 1, NEWEST_MINOR + 1))
-"""Minors that are tried in this order while none is set or found; the first that the configuration fits is assumed."""
 
 ASSUMED: Final = "assumed, because the configuration fits it and no version was found in the cluster"
 """Source of a minor that was assumed."""
 
+# In-tree plugins that can reject a pod but that we don't evaluate. DynamicResources is reported per pod.
 NOT_EVALUATED: Final = frozenset({"GangScheduling"})
-"""In-tree plugins that can reject a pod but that we don't evaluate. DynamicResources is reported per pod."""
 
 
 @dataclass(frozen=True, slots=True)
 class SchedulerDocument:
-    """A KubeSchedulerConfiguration as it was read: decoded, without defaults."""
+    """A KubeSchedulerConfiguration after step 1."""
 
     document: Document
-    """Knows the lines."""
+    """File and lines of the values."""
     config: KubeSchedulerConfiguration
-    at: KeyPath = ()
+    path: KeyPath = ()
     """Path of the KubeSchedulerConfiguration in the document."""
 
 
 @dataclass(frozen=True, slots=True)
 class SchedulerSource:
-    """What was read of kube-scheduler's configuration; the version may still be found in the cluster, and change."""
+    """kube-scheduler's configuration after step 1, to be resolved for the version that is found in the cluster."""
 
     config: Configuration
-    read: SchedulerDocument
+    read: SchedulerDocument | None
+    """None: only the flags are checked."""
+    document: Document | None = None
+    """Our own configuration file, if its lines are known."""
 
     def resolve(self, found: FoundVersion | None) -> KubeScheduler:
-        """Return the kube-scheduler, given the version that `scheduler.version: auto` stands for; ConfigError."""
+        """Return the kube-scheduler; `found` replaces `scheduler.version: auto`. Raises ConfigError."""
         try:
             return self._resolve(found)
         except ConfigError as error:
+            # Tell the operator if only the default version is at fault.
             other = self._assumed() if found is None else None
             if other is None:
                 raise
@@ -74,14 +82,14 @@ class SchedulerSource:
             raise ConfigError(f"{error}\n{assumed}; {other.version} accepts this") from error
 
     def assume(self) -> KubeScheduler:
-        """Return the kube-scheduler of the version that is set, else of the first that accepts this; ConfigError.
+        """Return the kube-scheduler of the version that is set, else of the first that accepts this.
 
-        With auto, before a cluster has said its version, a file that only some versions accept may be right.
+        Raises ConfigError. With auto, a file that only some versions accept may be right: the version is found later.
         """
         return self._assumed() or self._resolve(None)
 
     def _assumed(self) -> KubeScheduler | None:
-        """Return the kube-scheduler of the first minor that accepts this; None: none does, or a version is set."""
+        """Return the kube-scheduler of the first minor that accepts this; None: no minor does, or a version is set."""
         if self.config.scheduler.version != "auto":
             return None
         for minor in ASSUMED_MINORS:
@@ -93,60 +101,40 @@ class SchedulerSource:
     def _resolve(self, found: FoundVersion | None) -> KubeScheduler:
         section, preemption = self.config.scheduler, self.config.preemption
         version = None if section.version == "auto" else section.version
-        release = _release(
-            version,
-            section.feature_gates,
-            section.emulation,
-            found,
-            lambda key, reason: ConfigError(f"scheduler.{key}: {reason}"),
-        )
+        release = _release(version, section.feature_gates, section.emulation, found, self._refuse)
         base = replace(UPSTREAM, preemption=preemption.policy(), keep_candidates=preemption.most_candidates)
-        return _with_profiles(release, self.read, base)
+        return release if self.read is None else _with_profiles(release, self.read, base)
+
+    def _refuse(self, key: str, reason: str) -> ConfigError:
+        if self.document is None:
+            return ConfigError(f"scheduler.{key}: {reason}")
+        return self.document.refuse([Mistake(("scheduler", key), reason)])
 
 
 def load_kube_scheduler(config: Configuration, found: FoundVersion | None = None) -> KubeScheduler:
-    """Return the kube-scheduler that `scheduler` of the configuration describes; raises ConfigError.
+    """Return the kube-scheduler described by `scheduler` of the configuration. Raises ConfigError.
 
-    `found` is the version that `scheduler.version: auto` stands for; without one it is DEFAULT_MINOR.
+    `found` replaces `scheduler.version: auto`; without it, that is DEFAULT_MINOR.
     """
     return read_scheduler(config).resolve(found)
 
 
 def read_scheduler(config: Configuration) -> SchedulerSource:
-    """Read what `scheduler` of the configuration says, its file included; raises ConfigError."""
+    """Read the file that `scheduler.config` names, or the inline profiles. Raises ConfigError."""
     if config.scheduler.config is not None:
         return SchedulerSource(config, read_configuration(Path(config.scheduler.config)))
     return SchedulerSource(config, _inline(config, Document("configuration")))
 
 
 def check_section(config: Configuration, document: Document) -> None:
-    """Raise ConfigError, with the lines of the document, for what the section `scheduler` itself says wrong.
-
-    With version auto, it is wrong only if every supported version refuses it.
-    """
-    section = config.scheduler
-    versions = range(NEWEST_MINOR, OLDEST_MINOR - 1, -1)
-    refused: ConfigError | None = None
-    for version in [f"1.{minor}" for minor in versions] if section.version == "auto" else [section.version]:
-        try:
-            release = _release(
-                version,
-                section.feature_gates,
-                section.emulation,
-                refuse=lambda key, reason: document.refuse([Mistake(("scheduler", key), reason)]),
-            )
-            if section.config is None:
-                _with_profiles(release, _inline(config, document), UPSTREAM)
-            return
-        except ConfigError as error:
-            refused = refused or error
-    if refused is not None:
-        raise refused
+    """Raise ConfigError, with the lines of the document, for mistakes in `scheduler`; its file is not read."""
+    inline = _inline(config, document) if config.scheduler.config is None else None
+    SchedulerSource(config, inline, document).assume()
 
 
 def read_configuration(path: Path) -> SchedulerDocument:
-    """Return a KubeSchedulerConfiguration file decoded, without defaults; raises ConfigError."""
-    return _decoded(Document.read(path, f"kind: {KIND}", kubernetes_scalar))
+    """Decode a KubeSchedulerConfiguration file, without defaults. Raises ConfigError."""
+    return _decode(Document.read(path, f"kind: {KIND}", kubernetes_scalar))
 
 
 def kube_scheduler_of(
@@ -157,20 +145,20 @@ def kube_scheduler_of(
     emulation: Emulation = NO_EMULATION,
     base: Profile = UPSTREAM,
 ) -> KubeScheduler:
-    """Return the kube-scheduler of a KubeSchedulerConfiguration, as a mapping or the path of a file.
+    """Return the kube-scheduler of a KubeSchedulerConfiguration, given as a mapping or the path of a file.
 
-    `version` such as "1.33"; `base` holds the preemption policy; an empty mapping is kube-scheduler without a file.
+    `version` such as "1.33"; `base` has the preemption policy; an empty mapping is kube-scheduler without a file.
     Raises ConfigError.
     """
     release = _release(version, feature_gates or {}, emulation)
     if isinstance(document, Mapping):
-        read = _decoded(Document(KIND, dict(document) or {"apiVersion": API_VERSION, "kind": KIND}))
+        read = _decode(Document(KIND, dict(document) or {"apiVersion": API_VERSION, "kind": KIND}))
     else:
         read = read_configuration(Path(document))
     return _with_profiles(release, read, base)
 
 
-# --- steps ----------------------------------------------------------------------------------------------------------
+# --- the steps ------------------------------------------------------------------------------------------------------
 
 
 def _inline(config: Configuration, document: Document) -> SchedulerDocument:
@@ -179,6 +167,17 @@ def _inline(config: Configuration, document: Document) -> SchedulerDocument:
         profiles=section.profiles, percentage_of_nodes_to_score=section.percentage_of_nodes_to_score
     )
     return SchedulerDocument(document, values, ("scheduler",))
+
+
+def _decode(document: Document) -> SchedulerDocument:
+    for key, expected in (("apiVersion", API_VERSION), ("kind", KIND)):
+        given = document.data.get(key)
+        if given != expected:
+            raise document.refuse([Mistake((key,), f"must be {expected}{f', not {given}' if given else ''}")])
+    try:
+        return SchedulerDocument(document, decode(KubeSchedulerConfiguration, document.data))
+    except DecodingError as error:
+        raise document.refuse(error.mistakes) from None
 
 
 def _release(
@@ -190,11 +189,12 @@ def _release(
 ) -> KubeScheduler:
     """Return the kube-scheduler with these flags, without profiles.
 
-    `refuse`: our setting for a flag that kube-scheduler does not start with, and the reason -> the error.
+    `refuse`: (our setting for a flag that kube-scheduler does not start with, reason) -> error.
     """
     if not isinstance(version, str | None):
         raise ConfigError(f'version must be text such as "1.33", not {version!r}')
     found = found or FoundVersion(DEFAULT_MINOR, "default")
+    # Each flag is tried by itself, so that `key` names the one at fault.
     key = "version"
     try:
         if version is not None:
@@ -211,29 +211,18 @@ def _release(
     return KubeScheduler((), features, found.minor, source, found.patch, emulation)
 
 
-def _decoded(document: Document) -> SchedulerDocument:
-    for key, expected in (("apiVersion", API_VERSION), ("kind", KIND)):
-        given = document.data.get(key)
-        if given != expected:
-            raise document.refuse([Mistake((key,), f"must be {expected}{f', not {given}' if given else ''}")])
-    try:
-        return SchedulerDocument(document, decode(KubeSchedulerConfiguration, document.data))
-    except DecodingError as error:
-        raise document.refuse(error.mistakes) from None
-
-
 def _with_profiles(release: KubeScheduler, read: SchedulerDocument, base: Profile) -> KubeScheduler:
-    """Return the kube-scheduler with its profiles: defaults filled in, plugins expanded; raises ConfigError."""
+    """Return the kube-scheduler with its profiles: steps 2 to 4 of each. Raises ConfigError."""
     config, mistakes = read.config, list[Mistake]()
+    # 2. Default: only a single profile gets the default name (SetDefaults_KubeSchedulerConfiguration).
     sections = config.profiles or [ProfileSection()]
-    # Only a single profile gets the default name (SetDefaults_KubeSchedulerConfiguration).
     only_name = DEFAULT_SCHEDULER_NAME if len(sections) == 1 else ""
     names = [only_name if one.scheduler_name is None else one.scheduler_name for one in sections]
     general = config.percentage_of_nodes_to_score or 0
     base = replace(base, scheduler_names=frozenset(names), percentage_of_nodes_to_score=general)
     profiles: list[Profile] = []
     for index, (name, section) in enumerate(zip(names, sections, strict=True)):
-        path = (*read.at, "profiles", index)
+        path = (*read.path, "profiles", index)
         if name in names[:index]:
             mistakes.append(Mistake((*path, "schedulerName"), f'duplicate name "{name}"'))
         profile, wrong = _profile(section, path, release, replace(base, scheduler_name=name))
@@ -241,6 +230,7 @@ def _with_profiles(release: KubeScheduler, read: SchedulerDocument, base: Profil
         mistakes += wrong
     if mistakes:
         raise read.document.refuse(mistakes)
+    # 5. Fields that depend on all profiles, and on the extenders.
     ungated = frozenset(one.scheduler_name for one in profiles if "SchedulingGates" not in one.pre_enqueue_plugins)
     # The resources that an extender manages replace those that a profile's arguments ignore (buildExtenders).
     ignored = frozenset(
@@ -256,14 +246,16 @@ def _with_profiles(release: KubeScheduler, read: SchedulerDocument, base: Profil
 def _profile(
     section: ProfileSection, path: KeyPath, release: KubeScheduler, base: Profile
 ) -> tuple[Profile, list[Mistake]]:
-    """Return the profile at `path`, and what is wrong with it."""
+    """Return the profile at `path`, and its mistakes."""
     minor, percentage = release.minor, section.percentage_of_nodes_to_score
+    # 3. Expand: plugin sets with their defaults, then MultiPoint.
     sets = merge_plugins(section.plugins, release.features)
     mistakes = _unknown_points(section, path, minor) or list(misplaced_plugins(sets, minor, (*path, "plugins")))
-    built = {name for plugins in sets.values() for name, _ in plugins.enabled}
-    by_args, wrong = _fields_by_args(section, built, path, minor)
     expanded = expand(sets, minor)
     points, foreign = expanded.points, expanded.foreign
+    # 4. Merge plugin args: those of enabled plugins only, as kube-scheduler builds no others.
+    enabled = {name for plugins in sets.values() for name, _ in plugins.enabled}
+    by_args, wrong = _fields_by_args(section, enabled, path, minor)
     profile = replace(
         base,
         pre_enqueue_plugins=points["preEnqueue"],
@@ -283,13 +275,13 @@ def _profile(
 
 
 def _fields_by_args(
-    section: ProfileSection, built: Container[str], path: KeyPath, minor: int
+    section: ProfileSection, enabled: Container[str], path: KeyPath, minor: int
 ) -> tuple[dict[str, Any], list[Mistake]]:
-    """Return the fields of Profile that arguments of the plugins in `built` set; kube-scheduler reads no others."""
+    """Return the fields of Profile that the arguments of enabled plugins set, and mistakes."""
     fields, mistakes = dict[str, Any](), list[Mistake]()
     for index, one in enumerate(section.plugin_config):
         kind = args_type(one.name, minor)
-        if kind is None or one.args is None or one.name not in built:
+        if kind is None or one.args is None or one.name not in enabled:
             continue
         try:
             fields |= decode(kind, one.args, (*path, "pluginConfig", index, "args")).profile_fields()
@@ -299,7 +291,7 @@ def _fields_by_args(
 
 
 def _unknown_points(section: ProfileSection, path: KeyPath, minor: int) -> list[Mistake]:
-    """Return the extension points that the version does not know."""
+    """Return a mistake for each extension point that the version does not have."""
     given = set() if section.plugins is None else section.plugins.model_fields_set
     return [
         Mistake((*path, "plugins", to_camel(name)), f"unknown key in 1.{minor}")

@@ -1,10 +1,9 @@
 """Run the filter plugins: which nodes fit, and for the others, which plugin rejects and whether eviction may help.
 
 Mirrors schedule_one findNodesThatFitPod and the framework runtime's RunPreFilterPlugins, RunFilterPlugins and
-RunFilterPluginsWithNominatedPods (v1.36): filters run twice, first with the nominated pods of equal or higher priority
-added to their nodes, then, where that pass succeeds, without them. The first plugin that rejects sets the status.
+RunFilterPluginsWithNominatedPods (v1.36).
 
-Rule: all nodes are evaluated in one pass; plugins are evaluated in the profile's order.
+Rule: all nodes are evaluated at once, plugins in the profile's order; the first that rejects a node sets its status.
 """
 
 import weakref
@@ -14,27 +13,21 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from extender.core.eviction_history import NO_HISTORY, EvictionHistory
-from extender.core.framework.constraint import (
-    Check,
-    CodeArray,
-    Constraint,
-    EvictablePods,
-    NodeRows,
-    SchedulingContext,
-    StaticCheck,
-)
+from extender.core.framework.filter_checks import Check, Constraint, EvictablePods, StaticCheck
 from extender.core.framework.plugins import (
     FILTERS,
     NODES_NOT_EVALUATED,
     PREFILTERS,
+    WITHOUT_PREFILTER,
     dynamic_resources,
+    is_switched_off,
     plugins_missing_permissions,
     volume_restrictions,
 )
-from extender.core.framework.plugins.shared.cycle_state import WITHOUT_PREFILTER, is_switched_off
-from extender.core.framework.status import SUCCESS, Code, Status, filter_error
+from extender.core.framework.scheduling_context import SchedulingContext
+from extender.core.framework.status import SUCCESS, Code, CodeArray, Status, filter_error
 from extender.core.profile import Profile
-from extender.core.snapshot.arrays import BoolArray, IntArray, mask_of, select_columns
+from extender.core.snapshot.arrays import BoolArray, IntArray, NodeRows, mask_of, select_columns
 from extender.core.snapshot.derived import derived
 from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import UnknownNode
@@ -46,11 +39,8 @@ _CODE_LIMIT = max(Code) + 1
 
 
 def left_out_by_prefilter(plugins: Iterable[str], features: Features) -> Status:
-    """Return the status of a node that the PreFilterResults of these plugins leave out (findNodesThatFitPod, v1.36).
-
-    Up to v1.31 such a node has no status, hence no reason.
-    """
-    if not features.left_out_nodes_are_unresolvable:
+    """Return the status of a node that the PreFilterResults of these plugins leave out (findNodesThatFitPod, v1.36)."""
+    if not features.left_out_nodes_are_unresolvable:  # up to v1.31 such a node has no status, hence no reason
         return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE)
     reason = f"node(s) didn't satisfy plugin(s) [{' '.join(sorted(plugins))}]"
     return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, "", (reason,))
@@ -65,7 +55,7 @@ class Statuses:
     """[row]: index into `distinct`."""
 
     def status(self, row: int) -> Status:
-        """Return the status of one node; `row` counts the nodes of this object."""
+        """Return the status of one node of this object."""
         return self.distinct[int(self.indices[row])]
 
     @property
@@ -113,10 +103,7 @@ class FilterResults:
         return Status(Code(self.codes[row]), check.plugin, check.reasons(headroom, row))
 
     def error(self, rows: NodeRows | None = None) -> str | None:
-        """Return the error that ends the scheduling cycle, of the first of `rows` that has one; None: no plugin fails.
-
-        `rows`: nodes that kube-scheduler filters; None: all.
-        """
+        """Return the error that ends the scheduling cycle, of the first of `rows` (None: all) that has one."""
         failed = np.flatnonzero(self.codes == Code.ERROR) if rows is None else rows[self.codes[rows] == Code.ERROR]
         return self.status(int(failed[0])).message if len(failed) else None
 
@@ -124,7 +111,7 @@ class FilterResults:
         """Return the statuses of the nodes, building each distinct one once."""
         if len(rows) < len(self.codes):
             return self._statuses(rows)
-        if not self._of_all:
+        if not self._of_all:  # cached: explanations ask for all nodes again
             self._of_all.append(self._statuses(np.arange(len(self.codes))))
         return Statuses(self._of_all[0].distinct, self._of_all[0].indices[rows])
 
@@ -161,9 +148,9 @@ def evaluate_constraints(checks: Sequence[Check], size: int, evicted: EvictableP
     """Evaluate the checks in order on `size` nodes, without the `evicted` pods.
 
     Counterpart of RunFilterPluginsWithNominatedPods: a node fits if it fits both with the nominated pods added and
-    without them. The second pass is needed because a nominated pod may never run, and required pod affinity to it
-    must not make the node fit.
+    without them.
     """
+    # 1. The headroom without the evicted pods, and what the nominated pods leave of it.
     headrooms = [
         check.headroom if evicted is None or isinstance(check, StaticCheck) else check.remove_pods(evicted)
         for check in checks
@@ -172,6 +159,8 @@ def evaluate_constraints(checks: Sequence[Check], size: int, evicted: EvictableP
         headroom if check.nominated_demand is None else headroom - check.nominated_demand
         for check, headroom in zip(checks, headrooms, strict=True)
     ]
+    # 2. The pass with the nominated pods, then the one without them: a nominated pod may never run, and required pod
+    #    affinity to it must not make the node fit.
     has_nominated = any(check.nominated_demand is not None for check in checks)
     codes, rejected_by = np.zeros(size, np.uint8), np.full(size, -1, np.int64)
     for filter_pass, pass_headrooms in enumerate((beside_nominated, headrooms) if has_nominated else (headrooms,)):
@@ -188,9 +177,8 @@ def scheduling_context(
 ) -> SchedulingContext:
     """Return the context of the incoming pod, with the nominated pods that it must yield to.
 
-    These have equal or higher priority and the same spec.schedulerName, because the queue and nominator of a
-    kube-scheduler hold no other pods; the pods of its other profiles are those of `Profile.scheduler_names`. Up to
-    v1.36 the nominator holds no pods either that scheduling gates or unusable claims keep out of the queue.
+    These have equal or higher priority and one of the schedulerNames of this kube-scheduler: its queue and nominator
+    hold no other pods.
     """
     schedulers = profile.scheduler_names or {pod.spec.scheduler_name}
     counts_any = snapshot.features.nominations_count_before_pre_enqueue
@@ -200,6 +188,7 @@ def scheduling_context(
         if nominee.priority >= pod.priority
         and nominee.metadata.uid != pod.metadata.uid
         and nominee.spec.scheduler_name in schedulers
+        # Up to v1.36 the nominator holds no pods that PreEnqueue keeps out of the queue.
         and (counts_any or _is_queued(snapshot, nominee, profile))
     )
     return SchedulingContext(pod, snapshot, profile, nominees, history)
@@ -220,14 +209,17 @@ def run_filter_plugins(context: SchedulingContext) -> FilterRun:
     Plugins without permission to read their objects are skipped; see `filters_not_evaluated`.
     """
     names, skipped = context.snapshot.node_names, plugins_missing_permissions(context, "filter")
+    # 1. PreFilter: a rejection ends the cycle, and is then the only check.
     left, restricting, rejection = _run_prefilter_plugins(context, skipped)
     checks: list[Check] = []
     if rejection is not None:
-        checks = [StaticCheck(rejection.plugin, np.ones(len(names), np.bool_), rejection.reasons, rejection.code)]
+        checks = [StaticCheck.on_all_nodes(context, rejection)]
     else:
+        # 2. Nodes that PreFilter leaves out are not filtered.
         if left is not None:
             left_out = np.fromiter((name not in left for name in names), np.bool_, len(names))
-            checks.append(StaticCheck("", left_out, left_out_by_prefilter(restricting, context.features).reasons))
+            checks = [StaticCheck.of(left_out_by_prefilter(restricting, context.features), left_out)]
+        # 3. Filter.
         enabled = (name for name in context.profile.filter_plugins if name not in skipped)
         checks += [check for name in enabled for check in filter_checks(context, name)]
     results = evaluate_constraints(checks, len(names))
@@ -240,7 +232,7 @@ def _run_prefilter_plugins(
     context: SchedulingContext, skipped: Container[str]
 ) -> tuple[frozenset[str] | None, frozenset[str], Status | None]:
     """Return the names of the nodes that are left, None for all, the plugins that name them, and a rejection."""
-    left, restricting = None, set[str]()
+    left, restricting = None, list[str]()
     for name in context.profile.prefilter_plugins:
         if name in skipped or name not in PREFILTERS:
             continue
@@ -250,18 +242,15 @@ def _run_prefilter_plugins(
         if result.node_names is not None:
             # PreFilterResult.Merge: the intersection of the node names; None stands for all nodes.
             left = result.node_names if left is None else left & result.node_names
-            restricting.add(name)
+            restricting.append(name)
             if not left:
-                return None, frozenset(), _nothing_left(sorted(restricting), context.features)
+                # The texts of RunPreFilterPlugins (v1.31); the code has become a final one since.
+                named = " ".join(sorted(restricting))
+                unmet = f"plugin(s) [{named}] simultaneously" if len(restricting) > 1 else f"plugin {named}"
+                is_final = context.features.disjoint_prefilters_are_unresolvable
+                code = Code.UNSCHEDULABLE_AND_UNRESOLVABLE if is_final else Code.UNSCHEDULABLE
+                return None, frozenset(), Status(code, "", (f"node(s) didn't satisfy {unmet}",))
     return left, frozenset(restricting), None
-
-
-def _nothing_left(plugins: Sequence[str], features: Features) -> Status:
-    """Return the rejection of a pod whose PreFilter plugins leave no node (RunPreFilterPlugins, v1.31)."""
-    unmet = f"plugin(s) [{' '.join(plugins)}] simultaneously" if len(plugins) > 1 else f"plugin {plugins[0]}"
-    is_final = features.disjoint_prefilters_are_unresolvable
-    code = Code.UNSCHEDULABLE_AND_UNRESOLVABLE if is_final else Code.UNSCHEDULABLE
-    return Status(code, "", (f"node(s) didn't satisfy {unmet}",))
 
 
 def filter_checks(context: SchedulingContext, name: str) -> Sequence[Check]:
@@ -269,19 +258,15 @@ def filter_checks(context: SchedulingContext, name: str) -> Sequence[Check]:
     if is_switched_off(name, context.features):
         return ()
     if name in WITHOUT_PREFILTER and name not in context.profile.prefilter_plugins:
-        error, all_nodes = filter_error(name, WITHOUT_PREFILTER[name]), np.ones(len(context.snapshot.nodes), np.bool_)
-        failing = StaticCheck(name, all_nodes, error.reasons, error.code)
-        # VolumeRestrictions looks at disks first.
+        failing = StaticCheck.on_all_nodes(context, filter_error(name, WITHOUT_PREFILTER[name]))
+        # VolumeRestrictions looks at disks before it reads its PreFilter state.
         return (*volume_restrictions.disk_checks(context), failing) if name == volume_restrictions.NAME else (failing,)
     return FILTERS[name](context) if name in FILTERS else ()
 
 
 def last_filter_run(context: SchedulingContext) -> FilterRun:
-    """Return what `run_filter_plugins` returns, without running them again for the pod that was filtered last.
-
-    /prioritize follows /filter with the same pod. The eviction history may differ: filter plugins do not read it, but
-    for the time, if a claim of the pod waits only for so long.
-    """
+    """Run the filter plugins, or return the last run if it was for the same pod: /prioritize follows /filter."""
+    # The eviction history may differ: filter plugins read nothing of it but the time, if a claim waits for devices.
     last, timed_out = _last_filter_run(context.snapshot), dynamic_resources.timed_out_claims(context)
     known = last[0][1] if last and last[0][0] == timed_out else None
     if known is None or known.context.profile is not context.profile or known.context.pod != context.pod:
@@ -291,24 +276,24 @@ def last_filter_run(context: SchedulingContext) -> FilterRun:
 
 
 def without_snapshot(run: FilterRun) -> FilterRun:
-    """Return the run as its snapshot keeps it: with a reference to the snapshot it would keep the snapshot alive."""
+    """Return the run as its snapshot caches it: a strong reference back would keep the snapshot alive."""
     context = run.context
     return replace(run, context=replace(context, snapshot=weakref.proxy(context.snapshot), history=NO_HISTORY))
 
 
 @derived("any")
 def _last_filter_run(_snapshot: Snapshot) -> list[tuple[tuple[bool, ...], FilterRun]]:
-    """Return the place for the last run, behind `timed_out_claims`; every change of the snapshot empties it."""
+    """Return the place for the last run, with its `timed_out_claims`."""
     return []
 
 
 def fits_without_terminating_pods(filter_run: FilterRun, rows: NodeRows) -> BoolArray:
     """Return [node]: whether the node is one of `rows` and rejects the pod only for the room of terminating pods.
 
-    kube-scheduler offers an extender only nodes that passed its own filters, where a terminating pod holds its room as
-    well (NodeInfo has it until it is removed). So on an offered node its cache no longer has that pod, and is the newer
-    one. Pods that were approved for eviction count as terminating.
+    Pods that were approved for eviction count as terminating.
     """
+    # kube-scheduler offers an extender only nodes that passed its own filters, where a terminating pod holds its room,
+    # too (NodeInfo has it until it is removed). So on an offered node its cache no longer has that pod, and is newer.
     fits: BoolArray = mask_of(rows, len(filter_run.codes)) & (filter_run.codes != Code.SUCCESS)
     if not fits.any():
         return fits
@@ -322,12 +307,13 @@ def fits_without_terminating_pods(filter_run: FilterRun, rows: NodeRows) -> Bool
         for check in filter_run.checks:
             # Topology spread does not count terminating pods in the first place.
             without = None if check.plugin == "PodTopologySpread" else evicted
-            fits[tried] &= evaluate_constraints([check.at(tried)], len(tried), without).codes == Code.SUCCESS
+            fits[tried] &= evaluate_constraints([check.take(tried)], len(tried), without).codes == Code.SUCCESS
     return fits
 
 
 def node_rows(snapshot: Snapshot, names: Sequence[str]) -> NodeRows:
-    """Return the rows of the nodes, without looking up the names that were sent last again; UnknownNode if unknown."""
+    """Return the rows of the nodes; UnknownNode if one is unknown."""
+    # kube-scheduler sends the same names in the next call for the pod: then none is looked up.
     last = _last_rows(snapshot)
     if not last or last[0][0] != names:
         try:
@@ -341,31 +327,29 @@ def node_rows(snapshot: Snapshot, names: Sequence[str]) -> NodeRows:
 
 @derived("nodes")
 def _row_of(snapshot: Snapshot) -> dict[str, int]:
-    """Return a copy of `Snapshot.node_row` whose names and numbers lie side by side in memory, to be found fast."""
+    """Return a copy of `Snapshot.node_row` whose names lie side by side in memory, which makes lookups faster."""
     names = snapshot.node_names
     return {(name + " ")[:-1]: row for row, name in enumerate(names)}
 
 
 @derived("nodes")
 def _last_rows(_snapshot: Snapshot) -> list[tuple[list[str], NodeRows]]:
-    """Return the place for the last names and their rows; it is empty after nodes changed."""
+    """Return the place for the last names and their rows."""
     return []
 
 
 def filters_not_evaluated(context: SchedulingContext) -> Mapping[str, BoolArray]:
-    """Return filter plugin -> [node] where kube-scheduler evaluates it and this extender does not.
-
-    These are the plugins that do not follow a feature that the pod needs (NODES_NOT_EVALUATED) and, on all nodes, the
-    enabled ones that lack permission to read the objects that they need, those that are not in-tree, and GangScheduling
-    for a pod of a PodGroup.
-    """
+    """Return filter plugin -> [node] where kube-scheduler evaluates it and this extender does not."""
     profile, size = context.profile, len(context.snapshot.nodes)
     enabled = {*profile.prefilter_plugins, *profile.filter_plugins}
+    # 1. Plugins with a feature that is not followed, on the nodes where the pod needs it.
     masks = {
         name: nodes_of(context)
         for name, nodes_of in NODES_NOT_EVALUATED.items()
         if name in enabled and not is_switched_off(name, context.features)
     }
+    # 2. On all nodes, plugins without permission to read their objects, those that are not in-tree, and
+    #    GangScheduling for a pod of a PodGroup.
     skipped = {
         *(plugins_missing_permissions(context, "filter") & enabled),
         *profile.not_evaluated_filters,

@@ -1,10 +1,10 @@
-"""Keep where pods of one scheduling signature fit and how nodes score for them; follow the nodes whose pods change.
+"""Cache on which nodes pods of one scheduling signature fit, and the scores; update the nodes whose pods change.
 
-Pods of one template have the same signature: everything that plugins read of them. Their verdicts differ on the nodes
-only whose pods changed in between, and only these are looked at again. Counterpart of opportunistic batching (SignPod
-and PodSignature of the framework, v1.36), which kube-scheduler leaves off where it has an extender.
+Pods of one template have the same signature: everything that plugins read of them. Their verdicts differ only on nodes
+whose pods changed in between. Counterpart of opportunistic batching (SignPod and PodSignature of the framework, v1.36),
+which kube-scheduler turns off if it has an extender.
 
-Rule: kept is what follows from a node, the amounts of its pods and the signature; all else is found by a filter run.
+Rule: what is cached follows from a node, the amounts of its pods and the signature; all else needs a filter run.
 """
 
 from dataclasses import fields, replace
@@ -13,7 +13,6 @@ from operator import attrgetter
 import msgspec
 import numpy as np
 
-from extender.core.framework.constraint import NodeRows, SchedulingContext, StaticCheck
 from extender.core.framework.filter import (
     FilterRun,
     evaluate_constraints,
@@ -21,14 +20,16 @@ from extender.core.framework.filter import (
     last_filter_run,
     without_snapshot,
 )
+from extender.core.framework.filter_checks import StaticCheck
 from extender.core.framework.plugins import SCORES, SCORES_OF_PODS_ON_NODE, SCORES_WITHOUT_PODS
 from extender.core.framework.plugins.image_locality import NAME as IMAGE_LOCALITY
 from extender.core.framework.plugins.inter_pod_affinity import NAME as INTER_POD_AFFINITY
 from extender.core.framework.plugins.node_resources import BaseRequests, ResourceConstraint, Scorer
+from extender.core.framework.scheduling_context import SchedulingContext
 from extender.core.framework.score import cycle_error
 from extender.core.framework.status import Code
 from extender.core.snapshot.affinity_terms import TargetPod, TermOwnerIndex
-from extender.core.snapshot.arrays import BASE_RESOURCES, IntArray
+from extender.core.snapshot.arrays import BASE_RESOURCES, IntArray, NodeRows
 from extender.core.snapshot.derived import MAX_KEY_BYTES, derived
 from extender.core.snapshot.pod_table import NO_POD
 from extender.core.snapshot.snapshot import Snapshot
@@ -37,9 +38,7 @@ from extender.k8s.requests import incoming_requests
 from extender.utilities.lru import LRU
 
 _MAX_SIGNATURES = 64
-_MAX_KEPT_BYTES = 16 << 20
-"""Bytes of the columns of all signatures, with _BYTES_PER_NODE each."""
-
+_MAX_CACHED_BYTES = 16 << 20
 _BYTES_PER_NODE = 100
 """Memory of the columns of one signature per node: those of its filter run and mostly four to six of scores."""
 
@@ -48,7 +47,7 @@ _ENCODER = msgspec.msgpack.Encoder()
 _SPEC = attrgetter(*(name for name in PodSpec.__struct_fields__ if name != "volumes"))
 _SOURCES = attrgetter(*(name for name in Volume.__struct_fields__ if name not in ("name", "image")))
 _NO_SOURCES = _SOURCES(Volume())
-_HELD = attrgetter(
+_ALLOCATED = attrgetter(
     "container_statuses",
     "init_container_statuses",
     "resources",
@@ -56,19 +55,17 @@ _HELD = attrgetter(
     "resource_claim_statuses",
     "extended_resource_claim_status",
 )
-_HOLDS_NOTHING = _HELD(PodStatus())
+_NOTHING_ALLOCATED = _ALLOCATED(PodStatus())
 
 
 def sign_pod(pod: Pod) -> bytes | None:
-    """Return the pod's signature; None for a pod whose verdicts depend on its claims, disks or pod affinity.
-
-    Names of volumes are not part of it: that of a service account's token is another one for each pod.
-    """
+    """Return the pod's signature; None for a pod whose verdicts depend on its claims, disks or pod affinity."""
     metadata, spec, affinity = pod.metadata, pod.spec, pod.spec.affinity
     if affinity is not None and (affinity.pod_affinity is not None or affinity.pod_anti_affinity is not None):
         return None
-    if spec.resource_claims or _HELD(pod.status) != _HOLDS_NOTHING:
+    if spec.resource_claims or _ALLOCATED(pod.status) != _NOTHING_ALLOCATED:
         return None
+    # Names of volumes are no part of it: that of a service account's token differs from pod to pod.
     images = []
     for volume in spec.volumes or ():
         if _SOURCES(volume) != _NO_SOURCES:
@@ -85,22 +82,20 @@ class NodeVerdicts:
 
     def __init__(self, run: FilterRun, requests: BaseRequests | None) -> None:
         context = run.context
-        self.profile, self.nominees, self.fits = context.profile, context.nominees, run.codes == Code.SUCCESS
-        """`fits`: [node]: whether the pods fit."""
+        self.fits = run.codes == Code.SUCCESS
+        """[node]: whether the pods fit."""
         rejected = [check.rejected for check in run.checks if isinstance(check, StaticCheck)]
         self._accepted = ~np.logical_or.reduce(rejected, axis=0) if rejected else np.ones(len(run.codes), np.bool_)
         """[node]: whether the pods fit wherever there is room."""
         self._requests = requests
         self._not_evaluated = {name: nodes for name, nodes in filters_not_evaluated(context).items() if nodes.any()}
-        kept = without_snapshot(run)
-        # Without the pod, which may be large in what is not part of its signature.
-        self._run = replace(kept, context=replace(kept.context, pod=NO_POD))
-        self._version = self._run_version = self._scored_version = context.snapshot.node_versions.latest
+        cached = without_snapshot(run)
+        # Without the pod: what is not part of its signature may be large.
+        self._run = replace(cached, context=replace(cached.context, pod=NO_POD))
+        self._version = self._run_version = context.snapshot.node_versions.latest
         self._target = TargetPod(context.pod.metadata.namespace, context.pod.metadata.labels or {}, ())
         self._has_terms, self._terms_version = _has_terms(context.snapshot, self._target)
-        self._scores: dict[str, IntArray | None] = {}
-        self._scorers: dict[str, Scorer | None] = {}
-        self._images: object = None
+        self._scores: _NodeScores | None = None
 
     @classmethod
     def of(cls, run: FilterRun) -> "NodeVerdicts | None":
@@ -116,9 +111,9 @@ class NodeVerdicts:
         return cls(run, requests)
 
     def follow(self, context: SchedulingContext) -> bool:
-        """Look again at the nodes whose pods changed; return False if that does not do."""
+        """Update the nodes whose pods changed; return False if a filter run is needed."""
         snapshot = context.snapshot
-        if self.nominees != context.nominees:
+        if self._run.context.nominees != context.nominees:
             return False
         if self._terms_version != snapshot.index(TermOwnerIndex).version:
             had_terms = self._has_terms
@@ -142,8 +137,7 @@ class NodeVerdicts:
             ]
             now = evaluate_constraints(checks, len(self.fits))
             results = {field.name: getattr(now, field.name) for field in fields(now)}
-            self._run = replace(self._run, **results)
-            self._run_version = self._version
+            self._run, self._run_version = replace(self._run, **results), self._version
         return replace(self._run, context=context)
 
     def not_evaluated_on(self, rows: NodeRows) -> tuple[str, ...]:
@@ -152,36 +146,46 @@ class NodeVerdicts:
 
     def scores(self, context: SchedulingContext) -> dict[str, IntArray | None]:
         """Return plugin -> its SCORES on all nodes, after `follow`; they change in place before the next decision."""
-        snapshot = context.snapshot
-        images = _images(snapshot)
-        if not self._scores:
-            self._score_all(context)
+        if self._scores is None:
+            self._scores = _NodeScores(context)
         else:
-            if self._scored_version != self._version:
-                rows = snapshot.node_versions.changed_since(self._scored_version, len(self.fits))
-                for name, scorer in self._scorers.items():
-                    column = self._scores.get(name)
-                    if scorer is not None and column is not None:
-                        column[rows] = scorer(snapshot, rows)
-            if self._images is not images and IMAGE_LOCALITY in self._scores:
-                self._scores[IMAGE_LOCALITY] = SCORES[IMAGE_LOCALITY](context, np.arange(len(self.fits)))
-        self._scored_version, self._images = self._version, images
-        return self._scores
+            self._scores.follow(context)
+        return self._scores.of_plugin
 
-    def _score_all(self, context: SchedulingContext) -> None:
-        if cycle_error(context) is not None or not len(self.fits):
+
+class _NodeScores:
+    """Scores of all nodes for the pods of one signature, by those plugins whose scores can be updated node by node."""
+
+    def __init__(self, context: SchedulingContext) -> None:
+        self.of_plugin: dict[str, IntArray | None] = {}
+        self._version, self._images = context.snapshot.node_versions.latest, _images(context.snapshot)
+        self._rows = np.arange(len(context.snapshot.nodes))
+        self._scorers: dict[str, Scorer | None] = {}
+        if cycle_error(context) is not None or not len(self._rows):
             return
         self._scorers = {name: scorer(context) for name, scorer in SCORES_OF_PODS_ON_NODE.items()}
-        every = np.arange(len(self.fits))
-        for name, _ in self.profile.score_weights:
-            scores = SCORES[name](context, every) if name in SCORES else None
-            # None is for good: it says that the pod has nothing that the plugin looks at.
-            if scores is None or name in _KEPT_SCORES:
-                self._scores[name] = scores
+        for name, _ in context.profile.score_weights:
+            scores = SCORES[name](context, self._rows) if name in SCORES else None
+            # None is final: it says that the pod has nothing that the plugin looks at.
+            if scores is None or name in _CACHED_SCORES:
+                self.of_plugin[name] = scores
+
+    def follow(self, context: SchedulingContext) -> None:
+        """Score the nodes whose pods changed again, and all nodes by their images if these changed."""
+        snapshot, versions, images = context.snapshot, context.snapshot.node_versions, _images(context.snapshot)
+        if self._version != versions.latest:
+            rows = versions.changed_since(self._version, len(self._rows))
+            for name, scorer in self._scorers.items():
+                column = self.of_plugin.get(name)
+                if scorer is not None and column is not None:
+                    column[rows] = scorer(snapshot, rows)
+        if self._images is not images and IMAGE_LOCALITY in self.of_plugin:
+            self.of_plugin[IMAGE_LOCALITY] = SCORES[IMAGE_LOCALITY](context, self._rows)
+        self._version, self._images = versions.latest, images
 
 
-_KEPT_SCORES = {*SCORES_WITHOUT_PODS, *SCORES_OF_PODS_ON_NODE, INTER_POD_AFFINITY}
-"""Plugins whose scores are kept; those of terms of other pods are, too, until such pods come or go."""
+_CACHED_SCORES = {*SCORES_WITHOUT_PODS, *SCORES_OF_PODS_ON_NODE, INTER_POD_AFFINITY}
+"""Plugins whose scores are cached; InterPodAffinity, as `follow` refuses as soon as terms of other pods matter."""
 
 
 def _has_terms(snapshot: Snapshot, target: TargetPod) -> tuple[bool, int]:
@@ -191,19 +195,19 @@ def _has_terms(snapshot: Snapshot, target: TargetPod) -> tuple[bool, int]:
 
 
 def cached_verdicts(context: SchedulingContext) -> NodeVerdicts | None:
-    """Return where the pods of the incoming pod's signature fit now, or None if that is to be found by a filter run."""
+    """Return where the pods of the incoming pod's signature fit now; None if only a filter run can tell."""
     snapshot = context.snapshot
     signature = sign_pod(context.pod)
     # Without namespaces, InterPodAffinity is evaluated while no running pod has a namespaceSelector.
     if signature is None or "namespaces" in snapshot.unreadable_tables:
         return None
-    kept, key = _kept(snapshot), (id(context.profile), snapshot.unreadable_tables, signature)
-    verdicts = kept.pop(key, None)
+    cache, key = _cache(snapshot), (id(context.profile), snapshot.unreadable_tables, signature)
+    verdicts = cache.pop(key, None)
     if verdicts is None or not verdicts.follow(context):
         verdicts = NodeVerdicts.of(last_filter_run(context))
         if verdicts is None:
             return None
-    kept.put(key, verdicts)
+    cache.put(key, verdicts)
     return verdicts
 
 
@@ -219,12 +223,12 @@ def cached_verdicts(context: SchedulingContext) -> NodeVerdicts | None:
     "stateful_sets",
     "device_classes",
 )
-def _kept(snapshot: Snapshot) -> LRU[tuple[int, frozenset[str], bytes], NodeVerdicts]:
-    """Return the place for the verdicts: id of the profile, kinds that may not be read, signature -> verdicts."""
-    return LRU(min(_MAX_SIGNATURES, 1 + _MAX_KEPT_BYTES // (_BYTES_PER_NODE * len(snapshot.nodes) + 1)))
+def _cache(snapshot: Snapshot) -> LRU[tuple[int, frozenset[str], bytes], NodeVerdicts]:
+    """Return the cache: id of the profile, kinds that may not be read, signature -> verdicts."""
+    return LRU(min(_MAX_SIGNATURES, 1 + _MAX_CACHED_BYTES // (_BYTES_PER_NODE * len(snapshot.nodes) + 1)))
 
 
 @derived("images")
 def _images(_snapshot: Snapshot) -> object:
-    """Return a value that is another one once the images of a node have changed."""
+    """Return a token that changes whenever any node's images change."""
     return object()

@@ -12,25 +12,27 @@ from typing import Final
 
 import numpy as np
 
-from extender.core.framework.constraint import NodeRows, SchedulingContext, ScoreFailed
-from extender.core.framework.plugins import NORMALIZE_SCORE, SCORES, plugins_missing_permissions
-from extender.core.framework.plugins.shared.cycle_state import (
+from extender.core.framework.plugins import (
+    NORMALIZE_SCORE,
     NOT_FOUND,
+    SCORES,
     SCORES_READING_PREFILTER,
     WITHOUT_PRESCORE,
     is_score_switched_off,
+    plugins_missing_permissions,
 )
 from extender.core.framework.plugins.shared.normalize import MAX_NODE_SCORE
+from extender.core.framework.scheduling_context import SchedulingContext
+from extender.core.framework.status import ScoreFailed
 from extender.core.profile import PRESCORE_PLUGINS
-from extender.core.snapshot.arrays import IntArray
+from extender.core.snapshot.arrays import IntArray, NodeRows
 
 _FAILED: Final = 'running Score plugins: plugin "{}" failed with: {}'
 
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """Weighted scores of the nodes `rows`; a plugin that skips this pod (PreScore Skip), or
-    that has no score for it, is absent."""
+    """Weighted scores of the nodes `rows`; plugins that skip the pod (PreScore Skip) or do not score it are absent."""
 
     rows: NodeRows
     plugins: dict[str, IntArray]
@@ -42,7 +44,7 @@ class Scores:
 
     @property
     def total(self) -> IntArray:
-        """Return [row]: the sum of the plugins' weighted scores."""
+        """[row]: sum of the plugins' weighted scores."""
         return sum(self.plugins.values(), np.zeros(len(self.rows), np.int64))
 
 
@@ -51,8 +53,8 @@ def score(
 ) -> Scores:
     """Score the feasible nodes `rows`. All of them must be given: some plugins score relative to the best one.
 
-    Plugins without permission to read their objects are skipped. `known`: plugin -> what its SCORES are on all nodes,
-    for a profile without `cycle_error`. A row may be given twice.
+    Plugins without permission to read their objects are skipped. `known`: plugin -> its SCORES on all nodes, for a
+    profile without `cycle_error`. A row may be given twice.
     """
     if not len(rows):
         return Scores(rows, {}, 0)
@@ -63,16 +65,18 @@ def score(
     for name, weight in context.profile.score_weights:
         if name in skipped or name not in SCORES:
             continue
-        column = known.get(name)
-        if name not in known:
+        # 1. The plugin's own scores.
+        if name in known:
+            column = known[name]
+            scores = None if column is None else column[rows]
+        else:
             try:
                 scores = SCORES[name](context, rows)
             except ScoreFailed as failure:
                 return Scores(rows, {}, 0, _FAILED.format(name, failure))
-        else:
-            scores = None if column is None else column[rows]
         if scores is None and name in PRESCORE_PLUGINS and name not in context.profile.prescore_plugins:
             scores = np.zeros(len(rows), np.int64)  # only PreScore skips a plugin
+        # 2. NormalizeScore, then the weight.
         if scores is not None:
             normalized = NORMALIZE_SCORE[name](scores) if name in NORMALIZE_SCORE else scores
             plugins[name] = normalized * weight
@@ -81,15 +85,10 @@ def score(
 
 
 def cycle_error(context: SchedulingContext) -> str | None:
-    """Return the error of the first plugin that reads what an extension point which is not enabled writes, or None."""
+    """Return the error of the first plugin that reads what an extension point that is not enabled would write."""
     for name in context.profile.prescore_plugins:
         if _lacks_prefilter(context, name):
             return f'running PreScore plugin "{name}": {NOT_FOUND}'
-    return _score_error(context)
-
-
-def _score_error(context: SchedulingContext) -> str | None:
-    """Return the error of the first Score plugin that fails, on all nodes alike; None: none does."""
     for name, _ in context.profile.score_weights:
         error = None if name in context.profile.prescore_plugins else WITHOUT_PRESCORE.get(name)
         if error is None and _lacks_prefilter(context, name):
@@ -100,7 +99,6 @@ def _score_error(context: SchedulingContext) -> str | None:
 
 
 def _lacks_prefilter(context: SchedulingContext, name: str) -> bool:
-    """Return whether the plugin reads what its PreFilter writes, which is not enabled."""
     if name not in SCORES_READING_PREFILTER or name in context.profile.prefilter_plugins:
         return False
     return not is_score_switched_off(name, context.features)

@@ -1,4 +1,4 @@
-"""Status and Code: the result of the filter plugins for one node; PreFilterResult, before any node is filtered.
+"""Status and Code: the result of the filter plugins for one node. PreFilterResult: that of a PreFilter plugin.
 
 Mirrors framework.Status and framework.Code (k8s.io/kube-scheduler/framework, v1.36). Code texts and reasons are
 kube-scheduler's own strings, so that they compare equal with its events and logs.
@@ -10,7 +10,10 @@ import enum
 from dataclasses import dataclass
 from typing import Self
 
-from extender.k8s.cost.limits import MAX_MESSAGE_CHARACTERS, MAX_REASONS
+import numpy as np
+import numpy.typing as npt
+
+from extender.k8s.limits.limits import MAX_MESSAGE_CHARACTERS, MAX_REASONS
 
 
 class Code(enum.IntEnum):
@@ -29,6 +32,9 @@ class Code(enum.IntEnum):
         """Name of the code in kube-scheduler's messages, e.g. `UnschedulableAndUnresolvable`."""
         return _CODE_TEXTS[self]
 
+
+CodeArray = npt.NDArray[np.uint8]
+"""[node]: Code of each node."""
 
 _CODE_TEXTS = {
     Code.SUCCESS: "Success",
@@ -86,7 +92,7 @@ NO_VICTIMS_FOUND = Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, "", ("No preempti
 
 @dataclass(frozen=True, slots=True)
 class PreFilterResult:
-    """Node names that a PreFilter plugin leaves, or its rejection of the pod."""
+    """The nodes that a PreFilter plugin leaves, or its rejection of the pod."""
 
     node_names: frozenset[str] | None = None
     """PreFilterResult.NodeNames: the only nodes to filter; None: all nodes."""
@@ -97,3 +103,7 @@ class PreFilterResult:
     def rejecting(cls, plugin: str, reason: str) -> Self:
         """Return a rejection for all nodes that no eviction resolves."""
         return cls(status=Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, plugin, (reason,)))
+
+
+class ScoreFailed(Exception):
+    """The error of a score plugin, in upstream's words; it ends the scheduling cycle."""

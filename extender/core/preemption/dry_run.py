@@ -5,21 +5,43 @@ preemptor still does not fit, the node is not a candidate. Then reprieve the pod
 would violate a disruption budget, then the others, each group most important first. A pod that no longer fits beside
 the preemptor stays a victim.
 
+kube-scheduler's cache and ours may differ by a deletion that one of them has not seen yet (`UnsyncedDeletions`):
+
+- Ours has seen it first: a victim that kube-scheduler chose is terminating or gone. A terminating one counts as a
+  victim when nodes are ranked, as in kube-scheduler, but the answer names only the others; if there are no others, it
+  names the terminating ones, so that the pod is nominated and no further pod is evicted.
+- kube-scheduler has seen it first: it chose its victims without a pod that still terminates here. A node that needs
+  more victims only because of that pod is tried without it.
+
+A deletion counts while it is recent (`EvictionHistory.recent_deletions`). After that both caches have seen it, and a
+terminating pod is a potential victim that holds its room until it is gone, as in kube-scheduler.
+
 Rule: only `reprieve` puts pods back; the potential victims, the budgets and the constraints are passed in.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from extender.core.framework.constraint import Check, CodeArray, EvictablePods, NodeRows, SchedulingContext
 from extender.core.framework.filter import FilterResults, evaluate_constraints
-from extender.core.framework.status import NO_VICTIMS_FOUND, Code, Status
+from extender.core.framework.filter_checks import Check, EvictablePods
+from extender.core.framework.scheduling_context import SchedulingContext
+from extender.core.framework.status import NO_VICTIMS_FOUND, Code, CodeArray, Status
 from extender.core.preemption.potential_victims import PotentialVictims, potential_victims
 from extender.core.preemption.reprieve import reprieve
+from extender.core.preemption.sent_candidates import ResolvedCandidates
 from extender.core.profile import UPSTREAM
-from extender.core.snapshot.arrays import NEVER, BoolArray, IntArray, VictimRows, count_per_node, select_columns
+from extender.core.snapshot.arrays import (
+    NEVER,
+    BoolArray,
+    IntArray,
+    NodeRows,
+    VictimRows,
+    count_per_node,
+    mask_of,
+    select_columns,
+)
 from extender.core.snapshot.pod_table import is_assumed_terminating
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.objects import Pod
@@ -28,9 +50,9 @@ VICTIM_SELECTION_METHODS = ("reprieve", "whole pod groups", "scheduler preferred
 """Methods by which the victims of a node were selected, as decisions show them.
 
 - reprieve: the pods that the reprieve could not put back, as in kube-scheduler.
-- whole pod groups: the same with members of broken pod groups put back last.
-- scheduler preferred: the reprieve's, with pods exchanged for equal ones that kube-scheduler had selected.
-- kube-scheduler: kube-scheduler's own, because a filter plugin that is not evaluated matters on the node.
+- whole pod groups: the same, but members of broken pod groups were put back last.
+- scheduler preferred: the same, but some pods were exchanged for interchangeable ones that kube-scheduler selected.
+- kube-scheduler: kube-scheduler's own victims (`Evaluation.keeps_sent_victims`).
 """
 
 REPRIEVE, WHOLE_POD_GROUPS, SCHEDULER_PREFERRED, SCHEDULER_VICTIMS = range(len(VICTIM_SELECTION_METHODS))
@@ -38,10 +60,10 @@ REPRIEVE, WHOLE_POD_GROUPS, SCHEDULER_PREFERRED, SCHEDULER_VICTIMS = range(len(V
 
 @dataclass(frozen=True, slots=True)
 class PolicyVeto:
-    """Nodes that a policy rules out although evicting their victims would make room."""
+    """Nodes that a policy rejects although evicting their victims would make room."""
 
     policy: str
-    """Key and value of the policy in the configuration, if it has one; names no pod, budget or namespace."""
+    """Key and value of the policy in the configuration, if it has one; without names of pods, budgets or namespaces."""
     nodes: BoolArray
     """[node]: True if the policy rejects the victims there."""
     messages: Callable[["DryRun", IntArray], list[str]]
@@ -52,12 +74,13 @@ class PolicyVeto:
 
 @dataclass(frozen=True, slots=True)
 class UnsyncedDeletions:
-    """Pods whose deletion only one of kube-scheduler's cache and ours has seen (`core.preemption.recent_deletions`)."""
+    """Pods whose deletion has been seen by only one of kube-scheduler's cache and ours."""
 
     recently_evicted: BoolArray | None = None
-    """[pod]: victims of kube-scheduler that began to terminate shortly ago: never put back; None: no pod."""
+    """[pod]: kube-scheduler's victims that began to terminate shortly ago; never put back. None: no pod."""
     unknown_to_kube_scheduler: BoolArray | None = None
-    """[pod]: terminating pods that kube-scheduler no longer holds: neither in the way nor victims; None: no pod."""
+    """[pod]: terminating pods that kube-scheduler's cache no longer has; they take no room and are no victims. None: no
+    pod."""
 
 
 NO_UNSYNCED_DELETIONS = UnsyncedDeletions()
@@ -116,43 +139,45 @@ class DryRun:
     def victim_rows(self, places: IntArray, victims: BoolArray | None = None) -> VictimRows:
         """List the victims on the nodes in `places` one by one; `victims`: [k, place], a subset to list instead."""
         mask = select_columns(self.victims, places) if victims is None else victims
-        # numpy finds set values in one dimension much faster than in two.
+        # numpy finds true values in one dimension much faster than in two.
         k, place = np.divmod(np.flatnonzero(mask.reshape(-1)), max(len(places), 1))
         return VictimRows(self.pods[k, places[place]].astype(np.int64), place, len(places))
 
-    def _named_on(self, place: int) -> BoolArray:
+    def _named_on(self, place: int, recently_evicted: BoolArray) -> BoolArray:
         """Return [k]: the victims of one node that the answer names.
 
-        Those that the API server does not show terminating; if it shows all so, these: then the pod is nominated, and
-        no further pod goes.
+        They are those that the API server does not show as terminating. If it shows all of them as terminating, the
+        answer names all: then the pod is nominated, and no further pod is evicted.
         """
-        victims: BoolArray = self.victims[:, place]
-        if self.deletions.recently_evicted is None:
-            return victims
-        pods = self.pods[:, place]
-        shown = victims & self.deletions.recently_evicted[pods]
+        victims, pods = self.victims[:, place], self.pods[:, place]
+        shown: BoolArray = victims & recently_evicted[pods]
         for k in np.flatnonzero(shown).tolist():
             shown[k] = not is_assumed_terminating(self.snapshot.pods[pods[k]])
         return victims if (shown == victims).all() else victims & ~shown
 
     def violations_on(self, place: int) -> int:
         """Return NumPDBViolations of the victims that the answer names."""
-        if self.deletions.recently_evicted is None or not self.violations[place]:
+        evicted = self.deletions.recently_evicted
+        if evicted is None or not self.violations[place]:
             return int(self.violations[place])
-        return int((self._named_on(place) & self.potential.violating[:, place]).sum())
+        return int((self._named_on(place, evicted) & self.potential.violating[:, place]).sum())
 
     def victims_on(self, place: int) -> tuple[Pod, ...]:
         """Return the victims of one node that the answer names, in upstream's order.
 
-        That is the order in which the reprieve failed (PDB-violating pods first); upstream sorts by importance again
-        only if the node has potential victims of both groups, and before some patches never.
+        That is the order in which the reprieve could not put them back, PDB-violating pods first.
         """
-        victims, violating = self._named_on(place), self.potential.violating[:, place]
+        evicted, victims = self.deletions.recently_evicted, self.victims[:, place]
+        if evicted is not None:
+            victims = self._named_on(place, evicted)
+        violating = self.potential.violating[:, place]
         ranks = [*np.flatnonzero(victims & violating), *np.flatnonzero(victims & ~violating)]
         pods: list[int] = self.pods[ranks, place].tolist()
         pod_table = self.snapshot.pod_table
         has_both = violating.any() and self.potential.non_violating[:, place].any()
         policy = self.context.profile.preemption
+        # Upstream sorts the victims by importance again only if the node has potential victims of both groups, and
+        # before some patches never.
         if (has_both and self.context.features.victims_are_sorted) or policy != UPSTREAM.preemption:
             if policy.importance == UPSTREAM.preemption.importance:
                 started = [pod for pod in pods if pod_table.start[pod] != NEVER]
@@ -168,13 +193,15 @@ class DryRun:
     def statuses(self, places: IntArray) -> list[Status]:
         """Return [place]: why each of these nodes is not a candidate.
 
-        Without potential victims kube-scheduler's "No preemption victims found …"; with them the filter status after
-        removing all of them; where the preemptor would fit then, the messages of the policies that reject the victims.
+        Without potential victims it is kube-scheduler's "No preemption victims found …". With potential victims it is
+        the filter status after removing all of them; if the preemptor fits then, the messages of the policies that
+        reject the victims.
         """
         found = np.full(len(places), NO_VICTIMS_FOUND, np.object_)
         has_potential = select_columns(self.potential.evictable.mask, places).any(axis=0)
         full, vetoed = has_potential & ~self.makes_room[places], has_potential & self.makes_room[places]
-        found[full] = self.emptied.statuses(places[full]).to_list()
+        rejected = self.emptied.statuses(places[full])
+        found[full] = np.array(rejected.distinct, np.object_)[rejected.indices]
         reasons: dict[int, list[str]] = {place: [] for place in np.flatnonzero(vetoed).tolist()}
         for veto in self.vetoes if reasons else ():
             own = np.flatnonzero(vetoed & veto.nodes[places])
@@ -185,9 +212,50 @@ class DryRun:
         return list(found)
 
     def rerun(self, places: IntArray, potential: PotentialVictims, order: Sequence[BoolArray]) -> "DryRun":
-        """Dry-run some of the nodes again with other potential victims or another reprieve order (see `reprieve`)."""
-        checks = [check.at(places) for check in self.checks]
+        """Dry-run some of the nodes again in another order of reprieve (see `reprieve`)."""
+        checks = [check.take(places) for check in self.checks]
         return _select_victims_on_nodes(self.context, checks, self.rows[places], potential, order, None, self.deletions)
+
+
+def dry_run_sent_candidates(
+    context: SchedulingContext, checks: Sequence[Check], rows: NodeRows, sent: ResolvedCandidates
+) -> DryRun:
+    """Dry-run the preemption on `rows` with the sent victims, and take recent deletions into account."""
+    snapshot, recent = context.snapshot, context.history.recent_deletions
+    # 1. Dry-run with the sent victims that began to terminate shortly ago as victims for good.
+    pod_table, deletions = snapshot.pod_table, NO_UNSYNCED_DELETIONS
+    evicted = [row for uid in recent if (row := pod_table.row_of.get(uid)) is not None]
+    if evicted:
+        terminating = sent.victims & pod_table.terminating & mask_of(np.array(evicted, np.int64), len(sent.victims))
+        deletions = UnsyncedDeletions(terminating) if terminating.any() else deletions
+    run = dry_run_preemption(context, checks, rows, sent.victims, deletions)
+    # 2. Find the terminating pods in the way that kube-scheduler's cache no longer holds: on sent nodes where the pod
+    #    does not fit, or only with more victims than kube-scheduler chose, those that it did not choose.
+    pods = np.flatnonzero(pod_table.terminating & (snapshot.pod_node >= 0))
+    place_of = np.full(len(snapshot.nodes), -1)
+    place_of[rows] = np.arange(len(rows))
+    places = place_of[snapshot.pod_node[pods]]
+    pods, places = pods[places >= 0], places[places >= 0]
+    named = run.scheduler_victims
+    if not len(pods) or named is None:
+        return run
+    differs = ~run.makes_room | (count_per_node(run.victims) > count_per_node(named))
+    differs &= mask_of(sent.rows, len(snapshot.nodes))[rows] & named.any(axis=0)
+    unnamed = pods[differs[places] & ~named[context.layout.rank[pods], places]].tolist()
+    in_the_way = ((row, snapshot.pods[row]) for row in unnamed)
+    unknown = [row for row, pod in in_the_way if pod.metadata.uid in recent or is_assumed_terminating(pod)]
+    if not unknown:
+        return run
+    # 3. Try again without them, but keep them on nodes that are candidates only with them.
+    is_unknown = mask_of(np.array(unknown, np.int64), len(snapshot.pod_node))
+    deletions = replace(deletions, unknown_to_kube_scheduler=is_unknown)
+    without = dry_run_preemption(context, checks, rows, sent.victims, deletions)
+    worse = run.makes_room & ~without.makes_room
+    if not worse.any():
+        return without
+    held = run.pods[:, worse]
+    is_unknown[held[held >= 0]] = False
+    return dry_run_preemption(context, checks, rows, sent.victims, deletions)
 
 
 def dry_run_preemption(
@@ -204,8 +272,8 @@ def dry_run_preemption(
     """
     potential = potential_victims(context, scheduler_victims)
     if len(rows) < len(context.snapshot.nodes):
-        checks = [check.at(rows) for check in checks]
-        potential = potential.at(rows)
+        checks = [check.take(rows) for check in checks]
+        potential = potential.take(rows)
     order = potential.violating, potential.non_violating
     return _select_victims_on_nodes(context, checks, rows, potential, order, scheduler_victims, deletions)
 

@@ -3,7 +3,7 @@
 Mirrors pickOneNodeForPreemption (framework/preemption, v1.36). Upstream breaks the last tie by Go's map order; here the
 node name is the last criterion. `criteria` computes the keys.
 
-Rule: this is the only place that decides which candidate is better.
+Rule: only this module decides which candidate is better.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ class RankingKeys:
     by_criterion: Mapping[str, Sequence[IntArray]]
     """Criterion -> its keys, each [candidate]; the most significant criterion, and of its keys, comes first."""
 
-    def at(self, places: IntArray) -> "RankingKeys":
+    def take(self, places: IntArray) -> "RankingKeys":
         """Return the keys of the candidates in `places`."""
         return RankingKeys({name: [key[places] for key in keys] for name, keys in self.by_criterion.items()})
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from extender.core.eviction_history import EvictionHistory
-from extender.core.framework.constraint import SchedulingContext
+from extender.core.framework.scheduling_context import SchedulingContext
 from extender.core.preemption.dry_run import DryRun, PolicyVeto
 from extender.core.snapshot.arrays import (
     NEVER,
@@ -32,9 +32,9 @@ from extender.utilities.text import pluralize
 
 
 def preemption_refusal(context: SchedulingContext) -> str | None:
-    """Return why the pod may not preempt on any node now, and until when; None if it may."""
+    """Return why the pod may not preempt on any node now, and until when; None: it may."""
     policy, history, unread = context.profile.preemption, context.history, context.snapshot.unreadable_tables
-    # A protection that needs a kind without list permission: its result must not be guessed.
+    # Without permission to list what a protection reads, evicting a pod could violate it.
     if policy.tenant_label is not None and "namespaces" in unread:
         return "cannot determine the pod's tenant: no permission to list Namespaces"
     if policy.preemption_toleration and "priority_classes" in unread:
@@ -64,10 +64,10 @@ def preemption_refusal(context: SchedulingContext) -> str | None:
 
 
 def _wait_nanoseconds(ages: Iterable[int], window: int, limit: int, wanted: int = 1) -> int | None:
-    """Return after how many nanoseconds `wanted` more events stay within `limit` per sliding `window`; None: now.
+    """Return the wait in nanoseconds until `wanted` more events stay within `limit` per sliding window; None: no wait.
 
-    `ages`: nanoseconds since the earlier events. If `wanted` alone exceeds the limit, the time until the window is
-    empty.
+    `ages`: nanoseconds since the earlier events. If `wanted` alone exceeds the limit, it is the time until the window
+    is empty.
     """
     within = sorted(age for age in ages if age < window)
     if len(within) + wanted <= limit:
@@ -82,35 +82,36 @@ def _wait_nanoseconds(ages: Iterable[int], window: int, limit: int, wanted: int 
 
 @dataclass(frozen=True, slots=True)
 class _VictimLimit:
-    """A limit on the victims of one node; terminating pods do not count, for they are not evicted again."""
+    """A limit on the victims of one node. Terminating pods do not count, as they are not evicted again."""
 
     policy: str
     """Key and value of the limit in the configuration."""
     always_allowed: int
     """Victim count up to which the limit is never exceeded."""
     exceeds: Callable[[VictimRows], BoolArray] | None
-    """Function from the victims of nodes with more -> [node]: the limit is exceeded; None: it always is."""
+    """For nodes with more victims: function from the victims -> [node]: the limit is exceeded; None: it always is."""
     message: Callable[[Sequence[Pod]], str]
     """Function from the victims of one node to the reason why the limit rejects them."""
     wait: Callable[[VictimRows], int | None] = lambda _: None
-    """Function from the victims of nodes to the nanoseconds until it may allow those of the first of them."""
+    """Function from the victims of nodes to the shortest wait in nanoseconds until it may allow those of one node."""
 
     def messages(self, run: DryRun, places: IntArray) -> list[str]:
         """Return [place]: the reason, see `PolicyVeto.messages`."""
         return [self.message(run.victims_on(place)) for place in places.tolist()]
 
     def wait_of_first(self, run: DryRun, places: IntArray) -> int | None:
-        """Return the nanoseconds until the limit may allow the first node, see `PolicyVeto.wait`."""
+        """Return the shortest wait until the limit may allow one of these nodes, see `PolicyVeto.wait`."""
         return self.wait(run.victim_rows(places, _evicted(run, places)))
 
 
 def victim_limit_vetoes(run: DryRun, places: IntArray) -> Iterator[PolicyVeto]:
     """Yield one veto, [place], for each configured limit on the victims of a node."""
-    if not has_victim_limits(run.context):
+    limits = list(_victim_limits(run.context))
+    if not limits:
         return
     evicted = _evicted(run, places)
     count = count_per_node(evicted)
-    for limit in _victim_limits(run.context):
+    for limit in limits:
         nodes = count > limit.always_allowed
         if limit.exceeds is not None:
             suspects = np.flatnonzero(nodes)
@@ -123,13 +124,6 @@ def _evicted(run: DryRun, places: IntArray) -> BoolArray:
     terminating = run.snapshot.pod_table.terminating[select_columns(run.pods, places)]
     evicted: BoolArray = select_columns(run.victims, places) & ~terminating
     return evicted
-
-
-def has_victim_limits(context: SchedulingContext) -> bool:
-    """Return whether the profile limits the victims of one node, so that candidates may be vetoed."""
-    limits = context.profile.preemption.limits
-    per_node = (limits.max_victims, limits.evictions_per_minute, limits.namespace_evictions_per_minute)
-    return any(limit is not None for limit in per_node)
 
 
 def _victim_limits(context: SchedulingContext) -> Iterator[_VictimLimit]:
@@ -160,7 +154,7 @@ def _per_minute(history: EvictionHistory, limit: int) -> _VictimLimit:
         return f"{wanted} victims exceed what remains of the eviction rate limit ({limit} per minute): {when}"
 
     def wait(taken: VictimRows) -> int | None:
-        fewest = int(np.bincount(taken.places, minlength=taken.size).min())
+        fewest = int(np.bincount(taken.candidate_index, minlength=taken.size).min())
         return _wait_nanoseconds(ages, MINUTE, limit, fewest) if fewest <= limit else None
 
     return _VictimLimit(f"limits.evictionsPerMinute: {limit}", remaining, None, message, wait)
@@ -177,7 +171,7 @@ def _per_namespace(context: SchedulingContext, limit: int) -> _VictimLimit:
         remaining[number] -= len(ages.get(str(namespace), ()))
 
     def exceeds(taken: VictimRows) -> BoolArray:
-        return over_limit(taken.places, namespaces.of_pod[taken.pods], remaining, taken.size)
+        return over_limit(taken.candidate_index, namespaces.of_pod[taken.pods], remaining, taken.size)
 
     def message(victims: Sequence[Pod]) -> str:
         messages = []
@@ -192,7 +186,9 @@ def _per_namespace(context: SchedulingContext, limit: int) -> _VictimLimit:
         return "; ".join(messages)
 
     def wait(taken: VictimRows) -> int | None:
-        keys, counts = np.unique(taken.places * len(remaining) + namespaces.of_pod[taken.pods], return_counts=True)
+        keys, counts = np.unique(
+            taken.candidate_index * len(remaining) + namespaces.of_pod[taken.pods], return_counts=True
+        )
         longest = np.zeros(taken.size, np.int64)
         for key, wanted in zip(keys.tolist(), counts.tolist(), strict=True):
             place, number = divmod(key, len(remaining))

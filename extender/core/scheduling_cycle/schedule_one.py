@@ -20,7 +20,6 @@ from extender.core import engine
 from extender.core.engine import Candidate
 from extender.core.evaluation import Evaluation
 from extender.core.eviction_history import NO_HISTORY, EvictionHistory
-from extender.core.framework.constraint import NodeRows
 from extender.core.preemption.dry_run import DryRun
 from extender.core.preemption.eligibility import run_pre_enqueue_plugins, skip_reason
 from extender.core.profile import DEFAULT_PREEMPTION, DYNAMIC_RESOURCES, KubeScheduler, PreemptionPolicy
@@ -36,6 +35,7 @@ from extender.core.scheduling_cycle.fit_error import (
 )
 from extender.core.scheduling_cycle.reserve import NO_RESERVATION, Reservation, reserve
 from extender.core.scheduling_cycle.result import CycleOutcome, CyclePostFilter, CycleScore
+from extender.core.snapshot.arrays import NodeRows
 from extender.core.snapshot.pod_table import identity, start_time
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.candidates import SentCandidate
@@ -117,7 +117,7 @@ def schedule_one(
 
 
 def schedule_evaluated(evaluation: Evaluation, draw: Draw | None = None) -> Cycle:
-    """Try to schedule a pod that `not_tried_reason` says nothing about."""
+    """Try to schedule a pod that `not_tried_reason` does not exclude."""
     pod, feasible = evaluation.context.pod, evaluation.feasible
     if not len(evaluation.rows):
         return Cycle(pod, "Unschedulable", NO_NODES)
@@ -258,7 +258,7 @@ def _sent_candidates(run: DryRun) -> dict[str, SentCandidate]:
     places, violations, pods = np.flatnonzero(run.candidate), run.violations, run.snapshot.pods
     taken, names = run.victim_rows(places), run.snapshot.node_names
     victims: list[list[str]] = [[] for _ in places]
-    for place, row in zip(taken.places.tolist(), taken.pods.tolist(), strict=True):
+    for place, row in zip(taken.candidate_index.tolist(), taken.pods.tolist(), strict=True):
         victims[place].append(identity(pods[row]))
     return {
         names[int(run.rows[place])]: SentCandidate(tuple(uids), int(violations[place]))

@@ -1,13 +1,14 @@
 """Pod affinity and anti-affinity terms of running pods: which of them match a given pod, and by which topology keys.
 
-A pod may have thousands of terms. Terms whose topologyKey no node has never match and are not kept; of the others,
-only those that some pod can match by its namespace and labels are looked at.
+A pod may have thousands of terms. Those whose topologyKey no node has never match and are dropped; the others are found
+by an anchor, a namespace and a label that a pod must have to match.
 
 Rule: results are equal to checking every term of every running pod (NodeInfo.PodsWithAffinity, v1.36).
 """
 
 import hashlib
 from array import array
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from functools import partial
@@ -30,14 +31,15 @@ from extender.k8s.affinity import (
 )
 from extender.k8s.objects import Affinity, Labels, Pod
 from extender.k8s.selectors import SelectorError
+from extender.utilities.groups import remove_member
 
 _MAX_ANCHORS = 32
-"""Anchors of the terms of one pod; a pod with more is found by less: by their namespaces only, or always."""
+"""Anchors of the terms of one pod; with more, it is found by their namespaces only, or for every pod."""
 
-_MAX_KEPT_NAMESPACES = 16
-_MAX_KEPT_SIGNATURES = 256
+_MAX_CACHED_NAMESPACES = 16
+_MAX_CACHED_SIGNATURES = 256
 _MAX_SIGNATURE_LENGTH = 64
-"""Longest signature whose result ManyTerms keeps."""
+"""Longest signature whose result ManyTerms caches."""
 
 
 # --- terms of one pod -----------------------------------------------------------------------------------------------
@@ -45,7 +47,7 @@ _MAX_SIGNATURE_LENGTH = 64
 
 @dataclass(frozen=True, slots=True)
 class TargetPod:
-    """What the terms of other pods read of a pod."""
+    """The part of a pod that terms of other pods read."""
 
     namespace: str
     labels: Labels
@@ -64,11 +66,10 @@ class FewTerms:
 
     def weights_for(self, target: TargetPod, keys: Set[str]) -> Mapping[str, int]:
         """Return topology key -> sum of the weights of the terms that match the pod; `keys`: those that nodes have."""
-        weights: dict[str, int] = {}
+        weights: dict[str, int] = defaultdict(int)
         for term in self.terms:
-            key = term.topology_key
-            if key in keys and target.is_matched_by(term):
-                weights[key] = weights.get(key, 0) + term.weight
+            if term.topology_key in keys and target.is_matched_by(term):
+                weights[term.topology_key] += term.weight
         return weights
 
     def all_match(self, target: TargetPod) -> bool:
@@ -77,14 +78,13 @@ class FewTerms:
 
 
 _Namespace = tuple[int | None, tuple[Signature, ...]]
-"""What the terms read of a namespace: index of the list of those that name it, signatures of its label sets."""
+"""The part of a namespace that terms read: index of the list of those that name it, signatures of its label sets."""
 
 
 class ManyTerms:
-    """Terms that are matched together; results are kept for the namespaces and label sets that were matched last.
+    """Terms that are matched together; results are cached for the namespaces and label sets that were matched last."""
 
-    What a pod without labels matches is computed once per namespace; labels change it for the terms that name them.
-    """
+    # What a pod without labels matches is computed once per namespace; labels change it for the terms that name them.
 
     def __init__(self, terms: Iterable[AffinityTerm], keys: Set[str]) -> None:
         """Take the terms whose topology key is one of `keys`; raises SelectorError if a term does not parse."""
@@ -125,7 +125,7 @@ class ManyTerms:
             counts, weights = self._totals(namespace, labels)
             by_key = {key: int(weights[number]) for key, number in self._keys.items() if counts[number]}
             known = bool(counts.sum() == len(self._key_of)), by_key
-            if len(self._known) >= _MAX_KEPT_SIGNATURES:
+            if len(self._known) >= _MAX_CACHED_SIGNATURES:
                 self._known.clear()
             if len(labels) + sum(map(len, signatures)) <= _MAX_SIGNATURE_LENGTH:
                 self._known[namespace, labels] = known
@@ -134,7 +134,7 @@ class ManyTerms:
     def _totals(self, namespace: _Namespace, labels: Signature) -> IntArray:
         """Return [0: number of the terms that match, 1: sum of their weights][topology key]."""
         if namespace not in self._unlabelled:
-            if len(self._unlabelled) >= _MAX_KEPT_NAMESPACES:
+            if len(self._unlabelled) >= _MAX_CACHED_NAMESPACES:
                 self._unlabelled.clear()
             naming, signatures = namespace
             selected = np.logical_or.reduce([self._namespace_selectors.matching(one) for one in signatures])
@@ -192,7 +192,8 @@ class ExistingTerms:
         self._compiled = _NO_TERMS if self.are_many else self._compile(frozenset())
 
     def on(self, keys: frozenset[str]) -> PodTerms:
-        """Return the terms; of many, those whose topology key is one of `keys`, the label keys that nodes have."""
+        """Return the terms; of many, those whose topology key is one of `keys`, the label keys of nodes."""
+        # `node_label_keys` is one object until it changes, so that mostly nothing is compared.
         if self.are_many and keys is not self._keys:
             live_keys = {term.topology_key for term in raw_terms(self._affinity)} & keys
             if live_keys != self._live_keys:
@@ -212,7 +213,9 @@ class ExistingTerms:
         def term_set(*lists: _TermList) -> TermSet:
             try:
                 return build(lists)
-            except SelectorError:  # an existing pod with terms that do not parse must not fail the incoming pod
+            except SelectorError:
+                # An existing pod with terms that do not parse must not fail the incoming pod. One term makes its list
+                # count as empty, as for upstream.
                 return build(one for one in lists if _parses(one()))
 
         attracts, repels = affinity.pod_affinity, affinity.pod_anti_affinity
@@ -289,7 +292,7 @@ class TermOwnerIndex(Index):
         self._by_anchor: dict[str | None, dict[tuple[str, ...], dict[_TermOwners, None]]] = {}
         """Namespace of the pods that the terms can match (None: any) -> label anchor -> the same entries."""
         self.version = 0
-        """Incremented when a pod that has terms comes or goes."""
+        """Incremented when a pod that has terms is added or removed."""
         self._with_namespace_selector = 0
         self._nominees: dict[str, tuple[Affinity | None, ExistingTerms]] = {}
 
@@ -320,11 +323,8 @@ class TermOwnerIndex(Index):
         del self._by_key[key]
         self._with_namespace_selector -= owners.has_namespace_selector
         for namespace, anchor in owners.anchors:
-            anchored = self._by_anchor[namespace]
-            del anchored[anchor][owners]
-            if not anchored[anchor]:
-                del anchored[anchor]
-            if not anchored:
+            remove_member(self._by_anchor[namespace], anchor, owners)
+            if not self._by_anchor[namespace]:
                 del self._by_anchor[namespace]
 
     @property
@@ -343,14 +343,14 @@ class TermOwnerIndex(Index):
         return found
 
     def terms_of_nominee(self, pod: Pod) -> ExistingTerms:
-        """Return the terms of a nominated pod; they are kept while it is one, because every decision reads them."""
-        kept = self._nominees.get(identity(pod))
-        if kept is None or kept[0] is not pod.spec.affinity:
+        """Return the terms of a nominated pod; they are cached while it is one, because every decision reads them."""
+        cached = self._nominees.get(identity(pod))
+        if cached is None or cached[0] is not pod.spec.affinity:
             nominated = set(map(identity, self.snapshot.nominees))
             self._nominees = {key: terms for key, terms in self._nominees.items() if key in nominated}
-            kept = pod.spec.affinity, ExistingTerms(pod.metadata.namespace, pod.spec.affinity)
-            self._nominees[identity(pod)] = kept
-        return kept[1]
+            cached = pod.spec.affinity, ExistingTerms(pod.metadata.namespace, pod.spec.affinity)
+            self._nominees[identity(pod)] = cached
+        return cached[1]
 
 
 def _owners_key(pod: Pod) -> tuple[str, bytes] | None:
@@ -358,5 +358,5 @@ def _owners_key(pod: Pod) -> tuple[str, bytes] | None:
     affinity = pod.spec.affinity
     if affinity is None or not (affinity.pod_affinity or affinity.pod_anti_affinity):
         return None
-    # A digest, because a spec of a megabyte would be kept a second time.
+    # A digest: the terms themselves may have a megabyte, which the pod holds already.
     return pod.metadata.namespace, hashlib.blake2b(msgspec.json.encode(affinity), digest_size=16).digest()

@@ -7,7 +7,8 @@ Rule: knows arrays and selectors only, and nothing of a snapshot.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
@@ -17,6 +18,8 @@ from extender.k8s.selectors import Requirement, parse_int64
 
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
+NodeRows = npt.NDArray[np.int64]
+"""Row numbers of some of the snapshot's nodes."""
 
 Array = TypeVar("Array", bound=npt.NDArray[Any])
 
@@ -34,7 +37,8 @@ NEVER = np.iinfo(np.int64).max
 
 
 def select_columns(array: npt.NDArray[Any], rows: IntArray) -> npt.NDArray[Any]:
-    """Select columns of the last axis; return the array itself, not a copy, if `rows` are all of them in order."""
+    """Select columns of the last axis."""
+    # Mostly all nodes are selected: then the array itself is returned, as a copy of [k, node] would cost milliseconds.
     are_all = len(rows) == array.shape[-1] and bool((rows[1:] > rows[:-1]).all())
     return array if are_all else array[..., rows]
 
@@ -49,30 +53,38 @@ def grown(array: Array, row: int, fill: int) -> Array:
 
 
 def count_per_node(mask: BoolArray) -> IntArray:
-    """Return [node]: number of true values of the mask [k, node]; adding rows is faster than numpy.count_nonzero."""
+    """Return [node]: number of true values of the mask [k, node]."""
+    # Adding rows is faster than numpy.count_nonzero with an axis; no node has so many pods that int16 overflows.
     counts: IntArray = np.add.reduce(mask.view(np.uint8), axis=0, dtype=np.int16).astype(np.int64)
     return counts
 
 
-def mask_of(places: IntArray, size: int) -> BoolArray:
-    """Return [place]: whether the index is one of `places`."""
+def mask_of(rows: IntArray, size: int) -> BoolArray:
+    """Return [row] of `size` rows: whether it is one of `rows`."""
     found = np.zeros(size, np.bool_)
-    found[places] = True
+    found[rows] = True
     return found
 
 
-def over_limit(places: IntArray, numbers: IntArray, allowed: IntArray, size: int) -> BoolArray:
-    """Return [place]: whether some number occurs there more often than `allowed[number]`.
+def index_in(rows: IntArray, size: int) -> IntArray:
+    """Return [row] of `size` rows: its index in `rows`, -1 for other rows."""
+    found = np.full(size, -1)
+    found[rows] = np.arange(len(rows))
+    return found
 
-    `places` and `numbers` go together, one entry per occurrence.
+
+def over_limit(candidate_index: IntArray, numbers: IntArray, allowed: IntArray, size: int) -> BoolArray:
+    """Return [candidate] of `size` candidates: whether some number occurs there more often than `allowed[number]`.
+
+    `candidate_index` and `numbers` go together, one entry per occurrence.
     """
     result = np.zeros(size, np.bool_)
-    room, together = allowed[numbers], np.bincount(places, minlength=size)[places]
-    result[places[room <= 0]] = True
-    # No number can exceed its limit where all entries of the place together do not; nor is counting needed where the
-    # result is known.
-    risky = np.flatnonzero((room < together) & ~result[places])
-    keys, counts = np.unique(places[risky] * len(allowed) + numbers[risky], return_counts=True)
+    room, together = allowed[numbers], np.bincount(candidate_index, minlength=size)[candidate_index]
+    result[candidate_index[room <= 0]] = True
+    # No number can exceed its limit where all entries of the candidate together do not; nor is counting needed where
+    # the result is known.
+    risky = np.flatnonzero((room < together) & ~result[candidate_index])
+    keys, counts = np.unique(candidate_index[risky] * len(allowed) + numbers[risky], return_counts=True)
     result[keys[counts > allowed[keys % len(allowed)]] // len(allowed)] = True
     return result
 
@@ -88,7 +100,7 @@ class VictimRows:
 
     pods: IntArray
     """[victim]: pod row."""
-    places: IntArray
+    candidate_index: IntArray
     """[victim]: index of its candidate."""
     size: int
     """Number of candidates."""
@@ -110,15 +122,13 @@ class Encoded:
         return np.fromiter(map(count, self.values), np.int64, len(self.values))[self.codes]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class LabelColumn(Encoded):
     """[node]: value of one label, None where a node does not have it."""
 
     code_of: Mapping[str | None, int]
     present: BoolArray
     """[node]: True if it has the label."""
-    _parsed: list[tuple[IntArray, BoolArray]] = field(default_factory=list, repr=False, compare=False)
-    """Place for `_numbers`, which few requirements need."""
 
     @classmethod
     def of(cls, values: Sequence[str | None]) -> "LabelColumn":
@@ -146,18 +156,17 @@ class LabelColumn(Encoded):
                 else:
                     listed = mask_of(np.array(codes, np.int64), len(self.values))[self.codes]
                 return ~listed if wanted.operator == "NotIn" else listed
-        numbers, are_numbers = self._numbers()
+        numbers, are_numbers = self._numbers
         beyond = numbers > wanted.bound if wanted.operator == "Gt" else numbers < wanted.bound
         satisfied: BoolArray = (beyond & are_numbers)[self.codes]
         return satisfied
 
+    @cached_property
     def _numbers(self) -> tuple[IntArray, BoolArray]:
-        """Return [value]: the integer that it spells, and whether it spells one, which Gt and Lt need."""
-        if not self._parsed:
-            numbers = [parse_int64(value) for value in self.values]
-            as_array = np.array([number or 0 for number in numbers], np.int64)
-            self._parsed.append((as_array, np.array([number is not None for number in numbers], np.bool_)))
-        return self._parsed[0]
+        """[value]: the integer that it spells, and whether it spells one; few requirements are Gt or Lt."""
+        numbers = [parse_int64(value) for value in self.values]
+        as_array = np.array([number or 0 for number in numbers], np.int64)
+        return as_array, np.array([number is not None for number in numbers], np.bool_)
 
 
 def encode(values: Sequence[Any], key: Callable[[Any], Any] = lambda value: value) -> Encoded:

@@ -9,10 +9,10 @@ from contextlib import suppress
 
 from extender.core.snapshot.derived import derived_by
 from extender.core.snapshot.snapshot import Index, Snapshot
-from extender.k8s.labels import LabelsKey, labels_key
-from extender.k8s.objects import Labels, Pod
+from extender.k8s.objects import Labels, LabelsKey, Pod, labels_key
 from extender.k8s.selectors import EVERYTHING, LabelMatcher, SelectorError, compile_label_selector
 from extender.k8s.workloads import ReplicaSet, Service, StatefulSet
+from extender.utilities.groups import remove_member
 
 
 class ServiceIndex(Index):
@@ -27,19 +27,13 @@ class ServiceIndex(Index):
 
     def object_changed(self, _field: str, before: Service | None, after: Service | None) -> None:
         if before is not None and before.spec.selector:
-            here = self.by_namespace[before.metadata.namespace]
-            del here[before.metadata.name]
-            if not here:
-                del self.by_namespace[before.metadata.namespace]
+            remove_member(self.by_namespace, before.metadata.namespace, before.metadata.name)
         if after is not None and after.spec.selector:
             self.by_namespace.setdefault(after.metadata.namespace, {})[after.metadata.name] = after.spec.selector
 
 
 def default_selector(snapshot: Snapshot, pod: Pod) -> LabelMatcher:
-    """Return the labels that the pod's Services select by, merged with its controller's selector; empty without any.
-
-    Where a Service and a ReplicationController have different values for a label, the latter wins.
-    """
+    """Return the labels that the pod's Services select by, merged with its controller's selector; empty without any."""
     metadata, owner = pod.metadata, pod.metadata.controller
     controller = (owner.api_version, owner.kind, owner.name) if owner else ("", "", "")
     return _selector(snapshot, (metadata.namespace, labels_key(metadata.labels), controller))
@@ -56,6 +50,7 @@ def _selector(snapshot: Snapshot, pod: tuple[str, LabelsKey, tuple[str, str, str
     key, objects = (namespace, name), snapshot.objects
     workload: ReplicaSet | StatefulSet | None = None
     if (version, kind) == ("v1", "ReplicationController"):
+        # Its values win over those of Services.
         controller = objects.replication_controllers.get(key)
         wanted |= (controller.spec.selector if controller else None) or {}
     elif (version, kind) == ("apps/v1", "ReplicaSet"):

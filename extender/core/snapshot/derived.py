@@ -1,19 +1,19 @@
-"""Derived values: what is computed from a snapshot when it is read, and kept until what it was read from changes.
+"""Derived values: computed from a snapshot when they are first read, and cached until what they were read from changes.
 
 A snapshot changes between decisions. What depends on it follows in one of two ways, and in no other:
 
 - An `Index` (see `core.snapshot.snapshot`) is called back for every change, object by object, or once for many
   new pods. It suits sums and groups of which a change moves one entry.
 - A derived value is computed again. Every aspect of the snapshot has a version, which a change of that aspect
-  increments; `derived` and `derived_by` return a function's kept value while the versions of the aspects that it reads
-  are the same. It suits columns over all nodes and answers to queries. Where a value has a part per node,
+  increments; `derived` and `derived_by` return a function's cached value while the versions of the aspects that it
+  reads are the same. It suits columns over all nodes and answers to queries. Where a value has a part per node,
   `NodeVersions` say which parts to compute again.
 
 Rule: a derived function reads only the aspects that it declares.
 """
 
-from collections import defaultdict, deque
-from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Hashable, Iterator
 from contextlib import contextmanager
 from functools import wraps
 from itertools import islice
@@ -53,12 +53,13 @@ ObjectTables.
 """
 
 
-MAX_KEY_BYTES = 8 << 10
-"""Largest key, encoded, whose value is kept: keys are made of what pods say, and only pods that are meant to cost much
-have longer ones."""
+# Tenants write the keys of derived values, as these are made of pods. So not only their number is limited.
 
-MAX_KEPT_BYTES = 32 << 20
-"""Bytes of all values of a snapshot that are kept by key, with their keys, as `_value_bytes` estimates them."""
+MAX_KEY_BYTES = 8 << 10
+"""Largest key, encoded, whose value is cached: no ordinary pod has a longer one."""
+
+MAX_CACHED_BYTES = 32 << 20
+"""Bytes of all values of a snapshot that are cached by key, with their keys, as `_value_bytes` estimates them."""
 
 _BYTES_PER_ENCODED_BYTE = 16
 """Memory of small Python objects per byte of their encoding, at most."""
@@ -66,15 +67,12 @@ _BYTES_PER_ENCODED_BYTE = 16
 _SAMPLE_SIZE = 16
 """Items of a long collection that `_value_bytes` measures."""
 
-_FEW = 64
-"""Versions of nodes, and nodes of one version, that are remembered one by one."""
-
 _OBJECT_BYTES = 64
 """Memory of a small object and of the reference to it."""
 
 
 class Versioned:
-    """What values are derived from: the version of each aspect, and the values that are kept."""
+    """The version of each aspect, and the values derived from them."""
 
     def __init__(self) -> None:
         self._versions: dict[str, int] = defaultdict(int)
@@ -82,8 +80,8 @@ class Versioned:
         """Function -> (versions of the aspects that it read, value)."""
         self._derived_by: dict[Callable[..., Any], dict[Any, tuple[tuple[int, ...], Any, int]]] = defaultdict(dict)
         """Function -> key -> (versions of the aspects that it read, value, bytes), the oldest value first."""
-        self._kept_bytes = 0
-        """Sum of the bytes in `_derived_by`, at most MAX_KEPT_BYTES."""
+        self._cached_bytes = 0
+        """Sum of the bytes in `_derived_by`, at most MAX_CACHED_BYTES."""
 
     @property
     def version(self) -> int:
@@ -91,12 +89,12 @@ class Versioned:
         return self._versions["any"]
 
     @contextmanager
-    def _derived_values_kept(self) -> Iterator[None]:
-        """Have the versions and values at the end that were there before, for changes that are taken back inside.
+    def _derived_values_restored(self) -> Iterator[None]:
+        """Restore versions and values at the end, for changes that are taken back inside the `with` block.
 
-        What was computed inside the `with` block is forgotten: its versions will belong to other changes.
+        Values that were computed inside are dropped: their versions will belong to other changes.
         """
-        versions, derived, derived_by, size = dict(self._versions), self._derived, self._derived_by, self._kept_bytes
+        versions, derived, derived_by, size = dict(self._versions), self._derived, self._derived_by, self._cached_bytes
         self._derived = dict(derived)
         self._derived_by = defaultdict(dict, {function: dict(values) for function, values in derived_by.items()})
         try:
@@ -104,25 +102,28 @@ class Versioned:
         finally:
             self._versions.clear()
             self._versions.update(versions)
-            self._derived, self._derived_by, self._kept_bytes = derived, derived_by, size
+            self._derived, self._derived_by, self._cached_bytes = derived, derived_by, size
 
-    def _keep(self, kept: dict[Any, tuple[tuple[int, ...], Any, int]], key: Any, entry: tuple[Any, Any, int]) -> None:
-        """Keep a value, and drop all others where it does not fit beside them."""
-        if self._kept_bytes + entry[2] > MAX_KEPT_BYTES:
-            self._kept_bytes = 0
-            for values in self._derived_by.values():
-                values.clear()
-        if entry[2] <= MAX_KEPT_BYTES:
-            self._kept_bytes += entry[2]
-            kept[key] = entry
+    def _cache(
+        self, values: dict[Any, tuple[tuple[int, ...], Any, int]], key: Any, entry: tuple[Any, Any, int]
+    ) -> None:
+        if self._cached_bytes + entry[2] > MAX_CACHED_BYTES:
+            # Only made-up keys grow as large as this, so dropping all is as good as any order of eviction.
+            self._cached_bytes = 0
+            for of_function in self._derived_by.values():
+                of_function.clear()
+        if entry[2] <= MAX_CACHED_BYTES:
+            self._cached_bytes += entry[2]
+            values[key] = entry
 
 
 def derived(*reads: Aspect) -> Callable[[Callable[[S], T]], Callable[[S], T]]:
-    """Keep the value of a function of a snapshot until one of `reads` changes; it must read no other aspect."""
+    """Cache the value of a function of a snapshot until one of `reads` changes; it must read no other aspect."""
 
     def decorate(build: Callable[[S], T]) -> Callable[[S], T]:
         @wraps(build)
         def current(snapshot: S) -> T:
+            # From a list: every decision comes here dozens of times, and a generator takes twice as long.
             versions = tuple([snapshot._versions[aspect] for aspect in reads])
             known = snapshot._derived.get(build)
             if known is None or known[0] != versions:
@@ -135,29 +136,28 @@ def derived(*reads: Aspect) -> Callable[[Callable[[S], T]], Callable[[S], T]]:
 
 
 def derived_by(*reads: Aspect, max_entries: int = 128) -> Callable[[Callable[[S, K], T]], Callable[[S, K], T]]:
-    """Keep the values of a function of a snapshot and a key, for the last `max_entries` keys, until `reads` change.
-
-    Values of keys above MAX_KEY_BYTES are not kept, and all values together have at most MAX_KEPT_BYTES.
-    """
+    """Cache the values of a function of a snapshot and a key, for the last `max_entries` keys, until `reads` change."""
 
     def decorate(build: Callable[[S, K], T]) -> Callable[[S, K], T]:
         @wraps(build)
         def current(snapshot: S, key: K) -> T:
             versions = tuple([snapshot._versions[aspect] for aspect in reads])
-            kept = snapshot._derived_by[build]
-            known = kept.get(key)
+            values = snapshot._derived_by[build]
+            known = values.get(key)
             if known is not None and known[0] == versions:
                 return cast(T, known[1])
+            # 1. Compute it, which may cache other values of this function.
             value = build(snapshot, key)
-            old = kept.pop(key, None)
-            if old is None and len(kept) >= max_entries:
-                old = kept.pop(next(iter(kept)))
-            snapshot._kept_bytes -= old[2] if old is not None else 0
-            # Tenants write the keys: their size, not only their number, has to be limited.
+            # 2. Make room: for the outdated value of the key, or the oldest one.
+            old = values.pop(key, None)
+            if old is None and len(values) >= max_entries:
+                old = values.pop(next(iter(values)))
+            snapshot._cached_bytes -= old[2] if old is not None else 0
+            # 3. Cache it, unless it would take too much memory.
             key_bytes = len(_ENCODER.encode(key))
             if key_bytes <= MAX_KEY_BYTES:
                 size = key_bytes * _BYTES_PER_ENCODED_BYTE + _value_bytes(value)
-                snapshot._keep(kept, key, (versions, value, size))
+                snapshot._cache(values, key, (versions, value, size))
             return value
 
         return current
@@ -165,7 +165,7 @@ def derived_by(*reads: Aspect, max_entries: int = 128) -> Callable[[Callable[[S,
     return decorate
 
 
-_ENCODER = msgspec.msgpack.Encoder(enc_hook=lambda _: None)
+_ENCODER = msgspec.msgpack.Encoder(enc_hook=lambda _: None)  # only the length of what it encodes is read
 
 
 def _value_bytes(value: Any) -> int:
@@ -191,13 +191,11 @@ class NodeVersions:
         self.latest = 0
         """Version of the node that changed last."""
         self._versions: IntArray = np.zeros(64, np.int64)
-        self._last: deque[Sequence[int]] = deque(maxlen=_FEW)
-        """Rows of the nodes that got the last versions, up to `latest`; empty after many changed together."""
 
     def copy(self) -> "NodeVersions":
         """Return the same versions, which change independently."""
         other = NodeVersions()
-        other.latest, other._versions, other._last = self.latest, self._versions.copy(), self._last.copy()
+        other.latest, other._versions = self.latest, self._versions.copy()
         return other
 
     def changed(self, node: int) -> None:
@@ -205,22 +203,13 @@ class NodeVersions:
         self._versions = grown(self._versions, node, 0)
         self.latest += 1
         self._versions[node] = self.latest
-        self._last.append((node,))
 
     def changed_together(self, nodes: IntArray) -> None:
         """Give these nodes the next version, the same one for all."""
         self._versions = grown(self._versions, int(nodes.max(initial=0)), 0)
         self.latest += 1
         self._versions[nodes] = self.latest
-        if len(nodes) > _FEW:
-            self._last.clear()
-        else:
-            self._last.append(nodes.tolist())
 
     def changed_since(self, version: int, size: int) -> IntArray:
         """Return the rows below `size` of the nodes that changed after `latest` was `version`."""
-        count = self.latest - version
-        if count <= len(self._last):  # as between two pods of kube-scheduler: without a look at all nodes
-            last = {node for nodes in islice(reversed(self._last), count) for node in nodes if node < size}
-            return np.array(sorted(last), np.int64)
         return np.flatnonzero(self._versions[:size] > version)

@@ -1,8 +1,7 @@
 """Order pods by importance by configured criteria (preemption.importance) instead of kube-scheduler's.
 
-The reprieve takes a node's pods in this order, so that the most important ones are reprieved first. A pod is more
-important with a higher Priority, an earlier StartTime, and a higher cost by each of the other criteria (`PodCosts`);
-pods that are equal in all criteria keep their listing order. Default: util.MoreImportantPod (v1.36), with its quirk.
+The reprieve puts back a node's most important pods first. A pod is more important with a higher Priority, an earlier
+StartTime, and a higher cost by each of the other criteria (`PodCosts`); equal pods keep their listing order.
 
 Rule: kube-scheduler's order is the snapshot's own layout; any other order has a layout of its own over the same pods.
 """
@@ -15,8 +14,8 @@ import numpy as np
 from extender.core.snapshot.arrays import IntArray, grown
 from extender.core.snapshot.node_layout import NodeLayout
 from extender.core.snapshot.snapshot import Index, Snapshot
-from extender.k8s.annotations import DELETION_COST
 from extender.k8s.objects import Pod
+from extender.k8s.well_known import DELETION_COST
 from extender.k8s.workloads import QOS_CLASSES, qos_class
 
 _COST = re.compile(r"-[0-9]{1,100}|0|[1-9][0-9]{0,9}")
@@ -31,10 +30,7 @@ _MAX_GRACE_PERIOD_SECONDS = 2**40
 
 
 def annotated_cost(pod: Pod, annotation: str) -> int:
-    """Return the 32-bit integer in the annotation; 0 if the pod does not have it or its value is not such an integer.
-
-    Mirrors helpers.GetDeletionCostFromPodAnnotations (pkg/apis/core/v1/helper, v1.36).
-    """
+    """Return the 32-bit integer in the annotation, 0 without one (helper.GetDeletionCostFromPodAnnotations, v1.36)."""
     text = (pod.metadata.annotations or {}).get(annotation, "0")
     value = int(text) if _COST.fullmatch(text) else 0
     return value if -_INT32_BOUND <= value < _INT32_BOUND else 0
@@ -47,10 +43,7 @@ def grace_period(pod: Pod) -> int:
 
 
 class PodCosts(Index):
-    """Cost of evicting each running pod, [pod], by the criteria of EXTRA_IMPORTANCE; the higher, the more it costs.
-
-    EvictionCost reads `annotation`.
-    """
+    """Cost of evicting each running pod, [pod], by each criterion of EXTRA_IMPORTANCE."""
 
     pod_parts = frozenset({"annotations", "spec", "status"})
 
@@ -87,7 +80,7 @@ class ImportanceLayout(Index):
         self._touched.add(int(self.snapshot.pod_node[row]))
 
     def settled(self) -> None:
-        size = len(self.snapshot.nodes)
+        size = len(self.snapshot.nodes)  # a node that was touched may have been removed since
         self.layout.lay_out(sorted(node for node in self._touched if node < size), size, self.snapshot.pod_table)
         self._touched.clear()
 

@@ -1,8 +1,8 @@
 """Running pods by node and rank: one column per node, its pods from the most to the least important.
 
-With `pod_table` this project's counterpart of kube-scheduler's NodeInfo (framework.NodeInfo, v1.36): NodeInfo.Pods
-sorted by importance, and NodeInfo.Requested, as arrays over all nodes. The order is kube-scheduler's or a configured
-one; pods that are equally important keep their listing order.
+With `pod_table` the counterpart of kube-scheduler's NodeInfo (framework.NodeInfo, v1.36): NodeInfo.Pods sorted by
+importance, and NodeInfo.Requested, as arrays over all nodes. The order is kube-scheduler's or a configured one; pods
+that are equally important keep their listing order.
 
 Rule: `lay_out` writes the nodes that it is given; all others stay as they are.
 """
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from extender.core.snapshot.arrays import BASE_RESOURCES, NEVER, IntArray, PodAmounts
+from extender.core.snapshot.arrays import BASE_RESOURCES, NEVER, IntArray, PodAmounts, index_in
 from extender.core.snapshot.pod_table import PodTable
 
 Importance = Callable[[IntArray], Sequence[IntArray]]
@@ -74,8 +74,10 @@ class NodeLayout:
         if not nodes and self.pod.shape[1] == size:
             return
         self.resize(max((len(of.on_node[node]) for node in nodes), default=1), size, len(of.node))
+        # One node at a time: between two decisions mostly one has changed.
         for node in nodes:
             pods = np.fromiter(of.on_node[node].values(), np.int64)
+            # lexsort's last key is the first one to sort by.
             pods = pods[np.lexsort((of.order[pods], *reversed(self._importance(pods))))]
             count, demand = len(pods), of.demand[pods]
             self.rank[pods] = np.arange(count)
@@ -93,15 +95,15 @@ class SparseDemand:
     """Index among the columns of the RankedDemand."""
     ranks: npt.NDArray[np.int32]
     """[entry]: rank k of the pod."""
-    places: IntArray
+    node_index: IntArray
     """[entry]: index of its node among the selected nodes."""
     amounts: IntArray
     """[entry]: amount that it takes."""
 
     def among(self, mask: npt.NDArray[np.bool_]) -> "SparseDemand":
         """Keep the entries of pods in the mask [k, node]."""
-        here = mask[self.ranks, self.places]
-        return SparseDemand(self.column, self.ranks[here], self.places[here], self.amounts[here])
+        here = mask[self.ranks, self.node_index]
+        return SparseDemand(self.column, self.ranks[here], self.node_index[here], self.amounts[here])
 
 
 @dataclass(frozen=True)
@@ -114,7 +116,7 @@ class RankedDemand:
     rows: IntArray | None = None
     """Rows of the selected nodes; None: all nodes."""
 
-    def at(self, rows: IntArray) -> "RankedDemand":
+    def take(self, rows: IntArray) -> "RankedDemand":
         """Select some of the selected nodes, by their index."""
         return replace(self, rows=rows if self.rows is None else self.rows[rows])
 
@@ -126,19 +128,16 @@ class RankedDemand:
     @cached_property
     def sparse(self) -> tuple[SparseDemand, ...]:
         """The other columns, restricted to the selected nodes."""
-        place_of = None
-        if self.rows is not None:
-            place_of = np.full(self.layout.pod.shape[1], -1)
-            place_of[self.rows] = np.arange(len(self.rows))
+        index_of = None if self.rows is None else index_in(self.rows, self.layout.pod.shape[1])
         found = []
         for number, column in enumerate(self.columns):
             if not isinstance(column, int):
-                pods, places, amounts = column.pods, column.nodes, column.amounts
-                if place_of is not None:
-                    places = place_of[places]
-                    here = np.flatnonzero(places >= 0)
-                    pods, places, amounts = pods[here], places[here], amounts[here]
-                found.append(SparseDemand(number, self.layout.rank[pods], places, amounts))
+                pods, nodes, amounts = column.pods, column.nodes, column.amounts
+                if index_of is not None:
+                    nodes = index_of[nodes]
+                    here = np.flatnonzero(nodes >= 0)
+                    pods, nodes, amounts = pods[here], nodes[here], amounts[here]
+                found.append(SparseDemand(number, self.layout.rank[pods], nodes, amounts))
         return tuple(found)
 
     def to_dense(self) -> IntArray:
@@ -146,7 +145,7 @@ class RankedDemand:
         dense = np.zeros((len(self.layout.pod), len(self.columns), self._size), np.int64)
         dense[:, : len(self.base)] = self.demand(slice(len(self.base)))
         for one in self.sparse:
-            dense[one.ranks, one.column, one.places] = one.amounts
+            dense[one.ranks, one.column, one.node_index] = one.amounts
         return dense
 
     def demand(self, base: slice) -> IntArray:
@@ -162,7 +161,7 @@ class RankedDemand:
             np.einsum("kcn,kn->cn", demand, mask.astype(np.int64), out=sums[: len(self.base)])
         for one in self.sparse:
             of_mask = one.among(mask)
-            np.add.at(sums[one.column], of_mask.places, of_mask.amounts)
+            np.add.at(sums[one.column], of_mask.node_index, of_mask.amounts)
         return sums
 
     @property

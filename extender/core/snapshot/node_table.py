@@ -1,6 +1,6 @@
 """The nodes of a snapshot, one row each, with their columns.
 
-Rows are contiguous: where a node is removed, the last one takes its row.
+Rule: rows are contiguous; where a node is removed, the last one takes its row.
 """
 
 from collections import Counter
@@ -15,7 +15,7 @@ from extender.k8s.objects import Node, ResourceList
 from extender.k8s.requests import allocatable
 
 _MAX_LABEL_COLUMNS = 4096
-"""Label columns that are kept: as many as nodes have label keys, so that terms of all keys build each but once."""
+"""Label columns that are cached: more than nodes have label keys, so that terms of all keys build each once."""
 
 
 class NodeTable(Versioned):
@@ -80,6 +80,7 @@ class NodeTable(Versioned):
             self._versions["node_label_keys"] += 1
 
     def _node_rows_changed(self) -> None:
+        # Rows of nodes are part of what is derived from pods, too.
         for aspect in ("nodes", "taints", "allocatable", "images", "pods"):
             self._versions[aspect] += 1
 
@@ -88,6 +89,7 @@ class NodeTable(Versioned):
     def allocatable(self) -> IntArray:
         """[resource, node]: allocatable amounts of BASE_RESOURCES."""
         amounts = [[own.get(name, 0) for name in BASE_RESOURCES] for own in self._resources]
+        # A copy, so that the amounts of one resource lie side by side: filters read them resource by resource.
         return np.array(amounts, np.int64).reshape(len(amounts), len(BASE_RESOURCES)).T.copy()
 
     @property
@@ -142,19 +144,19 @@ class NodeTable(Versioned):
     @property
     @derived("nodes")
     def frozen_node_names(self) -> tuple[str, ...]:
-        """`node_names` as a tuple: the same object until a node is added, removed or labelled."""
+        """`node_names` as a tuple, which records share: the same object until a node is added, removed or labelled."""
         return tuple(self.node_names)
 
     @property
     @derived("allocatable")
     def frozen_allocatable(self) -> tuple[ResourceList | None, ...]:
-        """[node]: status.allocatable; the same object until that of a node changes, or a node is added or removed."""
+        """[node]: status.allocatable; records share this tuple, too."""
         return tuple([node.status.allocatable for node in self.nodes])
 
     @property
     @derived("nodes")
     def name_order(self) -> IntArray:
-        """[node]: place of its name among all names in alphabetical order, which is the last tie-breaker."""
+        """[node]: index of its name among all names in alphabetical order, which is the last tie-breaker."""
         order = np.empty(len(self.nodes), np.int64)
         order[np.array(sorted(range(len(order)), key=self.node_names.__getitem__), np.int64)] = np.arange(len(order))
         return order

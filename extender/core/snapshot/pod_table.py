@@ -1,8 +1,7 @@
 """The running pods, one row each, with their columns and the sums of every node.
 
-With `node_layout` this project's counterpart of kube-scheduler's NodeInfo (framework.NodeInfo, v1.36): its Pods,
-Requested and NonZeroRequested, as columns over all nodes and pods instead of one object per node. A pod keeps its row
-while it runs; a free row is given to the next pod. Many new pods are added together (`add_all`), which is faster.
+With `node_layout` the counterpart of kube-scheduler's NodeInfo (framework.NodeInfo, v1.36): its Pods, Requested and
+NonZeroRequested, as columns over all nodes and pods instead of one object per node. A pod keeps its row while it runs.
 
 Rule: a change costs what it adds or removes; nothing is computed over all pods.
 """
@@ -21,6 +20,7 @@ from extender.k8s.objects import ObjectMeta, Pod
 from extender.k8s.requests import is_resize_infeasible, running_usage
 from extender.k8s.time import parse_time
 from extender.k8s.version.features import DEFAULT_FEATURES, Features
+from extender.utilities.groups import remove_member
 
 ASSUMED_DELETION_TIMESTAMP = "1970-01-01T00:00:00Z"
 """deletionTimestamp of a pod that is assumed to be terminating, because its eviction was approved (see AssumeCache)."""
@@ -30,8 +30,6 @@ NO_POD = Pod(ObjectMeta())
 
 PodPart = Literal["labels", "annotations", "owners", "spec", "status"]
 """Parts of a pod that can change while it runs; `status` covers its deletionTimestamp as well."""
-
-NO_PARTS: frozenset[PodPart] = frozenset()
 
 _TERMINAL_PHASES = frozenset({"Succeeded", "Failed"})
 _MAX_CACHED_TEMPLATES = 8192
@@ -55,8 +53,12 @@ class PodResources:
     """(resource, amount) of the others (framework.Resource.ScalarResources)."""
 
 
+NewPod = tuple[Pod, int, int, PodResources, int]
+"""A pod, its node's row, its place in listing order, `resources_of` it and its `start_time`."""
+
+
 class PodTable:
-    """Columns over running pods, [pod], and sums over the pods of every node, [node]: what NodeInfo holds upstream."""
+    """Columns over running pods, [pod], and sums over the pods of every node, [node] (upstream: NodeInfo)."""
 
     def __init__(self, features: Features = DEFAULT_FEATURES) -> None:
         self._features = features
@@ -98,12 +100,10 @@ class PodTable:
         return self._non_zero_requested[: len(self.on_node)].T
 
     def importance(self, pods: IntArray) -> tuple[IntArray, ...]:
-        """Return sort keys of pod rows: higher priority, then earlier start (util.MoreImportantPod, v1.36).
-
-        Quirk up to v1.36: for a pod without a start time upstream reads the clock at each comparison, so that the pod
-        which it asks about first is the more important one: its insertion sort inverts the listing order of such
-        equals. Since v1.37 it reads the clock once for each pod, in listing order.
-        """
+        """Return sort keys of pod rows: higher priority, then earlier start (util.MoreImportantPod, v1.36)."""
+        # Quirk up to v1.36: for a pod without a start time upstream reads the clock at each comparison, so the pod that
+        # it asks about first is the more important one, and its insertion sort inverts the listing order of such
+        # equals. Since v1.37 it reads the clock once for each pod, in listing order.
         order = self.order[pods]
         if not self._features.unstarted_pods_in_listing_order:
             order = np.where(self.start[pods] == NEVER, -order, order)
@@ -139,38 +139,26 @@ class PodTable:
         self._add_to_sums(row, node, 1)
         return row
 
-    def add_all(
-        self,
-        pods: Sequence[Pod],
-        nodes: Sequence[int],
-        orders: Sequence[int],
-        resources: Sequence[PodResources],
-        starts: Sequence[int],
-    ) -> list[int]:
-        """Add pods to nodes as `add` does, together, and return their rows; none of them may be in the table.
-
-        `resources`, `starts`: see `resources_of` and `start_time`.
-        """
+    def add_all(self, pods: Sequence[NewPod]) -> list[int]:
+        """Add pods together, as `add` does, and return their rows; none of them may be in the table."""
         first, end = len(self.pods), len(self.pods) + len(pods)
-        rows = list(range(first, end))  # all that keep a row share one number
+        rows, added = list(range(first, end)), slice(first, end)
         self.reserve(end)
-        self.pods += pods
-        names = [identity(pod) for pod in pods]
-        self.row_of.update(zip(names, rows, strict=True))
-        for name, node, row in zip(names, nodes, rows, strict=True):
-            self.on_node[node][name] = row
-        priorities = [pod.spec.priority or 0 for pod in pods]
+        for row, (pod, node, _, resources, _) in zip(rows, pods, strict=True):
+            self.pods.append(pod)
+            self.row_of[identity(pod)] = self.on_node[node][identity(pod)] = row
+            if resources.scalar_resources:
+                self._add_scalars(row, resources.scalar_resources)
+        # Numpy writes one slice of a hundred rows in the time of a few single rows.
+        self.priority[added] = priorities = [pod.priority for pod, *_ in pods]
         self.priorities.update(priorities)
-        added = slice(first, end)
-        self.node[added], self.order[added], self.priority[added] = nodes, orders, priorities
-        self.start[added] = starts
-        self.terminating[added] = [pod.metadata.deletion_timestamp is not None for pod in pods]
-        self.demand[added] = [one.demand for one in resources]
-        self.non_zero[added] = [one.non_zero for one in resources]
+        self.terminating[added] = [pod.metadata.deletion_timestamp is not None for pod, *_ in pods]
+        self.node[added] = nodes = [node for _, node, *_ in pods]
+        self.order[added] = [order for _, _, order, _, _ in pods]
+        self.demand[added] = [resources.demand for _, _, _, resources, _ in pods]
+        self.non_zero[added] = [resources.non_zero for _, _, _, resources, _ in pods]
+        self.start[added] = [started for *_, started in pods]
         np.add.at(self._non_zero_requested, nodes, self.non_zero[added])
-        for row, one in zip(rows, resources, strict=True):
-            if one.scalar_resources:
-                self._add_scalars(row, one.scalar_resources)
         return rows
 
     def change(self, row: int, pod: Pod) -> bool:
@@ -178,11 +166,12 @@ class PodTable:
 
         Raises ValueError, and changes nothing, for a pod that `validate` refuses.
         """
-        # Both may raise, so they come before the first change.
+        # 1. What may raise comes before the first change.
         resources, started, node = self.resources_of(pod), start_time(pod), int(self.node[row])
         cpu, memory = self.non_zero[row].tolist()
         held = PodResources(tuple(self.demand[row].tolist()), (cpu, memory), self.scalar_resources.get(row, ()))
         before = held, self.priority[row], self.start[row]
+        # 2. Replace the pod in the columns and in the sums of its node.
         self._add_to_sums(row, node, -1)
         self._write(row, pod, resources, started)
         self._add_to_sums(row, node, 1)
@@ -219,10 +208,7 @@ class PodTable:
         self._non_zero_requested[node, 0] += sign * cpu
         self._non_zero_requested[node, 1] += sign * memory
         for resource, _ in self.scalar_resources.pop(row, ()) if sign < 0 else ():
-            of_resource = self.scalar_requests[resource]
-            del of_resource[row]
-            if not of_resource:
-                del self.scalar_requests[resource]
+            remove_member(self.scalar_requests, resource, row)
 
     def reserve(self, rows: int) -> None:
         """Make room in the columns for this number of rows."""
@@ -238,10 +224,9 @@ class PodTable:
         start_time(pod)
 
     def resources_of_many(self) -> Callable[[Pod], PodResources]:
-        """Return a faster `resources_of` for pods that all exist as long as it is used.
-
-        Pods of one template share most values, so that their identity says that they are equal.
-        """
+        """Return a faster `resources_of` for pods that all exist as long as it is used."""
+        # Pods of one template share most objects (`cluster.watch.decode` interns them): identity says that they are
+        # equal, without encoding them. An id may be reused once an object is gone, hence the condition above.
         known: dict[tuple[int, ...], PodResources] = {}
 
         def resources_of(pod: Pod) -> PodResources:
@@ -278,7 +263,7 @@ class PodTable:
 
 
 class PodsWithoutRow:
-    """Pods without resources on a known node: pending, nominated, finished, or bound to an unknown node."""
+    """Pods that take nothing of a known node: pending, nominated, finished, or bound to an unknown node."""
 
     def __init__(self) -> None:
         self.orders: dict[Key, int] = {}
@@ -302,15 +287,11 @@ class PodsWithoutRow:
         if order is None:
             return None
         self.nominated.pop(key, None)
-        waiting = self._by_unknown_node.get(pod.spec.node_name)
-        if waiting is not None:
-            waiting.discard(key)
-            if not waiting:
-                del self._by_unknown_node[pod.spec.node_name]
+        remove_member(self._by_unknown_node, pod.spec.node_name, key)
         return order
 
     def take_pods_of(self, node: str) -> list[tuple[Key, int]]:
-        """Remove the pods that are bound to a node which is now known; return (key, place in listing order) of each."""
+        """Remove the pods that are bound to a node; return (key, place in listing order) of each."""
         keys = sorted(self._by_unknown_node.pop(node, ()), key=self.orders.__getitem__)
         return [(key, self.orders.pop(key)) for key in keys]
 
@@ -324,7 +305,7 @@ def identity(pod: Pod) -> str:
 
 
 def _resource_parts(pod: Pod) -> tuple[object, ...]:
-    """Return all that says what the pod takes of its node, but whether a resize is infeasible."""
+    """Return all that `running_usage` reads of the pod, but whether a resize is infeasible."""
     spec, status = pod.spec, pod.status
     return (
         spec.containers,
@@ -362,13 +343,13 @@ def changed_parts(before: Pod, after: Pod) -> frozenset[PodPart]:
         found.append("spec")
     if not _same_status(before, after):
         found.append("status")
-    return frozenset(found) if found else NO_PARTS
+    return frozenset(found)
 
 
 def _same_status(one: Pod, other: Pod) -> bool:
     a, b = one.status, other.status
     deleted, other_deleted = one.metadata.deletion_timestamp, other.metadata.deletion_timestamp
-    # Two times of one deletion are alike, but an assumed one and the API server's are not.
+    # The time of a deletion does not matter, only whether it is assumed or the API server's.
     if deleted != other_deleted and {None, ASSUMED_DELETION_TIMESTAMP} & {deleted, other_deleted}:
         return False
     return a is b or (
@@ -386,10 +367,6 @@ def _same_status(one: Pod, other: Pod) -> bool:
 
 
 def start_time(pod: Pod) -> int:
-    """Return nanoseconds since 1970, or NEVER if the pod has not started.
-
-    Raises ValueError for text that is not a time with a zone, or is outside the years 1678 to 2261, the range
-    of 64-bit nanoseconds.
-    """
+    """Return nanoseconds since 1970, or NEVER if the pod has not started; raises ValueError as `parse_time`."""
     text = pod.status.start_time
     return parse_time(text) if text else int(NEVER)

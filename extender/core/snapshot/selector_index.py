@@ -1,8 +1,7 @@
 """Find the nodes and the running pods that a selector matches.
 
 A requirement is checked once per distinct value of a node label, and a pod selector once per namespace and label set.
-Results are kept until nodes or pods change, so that pods of one template share them. Selectors with very many
-requirements are matched by a SelectorTable.
+Results are cached until nodes or pods change, so that pods of one template share them.
 
 Rule: results are equal to checking every node and pod one by one.
 """
@@ -21,9 +20,9 @@ from extender.core.snapshot.arrays import BoolArray, IntArray, RowSet
 from extender.core.snapshot.derived import derived_by
 from extender.core.snapshot.snapshot import Index, Snapshot
 from extender.k8s.affinity import PodSelector
-from extender.k8s.labels import LabelsKey, labels_key
-from extender.k8s.objects import Labels, Pod
+from extender.k8s.objects import Labels, LabelsKey, Pod, labels_key
 from extender.k8s.selectors import LabelMatcher, NodeMatcher, NodeTerm, Requirement
+from extender.utilities.groups import remove_member
 
 MAX_REQUIREMENTS_ONE_BY_ONE = 64
 """Selectors with more requirements than this, all together, are matched by a SelectorTable instead of one by one."""
@@ -83,7 +82,7 @@ def _all_hold(snapshot: Snapshot, requirements: Iterable[Requirement]) -> BoolAr
 
 
 class Postings:
-    """Lists of numbers by key; all lists are slices of one array, because millions of small lists would not fit."""
+    """Lists of numbers by key: slices of one array, because millions of small lists would take too much memory."""
 
     __slots__ = ("_keys", "_number_of", "_numbers", "_offsets")
 
@@ -116,8 +115,8 @@ class Postings:
 class SelectorTable:
     """Label selectors in rows, which are matched with a label set at once.
 
-    No selector is evaluated by itself: each label is looked up in postings that list the requirements which it meets
-    or breaks. The time depends on the labels and on the requirements that name them, not on the other selectors.
+    Each label is looked up in postings that list the requirements which it meets or breaks. So the time depends on the
+    labels and the requirements that name them, not on the other selectors.
     """
 
     def __init__(self, selectors: Iterable[LabelMatcher] = ()) -> None:
@@ -140,7 +139,7 @@ class SelectorTable:
         self._needed.append(needed)
 
     def signature(self, labels: Mapping[str, str]) -> Signature:
-        """Return what of the labels the selectors name."""
+        """Return the postings that the labels have."""
         find = self._postings.find
         found = (find(key) for one in labels.items() for key in (one, (one[0], None)))
         return tuple([index for index in found if index is not None])
@@ -176,22 +175,14 @@ class KeyIndex(Index, ABC):
 
     def pod_added(self, row: int, pod: Pod) -> None:
         for key in self.keys_of(pod):
-            self._key_added(key, row)
+            self.key_added(key, row)
 
-    def pods_added(self, rows: Sequence[int], pods: Sequence[Pod]) -> None:
-        keys_of = self.keys_of
-        for row, pod in zip(rows, pods, strict=True):
-            for key in keys_of(pod):
-                self._key_added(key, row)
-
-    def _key_added(self, key: Any, row: int) -> None:
+    def key_added(self, key: Any, row: int) -> None:
         self.users.setdefault(key, Counter())[row] += 1
 
     def pod_removed(self, row: int, pod: Pod) -> None:
         for key in set(self.keys_of(pod)):
-            del self.users[key][row]
-            if not self.users[key]:
-                del self.users[key]
+            remove_member(self.users, key, row)
 
 
 class LabelGroup(RowSet):
@@ -222,8 +213,10 @@ class LabelGroups(Index):
         self.by_namespace: dict[str, dict[LabelsKey, LabelGroup]] = {}
         self.of_pod: list[LabelGroup] = []
         """[pod]: its group, NO_GROUP where a row is free."""
+        # Pods of one template share their labels (`cluster.watch.decode` interns them), so most are found without a
+        # key of all labels. A group holds its labels, so that no other object has their id.
         self._by_identity: dict[tuple[str, int], LabelGroup] = {}
-        """(namespace, `id()` of the group's labels) -> group: pods of one template share their labels."""
+        """(namespace, `id()` of the group's labels) -> group."""
 
     def pod_added(self, row: int, pod: Pod) -> None:
         namespace, labels = pod.metadata.namespace, pod.metadata.labels or {}
@@ -242,10 +235,8 @@ class LabelGroups(Index):
         group, self.of_pod[row] = self.of_pod[row], NO_GROUP
         group.remove(row)
         if not group.members:
-            here = self.by_namespace[group.namespace]
-            del here[group.key], self._by_identity[group.namespace, id(group.labels)]
-            if not here:
-                del self.by_namespace[group.namespace]
+            del self._by_identity[group.namespace, id(group.labels)]
+            remove_member(self.by_namespace, group.namespace, group.key)
 
     def in_namespaces(self, names: frozenset[str] | None) -> Iterator[LabelGroup]:
         """Yield the groups of these namespaces; None: of all namespaces."""
@@ -286,6 +277,7 @@ def _groups_matching(groups: Iterable[LabelGroup], selectors: Sequence[LabelMatc
     if sum(len(one.requirements) for one in selectors) <= MAX_REQUIREMENTS_ONE_BY_ONE:
         yield from (group for group in groups if all(one.matches(group.labels) for one in selectors))
         return
+    # Groups whose labels the selectors do not tell apart are matched once.
     table, matches = SelectorTable(selectors), dict[Signature, bool]()
     for group in groups:
         signature = table.signature(group.labels)

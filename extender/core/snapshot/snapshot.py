@@ -1,9 +1,12 @@
 """The cluster that a decision reads: nodes and running pods in rows, with numpy columns over both.
 
 Counterpart of kube-scheduler's backend/cache Snapshot; `pod_table` and `layout` hold what upstream keeps in one
-NodeInfo per node. The owner changes it object by object (`put`, `remove`), or by many together (`put_all`), and then
-updates the arrays of the changed nodes (`refresh_layout`). What other modules keep beside it follows the changes as an
-`Index` or as a derived value; see `core.snapshot.derived` for the two ways.
+NodeInfo per node. A change has two steps:
+
+1. `put`, `remove` or `put_all` update the tables and call the indexes, object by object.
+2. `refresh_layout` updates the arrays of the nodes that have changed.
+
+What other modules derive from it follows as an `Index` or as a derived value; `core.snapshot.derived` explains both.
 
 Rule: it changes between decisions and never during one; changes and decisions belong to one thread.
 """
@@ -23,6 +26,7 @@ from extender.core.snapshot.derived import NodeVersions, derived
 from extender.core.snapshot.node_layout import NodeLayout
 from extender.core.snapshot.node_table import NodeTable
 from extender.core.snapshot.pod_table import (
+    NewPod,
     PodPart,
     PodResources,
     PodsWithoutRow,
@@ -39,9 +43,8 @@ from extender.k8s.version.features import DEFAULT_FEATURES, Features
 Observer = Callable[[str, Key, Object | None], None]
 """Called after every change with the kind, the key, and the object, or None if it was removed."""
 
-
 OnSkipped = Callable[[str, ValueError], None]
-"""Called with the kind and the error of an object that is skipped because decisions could not read it."""
+"""Called with the kind and the error of an object that is skipped because it cannot be read."""
 
 OBJECTS_PER_STEP = 50
 """Objects other than pods that are put in, or nodes that are laid out, in one step of a long operation."""
@@ -56,16 +59,18 @@ I = TypeVar("I", bound="Index")  # noqa: E741
 
 
 class Snapshot(NodeTable):
-    """Nodes, running pods and everything else that decisions read. A node's row is its place in `nodes`."""
+    """Nodes, running pods and everything else that decisions read."""
 
     def __init__(self, features: Features = DEFAULT_FEATURES) -> None:
         super().__init__()
         self.features: Final = features
-        """Switches of the kube-scheduler whose decisions this snapshot is for: they say what a pod requests, too."""
+        """Switches of the kube-scheduler whose decisions this snapshot is for. They decide what a pod requests, too."""
         self.objects = ObjectTables()
         """Every object by kind and key, pods that are not running included."""
         self._unreadable_tables: frozenset[str] = frozenset()
         self.pod_table = PodTable(features)
+        self.pods = self.pod_table.pods
+        """[pod]: the pod, NO_POD where a row is free."""
         self.layout = NodeLayout(self.pod_table.importance)
         """Pods by node and rank, in kube-scheduler's order of importance."""
         self.node_versions = NodeVersions()
@@ -115,17 +120,18 @@ class Snapshot(NodeTable):
         elif isinstance(one, Node):
             self._put_node(one)
         else:
-            table = self.objects.of(kind)
+            table, field = self.objects.of(kind), KINDS[kind].field
             before, table[key] = table.get(key), one
             if before is None or not _differs_in_version_only(before, one):
-                self._object_changed(KINDS[kind].field, before, one)
+                self._versions[field] += 1
+                self._notify(field, before, one)
         if self.observer is not None:
             self.observer(kind, key, one)
 
     def put_all(self, kind: str, objects: Sequence[Object], on_skipped: OnSkipped | None = None) -> Iterator[None]:
-        """Do what `put` does for each object, in steps, and faster for many new pods.
+        """Put each object, in steps; many new pods are added together, which is faster.
 
-        ValueError for an object that cannot be read if `on_skipped` is None.
+        Raises ValueError for an object that cannot be read if `on_skipped` is None.
         """
         resources_of = self.pod_table.resources_of_many()
         step = PODS_PER_STEP if kind == "Pod" else OBJECTS_PER_STEP
@@ -146,18 +152,19 @@ class Snapshot(NodeTable):
         self._versions["any"] += 1
         before = self.objects.of(kind).pop(key)
         if isinstance(before, Pod):
-            self._withdraw(key, before)
+            self._remove_pod(key, before)
         elif isinstance(before, Node):
             self._remove_node(before)
         else:
-            self._object_changed(KINDS[kind].field, before, None)
+            self._versions[KINDS[kind].field] += 1
+            self._notify(KINDS[kind].field, before, None)
         if self.observer is not None:
             self.observer(kind, key, None)
 
     def refresh_layout(self, max_nodes: int | None = None) -> bool:
-        """Lay out the changed nodes, at most `max_nodes` of them; return whether all are laid out now.
+        """Lay out the changed nodes, at most `max_nodes` of them; return whether all are laid out, as decisions need.
 
-        Decisions need all of them. Counterpart of cache.UpdateSnapshot (v1.36), which also copies changed nodes only.
+        Counterpart of cache.UpdateSnapshot (v1.36), which copies changed nodes only, too.
         """
         nodes = sorted(islice(self._touched, max_nodes))
         self.layout.lay_out(nodes, len(self.nodes), self.pod_table)
@@ -166,7 +173,7 @@ class Snapshot(NodeTable):
         self._touched.difference_update(nodes)
         if self._touched:
             return False
-        self._touched.clear()  # an emptied set keeps its size, and looking through it takes as long as before
+        self._touched.clear()  # difference_update keeps the set's capacity, over which every later loop would run
         for index in self._following["settled"]:
             index.settled()
         return True
@@ -175,15 +182,15 @@ class Snapshot(NodeTable):
     def with_nodes(self, nodes: Collection[Node]) -> Iterator[None]:
         """Have these nodes in the cluster inside the `with` block, in place of those of the same names.
 
-        Pods that are bound to one of them run there meanwhile. The observer hears of nothing, and afterwards decisions
-        find what they kept. ValueError if a node cannot be read.
+        Pods that are bound to one of them run there meanwhile. Afterwards all is as before: derived values are still
+        valid, and the observer was told nothing. Raises ValueError if a node cannot be read.
         """
         cached = {node.metadata.name: self.objects.nodes.get(("", node.metadata.name)) for node in nodes}
         order, observer, node_versions = self._next_order, self.observer, self.node_versions
         self.observer, self.node_versions = None, node_versions.copy()
-        with self._derived_values_kept():
+        with self._derived_values_restored():
             try:
-                self._versions["any"] += 1  # what is kept of the last call stays as it is
+                self._versions["any"] += 1  # some values change in place (the last filter run): leave them alone
                 for node in nodes:
                     # A watch's thread must not take UID and resourceVersion for the API server's.
                     metadata = msgspec.structs.replace(node.metadata, uid="", resource_version="")
@@ -191,7 +198,7 @@ class Snapshot(NodeTable):
                 self.refresh_layout()
                 yield
             finally:
-                for name, before in reversed(cached.items()):  # so that no other node changes its row
+                for name, before in reversed(cached.items()):  # in this order no other node changes its row
                     if before is not None:
                         self.put("Node", before)
                     elif name in self.node_row:
@@ -216,19 +223,23 @@ class Snapshot(NodeTable):
 
     def _put_pod(self, key: Key, before: Pod | None, pod: Pod) -> None:
         """Add a pod, or give the pod of this key, `before`, another state."""
-        table, same = self.objects.pods, before is not None and identity(before) == identity(pod)
+        # 1. A pod that stays where it is.
+        same = before is not None and identity(before) == identity(pod)
         if before is not None and same and self._update_in_place(key, before, pod):
             return
+        # 2. Refuse what cannot be read, while nothing has changed yet.
         has_row = same and key not in self._without_row.orders
         if not has_row and identity(pod) in self.pod_table.row_of:
-            raise ValueError(f"has the same UID as pod {self.pod_table.pods[self.pod_table.row_of[identity(pod)]].key}")
+            raise ValueError(f"has the same UID as pod {self.pods[self.pod_table.row_of[identity(pod)]].key}")
         self.pod_table.validate(pod)
-        order = self._withdraw(key, before) if before is not None else 0
-        if not same:  # a new pod of the same name goes to the end of the list
-            table.pop(key, None)
+        # 3. Remove the old state. Another pod of the same name goes to the end of the list.
+        order = self._remove_pod(key, before) if before is not None else 0
+        if not same:
+            self.objects.pods.pop(key, None)
             order = self._next_order
             self._next_order += 1
-        table[key] = pod
+        # 4. Add the new one.
+        self.objects.pods[key] = pod
         node = self.node_row.get(pod.spec.node_name)
         if node is not None and not is_finished(pod):
             self._add_to_node(pod, node, order)
@@ -239,43 +250,39 @@ class Snapshot(NodeTable):
         self, pods: Sequence[Pod], resources_of: Callable[[Pod], PodResources], on_skipped: OnSkipped | None
     ) -> bool:
         """Add pods whose names and UIDs differ from each other and from those that are there; return False if not."""
-        keys, table = [key_of("Pod", pod) for pod in pods], self.objects.pods
-        uids = set(map(identity, pods))
+        keys, uids = [key_of("Pod", pod) for pod in pods], set(map(identity, pods))
+        table, row_of = self.objects.pods, self.pod_table.row_of
         if not len(set(keys)) == len(uids) == len(pods):
             return False
-        if not (table.keys().isdisjoint(keys) and self.pod_table.row_of.keys().isdisjoint(uids)):
+        if not (table.keys().isdisjoint(keys) and row_of.keys().isdisjoint(uids)):
             return False
+        # 1. Read all pods: a ValueError must come before the first change of the columns.
         added: list[tuple[Key, Pod]] = []
-        running: list[Pod] = []
-        nodes, orders, resources, starts = list[int](), list[int](), list[PodResources](), list[int]()
+        running: list[NewPod] = []
         for key, pod in zip(keys, pods, strict=True):
             try:
-                amounts, started = resources_of(pod), start_time(pod)
+                resources, started = resources_of(pod), start_time(pod)
             except ValueError as error:
                 if on_skipped is None:
                     raise
                 on_skipped("Pod", error)
                 continue
-            order = self._next_order + len(added)
+            node, order = self.node_row.get(pod.spec.node_name), self._next_order + len(added)
             added.append((key, pod))
-            node = self.node_row.get(pod.spec.node_name)
             if node is None or is_finished(pod):
                 self._without_row.add(key, pod, order)
             else:
-                running.append(pod)
-                nodes.append(node)
-                orders.append(order)
-                resources.append(amounts)
-                starts.append(started)
+                running.append((pod, node, order, resources, started))
+        # 2. Fill the tables, and tell each index once.
         table.update(added)
         self._next_order += len(added)
         self._versions["any"] += 1
         if running:
             self._versions["pods"] += 1
-            self._touched.update(nodes)
-            rows = self.pod_table.add_all(running, nodes, orders, resources, starts)
+            rows, with_rows = self.pod_table.add_all(running), [pod for pod, *_ in running]
+            self._touched.update(node for _, node, *_ in running)
             for index in self._following["pods"]:
-                index.pods_added(rows, running)
+                index.pods_added(rows, with_rows)
         if self.observer is not None:
             for key, pod in added:
                 self.observer("Pod", key, pod)
@@ -287,7 +294,7 @@ class Snapshot(NodeTable):
         if key not in self._without_row.orders:
             row = self.pod_table.row_of[identity(pod)]
             if not parts:  # as after most events
-                self.pod_table.pods[row] = pod
+                self.pods[row] = pod
             elif is_finished(pod) or pod.spec.node_name != before.spec.node_name:
                 return False
             else:
@@ -302,7 +309,7 @@ class Snapshot(NodeTable):
     def _update_running(self, row: int, before: Pod, pod: Pod, parts: frozenset[PodPart]) -> None:
         """Update a running pod; its node is laid out again only if importance or amounts changed."""
         if parts.isdisjoint(("spec", "status")):
-            self.pod_table.pods[row] = pod
+            self.pods[row] = pod
         else:
             if self.pod_table.change(row, pod):
                 self._touched.add(int(self.pod_table.node[row]))
@@ -316,8 +323,8 @@ class Snapshot(NodeTable):
         for index in following:
             index.pod_changed(row, before, pod, parts)
 
-    def _withdraw(self, key: Key, pod: Pod) -> int:
-        """Take a pod off its node, or out of the pods without a row; return its place in listing order."""
+    def _remove_pod(self, key: Key, pod: Pod) -> int:
+        """Remove a pod from its node, or from the pods without a row; return its place in listing order."""
         order = self._without_row.remove(key, pod)
         return self._remove_from_node(self.pod_table.row_of[identity(pod)]) if order is None else order
 
@@ -330,7 +337,7 @@ class Snapshot(NodeTable):
 
     def _remove_from_node(self, row: int) -> int:
         # Indexes are called while the row still holds the pod: they read its node and its columns.
-        pod, order = self.pod_table.pods[row], int(self.pod_table.order[row])
+        pod, order = self.pods[row], int(self.pod_table.order[row])
         for index in self._following["pods"]:
             index.pod_removed(row, pod)
         self._touched.add(int(self.pod_table.node[row]))
@@ -348,15 +355,18 @@ class Snapshot(NodeTable):
             self._next_order += 1
             self.pod_table.add_node()
             self._touched.add(new_row)
+            # Watches are not ordered among each other: pods may arrive before the node that they are bound to.
             for key, order in self._without_row.take_pods_of(node.metadata.name):
                 self._add_to_node(self.objects.pods[key], new_row, order)
         self._notify("nodes", before, node)
 
     def _remove_node(self, node: Node) -> None:
-        """Remove a node; the pods of the last one move with it to its row."""
+        """Remove a node; the last one takes its row."""
+        # 1. Its pods stay in the cluster, but without a row.
         row, last = self.node_row[node.metadata.name], len(self.nodes) - 1
         for pod, order in self._remove_all_from_node(row):
             self._without_row.add(key_of("Pod", pod), pod, order)
+        # 2. The last node moves to its row, with its pods.
         moving = self._remove_all_from_node(last) if last != row else []
         self._drop_node(node.metadata.name)
         self.pod_table.remove_last_node()
@@ -364,16 +374,13 @@ class Snapshot(NodeTable):
         self._touched.discard(last)
         for pod, order in moving:
             self._add_to_node(pod, row, order)
+        # 3. Tell the indexes of nodes, which see the new rows.
         self._notify("nodes", node, None)
 
     def _remove_all_from_node(self, node: int) -> list[tuple[Pod, int]]:
         """Remove the pods of a node; return them with their places in listing order."""
         rows = list(self.pod_table.on_node[node].values())
-        return [(self.pod_table.pods[row], self._remove_from_node(row)) for row in rows]
-
-    def _object_changed(self, field: str, before: Object | None, after: Object | None) -> None:
-        self._versions[field] += 1
-        self._notify(field, before, after)
+        return [(self.pods[row], self._remove_from_node(row)) for row in rows]
 
     def _notify(self, field: str, before: Object | None, after: Object | None) -> None:
         for index in self._following[field]:
@@ -394,6 +401,7 @@ class Snapshot(NodeTable):
                 for one in getattr(self.objects, field).values():
                     found.object_changed(field, None, one)
                 self._following[field].append(found)
+            # An index gets only the callbacks that it has: most changes then reach two or three of a dozen indexes.
             if kind.pod_added is not Index.pod_added:
                 rows = list(self.pod_table.row_of.values())
                 found.pods_added(rows, list(map(self.pods.__getitem__, rows)))
@@ -410,11 +418,6 @@ class Snapshot(NodeTable):
     def namespace_labels(self) -> Mapping[str, Labels]:
         """Namespace -> its labels."""
         return {one.metadata.name: one.metadata.labels or {} for one in self.objects.namespaces.values()}
-
-    @property
-    def pods(self) -> list[Pod]:
-        """[pod]: the pods of the pod table."""
-        return self.pod_table.pods
 
     @property
     def pod_node(self) -> IntArray:
@@ -434,7 +437,7 @@ class Snapshot(NodeTable):
 
     def running_pods(self) -> Iterator[tuple[int, Pod]]:
         """Yield every running pod with its row."""
-        return ((row, self.pod_table.pods[row]) for row in self.pod_table.row_of.values())
+        return ((row, self.pods[row]) for row in self.pod_table.row_of.values())
 
     def pods_without_row(self) -> Iterator[Pod]:
         """Yield the pods that are not running on a known node."""
@@ -445,7 +448,7 @@ class Snapshot(NodeTable):
         return self.pod_table.row_of.get(identity(pod))
 
     def has_uid(self, uid: str) -> bool:
-        """Return whether a pod with this UID is there, running or not; looks at each that is not running."""
+        """Return whether a pod with this UID is there, running or not."""
         return uid in self.pod_table.row_of or any(pod.metadata.uid == uid for pod in self.pods_without_row())
 
     def pods_on(self, node: str) -> tuple[Pod, ...]:
@@ -482,8 +485,8 @@ def _differs_in_version_only(before: Object, after: Object) -> bool:
 class Index:
     """Base of all indexes: callbacks for every change of the objects that `reads` and `pod_parts` select.
 
-    Counterpart of client-go's ResourceEventHandler. `Snapshot.index` creates an index: the constructor leaves it empty,
-    callbacks fill it, and it changes in callbacks only.
+    Counterpart of client-go's ResourceEventHandler. `Snapshot.index` creates an index: its constructor leaves it empty,
+    and only callbacks fill and change it.
     """
 
     reads: ClassVar[tuple[str, ...]] = ()
@@ -501,7 +504,7 @@ class Index:
         """Handle a pod that now runs in this row."""
 
     def pods_added(self, rows: Sequence[int], pods: Sequence[Pod]) -> None:
-        """Handle many pods that now run in these rows; a subclass may have a faster way than one by one."""
+        """Handle many pods that now run in these rows; some subclasses do so faster than one by one."""
         for row, pod in zip(rows, pods, strict=True):
             self.pod_added(row, pod)
 
@@ -517,4 +520,4 @@ class Index:
         """Handle an object that was added (`before` is None), changed or removed (`after` is None)."""
 
     def settled(self) -> None:
-        """Handle the end of a group of changes: called before the next decision, for what is computed once for all."""
+        """Handle the end of a group of changes, before the next decision."""

@@ -5,8 +5,6 @@ Counterpart of the volume binder's PV and PVC assume caches (volumebinding/assum
 Rule: objects are found by name or group, never by a scan over all volumes.
 """
 
-from collections.abc import Iterator
-
 import numpy as np
 
 from extender.core.snapshot.arrays import BoolArray
@@ -16,6 +14,7 @@ from extender.k8s.objects import Pod
 from extender.k8s.storage.csi_migration import MIGRATED_PLUGINS, driver_of, migrated_volume
 from extender.k8s.storage.objects import PersistentVolume, PersistentVolumeClaim, StorageClass
 from extender.k8s.storage.volumes import ClaimUse, claim_class, claim_uses, is_for_pod, volume_class
+from extender.utilities.groups import remove_member
 
 VolumeID = tuple[str, str]
 """Identity of a CSI volume: (driver, volume handle)."""
@@ -42,10 +41,7 @@ class VolumeIndex(Index):
 
     def object_changed(self, _field: str, before: PersistentVolume | None, after: PersistentVolume | None) -> None:
         if before is not None:
-            group = self._groups[_group_key(before)]
-            group.discard(self._numbers[before.metadata.name])
-            if not group:
-                del self._groups[_group_key(before)]
+            remove_member(self._groups, _group_key(before), self._numbers[before.metadata.name])
         if after is not None:
             number = self._numbers.get(after.metadata.name)
             if number is None:
@@ -83,41 +79,39 @@ class VolumeIndex(Index):
 
     def csi_volume(self, pod: Pod, use: ClaimUse) -> VolumeID | None:
         """Return the CSI volume that the pod gets by this use of a claim, see `csi_volumes`."""
+        found = self._csi_volume(pod, use)
+        return found and found[0]
+
+    def _csi_volume(self, pod: Pod, use: ClaimUse) -> tuple[VolumeID, bool] | None:
+        """Return the CSI volume of a claim, and whether an in-tree plugin stands for it."""
         claim = self.claim(pod, use.name)
         if claim is None or (use.is_ephemeral and not is_for_pod(claim, pod)):
             return None
         volume = self.volume(claim.spec.volume_name)
         if volume is not None and volume.spec.csi is not None:
             csi = volume.spec.csi
-            return (csi.driver, csi.volume_handle) if csi.driver and csi.volume_handle else None
+            return ((csi.driver, csi.volume_handle), False) if csi.driver and csi.volume_handle else None
         if volume is not None:
-            return migrated_volume(volume.spec, volume.metadata.labels)
+            migrated = migrated_volume(volume.spec, volume.metadata.labels)
+            return (migrated, True) if migrated is not None else None
         storage_class = self.storage_class(claim_class(claim))
         driver = driver_of(storage_class.provisioner) if storage_class else None
+        if storage_class is None or not driver:
+            return None
         # The line break keeps these handles apart from those of real volumes, which never contain one.
-        return (driver, f"unbound\n{claim.metadata.namespace}/{claim.metadata.name}") if driver else None
+        handle = f"unbound\n{claim.metadata.namespace}/{claim.metadata.name}"
+        return (driver, handle), driver != storage_class.provisioner
 
     def native_drivers(self, pod: Pod) -> frozenset[str]:
         """Return the drivers of those of the pod's CSI volumes that no in-tree plugin stands for."""
-        return frozenset(driver for (driver, _), is_in_tree in self._claimed(pod) if not is_in_tree)
+        found = (self._csi_volume(pod, use) for use in claim_uses(pod))
+        return frozenset(one[0][0] for one in found if one is not None and not one[1])
 
     def in_tree_volumes(self, pod: Pod, plugin: str) -> frozenset[VolumeID]:
         """Return the volumes of an in-tree plugin, such as kubernetes.io/aws-ebs, that the pod's node attaches."""
-        found = {*migrated_inline(pod), *(volume for volume, is_in_tree in self._claimed(pod) if is_in_tree)}
-        return frozenset(volume for volume in found if volume[0] == driver_of(plugin))
-
-    def _claimed(self, pod: Pod) -> Iterator[tuple[VolumeID, bool]]:
-        """Yield the CSI volumes of the pod's claims, and whether an in-tree plugin stands for them."""
-        for use in claim_uses(pod):
-            found, claim = self.csi_volume(pod, use), self.claim(pod, use.name)
-            if found is None or claim is None:
-                continue
-            volume, storage_class = self.volume(claim.spec.volume_name), self.storage_class(claim_class(claim))
-            if volume is not None:
-                yield found, volume.spec.csi is None
-            else:
-                provisioner = storage_class.provisioner if storage_class is not None else ""
-                yield found, driver_of(provisioner) != provisioner
+        found = (self._csi_volume(pod, use) for use in claim_uses(pod))
+        volumes = {*migrated_inline(pod), *(one[0] for one in found if one is not None and one[1])}
+        return frozenset(volume for volume in volumes if volume[0] == driver_of(plugin))
 
 
 def migrated_inline(pod: Pod) -> list[VolumeID]:

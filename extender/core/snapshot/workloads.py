@@ -44,6 +44,7 @@ class GroupIndex(Index, ABC):
             return
         number = self._numbers.get(group)
         if number is None:
+            # Numbers are reused: decisions make arrays over all of them.
             number = self._numbers[group] = self._free.pop() if self._free else len(self.groups)
             self.groups[number], self.members[number] = group, RowSet()
         self.members[number].add(row)
@@ -122,38 +123,35 @@ class PodGroupIndex(GroupIndex):
         if after is not None:
             self._minimum[_API_GROUP[field], after.metadata.namespace, after.metadata.name] = after.minimum or 0
 
-    def below_minimum(self, pods: IntArray, places: IntArray) -> tuple[IntArray, IntArray, IntArray]:
+    def below_minimum(self, pods: IntArray, candidate_index: IntArray) -> tuple[IntArray, IntArray, IntArray]:
         """Find the pod groups that fall below their minimum when these victims are evicted.
 
-        `pods` are the victims' rows, `places` the index of each one's candidate. Return three arrays: candidate, number
-        of the pod group, count of its victims. Pods that are terminating anyway are not counted as victims.
+        `pods`: [victim], pod row; `candidate_index`: [victim]. Return three arrays: candidate, number of the pod group,
+        count of its victims. Pods that are terminating anyway are not counted as victims.
         """
         numbers = self.of_pod[pods]
         member = (numbers != NO_GROUP) & ~self.snapshot.pod_table.terminating[pods]
         size = int(numbers.max(initial=0)) + 1
-        keys, lost = np.unique(places[member] * size + numbers[member], return_counts=True)
+        keys, lost = np.unique(candidate_index[member] * size + numbers[member], return_counts=True)
         spare = np.array([self.spare(number) for number in (keys % size).tolist()], np.int64)
         is_below = lost > spare
         return keys[is_below] // size, keys[is_below] % size, lost[is_below]
 
     def spare(self, number: int) -> int:
-        """Return how many running members the pod group can lose without falling below its minimum.
-
-        ALREADY_BELOW_MINIMUM if it is below already, since an eviction then breaks no further group. A pod group whose
-        object is unknown needs all of its members.
-        """
+        """Return how many running members the pod group can lose without falling below its minimum."""
         rows = self.members[number].rows
         remaining = len(rows) - int(np.count_nonzero(self.snapshot.pod_table.terminating[rows]))
+        # A pod group whose object is unknown needs all of its members.
         spare = remaining - self._minimum.get(cast(PodGroupID, self.groups[number]), remaining)
         return spare if spare >= 0 else ALREADY_BELOW_MINIMUM
 
 
 ALREADY_BELOW_MINIMUM = 2**31
-"""Spare of a pod group that is below its minimum: more members than any node holds."""
+"""Spare of a pod group that is below its minimum, which no eviction breaks again: more members than any node holds."""
 
 
 class SchedulingGroupIndex(GroupIndex):
-    """Running pods by (namespace, name) of the PodGroup of SCHEDULING in `spec.schedulingGroup`."""
+    """Running pods by (namespace, name) of the PodGroup in `spec.schedulingGroup`."""
 
     reads = ("pod_groups",)
     pod_parts = frozenset({"spec"})
@@ -176,9 +174,9 @@ class SchedulingGroupIndex(GroupIndex):
     def evicted_whole(self, *, has_objects: bool) -> IntArray:
         """Return the rows of running pods that kube-scheduler may evict together with others only.
 
-        Without the PodGroup objects (`has_objects`) these are all pods of a group. A group whose object does not exist
-        is none to kube-scheduler.
+        Without the PodGroup objects (`has_objects`) these are all pods of a group.
         """
+        # kube-scheduler ignores a group without an object.
         if not has_objects:
             return np.flatnonzero(self.of_pod != NO_GROUP)
         return np.concatenate([np.empty(0, np.int64), *map(self.rows_of, self._whole)])

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from extender.k8s.cel.syntax import MAX_DEPTH, Expr, Loop, Tree
+from extender.k8s.cel.syntax import Expr, Loop, Tree
+from extender.k8s.limits.limits import MAX_EXPRESSION_LEVELS
 
 RESULT = "@result"
 _SORTED = "@__sortBy_input__"
@@ -178,7 +179,7 @@ def _sort_by(call: _Call) -> Expr:
 
 def _copy(tree: Tree, node: Expr) -> Expr:
     """Return the node again, with other ids; one that is too deep to be followed is not copied."""
-    if tree.depths[node.id] > MAX_DEPTH:
+    if tree.depths[node.id] > MAX_EXPRESSION_LEVELS:
         return node  # the parser refuses the tree at its end
     operand = None if node.operand is None else _copy(tree, node.operand)
     args = [_copy(tree, each) for each in node.args]

@@ -13,16 +13,9 @@ from typing import Final, NamedTuple
 
 from extender.k8s.cel.lexer import Token, tokens, value_of
 from extender.k8s.cel.macros import expand
-from extender.k8s.cel.syntax import (
-    MAX_CHARACTERS,
-    MAX_DEPTH,
-    NODES_PER_CHARACTER,
-    SPARE_NODES,
-    Expr,
-    SyntaxFailure,
-    Tree,
-)
+from extender.k8s.cel.syntax import Expr, SyntaxFailure, Tree
 from extender.k8s.cel.values import UnsupportedFeature
+from extender.k8s.limits import limits
 
 _LIMIT: Final = 250
 """Levels that cel-go follows, of each rule of its grammar and of nodes with operands."""
@@ -109,8 +102,8 @@ def parse(expression: str, *, escaped_names: bool) -> Tree:
 
     `escaped_names`: fields may be in backquotes, as from v1.37 on.
     """
-    if len(expression) > MAX_CHARACTERS:
-        raise UnsupportedFeature(f"an expression of more than {MAX_CHARACTERS} characters")
+    if len(expression) > limits.MAX_EXPRESSION_CHARACTERS:
+        raise UnsupportedFeature(limits.TOO_LONG_EXPRESSION)
     if expression.encode(errors="ignore").decode() != expression:
         raise UnsupportedFeature("a character that is not Unicode")
     parser = _Parser(expression, escaped_names)
@@ -120,14 +113,14 @@ def parse(expression: str, *, escaped_names: bool) -> Tree:
         return Tree(positions={0: unexpected.offset}, problems=[(0, str(unexpected))])
     if max(parser.heights.values(), default=0) > _LIMIT:
         raise SyntaxFailure("ERROR: <input>:-1:0: max recursion depth exceeded")
-    if not parser.tree.problems and parser.tree.depths[parser.tree.root.id] > MAX_DEPTH:
-        raise UnsupportedFeature(f"an expression nested more than {MAX_DEPTH} levels deep")
+    if not parser.tree.problems and parser.tree.depths[parser.tree.root.id] > limits.MAX_EXPRESSION_LEVELS:
+        raise UnsupportedFeature(limits.TOO_DEEP_EXPRESSION)
     return parser.tree
 
 
 class _Parser:
     def __init__(self, expression: str, escaped_names: bool) -> None:
-        self.tree = Tree(SPARE_NODES + NODES_PER_CHARACTER * len(expression))
+        self.tree = Tree(limits.max_expression_nodes(len(expression)))
         self.tokens = tokens(expression)
         self.escaped_names = escaped_names
         self.at = 0

@@ -1,24 +1,10 @@
-"""The syntax tree of an expression, and how much of one is followed."""
+"""The syntax tree of an expression."""
 
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from extender.k8s.cel.values import UnsupportedFeature
-
-MAX_DEPTH: Final = 90
-"""Levels of a tree that are followed; each takes a few frames of Python's stack to check, plan and evaluate."""
-
-MAX_CHARACTERS: Final = 20_000
-"""Characters of an expression that are read; an API server accepts 10 KiB."""
-
-NODES_PER_CHARACTER: Final = 2
-"""Nodes of a tree that are followed, for each character of the text: what compiling takes is charged by the text.
-
-Other macros make at most 1.4; optMap() doubles what it is called on, and a chain of them again and again.
-"""
-
-SPARE_NODES: Final = 200
-"""Nodes that are followed in addition: three or four optMap() one after the other in a short text."""
+from extender.k8s.limits import limits
 
 
 class SyntaxFailure(Exception):
@@ -64,7 +50,7 @@ class Expr:
 
 @dataclass(slots=True)
 class Tree:
-    max_nodes: int = SPARE_NODES
+    max_nodes: int = 0
     root: Expr = field(default_factory=lambda: Expr("none"))
     positions: dict[int, int] = field(default_factory=dict)
     """node -> offset in characters"""
@@ -77,7 +63,7 @@ class Tree:
         """Give a node, whose children have theirs, an id and a place; UnsupportedFeature if they are too many."""
         node.id = len(self.positions) + 1
         if node.id > self.max_nodes:
-            raise UnsupportedFeature(f"an expression of more than {self.max_nodes} nodes")
+            raise UnsupportedFeature(limits.too_many_nodes(self.max_nodes))
         self.positions[node.id] = offset
         self.depths[node.id] = 1 + max((self.depths[each.id] for each in node.children()), default=0)
         return node

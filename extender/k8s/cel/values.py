@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Final
 
-from extender.k8s.cost.budget import WorkBudget, WorkLimitReached
+from extender.k8s.limits.limits import WorkBudget, WorkLimitReached
 
 MIN_INT: Final = -(2**63)
 MAX_INT: Final = 2**63 - 1
@@ -57,7 +57,7 @@ class Run:
         if self.cost > self.limit:
             if self.cost > self.cost_limit:
                 raise CostLimitReached
-            raise WorkLimitReached
+            raise WorkLimitReached(self.budget.exceeded)
 
     def work(self, steps: int) -> None:
         """Spend work that cel-go's cost does not have."""
@@ -134,6 +134,13 @@ def check_key(key: Any) -> None:
     if type(key) is bytes or getattr(key, "type_name", "") == "kubernetes.Semver":
         name = "types.Bytes" if type(key) is bytes else "cel.Semver"
         raise Aborted(f"internal error: runtime error: hash of unhashable type {name}")
+
+
+def check_map_key(key: Any) -> None:
+    """Raise Aborted or UnsupportedFeature for a key of a map that is made."""
+    check_key(key)
+    if type(key) is float or isinstance(key, (list, dict)):
+        raise UnsupportedFeature("a map with keys that are doubles, lists or maps")
 
 
 _NAMES: dict[type, tuple[str, str]] = {

@@ -1,38 +1,92 @@
 """Find the version of the kube-scheduler that runs in a cluster: by its pods, else by the API server's version.
 
-kubeadm runs kube-scheduler as static pods in kube-system, with the label component=kube-scheduler; the tag of their
-image is the version. During an upgrade the tags differ and only one of the pods decides, the leader: the lowest version
-is taken, because kube-scheduler must not be newer than kube-apiserver, which is upgraded first, and the leader is
-usually the one that runs longest.
+kubeadm runs kube-scheduler as static pods in kube-system with the label component=kube-scheduler; their image tag is
+the version. During an upgrade the tags differ and only the leader decides. The lowest version is taken: kube-scheduler
+must not be newer than kube-apiserver, which is upgraded first, and the leader is usually the pod that runs longest.
 
-Rule: values in, a version or None out; a pod whose image has no supported version as its tag says nothing, nor does one
-that kube-scheduler cannot have beside this API server: its tag follows a scheme of its own.
+Rule: a version that is found but not verified is replaced by the nearest verified one, and its source says so.
 """
 
+import contextlib
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
-from typing import Final
+from dataclasses import dataclass, replace
+from typing import Final, Self
 
 import msgspec
 
 from extender.k8s.objects import Pod
-from extender.k8s.version.minor import FoundVersion, parse_version, version_of_image
-from extender.k8s.version.versions import NEWEST_MINOR, OLDEST_MINOR
+from extender.k8s.version.versions import (
+    NEWEST_MINOR,
+    NEWEST_PATCHES,
+    NEWEST_VERIFIED,
+    OLDEST_MINOR,
+    Version,
+    image_tag,
+    parse_version,
+    supported_version,
+)
 
+# Minors that kube-scheduler may seem newer than kube-apiserver, whose version is read less often than pods change.
 MAX_MINORS_AHEAD: Final = 1
-"""Minors that kube-scheduler may seem newer than kube-apiserver, whose version is read less often than pods change."""
 
+# Minors that kube-scheduler may be older than kube-apiserver: the version skew policy allows 1, some stay behind.
 MAX_MINORS_BEHIND: Final = 3
-"""Minors that kube-scheduler may be older than kube-apiserver: the version skew policy allows 1, some stay behind."""
-
-OnVersionFound = Callable[[FoundVersion | None], None]
-"""Called with the version that is found from now on; None: none is."""
 
 NAMESPACE: Final = "kube-system"
 """Namespace of kube-scheduler's static pods."""
 
 COMPONENT: Final = "kube-scheduler"
 """Value of the pods' label `component`, and name of their container."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundVersion:
+    """The version of a kube-scheduler, and where it was found or set."""
+
+    minor: int
+    """OLDEST_MINOR to NEWEST_MINOR."""
+    source: str
+    """Where it was found, as `/readyz?verbose` prints it, and what was found if that is not verified."""
+    patch: int | None = None
+    """None: the newest."""
+
+    @property
+    def version(self) -> Version:
+        return Version(self.minor, self.patch)
+
+    @classmethod
+    def of(cls, text: str, source: str) -> Self:
+        """Return the verified version nearest to the one found. Raises ValueError if it is not Kubernetes 1.x."""
+        return cls._nearest(parse_version(text), source)
+
+    @classmethod
+    def configured(cls, text: str) -> Self:
+        """Return the version that an operator sets. Raises ValueError if its minor is not supported."""
+        version = supported_version(text)
+        if version.minor > NEWEST_VERIFIED.minor:  # known from its changelog alone: taken as it is
+            return cls(version.minor, f"configured; 1.{version.minor} is not verified", version.patch)
+        return cls._nearest(version, "configured")
+
+    @classmethod
+    def _nearest(cls, found: Version, source: str) -> Self:
+        minor = min(max(found.minor, OLDEST_MINOR), NEWEST_VERIFIED.minor)
+        newest = NEWEST_PATCHES[minor]
+        # A patch that is newer than those we compared most likely behaves as the newest of them.
+        is_beyond = found.minor != minor or (found.patch or 0) > newest
+        nearest = Version(minor, newest) if is_beyond else found
+        return cls(nearest.minor, "; ".join((source, *assumption(found, nearest))), nearest.patch)
+
+
+OnVersionFound = Callable[[FoundVersion | None], None]
+"""Called with each version that is found; None: no version was found."""
+
+
+def assumption(asked: Version, taken: Version) -> tuple[str, ...]:
+    """Return a note that another version is assumed; empty if it is the same."""
+    if asked == taken:
+        return ()
+    verified = "" if asked.minor in NEWEST_PATCHES else f" (1.{OLDEST_MINOR} to {NEWEST_VERIFIED} are)"
+    return (f"{asked} is not verified{verified}, so {taken} is assumed",)
 
 
 def is_kube_scheduler(pod: Pod) -> bool:
@@ -42,9 +96,9 @@ def is_kube_scheduler(pod: Pod) -> bool:
 
 
 def version_of_pods(pods: Iterable[Pod]) -> FoundVersion | None:
-    """Return the lowest version of kube-scheduler's pods among these; None if there is none with a supported one."""
-    found = ((parse_version(tag), tag, pod.key) for pod in pods if is_kube_scheduler(pod) for tag in _tags(pod))
-    # A tag without a patch comes before those of its minor with one.
+    """Return the lowest supported version among kube-scheduler's pods; None: no pod has one."""
+    found = ((version, tag, pod.key) for pod in pods if is_kube_scheduler(pod) for version, tag in _tags(pod))
+    # A tag without a patch sorts before the tags of its minor that have one.
     tags = sorted(
         (one for one in found if OLDEST_MINOR <= one[0].minor <= NEWEST_MINOR),
         key=lambda one: (one[0].minor, -1 if one[0].patch is None else one[0].patch, one[1:]),
@@ -57,10 +111,21 @@ def version_of_pods(pods: Iterable[Pod]) -> FoundVersion | None:
     return FoundVersion.of(tag, f"image tag {tag} of pod {key}{note}")
 
 
+def _tags(pod: Pod) -> Iterator[tuple[Version, str]]:
+    """Yield the image tags of the pod's kube-scheduler, if it runs and they are versions."""
+    if pod.status.phase not in ("Succeeded", "Failed"):
+        for container in pod.spec.containers or ():
+            tag = image_tag(container.image)
+            if container.name == COMPONENT and tag is not None:
+                with contextlib.suppress(ValueError):  # a vendor's own numbering
+                    yield parse_version(tag), tag
+
+
 def chosen_version(of_pods: FoundVersion | None, of_api_server: FoundVersion | None) -> FoundVersion | None:
-    """Return the version of the pods if kube-scheduler can have it beside this API server, else the API server's."""
+    """Return the pods' version if it is plausible beside this API server, else the API server's version."""
     if of_api_server is None:
         return of_pods
+    # A tag far from the API server's version follows a numbering of its own, such as that of a distribution.
     if of_pods is None:
         why = "no pod of kube-scheduler names its version"
     elif -MAX_MINORS_AHEAD <= of_api_server.minor - of_pods.minor <= MAX_MINORS_BEHIND:
@@ -70,26 +135,13 @@ def chosen_version(of_pods: FoundVersion | None, of_api_server: FoundVersion | N
     return replace(of_api_server, source=f"{of_api_server.source}; {why}")
 
 
-def _tags(pod: Pod) -> Iterator[str]:
-    """Yield the version of the pod's kube-scheduler, if it runs and its image has one."""
-    if pod.status.phase in ("Succeeded", "Failed"):
-        return
-    for container in pod.spec.containers or ():
-        tag = version_of_image(container.image) if container.name == COMPONENT else None
-        if tag is not None:
-            yield tag
-
-
 class _VersionInfo(msgspec.Struct, rename="camel"):
     """JSON of GET /version (version.Info, apimachinery)."""
 
     git_version: str = ""
 
 
-_VERSION_INFO: Final = msgspec.json.Decoder(_VersionInfo)
-
-
 def version_of_api_server(body: bytes) -> FoundVersion:
-    """Return the version in an API server's answer to GET /version; raises ValueError if there is none."""
-    version = _VERSION_INFO.decode(body).git_version
+    """Return the version in an API server's response to GET /version. Raises ValueError if there is none."""
+    version = msgspec.json.decode(body, type=_VersionInfo).git_version
     return FoundVersion.of(version, f"API server {version}")

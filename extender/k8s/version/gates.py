@@ -1,72 +1,208 @@
-"""Feature gates of kube-scheduler: their stages by minor, and those that are no switch of `features`.
+"""kube-scheduler's --feature-gates and --emulated-version: the stages of each gate by minor, and checks of both flags.
 
-Rule: a gate is declared once, as in pkg/features/kube_features.go: "34 alpha off, 36 beta on" since these minors.
+A gate is declared as in pkg/features/kube_features.go: "34 alpha off, 36 beta on" are its stages and defaults since
+these minors. Which verdicts a gate of EVALUATED_GATES changes is in `features`.
+
+Rule: every gate is in one of the three tables at the end.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, Literal, get_args
-
-from extender.k8s.version.versions import NO_EMULATION, Emulation
+from difflib import get_close_matches
+from typing import Final, Literal, cast
 
 Stage = Literal["alpha", "beta", "GA", "locked", "removed"]
-"""Maturity of a feature gate; "locked" is GA and can no longer be changed (LockToDefault). Where it is "removed",
-kube-scheduler does not start with it; its default says how kube-scheduler behaves without it."""
+"""Maturity of a feature gate. "locked" is GA and cannot be changed any more (LockToDefault). kube-scheduler does not
+start with a "removed" gate, and behaves as its default says."""
+
+ALL_OF_STAGE: Final[Mapping[str, Stage]] = {"AllAlpha": "alpha", "AllBeta": "beta"}
+"""Gate that sets all gates of a stage -> that stage."""
+
+# First minor that does not start with a gate that is on while one that it needs is off.
+NEEDS_ARE_CHECKED_SINCE: Final = 35
+
+# First minor whose pods of PodGroups are left to kube-scheduler, whatever the gate GenericWorkload says: an API server
+# without the gate drops the fields.
+GROUPS_LEFT_TO_SCHEDULER_SINCE: Final = 37
+
+# Minors that --emulated-version may be older than kube-scheduler.
+MAX_MINORS_EMULATED: Final = 3
+
+OLDEST_EMULATED_MINOR: Final = 31
+
+# Ratio of difflib from which a gate counts as misspelt: LegacySidecarContainers, a gate of its own, is as similar to
+# SidecarContainers as 0.85.
+MIN_SIMILARITY: Final = 0.86
+
+
+@dataclass(frozen=True, slots=True)
+class Emulation:
+    """Minors of --emulated-version and --min-compatibility-version; None: the flag is not set.
+
+    They select the stages and defaults of feature gates only. Everything else (behaviors without a gate, which gates
+    need one another, removed gates) follows the version of the binary.
+    """
+
+    version: int | None = None
+    min_compatibility: int | None = None
+
+    def __str__(self) -> str:
+        minors = {"emulates": self.version, "is compatible with": self.min_compatibility}
+        return ", ".join(f"{what} 1.{minor}" for what, minor in minors.items() if minor is not None)
+
+    def of(self, minor: int) -> tuple[int, int]:
+        """Return (emulated minor, minimum compatibility minor) of a kube-scheduler of this minor.
+
+        Mirrors effectiveVersion.Validate (component-base, v1.36): raises ValueError for flags that it rejects.
+        """
+        if minor < OLDEST_EMULATED_MINOR and self != NO_EMULATION:
+            raise ValueError(f"1.{minor} cannot emulate versions: 1.{OLDEST_EMULATED_MINOR} is the first that can")
+        # Without --min-compatibility-version it is one minor before the emulated one (SetEmulationVersion).
+        floor = max(minor - MAX_MINORS_EMULATED, OLDEST_EMULATED_MINOR)
+        emulated = minor if self.version is None else self.version
+        compatible = max(emulated - 1, floor) if self.min_compatibility is None else self.min_compatibility
+        if self.version is not None and not floor <= emulated <= minor:
+            raise ValueError(f"emulated version 1.{emulated} is not between 1.{floor} and 1.{minor}")
+        if self.min_compatibility is not None and not floor <= compatible <= emulated:
+            raise ValueError(f"minimum compatibility version 1.{compatible} is not between 1.{floor} and 1.{emulated}")
+        return emulated, compatible
+
+
+NO_EMULATION: Final = Emulation()
 
 
 @dataclass(frozen=True, slots=True)
 class Gate:
     name: str
-    """Name in kube-scheduler's --feature-gates."""
     stages: tuple[tuple[int, Stage, bool], ...]
-    """(minor since which this holds, stage, default), by rising minor; before the first one the gate does not exist."""
+    """(first minor, stage, default), by rising minor; before the first one the gate does not exist."""
     needs: tuple[str, ...] = ()
     """Gates that must be on where this one is."""
     on_since_compatible: int | None = None
-    """--min-compatibility-version from which it is on by default; None: that has no say."""
+    """--min-compatibility-version from which the gate is on by default; None: the flag does not change the default."""
+
+    @classmethod
+    def declared(cls, name: str, text: str) -> "Gate":
+        """Parse a declaration: "34 alpha off, 36 beta on; needs A, B; on-since-compatible 37"."""
+        stages, *rest = text.split("; ")
+        found = (each.split() for each in stages.split(", "))
+        options = dict(one.split(" ", 1) for one in rest)
+        return cls(
+            name,
+            tuple((int(minor), cast(Stage, stage), value == "on") for minor, stage, value in found),
+            tuple(options["needs"].split(", ")) if "needs" in options else (),
+            int(options["on-since-compatible"]) if "on-since-compatible" in options else None,
+        )
 
     def stage(self, minor: int) -> Stage | None:
         """Return the gate's stage in a minor; None: that minor does not have it yet."""
         return next((stage for first, stage, _ in reversed(self.stages) if first <= minor), None)
 
     def default(self, minor: int, emulation: Emulation = NO_EMULATION) -> bool:
-        """Return whether the gate is on by default in a minor."""
-        at, compatible = emulation.of(minor)
+        """Return whether the gate is on by default."""
+        emulated, compatible = emulation.of(minor)
         if self.on_since_compatible is not None and self.on_since_compatible <= compatible:
             return True
-        return next((default for first, _, default in reversed(self.stages) if first <= at), False)
-
-    @classmethod
-    def declared(cls, name: str, text: str, on_since_compatible: int | None = None) -> "Gate":
-        """Return the gate of a text: "34 alpha off, 36 beta on; needs DynamicResourceAllocation"."""
-        stages, _, needs = text.partition("; needs ")
-        found = [each.split() for each in stages.split(", ")]
-        return cls(
-            name,
-            tuple((int(minor), _STAGES[stage], value == "on") for minor, stage, value in found),
-            tuple(needs.split(", ")) if needs else (),
-            on_since_compatible,
-        )
+        return next((default for first, _, default in reversed(self.stages) if first <= emulated), False)
 
     def value(self, gates: Mapping[str, bool], minor: int, emulation: Emulation = NO_EMULATION) -> bool:
-        """Return whether the gate is on in a minor; what is set by name comes before AllAlpha and AllBeta."""
-        at, _ = emulation.of(minor)
+        """Return whether the gate is on with these --feature-gates: by name, else by AllAlpha or AllBeta."""
+        emulated, _ = emulation.of(minor)
+        # A gate set by name wins over AllAlpha and AllBeta, which win over its default.
         by_stage: dict[Stage | None, bool] = {stage: gates[key] for key, stage in ALL_OF_STAGE.items() if key in gates}
-        return gates.get(self.name, by_stage.get(self.stage(at), self.default(minor, emulation)))
+        return gates.get(self.name, by_stage.get(self.stage(emulated), self.default(minor, emulation)))
 
 
-_STAGES: Final[Mapping[str, Stage]] = {stage: stage for stage in get_args(Stage)}
+def check_gates(gates: Mapping[str, bool], minor: int, emulation: Emulation) -> None:
+    """Raise ValueError for gates that kube-scheduler does not start with (featureGate.unsafeSetFromMap)."""
+    emulated, _ = emulation.of(minor)
+    by_lower = {one.lower(): one for one in (*GATES, *ALL_OF_STAGE)}
+    # 1. Each gate by itself. Gates that are in no table are accepted: other components have gates, too.
+    for name, value in gates.items():
+        known = GATES.get(name)
+        if known is None:
+            similar = get_close_matches(name.lower(), by_lower, n=1, cutoff=MIN_SIMILARITY)
+            if similar and name != by_lower[similar[0]]:
+                raise ValueError(f"{name} is not a feature gate; {by_lower[similar[0]]} is")
+        elif "removed" in (known.stage(minor), known.stage(emulated)):
+            raise ValueError(f"1.{minor} no longer has the feature gate {name}: kube-scheduler does not start with it")
+        elif known.stage(emulated) is None:
+            raise ValueError(f"1.{emulated} does not have the feature gate {name}")
+        elif known.stage(emulated) == "locked" and value != known.default(emulated):
+            raise ValueError(f"feature gate {name} is locked to {str(not value).lower()} in 1.{emulated}")
+    # 2. The gates that need one another, those at their defaults as well.
+    if minor >= NEEDS_ARE_CHECKED_SINCE:
+        values = {name: one.value(gates, minor, emulation) for name, one in GATES.items()}
+        for name, one in GATES.items():
+            off = [needed for needed in one.needs if values[name] and not values[needed]]
+            if off:
+                raise ValueError(f"{name} is on, but needs feature gates that are off: {', '.join(off)}")
 
-ALL_OF_STAGE: Final[Mapping[str, Stage]] = {"AllAlpha": "alpha", "AllBeta": "beta"}
-"""Gate of kube-scheduler's command line -> stage of the gates that it sets."""
+
+def gate_notes(gates: Mapping[str, bool]) -> tuple[str, ...]:
+    """Return a sentence about each gate that is set although it changes no verdict or is in no table, sorted."""
+    ignored = sorted(gates.keys() - EVALUATED_GATES.keys() - UNSUPPORTED_GATES.keys() - ALL_OF_STAGE.keys())
+    return tuple(
+        f"feature gate {name} {'changes no verdict' if name in GATES else 'is unknown and ignored'}" for name in ignored
+    )
 
 
-def _gates(table: str) -> Mapping[str, Gate]:
-    lines = (line.split(": ") for line in table.strip().splitlines())
-    return {name: Gate.declared(name, text) for name, text in lines}
+def gate_warnings(gates: Mapping[str, bool], minor: int, emulation: Emulation = NO_EMULATION) -> tuple[str, ...]:
+    """Return a sentence about each unsupported gate that is not at the minor's default, sorted.
+
+    Gates are set by name, or by AllAlpha or AllBeta.
+    """
+    emulated, _ = emulation.of(minor)
+    set_by: dict[Stage | None, str] = {stage: f", which {name} sets," for name, stage in ALL_OF_STAGE.items()}
+    changed = {
+        name: "" if name in gates else set_by[one.stage(emulated)]
+        for name, one in UNSUPPORTED_GATES.items()
+        if one.value(gates, minor, emulation) != one.default(minor, emulation)
+    }
+    # Pods with its fields are left to kube-scheduler anyway.
+    if minor >= GROUPS_LEFT_TO_SCHEDULER_SINCE:
+        changed.pop("GenericWorkload", None)
+    return tuple(f"feature gate {name}{by} is not supported: its default is assumed" for name, by in changed.items())
 
 
-UNFOLLOWED_GATES: Final = _gates("""
+# --- tables, each sorted by name --------------------------------------------------------------------------------------
+
+
+def _table(text: str) -> Mapping[str, Gate]:
+    lines = (line.split(": ") for line in text.strip().replace("\n    ", " ").splitlines())
+    return {name: Gate.declared(name, stages) for name, stages in lines}
+
+
+EVALUATED_GATES: Final = _table("""
+CSIMigrationPortworx: 25 beta off, 31 beta on, 33 locked on, 36 removed on
+DRAAdminAccess: 32 alpha off, 34 beta on, 36 locked on; needs DynamicResourceAllocation
+DRAConsumableCapacity: 34 alpha off, 36 beta on; needs DynamicResourceAllocation
+DRADeviceBindingConditions: 34 alpha off, 36 beta on; needs DynamicResourceAllocation, DRAResourceClaimDeviceStatus
+DRADeviceTaintRules: 35 alpha off, 36 beta off, 37 GA on; needs DRADeviceTaints
+DRADeviceTaints: 33 alpha off, 36 beta on, 37 GA on; needs DynamicResourceAllocation
+DRAExtendedResource: 34 alpha off, 36 beta on, 37 locked on; needs DynamicResourceAllocation
+DRAFractionalCapacityRange: 37 beta off; needs DRAConsumableCapacity; on-since-compatible 37
+DRAPartitionableDevices: 33 alpha off, 36 beta on; needs DynamicResourceAllocation
+DRAPrioritizedList: 33 alpha off, 34 beta on, 36 GA on, 37 locked on; needs DynamicResourceAllocation
+DRAResourceClaimDeviceStatus: 32 alpha off, 33 beta on, 37 locked on
+DynamicResourceAllocation: 26 alpha off, 32 beta off, 34 GA on, 35 locked on
+InPlacePodLevelResourcesVerticalScaling: 35 alpha off, 36 beta on;
+    needs InPlacePodVerticalScaling, PodLevelResources, NodeDeclaredFeatures
+InPlacePodVerticalScaling: 27 alpha off, 33 beta on, 35 locked on
+InPlacePodVerticalScalingSchedulerPreemption: 37 alpha off; needs InPlacePodVerticalScaling
+MatchLabelKeysInPodTopologySpread: 25 alpha off, 27 beta on
+MinDomainsInPodTopologySpread: 24 alpha off, 25 beta off, 27 beta on, 30 locked on, 32 removed on
+NodeDeclaredFeatures: 35 alpha off, 36 beta on, 37 locked on
+NodeInclusionPolicyInPodTopologySpread: 25 alpha off, 26 beta on, 33 locked on
+PodLevelResources: 32 alpha off, 34 beta on
+StorageCapacityScoring: 33 alpha off, 37 beta on
+TaintTolerationComparisonOperators: 35 alpha off
+VolumeAttributesClass: 29 alpha off, 31 beta off, 34 GA on, 36 locked on
+VolumeLimitScaling: 35 alpha off, 37 beta on
+""")
+"""Gates that change verdicts and are evaluated: a field of `Features` follows each."""
+
+UNSUPPORTED_GATES: Final = _table("""
 CSIMigrationRBD: 28 GA off, 31 removed off
 CompositePodGroup: 37 alpha off; needs GenericWorkload, TopologyAwareWorkloadScheduling
 DRAControlPlaneController: 31 alpha off, 32 removed off
@@ -87,9 +223,9 @@ TopologyAwareWorkloadScheduling: 36 alpha off; needs GenericWorkload
 VolumeCapacityPriority: 21 alpha off, 33 removed off
 WorkloadAwarePreemption: 36 alpha off, 37 removed off; needs GangScheduling
 """)
-"""Name of a gate that changes verdicts where it is not at its default -> gate; here its default is assumed."""
+"""Gates that change verdicts where they are not at their default, which is what we assume."""
 
-IDLE_GATES: Final = _gates("""
+_WITHOUT_EFFECT: Final = _table("""
 ContainerRestartRules: 34 alpha off, 35 beta on
 DRAPartitionableDevicesType: 37 alpha off; needs DRAPartitionableDevices, DRAResourcePoolStatus
 DRAResourceClaimGranularStatusAuthorization: 36 beta on; needs DRAResourceClaimDeviceStatus
@@ -112,4 +248,6 @@ SchedulerQueueingHints: 28 beta off, 32 beta on, 34 locked on, 37 removed on
 VolumeBindMountOptions: 37 alpha off
 WorkloadWithJob: 36 alpha off; needs GenericWorkload
 """)
-"""Name of a gate that changes no verdict -> gate; kube-scheduler does not start where one that it needs is off."""
+"""Gates that change no verdict. kube-scheduler does not start where one that they need is off."""
+
+GATES: Final[Mapping[str, Gate]] = {**EVALUATED_GATES, **UNSUPPORTED_GATES, **_WITHOUT_EFFECT}

@@ -1,24 +1,35 @@
-"""Versions of Kubernetes whose verdicts are known, and the older ones that kube-scheduler can emulate.
+"""Versions of Kubernetes 1.x: those whose verdicts are known, and the texts that name one.
+
+Settings, /version and image tags spell a version as "1.33", "v1.33.2+k3s1" or "1.33+". A vendor's suffix does not
+count: the patch is still upstream's.
 
 Rule: values only; which verdicts a version has is in `features`.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
 OLDEST_MINOR: Final = 29
 NEWEST_MINOR: Final = 38
+# Minor that is assumed where none is set or found: the newest one that the corpus in tests/parity was judged by.
 DEFAULT_MINOR: Final = 37
-"""Minor whose verdicts hold where nothing says which one: the newest that the corpus in tests/parity was judged by."""
 
+# Verified minor -> newest patch whose code was compared; later patches are treated as this one.
 NEWEST_PATCHES: Final[Mapping[int, int]] = {
     29: 14, 30: 14, 31: 14, 32: 13, 33: 13, 34: 12, 35: 8, 36: 5, 37: 2
 }  # fmt: skip
-"""Verified minor -> its newest patch whose code is known; a later one is taken for it."""
 
 Backports = Mapping[int, int]
-"""Minor -> its first patch that behaves as a later minor does from its first release on."""
+"""Minor -> its first patch with a change that a later minor has from its first release on."""
+
+# Major, minor and an optional patch, then the "+" of a vendor's /version, a pre-release or a build.
+_FOUND: Final = re.compile(r"v?([0-9]{1,3})\.([0-9]{1,3})(?:\.(?P<patch>[0-9]{1,3})(?![0-9]))?(?:\+|(?:[.+_-].*))?")
+# As _FOUND, but stricter: in a setting, "1.36.x" is a mistake and not a vendor's image tag.
+_SET: Final = re.compile(r"v?([0-9]{1,3})\.(0|[1-9][0-9]{0,2})(?:\.(?P<patch>0|[1-9][0-9]{0,2}))?(?:[+-].*)?")
+# The tag follows the last slash and precedes the digest; a colon before that slash belongs to the registry's port.
+_IMAGE_TAG: Final = re.compile(r"(?:.*/)?[^/:@]+:(?P<tag>[^/:@]+)(?:@.*)?")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -32,49 +43,39 @@ class Version:
         return f"1.{self.minor}" if self.patch is None else f"1.{self.minor}.{self.patch}"
 
     def has(self, first: int, backports: Backports) -> bool:
-        """Return whether a change of minor `first` is in this version, which may carry it back."""
+        """Return whether this version has a change of minor `first`, by itself or by a backport."""
         if self.minor >= first:
             return True
-        # Without a patch the newest one is meant, which has all that was carried back.
+        # Without a patch the newest one is meant, which has every backport.
         return self.minor in backports and (self.patch is None or self.patch >= backports[self.minor])
 
 
-MAX_MINORS_EMULATED: Final = 3
-"""Minors that --emulated-version may be older than kube-scheduler."""
-
-OLDEST_EMULATED_MINOR: Final = 31
+NEWEST_VERIFIED: Final = Version(*max(NEWEST_PATCHES.items()))
 
 
-@dataclass(frozen=True, slots=True)
-class Emulation:
-    """The minors of kube-scheduler's --emulated-version and --min-compatibility-version; None: not set.
-
-    They choose the stages and defaults of feature gates, and nothing else: behaviors without a gate, the gates that
-    need one another and those that are removed are those of the program.
-    """
-
-    version: int | None = None
-    min_compatibility: int | None = None
-
-    def __str__(self) -> str:
-        minors = {"emulates": self.version, "is compatible with": self.min_compatibility}
-        return ", ".join(f"{what} 1.{minor}" for what, minor in minors.items() if minor is not None)
-
-    def of(self, minor: int) -> tuple[int, int]:
-        """Return (emulated minor, minor to be compatible with) of a kube-scheduler of this minor.
-
-        Raises ValueError for what it refuses (effectiveVersion.Validate of component-base).
-        """
-        if minor < OLDEST_EMULATED_MINOR and self != NO_EMULATION:
-            raise ValueError(f"1.{minor} emulates no version: 1.{OLDEST_EMULATED_MINOR} is the first that does")
-        floor = max(minor - MAX_MINORS_EMULATED, OLDEST_EMULATED_MINOR)
-        emulated = minor if self.version is None else self.version
-        compatible = max(emulated - 1, floor) if self.min_compatibility is None else self.min_compatibility
-        if self.version is not None and not floor <= emulated <= minor:
-            raise ValueError(f"1.{minor} emulates 1.{floor} to 1.{minor}, not 1.{emulated}")
-        if self.min_compatibility is not None and not floor <= compatible <= emulated:
-            raise ValueError(f"1.{compatible} is not a version to be compatible with: 1.{floor} to 1.{emulated} are")
-        return emulated, compatible
+def parse_version(text: str) -> Version:
+    """Parse a version found in a cluster: 1.33.2 for "v1.33.2+k3s1". Raises ValueError unless it is Kubernetes 1.x."""
+    return _parse(text, _FOUND)
 
 
-NO_EMULATION: Final = Emulation()
+def supported_version(text: str) -> Version:
+    """Parse a version that an operator sets. Raises ValueError if it is malformed or its minor is not supported."""
+    version = _parse(text, _SET)
+    if not OLDEST_MINOR <= version.minor <= NEWEST_MINOR:
+        raise ValueError(f'"{text}" is not supported: 1.{OLDEST_MINOR} to 1.{NEWEST_MINOR}')
+    return version
+
+
+def _parse(text: str, pattern: re.Pattern[str]) -> Version:
+    found = pattern.fullmatch(text.strip())
+    if found is None:
+        raise ValueError(f'"{text}" is not a version of Kubernetes, such as 1.{OLDEST_MINOR} or v1.{OLDEST_MINOR}.1')
+    if found[1] != "1":
+        raise ValueError(f'"{text}" is not a version of Kubernetes 1.x')
+    return Version(int(found[2]), None if found["patch"] is None else int(found["patch"]))
+
+
+def image_tag(image: str) -> str | None:
+    """Return the tag of an image reference; None for one with a digest alone, or without either."""
+    found = _IMAGE_TAG.fullmatch(image.strip())
+    return None if found is None else found["tag"]

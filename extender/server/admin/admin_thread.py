@@ -1,6 +1,6 @@
 """The admin listener in a thread with an event loop of its own, so that /livez does not wait for decisions.
 
-Rule: the thread ends when the listener is closed. If it ends in another way, the process ends with an error.
+Rule: the thread ends when the listener is closed. If it ends for any other reason, so does the process, with an error.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ class AdminThread:
     """`open()`, then `close()`, both awaited on the event loop that decides."""
 
     def __init__(self, listener: Listener, decision_thread: DecisionThread, on_failure: Callable[[], None]) -> None:
-        """`on_failure`: called from the thread if it ends before `close`; the error is raised by `close`."""
+        """`on_failure`: called on the admin thread if it ends before `close`, which then raises the error."""
         self._listener = listener
         self._decision_thread = decision_thread
         self._on_failure = on_failure
@@ -38,14 +38,14 @@ class AdminThread:
         await asyncio.wrap_future(self._opened)
 
     async def close(self, timeout_seconds: float) -> None:
-        """Close the listener (`Listener.close`) and wait for the end of the thread; cancelled: cut requests short."""
+        """Close the listener (`Listener.close`) and wait for the thread to end; cancelling it cuts requests short."""
         self._close_timeout_seconds = timeout_seconds
         self._call(self._may_close.set)
         ended = asyncio.wrap_future(self._ended)
         try:
             await asyncio.shield(ended)
         except asyncio.CancelledError:
-            self._call(self._cut_short)
+            self._call(lambda: self._closing and self._closing.cancel())
             await ended
             raise
 
@@ -53,10 +53,6 @@ class AdminThread:
         if self._loop is not None:
             with contextlib.suppress(RuntimeError):  # the thread has ended
                 self._loop.call_soon_threadsafe(function)
-
-    def _cut_short(self) -> None:
-        if self._closing is not None:
-            self._closing.cancel()
 
     # --- on the thread --------------------------------------------------------------------------------------------
 
@@ -81,7 +77,7 @@ class AdminThread:
         closing = asyncio.create_task(self._may_close.wait())
         await asyncio.wait((watching, closing), return_when=asyncio.FIRST_COMPLETED)
         if watching.done():
-            watching.result()  # raises: it never returns
+            watching.result()  # `watch` never returns, so this raises its error
         self._closing = asyncio.create_task(self._listener.close(self._close_timeout_seconds), name="admin-close")
         await asyncio.wait([self._closing])
         watching.cancel()

@@ -1,14 +1,13 @@
 """The admin listener: health checks and metrics and, with `debug.enabled`, decisions, simulations and the web page.
 
-It shares the server context with the scheduler's listener, but no path. Probes and Prometheus connect from other
-machines with arbitrary Host headers, so health checks and metrics are open to every client.
+Probes and Prometheus connect from other machines with arbitrary Host headers, so health checks and metrics are open to
+every client.
 
-Rule: every other path assumes a browser that another site may have directed here (DNS rebinding, CSRF). These paths
-refuse remote clients unless `debug.allowRemote` is set, Host headers that are not an address, localhost or
-`admin.host`, bodies that are not JSON, and other origins; response headers forbid content that a browser would run.
+Rule: a request for any other path may come from a browser that another site has directed here (DNS rebinding, CSRF).
+So these paths refuse remote clients unless `debug.allowRemote` is set, Host headers other than an address, localhost or
+`admin.host`, other origins, and bodies that are not JSON; response headers forbid injected scripts.
 """
 
-import asyncio
 import ipaddress
 
 from fastapi import FastAPI, Request, Response
@@ -17,13 +16,11 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from extender.config import Configuration
-from extender.server.admin import health, routes
-from extender.server.admin.cluster_dump import MAX_DUMPS
 from extender.server.admin.decision_thread import DecisionThread
+from extender.server.admin.health import HealthEndpoints
 from extender.server.admin.in_flight_limit import InFlightLimit
-from extender.server.admin.routes import MAX_SIMULATE_BYTES_IN_FLIGHT, MAX_SIMULATIONS
+from extender.server.admin.routes import DebugEndpoints
 from extender.server.context import ServerContext
-from extender.server.http.body import BodiesInFlight
 from extender.server.http.errors import add_error_handlers, error_response
 from extender.version import __version__
 
@@ -38,7 +35,7 @@ SECURITY_HEADERS = {
 }
 
 MAX_DEBUG_REQUESTS = 32
-"""Requests of debug endpoints that are answered at the same time; the page sends up to 6."""
+"""Requests to debug endpoints that are answered at the same time; the page sends up to 6."""
 
 _NOT_FOUND = (
     "no such path; available: GET /livez, /readyz, /metrics, /ui, /decisions, /decisions/{id}, /cluster, /status and "
@@ -57,30 +54,22 @@ _REMOTE_REFUSED = (
 def create_admin_app(
     server_context: ServerContext, config: Configuration, decision_thread: DecisionThread | None = None
 ) -> ASGIApp:
-    """Build the application of the admin listener; `decision_thread`: None: one event loop serves both listeners."""
-    app = _build_app(with_debug=config.debug.enabled)
-    app.state.server_context = server_context
-    app.state.decision_thread = decision_thread or DecisionThread()
-    app.state.simulating = asyncio.Lock()
-    app.state.simulations = InFlightLimit(MAX_SIMULATIONS, "simulations")
-    app.state.simulation_bodies = BodiesInFlight(MAX_SIMULATE_BYTES_IN_FLIGHT)
-    app.state.dumps = InFlightLimit(MAX_DUMPS, "cluster dumps")
-    return _BrowserGuard(app, config)
-
-
-def _build_app(*, with_debug: bool) -> FastAPI:
+    """Build the application of the admin listener; without `decision_thread`, one event loop serves both listeners."""
+    decision_thread = decision_thread or DecisionThread()
     app = FastAPI(version=__version__, openapi_url=None, redirect_slashes=False)
-    for path, endpoint in ("/livez", health.livez), ("/readyz", health.readyz), ("/metrics", health.show_metrics):
+    health = HealthEndpoints(server_context, decision_thread)
+    for path, endpoint in ("/livez", health.livez), ("/readyz", health.readyz), ("/metrics", health.metrics):
         app.add_api_route(path, endpoint, response_class=PlainTextResponse)
-    if with_debug:
-        app.include_router(routes.create_router())
-    add_error_handlers(app, _NOT_FOUND if with_debug else _NOT_FOUND_WITHOUT_DEBUG)
-    return app
+    if config.debug.enabled:
+        app.include_router(DebugEndpoints(server_context, decision_thread).router())
+    add_error_handlers(app, _NOT_FOUND if config.debug.enabled else _NOT_FOUND_WITHOUT_DEBUG)
+    return _BrowserGuard(app, config)
 
 
 class _BrowserGuard:
     """ASGI middleware that refuses forbidden clients and adds the security headers to every response."""
 
+    # Plain ASGI: Starlette's BaseHTTPMiddleware passes each response through a queue and a task of its own.
     def __init__(self, app: ASGIApp, config: Configuration) -> None:
         self._app = app
         self._host = config.admin.host.lower()
@@ -105,18 +94,21 @@ class _BrowserGuard:
         try:
             with self._debug_requests.track():
                 await app(scope, receive, send_with_headers)
-        except HTTPException as error:  # the application answers its own
+        except HTTPException as error:  # from `track`: the application itself answers those that it raises
             await error_response(error.status_code, error.detail, error.headers)(scope, receive, send_with_headers)
 
     def _refusal(self, request: Request) -> Response | None:
         if not self._allows_remote and not is_loopback(request.scope.get("client")):
             return error_response(403, _REMOTE_REFUSED)
+        # A page of another site whose name now resolves to this address (DNS rebinding) still sends its own name.
         host = request.headers.get("host", "")
-        if not self._is_allowed_host(_host_name(host)):
+        name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0].lower()
+        if not self._is_allowed_host(name):
             return error_response(403, "the Host header must be an IP address, localhost or admin.host")
         origin = request.headers.get("origin")
         if origin is not None and origin.partition("://")[2] != host:
             return error_response(403, "cross-origin requests are not allowed")
+        # A form can send no JSON, and a script of another site only after a preflight, which has no route here (CSRF).
         is_json = request.headers.get("content-type", "").partition(";")[0].strip().lower() == "application/json"
         if request.method == "POST" and not is_json:
             return error_response(415, "the body must be JSON: with curl, add -H 'Content-Type: application/json'")
@@ -133,19 +125,10 @@ class _BrowserGuard:
 _ENCODED_HEADERS = [(name.lower().encode(), value.encode()) for name, value in SECURITY_HEADERS.items()]
 
 
-def _host_name(host: str) -> str:
-    """Return the name or address of `name:port` or `[address]:port`."""
-    if host.startswith("["):
-        return host[1:].partition("]")[0]
-    return host.partition(":")[0].lower()
-
-
 def is_loopback(client: tuple[str, int] | None) -> bool:
-    """Return whether the client is at 127.0.0.1 or ::1.
-
-    A client without an address (a Unix socket) is not: a proxy may be behind it. Nor are other addresses of
-    127.0.0.0/8: the sidecar of a service mesh forwards remote requests from one of them (Envoy: 127.0.0.6).
-    """
+    """Return whether the client is at 127.0.0.1 or ::1."""
+    # A Unix socket has no address, and a proxy may be behind it. The other addresses of 127.0.0.0/8 are not trusted
+    # either: the sidecar of a service mesh forwards remote requests from one of them (Envoy: 127.0.0.6).
     try:
         address = ipaddress.ip_address(client[0] if client is not None else "")
     except ValueError:

@@ -1,4 +1,4 @@
-"""Prometheus metrics of state that is read at scrape time: cluster cache, settings, recording, TLS and the process.
+"""Prometheus metrics of state, read at scrape time: cluster cache, settings, recording, TLS and the process.
 
 Rule: a scrape changes nothing, performs no network I/O, and takes well below a millisecond.
 """
@@ -34,7 +34,7 @@ def register_collectors(metrics: Metrics, server_context: ServerContext, waits: 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StateCollector(Collector):
-    """The state of everything in the server context; hashed by identity, as the registry requires."""
+    """Metrics of the server context; hashed by identity, as the registry requires."""
 
     server_context: ServerContext
 
@@ -48,11 +48,17 @@ class StateCollector(Collector):
         if server.audit is not None:
             yield _counter("audit_dropped", "Number of audit lines lost; the log says why.", server.audit.dropped)
         if server.events is not None:
-            yield event_metrics(server.events.totals())
+            yield _counter(
+                "events",
+                "Number of Events about preemptions: written, or counted by the one that is there already (written); "
+                "lost to a rate or a full queue (dropped); not taken by the API server (failed: the log says why).",
+                server.events.totals(),
+                "result",
+            )
 
 
 class LogCollector(Collector):
-    """The log lines of this process that were lost; 0 where the log is not written by `extender serve`."""
+    """The metric of lost log lines; always 0 where something else than `extender serve` configures logging."""
 
     def collect(self) -> Iterator[Metric]:
         handler = installed_handler()
@@ -61,7 +67,7 @@ class LogCollector(Collector):
 
 
 def cache_metrics(cache: ClusterCache, source: ClusterSource) -> Iterator[Metric]:
-    """Yield the metrics of the cluster cache and of the reflectors of its source."""
+    """Yield the metrics of the cluster cache and of its reflectors."""
     yield _gauge(
         "cache_ready",
         "1 if the cluster cache is ready for decisions, else 0.",
@@ -79,18 +85,19 @@ def cache_metrics(cache: ClusterCache, source: ClusterSource) -> Iterator[Metric
         counts = {kind: len(tables.of(kind)) for kind in kinds}
     except NotReady:
         counts = dict.fromkeys(kinds, 0)
-    yield _gauges("cache_objects", "Number of objects of this kind in the cluster cache.", "kind", counts)
+    yield _gauge("cache_objects", "Number of objects of this kind in the cluster cache.", counts, "kind")
     if not reflectors:
         return
+    # A kind that cannot be listed has an age that only grows, and would raise an alert about staleness.
     readable = (one for one in reflectors if one.phase not in ("forbidden", "absent"))
     ages = {one.kind: one.age for one in readable if one.age is not None}
-    yield _gauges("cache_age_seconds", "Seconds since the last list, event or bookmark of this kind.", "kind", ages)
+    yield _gauge("cache_age_seconds", "Seconds since the last list, event or bookmark of this kind.", ages, "kind")
     phases = Counter(one.phase for one in reflectors)
-    yield _gauges(
+    yield _gauge(
         "watch_streams",
         "Number of watched kinds, by the phase of their reflector; /readyz?verbose lists them.",
-        "phase",
         {phase.value: phases[phase] for phase in Phase},
+        "phase",
     )
     for field, (name, text) in _REFLECTOR_COUNTERS.items():
         yield _counter(name, text, sum(getattr(one, field) for one in reflectors))
@@ -116,50 +123,41 @@ _REFLECTOR_COUNTERS = {
 
 
 def settings_metrics(live_settings: LiveSettings, lifecycle: Lifecycle, max_in_flight: int) -> Iterator[Metric]:
-    """Yield the metrics of the settings in effect, and of a shutdown."""
+    """Yield the metrics of the settings in effect and of the process's lifecycle."""
     settings = live_settings.active
-    gauges = {
-        "config_valid": (
-            "1 if the current configuration file is in effect, 0 if it was rejected.",
-            live_settings.is_valid,
-        ),
-        "kill_switch": ("1 while killSwitch is enabled, else 0.", settings.kill_switch is not None),
-        "observing": ("1 in mode Observe (decisions are made but not answered), else 0.", settings.is_observing),
-        "requests_in_flight_limit": (
-            "Limit of calls in flight (server.maxInFlight); calls above it are rejected as overload.",
-            max_in_flight,
-        ),
-        "draining": ("1 while the process is shutting down, else 0.", lifecycle.is_draining),
-    }
-    for name, (text, value) in gauges.items():
-        yield _gauge(name, text, value)
+    text = "1 if the current configuration file is in effect, 0 if it was rejected."
+    yield _gauge("config_valid", text, live_settings.is_valid)
+    yield _gauge("kill_switch", "1 while killSwitch is enabled, else 0.", settings.kill_switch is not None)
+    text = "1 in mode Observe (decisions are made but not answered), else 0."
+    yield _gauge("observing", text, settings.is_observing)
+    text = "Limit of calls in flight (server.maxInFlight); calls above it are rejected as overload."
+    yield _gauge("requests_in_flight_limit", text, max_in_flight)
+    yield _gauge("draining", "1 while the process is shutting down, else 0.", lifecycle.is_draining)
 
 
 def certificate_metrics(lifecycle: Lifecycle) -> Iterator[Metric]:
-    """Yield the metrics of the listeners with TLS; none without such a listener."""
+    """Yield the metrics of listeners that serve TLS."""
     files = lifecycle.certificates
     if not files:
         return
-    yield _gauges(
+    yield _gauge(
         "certificate_expiry_timestamp_seconds",
         "Expiry of the certificate in use, in seconds since the Unix epoch.",
-        "listener",
         {listener: one.expires for listener, one in files.items()},
+        "listener",
     )
-    yield _gauges(
+    yield _gauge(
         "certificate_files_valid",
         "1 if the current certificate, key and CA files are in use, 0 if they were rejected.",
-        "listener",
         {listener: one.problem is None for listener, one in files.items()},
+        "listener",
     )
-    refused = CounterMetricFamily(
-        "extender_refused_clients",
+    yield _counter(
+        "refused_clients",
         "Number of connections refused because the client presented no accepted certificate; the log says why.",
-        labels=("listener",),
+        {listener: one.refused for listener, one in files.items()},
+        "listener",
     )
-    for listener, one in files.items():
-        refused.add_metric((listener,), one.refused)
-    yield refused
 
 
 def recording_metrics(status: Mapping[str, Any]) -> Iterator[Metric]:
@@ -174,24 +172,11 @@ def recording_metrics(status: Mapping[str, Any]) -> Iterator[Metric]:
     )
 
 
-def event_metrics(totals: Mapping[str, int]) -> Metric:
-    """Return the metric of the Events by their result."""
-    family = CounterMetricFamily(
-        "extender_events",
-        "Number of Events about preemptions: written, or counted by the one that is there already (written); lost to "
-        "a rate or a full queue (dropped); not taken by the API server (failed: the log says why).",
-        labels=("result",),
-    )
-    for result, total in totals.items():
-        family.add_metric((result,), total)
-    return family
-
-
 # --- the process ----------------------------------------------------------------------------------------------------
 
 LAG_WINDOW_SECONDS = 30.0
-"""Length of a window; the exposed lag is the maximum of the current and the previous window. A scrape does not reset
-it, so the scrape interval and the number of Prometheus servers do not matter."""
+"""Length of a window. The exposed lag is the maximum of the current and the previous window, which no scrape resets, so
+the scrape interval and the number of Prometheus servers do not matter."""
 
 LAG_SAMPLE_SECONDS = 0.1
 """Interval between two measurements of the event loop's lag."""
@@ -200,11 +185,11 @@ MEMORY_LIMIT_FILES = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/me
 """Files with the memory limit of the container: control groups version 2, then version 1."""
 
 _UNLIMITED_BYTES = 1 << 60
-"""Control groups version 1 report a number of at least this size if unlimited."""
+"""Without a limit, control groups version 1 report a number of at least this size."""
 
 
 class EventLoopCollector(Collector):
-    """The lag of the event loop, measured by `run()` as a task, and the memory limit of the container."""
+    """Metrics of the event loop's lag, which `run()` measures as a task, and of the container's memory limit."""
 
     def __init__(
         self,
@@ -214,7 +199,7 @@ class EventLoopCollector(Collector):
         self._clock = clock
         self._memory_limit = memory_limit
         self._longest = [0.0, 0.0]
-        """[current window, previous window]: longest lag in seconds."""
+        """Longest lag in seconds of the current and of the previous window."""
         self._began = clock()
 
     async def run(self) -> None:
@@ -225,7 +210,6 @@ class EventLoopCollector(Collector):
             self.record_lag(self._clock() - due)
 
     def record_lag(self, seconds: float) -> None:
-        """Record one measurement."""
         self._advance_window()
         self._longest[0] = max(self._longest[0], seconds)
 
@@ -258,17 +242,23 @@ def read_memory_limit(files: Iterable[Path]) -> int | None:
     return None
 
 
-def _gauge(name: str, text: str, value: float) -> Metric:
-    return GaugeMetricFamily(f"extender_{name}", text, value=value)
+def _gauge(name: str, text: str, value: float | Mapping[str, float], label: str = "") -> Metric:
+    return _family(GaugeMetricFamily, name, text, value, label)
 
 
-def _gauges(name: str, text: str, label: str, values: Mapping[str, float]) -> Metric:
-    """Return a gauge with one series per value of the label."""
-    family = GaugeMetricFamily(f"extender_{name}", text, labels=(label,))
-    for of_label, value in values.items():
-        family.add_metric((of_label,), value)
+def _counter(name: str, text: str, value: float | Mapping[str, float], label: str = "") -> Metric:
+    return _family(CounterMetricFamily, name, text, value, label)
+
+
+def _family(
+    kind: type[GaugeMetricFamily | CounterMetricFamily],
+    name: str,
+    text: str,
+    value: float | Mapping[str, float],
+    label: str,
+) -> Metric:
+    """Return a metric: one series, or one per value of the label."""
+    family = kind(f"extender_{name}", text, labels=(label,) if label else ())
+    for of_label, one in value.items() if isinstance(value, Mapping) else (("", value),):
+        family.add_metric((of_label,) if label else (), one)
     return family
-
-
-def _counter(name: str, text: str, value: float) -> Metric:
-    return CounterMetricFamily(f"extender_{name}", text, value=value)

@@ -1,7 +1,7 @@
 """Run functions on the thread that decides, for the admin listener, which has a thread and an event loop of its own.
 
-Rule: the cluster cache, settings, decision log and metrics belong to the thread that decides: the admin listener reads
-them in functions that run there, between two decisions. Waiting for it is bounded in number and in time.
+Rule: the cluster cache, settings, decision log and metrics belong to the thread that decides. The admin listener reads
+them in functions that run there, between two decisions. The waiting requests are bounded in number and in time.
 """
 
 import asyncio
@@ -18,22 +18,25 @@ from extender.server.thread_dump import position
 log = logging.getLogger(__name__)
 
 MAX_WAITING_REQUESTS = 64
-"""Requests of the admin listener that may wait for the thread that decides."""
+"""Requests of the admin listener that may wait at the same time for the thread that decides."""
 
 MAX_WAIT_SECONDS = 10.0
-"""Time for which one of them waits."""
+"""Longest wait of such a request."""
 
 TICK_SECONDS = 1.0
-"""Time between two checks that the thread that decides still turns."""
+"""Time between two checks of the deciding thread's event loop."""
 
 MAX_SILENT_SECONDS = 60.0
-"""Time without a turn of its event loop after which the process counts as hung."""
+"""Time without a turn of that event loop after which the process counts as hung."""
 
 T = TypeVar("T")
 
 
 class _Turn(Generic[T]):
-    """A function that waits for its turn on the thread that decides, and the future of its result."""
+    """A function that waits for its turn on the thread that decides, and the future of its result.
+
+    Made on the admin listener's event loop, run on the other one.
+    """
 
     def __init__(self, work: Callable[[], T], discard: Callable[[T], object]) -> None:
         self.has_begun = False
@@ -42,7 +45,6 @@ class _Turn(Generic[T]):
         self._discard = discard
 
     def run(self) -> None:
-        """Run on the thread that decides, unless the caller was cancelled."""
         if self.future.cancelled():
             return
         self.has_begun = True
@@ -57,14 +59,14 @@ class _Turn(Generic[T]):
     def _deliver(self, settle: Callable[[], None], discard: Callable[[], object]) -> None:
         try:
             self.future.get_loop().call_soon_threadsafe(lambda: discard() if self.future.done() else settle())
-        except RuntimeError:  # the loop of the admin listener was closed meanwhile
+        except RuntimeError:  # the admin listener's loop has been closed
             discard()
 
 
 class DecisionThread:
-    """The thread that decides, as the admin listener sees it.
+    """The thread that decides, seen from the admin listener.
 
-    Without `attach` there is one event loop for everything, and functions run at once.
+    Without `attach`, one event loop serves everything, and functions run at once.
     """
 
     def __init__(self) -> None:
@@ -72,14 +74,12 @@ class DecisionThread:
         self._thread_id = 0
         self._waiting = 0
         self._shared: dict[str, _Turn[Any]] = {}
-        """Name -> turn that further requests of this name may share, as long as it has not begun."""
+        """Name -> turn that further requests of this name share unless it has begun."""
         self._has_turned = True
         self.silent_seconds = 0.0
-        """Seconds for which its event loop has not turned, counted while `watch` runs.
-
-        Counted in ticks of the admin listener's event loop and not by a clock: a process that was stopped (SIGSTOP), or
-        a machine that was suspended, has not been silent.
-        """
+        """Seconds for which its event loop has not turned."""
+        # Counted in ticks of the admin listener's event loop, not by a clock: after SIGSTOP, or a suspended machine, a
+        # clock would report a hang that never was.
 
     def attach(self) -> None:
         """Make the current thread, whose event loop is running, the one that decides."""
@@ -91,9 +91,9 @@ class DecisionThread:
         return self.silent_seconds >= MAX_SILENT_SECONDS
 
     async def run(self, work: Callable[[], T], discard: Callable[[T], object] = lambda _: None) -> T:
-        """Return what `work` returns on the thread that decides; HTTPException (503) if that takes too long.
+        """Run `work` on the thread that decides and return its result; HTTPException (503) if that takes too long.
 
-        If the caller is cancelled before `work` has begun, it does not run; `discard` gets a result that came too late.
+        If the caller is cancelled, `work` does not run, or, if it has begun, `discard` gets its result.
         """
         if self._is_current():
             return work()
@@ -107,10 +107,8 @@ class DecisionThread:
             self._waiting -= 1
 
     async def run_shared(self, name: str, work: Callable[[], T]) -> T:
-        """Return what `work` returns; requests of one name that wait at the same time share one result.
-
-        They do not count towards MAX_WAITING_REQUESTS: scrapes of /metrics must not fail a probe of /readyz.
-        """
+        """Run `work` like `run`; requests with the same name that wait at the same time share one result."""
+        # They do not count towards MAX_WAITING_REQUESTS, or other requests could make a probe of /readyz fail.
         if self._is_current():
             return work()
         turn = self._shared.get(name)
@@ -119,12 +117,16 @@ class DecisionThread:
         return await _within_limit(asyncio.shield(turn.future))
 
     async def watch(self) -> None:
-        """Count how long the thread that decides is silent, until cancelled."""
+        """Measure `silent_seconds`, until cancelled."""
+
+        def turned() -> None:
+            self._has_turned = True
+
         while True:
             if self._has_turned and self._loop is not None:
                 self._has_turned = False
                 with contextlib.suppress(RuntimeError):  # its loop is closed: the process is ending
-                    self._loop.call_soon_threadsafe(self._turned)
+                    self._loop.call_soon_threadsafe(turned)
             await asyncio.sleep(TICK_SECONDS)
             self._count_silence()
 
@@ -136,9 +138,6 @@ class DecisionThread:
             log.critical(
                 "no decision for %.0fs, /livez fails: the thread is at %s", self.silent_seconds, position(frame)
             )
-
-    def _turned(self) -> None:
-        self._has_turned = True
 
     def _is_current(self) -> bool:
         return self._loop is None or self._loop is asyncio.get_running_loop()

@@ -1,12 +1,11 @@
-"""Run long work in a forked child process, so that it and kube-scheduler's calls do not delay each other.
+"""Run long work in a forked child process, so that it does not delay kube-scheduler's calls.
 
-The child inherits the cluster cache with every index derived from it and may change its copy freely. It runs at low
-priority and exits after its answer, so it costs only the memory pages that it changes (copy-on-write). Redis writes its
-snapshots in the same way, for the same reason.
+The child inherits the cluster cache with all its indexes, and may change its copy. It costs only the memory pages that
+it changes (copy-on-write) and runs at low priority. Redis writes its snapshots in the same way, for the same reason.
 
 Rule: fork on the thread that updates the cluster cache (`DecisionThread.run`), so that the child never sees a
-half-applied update. The child has none of the parent's threads, sockets or files; it works, answers and ends with
-`os._exit`, without exit handlers, or is killed when the parent ends or no longer wants the result.
+half-applied update. The child has none of the parent's threads, sockets or files. It ends with `os._exit`, without exit
+handlers, or is killed when the parent ends or no longer needs the result.
 """
 
 import asyncio
@@ -29,19 +28,19 @@ from extender.errors import SimulationTimeout
 from extender.utilities.daemon_thread import run_in_daemon_thread
 
 IS_FORK_SUPPORTED = sys.platform == "linux"
-"""True on Linux; on macOS system libraries do not survive a fork of a process with threads."""
+"""False on macOS, whose system libraries do not survive a fork of a process with threads."""
 
 EXIT_GRACE_SECONDS = 1.0
-"""Time after the timeout at which a child that the parent did not kill exits by itself."""
+"""Time after its timeout at which a child ends by itself, should the parent not kill it."""
 
 CHUNK_BYTES = 1 << 16
-"""Size of the parts in which a result is passed on."""
+"""Size of the chunks in which a result is read and passed on."""
 
 _NICENESS = 10
 _OOM_SCORE = 1000
-"""oom_score_adj of a child: if memory runs out, the kernel kills it and not the process that decides."""
+"""oom_score_adj of a child: if memory runs out, the kernel kills the child and not the process that decides."""
 _PR_SET_PDEATHSIG = 1
-"""prctl(2): the signal that a child gets when the thread that forked it has ended."""
+"""prctl(2): set the signal that a child gets when the thread that forked it ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +62,8 @@ class ForkedWorker:
         reading, writing = os.pipe()
         parent = os.getpid()
         with warnings.catch_warnings():
-            warnings.simplefilter(
-                "ignore", DeprecationWarning
-            )  # forks beside threads: the child takes no lock of theirs
+            # Python warns of a fork beside threads: one of them may hold a lock. The child takes none of their locks.
+            warnings.simplefilter("ignore", DeprecationWarning)
             pid = os.fork()
         if pid == 0:
             _run_in_child(work, writing, seconds, parent, max_memory_bytes)
@@ -73,7 +71,7 @@ class ForkedWorker:
         return cls(pid, reading)
 
     def abandon(self) -> None:
-        """Kill the child, whose result nothing has asked for."""
+        """Kill the child and discard its result."""
         os.close(self.result_fd)
         self._kill()
         threading.Thread(target=os.waitpid, args=(self.pid, 0), name="reap-child", daemon=True).start()
@@ -83,23 +81,23 @@ class ForkedWorker:
             os.kill(self.pid, signal.SIGKILL)
 
     def wait(self) -> bytes:
-        """Return the whole result, blocking this thread until the child ends; RuntimeError if it failed."""
+        """Block this thread until the child ends, and return its whole result; RuntimeError if it failed."""
         with os.fdopen(self.result_fd, "rb") as pipe:
             result = pipe.read()
         self._check(os.waitpid(self.pid, 0)[1])
         return result
 
     async def result(self, seconds: float) -> bytes:
-        """Return the whole result; SimulationTimeout after `seconds`, otherwise as `chunks`."""
+        """Return the whole result; SimulationTimeout after `seconds`, RuntimeError if the child failed."""
         try:
             return b"".join([chunk async for chunk in self.chunks(seconds)])
         except TimeoutError:
             raise SimulationTimeout(f"no result within {seconds:g} s: simulate fewer pods") from None
 
     async def chunks(self, seconds: float) -> AsyncGenerator[bytes]:
-        """Yield the result as the child writes it, which waits while the result is not read.
+        """Yield the result as the child writes it; the child waits if the result is not read.
 
-        TimeoutError after `seconds`, RuntimeError if the child failed. Kill the child in any case, also if cancelled.
+        TimeoutError after `seconds`, RuntimeError if the child failed. In every case the child is gone afterwards.
         """
         try:
             deadline = asyncio.get_running_loop().time() + seconds
@@ -108,9 +106,9 @@ class ForkedWorker:
                     yield chunk
         finally:
             self._kill()
-            # The exit of a large process takes a while.
+            # Waiting blocks for a while: the kernel frees the page tables of a large process.
             _, status = await run_in_daemon_thread(os.waitpid, self.pid, 0)
-        self._check(status)  # a child that has closed the pipe is exiting: it is not killed
+        self._check(status)  # unchanged by the kill: the pipe ends when the child exits
 
     def _check(self, status: int) -> None:
         if os.waitstatus_to_exitcode(status) != 0:
@@ -138,17 +136,20 @@ def _run_in_child(
     """Run `work` in the child, write its result to the pipe, and exit."""
     code = 1
     try:
+        # 1. End by signals, by the timeout, and with the parent.
         signal.set_wakeup_fd(-1)
         for number in _DEFAULT_SIGNALS:
             signal.signal(number, signal.SIG_DFL)
         signal.setitimer(signal.ITIMER_REAL, seconds + EXIT_GRACE_SECONDS)
         _end_with_parent(parent)
+        # 2. Limit memory and CPU, and close the parent's sockets and files.
         if max_memory_bytes is not None:
             _limit_memory(max_memory_bytes)
         os.closerange(3, writing)
         os.closerange(writing + 1, os.sysconf("SC_OPEN_MAX"))
-        gc.disable()  # a collection would touch, and so copy, every page
+        gc.disable()  # a collection would write to every object, and so copy every page
         os.nice(_NICENESS)
+        # 3. Write the result to the pipe, or a failure to standard error.
         with open(writing, "wb", CHUNK_BYTES, closefd=False) as pipe:
             pipe.writelines(work())
         code = 0
@@ -162,7 +163,7 @@ _DEFAULT_SIGNALS = (
     *(signal.SIGTERM, signal.SIGINT, signal.SIGHUP),
     *(signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM),
 )
-"""Signals that end a child, whatever they do in the parent."""
+"""Signals that end a child, whatever handlers it inherits."""
 
 
 def _end_with_parent(parent: int) -> None:
@@ -170,12 +171,12 @@ def _end_with_parent(parent: int) -> None:
     if sys.platform != "linux":
         return
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:  # it has ended already
+    if os.getppid() != parent:  # the parent had ended before prctl took effect
         os._exit(1)
 
 
 def _limit_memory(max_memory_bytes: int) -> None:
-    """Limit the address space of this child to its present size and `max_memory_bytes`; Linux only."""
+    """Limit the address space of this child to its present size plus `max_memory_bytes`; Linux only."""
     if sys.platform != "linux":
         return
     with contextlib.suppress(OSError):  # read-only /proc

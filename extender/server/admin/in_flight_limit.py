@@ -1,6 +1,6 @@
-"""Limit of the requests in flight that take long or wait: 503 for those above it.
+"""Limit of expensive requests in flight: 503 above it.
 
-Rule: a client that has closed its connection is not served any further.
+Rule: work for a client that has closed its connection is cancelled.
 """
 
 import asyncio
@@ -14,21 +14,21 @@ from starlette.exceptions import HTTPException
 from extender.errors import CallerGone
 
 RETRY_AFTER_SECONDS = 5
-"""Retry-After of a request that is not served because of others."""
+"""Retry-After of a request that is refused because too many others are in flight."""
 
 T = TypeVar("T")
 
 
 def busy(message: str) -> HTTPException:
-    """Return the 503 for a request that is not served because of others."""
+    """Return the 503 for a request that is refused because too many others are in flight."""
     return HTTPException(503, message, {"Retry-After": str(RETRY_AFTER_SECONDS)})
 
 
 class InFlightLimit:
-    """Lets `limit` requests be in flight at the same time; used on one event loop."""
+    """Allows `limit` requests in flight at the same time. Not thread-safe: used on one event loop."""
 
     def __init__(self, limit: int, things: str) -> None:
-        """`things`: what is limited, for the message: `simulations`."""
+        """`things`: plural noun for the message, such as `simulations`."""
         self._limit = limit
         self._things = things
         self._in_flight = 0
@@ -46,11 +46,16 @@ class InFlightLimit:
 
 
 async def unless_gone(request: Request, work: Coroutine[None, None, T]) -> T:
-    """Return the result of `work`; cancel it and raise CallerGone if the client closes its connection meanwhile.
+    """Return the result of `work`; if the client closes its connection first, cancel `work` and raise CallerGone.
 
     The body of the request must have been read.
     """
-    working, leaving = asyncio.ensure_future(work), asyncio.ensure_future(_disconnected(request))
+
+    async def disconnected() -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+
+    working, leaving = asyncio.ensure_future(work), asyncio.ensure_future(disconnected())
     try:
         await asyncio.wait((working, leaving), return_when=asyncio.FIRST_COMPLETED)
         if not working.done():
@@ -60,9 +65,3 @@ async def unless_gone(request: Request, work: Coroutine[None, None, T]) -> T:
         for task in (working, leaving):
             task.cancel()
         await asyncio.wait((working, leaving))
-
-
-async def _disconnected(request: Request) -> None:
-    """Return once the client has closed its connection."""
-    while (await request.receive())["type"] != "http.disconnect":
-        pass

@@ -1,11 +1,12 @@
 """Debug routes of the admin listener: decisions, status, what-if simulations, recording and the web page.
 
-What the thread that decides owns is read there (`DecisionThread.run`). Rendering a large decision runs in a thread of
-its own and a what-if simulation in a forked child process, so that neither delays kube-scheduler's calls.
+State of the thread that decides is read on that thread (`DecisionThread.run`). A large decision is rendered on another
+thread, and a what-if simulation runs in a forked child process, so that neither delays kube-scheduler's calls.
 
-Rule: access control happens before these routes (`admin.app`); none of them is on the scheduler's listener.
+Rule: access control comes before these routes (`admin.app`); none of them is on the scheduler's listener.
 """
 
+import asyncio
 import re
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -28,13 +29,13 @@ from extender.report import wording
 from extender.report.scheduler_report import changed_policies
 from extender.report.schema import MAX_LISTED_DECISIONS
 from extender.server.admin import fork_worker
-from extender.server.admin.cluster_dump import dump_cluster
+from extender.server.admin.cluster_dump import ClusterDumps
 from extender.server.admin.decision_thread import DecisionThread
 from extender.server.admin.fork_worker import ForkedWorker
-from extender.server.admin.in_flight_limit import unless_gone
+from extender.server.admin.in_flight_limit import InFlightLimit, unless_gone
 from extender.server.admin.simulate import SIMULATION_TIMEOUT_SECONDS, simulate_request
 from extender.server.context import ServerContext
-from extender.server.http.body import read_body
+from extender.server.http.body import BodiesInFlight, read_body
 from extender.server.http.errors import error_body, error_response
 from extender.server.observability.cache_status import cache_summary
 from extender.server.observability.decision_log import VERBS, DecisionQuery, KeptDecision, read_time
@@ -42,7 +43,7 @@ from extender.server.settings import not_evaluated_lines, scheduler_line
 from extender.version import __version__
 
 MAX_SIMULATIONS = 3
-"""Simulations at the same time: one that runs and two that wait, whose bodies are kept meanwhile."""
+"""Simulations at the same time: one that runs, and two that wait with their bodies in memory."""
 
 MAX_SIMULATE_BODY_BYTES = 8 << 20
 """Limit of the body of POST /simulate."""
@@ -51,7 +52,7 @@ MAX_SIMULATE_BYTES_IN_FLIGHT = (MAX_SIMULATIONS + 1) * MAX_SIMULATE_BODY_BYTES
 """Limit of all these bodies together: one arrives while the others wait."""
 
 MAX_SIMULATION_MEMORY_BYTES = 512 << 20
-"""Memory that one simulation may allocate, besides the copy of the cluster cache that it shares with the service."""
+"""Memory that one simulation may allocate, beyond the cluster cache that it shares with the service."""
 
 NOT_KEPT = "no such decision; the oldest ones are dropped (debug.decisions)"
 
@@ -65,62 +66,131 @@ _MEDIA_TYPES = {
 _FILE_NAME = re.compile(r"[a-z0-9-]+\.[a-z]+")
 
 
-def create_router() -> APIRouter:
-    """Build the debug routes; they expect what `create_admin_app` puts into `app.state`."""
-    router = APIRouter(redirect_slashes=False)
-    routes: list[tuple[str, str, Callable[[Request], Awaitable[Response]]]] = [
-        ("GET", "/decisions", list_decisions),
-        ("GET", "/decisions/{id}", show_decision),
-        ("GET", "/decisions/{id}/pod", show_pod),
-        ("GET", "/cluster", dump_cluster),
-        ("GET", "/status", show_status),
-        ("POST", "/simulate", simulate),
-        ("GET", "/recording", show_recording),
-        ("POST", "/recording", switch_recording),
-        ("GET", "/", page),
-        ("GET", "/ui", page),
-        ("GET", "/ui/", page),
-        ("GET", "/ui/{name}", page_file),
-    ]
-    for method, path, endpoint in routes:
-        router.add_api_route(path, endpoint, methods=[method], response_class=Response)
-    return router
+class DebugEndpoints:
+    """The endpoints that `debug.enabled` adds to the admin listener."""
+
+    def __init__(self, server_context: ServerContext, decision_thread: DecisionThread) -> None:
+        self._server_context, self._decision_thread = server_context, decision_thread
+        self._dumps = ClusterDumps(server_context, decision_thread)
+        self._simulating = asyncio.Lock()
+        """Held by the simulation that runs."""
+        self._simulations = InFlightLimit(MAX_SIMULATIONS, "simulations")
+        self._simulation_bodies = BodiesInFlight(MAX_SIMULATE_BYTES_IN_FLIGHT)
+
+    def router(self) -> APIRouter:
+        """Return the routes."""
+        router = APIRouter(redirect_slashes=False)
+        routes: list[tuple[str, str, Callable[..., Awaitable[Response]]]] = [
+            ("GET", "/decisions", self.list_decisions),
+            ("GET", "/decisions/{id}", self.show_decision),
+            ("GET", "/decisions/{id}/pod", self.show_pod),
+            ("GET", "/cluster", self._dumps.dump),
+            ("GET", "/status", self.show_status),
+            ("POST", "/simulate", self.simulate),
+            ("GET", "/recording", self.show_recording),
+            ("POST", "/recording", self.switch_recording),
+            ("GET", "/", page),
+            ("GET", "/ui", page),
+            ("GET", "/ui/", page),
+            ("GET", "/ui/{name}", page_file),
+        ]
+        for method, path, endpoint in routes:
+            router.add_api_route(path, endpoint, methods=[method], response_class=Response)
+        return router
+
+    # --- decisions ---
+
+    async def list_decisions(self, request: Request) -> Response:
+        """List the latest decisions, newest first, filtered by `?pod=&node=&verb=&since=&until=&limit=`."""
+        query = _query(request.query_params)
+        decisions = await self._decision_thread.run(self._server_context.decisions.newest_first)
+        return await run_in_threadpool(lambda: _json({"decisions": [one.summary for one in query.select(decisions)]}))
+
+    async def show_decision(self, request: Request) -> Response:
+        """Return one decision; `?pods=none` omits the pods, `?node=NAME` returns only that node, with its pods."""
+        pods, node = request.query_params.get("pods", "all"), request.query_params.get("node")
+        if pods not in ("all", "none"):
+            raise RequestError(f"pods: must be all or none, not {pods!r}")
+        kept = await self._kept_decision(request)
+        if kept is None:
+            return error_response(404, NOT_KEPT)
+        if node is not None and node not in kept.nodes:
+            return error_response(404, f"the decision did not consider node {node!r}")
+        return await run_in_threadpool(lambda: _json(kept.decision(node, every_pod=pods == "all")))
+
+    async def show_pod(self, request: Request) -> Response:
+        """Return the pod of a decision, with the fields that decisions read, as input for POST /simulate."""
+        kept = await self._kept_decision(request)
+        if kept is None:
+            return error_response(404, NOT_KEPT)
+        return _json(strip_unread_fields("Pod", kept.pod.decode(), kept.scheduler.preemption.annotations))
+
+    async def _kept_decision(self, request: Request) -> KeptDecision | None:
+        id_ = request.path_params["id"]
+        return await self._decision_thread.run(lambda: self._server_context.decisions.get(id_))
+
+    # --- simulation, status and recording ---
+
+    async def simulate(self, request: Request) -> Response:
+        """Run a what-if simulation (docs/simulate.md), one at a time; not for a client that has left."""
+        # 1. Above the limit, refuse before the body is read. A body may arrive slowly, so it takes no slot yet.
+        with self._simulations.track():
+            pass
+        # 2. Read the body, within the limit of all bodies together.
+        with self._simulation_bodies.track() as in_flight:
+            body = await read_body(request, MAX_SIMULATE_BODY_BYTES, self._simulation_bodies, in_flight)
+            # 3. Wait for the simulation under way, then simulate.
+            with self._simulations.track():
+                answer = await unless_gone(request, self._simulate(body))
+        return Response(answer[3:], int(answer[:3]), media_type="application/json")
+
+    async def _simulate(self, body: bytes) -> bytes:
+        def start() -> ForkedWorker:
+            snapshot, scheduler, history = self._server_context.simulation_inputs()
+            return ForkedWorker.start(
+                lambda: [simulate_in_child(snapshot, scheduler, body, history)],
+                SIMULATION_TIMEOUT_SECONDS,
+                MAX_SIMULATION_MEMORY_BYTES,
+            )
+
+        def inputs() -> tuple[ClusterObjects, KubeScheduler, bytes, EvictionHistory]:
+            snapshot, scheduler, history = self._server_context.simulation_inputs()
+            return snapshot.frozen(), scheduler, body, history
+
+        async with self._simulating:
+            if fork_worker.IS_FORK_SUPPORTED:
+                worker = await self._decision_thread.run(start, ForkedWorker.abandon)
+                return await worker.result(SIMULATION_TIMEOUT_SECONDS)
+            return await run_in_threadpool(_simulate_to_bytes, *await self._decision_thread.run(inputs))
+
+    async def show_status(self) -> Response:
+        """Return the status that the page shows in its header."""
+        return _json(await self._decision_thread.run_shared("status", lambda: _status(self._server_context)))
+
+    async def show_recording(self) -> Response:
+        """Return whether calls are being recorded, and where."""
+        recorder = self._server_context.recorder
+        return _json({"enabled": False} if recorder is None else await self._decision_thread.run(recorder.status))
+
+    async def switch_recording(self, request: Request) -> Response:
+        """Start or stop the recording: `{"enabled": true}` or false."""
+        # It always writes into the configured directory: a path chosen over HTTP could overwrite any file.
+        try:
+            wanted = msgspec.json.decode(await read_body(request, 1024), type=_RecordingSwitch, strict=True)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise RequestError(f'must be {{"enabled": true}} or {{"enabled": false}}: {error}') from error
+        recorder = self._server_context.recorder
+        if recorder is None:
+            raise RequestError("recording has no directory: set recording.directory, or start with --record DIR")
+        if wanted.enabled:
+            await self._decision_thread.run(recorder.start)
+        else:
+            await run_in_threadpool(recorder.stop)
+        return _json(await self._decision_thread.run(recorder.status))
 
 
-# --- decisions ------------------------------------------------------------------------------------------------------
-
-
-async def list_decisions(request: Request) -> Response:
-    """List the latest decisions, newest first, filtered by `?pod=&node=&verb=&since=&until=&limit=`."""
-    query = _query(request.query_params)
-    decisions = await _decision_thread(request).run(_server_context(request).decisions.newest_first)
-    return await run_in_threadpool(lambda: _json({"decisions": [kept.summary for kept in query.select(decisions)]}))
-
-
-async def show_decision(request: Request) -> Response:
-    """Return one decision; `?pods=none` omits the pods, `?node=NAME` returns only that node, with its pods."""
-    pods, node = request.query_params.get("pods", "all"), request.query_params.get("node")
-    if pods not in ("all", "none"):
-        raise RequestError(f"pods: must be all or none, not {pods!r}")
-    kept = await _kept_decision(request)
-    if kept is None:
-        return error_response(404, NOT_KEPT)
-    if node is not None and node not in kept.nodes:
-        return error_response(404, f"the decision did not consider node {node!r}")
-    return await run_in_threadpool(lambda: _json(kept.decision(node, every_pod=pods == "all")))
-
-
-async def show_pod(request: Request) -> Response:
-    """Return the pod that was to be scheduled, with the fields that decisions read, as input for POST /simulate."""
-    kept = await _kept_decision(request)
-    if kept is None:
-        return error_response(404, NOT_KEPT)
-    return _json(strip_unread_fields("Pod", kept.pod.decode(), kept.scheduler.preemption.annotations))
-
-
-async def _kept_decision(request: Request) -> KeptDecision | None:
-    decisions, id_ = _server_context(request).decisions, request.path_params["id"]
-    return await _decision_thread(request).run(lambda: decisions.get(id_))
+class _RecordingSwitch(msgspec.Struct, forbid_unknown_fields=True):
+    enabled: bool
 
 
 def _query(given: Mapping[str, str]) -> DecisionQuery:
@@ -145,43 +215,6 @@ def _time(key: str, text: str) -> int:
         raise RequestError(f"{key}: must be {expected}, not {text!r}") from None
 
 
-# --- simulation, status and recording -------------------------------------------------------------------------------
-
-
-async def simulate(request: Request) -> Response:
-    """Run a what-if simulation (docs/simulate.md), one at a time; stop waiting if the client disconnects."""
-    state = request.app.state
-    with state.simulations.track():  # refuse before the body is read; a body that arrives slowly holds no slot
-        pass
-    with state.simulation_bodies.track() as in_flight:
-        body = await read_body(request, MAX_SIMULATE_BODY_BYTES, state.simulation_bodies, in_flight)
-        with state.simulations.track():
-            answer = await unless_gone(request, _simulate(request, body))
-    return Response(answer[3:], int(answer[:3]), media_type="application/json")
-
-
-async def _simulate(request: Request, body: bytes) -> bytes:
-    server_context, decision_thread = _server_context(request), _decision_thread(request)
-
-    def start() -> ForkedWorker:
-        snapshot, scheduler, history = server_context.simulation_inputs()
-        return ForkedWorker.start(
-            lambda: [simulate_in_child(snapshot, scheduler, body, history)],
-            SIMULATION_TIMEOUT_SECONDS,
-            MAX_SIMULATION_MEMORY_BYTES,
-        )
-
-    def inputs() -> tuple[ClusterObjects, KubeScheduler, bytes, EvictionHistory]:
-        snapshot, scheduler, history = server_context.simulation_inputs()
-        return snapshot.frozen(), scheduler, body, history
-
-    async with request.app.state.simulating:
-        if fork_worker.IS_FORK_SUPPORTED:
-            worker = await decision_thread.run(start, ForkedWorker.abandon)
-            return await worker.result(SIMULATION_TIMEOUT_SECONDS)
-        return await run_in_threadpool(_simulate_to_bytes, *await decision_thread.run(inputs))
-
-
 def simulate_in_child(snapshot: Snapshot, scheduler: KubeScheduler, body: bytes, history: EvictionHistory) -> bytes:
     """Simulate on the child's own snapshot, detached from the observer that records changes."""
     snapshot.observer = None
@@ -201,23 +234,13 @@ def _simulate_to_bytes(
         return b"%d%b" % (error.status, error_body(str(error)))
 
 
-async def show_status(request: Request) -> Response:
-    """Return the status that the page shows in its header."""
-    server_context = _server_context(request)
-    return _json(await _decision_thread(request).run_shared("status", lambda: _status(server_context)))
-
-
 def _status(server_context: ServerContext) -> dict[str, Any]:
     scheduler = server_context.settings.scheduler
     status: dict[str, Any] = {
         "version": __version__,
         "cache": cache_summary(server_context.cache, server_context.source),
         "ready": "",
-        "notes": [
-            *server_context.source.warnings(),
-            *server_context.live_settings.warnings(),
-            *server_context.lifecycle.warnings(),
-        ],
+        "notes": server_context.warnings(),
         "scheduler": scheduler_line(scheduler),
         "notEvaluated": not_evaluated_lines(scheduler),
         "policies": changed_policies(scheduler.profiles[0]),
@@ -232,38 +255,6 @@ def _status(server_context: ServerContext) -> dict[str, Any]:
     except ExtenderError as error:
         status["ready"] = str(error)
     return status
-
-
-async def show_recording(request: Request) -> Response:
-    """Return whether calls are being recorded, and where."""
-    recorder = _server_context(request).recorder
-    if recorder is None:
-        return _json({"enabled": False})
-    return _json(await _decision_thread(request).run(recorder.status))
-
-
-async def switch_recording(request: Request) -> Response:
-    """Start or stop the recording: `{"enabled": true}` or false.
-
-    It always writes into the configured directory: a path chosen over HTTP could overwrite any file.
-    """
-    try:
-        wanted = msgspec.json.decode(await read_body(request, 1024), type=_RecordingSwitch, strict=True)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise RequestError(f'must be {{"enabled": true}} or {{"enabled": false}}: {error}') from error
-    recorder = _server_context(request).recorder
-    if recorder is None:
-        raise RequestError("recording has no directory: set recording.directory, or start with --record DIR")
-    decision_thread = _decision_thread(request)
-    if wanted.enabled:
-        await decision_thread.run(recorder.start)
-    else:
-        await run_in_threadpool(recorder.stop)
-    return _json(await decision_thread.run(recorder.status))
-
-
-class _RecordingSwitch(msgspec.Struct, forbid_unknown_fields=True):
-    enabled: bool
 
 
 # --- the page -------------------------------------------------------------------------------------------------------
@@ -287,16 +278,6 @@ def _file(name: str) -> Response:
     if not _FILE_NAME.fullmatch(name) or media_type is None or not file.is_file():
         return error_response(404, "no such file")
     return Response(file.read_bytes(), media_type=media_type)
-
-
-def _server_context(request: Request) -> ServerContext:
-    server_context: ServerContext = request.app.state.server_context
-    return server_context
-
-
-def _decision_thread(request: Request) -> DecisionThread:
-    decision_thread: DecisionThread = request.app.state.decision_thread
-    return decision_thread
 
 
 def _json(value: object) -> Response:

@@ -1,7 +1,7 @@
-"""Answer `POST /simulate` within the limits of one request; independent of HTTP.
+"""Answer `POST /simulate`, within limits per request; independent of HTTP.
 
-A scheduling cycle takes about a millisecond, with evictions tens of them. Building the snapshot of a cluster with
-150,000 pods takes seconds, which a forked child saves: it has the one of the service.
+A scheduling cycle takes about a millisecond, or tens of them if pods are evicted. Building the snapshot of a cluster
+with 150,000 pods takes seconds, which a forked child saves: it has a copy.
 """
 
 import time
@@ -36,12 +36,11 @@ SIMULATION_TIMEOUT_SECONDS = 60.0
 def simulate_request(
     cluster: ClusterObjects | Snapshot, base: KubeScheduler, body: bytes, history: EvictionHistory | None = None
 ) -> Simulation | Comparison:
-    """Answer `POST /simulate`.
+    """Return the answer to `POST /simulate`; RequestError for an invalid body, or one that exceeds a limit.
 
     `cluster`: see `run_simulation`; comparing two policies on a snapshot requires os.fork: the first runs in a forked
     child. `base`: the kube-scheduler and the policies in effect. `history`: the time and the recent evictions; by
     default now, without evictions.
-    Raises RequestError for an invalid body, or for one that exceeds a limit.
     """
     scenario, policies = decode_body(body, base)
     history = history or EvictionHistory(time.time_ns())
@@ -56,7 +55,7 @@ def simulate_request(
 def _simulate_on_copy(
     snapshot: ClusterObjects | Snapshot, policy: SimulatedPolicy, scenario: Scenario, history: EvictionHistory
 ) -> Simulation:
-    """Simulate in a forked child, which has a copy of the snapshot: no other way to copy a large one is as fast."""
+    """Simulate on a forked child's copy of the snapshot: no other copy of a large one is made so fast."""
 
     def simulated() -> Simulation | str | None:
         try:
@@ -74,7 +73,7 @@ def _simulate_on_copy(
 
 
 def _check_limits(cluster: ClusterObjects | Snapshot, scenario: Scenario) -> None:
-    """Raise RequestError if the request exceeds a limit."""
+    """Raise RequestError if the simulation would be too large for one request."""
     waiting = cluster.pods_without_row() if isinstance(cluster, Snapshot) else cluster.pods
     pods = len(scenario.pods) + (sum(not pod.spec.node_name for pod in waiting) if scenario.pending else 0)
     pods += 0 if scenario.until_full else scenario.replicas

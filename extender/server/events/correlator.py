@@ -1,7 +1,7 @@
-"""Which notices become Events: repetitions are counted in one Event, and what exceeds the rates is left out.
+"""Decide which notices become Events: repetitions are counted in one Event, and a rate limit drops the rest.
 
-The counterpart of client-go's EventCorrelator and series: its burst and rate per object, its end of a series, and the
-size of its cache. The rate of all objects together is that of this process.
+The counterpart of client-go's EventCorrelator and event series, with the same burst and rate per object, end of a
+series and cache size. The limit of all objects together is our own.
 
 Rule: no I/O, and memory is bounded whatever happens.
 """
@@ -13,27 +13,27 @@ from typing import Literal
 from extender.utilities.lru import LRU
 
 MAX_REMEMBERED = 4096
-"""Series, and objects with a rate of their own, that are remembered; the least recently used ones are forgotten."""
+"""Limit of the remembered series, and of the objects with their rates; the least recently used ones are forgotten."""
 
 EVENTS_PER_SECOND, EVENT_BURST = 5.0, 100
-"""Rate of the requests to the API server, and how many may be made at once."""
+"""Rate and burst of the requests to the API server."""
 
 OBJECT_EVENTS_PER_SECOND, OBJECT_BURST = 1 / 300, 25
-"""Rate of the Events about one pod."""
+"""Rate and burst of the Events about one pod."""
 
 SERIES_SECONDS = 360.0
-"""Time without a repetition after which the next one is an Event of its own."""
+"""Time without a repetition that ends a series: the next notice becomes another Event."""
 
 PATCH_INTERVAL_SECONDS = 60.0
-"""Minimum time between two requests about one series: a repetition within it is counted by the next one after it."""
+"""Minimum time between two requests about one series: the later one writes the count of all repetitions in between."""
 
 Verdict = Literal["create", "patch", "count", "limit"]
-"""A new Event; the count of an Event is written; it is only counted; left out, because a rate is exceeded."""
+"""Create an Event; write the count of its series; only count the repetition; drop the notice for a rate limit."""
 
 
 @dataclass(slots=True)
 class Repetitions:
-    """An Event and its repetitions."""
+    """A series: an Event and its repetitions."""
 
     name: str = ""
     """Name of the Event; empty until it is created."""
@@ -43,7 +43,7 @@ class Repetitions:
 
 
 class TokenBucket:
-    """Lets `rate` events per second through, and up to `burst` at once."""
+    """A rate limit of `rate` tokens per second, and up to `burst` at once."""
 
     def __init__(self, rate: float, burst: int, now: float) -> None:
         self._rate, self._burst = rate, burst
@@ -59,7 +59,7 @@ class TokenBucket:
 
 
 class EventCorrelator:
-    """Counts repetitions and keeps to the rates; one thread uses it."""
+    """Counts repetitions and applies the rate limits. Not thread-safe."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -68,7 +68,8 @@ class EventCorrelator:
         self._series: LRU[Hashable, Repetitions] = LRU(MAX_REMEMBERED)
 
     def correlate(self, uid: str, key: Hashable) -> tuple[Verdict, Repetitions]:
-        """Return what to do with a notice about the pod `uid`, and its series; `key`: what its repetitions share."""
+        """Return what to do with a notice about the pod `uid`, and its series; `key`: the same for its repetitions."""
+        # 1. A repetition is counted, and written now and then.
         now, series = self._clock(), self._series.use(key)
         if series is not None and now - series.seen_at < SERIES_SECONDS:
             series.count += 1
@@ -77,19 +78,18 @@ class EventCorrelator:
                 return "count", series
             series.written_at = now
             return "patch", series
-        if not self._bucket(uid, now).take(now) or not self._all.take(now):
+        # 2. A new notice needs a token of its pod and one of all.
+        bucket = self._objects.use(uid)
+        if bucket is None:
+            bucket = TokenBucket(OBJECT_EVENTS_PER_SECOND, OBJECT_BURST, now)
+            self._objects.put(uid, bucket)
+        if not bucket.take(now) or not self._all.take(now):
             return "limit", Repetitions()
+        # 3. It begins a series.
         series = Repetitions(seen_at=now, written_at=now)
         self._series.put(key, series)
         return "create", series
 
     def forget(self, key: Hashable) -> None:
-        """Forget a series whose Event does not exist: the next repetition is a new one."""
+        """Forget a series whose Event could not be created: the next repetition begins another one."""
         self._series.pop(key, None)
-
-    def _bucket(self, uid: str, now: float) -> TokenBucket:
-        bucket = self._objects.use(uid)
-        if bucket is None:
-            bucket = TokenBucket(OBJECT_EVENTS_PER_SECOND, OBJECT_BURST, now)
-            self._objects.put(uid, bucket)
-        return bucket

@@ -1,9 +1,8 @@
-"""Events of events.k8s.io/v1, the API that kube-scheduler writes its own with, within the limits of its validation.
+"""Events of events.k8s.io/v1, the API that kube-scheduler uses, within the limits of its validation.
 
-`kubectl describe pod` and `kubectl get events` show them beside kube-scheduler's: the API server stores both kinds of
-Event as one.
+`kubectl describe pod` and `kubectl get events` show them beside kube-scheduler's own.
 
-Rule: whatever a pod is called, the API server accepts the Event or it is not sent.
+Rule: whatever the name of a pod, the API server accepts the Event, or it is not sent.
 """
 
 import re
@@ -25,12 +24,12 @@ ACTION = "Preempting"
 MAX_NOTE_BYTES = 1024
 MAX_REPORTING_INSTANCE_CHARACTERS = 128
 MAX_NAME_CHARACTERS = 253
-"""Limits of ValidateEventCreate (pkg/apis/core/validation) and of the names of objects."""
+"""Limits of ValidateEventCreate (pkg/apis/core/validation) and of object names."""
 
 EventType = Literal["Normal", "Warning"]
 
 Reason = Literal["PreemptionNominated", "PreemptionVetoed", "PreemptionVictim"]
-"""The first two are about the preemptor, the last about each victim; kube-scheduler's own reason is Preempted."""
+"""The first two are about the preemptor, the third about each victim; kube-scheduler's own reason is Preempted."""
 
 
 class EventStruct(msgspec.Struct, rename="camel", frozen=True, kw_only=True, omit_defaults=True):
@@ -61,13 +60,13 @@ class SeriesCount(EventStruct, frozen=True, kw_only=True):
 
 
 class SeriesPatch(EventStruct, frozen=True, kw_only=True):
-    """A merge patch: all else of an Event is immutable."""
+    """A merge patch of the only field of an Event that is not immutable."""
 
     series: SeriesCount
 
 
 class NewEvent(EventStruct, frozen=True, kw_only=True):
-    # not `tag`: these two have to be written although they never differ
+    # Fields without a default, because EventStruct omits defaults.
     api_version: str
     kind: str
     metadata: NewEventMetadata
@@ -83,7 +82,7 @@ class NewEvent(EventStruct, frozen=True, kw_only=True):
 
 
 class Notice(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be said about a pod."""
+    """An Event to be written about a pod, unless it is a repetition or exceeds a rate."""
 
     pod: Pod
     type: EventType
@@ -93,12 +92,13 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def key(self) -> tuple[str, Reason, str]:
-        """What two notices have in common that belong to one series."""
+        """Identity of the series: repetitions have the same key."""
         return self.pod.metadata.uid, self.reason, cut_note(self.note)
 
     @property
     def is_valid(self) -> bool:
-        """Return whether the API server accepts an Event about this pod; a name such as `..` changes the path."""
+        """Return whether the API server accepts an Event about this pod."""
+        # The names come from a request: one such as `..` would change the path that the Event is sent to.
         own = self.pod.metadata
         return (
             len(own.namespace) <= 63
@@ -110,7 +110,7 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def new_event(notice: Notice, number: int, time: int) -> NewEvent:
-    """Return the Event of a notice; `number`: unique for this process; `time`: nanoseconds since 1970."""
+    """Return the Event of a notice; `number`: unique in this process; `time`: nanoseconds since 1970."""
     own, suffix = notice.pod.metadata, f".{number:x}"
     name = own.name[: MAX_NAME_CHARACTERS - len(suffix)].rstrip("-.")
     instance = re.sub(r"[^!-~]", "-", f"{REPORTING_CONTROLLER}-{socket.gethostname()}")

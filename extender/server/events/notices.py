@@ -1,9 +1,9 @@
-"""What the Events about an answered preemption say, and to which pods.
+"""The Events about an answered preemption: for which pods, and with which note.
 
-Everybody who may read the Events of a namespace reads what is said about its pods. So pods of other namespaces, and
-what is called after them, are counted but not named unless `events.namesAcrossNamespaces` allows it.
+The users of a namespace may read the Events of its pods. So pods of other namespaces, and objects with their names, are
+counted but not named, unless `events.namesAcrossNamespaces` allows it.
 
-Rule: nothing is said of a decision that was not answered, and nothing that the record of the decision does not hold.
+Rule: only answered decisions get Events, which say nothing that is not in the record of the decision.
 """
 
 from collections.abc import Iterator, Mapping
@@ -21,25 +21,25 @@ from extender.server.events.event import Notice
 from extender.utilities.text import join_names, pluralize
 
 MAX_LISTED_PODS = 3
-"""Victims that an Event names."""
+"""Limit of the victims that an Event names."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """The nodes whose victims a policy rejects."""
+    """The nodes on which a policy rejects the victims."""
 
     nodes: int
     wait: int | None
-    """Nanoseconds until it may allow those of the first node; None: no such time."""
+    """Nanoseconds until the policy may allow the victims of one of them; None: no such time is known."""
 
 
 @dataclass(frozen=True, slots=True)
 class AnsweredPreemption:
-    """An answer to /preempt of which Events are written."""
+    """An answer to /preempt that is worth Events."""
 
     record: PreemptRecord
     rejecting: Mapping[str, Rejection]
-    """Policy -> what it rejects."""
+    """Policy -> its rejections."""
 
     @property
     def size(self) -> int:
@@ -48,7 +48,7 @@ class AnsweredPreemption:
 
 
 def rejecting_policies(decision: PreemptDecision) -> dict[str, Rejection]:
-    """Return policy -> what it rejects, of those that do; before the snapshot of the decision changes."""
+    """Return policy -> its rejections, if it has any; call it before the decision's snapshot changes."""
     evaluation = decision.evaluation
     if evaluation is None or evaluation.refusal is not None or decision.kept:
         return {}
@@ -62,7 +62,7 @@ def rejecting_policies(decision: PreemptDecision) -> dict[str, Rejection]:
 
 
 def is_worth_events(decision: PreemptDecision) -> bool:
-    """Return whether pods are evicted, or a policy of ours is why none is."""
+    """Return whether pods are evicted, or are not because of a policy of ours."""
     if decision.kept:
         return bool(decision.kept[0].victims)
     return any(
@@ -72,9 +72,10 @@ def is_worth_events(decision: PreemptDecision) -> bool:
 
 
 def notices(preemption: AnsweredPreemption, *, names_across_namespaces: bool) -> Iterator[Notice]:
-    """Yield what is said about the preemptor, then about each pod that is evicted for it."""
+    """Yield the notice about the preemptor, then one for each victim."""
     record, kept = preemption.record, preemption.record.decision.kept
     preemptor = record.request.pod.identity
+    # 1. A veto.
     if not kept:
         note = f"No pod is evicted: {_veto_reason(preemption, names_across_namespaces)}"
         yield Notice(pod=preemptor, type="Warning", reason="PreemptionVetoed", note=note)
@@ -82,10 +83,12 @@ def notices(preemption: AnsweredPreemption, *, names_across_namespaces: bool) ->
     victims = [pod for pod in kept[0].victims if pod.metadata.deletion_timestamp is None]
     listed = _listed(victims, preemptor, names_across_namespaces)
     why = why_best(record)
-    if len(kept) > 1:  # kube-scheduler chooses the node itself: which pods it evicts is not known
+    # 2. With several candidates, kube-scheduler chooses the node, so the victims are not known yet.
+    if len(kept) > 1:
         note = f"Preemption candidates: {kept[0].node} is the {why}; kube-scheduler chooses among {len(kept)} nodes"
         yield Notice(pod=preemptor, type="Normal", reason="PreemptionNominated", note=note)
         return
+    # 3. One candidate: kube-scheduler evicts its victims.
     note = f"Preempting on node {kept[0].node}, {why}; evicting {listed}"
     yield Notice(pod=preemptor, type="Normal", reason="PreemptionNominated", note=note)
     for victim in victims:
@@ -115,12 +118,9 @@ def _listed(victims: list[Pod], preemptor: Pod, names_across_namespaces: bool) -
 
 
 def _veto_reason(preemption: AnsweredPreemption, names_across_namespaces: bool) -> str:
-    """Return why no pod is evicted, and until when where that is known.
-
-    The reasons of single nodes name pods and budgets: where these may be those of other namespaces, only the policies
-    are named, with the time from which on they may allow the eviction on some node.
-    """
+    """Return why no pod is evicted, and for how long if that is known."""
     decision, history = preemption.record.decision, preemption.record.request.context.history
+    # The reasons of nodes name pods and budgets, which may be those of other namespaces: then name only the policies.
     if decision.vetoed is not None or names_across_namespaces:
         return decision.no_candidate_reason
     reasons = [
@@ -138,5 +138,5 @@ def _veto_reason(preemption: AnsweredPreemption, names_across_namespaces: bool) 
 
 
 def _until(history: EvictionHistory, wait: int | None) -> str:
-    """Render the end of a wait, which is that of the first of the nodes and of its pods."""
+    """Render the end of a wait: a lower bound, because other nodes and other pods of the node may take longer."""
     return "" if wait is None else f", {history.until(wait)} at least"

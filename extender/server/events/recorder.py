@@ -1,7 +1,7 @@
-"""Write Events about answered preemptions, from a thread of its own.
+"""Write Events about answered preemptions, in a thread of its own.
 
-Rule: `record` never blocks and never raises, so that no answer waits for an Event or fails with one. What is not
-written is counted by its reason.
+Rule: `record` never blocks and never raises, so that no answer waits for an Event or fails because of one. Events that
+are not written are counted by reason.
 """
 
 import logging
@@ -25,7 +25,7 @@ from extender.utilities.log_throttle import ThrottledLoggers
 log = logging.getLogger(__name__)
 
 MAX_QUEUED_BYTES = 16 << 20
-"""Limit of the preemptions whose Events are not written yet."""
+"""Limit of the preemptions that wait for their Events to be written."""
 
 STOP_TIMEOUT_SECONDS = 2.0
 """Time limit for writing the queued Events at shutdown."""
@@ -33,14 +33,14 @@ STOP_TIMEOUT_SECONDS = 2.0
 REQUEST_TIMEOUT: Timeout = (2.0, 5.0)
 
 MAX_TRIES = 3
-"""Requests for one Event, if the API server does not answer or is overloaded."""
+"""Limit of the requests for one Event, while the API server does not answer or is overloaded."""
 
 RETRY_SECONDS = 1.0
 MAX_RETRY_SECONDS = 10.0
-"""Pause before the next try: what a Retry-After says, within these limits."""
+"""Limits of the pause before the next try, for which a response may have a Retry-After."""
 
 NO_RESPONSE = 0
-"""The code of an error where the API server sent no complete response."""
+"""Code of an error without a complete response of the API server."""
 
 LABELS = {
     "created": "written",
@@ -49,14 +49,14 @@ LABELS = {
     "queueFull": "dropped",
     "failed": "failed",
 }
-"""Result of a notice, or of a preemption for which the queue is full -> label value of extender_events_total; one that
-is repeated is counted by the Event that there is already."""
+"""Result of a notice, or of a preemption that finds the queue full -> label value of extender_events_total. A
+repetition counts as written: it is in the count of an Event."""
 
 PERMISSION = "the permission to create and patch events of events.k8s.io (events.enabled, components/events)"
 
 
 class EventApi(Protocol):
-    """The requests that Events need; ApiServer implements it. Both raise ApiError or ApiUnreachable."""
+    """The requests that Events need, which raise ApiError or ApiUnreachable; ApiServer implements them."""
 
     def post(self, path: str, body: bytes, *, timeout: Timeout) -> bytes: ...
 
@@ -64,7 +64,7 @@ class EventApi(Protocol):
 
 
 class EventRecorder:
-    """Writes Events once it is started; only the thread that decides calls `record`."""
+    """Writes Events; off until `start`. Only the thread that decides calls `record`."""
 
     def __init__(
         self,
@@ -74,9 +74,9 @@ class EventRecorder:
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], int] = time.time_ns,
     ) -> None:
-        """`now`: nanoseconds since 1970, which also make the names of Events."""
+        """`now`: returns nanoseconds since 1970, which are also part of the names of Events."""
         self.counts = dict.fromkeys(LABELS, 0)
-        """Result -> how often; each has one thread that counts it."""
+        """Result -> number of times. Each is counted by one thread only."""
         self._api, self._now = api, now
         self._names_across_namespaces = names_across_namespaces
         self._correlator = EventCorrelator(clock)
@@ -97,7 +97,6 @@ class EventRecorder:
         return totals
 
     def start(self) -> None:
-        """Start the thread."""
         if self._thread is None:
             self._thread = WriterThread("events", MAX_QUEUED_BYTES, self._write_all)
             self._thread.start()
@@ -111,7 +110,7 @@ class EventRecorder:
 
     def record(self, preemption: AnsweredPreemption) -> None:
         """Queue the Events of a preemption."""
-        thread = self._thread  # `stop` runs on another thread
+        thread = self._thread  # read once: `stop` runs on another thread
         if thread is not None and not thread.put(preemption, preemption.size):
             self.counts["queueFull"] += 1
             self._log("queue", "Events: dropped those of a preemption: the queue is full")
@@ -128,7 +127,8 @@ class EventRecorder:
                 log.exception("failed to write the Events of a preemption")
 
     def _write(self, notice: Notice) -> str:
-        """Write the Event of a notice, or count it; return the result, one of LABELS."""
+        """Write the Event of a notice, or its count; return the result, a key of LABELS."""
+        # 1. Is it new, a repetition, or one too many?
         if not notice.is_valid:
             return "failed"
         verdict, series = self._correlator.correlate(notice.pod.metadata.uid, notice.key)
@@ -136,14 +136,19 @@ class EventRecorder:
             return "rateLimited"
         if verdict == "count":
             return "repeated"
-        error = self._patch(notice, series) if verdict == "patch" else None
-        if error is not None and error.code != 404:
-            self._log_error(error)
-            return "failed"
-        if verdict == "patch" and error is None:
-            return "repeated"
-        error = self._create(notice, series)  # also where the Event of the series does not exist any more
-        if error is None or error.code == 409:  # 409: it exists: the response to an earlier try was lost
+        # 2. Write the count of a repetition to the Event of its series.
+        if verdict == "patch":
+            last = SeriesCount(count=series.count, last_observed_time=format_time(self._now(), 6))
+            path = f"{_path(notice)}/{quote(series.name, safe='')}"
+            error = self._send(self._api.patch, path, msgspec.json.encode(SeriesPatch(series=last)))
+            if error is None:
+                return "repeated"
+            if error.code != 404:
+                self._log_error(error)
+                return "failed"
+        # 3. Create an Event, also where that of the series has expired (404).
+        error = self._create(notice, series)
+        if error is None or error.code == 409:  # it exists: the response to an earlier try was lost
             return "created"
         self._correlator.forget(notice.key)
         self._log_error(error)
@@ -156,14 +161,8 @@ class EventRecorder:
         series.name, series.count = event.metadata.name, 1
         return self._send(self._api.post, _path(notice), msgspec.json.encode(event))
 
-    def _patch(self, notice: Notice, series: Repetitions) -> ApiError | None:
-        """Write the count of the series to its Event."""
-        last = SeriesCount(count=series.count, last_observed_time=format_time(self._now(), 6))
-        path = f"{_path(notice)}/{quote(series.name, safe='')}"
-        return self._send(self._api.patch, path, msgspec.json.encode(SeriesPatch(series=last)))
-
     def _send(self, request: Callable[..., bytes], path: str, body: bytes) -> ApiError | None:
-        """Send a request, again where that may help; return the error with which it failed, or None."""
+        """Send a request, with retries where they may help; return the last error, or None."""
         error = self._try(request, path, body)
         for _ in range(MAX_TRIES - 1):
             if error is None or not (error.code in (NO_RESPONSE, 408, 429) or error.code >= 500):
@@ -185,7 +184,7 @@ class EventRecorder:
         return None
 
     def _log_error(self, error: ApiError) -> None:
-        if NAMESPACE_TERMINATING in error.causes:
+        if NAMESPACE_TERMINATING in error.causes:  # nothing for an operator to do
             return
         if error.code == 403:
             self._log(403, "Events: not allowed to write them, that requires %s: %s", PERMISSION, error.message)

@@ -1,10 +1,9 @@
 """Recount the PodDisruptionBudget violations of victims, independently of the engine's code.
 
-Every potential victim of a node counts against the budgets that select it, the most important first, including pods
-that stay; a pod that counts against an exhausted budget is violating (defaultpreemption.filterPodsWithPDBViolation,
-v1.36), and since v1.37 counts against no further one. With `budgetAccounting: Live` a budget allows what the healthy
-pods in the cluster cache leave over, and a pod counts as the eviction API would count it
-(pkg/registry/core/pod/storage/eviction.go, v1.36).
+All potential victims of a node, including pods that stay, count against the budgets that select them, most important
+first. A pod that counts against an exhausted budget is violating (defaultpreemption.filterPodsWithPDBViolation, v1.36);
+since v1.37 it counts against no further budget. With `budgetAccounting: Live` allowances follow from the healthy pods
+in the cluster cache, and pods count as the eviction API counts them (pkg/registry/core/pod/storage/eviction.go, v1.36).
 
 Rule: plain Python, pod by pod, as upstream does it. It may be slower than the engine, but must share no code with it.
 """
@@ -19,11 +18,11 @@ from extender.core.snapshot.importance import annotated_cost, grace_period
 from extender.core.snapshot.pod_table import identity, is_assumed_terminating
 from extender.core.snapshot.selector_index import LabelGroups
 from extender.core.snapshot.snapshot import Snapshot
-from extender.k8s.annotations import DELETION_COST
 from extender.k8s.objects import Pod, PodDisruptionBudget
 from extender.k8s.selectors import LabelPredicate, SelectorError, compile_label_selector
 from extender.k8s.time import parse_time
 from extender.k8s.version.features import Features
+from extender.k8s.well_known import DELETION_COST
 from extender.k8s.workloads import QOS_CLASSES, qos_class
 
 BudgetShare = tuple[str, int]
@@ -70,6 +69,8 @@ class PDBRecount:
         self._is_live = policy.budget_accounting == "Live"
         self._budgets = tuple(snapshot.objects.budgets.values())
         self._selects = [label_predicate(budget, snapshot.features, policy.empty_selector) for budget in self._budgets]
+        self._disrupted = [budget.status.disrupted_pods or {} for budget in self._budgets]
+        """[budget]: names of the pods whose eviction the API server has counted already."""
         self._by_namespace: dict[str, list[int]] = {}
         for index, budget in enumerate(self._budgets):
             self._by_namespace.setdefault(budget.metadata.namespace, []).append(index)
@@ -116,35 +117,27 @@ class PDBRecount:
 
     def _used_shares(self, pod: Pod) -> list[BudgetShare]:
         """Return the budget shares that evicting the pod uses up, unless the API server has counted it already."""
-        selecting = self._selecting(pod.metadata.namespace, pod.metadata.labels or {})
+        namespace, labels = pod.metadata.namespace, pod.metadata.labels or {}
+        rows = self._by_namespace.get(namespace)
+        if rows is None:
+            return []
+        key = namespace, frozenset(labels.items())
+        if key not in self._selecting_by_labels:
+            self._selecting_by_labels[key] = tuple(index for index in rows if self._selects[index](labels))
+        selecting = self._selecting_by_labels[key]
         if not self._is_live:
-            return [("pods", index) for index in selecting if not self._is_disrupted(index, pod)]
+            return [("pods", index) for index in selecting if pod.metadata.name not in self._disrupted[index]]
         if not selecting or pod.metadata.deletion_timestamp is not None or pod.status.phase == "Pending":
             return []
         if len(selecting) > 1:
             return [MULTIPLE_BUDGETS]
         (index,) = selecting
-        if self._is_disrupted(index, pod):
+        if pod.metadata.name in self._disrupted[index]:
             return []
-        return [("pods" if pod.is_ready or self._counts_unready_pods(index) else "unready", index)]
-
-    def _counts_unready_pods(self, index: int) -> bool:
-        """Return whether unready pods count like ready pods, as they do where desiredHealthy is 0."""
-        budget = self._budgets[index]
-        return budget.status.desired_healthy == 0 and budget.spec.unhealthy_pod_eviction_policy != "AlwaysAllow"
-
-    def _is_disrupted(self, index: int, pod: Pod) -> bool:
-        return pod.metadata.name in (self._budgets[index].status.disrupted_pods or {})
-
-    def _selecting(self, namespace: str, labels: Mapping[str, str]) -> tuple[int, ...]:
-        """Return the rows of the budgets whose selector matches."""
-        rows = self._by_namespace.get(namespace)
-        if not rows:
-            return ()
-        key = namespace, frozenset(labels.items())
-        if key not in self._selecting_by_labels:
-            self._selecting_by_labels[key] = tuple(index for index in rows if self._selects[index](labels))
-        return self._selecting_by_labels[key]
+        # Where desiredHealthy is 0, unready pods count like ready ones.
+        status, spec = self._budgets[index].status, self._budgets[index].spec
+        counts_unready = status.desired_healthy == 0 and spec.unhealthy_pod_eviction_policy != "AlwaysAllow"
+        return [("pods" if pod.is_ready or counts_unready else "unready", index)]
 
     # --- what a budget allows ---------------------------------------------------------------------------------
 
@@ -170,7 +163,7 @@ class PDBRecount:
         namespace, select = self._budgets[index].metadata.namespace, self._selects[index]
         groups = self._snapshot.index(LabelGroups).in_namespaces(frozenset((namespace,)))
         selected = [self._snapshot.pods[row] for group in groups if select(group.labels) for row in group.members]
-        pods = [pod for pod in selected if pod.is_ready and not self._is_disrupted(index, pod)]
+        pods = [pod for pod in selected if pod.is_ready and pod.metadata.name not in self._disrupted[index]]
         terminating = [pod for pod in pods if pod.metadata.deletion_timestamp is not None]
         return len(pods) - len(terminating), sum(map(is_assumed_terminating, terminating))
 

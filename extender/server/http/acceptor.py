@@ -1,16 +1,19 @@
 """Accept the connections of one listener, within limits: connections, TLS handshakes under way, accepts per turn.
 
-A connection that has sent nothing costs a socket and a timer: the HTTP parser, or the SSL object with its buffers, is
-made when its first byte has arrived. At the limit, the connection that has done the least gives way to the new one, in
-this order: it has sent nothing, or waits for its TLS handshake, and many others do; its first request is incomplete; it
-is idle; a later request is incomplete. Of each kind the oldest is closed first. A connection whose call is being
-answered is never closed; if all are, new ones wait in the kernel's backlog.
+A connection that has sent nothing costs only a socket and a timer: the HTTP parser, or the SSL object with its buffers,
+is made when the first byte arrives. At the limit, a new connection displaces the least useful one, in this order:
 
-TLS handshakes are started a few per turn of the event loop, so that calls on open connections are answered between
-them, and the oldest one under way gives way to the next. Each begins with the certificate that is current by then.
+1. It has sent nothing, or waits for its TLS handshake, as many others do.
+2. Its first request is incomplete.
+3. It is idle.
+4. A later request is incomplete.
 
-Rule: a new connection is never refused, so that kube-scheduler gets in whatever others hold open; descriptors never
-run out on account of connections.
+The oldest of each kind is closed first. A connection whose call is being answered is never closed; if all are, new ones
+wait in the kernel's backlog. Only a few TLS handshakes start per turn of the event loop, so that calls on open
+connections are answered in between.
+
+Rule: a new connection is never refused, so that kube-scheduler gets in whatever others hold open; connections never
+use up the descriptors of the process.
 """
 
 import asyncio
@@ -24,6 +27,7 @@ from asyncio import Task, TimerHandle
 from asyncio.sslproto import SSLProtocol
 from collections import deque
 from collections.abc import Callable, Coroutine
+from typing import Any
 
 from extender.server.http.protocol import LimitedProtocol, ListenerState
 from extender.server.http.tls import TLSFiles
@@ -35,7 +39,7 @@ MAX_CONNECTIONS = 512
 """Connections per listener; kube-scheduler keeps about as many open as it has calls in flight."""
 
 RESERVED_DESCRIPTORS = 64
-"""Descriptors left to the rest of the process: a watch per kind, /bind, files, simulations."""
+"""Descriptors reserved for the rest of the process: a watch per kind, /bind, files, simulations."""
 
 MIN_CONNECTIONS = 8
 """Connections per listener, however few descriptors the process may open."""
@@ -47,26 +51,26 @@ HANDSHAKES_PER_TURN = 8
 """TLS handshakes that start in one turn of the event loop; each costs up to 2 ms for the signature of an RSA key."""
 
 HANDSHAKE_TIMEOUT_SECONDS = 10
-"""Limit for a TLS handshake, and before it for the first byte."""
+"""Limit for the first byte of a TLS connection, and then for its handshake."""
 
 TLS_SHUTDOWN_TIMEOUT_SECONDS = 2.0
 """Seconds that a closing TLS connection waits for the client's close_notify."""
 
 TLS_READ_BYTES = 64 << 10
-"""Read buffer of a TLS connection, allocated as long as it is open; asyncio's is 256 KiB."""
+"""Read buffer of a TLS connection, allocated while it is open; asyncio's is 256 KiB."""
 
 FIRST_BYTE_SECONDS_AT_CLOSE = 0.05
-"""Limit for the first byte once the listener closes: a client that has just connected is about to send its call."""
+"""Limit for the first byte once the listener closes: a client that has just connected may be about to send a call."""
 
 HANDSHAKE_SECONDS_AT_CLOSE = 1.0
 """Time that TLS handshakes have once the listener closes."""
 
 ACCEPT_PAUSE_SECONDS = 0.2
-"""Pause of accepting when the process has no descriptor left, or when every connection is being answered."""
+"""Pause in accepting when the process has no descriptor left, or when every connection is being answered."""
 
 
 class Acceptor:
-    """Accepts from one listening socket on the running event loop: `open()`, then `close()`."""
+    """Accepts connections from one listening socket on the running event loop: `open()`, then `close()`."""
 
     def __init__(
         self,
@@ -78,7 +82,6 @@ class Acceptor:
     ) -> None:
         """Accept from `listening`, which `close` closes; `keep_alive`: seconds for the first byte, without TLS."""
         self.max_connections = max_connections()
-        self._name = name
         self._listening = listening
         self._make_protocol = make_protocol
         self._state = state
@@ -87,21 +90,22 @@ class Acceptor:
         self._loop: asyncio.AbstractEventLoop
         self._resume_timer: TimerHandle | None = None
         self._silent: dict[socket.socket, TimerHandle] = {}
-        """Connections that have sent nothing, oldest first, each with its timeout."""
+        """Connection that has sent nothing -> its timeout, oldest first."""
         self._ready: deque[socket.socket] = deque()
         """Connections whose TLS handshake can start, oldest first."""
-        self._starting: dict[Task[None], None] = {}
-        """TLS handshakes under way, oldest first; without TLS, connections that are about to be read."""
-        self._log = ThrottledLoggers(log)
+        self._starting: dict[Task[Any], None] = {}
+        """TLS handshakes under way, oldest first; without TLS, connections that are becoming a protocol."""
+        warn = ThrottledLoggers(log)
+        self._warn: Callable[..., None] = lambda key, message, *args: warn(key, f"%s: {message}", name, *args)
 
     @property
     def _batch(self) -> int:
-        """Connections accepted in one turn, and closed at once to make room: the newest survive several turns."""
+        """Connections accepted per turn, and closed at once to make room: the newest survive several turns."""
         return max(1, self.max_connections // 16)
 
     @property
     def _patience(self) -> int:
-        """Connections that may send nothing, and that may wait for a handshake, before they give way to new ones."""
+        """Number of silent connections, and of those that wait for a handshake, that new ones do not displace."""
         return self.max_connections // 4
 
     @property
@@ -118,24 +122,26 @@ class Acceptor:
 
     def close(self) -> None:
         """Close the listening socket; connections that send something at once still start, also from the backlog."""
+
+        def close_silent() -> None:
+            for connection in list(self._silent):
+                self._give_up(connection)
+
         if self._is_open:
             self._is_open = False
             if self._resume_timer is not None:
                 self._resume_timer.cancel()
             self._loop.remove_reader(self._listening)
             with contextlib.suppress(OSError):
-                while self._count() < self.max_connections:  # closing the socket would reset them
+                while self._count() < self.max_connections:  # closing the socket would reset those in the backlog
                     self._accept_one()
-            self._loop.call_later(FIRST_BYTE_SECONDS_AT_CLOSE, self._close_silent)
+            self._loop.call_later(FIRST_BYTE_SECONDS_AT_CLOSE, close_silent)
             self._loop.call_later(HANDSHAKE_SECONDS_AT_CLOSE, self._close_starting)
-        self._listening.close()  # first: a client whose connection is closed must not get in again
-
-    def _close_silent(self) -> None:
-        for connection in list(self._silent):
-            self._give_up(connection)
+        # Before any connection: a client that connects again must reach another replica.
+        self._listening.close()
 
     def _close_starting(self) -> None:
-        """End the handshakes that are left, and connections that began no request after theirs."""
+        """End the remaining handshakes, and the connections that began no request after theirs."""
         for handshake in self._starting:
             handshake.cancel()
         while self._ready:
@@ -148,7 +154,7 @@ class Acceptor:
     def _accept(self) -> None:
         room = min(self._batch, self.max_connections - self._count())
         if room <= 0:
-            self._log("full", "%s: more than %d connections, closing idle ones", self._name, self.max_connections)
+            self._warn("full", "more than %d connections, closing idle ones", self.max_connections)
             room = self._make_room()
             if not room:
                 self._pause()
@@ -158,7 +164,7 @@ class Acceptor:
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:  # EMFILE, ENFILE, ENOBUFS, ENOMEM
-                self._log("no descriptor", "%s: cannot accept connections: %s", self._name, error.strerror)
+                self._warn("no descriptor", "cannot accept connections: %s", error.strerror)
                 self._make_room()
                 self._pause()
                 return
@@ -177,7 +183,7 @@ class Acceptor:
         self._resume_timer = self._loop.call_later(ACCEPT_PAUSE_SECONDS, self.open)
 
     def _make_room(self) -> int:
-        """Close some connections that have done the least; return how many."""
+        """Close some of the least useful connections; return how many."""
         silent = list(self._silent)[: max(0, min(self._batch, len(self._silent) - self._patience))]
         for connection in silent:
             self._give_up(connection)
@@ -187,7 +193,7 @@ class Acceptor:
         return len(silent) + ready or self._close_least_useful()
 
     def _close_least_useful(self) -> int:
-        """Close some connections whose first request is incomplete, or else one that is not being answered."""
+        """Close some connections whose first request is incomplete, or else one that no call needs."""
         ranks = ((rank, id(one), one) for one in self._state.connections if (rank := one.usefulness()) is not None)
         least = heapq.nsmallest(self._batch, ranks)
         closed = [one for rank, _, one in least if not rank.has_been_answered] or [one for _, _, one in least[:1]]
@@ -215,29 +221,25 @@ class Acceptor:
         if not has_sent:
             connection.close()
         elif self._state.tls is None:
-            self._start(self._serve(connection))
+            self._start(self._loop.connect_accepted_socket(self._make_protocol, connection))
         else:
             self._ready.append(connection)
             if len(self._ready) == 1:
                 self._loop.call_soon(self._start_handshakes, self._state.tls)
 
-    def _start(self, starting: Coroutine[None, None, None]) -> None:
+    def _start(self, starting: Coroutine[Any, Any, Any]) -> None:
         task = self._loop.create_task(starting)
         self._starting[task] = None
         task.add_done_callback(lambda done: self._starting.pop(done, None))
 
-    async def _serve(self, connection: socket.socket) -> None:
-        await self._loop.connect_accepted_socket(self._make_protocol, connection)
-
     def _start_handshakes(self, tls: TLSFiles) -> None:
+        # Each begins with the certificate that is current by then.
         for _ in range(min(HANDSHAKES_PER_TURN, len(self._ready))):
             if len(self._starting) >= MAX_HANDSHAKES:
                 oldest = next(iter(self._starting))
                 del self._starting[oldest]
                 oldest.cancel()
-                self._log(
-                    "full", "%s: more than %d TLS handshakes under way, closing the oldest", self._name, MAX_HANDSHAKES
-                )
+                self._warn("full", "more than %d TLS handshakes under way, closing the oldest", MAX_HANDSHAKES)
             self._start(self._shake_hands(self._ready.popleft(), tls))
         if self._ready:
             self._loop.call_soon(self._start_handshakes, tls)
@@ -256,21 +258,21 @@ class Acceptor:
         transport, _ = await self._loop.connect_accepted_socket(lambda: protocol, connection)
         try:
             await done
-        except OSError as error:  # reported by TLSFiles; its stack refers to the buffers, and is part of a cycle
-            error.__traceback__ = None
+        except OSError as error:  # TLSFiles has logged it
+            error.__traceback__ = None  # refers to the buffers, in a reference cycle
         except asyncio.CancelledError:
             transport.abort()
             raise
 
 
 class _TLSProtocol(SSLProtocol):
-    """asyncio's TLS, with a smaller read buffer."""
+    """asyncio's TLS with a smaller read buffer."""
 
     max_size = TLS_READ_BYTES
 
 
 def max_connections() -> int:
-    """Return the number of connections that a listener may have: half of the free descriptors, at most the maximum."""
+    """Return the limit of connections of a listener: half of the free descriptors, at most MAX_CONNECTIONS."""
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if limit == resource.RLIM_INFINITY:
         return MAX_CONNECTIONS

@@ -1,7 +1,7 @@
 """Read a request body, or reject it as early as possible: too large, too slow, compressed or not JSON.
 
-All bodies of a listener, and the answers that are being sent, are limited together (`BodiesInFlight`): what is too much
-is answered as overload.
+All bodies of a listener, and the answers that are being sent, share one limit (`BodiesInFlight`); beyond it, calls are
+answered as overload.
 
 Rule: never buffer more than the cap, whatever Content-Length says.
 """
@@ -24,60 +24,59 @@ READ_TIMEOUT_SECONDS = 10.0
 """Limit from a request's first byte to its last; kube-scheduler sends a request at once."""
 
 UNCOUNTED_BODY_BYTES = 512 << 10
-"""Part of each body, and of each answer, that does not count as in flight: the names of 15,000 nodes."""
+"""Part of each body, and of each answer, that does not count as in flight: enough for the names of 15,000 nodes."""
 
 _CHECKED_HEADERS = frozenset({b"content-encoding", b"content-type", b"content-length"})
-"""Headers that decide whether a body is read; the first header of each name counts."""
+"""Headers that decide whether a body is read; of each name the first one counts."""
 
 _JSON_TYPE = re.compile(r"(application|text)/json|[\w.+-]+/[\w.+-]+\+json", re.IGNORECASE)
 
 
 @dataclass(slots=True, eq=False)
 class Body:
-    """What one call has in flight: its body as it arrives, then its answer as it is sent."""
+    """Bytes of one call in flight: its body as it arrives, then its answer as it is sent."""
 
     size: int = 0
     received: bytes | io.BytesIO = b""
     timeout: asyncio.Timeout | None = None
-    """The `with` block that waits for the client, to send more of the body or to read the answer; None: none does."""
+    """Timeout of the block that waits for the client to send the body or read the answer; None: nothing waits."""
     refusal: str | None = None
-    """Reason why that block has ended early."""
+    """Why that block was ended early; None: it was not."""
 
     @property
     def counted_bytes(self) -> int:
-        """Return the bytes that count as in flight."""
         return max(0, self.size - UNCOUNTED_BODY_BYTES)
 
     @property
     def waits_for_client(self) -> bool:
-        """Return whether the call would continue if its client sent, or read, some bytes."""
+        """Return whether the call waits for its client to send or read some bytes."""
         return self.timeout is not None and not self.timeout.expired() and self.refusal is None
 
     def append(self, chunk: bytes) -> None:
-        """Add what has arrived."""
-        if not self.received:  # no copy: most bodies arrive in one piece
+        # Most bodies arrive in one piece, which needs no copy. Joining a list of chunks would take twice the memory.
+        if not self.received:
             self.received = chunk
             return
-        if isinstance(self.received, bytes):  # a list of chunks would take twice the memory when it is joined
+        if isinstance(self.received, bytes):
             first, self.received = self.received, io.BytesIO()
             self.received.write(first)
         self.received.write(chunk)
 
     def take(self) -> bytes:
-        """Return the whole body; called once."""
+        """Return the whole body and release it; called once."""
         received, self.received = self.received, b""
         return received if isinstance(received, bytes) else received.getvalue()
 
 
 class BodiesInFlight:
-    """The bodies and answers of all calls in flight, and the limit for their bytes."""
+    """The bodies and answers of all calls in flight, and the limit of their bytes."""
 
     def __init__(self, max_bytes: int) -> None:
         self.bytes = 0
         """Bytes in flight, without the first UNCOUNTED_BODY_BYTES of each call."""
         self._max_bytes = max_bytes
         self._bodies: dict[Body, None] = {}
-        """Those whose bytes count; the one whose size changed last is the last."""
+        """Bodies with counted bytes, ordered by their last change of size."""
 
     @contextlib.contextmanager
     def track(self) -> Iterator[Body]:
@@ -89,9 +88,9 @@ class BodiesInFlight:
             self._forget(body)
 
     def resize(self, body: Body, size: int) -> None:
-        """Count this call with `size` bytes; above the limit, refuse calls that wait for their clients.
+        """Set the size of a call; above the limit, refuse calls that wait for their clients.
 
-        The one for which nothing has happened for the longest is refused first; its bytes are free at once.
+        The call whose size has not changed for the longest time is refused first, and its bytes are freed at once.
         """
         self._forget(body)
         body.size = size
@@ -99,7 +98,7 @@ class BodiesInFlight:
             self._bodies[body] = None
             self.bytes += body.counted_bytes
         while self.bytes > self._max_bytes:
-            # An answer that is too large by itself is sent all the same.
+            # Never this call's own answer: it is sent even if it exceeds the limit by itself.
             others = (one for one in self._bodies if one is not body or one.received)
             waiting = next((one for one in others if one.waits_for_client), None)
             if waiting is None:
@@ -118,9 +117,9 @@ class BodiesInFlight:
 async def read_body(
     request: Request, cap: int, bodies: BodiesInFlight | None = None, body: Body | None = None
 ) -> bytes:
-    """Return the body, of at most `cap` bytes; raises RequestError (408, 413, 415): too slow, too large, not JSON.
+    """Return the body; RequestError if it is too slow (408), larger than `cap` bytes (413) or not JSON (415).
 
-    `body`: one of `bodies.track`; raises Overloaded if it is refused. None: without a common limit.
+    `body`: from `bodies.track`; Overloaded if it is refused. None: without a common limit.
     """
     check_headers(request.scope, cap)
     bodies, body = bodies or BodiesInFlight(cap), body or Body()
@@ -143,7 +142,7 @@ async def read_body(
 
 
 def caller_of(scope: Scope) -> Caller:
-    """Return the caller of the request; one that calls just now if the server does not say."""
+    """Return the caller of the request; without LimitedProtocol, one whose request has just arrived."""
     caller: Caller | None = scope.get(CALLER_KEY)
     if caller is None:
         now = asyncio.get_running_loop().time()
@@ -152,7 +151,7 @@ def caller_of(scope: Scope) -> Caller:
 
 
 def check_headers(scope: Scope, cap: int) -> None:
-    """Raise RequestError if the headers alone show that the body is not usable."""
+    """Raise RequestError if the headers show that the body is not usable."""
     sent = {name: value.decode("latin-1") for name, value in reversed(scope["headers"]) if name in _CHECKED_HEADERS}
     encoding = sent.get(b"content-encoding", "").strip().lower()
     if encoding not in ("", "identity"):

@@ -1,10 +1,10 @@
 """The caller of a request: when its request arrived, and whether it still waits for the answer.
 
-A process that was stopped, starved of CPU or paused with its machine reads a request long after it arrived. Linux knows
-more (TCP_INFO): when the last data arrived, and that the caller has closed the connection, also while unread bytes, a
-TLS alert or a queue of other callbacks keep the event loop from seeing it.
+A process that was stopped, starved of CPU or suspended with its machine reads a request long after its arrival. On
+Linux, TCP_INFO has the time of the last data. It also shows that the caller has closed the connection, which the event
+loop does not see behind unread bytes, a TLS alert or a queue of other callbacks.
 
-Rule: without TCP_INFO (macOS) a request arrives when it is read, and a connection is closed once the event loop sees
+Rule: without TCP_INFO (macOS), a request arrives when it is read, and a connection is closed when the event loop sees
 it.
 """
 
@@ -21,18 +21,18 @@ CALLER_KEY = "extender.caller"
 
 _TCP_INFO: int | None = socket.TCP_INFO if sys.platform == "linux" else None
 _TCP_INFO_FIELDS = struct.Struct("=B51xI")
-"""struct tcp_info of Linux: tcpi_state (u8, offset 0) and tcpi_last_data_recv (u32, offset 52), in milliseconds."""
+"""Linux's struct tcp_info: tcpi_state (u8 at offset 0) and tcpi_last_data_recv (u32 at offset 52, milliseconds)."""
 _TCP_ESTABLISHED = 1
 
 _TICK_SECONDS = 0.01
-"""Coarsest resolution of tcpi_last_data_recv, in timer ticks of the kernel: 4 ms, or 10 ms with CONFIG_HZ=100."""
+"""Coarsest resolution of tcpi_last_data_recv, a timer tick of the kernel: 4 ms, or 10 ms with CONFIG_HZ=100."""
 
 
 class Caller(msgspec.Struct, frozen=True):
     """The caller of one request; times are by the event loop's clock (`time.monotonic`)."""
 
     arrived_at: float
-    """When the request arrived at this machine: never later than `read_at`, and never earlier than it really did."""
+    """When the request arrived at this machine: an upper bound, and never later than `read_at`."""
     read_at: float
     """When this process read the request's first byte."""
     is_gone: Callable[[], bool] = lambda: False
@@ -42,7 +42,7 @@ class Caller(msgspec.Struct, frozen=True):
 
 
 def caller_now(transport: asyncio.Transport, now: float) -> Caller:
-    """Return the caller of the request whose first byte was read from this transport just now."""
+    """Return the caller of a request whose first byte has just been read from this transport."""
     connection: socket.socket | None = transport.get_extra_info("socket")
     _, milliseconds = _tcp_info(connection)
 
@@ -53,13 +53,13 @@ def caller_now(transport: asyncio.Transport, now: float) -> Caller:
 
 
 def _tcp_info(connection: socket.socket | None) -> tuple[int, int]:
-    """Return the state of the connection and the milliseconds since data last arrived; unknown: open, just now."""
+    """Return the state of the connection and the milliseconds since its last data; if unknown, established and 0."""
     if _TCP_INFO is None or connection is None:
         return _TCP_ESTABLISHED, 0
     try:
         state, milliseconds = _TCP_INFO_FIELDS.unpack(
             connection.getsockopt(socket.IPPROTO_TCP, _TCP_INFO, _TCP_INFO_FIELDS.size)
         )
-    except (OSError, struct.error):  # closed meanwhile (the transport says so), or a kernel without these fields
+    except (OSError, struct.error):  # closed, which the transport knows, or a kernel without these fields
         return _TCP_ESTABLISHED, 0
     return state, milliseconds

@@ -1,6 +1,6 @@
-"""The deadline of a call: a decision that misses it is discarded, and the failure policy answers instead.
+"""The deadline of a call: a late decision is discarded, and the failure policy answers instead.
 
-So is the decision of a call whose caller has closed the connection: kube-scheduler continues without it.
+The same applies if the caller has closed the connection: kube-scheduler has continued without the answer.
 
 Rule: checked between steps; no step is interrupted, and a discarded decision has no effects (nothing is assumed).
 """
@@ -24,20 +24,20 @@ class Deadline(msgspec.Struct, frozen=True):
     """Time of the deadline in seconds, by `clock`."""
     clock: Clock = time.monotonic
     rejection: ExtenderError | None = None
-    """Reason why the call is not decided at all (overload); None: it is."""
+    """Error of a call that is not decided at all (overload); None: it is decided."""
 
     is_caller_gone: Callable[[], bool] = lambda: False
     """Returns whether the caller has closed the connection."""
 
     def check(self) -> None:
-        """Raise `rejection` if rejected, DeadlineMissed after the deadline, CallerGone if the caller has left."""
+        """Raise `rejection` if there is one, DeadlineMissed after the deadline, CallerGone if the caller has left."""
         if self.rejection is not None:
             raise self.rejection
-        if self.clock() >= self.ends_at:  # the cause; that the caller is gone by then is the consequence
+        if self.clock() >= self.ends_at:  # before CallerGone: after the deadline, a caller leaves because of it
             raise DeadlineMissed("deadline exceeded: not decided within 80 % of server.httpTimeout")
         if self.is_caller_gone():
             raise CallerGone("the caller closed the connection before it was answered")
 
 
 NO_DEADLINE = Deadline(math.inf)
-"""Deadline of decisions that no kube-scheduler waits for: replays, simulations, tests."""
+"""Deadline of decisions that kube-scheduler does not wait for: replays, simulations, tests."""

@@ -1,6 +1,6 @@
-"""Error responses: always `{"Error": "…"}`, at most 1 KiB, safe to print in any terminal.
+"""Error responses: always `{"Error": "…"}`, at most 1 KiB, safe to print on any terminal.
 
-Rule: no error leaves the extender in another shape, and none echoes request content.
+Rule: every error of the extender has this shape, and none echoes request content.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from starlette.responses import Response
 from extender.errors import INTERNAL, ExtenderError, printable
 
 MAX_MESSAGE_CHARACTERS = 250
-"""Longest error message: with up to 4 bytes per character the whole body stays below 1 KiB."""
+"""Limit of an error message; at up to 4 bytes per character, the body stays below 1 KiB."""
 
 METHOD_NOT_ALLOWED = "method not allowed; see the Allow header"
 
@@ -30,7 +30,7 @@ def error_body(message: str) -> bytes:
 
 
 def add_error_handlers(app: FastAPI, not_found: str) -> None:
-    """Answer everything that no route handles; `not_found`: the message of a 404, which lists the valid paths."""
+    """Answer errors, and requests without a route, in this shape; `not_found`: message that lists the valid paths."""
     messages = {404: not_found, 405: METHOD_NOT_ALLOWED}
 
     async def answer(_: Request, error: Exception) -> Response:

@@ -1,4 +1,4 @@
-"""One listener: a listening socket, the ASGI application behind it, and their connections; graceful shutdown included.
+"""One listener: a listening socket, its connections and the ASGI application behind them, with a graceful shutdown.
 
 A listener belongs to the event loop that `open` runs on; a process may have several.
 
@@ -43,17 +43,18 @@ class Listener:
         tls: TLSFiles | None,
         at_once: Mapping[bytes, Begin] | None = None,
     ) -> None:
-        """Take ownership of `listening`, which `close` closes; `name` is for log lines.
-
-        `at_once`: path -> what answers small requests before the application has to.
-        """
+        """Take ownership of `listening`, which `close` closes; `name`: for log lines; `at_once`: see ListenerState."""
         self.name = name
         self.state = ListenerState(tls, at_once)
         self._listening = listening
         self._listening.listen(backlog)
         self._settings = uvicorn_config(_answering_when_cancelled(app), keep_alive)
         self._settings.load()
-        self._acceptor = Acceptor(name, listening, self._make_protocol, self.state, keep_alive)
+
+        def make_protocol() -> LimitedProtocol:
+            return LimitedProtocol(self._settings, self.state, {}, asyncio.get_running_loop())
+
+        self._acceptor = Acceptor(name, listening, make_protocol, self.state, keep_alive)
         self._background: list[asyncio.Task[None]] = []
 
     @property
@@ -71,11 +72,8 @@ class Listener:
         self._acceptor.open()
         log.info("%s: listening on %s", self.name, self.address)
 
-    def _make_protocol(self) -> LimitedProtocol:
-        return LimitedProtocol(self._settings, self.state, {}, asyncio.get_running_loop())
-
     async def _update_date_header(self) -> None:
-        while True:
+        while True:  # once per second for all responses, as uvicorn's own server does
             self.state.default_headers = [(b"date", formatdate(usegmt=True).encode())]
             await asyncio.sleep(1.0)
 
@@ -87,6 +85,7 @@ class Listener:
 
     async def close(self, timeout_seconds: float) -> None:
         """Stop accepting, drain in-flight requests for `timeout_seconds` or until cancelled, then cancel the rest."""
+        # 1. Stop accepting; idle connections close at once, the others after their responses.
         self.drain()
         for task in self._background:
             task.cancel()
@@ -94,6 +93,7 @@ class Listener:
         self._acceptor.close()
         for connection in list(self.state.connections):
             connection.shutdown()
+        # 2. Wait for the requests in flight.
         try:
             async with asyncio.timeout(timeout_seconds):
                 while self.state.tasks or self.state.connections or self._acceptor.is_starting:  # noqa: ASYNC110 (uvicorn's sets)
@@ -101,6 +101,7 @@ class Listener:
         except TimeoutError:
             pass
         finally:
+            # 3. Cancel what is left: `_answering_when_cancelled` answers 503.
             await self._cancel_remaining()
 
     async def _cancel_remaining(self) -> None:
@@ -116,7 +117,7 @@ class Listener:
 
 
 def uvicorn_config(app: ASGIApp, keep_alive: float) -> uvicorn.Config:
-    """Return uvicorn's settings for one connection. Forwarding headers are ignored: the peer address is the client."""
+    """Return uvicorn's settings. Forwarding headers are ignored: the peer's address is the client's."""
     return uvicorn.Config(
         app,
         interface="asgi3",
@@ -132,7 +133,7 @@ def uvicorn_config(app: ASGIApp, keep_alive: float) -> uvicorn.Config:
 
 
 def _answering_when_cancelled(app: ASGIApp) -> ASGIApp:
-    """Wrap the application: a call that is cancelled by the shutdown is answered with 503 if no response has begun."""
+    """Wrap the application so that a request that the shutdown cancels gets a 503, unless its response has begun."""
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -149,8 +150,8 @@ def bind(section: str, host: str, port: int, backlog: int) -> socket.socket:
     listening = None
     try:
         addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        address = min(addresses, key=lambda info: info[0] != socket.AF_INET)  # localhost: IPv4, as clients expect
-        # asyncio sets TCP_NODELAY only if the protocol is explicit; without it each answer waits 40 ms for an ACK.
+        address = min(addresses, key=lambda info: info[0] != socket.AF_INET)  # clients expect localhost to be IPv4
+        # asyncio sets TCP_NODELAY only if the protocol is given; without it, each answer waits 40 ms for an ACK.
         listening = socket.socket(address[0], address[1], socket.IPPROTO_TCP)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(address[4])

@@ -1,15 +1,16 @@
 """uvicorn's HTTP/1.1 protocol with the limits that it lacks: header size, request time, response read time.
 
-A request must arrive within 10 s from its first byte to its last, its headers within 32 KiB; a response must be read
-within 10 s. Malformed, too large or too slow requests are answered with the usual error body, and the connection is
-closed. An idle connection is closed after `keep_alive`, also before its first request.
+A request has 10 s from its first byte to its last, and its headers 32 KiB; the client has 10 s to read the response.
+A request that is malformed, too large or too slow is answered with the usual error body, and the connection is closed.
+An idle connection is closed after `keep_alive`, also before its first request.
 
-A small request that arrives in one piece, as those of kube-scheduler do, is answered at once (`Begin`): a task and
-ASGI's messages would take longer than the answer. If the answer has to wait, the application's task finishes it.
+A small request that arrives in one piece, like kube-scheduler's, is answered at once (`Begin`): a task and ASGI's
+messages would take longer than the answer. If the answer has to wait, the application's task finishes it.
 
-uvicorn documents its settings and not its protocol. None of these limits is a setting, so this module extends
+uvicorn documents its settings but not its protocol. None of these limits is a setting, so this module extends
 HttpToolsProtocol and reads its attributes `cycle`, `pipeline`, `flow`, `scope`, `headers`, `expect_100_continue` and
-`timeout_keep_alive_task`, and asyncio's `max_size`; tests/server/http/test_listener.py pins them.
+`timeout_keep_alive_task`, and asyncio's `max_size`; tests/server/http/test_listener.py pins them. A protocol of our own
+on httptools would be 214 lines longer.
 
 Rule: an error is never written before the response to an earlier, pipelined request: the client would take the error
 for that response. A closed connection leaves no reference cycle: TLS buffers hold 256 KiB per connection, and the
@@ -27,7 +28,7 @@ from typing import Any, NamedTuple, cast
 import httptools
 import uvicorn
 from starlette.types import Scope
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
 from extender.server.http.body import READ_TIMEOUT_SECONDS, UNCOUNTED_BODY_BYTES
@@ -35,22 +36,22 @@ from extender.server.http.caller import CALLER_KEY, caller_now
 from extender.server.http.errors import error_body, error_response
 from extender.server.http.response import CLOSE, Response, nothing_to_write
 from extender.server.http.tls import TLSFiles
-from extender.utilities.log_throttle import ThrottledLogger
+from extender.utilities.log_throttle import ThrottledLoggers
 
 log = logging.getLogger(__name__)
 
 MAX_HEADER_BYTES = 32 << 10
-"""Limit for the request line and all headers, and for any other bytes outside a body (chunk framing, trailers)."""
+"""Limit of the request line with all headers, and of other bytes outside a body (chunk framing, trailers)."""
 
 WRITE_TIMEOUT_SECONDS = 10.0
-"""Seconds that a client may stop reading its response once the write buffer is full."""
+"""Seconds for which a client may stop reading its response once the write buffer is full."""
 
 ANSWER_GRACE_SECONDS = 1.0
 """Seconds for the application to answer a body that is too slow, before the connection is closed."""
 
 LINGER_SECONDS = 1.0
-"""Seconds for which bytes after a rejection are discarded: closing with unread bytes sends a TCP RST, and the client
-might never see the response."""
+"""Seconds for which bytes after a rejection are discarded: closing a socket with unread bytes sends a TCP RST, and the
+client might never see the response."""
 
 READ_BYTES = 1 << 20
 """Read buffer per system call, instead of asyncio's 256 KiB: a request with whole nodes has up to 43 MB."""
@@ -65,7 +66,7 @@ Begin = Callable[[Scope, bytes], Coroutine[Any, Any, Response]]
 """Begins to answer a complete request: its scope and its body. Never raises."""
 
 MAX_PIPELINED_REQUESTS = 16
-"""Requests of one connection that wait for the answers to earlier ones; kube-scheduler sends one at a time."""
+"""Requests of one connection that may wait for the answers to earlier ones; kube-scheduler sends one at a time."""
 
 _PER_HEADER = len(": \r\n")
 _REQUEST_LINE = len("GET  HTTP/1.1\r\n\r\n")
@@ -77,17 +78,17 @@ class ListenerState(ServerState):
     connections: "set[LimitedProtocol]"  # type: ignore[assignment]
 
     def __init__(self, tls: TLSFiles | None = None, at_once: Mapping[bytes, Begin] | None = None) -> None:
-        """`at_once`: path -> what answers a POST to it, if the whole request is small; others go to the application."""
+        """`at_once`: path -> handler of small POST requests; all other requests go to the application."""
         super().__init__()
         self.tls = tls
         self.at_once = at_once or {}
         self.is_draining = False
         """True during a shutdown: each response closes its connection."""
-        self.log_bad_request = ThrottledLogger(log)
+        self.log_bad_request = ThrottledLoggers(log)
 
 
 class _Rejected(Exception):
-    """Rejection of a request before the application sees it: status and message."""
+    """A request was rejected before the application saw it."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -95,7 +96,7 @@ class _Rejected(Exception):
 
 
 class Usefulness(NamedTuple):
-    """What a connection has done; when connections must be closed, the lowest are closed first."""
+    """What a connection has done so far; if connections have to be closed, the lowest values go first."""
 
     has_been_answered: bool
     """Whether the connection has had a response."""
@@ -104,7 +105,7 @@ class Usefulness(NamedTuple):
     has_headers: bool
     """Whether the headers of that request are complete."""
     since: float
-    """When the last request began, or else the connection; event loop's clock."""
+    """When the last request began, or else the connection, by the event loop's clock."""
 
 
 class LimitedProtocol(HttpToolsProtocol):
@@ -121,27 +122,26 @@ class LimitedProtocol(HttpToolsProtocol):
         self._listener = server_state
         self._response_transport: _LingeringTransport
         self._is_rejected = False
-        """True if the client's certificate is not accepted: `app` says so."""
+        """True if the client's certificate is not accepted: `app` then only answers 403."""
         self.is_receiving = False
-        """True while a request has begun and is not complete."""
+        """True while a request has begun but is not complete."""
         self._has_headers = False
         self._ignores_input = False
-        """True once further bytes are ignored."""
         self._started_at = self.loop.time()
-        """When the last request began; before the first, when the connection began."""
+        """When the last request began, or else the connection."""
         self._has_been_answered = False
         self._non_body_bytes = 0
-        """Bytes received since the last byte of a body, or since the last complete request."""
+        """Bytes received since the last part of a body or the end of a request."""
         self._max_header_bytes = 0
-        """Upper bound for the header bytes of a request whose headers complete in this read."""
+        """Upper bound on the header bytes of a request whose headers end in this read."""
         self._rejected: _Rejected | None = None
         self._wants_upgrade = False
         self._begin: Begin | None = None
-        """What answers the request in progress if it is complete after this read; None: the application does."""
+        """Handler that answers the request in progress if it is complete after this read; None: the application."""
         self._whole = b""
         """The body of that request so far."""
         self._has_answered_at_once = False
-        """True after one answer during this read; requests that were pipelined behind it take turns with others."""
+        """True after one answer in this read: requests that are pipelined behind it take turns with other clients'."""
         self._read_timer: TimerHandle | None = None
         self._write_timer: TimerHandle | None = None
 
@@ -169,7 +169,7 @@ class LimitedProtocol(HttpToolsProtocol):
             self._write_timer.cancel()
 
     def usefulness(self) -> Usefulness | None:
-        """Return how much would be lost if the connection were closed; None: the answer to a complete request."""
+        """Return how useful the connection is; None: it must not be closed, as a complete request is being answered."""
         if self._is_answering and not self.is_receiving:
             return None
         has_headers = self.is_receiving and self._has_headers
@@ -181,7 +181,7 @@ class LimitedProtocol(HttpToolsProtocol):
             self.cycle.keep_alive = False
 
     def shutdown(self) -> None:
-        """Close the connection as soon as its pending request is answered; the listener is draining."""
+        """Close the connection, after the answer to its pending request if there is one."""
         if self._is_answering:
             self.cycle.keep_alive = False
         elif not self.is_receiving:
@@ -204,8 +204,9 @@ class LimitedProtocol(HttpToolsProtocol):
             self._write_timer = None
 
     def timeout_keep_alive_handler(self) -> None:
+        # Closing would wait for the write buffer, and the client had the whole keep-alive time to read it.
         if self.transport.get_write_buffer_size():
-            self.transport.abort()  # the client had the whole keep-alive time to read its response
+            self.transport.abort()
         else:
             super().timeout_keep_alive_handler()
 
@@ -214,6 +215,7 @@ class LimitedProtocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self._ignores_input:
             return
+        # 1. Parse: calls the `on_` methods below, in which a small request is answered.
         self._unset_keepalive_if_required()
         self._has_answered_at_once = False
         self._max_header_bytes = self._non_body_bytes + len(data)
@@ -223,13 +225,19 @@ class LimitedProtocol(HttpToolsProtocol):
             if self._non_body_bytes > MAX_HEADER_BYTES and self.is_receiving:
                 self._reject(_headers_too_large())
         except httptools.HttpParserUpgrade:
-            self._ignores_input = True  # what follows may be another protocol
+            self._ignores_input = True  # the following bytes may be another protocol
         except httptools.HttpParserError:
             if self._rejected is None:
-                self._listener.log_bad_request("malformed HTTP/1.1 request from %s", self.client)
+                self._listener.log_bad_request("malformed", "malformed HTTP/1.1 request from %s", self.client)
             self._reject(self._rejected or _Rejected(400, "malformed HTTP/1.1 request"))
-        if not self._ignores_input:
-            self._start_application()
+        # 2. A request that is not complete yet becomes the application's, which reads the rest.
+        if not self._ignores_input and self._begin is not None:
+            self._begin, whole, self._whole = None, self._whole, b""
+            self._create_cycle()
+            if whole:
+                self.cycle.body = cast(bytearray, whole)
+                self.cycle.message_event.set()
+        # 3. Limit the time until the rest arrives, or until the next request does.
         if self.is_receiving and self._read_timer is None and not self._ignores_input:
             self._read_timer = self.loop.call_at(self._started_at + READ_TIMEOUT_SECONDS, self._on_read_timeout)
         elif not self.is_receiving and not self._is_answering and self.timeout_keep_alive_task is None:
@@ -244,33 +252,34 @@ class LimitedProtocol(HttpToolsProtocol):
         cast(dict[str, Any], self.scope)[CALLER_KEY] = caller_now(self.transport, self._started_at)
 
     def on_headers_complete(self) -> None:
-        if self._max_header_bytes > MAX_HEADER_BYTES:
-            size = _REQUEST_LINE + len(self.url) + sum(len(n) + len(v) + _PER_HEADER for n, v in self.headers)
-            if size > MAX_HEADER_BYTES:
-                self._rejected = _headers_too_large()
-                raise self._rejected
-        if len(self.pipeline) >= MAX_PIPELINED_REQUESTS:
-            self._rejected = _Rejected(
-                503, "too many requests on one connection"
-            )  # closes it after the earlier answers
-            raise self._rejected
-        if [name for name, _ in self.headers].count(b"host") > 1:  # RFC 9112, 3.2
-            self._rejected = _Rejected(400, "more than one Host header")
-            raise self._rejected
-        wants_upgrade = self.parser.should_upgrade()
-        if wants_upgrade and any(name in (b"content-length", b"transfer-encoding") for name, _ in self.headers):
-            self._rejected = _Rejected(400, "a request with a body cannot ask for another protocol: leave Upgrade out")
-            raise self._rejected  # the parser would treat the body as bytes of the other protocol
-        if self._response_transport.is_closing():  # the answer to an earlier request has closed it
-            self._rejected = _Rejected(503, "the connection is closed")
-            raise self._rejected
-        self._has_headers, self._wants_upgrade = True, wants_upgrade
+        self._wants_upgrade = self.parser.should_upgrade()
+        self._rejected = self._check_headers()
+        if self._rejected is not None:
+            raise self._rejected  # ends `feed_data`
+        self._has_headers = True
         self._begin, self._whole = self._answering_at_once(), b""
         if self._begin is None:
             self._create_cycle()
 
+    def _check_headers(self) -> _Rejected | None:
+        names = [name for name, _ in self.headers]
+        if self._max_header_bytes > MAX_HEADER_BYTES:
+            size = _REQUEST_LINE + len(self.url) + sum(len(n) + len(v) + _PER_HEADER for n, v in self.headers)
+            if size > MAX_HEADER_BYTES:
+                return _headers_too_large()
+        if len(self.pipeline) >= MAX_PIPELINED_REQUESTS:  # sent after the answers to these
+            return _Rejected(503, "too many requests on one connection")
+        if names.count(b"host") > 1:  # RFC 9112, 3.2
+            return _Rejected(400, "more than one Host header")
+        # The parser would take the body for bytes of the other protocol.
+        if self._wants_upgrade and (b"content-length" in names or b"transfer-encoding" in names):
+            return _Rejected(400, "a request with a body cannot ask for another protocol: leave Upgrade out")
+        if self._response_transport.is_closing():  # by the answer to an earlier request
+            return _Rejected(503, "the connection is closed")
+        return None
+
     def _answering_at_once(self) -> Begin | None:
-        """Return what may answer the request if all of it arrives at once; None: only the application."""
+        """Return the handler for the request if all of it arrives at once; None: the application has to answer."""
         length = next((value for name, value in self.headers if name == b"content-length"), b"")
         is_small = length.isdigit() and len(length) < 9 and int(length) <= MAX_WHOLE_BYTES
         has_turn = not (self._has_answered_at_once or self._is_answering or self.pipeline or self.flow.write_paused)
@@ -291,9 +300,10 @@ class LimitedProtocol(HttpToolsProtocol):
             self._whole += body
             return
         buffered: bytes | bytearray = self.cycle.body
-        if not buffered:  # no copy: uvicorn would copy the bytes into its bytearray and out of it again
+        # Most bodies arrive in one piece: keep it as it is, where uvicorn would copy it into a bytearray and out again.
+        if not buffered:
             self.cycle.body, body = cast(bytearray, body), b""
-        elif isinstance(buffered, bytes):  # many small pieces: append in place, so that the total cost stays linear
+        elif isinstance(buffered, bytes):  # more pieces are appended in place, so that the total cost stays linear
             self.cycle.body = bytearray(buffered)
         super().on_body(body)
 
@@ -306,7 +316,8 @@ class LimitedProtocol(HttpToolsProtocol):
             super().on_message_complete()
 
     def _answer_at_once(self, begin: Begin) -> None:
-        """Answer the complete request; where the answer waits for something or is large, the application sends it."""
+        """Answer the complete request, or let the application send an answer that has to wait or is large."""
+        # 1. Run the handler until it first has to wait, which it seldom does.
         scope, content = cast(dict[str, Any], self.scope), self._whole
         self._begin, self._whole = None, b""
         scope["method"], scope["path"] = "POST", self.url.decode("ascii")
@@ -314,6 +325,7 @@ class LimitedProtocol(HttpToolsProtocol):
         try:
             scope[BEGUN_KEY] = _rest(answering, answering.send(None))
         except StopIteration as done:
+            # 2. It did not: write the answer, unless it is so large that it has to be sent as fast as it is read.
             response: Response = done.value
             if len(response.body) <= MAX_WHOLE_BYTES:
                 self._write(response)
@@ -322,17 +334,9 @@ class LimitedProtocol(HttpToolsProtocol):
             response.after_send()
             scope[BEGUN_KEY] = ready = self.loop.create_future()
             ready.set_result(response._replace(after_send=nothing_to_write))
+        # 3. The application awaits BEGUN_KEY.
         self._create_cycle()
         self.cycle.more_body = False
-
-    def _start_application(self) -> None:
-        """Let the application read the request in progress: it did not arrive at once."""
-        if self._begin is not None:
-            self._begin, whole, self._whole = None, self._whole, b""
-            self._create_cycle()
-            if whole:
-                self.cycle.body = cast(bytearray, whole)
-                self.cycle.message_event.set()
 
     def _write(self, response: Response) -> None:
         closes = CLOSE in response.headers or not self.parser.should_keep_alive() or self._listener.is_draining
@@ -361,7 +365,7 @@ class LimitedProtocol(HttpToolsProtocol):
         self._read_timer = None
         if self.transport.is_closing() or not self.is_receiving:
             return
-        if self.flow.read_paused:  # reading is paused on our side, the client is not slow
+        if self.flow.read_paused:  # the delay is ours, not the client's
             self._read_timer = self.loop.call_later(ANSWER_GRACE_SECONDS, self._on_read_timeout)
         elif not self._has_headers:
             self._reject(
@@ -380,33 +384,30 @@ class LimitedProtocol(HttpToolsProtocol):
         self._cancel_read_timer()
         if self._response_transport.is_closing():
             return
+        # An earlier request is being answered: close after its response, without an answer to this one.
         if self._is_answering and not (self._has_headers and self.is_receiving):
-            self.cycle.keep_alive = False  # an earlier request is being answered: close after its response
+            self.cycle.keep_alive = False
             return
+        # An error within a response that has begun, or before one, would be taken for a part of it.
         if self.pipeline or (self._is_answering and self.cycle.response_started):
             self.transport.abort()
             return
         if self._is_answering:
             self.cycle.disconnected = True
             self.cycle.message_event.set()
-        self.transport.write(self._error(rejection))
+        response = Response(rejection.status, error_body(str(rejection)), (CLOSE,))
+        self.transport.write(response.head(self._listener.default_headers) + response.body)
         self._response_transport.close(linger)
 
-    def _error(self, rejection: _Rejected) -> bytes:
-        body = error_body(str(rejection))
-        headers = [*self._listener.default_headers, (b"content-type", b"application/json")]
-        headers += [(b"content-length", b"%d" % len(body)), (b"connection", b"close")]
-        return b"".join([STATUS_LINE[rejection.status], *(b"%b: %b\r\n" % header for header in headers), b"\r\n", body])
-
     def close_later(self, linger: float) -> None:
-        """Close after `linger` seconds in which received bytes are discarded, or as soon as the client closes."""
+        """Discard further bytes, and close after `linger` seconds or as soon as the client closes."""
         self._ignores_input = True
         self.flow.resume_reading()
         self.loop.call_later(linger, self.transport.close)
 
 
 class _LingeringTransport:
-    """The transport that responses are written to: `close()` lingers while the client is still sending."""
+    """Transport for responses, whose `close()` lingers while the client is still sending."""
 
     def __init__(self, protocol: LimitedProtocol) -> None:
         self._protocol = protocol
@@ -428,7 +429,7 @@ class _LingeringTransport:
 
 @types.coroutine
 def _rest(coroutine: Coroutine[Any, Any, Response], waits_for: Any) -> Generator[Any, Any, Response]:
-    """Run the rest of a coroutine, which has yielded `waits_for`, in the task that awaits this."""
+    """Run the rest of a coroutine that has yielded `waits_for`, in the task that awaits this."""
     try:
         while True:
             try:

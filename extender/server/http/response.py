@@ -1,7 +1,6 @@
 """A response in JSON: status, body and further headers, as plain values.
 
-Rule: whoever has the connection writes it: an ASGI application sends it (`send`), `server.http.protocol` writes `head`
-and the body at once.
+Rule: an ASGI application sends it (`send`); `server.http.protocol` writes `head` and body to the connection at once.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -13,11 +12,11 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE
 Header = tuple[bytes, bytes]
 
 CLOSE: Header = (b"connection", b"close")
-"""The connection ends with this response."""
+"""Closes the connection after the response."""
 
 
 def nothing_to_write() -> None:
-    """Nothing to write after the response."""
+    """Do nothing: the default of `after_send`."""
 
 
 class Response(NamedTuple):
@@ -28,16 +27,15 @@ class Response(NamedTuple):
     headers: Sequence[Header] = ()
     """Headers besides Content-Type and Content-Length, in printable ASCII."""
     after_send: Callable[[], None] = nothing_to_write
-    """Writes what the client does not wait for; to be called once, in the event loop's turn that has the response."""
+    """Writes logs and records that the client need not wait for. Call it once, in the turn that made the response."""
 
     @property
     def raw_headers(self) -> list[Header]:
-        """Return all headers."""
         length = (b"content-length", b"%d" % len(self.body))
         return [(b"content-type", b"application/json"), length, *self.headers]
 
     def head(self, more: Iterable[Header]) -> bytes:
-        """Return the status line, all headers and `more`, up to the body."""
+        """Return the status line, `more` and all headers, up to the body."""
         lines = [b"%b: %b\r\n" % header for header in (*more, *self.raw_headers)]
         return b"".join([STATUS_LINE[self.status], *lines, b"\r\n"])
 

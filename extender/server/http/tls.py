@@ -1,11 +1,10 @@
 """TLS of a listener: server certificate, client CA (mTLS), allowed client names, and the reload of changed files.
 
-`utilities.file_watch` decides when changed certificate, key and CA files are reloaded: new connections use them at
-most 6 s after a change. Each reload makes a new SSLContext, so that a removed client CA loses
-trust: session tickets are disabled, and no session outlives its context. Open connections keep the certificates they
-began with. `allowedNames` is read only at startup.
+New connections use changed certificate, key and CA files at most 6 s after the change (`utilities.file_watch`). Each
+reload makes a new SSLContext, and session tickets are disabled, so that no session outlives the trust in a removed
+client CA. Open connections keep the certificates they began with. `allowedNames` is read only at startup.
 
-Rule: files that do not fit together never replace files that do; no message contains file contents.
+Rule: files that do not match never replace files that do; no message contains file contents.
 """
 
 import asyncio
@@ -30,28 +29,28 @@ log = logging.getLogger(__name__)
 SECONDS_PER_DAY = 86_400.0
 
 EXPIRY_WARNING_SECONDS = 7 * SECONDS_PER_DAY
-"""Remaining validity of a certificate below which a warning is logged, once a day."""
+"""Remaining validity below which a warning is logged once a day."""
 
 MAX_TLS_FILE_BYTES = 1 << 20
-"""Size of a certificate, key or bundle of client CAs."""
+"""Size limit of a certificate, key or bundle of client CAs."""
 
 _NO_CHECK_TIME = 0x200000
 """OpenSSL's X509_V_FLAG_NO_CHECK_TIME, which the ssl module does not export."""
 
 _MAX_HANDSHAKE_TURNS = 5
-"""Upper bound on the turns of a handshake in memory; every TLS handshake takes fewer."""
+"""Limit of the turns of a handshake in memory; every TLS handshake takes fewer."""
 
 
 class TLSFiles:
     """Certificate, key and client CA of one listener; `run()`, as a task, reloads `context` when the files change."""
 
     def __init__(self, listener: str, tls: TLSSection, clock: Callable[[], float] = time.time) -> None:
-        """Load the files; raises ConfigError, which names key and file. `listener`: `server` or `admin`."""
+        """Load the files; ConfigError, with key and file, if they are not usable. `listener`: `server` or `admin`."""
         self.listener = listener
         self.problem: str | None = None
-        """Reason why the last reload failed; None: the files as they are now are in effect."""
+        """Why the last reload failed; None: the current files are in use."""
         self.refused = 0
-        """Number of connections rejected because the client showed no acceptable certificate."""
+        """Number of connections refused because the client presented no accepted certificate."""
         files = {"certificate": tls.certificate, "key": tls.key, "clientCA": tls.client_ca}
         self._files = {name: path for name, path in files.items() if path is not None}
         self._clock = clock
@@ -61,7 +60,7 @@ class TLSFiles:
         self._changes = ChangeDetector(signature_of(self._files.values()), must_settle=False)
         self._thread = ReloadThread(f"{listener}.tls")
         self.context, self.expires = self._load()
-        """Context for new connections, and expiry of its certificate in seconds since 1970."""
+        """Context of new connections, and expiry of its certificate in seconds since 1970."""
 
     def warnings(self) -> list[str]:
         """Return one line per problem: a failed reload, a certificate that expires soon or has expired."""
@@ -99,7 +98,7 @@ class TLSFiles:
                 log.error("certificate reload failed, keeping the previous one: %s", error)
             self.problem = str(error)
             if not isinstance(error.__cause__, ssl.SSLError):
-                self._changes.retry()  # not the content's fault: retry although the files do not change
+                self._changes.retry()  # the files may be good: retry although they do not change
             return False
         self.problem = None
         self._next_warning = 0.0
@@ -110,7 +109,7 @@ class TLSFiles:
         """Return a context for the files, and when its certificate expires; ConfigError if a file is not usable."""
         places = {name: f"{self.listener}.tls.{name}: {printable(path)}" for name, path in self._files.items()}
         with contextlib.ExitStack() as opened:
-            # OpenSSL reads what was opened and checked here, even if the path names another file meanwhile.
+            # OpenSSL reads the file that was opened and checked here, even if another one has taken its path since.
             files = {}
             for name, path in self._files.items():
                 try:
@@ -140,7 +139,7 @@ class TLSFiles:
         self._log("handshake", "%s.tls: handshake failed: %s", self.listener, printable(str(why)))
 
     def rejection_message(self, connection: ssl.SSLObject) -> str | None:
-        """Return the error message for a client certificate without an allowed name; None: it is accepted."""
+        """Return the error for a client whose certificate has no allowed name; None: it is accepted."""
         if not self._allowed:
             return None
         names = certificate_names(connection.getpeercert() or {})
@@ -161,7 +160,7 @@ def certificate_names(certificate: dict[str, Any]) -> list[str]:
 
 
 def _canonical(name: str) -> str:
-    """Return the canonical form of an IP address, so that all spellings compare equal; other names unchanged."""
+    """Return the canonical spelling of an IP address; any other name unchanged."""
     try:
         return str(ipaddress.ip_address(name))
     except ValueError:
@@ -172,7 +171,7 @@ def _canonical(name: str) -> str:
 
 
 def _context(files: Mapping[str, str], places: Mapping[str, str]) -> ssl.SSLContext:
-    """Return a server context for the files; raises ConfigError, which names the file's place, if one is not usable."""
+    """Return a server context for the files; ConfigError, with the file's place, if one is not usable."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.options |= ssl.OP_NO_TICKET | ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
@@ -214,10 +213,8 @@ def _probe_context(path: str, place: str) -> ssl.SSLContext:
 
 
 def _expiry(path: str, place: str, context: ssl.SSLContext) -> float:
-    """Return when the certificate expires, in seconds since 1970; raises ConfigError if no client could use it.
-
-    Runs a TLS handshake in memory: the standard library parses the certificates of peers only.
-    """
+    """Return when the certificate expires, in seconds since 1970; ConfigError if no client could use it."""
+    # Python's ssl module parses only a peer's certificate, so shake hands in memory.
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     client = _probe_context(path, place).wrap_bio(to_client, to_server)
     server = context.wrap_bio(to_server, to_client, server_side=True)
@@ -242,7 +239,7 @@ def _is_handshake_complete(side: ssl.SSLObject) -> bool:
 
 
 def _reporting_class(failed: Callable[[ssl.SSLError], None]) -> type[ssl.SSLObject]:
-    """Return an SSLObject class that reports failed handshakes to `failed`: asyncio does not expose them."""
+    """Return an SSLObject class that reports failed handshakes to `failed`, as asyncio does not expose them."""
 
     class Reporting(ssl.SSLObject):
         def do_handshake(self) -> None:

@@ -2,8 +2,7 @@
 
 A line holds only names, UIDs, priorities and counts; docs/audit.md documents every key.
 
-Rule: an audit line repeats what the decision used and recomputes nothing: the disruptions that a budget allows are the
-numbers of the decision.
+Rule: an audit line recomputes nothing: the disruptions that a budget allows are the numbers that the decision used.
 """
 
 import json
@@ -19,18 +18,18 @@ from extender.core.engine import Candidate, PreemptDecision
 from extender.core.preemption.pdb.index import BudgetIndex
 from extender.core.preemption.pdb.live import UNLIMITED
 from extender.core.preemption.pdb.violations import budget_index
-from extender.k8s.cost.limits import MAX_NAME_CHARACTERS
+from extender.k8s.limits.limits import MAX_NAME_CHARACTERS
 from extender.k8s.objects import Pod
 from extender.server.observability.cache_status import ClusterSource
 from extender.server.observability.decision_log import DecisionMode
 from extender.utilities.text import shortened
 
 MAX_DROPPED_NODES = 15_000
-"""Nodes of one reason in a line; three times as many as kube-scheduler is tested with."""
+"""Limit of the nodes that a line lists for one reason; three times as many as kube-scheduler is tested with."""
 
 
 class AuditStruct(msgspec.Struct, rename="camel", frozen=True, kw_only=True, omit_defaults=True):
-    """Base of the audit types: keys in camelCase; an omitted key has the default value given here."""
+    """Base of the audit types: keys in camelCase; a key with its default value is omitted."""
 
 
 class AuditPod(AuditStruct, frozen=True, kw_only=True):
@@ -76,7 +75,7 @@ class AuditKind(AuditStruct, frozen=True, kw_only=True):
 
 class AuditCache(AuditStruct, frozen=True, kw_only=True):
     version: int
-    """Number of changes of the cluster cache since the start; 0: the cache was never filled."""
+    """Number of changes of the cluster cache since the start; 0: it was never filled."""
     kinds: dict[str, AuditKind] = {}
     """Kind -> state of its reflector; empty unless the source is a live cluster."""
 
@@ -94,8 +93,8 @@ class AuditLine(AuditStruct, frozen=True, kw_only=True):
 
 class PreemptLine(AuditLine, frozen=True, kw_only=True):
     answer: Literal["decided", "noVictims", "asSent", "error"]
-    """Content of the answer: the nodes of the decision (`decided`); no victims (`noVictims`); the candidates it
-    sent (`asSent`); an error (`error`)."""
+    """Content of the answer: the nodes of the decision (`decided`), no victims (`noVictims`), kube-scheduler's own
+    candidates (`asSent`), or an error (`error`)."""
     milliseconds: float
     """Duration from the parsed request to the decision."""
     preemptor: AuditPreemptor | None = None
@@ -105,18 +104,18 @@ class PreemptLine(AuditLine, frozen=True, kw_only=True):
     kept: list[AuditNode] = []
     """Candidates of the decision, best first."""
     dropped: dict[str, list[str]] = {}
-    """Reason -> the sent candidates that are not in the decision for that reason."""
+    """Reason -> sent candidates that were rejected for it."""
     vetoed: str | None = None
-    """Reason why the decision evicts no pods."""
+    """Why the decision evicts no pods."""
     error: str | None = None
-    """Reason why the decision failed."""
+    """Why the decision failed."""
     not_evaluated: list[str] = []
     """Filter plugins left to kube-scheduler."""
     scheduler_version: str | None = None
-    """Minor version of kube-scheduler whose verdicts were followed; None: the call failed before its request was
+    """Minor version of kube-scheduler that the decision followed; None: the call failed before its request was
     parsed."""
     scheduler_release: str | None = None
-    """Minor version and patch; the minor alone if only that is known."""
+    """Minor version and patch; the minor alone if the patch is unknown."""
     policies: list[str] = []
     """Keys of `preemption` that differ from kube-scheduler's own, with their values."""
     cache: AuditCache
@@ -137,10 +136,10 @@ class BindLine(AuditLine, frozen=True, kw_only=True):
 
 
 def encode_line(line: object) -> bytes:
-    """Encode one line of JSON in ASCII, with its newline, so that no name can send control characters to a terminal."""
+    """Encode one line of JSON in ASCII, so that no name can send control characters to a terminal."""
     try:
         raw = msgspec.json.encode(line)
-    except UnicodeEncodeError:  # a lone surrogate
+    except UnicodeEncodeError:  # a lone surrogate, which json escapes
         raw = b"\xff"
     if not raw.isascii():
         raw = json.dumps(msgspec.to_builtins(line), ensure_ascii=True, separators=(",", ":")).encode()
@@ -162,7 +161,7 @@ def preemptor(pod: Pod) -> AuditPreemptor:
 
 
 def shorten(name: str) -> str:
-    """Return a name from a request, cut to MAX_NAME_CHARACTERS, as a caller may send a longer one."""
+    """Return a name from a request, cut to MAX_NAME_CHARACTERS: a caller may send a longer one."""
     return shortened(name, MAX_NAME_CHARACTERS)
 
 
@@ -179,8 +178,10 @@ def decision_fields(decision: PreemptDecision) -> dict[str, Any]:
     """Return the keys of a line that depend on the decision; call it before the decision is applied to the cache."""
     dropped: dict[str, list[str]] = {}
     for node, why in decision.dropped.items():
-        dropped.setdefault(why.message, []).append(node)
-    dropped = {reason: _listed(nodes) for reason, nodes in dropped.items()}
+        dropped.setdefault(why.message, []).append(shorten(node))
+    for nodes in dropped.values():
+        if (more := len(nodes) - MAX_DROPPED_NODES) > 0:
+            nodes[MAX_DROPPED_NODES:] = [f"… {more} more"]
     kept: list[AuditNode] = []
     if decision.evaluation is not None and decision.kept:
         context = decision.evaluation.context
@@ -192,14 +193,6 @@ def decision_fields(decision: PreemptDecision) -> dict[str, Any]:
         "vetoed": None if decision.kept else decision.no_candidate_reason,
         "not_evaluated": list(decision.not_evaluated),
     }
-
-
-def _listed(nodes: list[str]) -> list[str]:
-    """Return the names of dropped nodes within the limits of a line."""
-    if max(map(len, nodes)) > MAX_NAME_CHARACTERS:
-        nodes = [shorten(node) for node in nodes]
-    more = len(nodes) - MAX_DROPPED_NODES
-    return nodes if more <= 0 else [*nodes[:MAX_DROPPED_NODES], f"… {more} more"]
 
 
 def _kept_node(candidate: Candidate, index: BudgetIndex) -> AuditNode:
@@ -215,7 +208,8 @@ def _kept_node(candidate: Candidate, index: BudgetIndex) -> AuditNode:
             )
         )
     counted = []
-    for budget, count in evictions.items():  # a budget that counts ready and unready pods separately is there twice
+    # A budget that counts ready and unready pods separately has two entries.
+    for budget, count in evictions.items():
         allowed = index.allowed[budget]
         before, after = (allowed, allowed - count) if allowed < UNLIMITED else (None, None)
         counted.append(AuditBudget(name=index.names[budget], before=before, after=after))

@@ -1,7 +1,7 @@
 """The audit log: a thread that writes audit lines to standard output or a file.
 
-`write` waits until the operating system has the line, at most 100 ms. After a wait has timed out, further calls do not
-wait until the thread has caught up. Lines that cannot be written are counted, and logged every 10 s.
+An answer waits up to 100 ms for its line to be written. After a timeout, answers do not wait until the thread has
+caught up. Lost lines are counted, and reported every 10 s.
 
 Rule: neither a blocked pipe nor a full disk delays an answer further, and no line is lost silently.
 """
@@ -23,10 +23,10 @@ from extender.utilities.log_throttle import LOG_INTERVAL_SECONDS, Throttle
 log = logging.getLogger(__name__)
 
 MAX_WAIT_SECONDS = 0.1
-"""Time that an answer waits for its audit line."""
+"""Longest wait of an answer for its audit line."""
 
 MAX_QUEUED_BYTES = 16 << 20
-"""Limit of the lines that are queued for the disk."""
+"""Limit of the queued lines."""
 
 STOP_TIMEOUT_SECONDS = 2.0
 """Time limit for writing the queued lines at shutdown."""
@@ -38,16 +38,16 @@ _FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK |
 class _QueuedLine(NamedTuple):
     data: bytes
     done: threading.Event
-    """Event that is set once the line is written or dropped."""
+    """Set when the line is written or lost."""
 
 
 class AuditLog:
-    """The audit log; it writes nothing before `start`. Only the thread that decides calls `write`."""
+    """The audit log; off until `start`. Only the thread that decides calls `write`."""
 
     def __init__(self, path: Path | None = None, *, clock: Callable[[], float] = time.monotonic) -> None:
         """`path`: the file; None: standard output."""
         self.written = 0
-        """Number of lines written to the operating system."""
+        """Number of lines written."""
         self.path = path
         self._throttle = Throttle(LOG_INTERVAL_SECONDS, clock)
         self._thread: WriterThread[_QueuedLine] | None = None
@@ -65,7 +65,7 @@ class AuditLog:
 
     @property
     def dropped(self) -> int:
-        """Number of lines lost; the log gives the reasons."""
+        """Number of lines lost; the log has the reasons."""
         return self._failed + self._refused
 
     def start(self) -> None:
@@ -79,6 +79,7 @@ class AuditLog:
         """Write the queued lines, for at most STOP_TIMEOUT_SECONDS, and stop the thread."""
         thread, self._thread = self._thread, None
         if thread is not None and not thread.finish(STOP_TIMEOUT_SECONDS):
+            # The line that is being written when the process ends counts as lost, too.
             thread.clear()
             lost = self._queued - self.written - self._failed
             self._refused += lost
@@ -86,16 +87,19 @@ class AuditLog:
 
     def write(self, data: bytes) -> None:
         """Queue one line, with its newline, and wait until it is written, for at most MAX_WAIT_SECONDS."""
-        thread = self._thread  # `stop` runs on another thread
+        thread = self._thread  # read once: `stop` runs on another thread
         if thread is None:
             return
+        # 1. Has the thread caught up since a wait timed out?
         self._is_behind = self._is_behind and thread.size > 0
+        # 2. Queue the line.
         line = _QueuedLine(data, threading.Event())
         if not thread.put(line, len(data)):
             self._refused += 1
             self._log_dropped("the queue is full")
             return
         self._queued += 1
+        # 3. Wait for it, unless the thread is behind.
         if not self._is_behind and not line.done.wait(MAX_WAIT_SECONDS):
             self._is_behind = True
             log.warning(
@@ -134,7 +138,7 @@ class AuditTarget:
         """Open the target; ConfigError if it is not writable."""
         self._path = path
         self._is_torn = False
-        """True if the last line was written in part: the next one starts with a newline to separate them."""
+        """True if the last line was written in part: a newline has to separate the next one from it."""
         try:
             self._fd = os.dup(_STDOUT) if path is None else os.open(path, _FLAGS, 0o600)
         except OSError as error:
@@ -145,9 +149,11 @@ class AuditTarget:
         os.close(self._fd)
 
     def write(self, data: bytes) -> None:
-        """Write the whole line; wait for a pipe that is full."""
+        """Write the whole line; wait while a pipe is full."""
+        # 1. Log rotation may have moved the file.
         if self._path is not None:
             self._follow(self._path)
+        # 2. Separate the line from one that was written in part, as on a full disk.
         rest = memoryview(b"\n" + data if self._is_torn else data)
         begun = False
         try:
@@ -159,6 +165,7 @@ class AuditTarget:
 
     def _follow(self, path: Path) -> None:
         """Open a new file if log rotation has moved or removed the current one."""
+        # No signal tells about a rotation, so compare the path with the open file, which costs two system calls.
         held = os.fstat(self._fd)
         try:
             if not stat.S_ISREG(held.st_mode) or os.path.samestat(held, os.stat(path)):
@@ -168,7 +175,7 @@ class AuditTarget:
         try:
             fresh = os.open(path, _FLAGS, 0o600)
         except OSError:
-            if held.st_nlink:  # the moved file still exists: write there rather than lose the line
+            if held.st_nlink:  # rather than lose the line, write it into the moved file, which still exists
                 return
             raise
         os.close(self._fd)

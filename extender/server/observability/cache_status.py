@@ -1,6 +1,6 @@
-"""Cache status: the freshness of the cluster cache, for health checks, response headers and decisions.
+"""Freshness of the cluster cache, for health checks, response headers and decisions.
 
-Rule: this module renders the state of the source and decides nothing.
+Rule: renders the state of the source, and decides nothing.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -8,24 +8,23 @@ from typing import Protocol
 
 from extender.cluster.cache.cache import ClusterCache, ReflectorStatus
 from extender.core.profile import KubeScheduler
-from extender.k8s.version.found import OnVersionFound
-from extender.k8s.version.minor import FoundVersion
+from extender.k8s.version.found import FoundVersion, OnVersionFound
 
 
 class ClusterSource(Protocol):
     """The source of the cluster cache: FileSource or KubernetesSource.
 
-    The defaults are those of a cluster cache that is filled once and never changes.
+    By default, a cluster cache that is filled once and never changes.
     """
 
     @property
     def is_live(self) -> bool:
-        """Return whether the source watches a live cluster, in which the answers take effect."""
+        """Return whether the source watches a live cluster, so that answers have effects in it."""
         return False
 
     @property
     def fatal(self) -> str | None:
-        """Return why the source gave up; `run` has returned then. None: it has not."""
+        """Return why the source gave up for good, after which `run` returns; None: it has not."""
         return None
 
     async def run(self) -> None:
@@ -34,17 +33,17 @@ class ClusterSource(Protocol):
 
     @property
     def found_version(self) -> FoundVersion | None:
-        """Return the version of the kube-scheduler that was found in the cluster; None: none was found."""
+        """Return the version of the kube-scheduler in the cluster; None: none was found."""
         return None
 
     def watch_version(self, on_found: OnVersionFound) -> None:
-        """Call `on_found`, on the event loop's thread, when `found_version` has changed."""
+        """Call `on_found` on the event loop's thread when `found_version` changes."""
         return
 
     async def adopt(self, scheduler: KubeScheduler, activate: Callable[[], None]) -> None:
-        """Prepare the cluster cache for this kube-scheduler, while decisions continue with the old settings.
+        """Prepare the cluster cache for this kube-scheduler, between decisions by the old settings.
 
-        `activate` is called at the moment from which decisions must use the new ones.
+        `activate` is called at the switch-over: decisions use the new settings from then on.
         """
         activate()
 
@@ -57,7 +56,7 @@ class ClusterSource(Protocol):
         return ()
 
     def reflector_statuses(self) -> Sequence[ReflectorStatus]:
-        """Return the status of the reflector of each kind; empty if the source is not a live cluster."""
+        """Return the status of each kind's reflector; empty without a live cluster."""
         return ()
 
 

@@ -1,9 +1,9 @@
 """The latest decisions of each verb, with the records that explain them.
 
-Each verb has a ring of its own: a cluster that schedules a hundred pods per second must not displace the preemption
-that an operator looks up an hour later. Decisions are kept as arrays and rendered on demand (`report.render`).
+Each verb has its own ring: in a cluster that schedules a hundred pods per second, an operator can still look up the
+preemption of an hour ago. Decisions are kept as arrays and rendered on demand (`report.render`).
 
-Rule: only the thread that decides uses the log; a kept decision is immutable and may be rendered on any other thread.
+Rule: only the thread that decides uses the log; a kept decision is immutable, and any thread may render it.
 """
 
 import re
@@ -33,29 +33,29 @@ VERBS: tuple[VerbName, ...] = get_args(VerbName)
 DecisionMode = Literal["answered", "observed", "passthrough", "failed"]
 
 ALLOCATOR_SHARE = 6
-"""One part in this many of debug.decisionsSize is left to what the allocator cannot give back."""
+"""Share of debug.decisionsSize, as 1/n, that is reserved for memory that the allocator cannot give back."""
 
 MAX_SHARE_OF_ONE = 8
-"""A decision that takes more than one part in this many of the memory limit is kept without its details."""
+"""Share of the memory limit, as 1/n, above which a decision is kept without its details."""
 
 MIN_LARGE_BYTES = 1 << 20
-"""Decisions up to this size are kept whole, however low the limit."""
+"""Decisions up to this size keep their details, however low the memory limit."""
 
 MAX_SUMMARIZED = 100
-"""Nodes and victims in the summary of a decision whose details are not kept."""
+"""Limit of the nodes, and of the victims, in the summary of a decision without details."""
 
 _SUMMARY_BYTES = 1000
-"""Memory of a decision's summary without the names in it."""
+"""Memory of a summary, without the names in it."""
 
 
 @dataclass(frozen=True)
 class KeptDecision:
-    """A kept decision: the call, the profile in effect, and the record of the decision."""
+    """A decision with its call, the profile in effect, and the record that explains it."""
 
     id: str
     verb: VerbName
     now: int
-    """Time of the decision, nanoseconds since the Unix epoch."""
+    """Time of the decision in nanoseconds since the Unix epoch."""
     milliseconds: float
     pod: RecordedPod
     profile: Profile | None
@@ -65,20 +65,21 @@ class KeptDecision:
     record: DecisionRecord | None
     """Record of the decision; None: no decision was made."""
     error: str | None = None
-    """Reason why the decision failed, or why its details are not kept."""
+    """Why the decision failed, or why its details are not kept."""
     kept_summary: DecisionSummary | None = None
-    """Summary of a decision whose details are not kept."""
+    """Summary of a decision without details; None: it is made from the record."""
     scheduler: KubeScheduler = UNCONFIGURED
     """The kube-scheduler in effect."""
 
     @cached_property
     def size(self) -> int:
-        """Estimated memory in bytes, with the summary that is made when it is listed."""
+        """Estimated memory in bytes, including the summary that a listing adds."""
+        # The key twice: in this object and in the summary.
         texts = getsizeof(self.cache) + getsizeof(self.error) + 2 * getsizeof(self.pod.key)
         return 500 + _SUMMARY_BYTES + texts + (self.pod.size if self.record is None else self.record.size)
 
     def without_details(self) -> "KeptDecision":
-        """Return the decision with its summary only."""
+        """Return the decision with only its summary."""
         error = f"the details are not kept: they take {self.size >> 10} KiB, too much of debug.decisionsSize"
         shown = {"chosen": self.summary.chosen[:MAX_SUMMARIZED], "victims": self.summary.victims[:MAX_SUMMARIZED]}
         summary = msgspec.structs.replace(self.summary, **shown)
@@ -103,7 +104,7 @@ class KeptDecision:
 
     @cached_property
     def summary(self) -> DecisionSummary:
-        """The decision's line in the list of decisions."""
+        """The entry in the list of decisions."""
         if self.kept_summary is not None:
             return self.kept_summary
         record = self.record
@@ -130,7 +131,7 @@ class KeptDecision:
         )
 
     def decision(self, node: str | None = None, *, every_pod: bool = True) -> DecisionReport:
-        """Render the whole decision, or only one node; with the pods of every node, or of that node only."""
+        """Render the decision, or only one node of it; `every_pod`: with the pods of every node, not only of `node`."""
         summary, record = self.summary, self.record
         return DecisionReport(
             **{name: getattr(summary, name) for name in summary.__struct_fields__},
@@ -157,7 +158,7 @@ def read_time(text: str, now: Callable[[], int]) -> int:
 
 
 _MILLISECOND = 10**6
-"""One millisecond in nanoseconds: decisions display milliseconds, so time filters round to them."""
+"""Nanoseconds; filters round down to milliseconds, because that is what decisions display."""
 
 _DURATION = re.compile(r"(\d{1,9})(s|m|h|d)")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -165,7 +166,7 @@ _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 @dataclass(frozen=True, slots=True)
 class DecisionQuery:
-    """A filter on decisions; a field that is None does not filter."""
+    """A filter on decisions; a field that is None matches every decision."""
 
     pod: str | None = None
     """`namespace/name`, name or UID of the pod to be scheduled or of a victim."""
@@ -177,7 +178,7 @@ class DecisionQuery:
     limit: int = 100
 
     def select(self, decisions: Iterable[KeptDecision]) -> list[KeptDecision]:
-        """Return the first `limit` decisions that match, in order."""
+        """Return the first `limit` matching decisions, in order."""
         return list(islice(filter(self.matches, decisions), self.limit))
 
     def matches(self, kept: KeptDecision) -> bool:
@@ -192,15 +193,15 @@ class DecisionQuery:
 
 
 class DecisionLog:
-    """One ring of kept decisions per verb, within a limit of count and of memory.
+    """One ring of decisions per verb, limited in number and memory.
 
-    Objects of the cluster that records refer to count nothing: the cluster cache holds nearly all of them anyway.
+    Cluster objects in the records do not count: the cluster cache holds nearly all of them anyway.
     """
 
     def __init__(self, max_per_verb: int, max_bytes: int) -> None:
         """`max_per_verb`: limit of each ring; `max_bytes`: limit of all rings together."""
         self.stripped = 0
-        """Number of decisions kept without their details, because they were too large."""
+        """Number of decisions whose details were too large to keep."""
         self._max_per_verb = max_per_verb
         self._max_bytes = max_bytes
         self._bytes: dict[VerbName, int] = dict.fromkeys(VERBS, 0)
@@ -216,19 +217,22 @@ class DecisionLog:
         return {verb: len(ring) for verb, ring in self._rings.items()}
 
     def next_id(self, verb: VerbName | Literal["bind"]) -> str:
-        """Return the ID of a new decision or binding; bindings are numbered but not kept."""
+        """Return the ID of a new decision or binding; bindings are only numbered, not kept."""
         self._numbers[verb] += 1
         return f"{verb}-{self._numbers[verb]}"
 
     def keep(self, kept: KeptDecision) -> None:
-        """Add a decision; drop the oldest of its ring above its limit, of the largest ring above the memory limit."""
+        """Add a decision, and drop the oldest ones above the limits."""
+        # 1. One decision must not displace many.
         if kept.size > max(self._max_bytes // MAX_SHARE_OF_ONE, MIN_LARGE_BYTES):
             kept = kept.without_details()
             self.stripped += 1
+        # 2. Append it; above the limit in number, its own ring loses the oldest.
         self._rings[kept.verb].append(kept)
         self._bytes[kept.verb] += kept.size
         if len(self._rings[kept.verb]) > self._max_per_verb:
             self._drop(kept.verb)
+        # 3. Above the limit in memory, the largest ring does.
         while sum(self._bytes.values()) > self._max_bytes:
             self._drop(max(VERBS, key=self._bytes.__getitem__))
 
@@ -240,6 +244,6 @@ class DecisionLog:
         return next((kept for kept in self._rings.get(verb, ()) if kept.id == id), None)  # type: ignore[call-overload]
 
     def newest_first(self) -> list[KeptDecision]:
-        """Return a copy of all kept decisions, newest first, that any thread may read."""
+        """Return a list of all decisions, newest first, that any thread may read."""
         decisions = [kept for ring in self._rings.values() for kept in reversed(ring)]
         return sorted(decisions, key=lambda kept: kept.now, reverse=True)

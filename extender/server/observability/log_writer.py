@@ -1,7 +1,7 @@
 """A logging handler that writes to standard error from a thread of its own.
 
-A pipe that its reader stopped reading blocks that thread and nothing else. What the queue has no room for is dropped
-and counted. A line reports the number once the queue is empty again, and every LOG_INTERVAL_SECONDS while it is not.
+If the reader of the pipe stops, only that thread blocks. Lines that do not fit into the queue are dropped and counted;
+a line reports their number when the queue is empty again, and every LOG_INTERVAL_SECONDS until then.
 
 Rule: logging never blocks, except for FLUSH_TIMEOUT_SECONDS when the process ends.
 """
@@ -16,10 +16,10 @@ from extender.server.observability.writer_thread import WriterThread, write_some
 from extender.utilities.log_throttle import LOG_INTERVAL_SECONDS, Throttle
 
 MAX_QUEUED_BYTES = 1 << 20
-"""Limit of the lines that wait to be written; a line of any size is accepted while no other waits."""
+"""Limit of the lines that wait to be written; an empty queue accepts a line of any size."""
 
 FLUSH_TIMEOUT_SECONDS = 1.0
-"""Time for which the end of the process waits for the lines that are still queued."""
+"""Time that a process waits at its end for the queued lines to be written."""
 
 STDERR = 2
 
@@ -31,7 +31,7 @@ class QueuedHandler(logging.Handler):
         """`fd`: file descriptor to write to; `max_bytes`: limit of the queue."""
         super().__init__()
         self._fd, self._process = fd, os.getpid()
-        # Each counter is written under the lock of the handler, or by the thread, so that neither waits for the other.
+        # The first is written under the handler's lock, the others by the thread, so that neither waits for the other.
         self._refused = 0
         self._failed = self._reported = 0
         self._throttle = Throttle(LOG_INTERVAL_SECONDS)
@@ -40,7 +40,7 @@ class QueuedHandler(logging.Handler):
 
     @property
     def dropped(self) -> int:
-        """Number of lines lost: the queue was full, or the operating system refused them."""
+        """Number of lines lost because the queue was full or writing failed."""
         return self._refused + self._failed
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -52,7 +52,8 @@ class QueuedHandler(logging.Handler):
             self._put(line)
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  # the base's name
-        """Log the error with which a line could not be formatted; the base prints it, which may block."""
+        """Log the error of a log call that could not be formatted."""
+        # The base class prints it, which may block.
         args = record.name, logging.ERROR, record.pathname, record.lineno, "invalid log call: %.200r", (record.msg,)
         self._put(self.format(logging.LogRecord(*args, exc_info=sys.exc_info())))
 
@@ -66,13 +67,13 @@ class QueuedHandler(logging.Handler):
 
     def _put(self, text: str) -> None:
         line = f"{text}\n".encode(errors="backslashreplace")
-        if os.getpid() != self._process:  # a forked child has no thread that writes
+        if os.getpid() != self._process:  # a forked child has no writer thread
             self._write(line)
         elif not self._thread.put(line, len(line)):
             self._refused += 1
 
     def flush(self) -> None:
-        """Wait until the lines that are queued now are written, for at most FLUSH_TIMEOUT_SECONDS."""
+        """Wait until the currently queued lines are written, for at most FLUSH_TIMEOUT_SECONDS."""
         if os.getpid() == self._process:
             written = threading.Event()
             self.acquire()
@@ -81,7 +82,7 @@ class QueuedHandler(logging.Handler):
             written.wait(FLUSH_TIMEOUT_SECONDS)
 
     def close(self) -> None:
-        """End the thread once it has written the queued lines; `logging.shutdown` calls `flush` first."""
+        """End the thread when it has written the queued lines; `logging.shutdown` calls `flush` first."""
         self._thread.end()
         super().close()
 
@@ -97,7 +98,7 @@ class QueuedHandler(logging.Handler):
                 item.set()
 
     def _report_dropped(self) -> None:
-        """Write how many lines were dropped since the last report, at once if no line waits any more."""
+        """Write how many lines were dropped since the last report, at once if the queue is empty."""
         lost = self.dropped - self._reported
         if lost and (self._throttle.is_due() or not self._thread.has_queued):
             text = f"{lost} log lines dropped: standard error was not read, or failed"
@@ -112,5 +113,5 @@ class QueuedHandler(logging.Handler):
 
 
 def installed_handler() -> QueuedHandler | None:
-    """Return the handler that writes the log lines of this process; None before logging is configured."""
+    """Return the handler of this process; None before logging is configured."""
     return next((one for one in logging.getLogger().handlers if isinstance(one, QueuedHandler)), None)

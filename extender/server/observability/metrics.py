@@ -1,9 +1,9 @@
-"""Prometheus counters and histograms that calls update, in one registry per application so that two never share series.
+"""Prometheus counters and histograms that calls update, in a registry per application, so that two share no series.
 
-Gauges that are computed at scrape time are in `server.admin.collectors`. docs/metrics.md lists every metric.
+Metrics that are computed at scrape time are in `server.admin.collectors`. docs/metrics.md lists every metric.
 
-Rule: every label has few values, all known in advance, and each series starts at 0: an alert can see an increase from
-0 to 1, but not a series that appears with the value 1.
+Rule: every label has few values, all known in advance, and each series starts at 0: `increase()` sees a step from 0 to
+1, but not a series that first appears with the value 1.
 """
 
 from collections.abc import Iterable, Iterator
@@ -26,6 +26,7 @@ from prometheus_client.registry import Collector
 from extender.core.engine import PreemptDecision
 from extender.core.framework.plugins import REQUIRED_TABLES
 from extender.core.preemption.sent_candidates import CandidateRejection, RejectionReason
+from extender.core.profile import KubeScheduler
 from extender.errors import (
     CallerGone,
     DeadlineMissed,
@@ -40,7 +41,7 @@ from extender.errors import (
 from extender.server.guard.guard import DUPLICATE_NODE, rules
 from extender.server.observability.decision_log import VERBS
 from extender.version import __version__
-from extender.wire import PreemptRequest
+from extender.wire.decode import PreemptRequest
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 
@@ -63,10 +64,10 @@ TIMED_STATUSES = (
     ("preempt", 503),
     ("bind", 200),
 )
-"""(verb, HTTP status) pairs that get a latency histogram each: every answer except refused requests."""
+"""(verb, HTTP status) pairs with a latency histogram: every answer except refused requests."""
 
 REFUSAL_STATUSES = (400, 404, 408, 413, 415)
-"""HTTP statuses of refused requests: the body was not a valid request."""
+"""HTTP statuses of requests that are refused because their body is not valid."""
 
 ANSWER_RESULTS = {
     "filter": ("fits", "nowhere", "passthrough", "failed"),
@@ -96,8 +97,8 @@ FAILURE_REASONS = (*(one.__name__ for one in COUNTED_ERRORS), OTHER_ERROR, INTER
 UNKNOWN_LABELS = {RejectionReason.UNKNOWN_NODE: "node", RejectionReason.UNKNOWN_VICTIM: "victim"}
 """Reason why the engine drops a sent candidate -> label value of extender_unknown_candidates_total."""
 
-# A `_created` series beside each counter would double the number of series; the client library offers only this
-# process-wide switch.
+# A `_created` series beside each counter would double the number of series; the library has only this process-wide
+# switch.
 disable_created_metrics()  # type: ignore[no-untyped-call]
 
 
@@ -107,7 +108,7 @@ class Series(NamedTuple):
     help: str
     labels: tuple[str, ...] = ()
     values: Iterable[tuple[str | int, ...]] = ()
-    """Label values of each series."""
+    """Label values of each series that exists from the start."""
 
 
 COUNTERS = {
@@ -180,7 +181,7 @@ COUNTERS = {
 
 
 class Metrics:
-    """The counters of one application since its start, and the registry that collectors join."""
+    """The counters of one application, and the registry that its collectors join."""
 
     def __init__(self) -> None:
         self._registry = registry = CollectorRegistry()
@@ -199,7 +200,8 @@ class Metrics:
             registry=registry,
         ).set_function(lambda: self.in_flight)
         self._counters: dict[tuple[str | int, ...], Counter] = {}
-        """(key of COUNTERS, *label values) -> series; without label values: the whole counter."""
+        """(key of COUNTERS, *label values) -> series; the key alone -> the whole counter."""
+        # Looked up once: `Counter.labels` takes a lock and hashes its arguments, in each call of a verb.
         for name, series in COUNTERS.items():
             counter = Counter(f"extender_{name}_total", series.help, series.labels, registry=registry)
             self._counters[name,] = counter
@@ -214,15 +216,19 @@ class Metrics:
 
     @contextmanager
     def track_in_flight(self) -> Iterator[int]:
-        """Count one call as in flight inside the `with` block; yield the number of calls in flight, including it."""
+        """Count one call as in flight inside the `with` block; yield the number of calls in flight, with this one."""
         self.in_flight += 1
         try:
             yield self.in_flight
         finally:
             self.in_flight -= 1
 
+    def count(self, name: str, *values: str) -> None:
+        """Add one to a series of COUNTERS: its name and label values."""
+        self._counters[name, *values].inc()
+
     def observe_request(self, verb: str, status: int, seconds: float) -> None:
-        """Observe the latency of one answered call, or count it as refused."""
+        """Observe the latency of a call with one of TIMED_STATUSES, or count it as refused."""
         timed = self._durations.get((verb, status))
         if timed is not None:
             timed.observe(seconds)
@@ -230,39 +236,33 @@ class Metrics:
             self._counters["refused_requests", status].inc()
 
     def count_failure(self, error: Exception) -> None:
-        """Count one call that failed with this error."""
+        """Count one failed call by its reason, one of FAILURE_REASONS."""
         name = next((one.__name__ for one in COUNTED_ERRORS if isinstance(error, one)), None)
         reason = name or (OTHER_ERROR if isinstance(error, ExtenderError) else INTERNAL_ERROR)
         self._counters["failures", reason].inc()
 
     # --- decisions --------------------------------------------------------------------------------------------------
 
-    def count_answer(self, verb: str, result: str) -> None:
-        """Count one answer; `result`: one of ANSWER_RESULTS[verb]."""
-        self._counters["answers", verb, result].inc()
-
     def count_preemption(self, request: PreemptRequest, decision: PreemptDecision) -> None:
-        """Count the victims of one answer, its PDB violations, and those that it avoided."""
+        """Count victims, PDB violations and avoided PDB violations of one answer to /preempt."""
         best = decision.kept[0] if decision.kept else None
         violations = best.num_pdb_violations if best is not None else 0
         self._counters["victims",].inc(len(best.victims) if best is not None else 0)
         self._counters["violations",].inc(violations)
+        # kube-scheduler prefers the fewest violations before anything else, so this is the least that it would cause.
         fewest = min(request.sent.num_pdb_violations, default=0)
         self._counters["violations_avoided",].inc(max(0, fewest - violations))
 
-    def add_plugins(self, plugins: Iterable[str]) -> None:
+    def add_plugins(self, scheduler: KubeScheduler) -> None:
         """Begin the series of plugins that are not in-tree, which are known only from kube-scheduler's profiles."""
-        for plugin in plugins:
-            self._counters["not_evaluated",].labels(plugin)
+        for profile in scheduler.profiles:
+            for plugin in profile.not_evaluated_plugins:
+                self._counters["not_evaluated",].labels(plugin)
 
     def count_not_evaluated(self, plugins: Iterable[str]) -> None:
         """Count one decision that left these plugins to kube-scheduler."""
         for plugin in plugins:
             self._counters["not_evaluated",].labels(plugin).inc()
-
-    def count_guard_rejection(self, rule: str) -> None:
-        """Count one candidate that violates the rule."""
-        self._counters["guard_rejections", rule].inc()
 
     def count_unknown_candidates(self, dropped: Iterable[CandidateRejection]) -> None:
         """Count the dropped candidates whose node or victim is not in the cluster cache."""
@@ -270,38 +270,15 @@ class Metrics:
         for code, label in UNKNOWN_LABELS.items():
             self._counters["unknown_candidates", label].inc(codes.count(code))
 
-    def count_watch_wait(self, result: str) -> None:
-        """Count one wait for the watch because a decision contradicted kube-scheduler."""
-        self._counters["watch_waits", result].inc()
-
-    def count_bind(self, outcome: str) -> None:
-        """Count one request to bind."""
-        self._counters["binds", outcome].inc()
-
-    def count_dry_run(self, result: str) -> None:
-        """Count one call of /filter-dryrun; `result`: answered or failed."""
-        self._counters["filter_dryruns", result].inc()
-
-    def count_observed_answer(self, verb: str, outcome: str) -> None:
-        """Count one call in mode Observe."""
-        self._counters["observed_answers", verb, outcome].inc()
-
     # --- exposition -------------------------------------------------------------------------------------------------
 
     def register(self, collector: Collector) -> None:
         """Add a collector whose metrics are computed at scrape time."""
         self._registry.register(collector)
 
-    def failures_by_reason(self) -> dict[str, int]:
-        """Return reason -> number of calls that failed for it, for the reasons with at least one."""
-        return self._nonzero("failures", "reason")
-
-    def guard_rejections(self) -> dict[str, int]:
-        """Return rule -> number of rejected candidates, for the rules with at least one."""
-        return self._nonzero("guard_rejections", "rule")
-
-    def _nonzero(self, name: str, label: str) -> dict[str, int]:
-        (family,) = self._counters[name,].collect()
+    def nonzero(self, name: str) -> dict[str, int]:
+        """Return label value -> count, for a counter with one label; without the series that are 0."""
+        (family,), (label,) = self._counters[name,].collect(), COUNTERS[name].labels
         return {one.labels[label]: int(one.value) for one in family.samples if one.value}
 
     def exposition(self) -> bytes:

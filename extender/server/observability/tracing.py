@@ -1,10 +1,10 @@
-"""OpenTelemetry tracing: one span per call, with the attributes of request and answer and its duration.
+"""OpenTelemetry tracing: one span per call, with its duration and the attributes of request and answer.
 
 The packages come with the extra `otel` and are imported only if an endpoint is configured. A thread exports the spans;
-spans beyond its queue are dropped.
+spans that do not fit into its queue are dropped.
 
-Rule: a span is created after the call was answered, from values that the call computed anyway. No call waits for its
-span, and none fails because of it.
+Rule: a span is created after the answer, from values that the call has computed anyway. No call waits for its span or
+fails because of it.
 """
 
 import logging
@@ -41,7 +41,7 @@ class Tracing:
     """The tracer provider and its exporter; call `stop` at shutdown."""
 
     def __init__(self, processor: "SpanProcessor") -> None:
-        """`processor` exports the spans; ConfigError if the packages are not installed."""
+        """`processor`: exports the spans. ConfigError if the packages are not installed."""
         try:
             from opentelemetry.sdk.resources import Resource
             from opentelemetry.sdk.trace import TracerProvider
@@ -50,6 +50,7 @@ class Tracing:
         except ImportError as error:
             raise ConfigError(MISSING_PACKAGES) from error
         resource = Resource.create({"service.name": SERVICE_NAME, "service.version": __version__})
+        # `stop` shuts it down within a time limit; its own exit handler would wait for a collector that may be gone.
         self._provider = TracerProvider(resource=resource, shutdown_on_exit=False)
         self._provider.add_span_processor(processor)
         self._tracer = self._provider.get_tracer("extender", __version__)
@@ -60,7 +61,7 @@ class Tracing:
     def record_span(
         self, name: str, seconds: float, attributes: Mapping[str, AttributeValue], *, parent: str | None, is_error: bool
     ) -> None:
-        """Record the span of a call that ended now and took `seconds`; `parent`: its `traceparent` header."""
+        """Record the span of a call that has just ended after `seconds`; `parent`: its `traceparent` header."""
         try:
             ended = time.time_ns()
             context = None if parent is None else self._propagator.extract({"traceparent": parent})
@@ -75,6 +76,7 @@ class Tracing:
 
     def stop(self) -> None:
         """Export the queued spans, for at most STOP_TIMEOUT_SECONDS."""
+        # In a thread, because `shutdown` has no time limit.
         thread = threading.Thread(target=self._provider.shutdown, name="tracing-stop", daemon=True)
         thread.start()
         thread.join(STOP_TIMEOUT_SECONDS)
@@ -83,7 +85,7 @@ class Tracing:
 
 
 def start_tracing(endpoint: str | None) -> Tracing | None:
-    """Start exporting to the endpoint (OTLP over HTTP); None: tracing is disabled. ConfigError if it is invalid."""
+    """Start exporting to the endpoint (OTLP over HTTP), or return None without one; ConfigError if it is invalid."""
     if endpoint is None:
         return None
     if urlsplit(endpoint).scheme not in ("http", "https") or not urlsplit(endpoint).hostname:

@@ -1,9 +1,6 @@
-"""A thread that writes what others have queued: log lines, audit lines, recordings, Events.
+"""A thread that writes what another thread has queued: log lines, audit lines, recordings, Events.
 
-`put` takes no lock: a garbage collection may log while its thread holds one, and would wait for itself.
-
-Rule: `put` never blocks. An item counts towards the limit until the next one is asked for, the last one of those that
-were taken together until `write` returns.
+Rule: `put` never blocks. An item counts towards the limit until it is written.
 """
 
 import os
@@ -23,7 +20,7 @@ class WriterThread(threading.Thread, Generic[T]):
     def __init__(
         self, name: str, max_bytes: int, write: Callable[[Iterator[T]], None], close: Callable[[], None] = lambda: None
     ) -> None:
-        """`write` gets all items that are queued, in order; `close` is called at the end of the thread."""
+        """`write` gets all queued items, in order; `close` is called when the thread ends."""
         super().__init__(name=name, daemon=True)
         self._max_bytes = max_bytes
         self._write = write
@@ -33,23 +30,24 @@ class WriterThread(threading.Thread, Generic[T]):
         self._wakeups: SimpleQueue[None] = SimpleQueue()
         """One for each item, and one for the end."""
         self._taking = threading.Lock()
-        # One counter for each side, because `+=` is not atomic.
+        # Each counter has one thread that writes it, because `+=` is not atomic.
         self._queued_bytes = self._written_bytes = 0
         self.is_ending = False
         """True once no further item is expected."""
 
     @property
     def size(self) -> int:
-        """Bytes of the items that are queued or being written."""
+        """Bytes that are queued or being written."""
         return self._queued_bytes - self._written_bytes
 
     @property
     def has_queued(self) -> bool:
-        """Return whether items wait that have not been taken to be written."""
+        """Return whether items wait to be taken by the thread."""
         return bool(self._queue)
 
     def put(self, item: T, size: int) -> bool:
         """Queue an item; return False if the queue is full. An empty queue accepts an item of any size."""
+        # No lock: a garbage collection may log while its own thread is in here, and would wait for itself.
         if size and self.size and self.size + size > self._max_bytes:
             return False
         self._queued_bytes += size
@@ -64,12 +62,12 @@ class WriterThread(threading.Thread, Generic[T]):
         return [item for item, _ in dropped]
 
     def end(self) -> None:
-        """End the thread once the queued items are written."""
+        """Let the thread end when the queued items are written."""
         self.is_ending = True
         self._wakeups.put(None)
 
     def finish(self, timeout: float) -> bool:
-        """Write the queued items, for at most `timeout` seconds; return False if the thread has not ended by then."""
+        """End the thread, and return whether it has written everything within `timeout` seconds."""
         self.end()
         self.join(timeout)
         return not self.is_alive()
@@ -95,7 +93,7 @@ class WriterThread(threading.Thread, Generic[T]):
 
     def _take_queued(self) -> list[tuple[T, int]]:
         taken = []
-        # Without the lock, the thread and `clear` would take turns, and what is written would have gaps.
+        # Without the lock, `clear` and the thread would alternate, and the written items would have gaps.
         with self._taking:
             while self._queue:
                 taken.append(self._queue.popleft())
@@ -103,11 +101,11 @@ class WriterThread(threading.Thread, Generic[T]):
 
 
 def write_some(fd: int, data: memoryview) -> int:
-    """Write a part of it and return its size; wait for a full pipe, also one that another process made non-blocking."""
+    """Write as much as the file or pipe takes, and return its size; wait while a pipe is full."""
     while True:
         try:
             return os.write(fd, data)
-        except BlockingIOError:
+        except BlockingIOError:  # another process that shares the pipe may have made it non-blocking
             full_pipe = select.poll()
             full_pipe.register(fd, select.POLLOUT)
             full_pipe.poll()

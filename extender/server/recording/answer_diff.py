@@ -1,8 +1,9 @@
 """Compare two answers to one request, node by node.
 
-Rule: the comparison reads only status and body, so it works for the answers of any two extenders.
+Rule: only status and body are compared, so the answers may be from any two extenders.
 """
 
+import contextlib
 from collections.abc import Callable, Iterator
 from itertools import zip_longest
 from typing import Any, NamedTuple
@@ -10,12 +11,15 @@ from typing import Any, NamedTuple
 import msgspec
 
 from extender.report.schema import VerbName
-from extender.utilities.text import join_names
+from extender.utilities.text import join_names, pluralize
 
 ABSENT = "not in the answer"
 
 MAX_NAMES = 10
-"""Maximum names in one list; the rest is summarized as `and 3 more`."""
+"""Limit of the names in one list; the rest is summarized as `and 3 more`."""
+
+BYTES_AROUND = 40
+"""Bytes shown on each side of the first byte that differs."""
 
 
 class RawAnswer(NamedTuple):
@@ -26,7 +30,7 @@ class RawAnswer(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """One difference between two answers; None: it is absent from that answer."""
+    """A difference between two answers; None: missing from that answer."""
 
     what: str
     """`node NAME`, `order`, `answer` or `bytes`."""
@@ -40,28 +44,39 @@ class Difference(NamedTuple):
 def compare_answers(
     verb: VerbName, recorded: RawAnswer, now: RawAnswer, pod_name: Callable[[str], str] = str, *, exact: bool = True
 ) -> tuple[Difference, ...]:
-    """Return the differences; empty if both answers are identical, or, unless `exact`, equal as JSON.
+    """Return the differences; none if both answers are identical or, unless `exact`, equal as JSON.
 
     `pod_name`: UID -> name of the pod, for the messages.
     """
-    if recorded == now or (not exact and recorded.status == now.status and _is_same_json(recorded.body, now.body)):
+    # 1. Are the answers equal?
+    if recorded == now:
         return ()
+    if not exact and recorded.status == now.status:
+        with contextlib.suppress(ValueError, RecursionError):
+            if msgspec.json.decode(recorded.body) == msgspec.json.decode(now.body):
+                return ()
+    # 2. An error, or a body that is not an answer of the verb, is compared as a whole.
     before, after = _statements(verb, recorded, pod_name), _statements(verb, now, pod_name)
     if before is None or after is None:
         return (Difference("answer", _render_answer(recorded), _render_answer(now)),)
+    # 3. Compare node by node.
     if found := tuple(
         Difference(what, before.get(what), after.get(what))
         for what in dict.fromkeys((*before, *after))
         if before.get(what) != after.get(what)
     ):
         return found
+    # 4. The nodes are the same: the order differs, or only the spelling of the JSON.
     if list(before) != list(after):
         return (Difference("order", join_names(list(before), MAX_NAMES), join_names(list(after), MAX_NAMES)),)
-    return (_first_difference(recorded.body, now.body),)
+    at = next((place for place, (a, b) in enumerate(zip_longest(recorded.body, now.body)) if a != b), 0)
+    shown = slice(max(0, at - BYTES_AROUND), at + BYTES_AROUND)
+    old, new = (f"at {at}: {one.body[shown].decode('utf-8', 'replace')}" for one in (recorded, now))
+    return (Difference("bytes", old, new),)
 
 
 def _statements(verb: VerbName, answered: RawAnswer, pod_name: Callable[[str], str]) -> dict[str, str] | None:
-    """Return `node a` -> its result, in the order of the answer; None if the answer is an error or malformed."""
+    """Return `node NAME` -> its result, in the order of the answer; None if the answer is an error or malformed."""
     if answered.status != 200:
         return None
     try:
@@ -81,21 +96,17 @@ def _filter_statements(answer: Any, _: object) -> Iterator[tuple[str, str]]:
     yield from ((f"node {name}", f"rejected as unresolvable: {reason}") for name, reason in unresolvable.items())
 
 
-def _prioritize_statements(answer: Any, _: object) -> Iterator[tuple[str, str]]:
-    yield from ((f"node {one['Host']}", f"score {one['Score']}") for one in answer)
-
-
 def _preempt_statements(answer: Any, pod_name: Callable[[str], str]) -> Iterator[tuple[str, str]]:
     for node, victims in answer["NodeNameToMetaVictims"].items():
         pods = join_names([pod_name(pod["UID"]) for pod in victims["Pods"] or ()], MAX_NAMES)
         violated = victims["NumPDBViolations"]
-        violations = f", {violated} PDB violation{'s' if violated > 1 else ''}" if violated else ""
+        violations = f", {pluralize(violated, 'PDB violation')}" if violated else ""
         yield f"node {node}", f"evicts {pods or 'no pods'}{violations}"
 
 
 _STATEMENTS: dict[VerbName, Callable[[Any, Callable[[str], str]], Iterator[tuple[str, str]]]] = {
     "filter": _filter_statements,
-    "prioritize": _prioritize_statements,
+    "prioritize": lambda answer, _: ((f"node {one['Host']}", f"score {one['Score']}") for one in answer),
     "preempt": _preempt_statements,
 }
 
@@ -103,17 +114,3 @@ _STATEMENTS: dict[VerbName, Callable[[Any, Callable[[str], str]], Iterator[tuple
 def _render_answer(answered: RawAnswer, max_length: int = 500) -> str:
     text = answered.body.decode("utf-8", "replace")
     return f"{answered.status} {text if len(text) <= max_length else f'{text[:max_length]}…'}"
-
-
-def _first_difference(recorded: bytes, now: bytes, around: int = 40) -> Difference:
-    at = next((place for place, (a, b) in enumerate(zip_longest(recorded, now)) if a != b), 0)
-    shown = slice(max(0, at - around), at + around)
-    before, after = (f"at {at}: {one[shown].decode('utf-8', 'replace')}" for one in (recorded, now))
-    return Difference("bytes", before, after)
-
-
-def _is_same_json(a: bytes, b: bytes) -> bool:
-    try:
-        return bool(msgspec.json.decode(a) == msgspec.json.decode(b))
-    except (ValueError, RecursionError):
-        return False

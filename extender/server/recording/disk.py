@@ -1,9 +1,9 @@
-"""The files of segments: written by one thread, readable only by their owner.
+"""The files of segments, written by one thread and readable only by their owner.
 
-A segment gets its final name once its cluster file and its settings are complete.
+A segment gets its final name when its cluster file and its settings are complete.
 
-Rule: only the regular files of a segment are ever deleted, in a directory of the recording whose name matches
-SEGMENT_NAME. A symbolic link is neither followed nor deleted.
+Rule: nothing is ever deleted but the regular files of a segment, in a directory that is named like one. Symbolic links
+are neither followed nor deleted.
 """
 
 import contextlib
@@ -21,17 +21,17 @@ from extender.k8s.time import SECOND
 from extender.server.recording.lines import CALLS, CLUSTER, SETTINGS
 
 SEGMENT_NAME = re.compile(r"\d{8}T\d{6}\.\d{6}Z", re.ASCII)
-"""Name of a segment's directory, 20261121T101500.000000Z: its start, so that names sort by time."""
+"""Name of a segment's directory, such as 20261121T101500.000000Z: the time of its start, so that names sort by time."""
 
 _TIME_FORMAT = "%Y%m%dT%H%M%S.%fZ"
 _PARTIAL_SUFFIX = ".part"
 _CHUNK_BYTES = 1 << 18
 _DIRECTORY_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_GZIP_LEVEL = 3  # half the time of the default 6, a tenth more bytes
+_GZIP_LEVEL = 3  # takes half the time of the default, 6, for a tenth more bytes
 
 
 class Disk:
-    """The file system operations of recordings; they raise OSError."""
+    """The file system operations that tests make fail; they raise OSError."""
 
     def make_directory(self, path: Path) -> None:
         path.mkdir(mode=0o700)
@@ -42,11 +42,11 @@ class Disk:
 
 
 def prepare_directory(directory: Path) -> None:
-    """Create the directory if missing, delete incomplete segments, and check that it is writable."""
+    """Create the directory if it is missing, delete incomplete segments, and check that it is writable."""
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     for path in directory.iterdir():
         if path.name.endswith(_PARTIAL_SUFFIX) and SEGMENT_NAME.fullmatch(path.name[1 : -len(_PARTIAL_SUFFIX)]):
-            delete_segment(path)  # its writer died before completing it
+            delete_segment(path)  # its writer ended before it was complete
     attempt = directory / f".{os.getpid()}.try"
     attempt.unlink(missing_ok=True)
     os.close(os.open(attempt, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
@@ -66,7 +66,7 @@ def size_of(segment: Path) -> int:
 
 
 def delete_segment(segment: Path) -> None:
-    """Delete the files of a segment, and its directory unless it holds other files; ignore a missing segment."""
+    """Delete the files of a segment, and its directory unless it has other files; a missing segment is ignored."""
     with _files_of(segment) as (directory, files):
         for name in files:
             os.unlink(name, dir_fd=directory)
@@ -76,11 +76,11 @@ def delete_segment(segment: Path) -> None:
 
 @contextlib.contextmanager
 def _files_of(segment: Path) -> Iterator[tuple[int, dict[str, int]]]:
-    """Open the segment's directory; yield its descriptor, and name -> size of the segment's regular files in it."""
+    """Open a segment's directory; yield its descriptor, and name -> size of the segment's regular files."""
     files: dict[str, int] = {}
     try:
         directory = os.open(segment, _DIRECTORY_FLAGS)
-    except (FileNotFoundError, NotADirectoryError):  # a symbolic link is not a directory either
+    except (FileNotFoundError, NotADirectoryError):  # the latter also for a symbolic link
         yield -1, files
         return
     try:
@@ -98,7 +98,7 @@ class OpenSegment:
     """The segment that is being written."""
 
     def __init__(self, directory: Path, now: int, header: bytes, cluster: Iterable[bytes] | None, disk: Disk) -> None:
-        """Create a segment with its settings and the cluster (None: unknown), named after `now` in Unix nanoseconds."""
+        """Create a segment with its settings and cluster (None: unknown), named after `now` in Unix nanoseconds."""
         self.path = _next_segment_path(directory, now)
         self.line_bytes = 0
         """Size of the segment's lines."""
@@ -139,7 +139,7 @@ class OpenSegment:
 
 
 def _next_segment_path(directory: Path, now: int) -> Path:
-    """Return a path that sorts after every existing segment, even if the clock was set back."""
+    """Return a path that sorts after all existing segments, even if the clock was set back."""
     start = datetime.fromtimestamp(now // SECOND, UTC) + timedelta(microseconds=now % SECOND // 1000)
     if existing := segments_in(directory):
         latest = datetime.strptime(existing[-1].name, _TIME_FORMAT).replace(tzinfo=UTC)

@@ -1,7 +1,7 @@
-"""The file format of a recording's segment.
+"""The file format of a segment of a recording.
 
     20261121T101500.000000Z/
-      settings.json     SegmentHeader: the settings of the decisions, and the version
+      settings.json     SegmentHeader: settings and version of the extender
       cluster.json.gz   the cluster at the start of the segment, for --cluster; missing if the cache was not ready
       calls.jsonl       one line per object change and per call, in order
 
@@ -25,17 +25,17 @@ CALLS = "calls.jsonl"
 
 
 class SegmentHeader(msgspec.Struct, frozen=True):
-    """Settings and version that all calls of a segment share."""
+    """Settings and version of all calls of a segment."""
 
     format: Literal["extender/recording/v3"]
     version: str
     """Version of the extender."""
     settings: Settings
-    """Settings with kube-scheduler's effective configuration: its profiles, defaulted and merged, and its version."""
+    """Settings, with kube-scheduler's version and its profiles as they took effect."""
 
 
 class SegmentFormat(msgspec.Struct, frozen=True):
-    """The part of a header that every format has."""
+    """The key that the header has in every version of the format."""
 
     format: str
 
@@ -57,14 +57,14 @@ class DeleteLine(msgspec.Struct, frozen=True, tag_field="type", tag="delete"):
 
 
 class UnreadableLine(msgspec.Struct, frozen=True, tag_field="type", tag="unreadable"):
-    """The set of unreadable kinds changed."""
+    """The kinds that the extender may not read have changed."""
 
     fields: tuple[str, ...]
-    """Fields of ObjectTables that cannot be read from now on."""
+    """Fields of ObjectTables that are unreadable from now on."""
 
 
 class CallLine(msgspec.Struct, frozen=True, tag_field="type", tag="call", omit_defaults=True):
-    """A call and its answer; both are redacted before they are written."""
+    """A call and its answer, redacted when the line is written."""
 
     id: str
     time: str
@@ -75,7 +75,7 @@ class CallLine(msgspec.Struct, frozen=True, tag_field="type", tag="call", omit_d
     request: Raw
     answer: Raw
     problem: str | None = None
-    """Reason why the cluster cache was not ready for the decision."""
+    """Why the cluster cache was not ready for the decision."""
 
 
 ChangeLine = PutLine | DeleteLine | UnreadableLine
@@ -87,5 +87,5 @@ HEADER_DECODER = msgspec.json.Decoder(SegmentHeader)
 
 
 def encode_line(value: Any) -> bytes:
-    """Encode one line of JSON; sets in alphabetical order."""
+    """Encode one line of JSON, with sets in alphabetical order."""
     return msgspec.json.encode(value, order="deterministic") + b"\n"

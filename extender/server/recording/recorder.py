@@ -1,11 +1,11 @@
 """Record every call, and every object change between two calls, through a thread that writes them to disk.
 
-The event loop only puts references into a queue; redaction, encoding and writing happen on the thread. A new segment,
-with the whole cluster, begins at the first call, when the cluster cache has a new snapshot, when the settings change,
-when the segment has reached its size, and after items were dropped.
+The event loop only queues references; the thread redacts, encodes and writes. A segment begins with the whole cluster:
+at the first call, when the cluster cache has a new snapshot or other settings, when the previous segment has reached
+its size, and after items were dropped.
 
-Rule: a recording has no gaps within a segment. If the disk is too slow, the queued items are dropped, the segment ends,
-and the next one begins with the whole cluster. The thread stops at the first error and reports it.
+Rule: a segment has no gaps. If the disk is too slow, the queued items are dropped and the segment ends. The thread
+stops at the first error and reports it.
 """
 
 import logging
@@ -24,8 +24,8 @@ from extender.cluster.watch.decode import strip_unread_fields
 from extender.config.serving import RecordingSection
 from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import INTERNAL, NotReady, RecordingError
-from extender.k8s.cost.memory import memory_of
 from extender.k8s.kinds import ClusterObjects, Key
+from extender.k8s.limits.memory import memory_of
 from extender.k8s.objects import Object
 from extender.server.observability.writer_thread import WriterThread
 from extender.server.recording import lines, redact
@@ -36,13 +36,13 @@ from extender.version import __version__
 log = logging.getLogger(__name__)
 
 MAX_QUEUED_BYTES = 128 << 20
-"""Limit of the items that are queued for the disk."""
+"""Limit of the queued items."""
 
 STOP_TIMEOUT_SECONDS = 2.5
 """Time limit for writing the queued items when recording stops."""
 
-# Estimated memory of an item beyond the bytes of the call, or the memory of the object: the cluster cache usually holds
-# the object too, but may replace it while it waits here.
+# Estimated memory of an item, beside the bytes of a call or the memory of an object. An object counts although the
+# cluster cache usually has it, too: the cache may replace it while it waits here.
 _CALL_OVERHEAD_BYTES = 1 << 10
 _CHANGE_OVERHEAD_BYTES = 2 << 10
 _SNAPSHOT_OVERHEAD_BYTES = 1 << 20
@@ -52,32 +52,32 @@ NO_DIRECTORY = "recording needs a directory: set recording.directory, or start w
 
 @dataclass(slots=True)
 class SegmentStart:
-    """Begin a new segment; the items that follow belong to it."""
+    """The start of a segment, to which the following items belong."""
 
     now: int
     """Nanoseconds since the Unix epoch."""
     cluster: ClusterObjects | None
     settings: Settings
     is_full: bool = False
-    """True once the thread has written so many lines that the next segment is due."""
+    """True when the thread has written `segment_size`: the next call begins another segment."""
 
 
 class ObjectChange(NamedTuple):
-    """An object was added or updated; it is not redacted yet."""
+    """An object was added or updated. Not redacted yet."""
 
     kind: str
     object: Object
 
 
 WriterItem = SegmentStart | ObjectChange | lines.DeleteLine | lines.UnreadableLine | lines.CallLine
-"""An item of the queue; request and answer of a call are not redacted yet."""
+"""An item of the queue. Request and answer of a call are not redacted yet."""
 
 
 # --- on the event loop's thread --------------------------------------------------------------------------------------
 
 
 class Recorder:
-    """The recorder of calls; off until `start`. Only the thread that decides uses it, except for `stop`."""
+    """Records calls; off until `start`. Only the thread that decides uses it, but any thread may call `stop`."""
 
     def __init__(
         self,
@@ -94,16 +94,15 @@ class Recorder:
         self._writer: SegmentWriter | None = None
         """The writer of the current recording, or of the last one."""
         self._segment: SegmentStart | None = None
-        """Start of the segment that the next item belongs to; None: the next call begins one."""
+        """The current segment; None: the next call begins one."""
         self._is_behind = False
-        """True after items were dropped, until the writer has caught up."""
+        """True after items were dropped, until the queue is empty."""
         self._dropped = 0
         self._observed: Snapshot | None = None
         self._unreadable: frozenset[str] = frozenset()
 
     @property
     def is_on(self) -> bool:
-        """Return whether calls are being recorded."""
         return self._writer is not None and not self._writer.is_ending
 
     def start(self) -> None:
@@ -120,12 +119,15 @@ class Recorder:
         log.info("recording into %s", directory)
 
     def stop(self) -> None:
-        """Stop recording and wait until the queued items are written; callable from any thread."""
+        """Stop recording and wait until the queued items are written, for at most STOP_TIMEOUT_SECONDS."""
         writer = self._writer
         if writer is None or writer.is_ending:
             return
-        writer.end()  # before the snapshot is let go: a call meanwhile must not observe it again
+        # 1. Turn the recorder off first, so that no call on another thread observes the snapshot again.
+        writer.end()
+        # 2. Stop observing changes of the cluster.
         self._observe(None)
+        # 3. Wait for the writer.
         if not writer.finish(STOP_TIMEOUT_SECONDS):
             lost = self._count_dropped(writer.clear())
             log.warning("recording: shutdown timed out: dropped %d calls", lost)
@@ -133,7 +135,7 @@ class Recorder:
             log.info("recording stopped after %d calls", writer.calls)
 
     def status(self) -> dict[str, Any]:
-        """Return the status of the recording for the admin listener."""
+        """Return the answer to GET /recording."""
         writer = self._writer
         return {
             "enabled": self.is_on,
@@ -151,18 +153,22 @@ class Recorder:
 
         `now`: time of the call in Unix nanoseconds. Call it only while recording is on.
         """
+        # 1. Does the call continue the segment? The queue has all changes of this snapshot up to the call.
         try:
             snapshot = self._cache.mutable_snapshot()
         except NotReady:
             snapshot = None
         if not self._continues_segment(snapshot, settings):
+            # 2. If not, begin one, but only when the writer has caught up: the whole cluster would be dropped again.
             if self._is_behind and self._writer is not None and self._writer.size:
                 self._dropped += 1
                 return
             self._begin_segment(snapshot, now, settings)
+        # 3. The kinds that may not be read change without an event of an object.
         if snapshot is not None and snapshot.unreadable_tables != self._unreadable:
             self._unreadable = snapshot.unreadable_tables
             self._put(lines.UnreadableLine(tuple(sorted(self._unreadable))), _CHANGE_OVERHEAD_BYTES)
+        # 4. The call itself.
         history = call.history
         remembered = 300 * len(history.evictions) + 100 * len(history.attempts) + 200 * len(history.recent_deletions)
         self._put(call, _CALL_OVERHEAD_BYTES + len(call.request) + len(call.answer) + remembered)
@@ -199,7 +205,7 @@ class Recorder:
             self._observe(None)
 
     def _put(self, item: WriterItem, size: int) -> None:
-        """Queue an item of the segment; if the queue is full, drop all queued items, with which the segment ends."""
+        """Queue an item of the segment; if the queue is full, drop everything that is queued and end the segment."""
         writer = self._writer
         if writer is None or self._segment is None or writer.put(item, size):
             return
@@ -212,14 +218,14 @@ class Recorder:
         )
 
     def _count_dropped(self, items: list[WriterItem]) -> int:
-        """Count the calls among the dropped items, and return their number."""
+        """Return the number of calls among the dropped items, and add it to the status."""
         calls = sum(isinstance(item, lines.CallLine) for item in items)
         self._dropped += calls
         return calls
 
 
 def check_directory(directory: Path) -> None:
-    """Create the directory if missing; RecordingError if it is not writable."""
+    """Create the directory if it is missing; RecordingError if it is not writable."""
     try:
         prepare_directory(directory)
     except OSError as error:
@@ -230,27 +236,26 @@ def check_directory(directory: Path) -> None:
 
 
 class SegmentWriter(WriterThread[WriterItem]):
-    """Writes queued items into segments."""
+    """The thread that writes queued items into segments."""
 
     def __init__(self, directory: Path, config: RecordingSection, max_queued_bytes: int, disk: Disk) -> None:
         super().__init__("recording", max_queued_bytes, self._write_items, self._close_segment)
         self.directory = directory
         self.failure: str | None = None
-        """Reason why the thread has stopped; None: it has not failed."""
+        """Why the thread failed; None: it did not."""
         self.segment: OpenSegment | None = None
         self.calls = 0
         """Number of calls written."""
         self.skipped = 0
-        """Number of calls skipped because they could not be redacted."""
+        """Number of calls that could not be redacted."""
         self.older = [(path, size_of(path)) for path in segments_in(directory)]
-        """(path, size) of the segments before the current one, oldest first."""
+        """(path, size in bytes) of the segments before the current one, oldest first."""
         self._config = config
         self._disk = disk
         self._current_start: SegmentStart | None = None
 
     @property
     def size_on_disk(self) -> int:
-        """Size of all segments in bytes."""
         return sum(size for _, size in self.older) + (self.segment.size if self.segment is not None else 0)
 
     def _write_items(self, items: Iterator[WriterItem]) -> None:
@@ -261,7 +266,8 @@ class SegmentWriter(WriterThread[WriterItem]):
                 self._write_item(item)
             if self.segment is not None:
                 self.segment.flush()
-            while self.older and self.size_on_disk > self._config.total_size:  # the current segment always stays
+            # The current segment stays, even if it is larger than `totalSize` by itself.
+            while self.older and self.size_on_disk > self._config.total_size:
                 delete_segment(self.older.pop(0)[0])
         except OSError as error:
             self._fail(f"{self.directory}: {error.strerror or error}")
@@ -278,7 +284,7 @@ class SegmentWriter(WriterThread[WriterItem]):
         try:
             if self.segment is not None:
                 self.segment.close()
-        except OSError as error:  # flushed lines are safe
+        except OSError as error:  # only lines that were not flushed are lost
             if self.failure is None:
                 self._fail(f"{self.directory}: {error.strerror or error}")
 

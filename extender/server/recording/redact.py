@@ -1,11 +1,11 @@
 """Redact calls for recordings: keep the fields that decisions read, and drop everything else.
 
-Pods and nodes are decoded into the extender's types and encoded again, which drops every field that the types lack:
-environment, arguments, commands, probes, unknown fields. Only annotations that decisions read are kept. Keys keep their
-spelling and order, and null stays null, so the result is a request that kube-scheduler could have sent.
+Pods and nodes are decoded into the extender's types and encoded again, which drops the fields that the types lack:
+environment, arguments, commands, probes, unknown fields. Annotations are dropped unless decisions read them. Keys keep
+their spelling and order, and null stays null, so the result is a request that kube-scheduler could have sent.
 
-Rule: redaction depends only on the bytes of an object, not on whether it is in a request or in its answer. /filter
-returns whole nodes as they were sent, so the answer to a redacted request equals the redacted answer.
+Rule: an object is redacted the same way in a request and in its answer. /filter returns whole nodes as they were sent,
+so the answer to a redacted request equals the redacted answer.
 """
 
 from collections.abc import Callable
@@ -31,13 +31,16 @@ _FILTER_RESULT_DECODER = msgspec.json.Decoder(ExtenderFilterResult)
 
 
 def redact_request(verb: str, body: Raw, annotations: frozenset[str] = frozenset()) -> Raw:
-    """Redact the body of a request, on one line; ValueError or RecursionError if the verb cannot decode it.
+    """Redact the body of a request; ValueError or RecursionError if the verb cannot decode it.
 
-    `annotations`: keys of pod annotations to keep in addition to KEPT_ANNOTATIONS.
+    `annotations`: pod annotations to keep, in addition to KEPT_ANNOTATIONS.
     """
 
     def pod(raw: Raw) -> Raw:
         return _encode(strip_unread_fields("Pod", _POD_DECODER.decode(raw), annotations))
+
+    def uid(raw: Raw) -> Raw:
+        return _encode({"metadata": {"uid": _VICTIM_DECODER.decode(raw).metadata.uid}})
 
     def by_node(pod_of_node: Redactor) -> Redactor:
         return _each(_fields(Pods=_each(pod_of_node), NumPDBViolations=_value(Int64)))
@@ -45,15 +48,15 @@ def redact_request(verb: str, body: Raw, annotations: frozenset[str] = frozenset
     if verb != "preempt":
         nodes = _fields(metadata=_list_metadata, items=_each(_node))
         return _fields(Pod=pod, Nodes=nodes, NodeNames=_value(list[str] | None))(body)
-    victims = by_node(_either(pod, _victim_uid))
-    # The types take a 25th of the time, but only Go's spelling of the keys.
+    victims = by_node(_either(pod, uid))
+    # The types take 1/25 of the time, but know only Go's spelling of the keys.
     meta_victims = _either(_value(dict[str, MetaVictims] | None), by_node(_fields(UID=_value(str))))
     return _fields(Pod=pod, NodeNameToVictims=victims, NodeNameToMetaVictims=meta_victims)(body)
 
 
 def redact_answer(verb: str, body: Raw) -> Raw:
-    """Redact the body of an answer; only whole nodes hold anything to redact."""
-    if verb != "filter":
+    """Redact the body of an answer."""
+    if verb != "filter":  # only whole nodes have anything to redact
         return body
     try:
         result = _FILTER_RESULT_DECODER.decode(body)
@@ -78,7 +81,7 @@ def _value(type_: Any) -> Redactor:
 
 
 def _fields(**shape: Redactor) -> Redactor:
-    """Reduce a JSON object to these keys, matched as in `wire`: the exact spelling wins, else the last match."""
+    """Reduce a JSON object to these keys, matched like in `wire`: the exact spelling wins, else the last match."""
     by_fold = {name.casefold(): name for name in shape}
 
     def redact(raw: Raw) -> Raw:
@@ -108,7 +111,7 @@ def _each(member: Redactor) -> Redactor:
 
 
 def _either(first: Redactor, second: Redactor) -> Redactor:
-    """Redact by the second shape what cannot be decoded by the first."""
+    """Redact by the first shape, or by the second if the value cannot be decoded by the first."""
 
     def redact(raw: Raw) -> Raw:
         try:
@@ -119,15 +122,9 @@ def _either(first: Redactor, second: Redactor) -> Redactor:
     return redact
 
 
-# Of a pod or a node that cannot be decoded, only the field that counts is kept: UID, name.
-
-
-def _victim_uid(raw: Raw) -> Raw:
-    return _encode({"metadata": {"uid": _VICTIM_DECODER.decode(raw).metadata.uid}})
-
-
 _node = _either(
     lambda raw: _encode(strip_unread_fields("Node", _NODE_DECODER.decode(raw))),
+    # Like `wire`, which reads only the name of a node that cannot be decoded.
     lambda raw: _encode({"metadata": {"name": _NODE_NAME_DECODER.decode(raw).metadata.name}}),
 )
 

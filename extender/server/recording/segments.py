@@ -1,10 +1,9 @@
 """Read segments: settings, cluster and lines.
 
-The cluster is decoded without the validation of cluster files: a recording shows what the cluster cache held, valid or
-not.
+The cluster is not validated like a cluster file: a recording shows what the cluster cache held, valid or not.
 
-Rule: an incomplete last line is skipped with a warning; anything else that cannot be read is a RecordingError that
-names the file and the line. Regular files are read only, within limits of size.
+Rule: an incomplete last line is skipped with a warning; any other problem is a RecordingError that names the file and
+the line. Only regular files are read, up to a size limit.
 """
 
 import os
@@ -37,10 +36,10 @@ from extender.server.recording.lines import (
 from extender.utilities.regular_file import gunzip, open_regular_file, read_regular_file, size_text
 
 MAX_SETTINGS_BYTES = 16 << 20
-"""Limit of a segment's settings."""
+"""Limit of settings.json."""
 
 MAX_CLUSTER_BYTES = 1 << 30
-"""Limit of a segment's cluster, compressed and decompressed; 100,000 pods take a tenth of it."""
+"""Limit of the cluster, compressed and decompressed; 100,000 pods take a tenth of it."""
 
 MAX_LINE_BYTES = 384 << 20
 """Limit of one line: a call with a request and an answer of `server.maxBodyBytes` (128 MiB) each."""
@@ -69,11 +68,11 @@ _KINDS = {(kind_without_group(kind), of.api_version): kind for kind, of in KINDS
 
 @dataclass(frozen=True, slots=True)
 class RecordedSegment:
-    """The files of one segment."""
+    """A segment that was opened for reading."""
 
     path: Path
     notes: list[str] = field(default_factory=list)
-    """Warnings about the lines that have been read."""
+    """Warnings about the lines read so far."""
 
     @property
     def size(self) -> int:
@@ -82,7 +81,6 @@ class RecordedSegment:
             return os.fstat(file.fileno()).st_size
 
     def header(self) -> SegmentHeader:
-        """Return the settings and the version of the calls."""
         with _reading(self.path / SETTINGS) as path:
             content = read_regular_file(path, MAX_SETTINGS_BYTES)
             written = FORMAT_DECODER.decode(content).format
@@ -107,7 +105,8 @@ class RecordedSegment:
                     raise ValueError(f"line {number}: is larger than {size_text(MAX_LINE_BYTES)}")
                 if not text.endswith(b"\n"):
                     note = f"{path.parent.name}/{path.name}: line {number} is incomplete, skipping it"
-                    self.notes[:] = dict.fromkeys((*self.notes, note))  # a segment may be read more than once
+                    if note not in self.notes:  # a segment may be read more than once
+                        self.notes.append(note)
                     return
                 try:
                     line = LINE_DECODER.decode(text)
@@ -118,7 +117,7 @@ class RecordedSegment:
 
 @contextmanager
 def _reading(path: Path) -> Iterator[Path]:
-    """Raise errors as a RecordingError that names `segment/file`."""
+    """Turn errors of reading a file into a RecordingError that names it."""
     try:
         yield path
     except (OSError, ValueError, RecursionError) as error:
@@ -132,7 +131,7 @@ def _reason(error: Exception) -> str:
 
 
 def open_segments(path: Path) -> list[RecordedSegment]:
-    """Open the segments of a recording, oldest first, or the segment at `path`; RecordingError if there is none."""
+    """Open the segments of a recording, oldest first, or the one at `path`; RecordingError if there is none."""
     try:
         is_segment = (path / SETTINGS).exists() or SEGMENT_NAME.fullmatch(path.name)
         found = [path] if is_segment else segments_in(path)
@@ -144,7 +143,7 @@ def open_segments(path: Path) -> list[RecordedSegment]:
 
 
 def decode_object(kind: str, raw: Raw) -> Object:
-    """Decode an object of a kind of KINDS; ValueError if it does not match the kind."""
+    """Decode an object of one of KINDS; ValueError if it does not match the kind."""
     try:
         one: Object = _decoder(kind).decode(raw)
     except RecursionError as error:

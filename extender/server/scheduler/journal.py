@@ -1,10 +1,9 @@
 """The journal of a call, with five sinks: recording, decision log (/decisions), log line, audit log and Events.
 
-A sink is called while the cluster cache is in the state of the decision: it takes what the effects of the decision
-change. What it returns is called once `call.result` is final: it writes the entry, of a preemption before the answer is
-sent, of a decision without effects afterwards.
+A sink runs before the effects of the decision, which change the cluster cache. The function that it returns writes the
+entry once `call.result` is final: before the answer of a preemption is sent, after that of a decision without effects.
 
-Rule: a failing sink is logged and never costs the answer.
+Rule: a sink that fails is logged and never costs the answer.
 """
 
 import logging
@@ -19,7 +18,6 @@ from msgspec import Raw
 from extender.cluster.apiserver.binding import BindResult
 from extender.core.engine import FilterDecision, PreemptDecision, PrioritizeDecision
 from extender.core.eviction_history import EvictionHistory
-from extender.core.profile import Profile
 from extender.core.record import (
     DecisionRecord,
     PreemptRecord,
@@ -28,7 +26,6 @@ from extender.core.record import (
     record_preempt,
     record_prioritize,
 )
-from extender.k8s.objects import Pod
 from extender.k8s.time import format_time
 from extender.report.scheduler_report import changed_policies
 from extender.report.wording import PASSED_THROUGH
@@ -40,8 +37,9 @@ from extender.server.observability.audit_log import AuditLog
 from extender.server.observability.cache_status import cache_summary
 from extender.server.observability.decision_log import KeptDecision
 from extender.server.recording.lines import CallLine
-from extender.server.scheduler.result import CallResult, CallVerb, Decision
-from extender.wire import ExtenderBindingArgs, FilterRequest, PreemptRequest
+from extender.server.scheduler.result import CallResult, CallVerb
+from extender.wire import ExtenderBindingArgs
+from extender.wire.decode import FilterRequest, PreemptRequest
 
 log = logging.getLogger(__name__)
 
@@ -65,12 +63,18 @@ class Call:
     binding: BindResult | None = None
     """/bind: the result of the binding."""
     record: DecisionRecord | None = None
-    """Record of the decision, once a sink has asked for it."""
+    """Record of the decision, once a sink needed it."""
 
     def decision_record(self) -> DecisionRecord | None:
-        """Return the record of the decision, which the sinks share; only while the cache is in its state."""
-        if self.record is None and isinstance(self.request, FilterRequest | PreemptRequest):
-            self.record = _decision_record(self.request, self.result.decision)
+        """Return the record of the decision, which the sinks share; call it before the cluster cache changes."""
+        decision = self.result.decision
+        if self.record is None and decision is not None:
+            if isinstance(decision, FilterDecision):
+                self.record = record_filter(decision)
+            elif isinstance(decision, PrioritizeDecision):
+                self.record = record_prioritize(decision)
+            elif isinstance(self.request, PreemptRequest):
+                self.record = record_preempt(decision, self.request.sent)
         return self.record
 
 
@@ -81,7 +85,7 @@ Write = Callable[[], None]
 
 
 def begin(server_context: ServerContext, call: Call) -> list[tuple[str, Write]]:
-    """Begin the journal's entry of a call, before the effects of its decision; `end` writes it."""
+    """Begin the journal's entry of a call before the effects of its decision; `end` writes it."""
     writes = []
     for name, sink in SINKS.items():
         try:
@@ -96,7 +100,8 @@ def begin(server_context: ServerContext, call: Call) -> list[tuple[str, Write]]:
 
 def end(call: Call, writes: list[tuple[str, Write]]) -> None:
     """Write the journal's entry of a call, whose result is final."""
-    for name, write in writes:
+    entries: list[tuple[str, Write]] = [("log line", partial(_log_line, call)), *writes]
+    for name, write in entries:
         try:
             write()
         except Exception:
@@ -104,7 +109,7 @@ def end(call: Call, writes: list[tuple[str, Write]]) -> None:
 
 
 def write(server_context: ServerContext, call: Call) -> None:
-    """Write the journal's entry of a call whose result has no effects that are yet to be applied."""
+    """Write the journal's entry of a call whose decision has no effects, or whose effects have been applied."""
     end(call, begin(server_context, call))
 
 
@@ -136,7 +141,7 @@ def _keep(server_context: ServerContext, call: Call) -> Write | None:
             now=call.history.now,
             milliseconds=call.milliseconds,
             pod=pod,
-            profile=_profile(server_context, request.pod, call.result.decision),
+            profile=server_context.settings.scheduler.profile_of(request.pod),
             mode=call.result.mode,
             cache=cache,
             record=record,
@@ -148,13 +153,10 @@ def _keep(server_context: ServerContext, call: Call) -> Write | None:
     return keep
 
 
-def _log_line(_: ServerContext, call: Call) -> Write | None:
-    """Return the function that logs a preemption, and other calls at level DEBUG."""
-    is_logged = isinstance(call.request, PreemptRequest) or log.isEnabledFor(logging.DEBUG)
-    return partial(_log, call) if is_logged else None
-
-
-def _log(call: Call) -> None:
+def _log_line(call: Call) -> None:
+    """Log a preemption, and other calls at level DEBUG."""
+    if not isinstance(call.request, PreemptRequest) and not log.isEnabledFor(logging.DEBUG):
+        return
     request, decision = call.request, call.result.decision
     fields = {"verb": call.verb, "mode": call.result.mode, "answer": call.result.answer.kind}
     extra, not_enforced = {"fields": fields}, ""
@@ -199,7 +201,7 @@ def _counting_lost(audit_log: AuditLog) -> Iterator[None]:
 
 
 def _events(server_context: ServerContext, call: Call) -> Write | None:
-    """Return the function that queues the Events of a preemption; None if there is nothing to say to any pod."""
+    """Return the function that queues the Events of a preemption; None if no pod gets an Event."""
     recorder, decision = server_context.events, call.result.decision
     if recorder is None or not recorder.is_on or call.result.mode != "answered":
         return None
@@ -210,7 +212,7 @@ def _events(server_context: ServerContext, call: Call) -> Write | None:
     preemption = AnsweredPreemption(record, rejecting_policies(decision))
 
     def queue() -> None:
-        if call.result.mode == "answered":  # else its effects failed, and so did the call
+        if call.result.mode == "answered":  # otherwise applying the effects failed, and with it the call
             recorder.record(preemption)
 
     return queue
@@ -219,32 +221,16 @@ def _events(server_context: ServerContext, call: Call) -> Write | None:
 SINKS: dict[str, Callable[[ServerContext, Call], Write | None]] = {
     "recording": _record,
     "decision": _keep,
-    "log line": _log_line,
     "audit line": _audit,
     "Events": _events,
 }
-"""What a sink stores -> the sink."""
-
-
-def _decision_record(request: FilterRequest | PreemptRequest, decision: object) -> DecisionRecord | None:
-    if isinstance(decision, PreemptDecision) and isinstance(request, PreemptRequest):
-        return record_preempt(decision, request.sent)
-    if isinstance(decision, FilterDecision):
-        return record_filter(decision)
-    return record_prioritize(decision) if isinstance(decision, PrioritizeDecision) else None
-
-
-def _profile(server_context: ServerContext, pod: Pod, decision: Decision | None) -> Profile | None:
-    """Return the profile that judged the pod, or that would; None: the pod is not ours."""
-    if decision is None or decision.evaluation is None:
-        return server_context.settings.scheduler.profile_of(pod)
-    return decision.evaluation.context.profile
+"""Name of the entry -> its sink. `end` writes the log line, which does not read the cluster cache."""
 
 
 def _audit_line(
     server_context: ServerContext, call: Call, cache: audit.AuditCache, decided: dict[str, Any]
 ) -> AuditLine:
-    """Return the audit line of /preempt or /bind; `decided`: the keys that depend on the decision of /preempt."""
+    """Return the audit line of /preempt or /bind; `decided`: keys that depend on the decision of /preempt."""
     request, result, binding = call.request, call.result, call.binding
     keys: dict[str, Any] = {
         "event": "audit",
@@ -264,11 +250,10 @@ def _audit_line(
         return BindLine(error=result.error or "", **keys)
     if isinstance(request, PreemptRequest):
         scheduler = server_context.settings.scheduler
-        profile = _profile(server_context, request.pod, result.decision)
         keys |= {
             "preemptor": audit.preemptor(request.pod),
             "sent": len(request.sent),
-            "policies": changed_policies(profile or scheduler.profiles[0]),
+            "policies": changed_policies(scheduler.profile_of(request.pod) or scheduler.profiles[0]),
             "scheduler_version": scheduler.version,
             "scheduler_release": scheduler.release,
         }

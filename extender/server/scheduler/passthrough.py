@@ -12,7 +12,8 @@ from typing import Any
 from extender.core.engine import FilterDecision, PreemptDecision, PrioritizeDecision
 from extender.server.scheduler.result import Answer
 from extender.utilities.text import join_names
-from extender.wire import FilterRequest, PreemptRequest, encode_filter, encode_preempt, encode_sent_candidates
+from extender.wire.decode import FilterRequest, PreemptRequest
+from extender.wire.encode import encode_filter, encode_preempt, encode_sent_candidates
 
 NO_SCORES = Answer(b"[]", "asSent")
 """Answer to /prioritize that adds nothing to kube-scheduler's own scores."""
@@ -68,9 +69,9 @@ def score_difference(request: FilterRequest, decision: PrioritizeDecision) -> st
 
 
 def preempt_difference(request: PreemptRequest, decision: PreemptDecision) -> str | None:
-    """Return how the best candidate differs from those sent; None if it is a sent candidate with the same victims.
+    """Return how the best candidate differs from the sent ones; None if it is one of them with the same victims.
 
-    Which of the sent candidates kube-scheduler would have chosen is not compared.
+    It may still be another one than kube-scheduler would have chosen.
     """
     if not decision.kept:
         return "a veto" if request.sent else None
@@ -86,7 +87,7 @@ DIFFERENCES: Mapping[str, Callable[[Any, Any], str | None]] = {
     "prioritize": score_difference,
     "preempt": preempt_difference,
 }
-"""Verb -> function that returns how a decision on a request differs from the pass-through answer; None: it does not."""
+"""Verb -> function that describes how a decision differs from the pass-through answer; None: it does not."""
 
 
 def _join_quoted(names: list[str]) -> str:

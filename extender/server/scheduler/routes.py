@@ -1,6 +1,6 @@
 """The scheduler's port as an ASGI application: POST /filter, /prioritize, /preempt, /bind and /filter-dryrun.
 
-Calls of kube-scheduler that arrive in one piece are begun at once (`at_once`).
+A call of kube-scheduler that arrives in one piece is answered without a task of its own (`at_once`).
 
 Rule: every request gets exactly one response, in JSON, never a redirect.
 """
@@ -49,10 +49,10 @@ BODIES_IN_FLIGHT = 1.5
 """Limit for the bodies and answers of all calls in flight together, as a multiple of `server.maxBodyBytes`."""
 
 SEND_BYTES = 256 << 10
-"""Part of a large answer that is written at once: what the client has not read is in the connection's buffer twice."""
+"""Size of the parts in which a large answer is written; the connection buffers the unread rest of a part twice."""
 
 RETRY_AFTER_SECONDS = b"1"
-"""Retry-After of an overload."""
+"""Retry-After of an overload response, in seconds."""
 
 # Response headers; openapi.json describes them.
 DECISION_HEADER = b"x-extender-decision"
@@ -95,7 +95,7 @@ class SchedulerApp:
 
     @property
     def at_once(self) -> dict[bytes, Begin]:
-        """Path -> function that begins a call whose request is complete: those that seldom wait for anything."""
+        """Path -> function that begins a call whose request is complete; only for calls that rarely wait."""
         return {path.encode(): self._begin for path, name in PATHS.items() if name != "bind"}
 
     def _begin(self, scope: Scope, content: bytes) -> Coroutine[Any, Any, Response]:
@@ -121,7 +121,7 @@ class SchedulerApp:
 
 
 async def _send_in_parts(response: Response, request: Request, send: Send, bodies: BodiesInFlight, body: Body) -> None:
-    """Send a large answer as fast as it is read, counted as in flight; if that takes too long, close the connection."""
+    """Send a large answer as fast as the client reads it; if that takes too long, close the connection."""
     content = memoryview(response.body)
     try:
         async with asyncio.timeout(WRITE_TIMEOUT_SECONDS) as body.timeout:
@@ -147,18 +147,30 @@ async def _dry_run(dry_runs: DryRuns, scope: Scope, read: ReadBody) -> Response:
         answer, closes = Answer(error_body(str(error)), "error", error.status), error.status != 400
     except Exception as error:
         answer, closes = dry_runs.failed(error), True
-    server_context.metrics.count_dry_run("failed" if answer.kind == "error" else "answered")
+    server_context.metrics.count("filter_dryruns", "failed" if answer.kind == "error" else "answered")
     return Response(answer.status, answer.body, _headers(answer, closes=closes))
 
 
 async def _call(name: CallVerb, scope: Scope, read: ReadBody, server_context: ServerContext) -> Response:
-    """Answer one call; its duration is counted from its arrival, and every error becomes a response."""
+    """Answer one call; its duration counts from its arrival, and every error becomes a response."""
     metrics, caller, is_overload = server_context.metrics, caller_of(scope), False
     deadline = Deadline(caller.arrived_at + server_context.timeout, server_context.clock, is_caller_gone=caller.is_gone)
     try:
-        content = await _read_body(name, read, server_context, deadline)
+        # 1. Read the body. 2. Reject an overload, and a late call too, before it is decoded. 3. Decide.
+        content, limit = await _read_body(name, read, server_context, deadline), server_context.max_in_flight
         with metrics.track_in_flight() as in_flight:
-            answer = await _answer(name, server_context, content, deadline, in_flight)
+            if in_flight > limit:
+                overload = Overloaded(f"more than {limit} calls in flight (server.maxInFlight)")
+                deadline = structs.replace(deadline, rejection=overload)
+            if name != "bind":
+                if server_context.settings.needs_cluster:  # else a pass-through answer, which costs next to nothing
+                    deadline.check()
+                answer = await verbs.answer_live(verbs.VERBS[name], server_context, content, deadline)
+            elif deadline.rejection is not None:
+                raise deadline.rejection
+            else:
+                assert server_context.binder is not None  # `_read_body` raises
+                answer = await bind(server_context, server_context.binder, content, deadline)
         closes = answer.status == 503
     except RequestError as error:
         answer, closes = Answer(error_body(str(error)), "error", error.status), error.status != 400
@@ -189,30 +201,8 @@ async def _read_body(name: CallVerb, read: ReadBody, server_context: ServerConte
         raise CallerGone("the caller closed the connection before its request was complete") from None
 
 
-async def _answer(
-    name: CallVerb, server_context: ServerContext, content: bytes, deadline: Deadline, in_flight: int
-) -> Answer:
-    """Answer the call; an overload is rejected, and a late call too, before it is decoded."""
-    limit = server_context.max_in_flight
-    if in_flight > limit:
-        overload = Overloaded(f"more than {limit} calls in flight (server.maxInFlight)")
-        deadline = structs.replace(deadline, rejection=overload)
-    if name == "bind":
-        if deadline.rejection is not None:
-            raise deadline.rejection
-        assert server_context.binder is not None  # `_read_body` raises
-        return await bind(server_context, server_context.binder, content, deadline)
-    if server_context.settings.needs_cluster:  # else a pass-through answer, which costs next to nothing
-        deadline.check()
-    return await verbs.answer_live(verbs.VERBS[name], server_context, content, deadline)
-
-
 def _headers(answer: Answer, *, closes: bool) -> list[Header]:
-    """Return the response headers. `closes`: the connection ends with this response.
-
-    The rest of a rejected body may still arrive and must not be parsed as a request. After a failure, a new connection
-    may reach another replica behind the Service.
-    """
+    """Return the response headers. `closes`: the connection ends with this response."""
     headers = []
     if answer.id is not None:
         headers.append((DECISION_HEADER, answer.id.encode()))
@@ -222,13 +212,15 @@ def _headers(answer: Answer, *, closes: bool) -> list[Header]:
         headers.append((NOT_EVALUATED_HEADER, _limited(", ".join(answer.not_evaluated))))
     if answer.veto_reason:
         headers.append((VETOED_HEADER, _limited(answer.veto_reason)))
+    # The rest of a rejected body may still arrive and must not be parsed as a request. After a failure, a new
+    # connection may reach another replica behind the Service.
     if closes:
         headers.append(CLOSE)
     return headers
 
 
 def _limited(text: str) -> bytes:
-    """Return text with names that others chose as ASCII of limited length."""
+    """Return the text as printable ASCII of limited length, as others choose the names in it."""
     printable = _printable(text)
     if len(printable) > _MAX_HEADER_CHARACTERS:
         return printable[: _MAX_HEADER_CHARACTERS - 3] + b"..."

@@ -10,8 +10,8 @@ from kubernetes.client import Configuration
 from extender.cluster.apiserver.client import ApiServer
 from extender.cluster.apiserver.credentials import Credentials, CredentialsError, read_token
 from extender.cluster.apiserver.stream import ApiError
-from tests.cluster.watch.reflector_rig import FakeClock
 from tests.fakes.api_server import FakeAPI
+from tests.fakes.clock import Clock
 
 PODS = "/api/v1/pods"
 
@@ -29,12 +29,12 @@ def with_token_file(api, path, clock=None):
         loads.append(path.read_text())
         return Credentials(Configuration(host=api.url), "the test", f"Bearer {read_token(path)}", path)
 
-    server = ApiServer(load, clock or FakeClock())
+    server = ApiServer(load, clock or Clock())
     return server, loads
 
 
 def test_C10_a_rotated_token_file_is_read_within_60_s(api, tmp_path):
-    path, clock = tmp_path / "token", FakeClock()
+    path, clock = tmp_path / "token", Clock()
     path.write_text("first\n")
     server, loads = with_token_file(api, path, clock)
     server.get(PODS)
@@ -97,7 +97,7 @@ def test_C10_many_threads_with_a_401_load_once(api):
 
 
 def test_C10_a_token_file_that_is_gone_for_a_moment_does_not_end_anything(api, tmp_path, caplog):
-    path, clock = tmp_path / "token", FakeClock()
+    path, clock = tmp_path / "token", Clock()
     path.write_text("first")
     server, _ = with_token_file(api, path, clock)
     os.remove(path)
@@ -112,7 +112,7 @@ def test_C10_a_token_file_that_is_gone_for_a_moment_does_not_end_anything(api, t
 
 
 def test_C10_credentials_that_expire_are_loaded_before_they_do(api):
-    clock, loads = FakeClock(), []
+    clock, loads = Clock(), []
 
     def load() -> Credentials:
         loads.append(clock.now)

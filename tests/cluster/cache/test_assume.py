@@ -17,7 +17,7 @@ from extender.core.evaluation import Evaluation
 from extender.core.profile import Profile
 from extender.core.snapshot.snapshot import Snapshot
 from tests.builders import cluster, incoming, node, pod, typed
-from tests.cluster.watch.source_rig import Clock
+from tests.fakes.clock import Clock
 from tests.profiles import by_profile
 
 URGENT_ONE = typed(incoming("urgent", "4", priority=100, metadata={"resourceVersion": "7"}))
@@ -439,7 +439,7 @@ def test_what_expires_while_a_list_is_taken_in_does_no_harm(at_once):
 # --- never for good -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(by_profile(40, 100, 5_000)))
+@pytest.mark.parametrize("seed", range(by_profile(15, 100, 5_000)))
 def test_whatever_is_assumed_in_the_end_the_cache_is_what_the_api_server_said(seed, monkeypatch):
     """Beside each other: a cache that assumes things, and one that gets only the events."""
     chance = random.Random(seed)

@@ -31,12 +31,11 @@ from extender.core.profile import (
     Protection,
 )
 from extender.core.snapshot import pod_table
-from extender.k8s.annotations import MINIMUM_PREEMPTABLE_PRIORITY, TOLERATION_SECONDS
 from extender.k8s.candidates import SentCandidate
 from extender.k8s.kinds import KINDS, ClusterObjects
 from extender.k8s.objects import COSCHEDULING_LABEL, Pod
+from extender.k8s.well_known import MINIMUM_PREEMPTABLE_PRIORITY, TOLERATION_SECONDS
 from tests.builders import JSON
-from tests.profiles import by_profile
 
 ROUNDS = 140
 """More than a snapshot remembers results of one function."""
@@ -62,10 +61,10 @@ Objects = Sequence[tuple[str, Any]]
 
 
 POLICIES = {"with every policy": EVERYTHING, "as kube-scheduler does": PreemptionPolicy()}
-"""By default only the first one is tried: it turns on what the other one leaves off."""
 
 
-@pytest.mark.parametrize("policy", list(POLICIES)[: by_profile(1, 2, 2)])
+@pytest.mark.slow
+@pytest.mark.parametrize("policy", POLICIES)
 def test_L3_nothing_is_left_of_objects_that_came_and_went(policy, monkeypatch):
     monkeypatch.setattr(cache_module, "MAX_REMEMBERED_DELETIONS", FEW)
     monkeypatch.setattr(recent_deletions, "MAX_RECENT_DELETIONS", FEW)

@@ -6,13 +6,7 @@ from extender.cluster.cache.cache import Change, ClusterCache
 from extender.cluster.cache.recent_deletions import MAX_RECENT_DELETIONS, RECENT_SECONDS, RecentDeletions
 from extender.k8s.kinds import ClusterObjects
 from tests.builders import pod, typed
-
-
-class Clock:
-    now = 100.0
-
-    def __call__(self):
-        return self.now
+from tests.fakes.clock import Clock
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from extender.k8s.kinds import KINDS, ClusterObjects, kind_without_group
 from tests.builders import budget, cluster, incoming, node, pod, thing, typed
 from tests.contract.test_recordings import KINDS as RECORDED_KINDS
 from tests.contract.test_recordings import RECORDINGS
-from tests.profiles import SEEDS, examples
+from tests.profiles import SEEDS, by_profile, examples
 from tests.property.generate import case
 
 RECORDED = sorted(RECORDINGS.glob("*/cluster/*.gz"))
@@ -42,14 +42,18 @@ def decided(objects, *pods):
 def test_a_dump_of_a_generated_cluster_decides_the_same(seed, tmp_path):
     found = case(seed)
     objects, one = load_cluster(found.cluster), typed(found.pod)
-    assert decided(again(objects, tmp_path / "cluster.json"), one) == decided(objects, one)
+    assert decided(again(objects, tmp_path / "cluster.json"), one) == decided(objects, one), (
+        "the dump decides otherwise than the cluster"
+    )
 
 
 def test_there_are_recorded_clusters():
     assert len(RECORDED) > 20
 
 
-@pytest.mark.parametrize("path", RECORDED, ids=lambda path: f"{path.parts[-3]}-{path.name.partition('.')[0]}")
+@pytest.mark.parametrize(
+    "path", RECORDED[:: by_profile(3, 1, 1)], ids=lambda path: f"{path.parts[-3]}-{path.name.partition('.')[0]}"
+)
 def test_a_dump_of_a_recorded_cluster_decides_the_same(path, tmp_path):
     found = json.loads(gzip.decompress(path.read_bytes()))
     items = [{**one, "kind": kind} for key, kind in RECORDED_KINDS.items() for one in found.get(key, ())]
@@ -70,7 +74,9 @@ def test_what_may_not_be_read_is_not_read_again_either(seed, tmp_path):
     objects = replace(objects, unreadable_tables=UNREAD, **dict.fromkeys(UNREAD, ()))
     read = again(objects, tmp_path / "cluster.json")
     assert read.unreadable_tables == UNREAD
-    assert decided(read, typed(found.pod)) == decided(objects, typed(found.pod))
+    assert decided(read, typed(found.pod)) == decided(objects, typed(found.pod)), (
+        "the dump decides otherwise than the cluster"
+    )
 
 
 def test_some_of_those_decisions_leave_something_out():

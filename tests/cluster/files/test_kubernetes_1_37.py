@@ -21,7 +21,8 @@ from extender.core.engine import FilterDecision
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.kinds import KINDS, kind_without_group
 from extender.k8s.version.features import Features
-from extender.wire import decode_filter, encode_filter
+from extender.wire.decode import decode_filter
+from extender.wire.encode import encode_filter
 
 FILE = Path(__file__).parent / "kubernetes-1.37.json"
 ITEMS = json.loads(FILE.read_text())["items"]

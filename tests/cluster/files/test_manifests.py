@@ -223,7 +223,7 @@ REFUSED = {
         cluster(NODE, pod(spec={"priority": "high"})),
         "cluster: Pod shop/web: expected int | null, got str at $.spec.priority",
     ),
-    "a priority that is no int32": (
+    "a priority that is not an int32": (
         cluster(pod(spec={"priority": 2**31})),
         "Pod shop/web: expected int <= 2147483647 at $.spec.priority",
     ),
@@ -241,13 +241,13 @@ REFUSED = {
     ),
     "a document without a kind": ({"items": []}, "cluster: the document has no kind"),
     "an item without a kind": (cluster(NODE, {"metadata": {"name": "x"}}), "cluster: item 1 has no kind"),
-    "a kind that is no text": (cluster({"kind": 5}), "cluster: item 0: expected str, got int at $.kind"),
+    "a kind that is not text": (cluster({"kind": 5}), "cluster: item 0: expected str, got int at $.kind"),
     "items that are no list": (
         {"kind": "List", "items": {}},
         "cluster: List: expected array | null, got object at $.items",
     ),
-    "an item that is no object": (cluster("n1"), "cluster: item 0: expected object, got str"),
-    "a pod group of nobody knows which API": (
+    "an item that is not an object": (cluster("n1"), "cluster: item 0: expected object, got str"),
+    "a pod group of an unknown API": (
         cluster({**NATIVE, "apiVersion": ""}),
         "cluster: PodGroup train: apiVersion is missing: scheduling.k8s.io/v1beta1 or scheduling.x-k8s.io/v1alpha1",
     ),
@@ -333,7 +333,7 @@ def test_whatever_stands_in_a_cluster_it_is_read_or_refused_by_name(contents, ki
     try:
         load_cluster(cluster(*({"metadata": {"name": "x"}, **content, "kind": kind} for content in contents)))
     except ClusterFileError as error:
-        assert str(error).startswith("cluster: ")  # noqa: PT017, both outcomes are right
+        assert str(error).startswith("cluster: "), "the error does not name the file"  # noqa: PT017, both outcomes are right
 
 
 BROKEN_FILES = {

@@ -12,7 +12,7 @@ import pytest
 from extender.cluster.cache.cache import ClusterCache
 from extender.cluster.files import manifests
 from extender.cluster.files.source import FileSource
-from extender.config.scheduler import kube_scheduler_of
+from extender.config.scheduler.load import kube_scheduler_of
 from extender.errors import ClusterFileError, NotReady
 
 
@@ -142,8 +142,8 @@ def test_in_a_directory_every_file_counts_also_a_new_one(tmp_path, cache):
     assert nodes(cache) == ["b"]
 
 
-class Clock:
-    """A sleep that writes down how long it was asked for, and ends the run after some turns."""
+class LimitedSleeps:
+    """Stands in for asyncio.sleep: records the seconds, and cancels the task after `turns` sleeps."""
 
     def __init__(self, turns):
         self.asked = []
@@ -156,21 +156,21 @@ class Clock:
 
 
 def test_run_looks_every_interval_until_cancelled(path, cache):
-    clock = Clock(turns=3)
-    source = FileSource(path, cache, interval=2.5, sleep=clock)
+    sleep = LimitedSleeps(turns=3)
+    source = FileSource(path, cache, interval=2.5, sleep=sleep)
     source.load()
     write(path, "a", "b")
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(source.run())
-    assert clock.asked == [2.5, 2.5, 2.5]
+    assert sleep.asked == [2.5, 2.5, 2.5]
     assert nodes(cache) == ["a", "b"]
 
 
 def test_with_an_interval_of_zero_nobody_looks_again(path, cache):
-    clock = Clock(turns=0)
-    source = FileSource(path, cache, interval=0, sleep=clock)
+    sleep = LimitedSleeps(turns=0)
+    source = FileSource(path, cache, interval=0, sleep=sleep)
     asyncio.run(source.run())
-    assert clock.asked == []
+    assert sleep.asked == []
 
 
 def test_H8_a_read_that_hangs_leaves_garbage_collections_on(source, path, monkeypatch):

@@ -6,7 +6,7 @@ import pytest
 
 from extender.cluster.files.manifests import load_cluster
 from extender.cluster.list.requests import ListRequest, late_requests_for, requests_for
-from extender.config.scheduler import kube_scheduler_of
+from extender.config.scheduler.load import kube_scheduler_of
 from extender.core.evaluation import Evaluation
 from extender.core.profile import UNCONFIGURED, KubeScheduler, PreemptionPolicy, Profile
 from extender.core.snapshot.snapshot import Snapshot
@@ -130,6 +130,7 @@ NTH = 40
 """Every so many scenarios of a category; `pytest tests/tools/test_list_requests.py` takes all of them, in minutes."""
 
 
+@pytest.mark.slow
 def test_what_is_read_decides_as_the_whole_cluster_does():
     assert sum(compare_reads(load(category, NTH)) for category in EVERY_CATEGORY) > 5
 

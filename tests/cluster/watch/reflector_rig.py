@@ -20,6 +20,7 @@ from extender.cluster.watch.list_watch import RESOURCES, Resource, WatchSettings
 from extender.cluster.watch.reflector import Reflector
 from extender.k8s.kinds import Key, key_of
 from tests.builders import pod
+from tests.fakes.clock import Clock
 
 JSON = dict[str, Any]
 
@@ -98,22 +99,6 @@ class RecordingStore:
             self.objects[key] = one
 
 
-class FakeClock:
-    """Time that passes only during waits, which are remembered."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-        self.waits: list[float] = []
-
-    def __call__(self) -> float:
-        return self.now
-
-    def wait(self, event: threading.Event, seconds: float) -> bool:
-        self.waits.append(seconds)
-        self.now += seconds
-        return event.is_set()
-
-
 class Running:
     """A reflector in a thread of its own; ends with the `with` block."""
 
@@ -161,7 +146,7 @@ class Said:
 
 
 class ScriptedStream(Stream):
-    def __init__(self, said: Said, clock: FakeClock) -> None:
+    def __init__(self, said: Said, clock: Clock) -> None:
         super().__init__(lambda: None)  # type: ignore[arg-type, return-value]
         self.said = said
         self.clock = clock
@@ -205,7 +190,7 @@ class Script:
     ) -> None:
         self.answers = list(answers)
         self.asked: list[dict[str, str]] = []
-        self.clock = FakeClock()
+        self.clock = Clock()
         self.store = RecordingStore()
         resource: Resource = BY_KIND[kind]
         self.reflector = Reflector(

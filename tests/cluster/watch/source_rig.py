@@ -29,6 +29,7 @@ from extender.k8s.kinds import KINDS, Key, key_of
 from extender.server.app import create_app
 from tests.cluster.watch.reflector_rig import server_at
 from tests.fakes.api_server import FakeAPI, Fault, Hang
+from tests.fakes.clock import Clock
 from tests.server.conftest import client_for, configuration
 
 QUICK = WatchSettings(page_size=50, backoff=(0.01, 0.05), min_watch_seconds=0.2, unreadable_retry_seconds=0.05)
@@ -44,16 +45,6 @@ _CLOSED_PER_UNFREEZE = 25
 
 Identities = dict[Key, tuple[str, str]]
 """Key -> (uid, resourceVersion)."""
-
-
-class Clock:
-    """Time that passes only when a test says so."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 class Sleeps:

@@ -9,7 +9,7 @@ from extender.cluster.cache.cache import Change, ClusterCache
 from extender.cluster.watch import delta_queue
 from extender.cluster.watch.delta_queue import DeltaQueue, Deltas, Replaced
 from extender.k8s.objects import ObjectMeta, Pod
-from tests.cluster.watch.source_rig import Clock
+from tests.fakes.clock import Clock
 
 pytestmark = pytest.mark.anyio
 

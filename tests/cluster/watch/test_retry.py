@@ -11,8 +11,8 @@ from extender.cluster.watch.list_watch import WatchSettings, backoff
 from extender.cluster.watch.retry import Outage, RetryTimer
 from extender.k8s.kinds import KINDS
 from tests.builders import pod
-from tests.cluster.watch.reflector_rig import FakeClock
 from tests.cluster.watch.source_rig import following
+from tests.fakes.clock import Clock
 
 REFUSED = ApiUnreachable("connection refused")
 FORBIDDEN = ApiError(403, "Forbidden", "")
@@ -21,7 +21,7 @@ TO_WAIT = [ApiError(429, "", ""), ApiError(503, "", "", retry_after=1.0)]
 
 @pytest.fixture
 def clock():
-    return FakeClock()
+    return Clock()
 
 
 def timers(count, clock=time.monotonic, wait=threading.Event.wait, jitter=0.0):

@@ -26,8 +26,9 @@ from extender.k8s.kinds import ClusterObjects
 from extender.k8s.objects import ObjectMeta, Pod
 from tests.builders import budget, namespace, node, placed, pod, thing
 from tests.cluster.watch.reflector_rig import NO_INITIAL_EVENTS, bookmark
-from tests.cluster.watch.source_rig import QUICK, Clock, following, held
+from tests.cluster.watch.source_rig import QUICK, following, held
 from tests.fakes.api_server import Answer, Fault, Hang
+from tests.fakes.clock import Clock
 from tests.fakes.watches import event_line
 from tests.profiles import SEEDS, examples
 
@@ -231,7 +232,9 @@ def test_C3_events_in_any_order_and_number_give_what_is_true_in_the_end(seed):
     cache = empty()
     for one in shuffled:
         cache.apply(one)
-    assert held(cache, "Pod") == {("shop", name): identity for name, identity in alive.items()}
+    assert held(cache, "Pod") == {("shop", name): identity for name, identity in alive.items()}, (
+        "the cache differs from the API server"
+    )
 
 
 @pytest.mark.parametrize("at_once", [0, 200], ids=["as a new snapshot", "in one go"])

@@ -14,8 +14,9 @@ from extender.cluster.watch import source as source_module
 from extender.k8s.requests import running_usage
 from extender.k8s.version.features import DEFAULT_FEATURES
 from tests.builders import node, placed, pod
-from tests.cluster.watch.source_rig import MANY, Clock, following, serving, unseen
+from tests.cluster.watch.source_rig import MANY, following, serving, unseen
 from tests.fakes.api_server import Answer, Fault, Hang
+from tests.fakes.clock import Clock
 from tests.server.conftest import error_of, filter_body, preempt_body
 
 pytestmark = pytest.mark.anyio

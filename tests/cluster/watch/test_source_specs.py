@@ -11,8 +11,9 @@ import pytest
 
 from extender.cluster.cache.cache import Change
 from extender.cluster.watch.delta_queue import Deltas
-from tests.cluster.watch.source_rig import Clock, Piling, following
+from tests.cluster.watch.source_rig import Piling, following
 from tests.fakes.api_server import Fault, Hang
+from tests.fakes.clock import Clock
 from tests.server.conftest import pod
 
 pytestmark = pytest.mark.anyio

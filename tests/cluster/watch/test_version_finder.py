@@ -9,7 +9,7 @@ import pytest
 from extender.cluster.apiserver.stream import ApiUnreachable
 from extender.cluster.watch.version_finder import VersionFinder
 from extender.errors import ConfigError
-from extender.k8s.version.minor import FoundVersion
+from extender.k8s.version.found import FoundVersion
 from extender.server.settings import LiveSettings
 from tests.cluster.watch.source_rig import following, serving
 from tests.fakes.api_server import Answer, FakeAPI, Fault, Hang

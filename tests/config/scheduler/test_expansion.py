@@ -12,15 +12,16 @@ from pathlib import Path
 import pytest
 
 from extender.config.decoding import decode
-from extender.config.scheduler import kube_scheduler_of
 from extender.config.scheduler.expansion import expand, merge_plugins, misplaced_plugins
+from extender.config.scheduler.load import kube_scheduler_of
 from extender.config.scheduler.plugins import IN_TREE, default_plugins, in_tree
 from extender.config.scheduler.schema import API_VERSION, KIND, PluginsSection
 from extender.core.framework.plugins import FILTERS
 from extender.core.profile import UPSTREAM
 from extender.errors import ConfigError
 from extender.k8s.version.features import Features
-from extender.k8s.version.versions import NEWEST_MINOR, OLDEST_MINOR, Emulation
+from extender.k8s.version.gates import Emulation
+from extender.k8s.version.versions import NEWEST_MINOR, OLDEST_MINOR
 
 FEW = {"disabled": [{"name": "*"}], "enabled": [{"name": "PrioritySort"}, {"name": "DefaultBinder"}]}
 """MultiPoint with what kube-scheduler needs to start, and nothing else."""

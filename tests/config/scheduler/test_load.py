@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 import extender
 from extender.config import Configuration, load_config
-from extender.config.scheduler import kube_scheduler_of, load_kube_scheduler, read_configuration, read_scheduler
 from extender.config.scheduler.arguments import ARGS_OF
+from extender.config.scheduler.load import kube_scheduler_of, load_kube_scheduler, read_configuration, read_scheduler
 from extender.config.scheduler.plugins import IN_TREE
 from extender.config.scheduler.schema import (
     API_VERSION,
@@ -23,7 +23,7 @@ from extender.config.scheduler.schema import (
 from extender.config.values import nanoseconds_of
 from extender.core.profile import UNCONFIGURED
 from extender.errors import ConfigError
-from extender.k8s.version.minor import FoundVersion
+from extender.k8s.version.found import FoundVersion
 from extender.k8s.version.versions import DEFAULT_MINOR
 from tests.builders import cluster, incoming, node, pod
 
@@ -91,7 +91,7 @@ PLACES = {
     "no YAML": (HEAD + "profiles: [", "k.yaml:"),
     "deep nesting": (HEAD + "profiles: " + "[" * 1000, "k.yaml:3: is nested deeper than 100 levels"),
     "more than a ConfigMap holds": ("#" * (1 << 20) + "\n", "k.yaml: is larger than 1 MiB"),
-    "two documents": (HEAD + "---\n" + HEAD, "k.yaml:3: holds more than one document"),
+    "two documents": (HEAD + "---\n" + HEAD, "k.yaml:3: contains more than one document"),
 }
 
 
@@ -212,12 +212,15 @@ def test_whatever_stands_there_it_is_a_complaint_or_a_kube_scheduler_that_judges
     try:
         scheduler = kube_scheduler_of({**others, "profiles": profiles, "apiVersion": API_VERSION, "kind": KIND})
     except ConfigError as error:
-        assert str(error).startswith("KubeSchedulerConfiguration: ")  # noqa: PT017, both outcomes are right
+        assert str(error).startswith("KubeSchedulerConfiguration: "), "the error does not name the file"  # noqa: PT017, both outcomes are right
     else:
         assert len({profile.scheduler_name for profile in scheduler.profiles}) == len(scheduler.profiles) >= 1
         for profile in scheduler.profiles:
             waiting = incoming(schedulerName=profile.scheduler_name)
-            assert extender.evaluate(HALF_FULL, waiting, scheduler=scheduler).to_dict()["filter"].keys() == {"n1", "n2"}
+            assert extender.evaluate(HALF_FULL, waiting, scheduler=scheduler).to_dict()["filter"].keys() == {
+                "n1",
+                "n2",
+            }, "a node has no verdict"
 
 
 # --- the version ------------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from extender.config.scheduler import kube_scheduler_of
+from extender.config.scheduler.load import kube_scheduler_of
 from extender.errors import ConfigError
 from tests.profiles import by_profile
 
@@ -80,7 +80,7 @@ def test_what_kube_scheduler_starts_with_is_read_and_what_is_refused_it_refuses_
     document, *rows = table
     assert len(rows) > 500
     wrong, refused = [], 0
-    step = by_profile(fast=3, ci=1, long=1)
+    step = by_profile(fast=8, ci=1, long=1)
     for change, said in rows[::step]:
         message = message_of(changed(document, change))
         refused += message is not None

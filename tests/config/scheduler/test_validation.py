@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import extender
-from extender.config.scheduler import kube_scheduler_of
+from extender.config.scheduler.load import kube_scheduler_of
 from extender.errors import ConfigError
 from tests.builders import cluster, incoming, node, pod
 
@@ -22,7 +22,7 @@ FIELD_ERROR = re.compile(r"(?:^|, |\[|: )((?:profiles|percentageOfNodesToScore|s
 """A field that kube-scheduler's message names."""
 
 
-def said(case):
+def reported(case):
     try:
         kube_scheduler_of(case["config"], version=case["version"], feature_gates=case["featureGates"])
     except ConfigError as error:
@@ -37,7 +37,7 @@ def name(case):
 
 @pytest.mark.parametrize("case", CASES, ids=name)
 def test_what_is_said_of_a_configuration(case):
-    assert said(case) == case["said"]
+    assert reported(case) == case["said"]
 
 
 @pytest.mark.parametrize("case", CASES, ids=name)

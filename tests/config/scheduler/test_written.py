@@ -13,10 +13,10 @@ import yaml
 from typer.testing import CliRunner
 
 from extender import cli
-from extender.config.scheduler import kube_scheduler_of
+from extender.config.scheduler.load import kube_scheduler_of
 from extender.config.scheduler.plugins import default_plugins
 from extender.errors import ConfigError
-from extender.k8s.version.versions import NO_EMULATION, Emulation
+from extender.k8s.version.gates import NO_EMULATION, Emulation
 
 FOLDER = Path(__file__).with_name("written")
 FLAGS: dict[str, dict[str, Any]] = {

@@ -10,9 +10,9 @@ from extender.core.devices.structured.allocation import AllocatedState, ClaimToA
 from extender.core.devices.structured.allocator import Allocator
 from extender.core.devices.structured.pools import AllocationError, InvalidPools, NotEvaluated, gather_pools
 from extender.core.devices.structured.taints import with_rule_taints
-from extender.k8s.cost.budget import WorkBudget, WorkLimitReached
 from extender.k8s.devices.objects import DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice
 from extender.k8s.devices.selector import OPTIONAL_FIELD, compile_selector
+from extender.k8s.limits.limits import WorkBudget, WorkLimitReached
 from extender.k8s.objects import Node
 from extender.k8s.version.features import Features
 from extender.k8s.version.versions import Version

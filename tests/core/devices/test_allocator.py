@@ -21,7 +21,7 @@ def world_of(objects, zones):
     return cluster(nodes, others=[device_class("gpu"), *objects])
 
 
-def said(objects, zones, minor=36, **gates):
+def rejections(objects, zones, minor=36, **gates):
     """Node -> reasons for a pod with the claim `c`."""
     scheduler = KubeScheduler((Profile(),), Features.of(minor, gates))
     found = extender.evaluate(world_of(objects, zones), incoming(**using_claims("c")), scheduler=scheduler).to_dict()
@@ -45,7 +45,7 @@ def test_selectors_see_whether_a_device_can_be_shared_if_the_allocator_shows_it(
         claim("c", request("gpu", "device.allowMultipleAllocations")),
     ]
 
-    assert said(objects, {"n1": "a"}, minor, **gates) == {"n1": reason}
+    assert rejections(objects, {"n1": "a"}, minor, **gates) == {"n1": reason}
 
 
 def test_since_1_37_the_error_of_a_selector_names_the_device_of_each_node_also_where_another_node_is_alike():
@@ -65,8 +65,8 @@ def test_since_1_37_the_error_of_a_selector_names_the_device_of_each_node_also_w
         "optional fields"
     )
     zones = {"n1": "a", "n2": "a"}
-    assert said(objects, zones) == dict.fromkeys(zones, error(""))
-    assert said(objects, zones, 37) == {name: error(f" on device {DRIVER}/{name}/gpu-0") + hint for name in zones}
+    assert rejections(objects, zones) == dict.fromkeys(zones, error(""))
+    assert rejections(objects, zones, 37) == {name: error(f" on device {DRIVER}/{name}/gpu-0") + hint for name in zones}
 
 
 # --- node selectors -------------------------------------------------------------------------------------------------
@@ -87,7 +87,7 @@ def test_an_allocation_takes_a_node_selector_of_one_term_only_also_where_another
         claim("c", request()),
     ]
 
-    assert said(objects, {"n1": "a", "n2": "b"}) == {"n1": FITS, "n2": error}
+    assert rejections(objects, {"n1": "a", "n2": "b"}) == {"n1": FITS, "n2": error}
 
 
 INVALID = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "Gt", "values": ["x"]}]}]}

@@ -3,7 +3,7 @@
 import pytest
 
 import extender
-from extender.config.scheduler import kube_scheduler_of
+from extender.config.scheduler.load import kube_scheduler_of
 from extender.core import engine
 from extender.core.devices.extended_resources import device_requests, extended_resource_claim
 from extender.core.profile import FILTER_PLUGINS, KubeScheduler, Profile
@@ -38,13 +38,13 @@ def asking(*containers, init=(), **fields):
     )
 
 
-def said(waiting, *others, given=None, scheduler=None):
+def evaluated(waiting, *others, given=None, scheduler=None):
     objects = cluster(nodes() if given is None else given, others=[*(others or [BACKED]), *SLICES])
     return extender.evaluate(objects, waiting, scheduler=scheduler).to_dict()
 
 
 def reasons(waiting, *others, **settings):
-    return {name: ", ".join(one["reasons"]) for name, one in said(waiting, *others, **settings)["filter"].items()}
+    return {name: ", ".join(one["reasons"]) for name, one in evaluated(waiting, *others, **settings)["filter"].items()}
 
 
 # --- which nodes ----------------------------------------------------------------------------------------------------
@@ -87,7 +87,7 @@ def test_too_many_devices_end_the_cycle():
         "claim default/<extended-resources>, request container-0-request-0: "
         "adding 1000 devices exceeds the claim limit of 32, with 0 already accounted for"
     )
-    assert said(asking({GPU: "1k"}))["cycleError"] == f'running "DynamicResources" filter plugin: {error}'
+    assert evaluated(asking({GPU: "1k"}))["cycleError"] == f'running "DynamicResources" filter plugin: {error}'
 
 
 def test_beside_a_claim_of_the_pod():

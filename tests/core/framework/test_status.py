@@ -1,7 +1,7 @@
 """Reasons and messages of a node are bounded, whatever names they contain."""
 
 from extender.core.framework.status import Code, PreFilterResult, Status
-from extender.k8s.cost.limits import MAX_MESSAGE_CHARACTERS, MAX_REASONS
+from extender.k8s.limits.limits import MAX_MESSAGE_CHARACTERS, MAX_REASONS
 
 
 def test_a_status_of_usual_length_keeps_its_reasons():

@@ -145,7 +145,7 @@ def test_nodes_on_which_the_pod_fits_or_that_eviction_does_not_help_are_not_adde
 
 
 def test_nodes_of_which_a_plugin_that_is_not_modelled_has_a_say_are_not_added():
-    """Of a pod with such a claim kube-scheduler alone knows where it fits."""
+    """Only kube-scheduler knows where a pod with such a claim fits."""
     preemptor = incoming(resourceClaims=[{"name": "gpu", "resourceClaimName": "gpu"}])
     nodes = {node("n1", cpu="1"): [pod("a", priority=10)], node("n2", cpu="1"): [pod("b")]}
     decision = decide(nodes, {"n1": ["a"]}, ALL_NODES, preemptor, others=undecided_claim("gpu"))

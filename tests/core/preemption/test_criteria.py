@@ -31,12 +31,12 @@ from extender.core.snapshot.workloads import (
     SchedulingGroupIndex,
     WorkloadIndex,
 )
-from extender.k8s.annotations import DELETION_COST, EVICTION_COST
 from extender.k8s.candidates import SentCandidate
 from extender.k8s.objects import COSCHEDULING, COSCHEDULING_LABEL, SCHEDULING
+from extender.k8s.well_known import DELETION_COST, EVICTION_COST
 from extender.k8s.workloads import PodGroup, PodGroupSpec, workload_of
 from tests.builders import budget, built, cluster, incoming, node, placed, pod, thing, typed
-from tests.profiles import SEEDS, examples
+from tests.profiles import SEEDS, by_profile, examples
 from tests.property.generate import case
 
 ALL = (*DEFAULT_RANKING, *EXTRA_RANKING)
@@ -225,7 +225,9 @@ def test_to_keep_some_is_to_keep_the_first_of_all(seed):
     sent = _offers(*here.node_names)
     every = engine.preempt(here, preemptor, sent, keeping(chosen)).kept
     for keep in (1, 2, 3):
-        assert engine.preempt(here, preemptor, sent, keeping(chosen, keep)).kept == every[:keep]
+        assert engine.preempt(here, preemptor, sent, keeping(chosen, keep)).kept == every[:keep], (
+            "the kept candidates are not the best ones"
+        )
 
 
 def plain_costs(run, place):
@@ -244,7 +246,7 @@ def plain_costs(run, place):
 def test_by_default_a_candidate_costs_what_upstream_makes_of_it():
     """On any cases; the most important victim comes first in some orders of importance, and in others it does not."""
     seen = 0
-    for seed in range(250):
+    for seed in range(by_profile(60, 250, 5_000)):
         chance, sample = random.Random(seed), case(seed)
         every = (*DEFAULT_IMPORTANCE, *EXTRA_IMPORTANCE)
         importance = DEFAULT_IMPORTANCE if seed % 2 else tuple(chance.sample(every, chance.randint(1, 3)))
@@ -253,7 +255,7 @@ def test_by_default_a_candidate_costs_what_upstream_makes_of_it():
         found = [list(one) for one in zip(*(key.tolist() for key in ranking_keys(run, places).flat), strict=True)]
         assert found == [plain_costs(run, place) for place in places.tolist()]
         seen += len(places)
-    assert seen > 150
+    assert seen > 40
 
 
 # --- unused capacity --------------------------------------------------------------------------------------------------
@@ -269,11 +271,11 @@ def test_by_default_a_candidate_costs_what_upstream_makes_of_it():
         pytest.param([("4", "8Gi")], ("1", "1Gi"), 3 / 4 + 7 / 8, id="5: 8 of 8 GiB for 1"),
         pytest.param([("3", None)], ("2", None), 2 / 4, id="6: 3 cores beside 1 that was left: 2 are not used"),
         pytest.param([(None, "8Gi")], ("4", "4Gi"), 4 / 8, id="7: memory is short, cpu is not freed"),
-        pytest.param([("4", None)], (None, None), None, id="8: nothing is wanted, nobody goes"),
+        pytest.param([("4", None)], (None, None), None, id="8: nothing is wanted, no pod goes"),
     ],
 )
 def test_what_is_freed_and_not_used_is_a_share_of_the_node(there, wanted, expected):
-    """Of a node of 4 cores and 8 GiB: what its victims free and is left after the preemptor has come."""
+    """A node of 4 cores and 8 GiB: what its victims free and is left after the preemptor has come."""
     pods = [pod(f"p{number}", cpu, memory) for number, (cpu, memory) in enumerate(there)]
     found = keys({node("n1"): pods}, "UnusedCapacity", preemptor=incoming(cpu=wanted[0], memory=wanted[1]))
     assert found == ({} if expected is None else {"n1": (round(expected * 10**6),)})
@@ -315,12 +317,12 @@ def test_workloads_are_counted_once_each():
 
 
 def member(name, gang="train", **fields):
-    """Of a group of scheduling.k8s.io."""
+    """A member of a group of scheduling.k8s.io."""
     return pod(name, schedulingGroup={"podGroupName": gang}, **fields)
 
 
 def labelled(name, gang="train", **fields):
-    """Of a group of scheduling.x-k8s.io."""
+    """A member of a group of scheduling.x-k8s.io."""
     return pod(name, labels={COSCHEDULING_LABEL: gang}, **fields)
 
 
@@ -369,7 +371,7 @@ LEAVING = {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}
         pytest.param(
             [member("a", **LEAVING)], [member("b")], [group(1)], (0, 1), id="22: and lost already, if it is a victim"
         ),
-        pytest.param([member("a", **LEAVING)], [member("b")], [], (0, 1), id="23: also where there is no object"),
+        pytest.param([member("a", **LEAVING)], [member("b")], [], (0, 1), id="23: also without the object"),
         pytest.param([member("a"), member("b"), member("c")], [], [group(2)], (1, 0), id="24: a gang breaks once"),
         pytest.param(
             [member("a", labels={COSCHEDULING_LABEL: "other"})], [member("b")], [group(1)], (0, 1), id="25: spec first"
@@ -466,7 +468,7 @@ def plain_spares(here):
     return found
 
 
-@examples(4, 25, 5_000)
+@examples(2, 25, 5_000)
 @given(SEEDS)
 def test_members_are_known_in_a_changing_cluster(seed):
     """Numbers are given away and taken again, and more than 64 pods run at times."""
@@ -484,14 +486,18 @@ def test_members_are_known_in_a_changing_cluster(seed):
         running = dict(here.running_pods())
         for index, of in ((workloads, workload_of), (spaces, lambda one: one.metadata.namespace)):
             expected = {row: of(one) for row, one in running.items()}
-            assert {row: index.groups[int(index.of_pod[row])] for row in running} == expected
+            assert {row: index.groups[int(index.of_pod[row])] for row in running} == expected, (
+                "a pod is in another group"
+            )
             assert {thing: set(index.rows_of(thing).tolist()) for thing in index.groups.values()} == {
                 thing: {row for row in running if expected[row] == thing} for thing in expected.values()
             }
         named = {row: one.spec.scheduling_group for row, one in running.items()}
         in_groups = {row for row, group in named.items() if group is not None and group.pod_group_name}
-        assert set(groups.evicted_whole(has_objects=False).tolist()) == in_groups
-        assert {gang: gangs.spare(number) for number, gang in gangs.groups.items()} == plain_spares(here)
+        assert set(groups.evicted_whole(has_objects=False).tolist()) == in_groups, "other pods are evicted as a whole"
+        assert {gang: gangs.spare(number) for number, gang in gangs.groups.items()} == plain_spares(here), (
+            "a gang can spare another number"
+        )
         assert_breaks_as_counted(here, gangs, chance)
 
 

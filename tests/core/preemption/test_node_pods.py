@@ -30,9 +30,13 @@ def test_after_any_changes_the_lists_are_those_of_the_snapshot(seed):
         snapshot.refresh_layout()
         rows = sorted(snapshot.node_row[name] for name in snapshot.node_names)
         found = residents.on(snapshot.layout, np.array(rows))
-        assert [one.pods for one in found] == [snapshot.pods_on(snapshot.node_names[row]) for row in rows]
+        assert [one.pods for one in found] == [snapshot.pods_on(snapshot.node_names[row]) for row in rows], (
+            "a list differs from the snapshot"
+        )
         again = residents.on(snapshot.layout, np.array(rows))
-        assert all(one is other for one, other in zip(found, again, strict=True))
+        assert all(one is other for one, other in zip(found, again, strict=True)), (
+            "a list was made again without a change"
+        )
 
 
 def change(chance, snapshot):

@@ -251,7 +251,7 @@ def test_a_node_within_the_limits_is_taken_instead_although_it_costs_more():
 
 
 def test_terminating_pods_do_not_count():
-    """Of three victims one is on its way out: two are evicted."""
+    """One of three victims is terminating already: two are evicted."""
     leaving = {"deletionTimestamp": "2026-01-01T00:59:00Z"}
     nodes = {node("n1", cpu="3"): [pod("a"), pod("b"), pod("c", metadata=leaving)]}
     for limit in ({"max_victims": 2}, {"evictions_per_minute": 2}, {"namespace_evictions_per_minute": 2}):

@@ -46,7 +46,7 @@ def test_what_pods_take_of_a_device_is_theirs_also_where_not_all_nodes_are_looke
 
 
 def test_a_pod_comes_back_only_where_that_will_do_beside_the_nominated_pods_too():
-    """Of three volumes that the node may have, one is for the pod and one for another that is expected here."""
+    """The node may have three volumes: one is for the pod and one for another that is expected here."""
     driver = "csi.example.com"
 
     def mounts(claim):

@@ -82,7 +82,7 @@ def test_a_victim_is_known_on_its_own_node_only():
 
 
 def as_bytes(sent):
-    """The same candidates with UIDs in an array of bytes, as `wire` reads what kube-scheduler writes."""
+    """These candidates with UIDs in an array of bytes, as `wire` reads what kube-scheduler writes."""
     made = SentCandidates.of(sent)
     return SentCandidates(made.nodes, made.num_pdb_violations, made.sizes, made.uids.astype(f"S{UID_BYTES}"))
 
@@ -134,7 +134,9 @@ def test_victims_are_the_same_whether_they_are_looked_up_one_by_one_or_at_once(m
     snapshot.refresh_layout()
     sent["n4"] = SentCandidate((f"uid-{long_name(99)}",), 1)
     resolved = resolve_candidates(snapshot, as_bytes(sent), recent)
-    assert fields_of(resolved) == fields_of(resolve_candidates(snapshot, sent, recent))
+    assert fields_of(resolved) == fields_of(resolve_candidates(snapshot, sent, recent)), (
+        "the two ways find other victims"
+    )
     assert "n4" in resolved.nodes
 
 

@@ -1,4 +1,4 @@
-"""One scheduling cycle, step by step: skip, filter, score, choose a node; or whom to evict, and what is said."""
+"""One scheduling cycle, step by step: skip, filter, score, choose a node; or choose victims, and report why."""
 
 import pytest
 
@@ -210,13 +210,13 @@ def test_nodes_that_prefilter_leaves_out_are_counted_as_such_but_not_the_nominat
     affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [match]}}}
     nodes = {node("n1", cpu="1"): [pod("a", priority=2000)], node("n2"): [], node("n3"): []}
 
-    def said(**fields):
+    def message(**fields):
         return cycle(nodes, incoming(affinity=affinity, **fields)).message.partition(". ")[0]
 
     left_out = "node(s) didn't satisfy plugin(s) [NodeAffinity]"
     own = "node(s) didn't match Pod's node affinity/selector"
-    assert said() == f"0/3 nodes are available: 1 Insufficient cpu, 2 {left_out}"
-    assert said(status={"nominatedNodeName": "n2"}) == (
+    assert message() == f"0/3 nodes are available: 1 Insufficient cpu, 2 {left_out}"
+    assert message(status={"nominatedNodeName": "n2"}) == (
         f"0/3 nodes are available: 1 Insufficient cpu, 1 {own}, 1 {left_out}"
     )
 
@@ -243,7 +243,7 @@ def of_minor(minor, nodes, arriving=None, **objects):
 def test_the_message_of_a_pod_that_preempts_others_names_its_node_and_the_number_of_victims_since_1_37(
     minor, said, count
 ):
-    """Of v1.36.3 and v1.37.2: without a full stop, and `1 victims`."""
+    """Messages of v1.36.3 and v1.37.2: without a full stop, and `1 victims`."""
     found = of_minor(
         minor, {node("n1", cpu="2"): [pod(name, cpu="1") for name in "ab"]}, incoming(cpu=str(count), priority=100)
     )

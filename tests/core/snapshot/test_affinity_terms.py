@@ -10,6 +10,7 @@ from extender.core.snapshot.affinity_terms import ExistingTerms, FewTerms, ManyT
 from extender.k8s.affinity import preferred_terms
 from extender.k8s.objects import Affinity, PodAffinity
 from tests.builders import node, pod, snapshot, typed
+from tests.profiles import by_profile
 
 HOSTNAME, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -46,7 +47,7 @@ def targets():
 
 @pytest.mark.parametrize("seed", range(20))
 def test_many_terms_weigh_as_each_of_them_does(seed, monkeypatch):
-    monkeypatch.setattr(affinity_terms, "_MAX_KEPT_NAMESPACES", 1 + seed)
+    monkeypatch.setattr(affinity_terms, "_MAX_CACHED_NAMESPACES", 1 + seed)
     random = Random(seed)
     raw = [{"weight": random.randint(-9, 9), "podAffinityTerm": term(random)} for _ in range(30)]
     side = msgspec.convert({PREFERRED: raw}, PodAffinity)
@@ -65,7 +66,7 @@ def with_terms(random, count, namespace="a"):
 
 
 @pytest.mark.parametrize(("limit", "anchors"), [(64, 32), (64, 2), (0, 32)])
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(by_profile(3, 10, 500)))
 def test_the_index_finds_every_pod_with_a_matching_term(seed, limit, anchors, monkeypatch):
     monkeypatch.setattr(affinity_terms, "MAX_REQUIREMENTS_ONE_BY_ONE", limit)
     monkeypatch.setattr(affinity_terms, "_MAX_ANCHORS", anchors)

@@ -66,17 +66,17 @@ def test_H4_the_value_of_a_long_key_is_computed_and_not_kept(snapshot):
 
 
 def test_H4_all_values_together_keep_to_a_number_of_bytes(snapshot, monkeypatch):
-    monkeypatch.setattr(module, "MAX_KEPT_BYTES", 100_000)
+    monkeypatch.setattr(module, "MAX_CACHED_BYTES", 100_000)
     for nth in range(200):
         of_key(snapshot, f"key-{nth % 7}")
         labels_of(snapshot, f"key-{nth}")
         kept = [entry for values in snapshot._derived_by.values() for entry in values.values()]
-        assert snapshot._kept_bytes == sum(entry[2] for entry in kept) <= 100_000
+        assert snapshot._cached_bytes == sum(entry[2] for entry in kept) <= 100_000
         assert sum(getattr(entry[1], "nbytes", 100 * len(b"value")) for entry in kept) <= 100_000
 
 
 def test_H4_a_value_that_is_larger_than_all_together_is_not_kept(snapshot, monkeypatch):
-    monkeypatch.setattr(module, "MAX_KEPT_BYTES", 5000)
+    monkeypatch.setattr(module, "MAX_CACHED_BYTES", 5000)
     assert len(of_key(snapshot, "a")) == 1000
-    assert snapshot._kept_bytes == 0
+    assert snapshot._cached_bytes == 0
     assert not snapshot._derived_by[function_of(of_key)]

@@ -87,7 +87,7 @@ def failed(tmp_path, url, *more, out="cluster.json"):
 
 def test_an_api_server_that_is_not_there_is_one_clear_line(tmp_path):
     with FakeAPI() as gone:
-        gone.stop()  # and keeps its port, so that nobody else answers there
+        gone.stop()  # and keeps its port, so that no other process answers there
         line = failed(tmp_path, gone.url, "--timeout", "2")
     address = re.escape(gone.url.removeprefix("http://"))
     assert re.fullmatch(rf"extender: cannot list \w+: {address}: .*Connection refused", line), line

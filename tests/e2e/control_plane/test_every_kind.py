@@ -14,7 +14,7 @@ from tests.e2e.control_plane.lab.plane import ControlPlane
 from tests.e2e.control_plane.test_simulate import events
 
 FIXTURE = Path(__file__).parents[2] / "cluster" / "files" / "kubernetes-1.37.json"
-"""The same dump, for the tests that need no control plane. KUBE_KEEP=1 keeps the folder with a new one, dump.json."""
+"""That dump, for the tests that need no control plane. KUBE_KEEP=1 keeps the folder with a new one, dump.json."""
 
 
 @pytest.fixture(scope="module")

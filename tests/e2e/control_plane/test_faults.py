@@ -123,7 +123,7 @@ def test_d8_a_changed_ca_in_the_kubeconfig_is_followed(plane):
         service.wait_ready(30.0)
 
 
-# --- calls that nobody waits for
+# --- calls without a waiting caller
 
 
 def test_d7_calls_that_were_given_up_assume_nothing(plane):

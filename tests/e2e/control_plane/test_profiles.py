@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from extender.k8s.version.found import MAX_MINORS_BEHIND
-from extender.k8s.version.minor import parse_version
+from extender.k8s.version.versions import parse_version
 from tests.e2e.control_plane.lab import binaries, keys
 from tests.e2e.control_plane.lab.call_recorder import CallRecorder
 from tests.e2e.control_plane.lab.objects import node, pod, priority_class

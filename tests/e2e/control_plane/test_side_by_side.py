@@ -1,4 +1,4 @@
-"""The same preemptions without the extender and with it: the same nodes and victims, and no more evictions."""
+"""Preemptions without the extender and with it: the same nodes and victims, and no more evictions."""
 
 from tests.e2e.control_plane.lab import pods_of_all_kinds as kinds
 from tests.e2e.control_plane.lab.evictions import judge_when_explained

@@ -187,7 +187,7 @@ def chart(values: Object, *options: str, directory: Path | str = CHART) -> list[
 
 
 def kustomize(directory: Path) -> list[Object]:
-    """The objects that `kubectl kustomize` prints for the directory; skips the test where there is no kubectl."""
+    """The objects that `kubectl kustomize` prints for the directory; skips the test without kubectl."""
     if KUBECTL is None:
         pytest.skip(NO_KUBECTL)
     printed = subprocess.run([KUBECTL, "kustomize", str(directory)], capture_output=True, text=True, check=False)

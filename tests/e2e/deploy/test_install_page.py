@@ -17,7 +17,7 @@ import typer.main
 import yaml
 
 from extender import __version__, cli
-from extender.cli.openapi import ADMIN_DOCUMENT
+from extender.cli.commands.openapi import ADMIN_DOCUMENT
 from extender.cluster.cache.cache import ClusterCache
 from extender.config import Configuration
 from extender.config.load import load_config
@@ -223,7 +223,7 @@ def test_kubeadm_has_the_command(words):
 
 OF_A_RELEASE = f"oci://{RELEASED_CHARTS}/kube-scheduler-extender", "--version", __version__
 OWN_IMAGE = "registry.example.net/kube-scheduler-extender"
-"""Of the reader; no name of the project, which is replaced before the first release."""
+"""Names of the reader; none of the project, which is replaced before the first release."""
 
 
 @pytest.mark.skipif(not HELM, reason=NO_HELM)

@@ -11,11 +11,11 @@ import typer.main
 import yaml
 
 from extender import __version__, cli
-from extender.cli.openapi import ADMIN_DOCUMENT
+from extender.cli.commands.openapi import ADMIN_DOCUMENT
 from extender.config import Configuration
 from extender.config.load import load_config
 from extender.config.preemption import BuiltinProtectionsSection
-from extender.config.scheduler import load_kube_scheduler
+from extender.config.scheduler.load import load_kube_scheduler
 from extender.k8s.version.features import Features
 from extender.k8s.version.versions import Version
 from extender.server.admin import app as admin
@@ -129,7 +129,7 @@ def test_what_the_pod_says_is_a_valid_configuration(name):
     if name in CHARTED:
         assert config.mode == CHARTED[name]["config"]["mode"]
     elif "everything" not in name:
-        assert config.mode == "Observe"  # nothing changes before somebody has looked
+        assert config.mode == "Observe"  # nothing changes before an operator has looked
 
 
 # --- kube-scheduler's own file --------------------------------------------------------------------------------------

@@ -36,13 +36,13 @@ def test_a_pod_is_ready_and_answers_those_who_may_call(started):
     with httpx.Client(verify=False) as kubelet:
         for get in probes.values():
             wait_until(lambda path=get["path"]: kubelet.get(f"{admin}{path}").status_code == 200)
-        # Where calls are only observed, it is ready before it has a picture.
+        # Where calls are only observed, it is ready before its cache has synced.
         wait_until(lambda: "extender_cache_ready 1.0" in kubelet.get(f"{admin}/metrics").text)
     url = f"{addresses['scheduler']}/filter"
     context = ssl.create_default_context(cafile=str(certificates.ca_file))
     if url.startswith("https"):
-        with httpx.Client(verify=context) as nobody, pytest.raises(httpx.TransportError):
-            nobody.post(url, content=filter_body())
+        with httpx.Client(verify=context) as anonymous, pytest.raises(httpx.TransportError):
+            anonymous.post(url, content=filter_body())
         shown = certificates.client("kube-scheduler")
         context = ssl.create_default_context(cafile=str(certificates.ca_file))
         context.load_cert_chain(shown.certificate, shown.key)

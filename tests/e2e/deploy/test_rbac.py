@@ -123,7 +123,7 @@ def test_accounts_that_are_named_exist(name):
 
 @pytest.mark.parametrize("name", [STATIC, *KUSTOMIZED])
 def test_a_binding_of_one_overlay_never_replaces_that_of_another(name):
-    """The same name in two of them is the same role for the same subjects."""
+    """A name in two of them is one role for the same subjects."""
     bound = {
         (one["kind"], one["metadata"]["name"]): (one["roleRef"], one["subjects"])
         for other in (STATIC, *KUSTOMIZED)

@@ -19,17 +19,17 @@ EXTENDER = {
 """Keys of Extender in k8s.io/kube-scheduler/config/v1 (types.go, v1.36); decoding is strict, so others are refused."""
 
 TLS = {"insecure", "serverName", "certFile", "keyFile", "caFile", "certData", "keyData", "caData"}
-"""Of ExtenderTLSConfig there."""
+"""Fields of ExtenderTLSConfig there."""
 
 MANAGED = {"name", "ignoredByScheduler"}
-"""Of ExtenderManagedResource there."""
+"""Fields of ExtenderManagedResource there."""
 
 TOP = {
     "apiVersion", "kind", "parallelism", "leaderElection", "clientConnection", "enableProfiling",
     "enableContentionProfiling", "percentageOfNodesToScore", "podInitialBackoffSeconds", "podMaxBackoffSeconds",
     "profiles", "extenders", "delayCacheUntilActive",
 }  # fmt: skip
-"""Of KubeSchedulerConfiguration there."""
+"""Fields of KubeSchedulerConfiguration there."""
 
 ELECTION = {
     "leaderElect",
@@ -40,7 +40,7 @@ ELECTION = {
     "resourceName",
     "resourceNamespace",
 }
-"""Of LeaderElectionConfiguration in k8s.io/component-base/config/v1alpha1."""
+"""Fields of LeaderElectionConfiguration in k8s.io/component-base/config/v1alpha1."""
 
 PAGES = sorted([*(ROOT / "docs").glob("*.md"), *ROOT.glob("*.md")])
 

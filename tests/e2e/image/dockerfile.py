@@ -1,4 +1,4 @@
-"""The Dockerfile by stage, and its steps run in a folder, where there is no container engine.
+"""The Dockerfile by stage, and its steps run in a folder, without a container engine.
 
 What cannot be had without one is the base image: the Python that runs the tests stands in for it. Absolute paths of the
 image are below a root folder, so that a step writes there only.
@@ -49,7 +49,7 @@ class Stage:
         return found
 
     def pairs(self, name: str) -> dict[str, str]:
-        """Of ENV, LABEL or ARG: name -> value."""
+        """Values of ENV, LABEL or ARG by name."""
         return dict(word.split("=", 1) for one in self.all(name) for word in one.words if "=" in word)
 
 

@@ -27,7 +27,7 @@ class Certificate:
 
 
 @dataclass
-class Live(NoSource):
+class ReflectorsInPhase(NoSource):
     """A source whose reflectors are all in one phase."""
 
     kinds: Iterable[str] = tuple(one.kind for one in (*RESOURCES, *POD_GROUP_RESOURCES))
@@ -51,10 +51,10 @@ class UnusedApi:
         raise NotImplementedError
 
 
-def everything(source: Live | None = None) -> Metrics:
+def everything(source: ReflectorsInPhase | None = None) -> Metrics:
     """Return the metrics of an application that has just started."""
     config = Configuration.model_validate({"cluster": {"source": "kubernetes"}, "events": {"enabled": True}})
-    server_context = create_app(ClusterCache(), config, source or Live(), UnusedApi()).server_context
+    server_context = create_app(ClusterCache(), config, source or ReflectorsInPhase(), UnusedApi()).server_context
     certificates: dict[str, Any] = {"server": Certificate(), "admin": Certificate()}
     server_context.lifecycle.certificates.update(certificates)
     metrics = Metrics()

@@ -70,7 +70,7 @@ def mistakes(expression: str, known: dict[str, Series]) -> list[str]:
     try:
         found = selectors(expression)
     except ValueError as error:
-        return [f"is no PromQL: {error}"]
+        return [f"is not PromQL: {error}"]
     known = known | OF_PROMETHEUS
     unknown = [f"no metric {one.name}" for one in found if one.name not in known]
     if unknown:

@@ -36,7 +36,7 @@ def test_an_expression_parses_and_asks_for_what_there_is(name):
 
 
 WRONG = {
-    "up ==": "is no PromQL",
+    "up ==": "is not PromQL",
     "extender_up == 0": "no metric extender_up",
     'extender_failures_total{reason="Tired"} > 0': "extender_failures_total has no reason Tired",
     'extender_failures_total{reason=~"Internal|Tired"} > 0': "extender_failures_total has no reason Tired",

@@ -12,7 +12,7 @@ from extender.cluster.watch.list_watch import RESOURCES
 from extender.cluster.watch.state import Phase
 from extender.config import Configuration
 from extender.server.app import create_app
-from tests.e2e.monitoring.everything import Live, everything, families, name_of
+from tests.e2e.monitoring.everything import ReflectorsInPhase, everything, families, name_of
 from tests.e2e.monitoring.page import CONDITIONAL, PAGE, SECTIONS, page
 from tests.e2e.monitoring.promql import MONITORING
 
@@ -30,9 +30,9 @@ REPOSITORY = Path(__file__).parents[3]
 
 @pytest.mark.parametrize("kinds", [21, 23])
 def test_a_live_cluster_with_all_kinds_and_everything_on_has_at_most_500_series(kinds):
-    all_kinds = list(Live().kinds)
+    all_kinds = list(ReflectorsInPhase().kinds)
     assert (len(RESOURCES), len(all_kinds)) == (21, 23)
-    shown = families(everything(Live(kinds=all_kinds[:kinds])))
+    shown = families(everything(ReflectorsInPhase(kinds=all_kinds[:kinds])))
     assert sum(len(family.samples) for family in shown) <= MAX_SERIES
 
 
@@ -40,7 +40,7 @@ def test_a_live_cluster_with_all_kinds_and_everything_on_has_at_most_500_series(
 def test_streams_are_counted_by_phase(phase):
     shown = {
         sample.labels["phase"]: sample.value
-        for family in families(everything(Live(phase=phase)))
+        for family in families(everything(ReflectorsInPhase(phase=phase)))
         for sample in family.samples
         if sample.name == "extender_watch_streams"
     }
@@ -50,12 +50,14 @@ def test_streams_are_counted_by_phase(phase):
 @pytest.mark.parametrize(("phase", "expected"), [("watching", 23), ("broken", 23), ("forbidden", 0), ("absent", 0)])
 def test_the_age_is_that_of_kinds_that_can_be_read(phase, expected):
     """The age of an unreadable kind would grow for ever, and no operator could act on it."""
-    shown = [family for family in families(everything(Live(phase=phase))) if family.name.endswith("age_seconds")]
+    shown = [
+        family for family in families(everything(ReflectorsInPhase(phase=phase))) if family.name.endswith("age_seconds")
+    ]
     assert [len(family.samples) for family in shown] == ([expected] if expected else [0])
 
 
 def test_a_kind_that_was_never_listed_has_no_age():
-    (family,) = [one for one in families(everything(Live(age=None))) if one.name.endswith("age_seconds")]
+    (family,) = [one for one in families(everything(ReflectorsInPhase(age=None))) if one.name.endswith("age_seconds")]
     assert family.samples == []
 
 

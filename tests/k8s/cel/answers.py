@@ -13,9 +13,9 @@ from typing import Any
 
 import msgspec
 
-from extender.k8s.cost.budget import WorkBudget, WorkLimitReached
 from extender.k8s.devices.objects import Device, DeviceAttribute, DeviceCapacity
 from extender.k8s.devices.selector import DeviceSelectorError, DeviceView, UnsupportedFeature, compile_selector
+from extender.k8s.limits.limits import WorkBudget, WorkLimitReached
 from extender.k8s.version.features import Features
 
 DRIVER = "gpu.example.com"

@@ -5,9 +5,9 @@ from contextlib import suppress
 import pytest
 
 from extender.k8s.cel.library.patterns import _compiled
-from extender.k8s.cost.budget import WorkBudget, WorkLimitReached
 from extender.k8s.devices.objects import Device
 from extender.k8s.devices.selector import DeviceSelectorError, DeviceView, UnsupportedFeature, compile_selector
+from extender.k8s.limits.limits import WorkBudget, WorkLimitReached
 from tests.k8s.cel.answers import answer
 
 LIMIT = "CEL runtime error: operation cancelled: actual cost limit exceeded"

@@ -16,11 +16,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from extender.k8s.version.features import GATES
-from extender.k8s.version.gates import ALL_OF_STAGE, IDLE_GATES, UNFOLLOWED_GATES
+from extender.k8s.version.gates import ALL_OF_STAGE, GATES
 
 TABLE = Path(__file__).with_name("judged_gates.jsonl.gz")
-KNOWN = (*GATES, *UNFOLLOWED_GATES, *IDLE_GATES)
 RANDOM_SETS = 150
 REFUSED = 2
 """Exit code of the judge for gates that it does not start with."""
@@ -28,11 +26,11 @@ REFUSED = 2
 
 def gate_sets(seed: str, stages: Mapping[str, str]) -> Iterator[dict[str, bool]]:
     """Yield each gate alone, on and off, all combinations of AllAlpha and AllBeta, and random sets of its gates."""
-    yield from ({name: value} for name in (*KNOWN, *ALL_OF_STAGE) for value in (False, True))
+    yield from ({name: value} for name in (*GATES, *ALL_OF_STAGE) for value in (False, True))
     yield from ({"AllAlpha": alpha, "AllBeta": beta} for alpha in (False, True) for beta in (False, True))
     draw = random.Random(seed)
     for _ in range(RANDOM_SETS):
-        names = draw.sample([name for name in (*KNOWN, *ALL_OF_STAGE) if name in stages], draw.randint(2, 6))
+        names = draw.sample([name for name in (*GATES, *ALL_OF_STAGE) if name in stages], draw.randint(2, 6))
         yield {name: draw.random() < 0.5 for name in names}
 
 

@@ -6,18 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from extender.k8s.version.features import (
-    DEFAULT_FEATURES,
+from extender.k8s.version.features import DEFAULT_FEATURES, Features, _value_in, since, until
+from extender.k8s.version.gates import (
+    ALL_OF_STAGE,
+    EVALUATED_GATES,
     GATES,
-    Features,
-    _value_in,
+    NO_EMULATION,
+    UNSUPPORTED_GATES,
+    Emulation,
     gate_notes,
     gate_warnings,
-    since,
-    until,
 )
-from extender.k8s.version.gates import ALL_OF_STAGE, IDLE_GATES, UNFOLLOWED_GATES
-from extender.k8s.version.versions import DEFAULT_MINOR, NEWEST_MINOR, NEWEST_PATCHES, OLDEST_MINOR, Emulation, Version
+from extender.k8s.version.versions import DEFAULT_MINOR, NEWEST_MINOR, NEWEST_PATCHES, OLDEST_MINOR, Version
 
 MINORS = range(OLDEST_MINOR, NEWEST_MINOR + 1)
 REAL_GATES = (Path(__file__).parent / "gates.txt").read_text(encoding="utf-8").split()
@@ -110,7 +110,7 @@ DECLARED = {"mended": since(38, backports={35: 6, 37: 2}), "faulty": until(36, e
     ],
 )
 def test_a_change_that_patches_carry_back(version, mended, faulty):
-    values = {name: _value_in(one.metadata, {}, version) for name, one in DECLARED.items()}
+    values = {name: _value_in(one.metadata, {}, version, NO_EMULATION) for name, one in DECLARED.items()}
     assert values == {"mended": mended, "faulty": faulty}
 
 
@@ -177,7 +177,6 @@ def test_what_is_set_as_it_is_anyway_is_accepted():
     assert on(34, {"VolumeAttributesClass": False}) == GATES_ON[34] - {"VolumeAttributesClass"}  # GA, not yet locked
 
 
-KNOWN = {**GATES, **UNFOLLOWED_GATES, **IDLE_GATES}
 JUDGED = [
     json.loads(line)
     for line in gzip.decompress((Path(__file__).parent / "judged_gates.jsonl.gz").read_bytes()).decode().splitlines()
@@ -192,13 +191,13 @@ def minor_of(line):
 @pytest.mark.parametrize("line", [one for one in JUDGED if "stages" in one], ids=lambda one: one["release"])
 def test_stages_and_defaults_are_those_of_kube_scheduler(line):
     minor = minor_of(line)
-    stages = {name: one.stage(minor) for name, one in KNOWN.items()}
+    stages = {name: one.stage(minor) for name, one in GATES.items()}
     ours = {
-        name: f"{'on' if KNOWN[name].default(minor) else 'off'}, {stage.lower()}"
+        name: f"{'on' if GATES[name].default(minor) else 'off'}, {stage.lower()}"
         for name, stage in stages.items()
         if stage not in (None, "removed")
     }
-    assert ours == {name: said for name, said in line["stages"].items() if name in KNOWN}
+    assert ours == {name: said for name, said in line["stages"].items() if name in GATES}
 
 
 def refusal(minor, gates):
@@ -214,7 +213,8 @@ def test_sets_of_gates_are_refused_and_change_others_as_in_kube_scheduler():
     for one in sets:
         said, changed = refusal(minor_of(one), one["gates"])
         assert bool(said) == bool(one["refused"]), (one["gates"], said, one["refused"])
-        assert changed == {name: value for name, value in one["changed"].items() if name in GATES}, one["gates"]
+        of_judge = {name: value for name, value in one["changed"].items() if name in EVALUATED_GATES}
+        assert changed == of_judge, one["gates"]
 
 
 # --- emulated and compatible versions ---------------------------------------------------------------------------------
@@ -231,12 +231,12 @@ def test_an_emulated_version_has_its_own_gates_and_no_other_behavior_of_it():
 @pytest.mark.parametrize(
     ("minor", "emulation", "said"),
     [
-        (30, Emulation(30), "1.30 emulates no version: 1.31 is the first that does"),
-        (37, Emulation(33), "1.37 emulates 1.34 to 1.37, not 1.33"),
-        (37, Emulation(38), "1.37 emulates 1.34 to 1.37, not 1.38"),
-        (32, Emulation(30), "1.32 emulates 1.31 to 1.32, not 1.30"),
-        (37, Emulation(36, 37), "1.37 is not a version to be compatible with: 1.34 to 1.36 are"),
-        (37, Emulation(None, 33), "1.33 is not a version to be compatible with: 1.34 to 1.37 are"),
+        (30, Emulation(30), "1.30 cannot emulate versions: 1.31 is the first that can"),
+        (37, Emulation(33), "emulated version 1.33 is not between 1.34 and 1.37"),
+        (37, Emulation(38), "emulated version 1.38 is not between 1.34 and 1.37"),
+        (32, Emulation(30), "emulated version 1.30 is not between 1.31 and 1.32"),
+        (37, Emulation(36, 37), "minimum compatibility version 1.37 is not between 1.34 and 1.36"),
+        (37, Emulation(None, 33), "minimum compatibility version 1.33 is not between 1.34 and 1.37"),
     ],
 )
 def test_versions_that_kube_scheduler_does_not_emulate(minor, emulation, said):
@@ -262,26 +262,27 @@ def test_a_compatible_version_turns_a_gate_on():
 
 
 def test_every_real_gate_is_accepted_and_one_that_is_ignored_is_named():
-    for name in set(REAL_GATES) - KNOWN.keys() - ALL_OF_STAGE.keys():
+    for name in set(REAL_GATES) - GATES.keys() - ALL_OF_STAGE.keys():
         assert Features.of(DEFAULT_MINOR, {name: True}) == DEFAULT_FEATURES, name
-        assert gate_notes({name: True}) == (f"feature gate {name} is not known here",)
+        assert gate_notes({name: True}) == (f"feature gate {name} is unknown and ignored",)
     gates = {"SchedulerQueueingHints": True, "SidecarContainers": False, "PodLevelResources": True, "AllAlpha": False}
-    assert gate_notes(gates) == ("feature gate SchedulerQueueingHints changes no verdict here",)
-    assert gate_warnings(gates, 32) == ("feature gate SidecarContainers is not followed: its default is assumed",)
-    assert set(REAL_GATES) >= KNOWN.keys()
-    assert len(KNOWN) == len(GATES) + len(UNFOLLOWED_GATES) + len(IDLE_GATES)
+    assert gate_notes(gates) == ("feature gate SchedulerQueueingHints changes no verdict",)
+    assert gate_warnings(gates, 32) == ("feature gate SidecarContainers is not supported: its default is assumed",)
+    assert set(REAL_GATES) >= GATES.keys()
+    assert {one.metadata["gate"].name for one in fields(Features) if "gate" in one.metadata} == EVALUATED_GATES.keys()
+    assert [*UNSUPPORTED_GATES] == sorted(UNSUPPORTED_GATES)
 
 
 @pytest.mark.parametrize("minor", MINORS)
 def test_a_gate_that_is_not_followed_is_named_only_where_it_is_not_at_its_default(minor):
-    defaults = {name: one.default(minor) for name, one in UNFOLLOWED_GATES.items()}
+    defaults = {name: one.default(minor) for name, one in UNSUPPORTED_GATES.items()}
     assert gate_warnings({}, minor) == gate_warnings(defaults, minor) == gate_notes(defaults) == ()
     named = gate_warnings({name: not value for name, value in defaults.items()}, minor)
     assert len(named) == len(defaults.keys() - ({"GenericWorkload"} if minor >= 37 else set()))
 
 
 def test_gates_that_are_set_by_all_alpha_or_all_beta_and_not_followed_are_named():
-    said = "feature gate {}, which {} sets, is not followed: its default is assumed"
+    said = "feature gate {}, which {} sets, is not supported: its default is assumed"
     of_1_29 = ("PodDisruptionConditions", "PodSchedulingReadiness", "SidecarContainers")
     assert gate_warnings({"AllBeta": False}, 29) == tuple(said.format(name, "AllBeta") for name in of_1_29)
     assert gate_warnings({"AllBeta": False, "SidecarContainers": True}, 32) == ()
@@ -290,5 +291,5 @@ def test_gates_that_are_set_by_all_alpha_or_all_beta_and_not_followed_are_named(
     assert gate_warnings({"AllBeta": True}, 37) == tuple(said.format(name, "AllBeta") for name in beta)
     assert gate_warnings({"GenericWorkload": True}, 37) == ()  # pods of PodGroups are left to kube-scheduler
     assert gate_warnings({"GenericWorkload": True}, 36) == (
-        "feature gate GenericWorkload is not followed: its default is assumed",
+        "feature gate GenericWorkload is not supported: its default is assumed",
     )

@@ -3,8 +3,13 @@
 import pytest
 
 from extender.cluster.files.manifests import load_cluster
-from extender.k8s.version.found import chosen_version, is_kube_scheduler, version_of_api_server, version_of_pods
-from extender.k8s.version.minor import FoundVersion
+from extender.k8s.version.found import (
+    FoundVersion,
+    chosen_version,
+    is_kube_scheduler,
+    version_of_api_server,
+    version_of_pods,
+)
 
 CALICO = "calico/node:v3.28.0"
 

@@ -213,7 +213,7 @@ def capacity(volume: JSON) -> int:
 
 
 def largest_volume(given: JSON) -> int:
-    """Of a CSIStorageCapacity; one that says nothing has room for nothing."""
+    """Return the capacity of a CSIStorageCapacity; without one it has room for nothing."""
     known = [given[key] for key in ("maximumVolumeSize", "capacity") if given.get(key) is not None]
     return whole(known[0]) if known else -1
 

@@ -59,7 +59,7 @@ class InterPodState:
         return None
 
     def _has_affine_pods(self, node: Node) -> bool:
-        """Every term is met; or nobody in the cluster meets them and the pod itself would be the first to."""
+        """Every term is met; or no pod in the cluster meets them and the pod itself would be the first to."""
         if any(term.topology_key not in node.labels for term in self.affinity):
             return False
         if all(self.affinity_counts[term.topology_key, _value(node, term)] > 0 for term in self.affinity):

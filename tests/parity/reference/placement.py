@@ -31,7 +31,7 @@ def tolerations(pod: Pod) -> list[JSON]:
 
 
 def required_node_terms(pod: JSON) -> list[JSON] | None:
-    """None: there is no required node affinity; an empty list matches no node."""
+    """None: without a required node affinity; an empty list matches no node."""
     required = node_affinity_of(pod).get("requiredDuringSchedulingIgnoredDuringExecution")
     return None if required is None else required.get("nodeSelectorTerms") or []
 

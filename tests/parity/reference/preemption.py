@@ -41,7 +41,7 @@ def nodes_to_try(cycle: Cycle) -> list[Node]:
 
 
 def select_victims(cycle: Cycle, original: Node) -> Candidate | Verdict:
-    """Take every evictable pod off; if the preemptor then fits, put back whom it still fits beside."""
+    """Take every evictable pod off; if the preemptor then fits, put back each pod that it still fits beside."""
     node, counted = original.clone(), cycle.counted().clone()
 
     def take_off(pod: Pod) -> None:
@@ -105,8 +105,8 @@ def split_by_budgets(pods: list[Pod], budgets: list[Budget]) -> tuple[list[Pod],
 def eligibility(cycle: Cycle) -> tuple[bool, str]:
     """May the pod preempt others, and why not.
 
-    A nominated node that is feasible holds nobody back: upstream records no verdict for it, and the default for nodes
-    without one is UnschedulableAndUnresolvable.
+    A feasible nominated node does not stop a preemption: upstream records no verdict for it, and the default for
+    nodes without one is UnschedulableAndUnresolvable.
     """
     pod = cycle.pod
     if pod.raw["spec"].get("preemptionPolicy") == "Never":

@@ -209,7 +209,7 @@ class Cluster:
         return list(self.others.get(kind, {}).values())
 
     def nominated_ahead_of(self, pod: Pod, node: str) -> list[Pod]:
-        """Whom `pod` must leave room for on the node (`addGENominatedPods`)."""
+        """Return the pods that `pod` must leave room for on the node (`addGENominatedPods`)."""
         return [
             other
             for other in self.nominated.get(node, ())

@@ -15,18 +15,18 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from extender import wire
 from extender.errors import RequestError, printable
-from extender.wire import ExtenderBindingArgs, FilterRequest, PreemptRequest
+from extender.wire import ExtenderBindingArgs
+from extender.wire.decode import FilterRequest, PreemptRequest, decode_bind, decode_filter, decode_preempt
 from tests.property.fuzz.corpus import corpus
 from tests.property.fuzz.envelope import Summary, parsed, respelled, summary
 from tests.property.fuzz.mutate import MARKER, Seeded, mutated, pick
 
 DECODERS: dict[str, Callable[[bytes], FilterRequest | PreemptRequest | ExtenderBindingArgs]] = {
-    "filter": wire.decode_filter,
-    "prioritize": wire.decode_filter,
-    "preempt": wire.decode_preempt,
-    "bind": wire.decode_bind,
+    "filter": decode_filter,
+    "prioritize": decode_filter,
+    "preempt": decode_preempt,
+    "bind": decode_bind,
 }
 RESPELLINGS = (str.lower, str.upper, str.swapcase)
 
@@ -39,26 +39,26 @@ def check(verb: str, body: bytes) -> bool:
     except RequestError as error:
         check_message(str(error))
         return False
-    value = parsed(body)  # what is no JSON must have been refused
-    found = told(request)
+    value = parsed(body)  # what is not JSON must have been refused
+    found = summary_of(request)
     assert found == summary(verb, value), "another reading of the same bytes"
     for respell in RESPELLINGS:
         try:
             again = respelled(verb, value, respell)
         except ValueError:
-            break  # a number such as 1e999 in a place that nobody reads cannot be written again
-        assert told(decode(again)) == found, f"{respell.__name__}() of the keys changes what is read"
+            break  # a number such as 1e999 in a place that is not read cannot be written again
+        assert summary_of(decode(again)) == found, f"{respell.__name__}() of the keys changes what is read"
     return True
 
 
 def check_message(message: str) -> None:
     """It says something, in printable characters, and repeats nothing of what was sent."""
-    assert 0 < len(message) <= 250
-    assert printable(message) == message
-    assert MARKER not in message.lower()
+    assert 0 < len(message) <= 250, "an error without text, or a long one"
+    assert printable(message) == message, "an error that is not printable"
+    assert MARKER not in message.lower(), "an error repeats what was sent"
 
 
-def told(request: FilterRequest | PreemptRequest | ExtenderBindingArgs) -> Summary:
+def summary_of(request: FilterRequest | PreemptRequest | ExtenderBindingArgs) -> Summary:
     """The request in the words of `envelope.summary`."""
     if isinstance(request, ExtenderBindingArgs):
         return request.pod_namespace, request.pod_name, request.pod_uid, request.node
@@ -73,7 +73,7 @@ def told(request: FilterRequest | PreemptRequest | ExtenderBindingArgs) -> Summa
 
 
 def generated(verb: str, seed: int) -> bytes:
-    """The same bytes for the same seed."""
+    """Return the bytes of a seed, always the same."""
     choose = Seeded(seed)
     return mutated(choose, pick(choose, corpus(verb)))
 

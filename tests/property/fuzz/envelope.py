@@ -48,7 +48,7 @@ def summary(verb: str, value: JSON) -> Summary:
 
 
 class Missing(Exception):
-    """There is no such key."""
+    """Stands for a key that is absent."""
 
 
 def _needed(found: Any) -> Any:

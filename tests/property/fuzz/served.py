@@ -11,12 +11,12 @@ from itertools import cycle
 from typing import Any
 from urllib.parse import unquote
 
-from extender import wire
 from extender.cluster.cache.cache import ClusterCache
 from extender.config import Configuration
 from extender.errors import RequestError
 from extender.server.admin.app import create_admin_app
 from extender.server.app import WritingApi, create_app
+from extender.wire.decode import decode_filter
 from tests.property.fuzz.corpus import cluster, corpus
 from tests.property.fuzz.mutate import MARKER
 
@@ -82,7 +82,7 @@ class Served:
         return self._runner.run(_called(app, scope, body))
 
     def assert_as_before(self) -> None:
-        """The picture is the same, and a good request, of another verb each time, is answered as at the start."""
+        """The cluster cache is the same, and a good request, of another verb each time, is answered as at the start."""
         verb = next(self._next)
         answer = self.post(f"/{verb}", corpus(verb)[0])
         assert (answer.status, answer.body) == (200, self._good[verb])
@@ -91,7 +91,7 @@ class Served:
     def is_unknown_node(self, body: bytes) -> bool:
         """E10: does a right request for `/filter` name a node that is not in the cluster cache?"""
         try:
-            return not set(wire.decode_filter(body).nodes) <= set(self.cache.snapshot().node_names)
+            return not set(decode_filter(body).nodes) <= set(self.cache.snapshot().node_names)
         except RequestError:
             return False
 

@@ -1,7 +1,7 @@
 """Bad input: bodies of every kind, and no 5xx, no redirect, no answer of another shape.
 
 One 5xx is specified and allowed (E10): `/filter` answers 503 for a node that is not in the cache. After each body a
-good request is answered as before, and the picture is what it was.
+good request is answered as before, and the cache is what it was.
 """
 
 import json
@@ -19,7 +19,7 @@ from tests.property.fuzz.mutate import KEYS, Seeded, mutated, pick
 from tests.property.fuzz.served import Served, assert_has_shape, assert_is_error
 
 PATHS = ("/filter", "/prioritize", "/preempt", "/bind", "/filter-dryrun")
-MANY = settings(examples(12, 150, 10_000), phases=tuple(Phase))
+MANY = settings(examples(6, 150, 10_000), phases=tuple(Phase))
 
 
 class Drawn:
@@ -42,7 +42,7 @@ def altered(draw, bodies):
 
 
 def altered_evenly(bodies):
-    """The same with every change equally likely; Hypothesis prefers the first ones, and knows how to simplify."""
+    """Bodies with every change equally likely; Hypothesis prefers the first ones, and knows how to simplify."""
     return st.integers(0, 2**64).map(Seeded).map(lambda choose: mutated(choose, pick(choose, bodies)))
 
 

@@ -82,12 +82,12 @@ def conforms(of, mode, headers=None, may_name_it=False):
     @given(case=of.as_strategy(generation_mode=mode))
     def check(case):
         response = case.call(headers=headers)
-        assert not 300 <= response.status_code < 400
+        assert not 300 <= response.status_code < 400, "a redirect"
         if response.status_code >= 400:
             found = {name: values[0] for name, values in response.headers.items()}
             assert_is_error(Answer(response.status_code, found, response.content), may_name_it=may_name_it)
         if (of.path, response.status_code) == ("/filter", 503):
-            assert b"not in the cluster cache" in response.content
+            assert b"not in the cluster cache" in response.content, "503 for another reason than the document has"
         else:
             case.validate_response(response, checks=[not_a_server_error])
         case.validate_response(response, checks=CONFORMS)

@@ -68,7 +68,7 @@ def test_keys_and_texts_that_are_not_utf8_are_refused(served, path, body):
 
 PATHS = words(
     """
-    /decisions /decisions/filter-1 /decisions/preempt-2 /decisions/preempt-2/pod /decisions/nobody /decisions/-
+    /decisions /decisions/filter-1 /decisions/preempt-2 /decisions/preempt-2/pod /decisions/unknown /decisions/-
     /decisions/%2e%2e /decisions/filter-1%00 /decisions/\u0663 /status /recording /livez /readyz /metrics /ui /ui/
     /ui/x.js /ui/..%2f..%2fdebug.py /ui/%2e%2e/ /ui/index.html /
     """

@@ -103,7 +103,7 @@ class Parsed:
         self.answers[-1].body += body
 
 
-async def said(port: int, request: bytes, *, closes: bool = True) -> list[Answer]:
+async def answers_to(port: int, request: bytes, *, closes: bool = True) -> list[Answer]:
     """All that comes back, until the other side closes; ours `closes` when it has nothing more to say."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
@@ -137,7 +137,7 @@ def test_no_bytes_get_a_5xx_or_a_redirect(service):
         port = port_of(listener)
 
         def check(request):
-            for answer in runner.run(said(port, request)):
+            for answer in runner.run(answers_to(port, request)):
                 if answer.status == 200:
                     assert_has_shape("/filter", answer)
                 elif answer.status == 503:
@@ -145,7 +145,9 @@ def test_no_bytes_get_a_5xx_or_a_redirect(service):
                 else:
                     assert answer.status in (400, 404, 405, 408, 413, 415, 431)
                     assert_is_error(answer)
-            (good,) = runner.run(said(port, GOOD.replace(b"Host: x", b"Host: x\r\nConnection: close"), closes=False))
+            (good,) = runner.run(
+                answers_to(port, GOOD.replace(b"Host: x", b"Host: x\r\nConnection: close"), closes=False)
+            )
             assert good.status == 200
 
         run(requests(), check)

@@ -119,7 +119,7 @@ def test_head_is_refused_without_a_body_and_the_connection_goes_on():
 
 
 SECTIONS = {
-    "a picture": {},
+    "a synced cache": {},
     "the kill switch": {"killSwitch": {"enabled": True}},
     "Observe": {"mode": "Observe"},
 }

@@ -5,11 +5,16 @@ import json
 import msgspec
 from fastapi.routing import APIRoute
 
-from extender.cli.openapi import ADMIN_DOCUMENT
+from extender.cli.commands.openapi import ADMIN_DOCUMENT
+from extender.cluster.cache.cache import ClusterCache
+from extender.config import Configuration
 from extender.report.schema import DecisionReport, DecisionSummary
 from extender.report.simulation_schema import Comparison, Simulation
 from extender.server.admin.app import PUBLIC_PATHS
-from extender.server.admin.routes import create_router
+from extender.server.admin.decision_thread import DecisionThread
+from extender.server.admin.routes import DebugEndpoints
+from extender.server.context import ServerContext
+from extender.server.settings import LiveSettings
 from extender.version import __version__
 from extender.whatif.body import SimulateBody
 from tests.server.scheduler.test_openapi import NO_TYPE, REFERENCE, undescribed
@@ -20,9 +25,10 @@ TYPES = (DecisionSummary, DecisionReport, Simulation, Comparison, SimulateBody)
 
 
 def test_the_paths_and_methods_are_those_of_the_service():
+    debug = DebugEndpoints(ServerContext(ClusterCache(), LiveSettings(Configuration())), DecisionThread())
     served = {
         (route.path, method.lower())
-        for route in create_router().routes
+        for route in debug.router().routes
         if isinstance(route, APIRoute)
         for method in route.methods or ()
     }

@@ -330,7 +330,7 @@ def test_the_pods_of_drained_and_removed_nodes_are_limited(monkeypatch):
             {"pending": True, "preemption": {"keepCandidates": 3}, "preset": "strict"},
             "body: preemption: keepCandidates must be 1 with budgetAccounting: Live, "
             "limits.workloadCooldown (preset strict): "
-            "of several nodes kube-scheduler chooses one itself, and the pods that it evicts would not be known here",
+            "if several nodes are sent, kube-scheduler chooses one itself, and the evicted pods are unknown here",
             id="policies that do not go together",
         ),
         pytest.param(

@@ -23,7 +23,7 @@ def answered(nodes, preemptor, policy=None, **rest):
     return decide(nodes, preemptor, policy, **rest)[1]
 
 
-def said(preemption, *, names_across_namespaces=False):
+def reported(preemption, *, names_across_namespaces=False):
     """(reason, pod, note) of each notice."""
     found = notices(preemption, names_across_namespaces=names_across_namespaces)
     return [(one.reason, one.pod.key, one.note) for one in found]

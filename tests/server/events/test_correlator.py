@@ -10,18 +10,11 @@ from extender.server.events.correlator import (
     SERIES_SECONDS,
     EventCorrelator,
 )
-
-
-class Clock:
-    def __init__(self):
-        self.now = 0.0
-
-    def __call__(self):
-        return self.now
+from tests.fakes.clock import Clock
 
 
 def correlator():
-    clock = Clock()
+    clock = Clock(0.0)
     return EventCorrelator(clock), clock
 
 

@@ -7,7 +7,7 @@ from extender.core.profile import Limits, PreemptionPolicy, Protection
 from extender.k8s.time import SECOND, parse_time
 from extender.server.events.notices import is_worth_events, notices
 from tests.builders import budget, incoming, node, pod
-from tests.server.events.preemptions import answered, decide, said
+from tests.server.events.preemptions import answered, decide, reported
 
 URGENT = incoming("urgent", "4", namespace="shop")
 """Needs a whole node."""
@@ -35,7 +35,7 @@ def test_the_preemptor_learns_where_and_why_and_the_victim_for_whom():
     of_victim = (
         "Chosen for eviction from node n1: pod shop/urgent of priority 1000 takes the room, this pod has priority 10"
     )
-    assert said(answered(nodes, URGENT)) == [
+    assert reported(answered(nodes, URGENT)) == [
         ("PreemptionNominated", "shop/urgent", of_preemptor),
         ("PreemptionVictim", "shop/low-n1", of_victim),
     ]
@@ -68,7 +68,7 @@ def test_all_are_named_where_that_is_allowed():
 def test_of_many_victims_a_few_are_named():
     own = [pod(f"own-{n}", "500m", priority=10, namespace="shop") for n in range(5)]
     others = [pod(f"other-{n}", "500m", priority=10, namespace="batch") for n in range(3)]
-    (_, _, note), *_ = said(answered({node("n1"): own + others}, URGENT))
+    (_, _, note), *_ = reported(answered({node("n1"): own + others}, URGENT))
     assert note.count("shop/own-") == 3
     assert note.endswith(" and 2 more and 3 pods of other namespaces")
 
@@ -77,13 +77,13 @@ def test_a_pod_that_terminates_already_is_told_nothing():
     deleted = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
     going = pod("going", "2", priority=10, namespace="shop", metadata=deleted)
     low = pod("low", "2", priority=10, namespace="shop")
-    reasons = [(reason, key) for reason, key, _ in said(answered({node("n1"): [going, low]}, URGENT))]
+    reasons = [(reason, key) for reason, key, _ in reported(answered({node("n1"): [going, low]}, URGENT))]
     assert reasons == [("PreemptionNominated", "shop/urgent"), ("PreemptionVictim", "shop/low")]
 
 
 def test_of_several_nodes_kube_scheduler_chooses_so_that_no_victim_is_known():
     nodes = occupied("n1") | occupied("n2")
-    ((reason, key, note),) = said(answered(nodes, URGENT, keep=None))
+    ((reason, key, note),) = reported(answered(nodes, URGENT, keep=None))
     assert (reason, key) == ("PreemptionNominated", "shop/urgent")
     assert note.startswith("Preemption candidates: n1 is the ")
     assert note.endswith("; kube-scheduler chooses among 2 nodes")
@@ -96,7 +96,7 @@ def test_a_veto_says_until_when_and_by_which_policy():
     created = {"creationTimestamp": "2026-01-01T11:59:50Z"}
     preemptor = incoming("urgent", "4", namespace="shop", metadata=created)
     policy = PreemptionPolicy(min_pending_duration=30 * SECOND)
-    assert said(answered(occupied(), preemptor, policy, history=EvictionHistory(NOW))) == [
+    assert reported(answered(occupied(), preemptor, policy, history=EvictionHistory(NOW))) == [
         (
             "PreemptionVetoed",
             "shop/urgent",
@@ -121,10 +121,10 @@ def test_a_veto_of_the_victims_names_the_policy_and_neither_pods_nor_budgets(pol
     """Pods, budgets and their namespaces may be those of another tenant."""
     both = [pod(f"secret-{n}", "2", priority=10, namespace="batch", labels={"app": "x"}) for n in range(2)]
     preemption = answered({node("n1"): both}, URGENT, policy, budgets=[budget("secret", namespace="batch", app="x")])
-    ((reason, _, note),) = said(preemption)
+    ((reason, _, note),) = reported(preemption)
     assert reason == "PreemptionVetoed"
     assert note == f"No pod is evicted: {named} rejects the victims on 1 node"
-    ((_, _, in_full),) = said(preemption, names_across_namespaces=True)
+    ((_, _, in_full),) = reported(preemption, names_across_namespaces=True)
     assert in_full != note
 
 
@@ -147,7 +147,7 @@ def test_a_veto_of_a_rate_limit_says_until_when_it_holds_on_every_node(policy, n
         for name, count in (("n1", 3), ("n2", 2))
     }
     past = EvictionHistory(NOW, evictions=tuple(Eviction(ago * SECOND, ("batch", "Pod", "old")) for ago in ages))
-    ((_, _, note),) = said(answered(nodes, URGENT, policy, history=past))
+    ((_, _, note),) = reported(answered(nodes, URGENT, policy, history=past))
     assert note == f"No pod is evicted: {named} rejects the victims on 2 nodes, until {until} at least"
 
 
@@ -155,7 +155,7 @@ def test_a_cooldown_says_until_when_the_first_workload_is_protected():
     policy = PreemptionPolicy(limits=Limits(workload_cooldown=60 * SECOND))
     nodes = occupied("n1", namespace="batch") | occupied("n2", namespace="batch")
     evictions = tuple(Eviction(ago * SECOND, ("batch", "Pod", f"low-{name}")) for ago, name in ((10, "n1"), (20, "n2")))
-    ((_, _, note),) = said(answered(nodes, URGENT, policy, history=EvictionHistory(NOW, evictions=evictions)))
+    ((_, _, note),) = reported(answered(nodes, URGENT, policy, history=EvictionHistory(NOW, evictions=evictions)))
     assert note == (
         "No pod is evicted: pods that policies protect are in the way on 2 nodes, until 2026-01-01T12:00:40Z at least"
     )
@@ -165,9 +165,9 @@ def test_protected_pods_are_counted_by_node():
     policy = PreemptionPolicy(protections=(Protection("batch-pods", namespaces=frozenset({"batch"})),))
     nodes = occupied("n1", namespace="batch") | occupied("n2", namespace="batch")
     preemption = answered(nodes, URGENT, policy)
-    ((_, _, note),) = said(preemption)
+    ((_, _, note),) = reported(preemption)
     assert note == "No pod is evicted: pods that policies protect are in the way on 2 nodes"
-    ((_, _, in_full),) = said(preemption, names_across_namespaces=True)
+    ((_, _, in_full),) = reported(preemption, names_across_namespaces=True)
     assert "batch/low-n1 is protected by batch-pods" in in_full
 
 
@@ -183,5 +183,5 @@ def test_where_no_policy_is_the_reason_kube_schedulers_own_event_says_it_all():
 def test_a_limit_that_is_not_reached_says_nothing():
     history = EvictionHistory(NOW, evictions=(Eviction(90 * SECOND, ("shop", "Deployment", "old")),))
     policy = PreemptionPolicy(limits=Limits(evictions_per_minute=2))
-    reasons = [reason for reason, _, _ in said(answered(occupied(), URGENT, policy, history=history))]
+    reasons = [reason for reason, _, _ in reported(answered(occupied(), URGENT, policy, history=history))]
     assert reasons == ["PreemptionNominated", "PreemptionVictim"]

@@ -15,6 +15,7 @@ from extender.server.events.recorder import EventRecorder
 from tests.builders import incoming, node, pod
 from tests.cluster.watch.reflector_rig import server_at
 from tests.fakes.api_server import Answer, Drop, FakeAPI, Fault, Hang
+from tests.fakes.clock import Clock
 from tests.fakes.events import KIND
 from tests.server.events.preemptions import answered
 
@@ -27,22 +28,13 @@ def api():
         yield fake
 
 
-class Clock:
-    def __init__(self):
-        self.seconds = 0.0
-
-    def monotonic(self):
-        return self.seconds
-
-    def now(self):
-        return NOW + round(self.seconds * SECOND)
-
-
 @contextlib.contextmanager
 def recording(api, clock=None, *, stops=True):
     """An EventRecorder that writes to the fake; with `stops`, all is written at the end of the block."""
-    clock, server = clock or Clock(), server_at(api.url)
-    events = EventRecorder(server, names_across_namespaces=False, clock=clock.monotonic, now=clock.now)
+    clock, server = clock or Clock(0.0), server_at(api.url)
+    events = EventRecorder(
+        server, names_across_namespaces=False, clock=clock, now=lambda: NOW + round(clock.now * SECOND)
+    )
     events.start()
     try:
         yield events
@@ -104,12 +96,12 @@ def test_events_have_the_form_of_kube_schedulers_own(api):
 
 
 def test_a_repetition_is_a_patch_of_the_event_that_is_there(api):
-    clock = Clock()
+    clock = Clock(0.0)
     with recording(api, clock) as events:
         for number in range(1, 4):
             events.record(preemption())
             wait_for(events, created=2) if number == 1 else wait_for(events, created=2, repeated=2 * (number - 1))
-            clock.seconds += PATCH_INTERVAL_SECONDS
+            clock.now += PATCH_INTERVAL_SECONDS
     assert len(api.asked("create")) == 2
     (series, _) = [one["series"] for one in api.objects(KIND)]
     assert series == {"count": 3, "lastObservedTime": "2026-01-01T12:02:00.500000Z"}
@@ -117,13 +109,13 @@ def test_a_repetition_is_a_patch_of_the_event_that_is_there(api):
 
 def test_an_event_that_is_gone_is_written_again(api):
     """The API server keeps Events for an hour."""
-    clock = Clock()
+    clock = Clock(0.0)
     with recording(api, clock) as events:
         events.record(preemption())
         wait_for(events, created=2)
         for one in api.objects(KIND):
             api.delete(KIND, one["metadata"]["name"], "shop")
-        clock.seconds += PATCH_INTERVAL_SECONDS
+        clock.now += PATCH_INTERVAL_SECONDS
         events.record(preemption())
     assert counted(events) == {"created": 4}
     assert len(api.objects(KIND)) == 2

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from extender.core.engine import Candidate
 from extender.core.eviction_history import NO_HISTORY, EvictionHistory
-from extender.core.framework.constraint import SchedulingContext
+from extender.core.framework.scheduling_context import SchedulingContext
 from extender.core.profile import UPSTREAM, Limits, PreemptionPolicy, Profile, Protection
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.candidates import SentCandidate
@@ -339,13 +339,13 @@ def test_what_other_policies_allow_passes(case):
 
 
 def test_without_a_moment_no_time_has_passed():
-    """Nobody has run for any time at all, so who is protected at first is protected."""
+    """No pod has run for any time yet, so pods that are protected at first are protected."""
     profile = Profile(preemption=PreemptionPolicy(protections=(Protection("young", min_runtime=1),)))
     result = guard_preempt(CLUSTER, PREEMPTOR, {"n1": offer(OLD)}, [candidate(OLD)], profile=profile)
     assert result.rejected == {"n1": "VictimProtected"}
 
 
-# --- the picture --------------------------------------------------------------------------------------------------
+# --- the cluster cache --------------------------------------------------------------------------------------------
 
 
 def test_nobody_runs_on_a_node_that_is_not_known():
@@ -465,13 +465,13 @@ CHARGES = {
     "1: a less important one": (pod("other", 60), UPSTREAM.preemption, (OLD,), 1),
     "2: not one of the preemptor's priority": (SAME, UPSTREAM.preemption, (OLD,), 0),
     "3: not one that is protected": (MID, PROTECTS_MID, (OLD,), 0),
-    "4: one that nobody protects": (MID, UPSTREAM.preemption, (OLD,), 1),
+    "4: one that is not protected": (MID, UPSTREAM.preemption, (OLD,), 1),
     "5: a mirror pod, for kube-scheduler": (STATIC, UPSTREAM.preemption, (OLD,), 1),
-    "6: no mirror pod where somebody is protected": (STATIC, ALL_NODES, (OLD,), 0),
+    "6: no mirror pod where other pods are protected": (STATIC, ALL_NODES, (OLD,), 0),
     "7: the mirror pod that the scheduler chose": (STATIC, ALL_NODES, (STATIC, OLD), 1),
     "8: one that is leaving, for kube-scheduler": (LEAVING, UPSTREAM.preemption, (OLD,), 1),
-    "9: not one that is leaving where somebody is protected": (LEAVING, ALL_NODES, (OLD,), 0),
-    "10: a pod that is nothing special, though somebody is protected": (pod("other", 60), ALL_NODES, (OLD,), 1),
+    "9: not one that is leaving where other pods are protected": (LEAVING, ALL_NODES, (OLD,), 0),
+    "10: a pod that is nothing special, though other pods are protected": (pod("other", 60), ALL_NODES, (OLD,), 1),
 }
 
 
@@ -501,11 +501,13 @@ def test_whatever_gets_past_the_guard_is_safe(offered, victims):
     result = guard_preempt(CLUSTER, PREEMPTOR, {"n1": offer(*offered)}, [candidate(*victims)])
     for kept in result.kept:
         chosen, by_scheduler = uids(kept.victims), uids(offered)
-        assert all(victim.spec.node_name == "n1" and victim.priority < 100 for victim in kept.victims)
-        assert len(chosen) == len(kept.victims)
-        assert kept.victims or not offered
-        assert not chosen & {"uid-done", "", "uid-ghost"}
-        assert not {"uid-mirror", "uid-terminating"} & chosen - by_scheduler
+        assert all(victim.spec.node_name == "n1" and victim.priority < 100 for victim in kept.victims), (
+            "a victim of another node or priority"
+        )
+        assert len(chosen) == len(kept.victims), "a victim twice"
+        assert kept.victims or not offered, "a candidate lost all its victims"
+        assert not chosen & {"uid-done", "", "uid-ghost"}, "a pod that cannot be evicted is a victim"
+        assert not {"uid-mirror", "uid-terminating"} & chosen - by_scheduler, "a mirror or terminating pod is a victim"
 
 
 def uids(pods):

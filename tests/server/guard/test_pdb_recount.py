@@ -40,7 +40,7 @@ def held(reported=9, desired=0, *, name="xs", app="x", current=9, observed=1, le
 
 
 def count(policy, here, budgets, victims=None, elsewhere=()) -> int:
-    """Of the victims, all pods of n1 if none are named."""
+    """Count the PDB violations of the victims: all pods of n1 if none are named."""
     snapshot = built(cluster({node("n1"): here, node("n2"): elsewhere}, budgets=budgets))
     pods = snapshot.pods_on("n1")
     lost = frozenset(f"uid-{name}" for name in victims) if victims is not None else {one.metadata.uid for one in pods}
@@ -67,7 +67,7 @@ VIOLATING = {
     "3: room for one of two": Case([A, B], [held(1)], 1),
     "4: less than nothing is left": Case([A], [held(-1)], 1),
     "5: a pod that stays uses up the room": Case([A, B], [held(1)], 1, ("b",)),
-    "6: and is no violation itself": Case([A, B], [held(0)], 1, ("b",)),
+    "6: and is not a violation itself": Case([A, B], [held(0)], 1, ("b",)),
     "7: a pod that is violating charges, too: the room of 2 is used up by 3": Case([A, B, C], [held(1)], 2),
     "8: one of two budgets is enough": Case([A], TWO, 1),
     "9: that is one violation, not two": Case([A], [held(0), held(0, name="also")], 1),

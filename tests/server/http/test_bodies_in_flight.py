@@ -139,7 +139,7 @@ async def test_H5_calls_whose_body_has_not_arrived_refuse_no_other():
 
 
 async def test_H5_a_body_that_came_too_late_is_not_decoded():
-    """It is no JSON: decoded, it would be answered with 400."""
+    """It is not JSON: decoded, it would be answered with 400."""
     app = app_with(httpTimeout="250ms")
     async with served(app) as listener, talking(listener) as talk:
         await talk.say(post(b"{", length=3))

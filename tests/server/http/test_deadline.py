@@ -26,13 +26,13 @@ from extender.server.app import create_app
 from extender.server.http.caller import CALLER_KEY, Caller
 from extender.server.observability import audit_log
 from extender.server.observability.audit_log import AuditLog
-from extender.server.observability.cache_status import NoSource
 from extender.server.observability.decision_log import DecisionLog
 from extender.server.scheduler import journal, verbs
 from extender.server.scheduler.routes import SchedulerApp
 from tests.cluster.watch.reflector_rig import server_at
 from tests.fakes import api_server
 from tests.fakes.api_server import FakeAPI, Hang
+from tests.fakes.source import Live
 from tests.server.conftest import BODIES, configuration, filled_cache, preempt_body, stop_binding
 from tests.server.scheduler.test_bind import LIVE, REQUEST
 
@@ -45,20 +45,8 @@ OFFERED = preempt_body(**{"worker-1": ["uid-small"]})
 JSON = {"Content-Type": "application/json"}
 
 
-class Live(NoSource):
-    """A cluster in which what is answered comes about."""
-
-    is_live = True
-
-    def __init__(self):
-        self.why = None
-
-    def problem(self):
-        return self.why
-
-
 @dataclass
-class Rig:
+class FaultyService:
     """A service that a fault is put into before anything is asked."""
 
     app: SchedulerApp
@@ -86,8 +74,8 @@ def failing(error):
     return fail
 
 
-class Clock:
-    """The machine's; late from the n-th look on."""
+class LateClock:
+    """The machine's monotonic clock, which jumps 1,000 s ahead at the n-th look."""
 
     def __init__(self, late_from):
         self.looks = 0
@@ -100,7 +88,7 @@ class Clock:
 
 def late_at(look):
     def put(rig):
-        rig.put(clock=Clock(look))
+        rig.put(clock=LateClock(look))
 
     return put
 
@@ -117,11 +105,11 @@ def gone_at(look):
 
 
 def not_ready(rig):
-    rig.source.why = "the cache has not synced yet"
+    rig.source.stale = "the cache has not synced yet"
 
 
 def stale(rig):
-    rig.source.why = "pods are stale: not watched for 31s: refused"
+    rig.source.stale = "pods are stale: not watched for 31s: refused"
 
 
 def unknown_node(rig):
@@ -129,7 +117,7 @@ def unknown_node(rig):
     if "NodeNames" in body:
         body["NodeNames"].append("worker-9")
     else:  # /preempt leaves an unknown node out; a node that goes meanwhile is the fault
-        rig.monkeypatch.setattr(engine, "preempt", failing(UnknownNode("1 of 1 nodes are not in the picture")))
+        rig.monkeypatch.setattr(engine, "preempt", failing(UnknownNode("1 of 1 nodes are not in the cluster cache")))
     rig.body = json.dumps(body).encode()
 
 
@@ -203,7 +191,7 @@ def audit_raises(rig):
 
 @dataclass(frozen=True)
 class Fault:
-    put: Callable[[Rig], None]
+    put: Callable[[FaultyService], None]
     breaks: str
     """`reading`: the request; `deciding`: what Observe does too, and the kill switch does not; `following`: what comes
     of an answered preemption; `keeping`: nothing that the answer needs."""
@@ -214,7 +202,7 @@ class Fault:
 
 
 FAULTS = {
-    "the picture has not been read yet": Fault(not_ready, "deciding", "the cache has not synced yet"),
+    "the cache has not synced yet": Fault(not_ready, "deciding", "the cache has not synced yet"),
     "a stream is broken for too long": Fault(stale, "deciding", "pods are stale: not watched for 31s: refused"),
     "a node is unknown": Fault(unknown_node, "deciding", "1 of"),
     "the deadline has passed before deciding": Fault(late_at(1), "deciding", LATE),
@@ -294,7 +282,7 @@ async def test_E11_every_fault_is_answered_by_the_failure_rule(name, verb, setti
     monkeypatch.setattr(audit_log, "MAX_WAIT_SECONDS", 60.0)  # on a busy machine
     fault, source = FAULTS[name], Live()
     app = create_app(filled_cache(), configuration(**SETTINGS[setting]), source)
-    rig = Rig(app, source, monkeypatch, verb, OFFERED if verb == "preempt" else BODIES[f"/{verb}"])
+    rig = FaultyService(app, source, monkeypatch, verb, OFFERED if verb == "preempt" else BODIES[f"/{verb}"])
     audit = AuditLog(tmp_path / "audit.log")
     audit.start()
     rig.put(audit=audit, decisions=DecisionLog(9, 1 << 20), timeout=4.0)
@@ -361,13 +349,13 @@ def check_line(path, response, answer, *, failed):
 
 
 def failures(metrics):
-    return sum(metrics.failures_by_reason().values())
+    return sum(metrics.nonzero("failures").values())
 
 
 async def test_E11_without_a_fault_a_preemption_is_assumed_and_nothing_is_logged(caplog, monkeypatch):
     """What the table above compares with."""
     source = Live()
-    rig = Rig(create_app(filled_cache(), configuration(), source), source, monkeypatch, "preempt", OFFERED)
+    rig = FaultyService(create_app(filled_cache(), configuration(), source), source, monkeypatch, "preempt", OFFERED)
     with caplog.at_level(logging.WARNING):
         response = await asked(rig)
     assert response.json() == ANSWERS["decided"]["preempt"]
@@ -389,7 +377,7 @@ async def test_E11_the_time_that_the_body_takes_counts(monkeypatch, caplog):
     app = create_app(filled_cache(), configuration())
     decided = []
     monkeypatch.setattr(engine, "filter", lambda *_: decided.append(1))
-    clock = Clock(math.inf)
+    clock = LateClock(math.inf)
     app.server_context = dataclasses.replace(app.server_context, clock=clock)
     pieces = [BODIES["/filter"][:9], BODIES["/filter"][9:]]
 
@@ -408,8 +396,8 @@ async def test_E11_a_late_binding_is_not_sent(monkeypatch):
     with FakeAPI() as api:
         server = server_at(api.url)
         app = create_app(filled_cache(), configuration(**LIVE, bind={"enabled": True}), api=server)
-        app.server_context = dataclasses.replace(app.server_context, clock=Clock(1))
-        rig = Rig(app, Live(), monkeypatch, "bind", json.dumps(REQUEST).encode())
+        app.server_context = dataclasses.replace(app.server_context, clock=LateClock(1))
+        rig = FaultyService(app, Live(), monkeypatch, "bind", json.dumps(REQUEST).encode())
         response = await asked(rig)
         assert (response.status_code, response.json()) == (200, {"Error": LATE})
         assert api.requests == []
@@ -440,7 +428,7 @@ async def test_E11_the_api_server_is_given_no_more_than_what_is_left(monkeypatch
         filled_cache(), configuration(**LIVE, bind={"enabled": True, "timeout": "4s"}), api=forget_preemption
     )
     app.server_context = dataclasses.replace(app.server_context, timeout=2.0)
-    rig = Rig(app, Live(), monkeypatch, "bind", json.dumps(REQUEST).encode())
+    rig = FaultyService(app, Live(), monkeypatch, "bind", json.dumps(REQUEST).encode())
     assert "Forbidden" in (await asked(rig)).json()["Error"]
     (timeout,) = forget_preemption.timeouts
     assert timeout < 2.0
@@ -456,7 +444,7 @@ async def test_E11_a_binding_ends_before_the_deadline(monkeypatch):
         sections = {"server": {"httpTimeout": "5m"}, "bind": {"enabled": True, "timeout": "4m"}}
         app = create_app(filled_cache(), configuration(**LIVE, **sections), api=server)
         app.server_context = dataclasses.replace(app.server_context, timeout=1.5)
-        rig, began = Rig(app, Live(), monkeypatch, "bind", json.dumps(REQUEST).encode()), time.monotonic()
+        rig, began = FaultyService(app, Live(), monkeypatch, "bind", json.dumps(REQUEST).encode()), time.monotonic()
         response = await asked(rig)
         took = time.monotonic() - began
         assert "not known whether" in response.json()["Error"]
@@ -466,7 +454,7 @@ async def test_E11_a_binding_ends_before_the_deadline(monkeypatch):
         server.close()
 
 
-# --- calls that nobody waits for --------------------------------------------------------------------------------------
+# --- calls without a waiting caller -----------------------------------------------------------------------------------
 
 
 async def called(app, path, receive):

@@ -182,7 +182,7 @@ async def test_L5_the_time_of_a_body_counts_from_the_first_byte_of_the_request(a
 
 
 async def test_L5_a_connection_that_trickles_on_after_its_answer_is_closed(app, soon):
-    """Nobody reads the body of a request for a path that there is not."""
+    """The body of a request for an unknown path is not read."""
     async with served(app) as port, talking(port) as talk:
         await talk.say(post(b"{", path="/nowhere", length=1 << 20))
         assert (await talk.answer())[0] == 404
@@ -311,7 +311,7 @@ async def test_E11_a_request_says_when_its_first_byte_came():
     assert len(seen) == 2
 
 
-# --- what is no HTTP ------------------------------------------------------------------------------------------------
+# --- not HTTP ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -89,7 +89,7 @@ def mounted(tmp_path, certificates):
 
 
 def client(certificates, pair=None):
-    """Whom a client believes, and what it shows."""
+    """The CA that a client trusts, and the certificate that it shows."""
     context = ssl.create_default_context(cafile=str(certificates.ca_file))
     if pair is not None:
         context.load_cert_chain(*pair)

@@ -13,10 +13,10 @@ from extender.server.app import create_app
 from extender.server.observability import audit_log
 from extender.server.observability.audit import BindLine, PreemptLine, encode_line
 from extender.server.observability.audit_log import AuditLog
-from extender.server.observability.cache_status import NoSource
 from tests.cluster.watch.reflector_rig import server_at
 from tests.cluster.watch.source_rig import serving
 from tests.fakes.api_server import Answer, FakeAPI, Fault
+from tests.fakes.source import STALE, Stale
 from tests.server.conftest import (
     BODIES,
     CLUSTER,
@@ -224,19 +224,14 @@ async def test_the_answer_and_the_decision_are_separate_keys(audited, sections, 
     assert ("kept" in line) == (mode == "observed")
 
 
-class NotTrue(NoSource):
-    def problem(self):
-        return "pods are stale: not watched for 31s"
-
-
 @pytest.mark.parametrize(("on_failure", "answer", "status"), [("Error", "error", 503), ("Veto", "noVictims", 200)])
 async def test_a_failure_has_a_line_too(audited, on_failure, answer, status):
-    app = create_app(filled_cache(), configuration(preemption={"onFailure": on_failure}), NotTrue())
+    app = create_app(filled_cache(), configuration(preemption={"onFailure": on_failure}), Stale())
     service = audited(app=app)
     await service.post()
     line = service.line()
     assert (line["mode"], line["answer"], line["status"]) == ("failed", answer, status)
-    assert line["error"] == "pods are stale: not watched for 31s"
+    assert line["error"] == STALE
     assert line["preemptor"]["name"] == "urgent"
 
 
@@ -363,7 +358,7 @@ async def test_a_binding_that_meets_a_bug_is_a_failure(audited, api, monkeypatch
 
 
 async def test_lines_are_written_while_the_service_runs_and_only_then(tmp_path):
-    """What `extender serve` asks itself before it listens is no request of anybody."""
+    """What `extender serve` asks itself before it listens is not a request."""
     path = tmp_path / "audit.log"
     app = create_app(filled_cache(), configuration(audit={"path": str(path)}))
     async with client_for(app) as client:

@@ -7,12 +7,12 @@ import logging
 from importlib import resources
 
 import pytest
-import yaml
 
 from extender.cli import logs
 from extender.cluster.cache.cache import ClusterCache
 from extender.cluster.files.manifests import load_cluster
 from extender.server.app import create_app
+from extender.utilities.yaml_reader import read_documents
 from tests.server.conftest import admin_client, client_for, configuration
 
 pytestmark = pytest.mark.anyio
@@ -50,7 +50,7 @@ def with_secrets(one):
 def example():
     """The example cluster, every object with secrets."""
     text = (resources.files("extender.cluster.files") / "example.yaml").read_text(encoding="utf-8")
-    found = [document for document in yaml.safe_load_all(text) if document]
+    found = [document for document in read_documents(text.encode()) if document]
     items = [item for document in found for item in document.get("items", [document])]
     return {"kind": "List", "items": [with_secrets(item) for item in items]}
 

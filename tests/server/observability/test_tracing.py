@@ -174,7 +174,7 @@ async def test_an_endpoint_that_is_not_there_holds_up_no_call_and_no_end(monkeyp
     async with app.lifespan():
         assert (await post(app)).status_code == 200
     (stopping,) = [thread for thread in threading.enumerate() if thread.name == "tracing-stop"]
-    stopping.join()  # what it logs is no other test's
+    stopping.join()  # so that it logs nothing into another test
 
 
 @pytest.mark.parametrize("endpoint", ["localhost:4318", "ftp://host/x", "http:///v1/traces"])
@@ -199,6 +199,7 @@ def test_without_the_packages_the_error_says_what_to_install(monkeypatch):
         tracing.start_tracing("http://localhost:4318/v1/traces")
 
 
+@pytest.mark.slow
 def test_nothing_is_imported_where_it_is_off():
     """FastAPI imports the package opentelemetry-api by itself; that is none of the extra's."""
     code = (

@@ -13,14 +13,14 @@ from extender.cluster.files.manifests import load_cluster
 from extender.config import Configuration
 from extender.core.profile import KubeScheduler, Profile
 from extender.errors import RequestError
-from extender.k8s.annotations import DO_NOT_DISRUPT
 from extender.k8s.version.features import DEFAULT_FEATURES, Features
-from extender.server.observability.cache_status import NoSource
+from extender.k8s.well_known import DO_NOT_DISRUPT
 from extender.server.recording import redact
 from extender.server.recording.lines import FORMAT, HEADER_DECODER, SegmentHeader, encode_line
 from extender.server.replay import open_recording
-from extender.server.settings import Settings
-from extender.wire import decode_filter, decode_preempt
+from extender.server.settings import Loaded, Settings
+from extender.wire.decode import decode_filter, decode_preempt
+from tests.fakes.source import Live
 from tests.server.conftest import CLUSTER, node, pod
 from tests.server.recording.rig import Rig, everything_in
 
@@ -103,10 +103,6 @@ OTHERS = [
     {"kind": "ReplicaSet", "apiVersion": "apps/v1", "metadata": {"name": "r", "namespace": "shop"} | metadata()},
     {"kind": "Secret", "metadata": {"name": "s", "namespace": "shop"}, "data": {"k": CANARY}},
 ]
-
-
-class Live(NoSource):
-    is_live = True
 
 
 def test_a_canary_is_in_no_file_of_a_recording(tmp_path):
@@ -408,19 +404,19 @@ def read_back(settings):
 
 @pytest.mark.parametrize("preset", ["upstream", "careful", "strict"])
 def test_settings_are_read_back_as_they_were(preset):
-    settings = Settings.from_config(Configuration.model_validate({"preemption": {"preset": preset}}))
+    settings = Loaded.from_config(Configuration.model_validate({"preemption": {"preset": preset}})).settings()
     assert read_back(settings) == settings
 
 
 def test_settings_with_everything_set_are_read_back_as_they_were():
-    settings = Settings.from_config(Configuration.model_validate(EVERYTHING))
+    settings = Loaded.from_config(Configuration.model_validate(EVERYTHING)).settings()
     assert read_back(settings) == settings
     assert encode_line(settings) == encode_line(read_back(settings))
 
 
 def test_everything_is_set_there():
     """A lost field would go unnoticed if it had its default; keepCandidates has to be 1 there."""
-    settings, plain = Settings.from_config(Configuration.model_validate(EVERYTHING)), Settings(KubeScheduler())
+    settings, plain = Loaded.from_config(Configuration.model_validate(EVERYTHING)).settings(), Settings(KubeScheduler())
     profile, default = settings.scheduler.profiles[0], plain.scheduler.profiles[0]
     pairs: list[tuple[Any, Any]] = [
         (settings, plain),

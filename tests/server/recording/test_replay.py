@@ -12,7 +12,7 @@ from extender.cluster.files.manifests import example_cluster
 from extender.errors import RecordingError
 from extender.server.recording.answer_diff import Difference, RawAnswer, compare_answers
 from extender.server.replay import open_recording
-from extender.server.settings import Settings
+from extender.server.settings import Loaded
 from tests.builders import incoming
 from tests.device_builders import claim, request, using_claims
 from tests.server.conftest import INCOMING, URGENT, configuration, filter_body, full_body, node, pod, preempt_body
@@ -27,7 +27,9 @@ def rig(tmp_path):
     rig.ask("filter", filter_body())
     applied(rig.cache, pod("more", on="worker-1", cpu="2"))
     rig.ask("filter", filter_body())
-    rig.server_context.live_settings.active = Settings.from_config(configuration(preemption={"keepCandidates": "All"}))
+    rig.server_context.live_settings.active = Loaded.from_config(
+        configuration(preemption={"keepCandidates": "All"})
+    ).settings()
     rig.ask("preempt", preempt_body())
     rig.recorder.stop()
     return rig
@@ -91,7 +93,7 @@ def test_progress_goes_up_to_the_end(rig):
 
 
 def test_other_settings_show_what_they_would_change(rig):
-    off = Settings.from_config(configuration(killSwitch={"enabled": True}))
+    off = Loaded.from_config(configuration(killSwitch={"enabled": True})).settings()
     first, _, last = map(str, open_recording(rig.directory).results(under=lambda _: off))
     assert first.split("; ") == [
         "filter-1 shop/incoming: node worker-2: rejected: Insufficient cpu -> accepted",
@@ -162,7 +164,7 @@ def test_a_contradictory_change_is_an_error_that_names_its_line(rig, line):
             id="another kind of object",
         ),
         pytest.param(
-            "cluster.json.gz", gzip.compress(b'{"items":[]}')[:-9], "the gzip file is cut off", id="half a cluster"
+            "cluster.json.gz", gzip.compress(b'{"items":[]}')[:-9], "the gzip file is truncated", id="half a cluster"
         ),
         pytest.param("calls.jsonl", None, "No such file", id="no calls"),
     ],

@@ -15,13 +15,13 @@ from extender.core.eviction_history import EvictionHistory
 from extender.errors import RecordingError
 from extender.k8s.time import MINUTE
 from extender.server.admin.collectors import recording_metrics
-from extender.server.observability.cache_status import NoSource
 from extender.server.recording import segments
 from extender.server.recording.disk import delete_segment, prepare_directory, segments_in, size_of
 from extender.server.recording.recorder import Recorder
 from extender.server.recording.segments import RecordedSegment
 from extender.server.replay import open_recording
-from extender.server.settings import Settings
+from extender.server.settings import Loaded, Settings
+from tests.fakes.source import STALE, Live, Stale
 from tests.server.conftest import (
     CLUSTER,
     URGENT,
@@ -245,10 +245,6 @@ def test_the_kinds_that_may_not_be_read_at_the_start_are_known(tmp_path):
     assert next(iter(open_recording(tmp_path))).server_context.cache.mutable_snapshot().unreadable_tables == {"claims"}
 
 
-class Live(NoSource):
-    is_live = True
-
-
 def test_what_follows_from_an_answer_comes_after_it(tmp_path):
     rig = Rig(tmp_path, source=Live())
     rig.recorder.start()
@@ -289,9 +285,13 @@ def test_a_moment_is_read_back_as_it_was(rig):
 def test_other_settings_begin_a_segment(rig):
     rig.recorder.start()
     rig.ask("preempt", preempt_body())
-    rig.server_context.live_settings.active = Settings.from_config(configuration(preemption={"keepCandidates": "All"}))
+    rig.server_context.live_settings.active = Loaded.from_config(
+        configuration(preemption={"keepCandidates": "All"})
+    ).settings()
     rig.ask("preempt", preempt_body())
-    rig.server_context.live_settings.active = Settings.from_config(configuration(preemption={"keepCandidates": "All"}))
+    rig.server_context.live_settings.active = Loaded.from_config(
+        configuration(preemption={"keepCandidates": "All"})
+    ).settings()
     rig.ask("preempt", preempt_body())
     rig.replays("preempt", "preempt", "preempt")
     assert len(rig.segments()) == 2
@@ -333,22 +333,16 @@ def test_an_empty_cache_stays_empty_in_the_replay(tmp_path, on_failure):
 
 
 def test_a_stale_cache_is_stale_in_the_replay(tmp_path):
-    class Stale(NoSource):
-        current: str | None = "not heard of Pods for 40 s"
-
-        def problem(self):
-            return self.current
-
     source = Stale()
     rig = Rig(tmp_path, source=source)
     rig.recorder.start()
     for verb, body in CALLS.items():
         rig.ask(verb, body)
-    source.current = None
+    source.stale = None
     rig.ask("filter", filter_body())
     results = rig.results()
     assert [result.call.status for result in results] == [503, 200, 503, 200]
-    assert [result.call.problem for result in results] == ["not heard of Pods for 40 s"] * 3 + [None]
+    assert [result.call.problem for result in results] == [STALE] * 3 + [None]
     assert [result.differences for result in results] == [()] * 4
 
 

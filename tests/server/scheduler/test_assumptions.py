@@ -1,4 +1,4 @@
-"""What we helped with counts in the next answer, long before a watch shows it; and what nobody can know does not."""
+"""An approved eviction or bind counts in the next answer, before the watch shows it; a guess does not."""
 
 import asyncio
 import json

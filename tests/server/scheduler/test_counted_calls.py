@@ -266,7 +266,7 @@ PREEMPTIONS = {
         {},
         {"victims_total": 1, "violations_total": 1},
     ),
-    "with strict budgets nobody is evicted: both nodes' least count is avoided": (
+    "with strict budgets no pod is evicted: both nodes' least count is avoided": (
         (guarded("small"), guarded("large")),
         offering(worker_1=(SMALL, 1), worker_2=(LARGE, 1)),
         {"preemption": {"disruptionBudgets": "Strict"}},
@@ -285,7 +285,7 @@ PREEMPTIONS = {
         {"victims_total": 1},
     ),
     "nothing is offered": ((), offering(), {}, {}),
-    "mode Observe evicts nobody and avoids nothing": (
+    "mode Observe evicts no pod and avoids nothing": (
         (guarded("small"),),
         offering(worker_1=(SMALL, 1)),
         OBSERVE | {"preemption": {"disruptionBudgets": "Strict"}},
@@ -452,7 +452,7 @@ def test_counting_a_call_takes_microseconds(benchmark):
         with of_one.track_in_flight():
             pass
         of_one.observe_request("filter", 200, 0.003)
-        of_one.count_answer("filter", "fits")
+        of_one.count("answers", "filter", "fits")
 
     benchmark(call)
     began = time.thread_time()

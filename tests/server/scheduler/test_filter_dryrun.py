@@ -9,7 +9,7 @@ import pytest
 from extender.cluster.cache.cache import ClusterCache
 from extender.core import engine
 from extender.errors import GuardError
-from extender.k8s.cost.limits import MAX_NODE_BYTES
+from extender.k8s.limits.limits import MAX_NODE_BYTES
 from extender.server.app import create_app
 from extender.server.http.deadline import Deadline
 from extender.server.scheduler import sent_nodes

@@ -5,11 +5,19 @@ import json
 import msgspec
 import pytest
 
-from extender import wire
-from extender.cli.openapi import SCHEDULER_DOCUMENT
+from extender.cli.commands.openapi import SCHEDULER_DOCUMENT
 from extender.k8s.objects import Pod
 from extender.server.scheduler import routes
 from extender.version import __version__
+from extender.wire import (
+    ExtenderArgs,
+    ExtenderBindingArgs,
+    ExtenderBindingResult,
+    ExtenderFilterResult,
+    ExtenderPreemptionArgs,
+    ExtenderPreemptionResult,
+    HostPriority,
+)
 from tests.server.conftest import BODIES
 
 pytestmark = pytest.mark.anyio
@@ -19,11 +27,11 @@ SCHEMAS = DOCUMENT["components"]["schemas"]
 REFERENCE = "#/components/schemas/{name}"
 
 TYPES = {
-    "/filter": (wire.ExtenderArgs, wire.ExtenderFilterResult),
-    "/filter-dryrun": (wire.ExtenderArgs, wire.ExtenderFilterResult),
-    "/prioritize": (wire.ExtenderArgs, list[wire.HostPriority]),
-    "/preempt": (wire.ExtenderPreemptionArgs, wire.ExtenderPreemptionResult),
-    "/bind": (wire.ExtenderBindingArgs, wire.ExtenderBindingResult),
+    "/filter": (ExtenderArgs, ExtenderFilterResult),
+    "/filter-dryrun": (ExtenderArgs, ExtenderFilterResult),
+    "/prioritize": (ExtenderArgs, list[HostPriority]),
+    "/preempt": (ExtenderPreemptionArgs, ExtenderPreemptionResult),
+    "/bind": (ExtenderBindingArgs, ExtenderBindingResult),
 }
 """Path -> types of the request and of the answer."""
 

@@ -11,17 +11,17 @@ from extender.cluster.cache.cache import ClusterCache
 from extender.core import engine
 from extender.core.engine import FilterDecision, PreemptDecision, PrioritizeDecision
 from extender.server.app import create_app
-from extender.server.observability.cache_status import NoSource
 from extender.server.scheduler.passthrough import (
     MAX_LISTED_NODES,
     filter_difference,
     preempt_difference,
     score_difference,
 )
-from extender.wire import decode_filter, decode_preempt
+from extender.wire.decode import decode_filter, decode_preempt
 from tests.cluster.watch.source_rig import serving
 from tests.device_builders import undecided_claim
 from tests.fakes.api_server import FakeAPI
+from tests.fakes.source import Stale
 from tests.server.conftest import (
     BODIES,
     CLUSTER,
@@ -71,7 +71,7 @@ def sections(request):
     return request.param
 
 
-@pytest.fixture(params=[True, False], ids=["a picture", "no picture"])
+@pytest.fixture(params=[True, False], ids=["a cache", "no cache"])
 def cache(request):
     return filled_cache() if request.param else ClusterCache()
 
@@ -80,7 +80,7 @@ def cache(request):
 
 
 async def test_filter_accepts_every_name_in_its_order(cache, sections):
-    nodes = ["worker-3", "worker-1", "worker-3", "not in the picture"]
+    nodes = ["worker-3", "worker-1", "worker-3", "not in the cache"]
     async with served(cache, sections) as client:
         response = await client.post("/filter", content=filter_body(nodes))
     assert response.status_code == 200
@@ -158,11 +158,6 @@ async def test_not_even_a_bug_of_the_engine_is_answered(path, sections, monkeypa
         assert (await client.post(path, content=BODIES[path])).status_code == 200
 
 
-class Stale(NoSource):
-    def problem(self):
-        return "pods are stale: not watched for 31s"
-
-
 async def test_readyz_does_not_ask_for_a_picture_that_nobody_needs(cache, sections):
     async with client_for(create_app(cache, configuration(**sections), Stale())) as client:
         ready = await client.get("/readyz")
@@ -226,7 +221,7 @@ FITTING = ["worker-1"]
 ALIKE = {"kind": "List", "items": [node("worker-1"), node("worker-2")]}
 
 OBSERVED = {
-    "1 filter rejects nobody": ("/filter", filter_body(FITTING), CLUSTER, "same"),
+    "1 filter rejects no node": ("/filter", filter_body(FITTING), CLUSTER, "same"),
     "2 filter rejects a node": ("/filter", filter_body(), CLUSTER, "differs"),
     "3 filter is asked about nothing": ("/filter", filter_body([]), CLUSTER, "same"),
     "4 filter does not know a node": ("/filter", filter_body(["x"]), CLUSTER, "failed"),
@@ -242,7 +237,7 @@ OBSERVED = {
         "differs",
     ),
     "11 preempt vetoes": ("/preempt", preempt_body(**{"worker-1": ["uid-gone"]}), CLUSTER, "differs"),
-    "12 preempt has no picture": ("/preempt", preempt_body(), None, "failed"),
+    "12 preempt has no cache": ("/preempt", preempt_body(), None, "failed"),
 }
 
 

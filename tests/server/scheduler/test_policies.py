@@ -9,7 +9,7 @@ import pytest
 
 from extender.cluster.cache.cache import ClusterCache
 from extender.cluster.files.manifests import load_cluster
-from extender.config.scheduler import load_kube_scheduler
+from extender.config.scheduler.load import load_kube_scheduler
 from extender.core.profile import PreemptionPolicy
 from extender.server.app import create_app
 from extender.server.settings import ConfigFile, LiveSettings
@@ -87,7 +87,7 @@ async def test_what_was_approved_before_a_restart_counts_by_its_terminating_pods
 
 
 async def test_what_did_not_come_about_is_given_back(api):
-    """kube-scheduler asks about the first preemptor again, without a nomination: nobody was evicted for it."""
+    """kube-scheduler asks about the first preemptor again, without a nomination: no pod was evicted for it."""
     async with serving(api.url, {"preemption": LIVE}) as (client, live):
         await live.read()
         assert (await preempt(client, "first", 1))[0] == ["worker-1"]

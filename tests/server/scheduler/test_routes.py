@@ -266,7 +266,7 @@ def broken(*_args, **_kwargs):
     raise RuntimeError("secret detail\x1b[31m")
 
 
-@pytest.mark.parametrize("fault", ["no picture", "bug"])
+@pytest.mark.parametrize("fault", ["no cache", "bug"])
 @pytest.mark.parametrize(
     ("path", "on_failure", "status", "answer"),
     [
@@ -282,7 +282,7 @@ async def test_the_failure_rule(path, on_failure, status, answer, fault, monkeyp
     if fault == "bug":
         for verb in ("filter", "prioritize", "preempt"):
             monkeypatch.setattr(engine, verb, broken)
-    cache = ClusterCache() if fault == "no picture" else filled_cache()
+    cache = ClusterCache() if fault == "no cache" else filled_cache()
     with caplog.at_level(logging.WARNING):
         async with served(cache, preemption={"onFailure": on_failure}) as client:
             response = await client.post(path, content=BODIES[path])
@@ -368,7 +368,7 @@ class Source(NoSource):
         await anyio.sleep_forever()
 
 
-@pytest.mark.parametrize("cache", [ClusterCache(), filled_cache()], ids=["no picture", "picture"])
+@pytest.mark.parametrize("cache", [ClusterCache(), filled_cache()], ids=["no cache", "a cache"])
 async def test_livez_is_always_ok(cache):
     async with served(cache) as client:
         response = await client.get("/livez")

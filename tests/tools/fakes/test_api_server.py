@@ -37,7 +37,7 @@ def test_another_uid_replaces_the_object(api: FakeAPI, client: Client):
 def test_an_unknown_kind_is_a_clear_error(api: FakeAPI):
     with pytest.raises(KeyError, match="no kind 'Pods'"):
         api.put("Pods", bare_pod("a"))
-    with pytest.raises(KeyError, match="there is no Pod default/a"):
+    with pytest.raises(KeyError, match="Pod default/a not found"):
         api.delete("Pod", "a")
 
 

@@ -11,7 +11,7 @@ from tests.upstream.generate.scenario import Scenario
 from tests.upstream.generate.words import APPS, EPOCH, HOST, JSON, OS, REGION, ZONE, timestamp
 
 PRIORITIES: Final = (1000, 1000, 1000, 100, 100000, 1000000, 1000000000, 2000001000, 2000000000, 10, 1, 0)
-"""Of the incoming pod."""
+"""Name of the incoming pod."""
 RUNNING_PRIORITIES: Final = (-1000, -10, -1, 0, None, 0, 5, 10, 100, 500, 900, 999, 5000, 100000, 1000000)
 SYSTEM_NODE_CRITICAL: Final = 2000001000
 LATER: Final = timestamp(EPOCH + timedelta(days=2))

@@ -43,7 +43,7 @@ func thisProgram() *exec.Cmd {
 }
 
 // askAlone has one line judged. If the child process panics at it, the answer is a crash; if it ends in another way, as by a
-// signal, that is no doing of upstream's.
+// signal, that upstream did not cause.
 func askAlone(child *exec.Cmd, line []byte, merge bool, out io.Writer) error {
 	asked := make(chan []byte, 1)
 	asked <- line

@@ -1,18 +1,17 @@
-"""The plugin registry: the one literal place where plugins are registered, each under its Kubernetes name.
+"""The plugin registry: one table of plugins per extension point (PreFilter, Filter, Score).
 
-Counterpart of pkg/scheduler/framework/plugins/registry.go and of the default profile's plugin lists (v1.36): one table
-per extension point (PreFilter, Filter, Score). NODES_NOT_EVALUATED says where a plugin does not follow a feature, so
-that decisions report it as not evaluated instead of as passed.
+Counterpart of pkg/scheduler/framework/plugins/registry.go (v1.36). NODES_NOT_EVALUATED says where a plugin has a
+feature that is not followed, so that decisions report it as not evaluated instead of as passed.
 
 Rule: a plugin exists if it is in a table here; nothing registers itself by import.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal
+from typing import Final, Literal
 
 import numpy as np
 
-from extender.core.framework.constraint import Check, NodeRows, SchedulingContext
+from extender.core.framework.filter_checks import Check
 from extender.core.framework.plugins import (
     dynamic_resources,
     image_locality,
@@ -33,9 +32,10 @@ from extender.core.framework.plugins import (
 )
 from extender.core.framework.plugins.shared.attached_volumes import AttachedVolumeIndex
 from extender.core.framework.plugins.shared.normalize import normalize
+from extender.core.framework.scheduling_context import SchedulingContext
 from extender.core.framework.status import PreFilterResult
 from extender.core.snapshot.affinity_terms import TermOwnerIndex
-from extender.core.snapshot.arrays import BoolArray, IntArray
+from extender.core.snapshot.arrays import BoolArray, IntArray, NodeRows
 from extender.core.snapshot.default_selector import ServiceIndex
 from extender.core.snapshot.snapshot import Index
 from extender.k8s.objects import Pod
@@ -44,7 +44,8 @@ from extender.k8s.storage.csi_migration import migrated_volume
 from extender.k8s.storage.volumes import claim_uses
 from extender.k8s.version.features import Features
 
-# The profile says which of them are enabled, and in which order: the first that rejects sets the status of a node.
+# The profile says which of them are enabled, and in which order.
+
 PREFILTERS: dict[str, Callable[[SchedulingContext], PreFilterResult]] = {
     node_name.NAME: node_name.prefilter,
     node_affinity.NAME: node_affinity.prefilter,
@@ -89,8 +90,8 @@ SCORES: dict[str, Callable[[SchedulingContext, NodeRows], IntArray | None]] = {
     node_resources.BALANCED_ALLOCATION_NAME: node_resources.balanced_score,
     image_locality.NAME: image_locality.score,
 }
-"""Score plugins: each returns [row] 0 to 100, any number where NORMALIZE_SCORE has the plugin, or None where
-kube-scheduler skips the plugin for this pod or does not score it."""
+"""Score plugins: each returns [row] 0 to 100, or any number if NORMALIZE_SCORE has the plugin; None where
+kube-scheduler skips the plugin for this pod."""
 
 NORMALIZE_SCORE: dict[str, Callable[[IntArray], IntArray]] = {
     taint_toleration.NAME: taint_toleration.normalize_score,
@@ -104,7 +105,7 @@ SCORES_OF_PODS_ON_NODE: dict[str, Callable[[SchedulingContext], node_resources.S
     node_resources.FIT_NAME: node_resources.fit_scorer,
     node_resources.BALANCED_ALLOCATION_NAME: node_resources.balanced_scorer,
 }
-"""Score plugins that read the pods which run on a node, and no others; None where SCORES has None."""
+"""Score plugins that read the pods of a node, and no others, so that single nodes can be scored again; None: Skip."""
 
 SCORES_WITHOUT_PODS = frozenset({taint_toleration.NAME, node_affinity.NAME, image_locality.NAME})
 """Score plugins that read no other pods."""
@@ -118,15 +119,12 @@ PLUGIN_INDEXES: tuple[type[Index], ...] = (
     volume_restrictions.ClaimUserIndex,
     volume_restrictions.DiskMountIndex,
 )
-"""Snapshot indexes that plugins read, built ahead so that no request waits for them."""
+"""Indexes that plugins read, built ahead so that no request waits for them."""
 
 
 def waits_to_grow(pod: Pod, features: Features) -> bool:
-    """Return whether the pod waits for room to grow in place, for which it may preempt (KEP-5836, v1.37).
-
-    Its own node is then the only candidate. Its larger requests count there already, so that the filters here, which
-    would add them once more, cannot judge it.
-    """
+    """Return whether the pod waits for room to grow in place, for which it may preempt (KEP-5836, v1.37)."""
+    # Its own node is then the only candidate, where its larger requests count already: filters would add them twice.
     return features.in_place_pod_vertical_scaling_scheduler_preemption and is_resize_deferred(pod)
 
 
@@ -140,10 +138,55 @@ NODES_NOT_EVALUATED: dict[str, Callable[[SchedulingContext], BoolArray]] = {
 read."""
 
 
+# --- plugins without their PreFilter or PreScore --------------------------------------------------------------------
+
+# Where PreFilter or PreScore of a plugin is not enabled, its state is missing in CycleState (getPreFilterState and
+# getPreScoreState, v1.36). Plugins that are not listed here compute it themselves then, as all modules here do.
+
+WITHOUT_PREFILTER: Final[Mapping[str, str]] = {
+    node_ports.NAME: 'reading "PreFilterNodePorts" from cycleState: not found',
+    node_resources.FIT_NAME: 'error reading "PreFilterNodeResourcesFit" from cycleState: not found',
+    volume_restrictions.NAME: 'cannot read "PreFilterVolumeRestrictions" from cycleState',
+    volume_binding.NAME: "not found",
+    pod_topology_spread.NAME: 'reading "PreFilterPodTopologySpread" from cycleState: not found',
+    inter_pod_affinity.NAME: 'error reading "PreFilterInterPodAffinity" from cycleState: not found',
+    node_declared_features.NAME: 'error reading "PreFilterNodeDeclaredFeatures" from cycle-state: not found',
+    dynamic_resources.NAME: "not found",
+}
+"""Filter plugin that fails on every node without its PreFilter -> its error."""
+
+WITHOUT_PRESCORE: Final[Mapping[str, str]] = {
+    taint_toleration.NAME: 'failed to read "PreScoreTaintToleration" from cycleState: not found',
+    pod_topology_spread.NAME: 'error reading "PreScorePodTopologySpread" from cycleState: not found',
+    inter_pod_affinity.NAME: 'failed to read "PreScoreInterPodAffinity" from cycleState: not found',
+}
+"""Score plugin that fails without its PreScore -> its error."""
+
+SCORES_READING_PREFILTER: Final = frozenset({volume_binding.NAME, dynamic_resources.NAME})
+"""Plugins that score what their PreFilter found, and fail without it."""
+
+NOT_FOUND: Final = "not found"
+"""Error of a plugin that reads what its PreFilter did not write."""
+
+
+def is_switched_off(plugin: str, features: Features) -> bool:
+    """Return whether a feature gate makes a filter plugin do nothing, although it is enabled."""
+    if plugin == dynamic_resources.NAME:
+        return not features.dynamic_resource_allocation
+    return plugin == node_declared_features.NAME and not features.node_declared_features
+
+
+def is_score_switched_off(plugin: str, features: Features) -> bool:
+    """Return whether a feature gate makes a score plugin do nothing, although it is enabled."""
+    if plugin == volume_binding.NAME:
+        return not features.storage_capacity_scoring
+    return is_switched_off(plugin, features)
+
+
 # --- objects that plugins read --------------------------------------------------------------------------------------
 
-# A plugin whose objects the extender has no permission to list is skipped and reported as not evaluated, if it applies
-# to the pod: an object that was never listed is not a missing object, so it neither rejects nor accepts.
+# A plugin that applies to the pod, but whose objects the extender has no permission to list, is skipped and reported as
+# not evaluated: an object that was never listed is not a missing object.
 
 ExtensionPoint = Literal["filter", "score"]
 """Extension point at which the plugin would run."""
@@ -208,8 +251,7 @@ def plugins_missing_permissions(context: SchedulingContext, point: ExtensionPoin
 def tables_read_for(context: SchedulingContext) -> frozenset[str]:
     """Return the tables besides nodes and pods that any plugin, enabled or not, reads for this pod.
 
-    The snapshot of the context has no objects yet, and all tables are unreadable: what depends on other objects, such
-    as the terms of running pods, counts as read.
+    The snapshot of the context has no objects yet, and all its tables are unreadable.
     """
     return frozenset[str]().union(
         *(
@@ -217,7 +259,7 @@ def tables_read_for(context: SchedulingContext) -> frozenset[str]:
             for name, (tables, applies_to) in REQUIRED_TABLES.items()
             if applies_to(context, "filter") or applies_to(context, "score")
         ),
-        {"namespaces"},  # terms of running pods may have a namespaceSelector
+        {"namespaces"},  # terms of pods that are not known yet may have a namespaceSelector
     )
 
 

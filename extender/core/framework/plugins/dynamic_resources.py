@@ -2,7 +2,7 @@
 
 A claim that is not allocated yet takes the first free devices that suit it on each node (`core.devices`). So does the
 claim that kube-scheduler makes for extended resources that a DeviceClass backs, on nodes without a device plugin.
-Taking pods off a node changes nothing: their claims keep the devices until they are deallocated.
+Evicting pods changes nothing: their claims keep the devices until they are deallocated.
 
 Mirrors pkg/scheduler/framework/plugins/dynamicresources (v1.36).
 
@@ -10,7 +10,7 @@ Rule: where a claim needs a feature that is not followed, the node is not evalua
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -38,14 +38,16 @@ from extender.core.devices.node_allocations import (
     allocate_on_nodes,
 )
 from extender.core.devices.structured.allocation import ClaimToAllocate
-from extender.core.framework.constraint import NodeRows, SchedulingContext, ScoreFailed, StaticCheck
-from extender.core.framework.status import Code, PreFilterResult, Status, filter_error
+from extender.core.framework.filter_checks import StaticCheck
+from extender.core.framework.scheduling_context import SchedulingContext
+from extender.core.framework.status import Code, PreFilterResult, ScoreFailed, Status, filter_error
 from extender.core.profile import DYNAMIC_RESOURCES
-from extender.core.snapshot.arrays import BoolArray, IntArray
+from extender.core.snapshot.arrays import BoolArray, IntArray, NodeRows
 from extender.core.snapshot.derived import derived
 from extender.core.snapshot.selector_index import nodes_in_any_term
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.devices.objects import DeviceClaim, ResourceClaim
+from extender.k8s.limits import limits
 from extender.k8s.objects import Pod
 from extender.k8s.selectors import SelectorError, compile_node_selector, parse_node_selector
 from extender.k8s.version.features import Features
@@ -59,16 +61,10 @@ EARLIER_CLAIM = "cannot schedule extended resource claim"
 """Reason while the claim of an earlier scheduling cycle is there, which PostFilter deletes."""
 
 TABLES = frozenset({"resource_claims", "resource_slices", "device_classes"})
-"""Fields of ObjectTables that the plugin reads; beside them those of `tables_by_feature`."""
+"""Fields of ObjectTables that the plugin reads in every version."""
 
 _MAX_ALTERNATIVES = 8
 """Alternatives of a prioritized list (resource.FirstAvailableDeviceRequestMaxSize)."""
-
-_MAX_CLAIMS = 256
-"""Claims of a pod: each takes a look at every node."""
-
-_MAX_CONTAINERS = 1_000
-"""Containers of a pod with extended resources: each init container looks at those behind it."""
 
 _ALPHA_BEFORE_1_36 = {
     "dra_partitionable_devices": "DRAPartitionableDevices",
@@ -83,7 +79,7 @@ _ALPHA_BEFORE_1_36 = {
 
 
 def pre_enqueue(snapshot: Snapshot, pod: Pod) -> Status | None:
-    """Return the status that keeps the pod out of the queue, because one of its claims cannot be used; None: none."""
+    """Return the status that keeps the pod out of the queue because one of its claims cannot be used, or None."""
     features = snapshot.features
     if not features.dynamic_resource_allocation or _why_not_evaluated(features, snapshot.unreadable_tables):
         return None
@@ -94,9 +90,7 @@ def pre_enqueue(snapshot: Snapshot, pod: Pod) -> Status | None:
 def prefilter(context: SchedulingContext) -> PreFilterResult:
     """Reject the pod if a claim cannot be used, or requests a DeviceClass that does not exist."""
     state = _state(context)
-    if isinstance(state, Status):
-        return PreFilterResult(status=state)
-    return PreFilterResult()
+    return PreFilterResult(status=state if isinstance(state, Status) else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,9 +112,11 @@ def _state(context: SchedulingContext) -> _State | Status:
     snapshot, pod = context.snapshot, context.pod
     if not _may_have_claims(snapshot, pod) or _why_not_evaluated(context.features, snapshot.unreadable_tables):
         return _State()
+    # 1. All claims exist and are the pod's.
     claims = pod_claims(snapshot, pod)
     if isinstance(claims, str):
         return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, NAME, (claims,))
+    # 2. Each one that is not allocated has requests for known DeviceClasses.
     for claim in claims:
         try:
             problem = None if claim.status.allocation is not None else request_problem(snapshot, claim)
@@ -128,7 +124,14 @@ def _state(context: SchedulingContext) -> _State | Status:
             return Status(Code.ERROR, NAME, (f'running PreFilter plugin "{NAME}": {error}',))
         if problem is not None:
             return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, NAME, (problem,))
+    # 3. The claim for extended resources, which kube-scheduler makes itself.
     return _State(claims, extended_resource_claim(snapshot, pod))
+
+
+def _may_have_claims(snapshot: Snapshot, pod: Pod) -> bool:
+    """Return whether the pod may have claims; false at no cost for pods in clusters without DeviceClasses."""
+    has_classes = snapshot.objects.device_classes or "device_classes" in snapshot.unreadable_tables
+    return bool(pod.spec.resource_claims or has_classes) and snapshot.features.dynamic_resource_allocation
 
 
 # --- Filter ---------------------------------------------------------------------------------------------------------
@@ -143,22 +146,51 @@ class Allocation:
     nodes: NodeAllocations
 
 
-@dataclass(frozen=True, slots=True)
 class Verdicts:
-    """What the plugin says of each node for one pod."""
+    """The plugin's result for one pod on each node; the first that applies to a node decides."""
 
-    statuses: tuple[tuple[Code, str], ...]
-    """(code, reason) of the nodes that are rejected."""
-    status: IntArray
-    """[node]: index into `statuses`; -1: not rejected."""
-    not_followed: tuple[str, ...]
-    """Features that are not followed."""
-    not_evaluated: IntArray
-    """[node]: index into `not_followed`; -1: evaluated."""
-    unavailable: tuple[tuple[ResourceClaim, BoolArray], ...] = ()
-    """Allocated claims and [node]: whether they are not available there."""
-    allocations: tuple[Allocation, ...] = ()
-    """Each for other nodes."""
+    def __init__(self, size: int) -> None:
+        self.undecided: BoolArray = np.ones(size, np.bool_)
+        """[node]: True until a result applies."""
+        self.statuses: dict[tuple[Code, str], int] = {}
+        """(code, reason) of nodes that are rejected -> number."""
+        self.status: IntArray = np.full(size, -1, np.int64)
+        """[node]: number of its status; -1: not rejected."""
+        self.not_followed: dict[str, int] = {}
+        """Feature that is not followed -> number."""
+        self.not_evaluated: IntArray = np.full(size, -1, np.int64)
+        """[node]: number of the feature that is not followed there; -1: evaluated."""
+        self.unavailable: tuple[tuple[ResourceClaim, BoolArray], ...] = ()
+        """Allocated claims and [node]: whether they are not available there."""
+        self.allocations: list[Allocation] = []
+        """Each for other nodes."""
+
+    def accept(self, nodes: BoolArray) -> None:
+        self.undecided = self.undecided & ~nodes
+
+    def reject(self, nodes: BoolArray, reason: str, code: Code = Code.UNSCHEDULABLE_AND_UNRESOLVABLE) -> None:
+        self.status[nodes] = self.statuses.setdefault((code, reason), len(self.statuses))
+        self.accept(nodes)
+
+    def leave(self, nodes: BoolArray, feature: str) -> None:
+        """Leave nodes to kube-scheduler, because of a feature that is not followed."""
+        self.not_evaluated[nodes] = self.not_followed.setdefault(feature, len(self.not_followed))
+        self.accept(nodes)
+
+    def allocate(self, allocation: Allocation) -> None:
+        """Reject or leave the nodes where devices were not allocated."""
+        self.allocations.append(allocation)
+        for number, outcome in enumerate(allocation.nodes.outcomes):
+            nodes = self.undecided & (allocation.nodes.outcome == number)
+            if isinstance(outcome, NotAllocated):
+                self.leave(nodes, outcome.reason)
+            elif isinstance(outcome, CannotAllocate):
+                self.reject(nodes, CANNOT_ALLOCATE)
+            elif isinstance(outcome, AllocationFailed) and outcome.is_error:
+                error = filter_error(NAME, outcome.text)
+                self.reject(nodes, error.message, error.code)
+            elif isinstance(outcome, AllocationFailed):
+                self.reject(nodes, outcome.text)
 
     def outcome(self, row: int) -> tuple[tuple[ClaimToAllocate, ...], Outcome] | None:
         """Return the claims to allocate on a node and what was found there; None: nothing is to be allocated."""
@@ -169,12 +201,10 @@ class Verdicts:
 
 
 def verdicts(context: SchedulingContext) -> Verdicts | None:
-    """Return what the plugin says of each node; None if the pod has no claims that PreFilter accepts.
-
-    Computed once for a pod: filters, scores and explanations follow each other.
-    """
+    """Return the plugin's result for each node; None if the pod has no claims that PreFilter accepts."""
     if not _may_have_claims(context.snapshot, context.pod):
         return None
+    # Filters, scores and explanations of a pod follow each other: the last result is cached.
     last, key = _last_verdicts(context.snapshot), (context.pod, context.history.now > 0, timed_out_claims(context))
     if not last or last[0][0] != key:
         last[:] = [(key, _verdicts(context))]
@@ -183,7 +213,6 @@ def verdicts(context: SchedulingContext) -> Verdicts | None:
 
 @derived("any")
 def _last_verdicts(_snapshot: Snapshot) -> list[tuple[tuple[Pod, bool, tuple[bool, ...]], Verdicts | None]]:
-    """Return the place for the last verdicts; every change of the snapshot empties it."""
     return []
 
 
@@ -201,108 +230,64 @@ def filter(context: SchedulingContext) -> tuple[StaticCheck, ...]:
     )
 
 
-def _may_have_claims(snapshot: Snapshot, pod: Pod) -> bool:
-    """Return whether there is anything to look at, at no cost for pods in clusters without DeviceClasses."""
-    has_classes = snapshot.objects.device_classes or "device_classes" in snapshot.unreadable_tables
-    return bool(pod.spec.resource_claims or has_classes) and snapshot.features.dynamic_resource_allocation
-
-
 def _verdicts(context: SchedulingContext) -> Verdicts | None:
+    found = Verdicts(len(context.snapshot.nodes))
+    # 1. What is not evaluated for any pod, or not for the claims of this pod.
     reason = _why_not_evaluated(context.features, context.snapshot.unreadable_tables)
-    state = _state(context) if reason is None else _State()
-    if isinstance(state, Status) or (reason is None and not state.all):
-        return None
-    table = _Table(len(context.snapshot.nodes))
     if reason is not None:
         nodes = _nodes_that_read_tables(context)
-        table.leave(nodes, reason)
-        return table.verdicts() if nodes.any() else None
+        found.leave(nodes, reason)
+        return found if nodes.any() else None
+    state = _state(context)
+    if isinstance(state, Status) or not state.all:
+        return None
     unfollowed = _not_followed(context, state)
     if unfollowed is not None:
-        table.leave(table.undecided, unfollowed)
-        return table.verdicts()
+        found.leave(found.undecided, unfollowed)
+        return found
+    # 2. The claim that an earlier cycle made for extended resources stands in the way until PostFilter deletes it.
     if state.extended is not None and state.extended.spec.devices.requests is not None:
-        table.reject(table.undecided, EARLIER_CLAIM)
-        return table.verdicts()
-    variants = list(_variants(context, state, table))
-    unavailable = tuple(_unavailable(context, state))
-    allocations = []
-    for claims, nodes in variants:
-        rows = np.flatnonzero(nodes & table.undecided)
+        found.reject(found.undecided, EARLIER_CLAIM)
+        return found
+    # 3. Devices for the claims that are not allocated.
+    for claims, nodes in list(_claims_to_allocate(context, state, found)):
+        rows = np.flatnonzero(nodes & found.undecided)
         if claims and len(rows):
-            allocations.append(Allocation(claims, rows, allocate_on_nodes(context.snapshot, claims, rows)))
-            table.take(allocations[-1])
-    for _, nodes in unavailable:
-        table.reject(nodes & table.undecided, NOT_AVAILABLE)
+            found.allocate(Allocation(claims, rows, allocate_on_nodes(context.snapshot, claims, rows)))
+    # 4. Allocated claims. Upstream finds first that they are unavailable, but reports it last.
+    found.unavailable = tuple(_unavailable(context, state))
+    for _, nodes in found.unavailable:
+        found.reject(nodes & found.undecided, NOT_AVAILABLE)
     if not context.history.now and any(_waits_since(context, claim) is not None for claim in state.all):
-        table.leave(table.undecided, "the time limit of binding conditions, without a time")
-    return replace(table.verdicts(), unavailable=unavailable, allocations=tuple(allocations))
+        found.leave(found.undecided, "the timeout of binding conditions (no current time)")
+    return found
 
 
-class _Table:
-    """Verdicts in the making: each node is decided once."""
-
-    def __init__(self, size: int) -> None:
-        self.undecided: BoolArray = np.ones(size, np.bool_)
-        self._status, self._not_evaluated = np.full(size, -1, np.int64), np.full(size, -1, np.int64)
-        self._statuses: dict[tuple[Code, str], int] = {}
-        self._not_followed: dict[str, int] = {}
-
-    def accept(self, nodes: BoolArray) -> None:
-        self.undecided = self.undecided & ~nodes
-
-    def reject(self, nodes: BoolArray, reason: str, code: Code = Code.UNSCHEDULABLE_AND_UNRESOLVABLE) -> None:
-        self._status[nodes] = self._statuses.setdefault((code, reason), len(self._statuses))
-        self.accept(nodes)
-
-    def leave(self, nodes: BoolArray, feature: str) -> None:
-        """Leave nodes to kube-scheduler, because of a feature that is not followed."""
-        self._not_evaluated[nodes] = self._not_followed.setdefault(feature, len(self._not_followed))
-        self.accept(nodes)
-
-    def take(self, allocation: Allocation) -> None:
-        """Take over why devices were not allocated."""
-        for number, outcome in enumerate(allocation.nodes.outcomes):
-            nodes = self.undecided & (allocation.nodes.outcome == number)
-            if isinstance(outcome, NotAllocated):
-                self.leave(nodes, outcome.reason)
-            elif isinstance(outcome, CannotAllocate):
-                self.reject(nodes, CANNOT_ALLOCATE)
-            elif isinstance(outcome, AllocationFailed) and outcome.is_error:
-                error = filter_error(NAME, outcome.text)
-                self.reject(nodes, error.message, error.code)
-            elif isinstance(outcome, AllocationFailed):
-                self.reject(nodes, outcome.text)
-
-    def verdicts(self) -> Verdicts:
-        return Verdicts(tuple(self._statuses), self._status, tuple(self._not_followed), self._not_evaluated)
-
-
-def _variants(
-    context: SchedulingContext, state: _State, table: _Table
+def _claims_to_allocate(
+    context: SchedulingContext, state: _State, found: Verdicts
 ) -> Iterator[tuple[tuple[ClaimToAllocate, ...], BoolArray]]:
-    """Yield the claims to allocate and [node]: where; nodes with the same devices plugins have the same claims.
+    """Yield the claims to allocate and [node]: where; nodes that lack the same extended resources have the same claims.
 
     Decides about the nodes where the plugin has nothing to do, and where a resource comes from nowhere.
     """
     snapshot, pod = context.snapshot, context.pod
     own = tuple(_to_allocate(claim, claim.spec.devices) for claim in state.claims if claim.status.allocation is None)
     if state.extended is None:
-        yield own, table.undecided
+        yield own, found.undecided
         return
     wanted = resources_from_devices(snapshot, pod)
-    table.reject(wanted.cannot_fit, CANNOT_FIT)
+    found.reject(wanted.cannot_fit, CANNOT_FIT)
     for number, resources in enumerate(wanted.groups):
         nodes = wanted.group == number
         if not resources and not state.claims:
-            table.accept(nodes)
+            found.accept(nodes)
         elif state.extended.status.allocation is None:
             requests = device_requests(snapshot, pod, resources).requests
             yield (*own, _to_allocate(state.extended, DeviceClaim(list(requests)))), nodes
         elif state.claims:
             yield own, nodes
         else:
-            table.accept(nodes)
+            found.accept(nodes)
 
 
 def _to_allocate(claim: ResourceClaim, spec: DeviceClaim) -> ClaimToAllocate:
@@ -327,10 +312,7 @@ def _unavailable(context: SchedulingContext, state: _State) -> Iterator[tuple[Re
 
 
 def timed_out_claims(context: SchedulingContext) -> tuple[bool, ...]:
-    """Return for each claim of the pod whether it has waited too long for its devices: what depends on the time.
-
-    Empty for a pod without claims that can be used.
-    """
+    """Return [claim]: whether it has waited too long for its devices, which is all that depends on the time."""
     claims = pod_claims(context.snapshot, context.pod) if context.pod.spec.resource_claims else ()
     return () if isinstance(claims, str) else tuple(_is_timed_out(context, claim) for claim in claims)
 
@@ -366,7 +348,7 @@ def reads_tables(context: SchedulingContext) -> bool:
 
 
 def _why_not_evaluated(features: Features, unreadable: frozenset[str]) -> str | None:
-    """Return why the plugin is evaluated for no pod at all; None: it is evaluated."""
+    """Return why the plugin is not evaluated for any pod; None: it is evaluated."""
     if not features.device_claims_are_evaluated:
         return "claims before 1.34"
     missing = sorted(tables(features) & unreadable)
@@ -378,21 +360,18 @@ def _nodes_that_read_tables(context: SchedulingContext) -> BoolArray:
     snapshot, size = context.snapshot, len(context.snapshot.nodes)
     if context.pod.spec.resource_claims or "device_classes" not in snapshot.unreadable_tables:
         return np.full(size, reads_tables(context), np.bool_)
-    nodes = np.zeros(size, np.bool_)
-    for name in extended_resources(snapshot, context.pod):
-        delegated = delegated_to_dra(snapshot, name)
-        if delegated is not None:
-            nodes |= delegated
-    return nodes
+    delegated = (delegated_to_dra(snapshot, name) for name in extended_resources(snapshot, context.pod))
+    return sum((nodes for nodes in delegated if nodes is not None), np.zeros(size, np.bool_))
 
 
 def _not_followed(context: SchedulingContext, state: _State) -> str | None:
-    """Return the feature because of which the pod's claims are evaluated on no node."""
+    """Return the feature because of which the pod's claims are not evaluated on any node."""
     features, spec = context.features, context.pod.spec
-    if len(state.claims) > _MAX_CLAIMS:
-        return f"more than {_MAX_CLAIMS} claims of a pod"
-    if state.extended is not None and len(spec.init_containers or ()) + len(spec.containers or ()) > _MAX_CONTAINERS:
-        return f"more than {_MAX_CONTAINERS} containers of a pod with extended resources of device classes"
+    if len(state.claims) > limits.MAX_CLAIMS:
+        return limits.TOO_MANY_CLAIMS
+    containers = len(spec.init_containers or ()) + len(spec.containers or ())
+    if state.extended is not None and containers > limits.MAX_DEVICE_CONTAINERS:
+        return limits.TOO_MANY_DEVICE_CONTAINERS
     if state.extended is not None and not features.extended_resource_claims_are_evaluated:
         return "extended resources of device classes before 1.35"
     if not all(map(_parses, state.all)):
@@ -404,7 +383,7 @@ def _not_followed(context: SchedulingContext, state: _State) -> str | None:
 
 
 def _parses(claim: ResourceClaim) -> bool:
-    """Return whether the node selector of a claim's allocation parses; if not, PreFilter ends with an error."""
+    """Return whether the node selector of a claim's allocation parses; otherwise PreFilter ends with an error."""
     allocation = claim.status.allocation
     try:
         if allocation is not None and allocation.node_selector is not None:
@@ -425,35 +404,30 @@ def score(context: SchedulingContext, rows: NodeRows) -> IntArray | None:
     features = context.features
     if not features.prioritized_lists_are_scored or NAME not in context.profile.filter_plugins:
         return None  # Filter finds what Score reads
-    found = verdicts(context)
-    state = _state(context)
+    found, state = verdicts(context), _state(context)
     if found is None or isinstance(state, Status):
         return None
+    # 1. Up to v1.36 a pod fails that has allocated claims beside new ones.
     if not features.allocated_claims_are_scored:
-        _check_all_are_new(state, found, rows)
+        for one in found.allocations:
+            outcomes = one.nodes.outcome[rows]
+            has_devices = (isinstance(one.nodes.outcomes[number], tuple) for number in outcomes[outcomes >= 0])
+            if len(one.claims) < len(state.all) and any(has_devices):
+                raise ScoreFailed(f"number of allocations {len(one.claims)} is smaller than number of claims")
     requests = (request for claim in state.claims for request in claim.spec.devices.requests or ())
     if not features.dra_prioritized_list or not any(request.first_available for request in requests):
         return None
+    # 2. Each list scores by its chosen alternative: 8 for the first, 7 for the second, ...
     scores = np.zeros(len(context.snapshot.nodes), np.int64)
     allocated = sum(_score_of_allocated(claim) for claim in state.claims)
     for one in found.allocations:
         values = np.zeros(len(one.nodes.outcomes), np.int64)
         for number, outcome in enumerate(one.nodes.outcomes):
             if isinstance(outcome, tuple):
-                chosen = [at for claim in outcome for at in claim.chosen if at is not None]
-                values[number] = allocated + sum(_MAX_ALTERNATIVES - at for at in chosen)
+                chosen = [index for claim in outcome for index in claim.chosen if index is not None]
+                values[number] = allocated + sum(_MAX_ALTERNATIVES - index for index in chosen)
         scores[one.rows] = values[one.nodes.outcome[one.rows]]
     return scores[rows]
-
-
-def _check_all_are_new(state: _State, found: Verdicts, rows: NodeRows) -> None:
-    """Raise ScoreFailed if devices were allocated on one of the nodes, but not for all claims."""
-    for one in found.allocations:
-        outcomes = one.nodes.outcome[rows]
-        if len(one.claims) < len(state.all) and any(
-            isinstance(one.nodes.outcomes[at], tuple) for at in outcomes[outcomes >= 0]
-        ):
-            raise ScoreFailed(f"number of allocations {len(one.claims)} is smaller than number of claims")
 
 
 def _score_of_allocated(claim: ResourceClaim) -> int:
@@ -461,10 +435,10 @@ def _score_of_allocated(claim: ResourceClaim) -> int:
     allocation = claim.status.allocation
     used = {one.request for one in (allocation.devices.results if allocation is not None else None) or ()}
     return sum(
-        _MAX_ALTERNATIVES - at
+        _MAX_ALTERNATIVES - index
         for request in claim.spec.devices.requests or ()
         if request.exactly is None
-        for at, one in enumerate(request.first_available or ())
+        for index, one in enumerate(request.first_available or ())
         if f"{request.name}/{one.name}" in used
     )
 
@@ -480,8 +454,7 @@ STILL_NOT_SCHEDULABLE = "still not schedulable"
 def post_filter(context: SchedulingContext, rejected: BoolArray) -> tuple[str, ResourceClaim | None]:
     """Return the message of PostFilter, and the claim that it deallocates (DEALLOCATED) or deletes (DELETED).
 
-    `rejected`: [node]: whether this plugin is the one that rejected it. Of several claims that could be deallocated,
-    kube-scheduler takes any; here it is the first.
+    `rejected`: [node]: whether this plugin is the one that rejected it.
     """
     if _why_not_evaluated(context.features, context.snapshot.unreadable_tables):
         return STILL_NOT_SCHEDULABLE if reads_tables(context) else NO_NEW_CLAIMS, None
@@ -491,13 +464,16 @@ def post_filter(context: SchedulingContext, rejected: BoolArray) -> tuple[str, R
     found, uid = verdicts(context), context.pod.metadata.uid
     if found is None:
         return STILL_NOT_SCHEDULABLE, None
+    # 1. Deallocate a claim that no other pod uses. Of several kube-scheduler takes any; here it is the first.
+    statuses = list(found.statuses)
     for claim, nodes in found.unavailable:
         reserved = [one.uid for one in claim.status.reserved_for or ()]
         # A node may have another reason, as allocation comes first; then deallocating this claim would not help.
-        statuses = [found.statuses[at] for at in set(found.status[nodes & rejected].tolist()) if at >= 0]
-        decides = any(reason == NOT_AVAILABLE for _, reason in statuses)
+        numbers = set(found.status[nodes & rejected].tolist())
+        decides = any(number >= 0 and statuses[number][1] == NOT_AVAILABLE for number in numbers)
         if decides and claim is not state.extended and (not reserved or reserved == [uid]):
             return DEALLOCATED, claim
+    # 2. Delete the claim that an earlier cycle made for extended resources.
     if state.extended is not None and state.extended.metadata.name != IN_MEMORY:
         return DELETED, state.extended
     return STILL_NOT_SCHEDULABLE, None

@@ -5,12 +5,13 @@ Mirrors pkg/scheduler/framework/plugins/imagelocality (v1.36).
 
 import numpy as np
 
-from extender.core.framework.constraint import NodeRows, SchedulingContext
 from extender.core.framework.plugins.shared.normalize import MAX_NODE_SCORE
-from extender.core.snapshot.arrays import IntArray
+from extender.core.framework.scheduling_context import SchedulingContext
+from extender.core.snapshot.arrays import IntArray, NodeRows
 from extender.core.snapshot.derived import derived_by
 from extender.core.snapshot.snapshot import Index, Snapshot
 from extender.k8s.objects import Node
+from extender.utilities.groups import remove_member
 
 NAME = "ImageLocality"
 
@@ -36,9 +37,7 @@ class ImageIndex(Index):
             return
         removed, current = _sizes(before), _sizes(after)
         for name in removed.keys() - current.keys():
-            del self.holders[name][removed[name][0]]
-            if not self.holders[name]:
-                del self.holders[name]
+            remove_member(self.holders, name, removed[name][0])
         for name, (node, size) in current.items():
             self.holders.setdefault(name, {})[node] = size
 

@@ -13,16 +13,17 @@ from typing import Final
 
 import numpy as np
 
-from extender.core.framework.constraint import Check, SchedulingContext
+from extender.core.framework.filter_checks import Check
 from extender.core.framework.plugins.shared.claims_of_other_pods import other_pods_claims, unusable_claim
 from extender.core.framework.plugins.shared.volume_limit_columns import attachable_volumes, volume_limits
+from extender.core.framework.scheduling_context import SchedulingContext
 from extender.core.snapshot.arrays import NEVER, IntArray
 from extender.core.snapshot.derived import derived_by
 from extender.core.snapshot.snapshot import Snapshot
 from extender.core.snapshot.volume_index import storage
-from extender.k8s.labels import INSTANCE_TYPES
 from extender.k8s.objects import Node
 from extender.k8s.storage.csi_migration import driver_of
+from extender.k8s.well_known import INSTANCE_TYPES
 
 EBS_NAME = "EBSLimits"
 GCE_PD_NAME = "GCEPDLimits"

@@ -1,7 +1,6 @@
 """InterPodAffinity: required and preferred pod affinity and anti-affinity, the incoming pod's and existing pods' to it.
 
-Each term is a column that counts the matching pods in a node's topology domain. A pod counts in its own domain only, so
-removing pods from one node changes the columns of that domain only.
+Each term is a column that counts the matching pods in a node's topology domain.
 
 Mirrors pkg/scheduler/framework/plugins/interpodaffinity (v1.36).
 
@@ -9,24 +8,17 @@ Rule: a node fits if, per topology key, its domain has a match for every affinit
 term, in both directions.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
 import numpy as np
 
-from extender.core.framework.constraint import (
-    Check,
-    CodeArray,
-    ConflictConstraint,
-    Constraint,
-    NodeRows,
-    SchedulingContext,
-    StaticCheck,
-)
+from extender.core.framework.filter_checks import Check, ConflictConstraint, Constraint, StaticCheck
 from extender.core.framework.plugins.shared.normalize import MAX_NODE_SCORE
-from extender.core.framework.status import Code, PreFilterResult
+from extender.core.framework.scheduling_context import SchedulingContext
+from extender.core.framework.status import Code, PreFilterResult, Status
 from extender.core.snapshot.affinity_terms import (
     FewTerms,
     ManyTerms,
@@ -36,7 +28,7 @@ from extender.core.snapshot.affinity_terms import (
     TermSet,
     are_many,
 )
-from extender.core.snapshot.arrays import BoolArray, IntArray, PodAmounts
+from extender.core.snapshot.arrays import BoolArray, IntArray, NodeRows, PodAmounts
 from extender.core.snapshot.derived import derived_by
 from extender.core.snapshot.node_layout import RankedDemand
 from extender.core.snapshot.pod_table import identity
@@ -50,8 +42,7 @@ from extender.k8s.affinity import (
     raw_terms,
     required_terms,
 )
-from extender.k8s.labels import LabelsKey, labels_key
-from extender.k8s.objects import Labels, Pod, PodAffinity, PodAffinityTerm
+from extender.k8s.objects import Labels, LabelsKey, Pod, PodAffinity, PodAffinityTerm, labels_key
 from extender.k8s.selectors import SelectorError
 
 NAME = "InterPodAffinity"
@@ -67,13 +58,11 @@ _NO_MATCH = -1
 
 
 def _own_terms(context: SchedulingContext, *lists: Iterator[AffinityTerm]) -> TermSet:
-    """Compile terms of the incoming pod. SelectorError if a term does not parse.
-
-    Where they are few, the namespaces that a namespaceSelector matches are added to the named ones.
-    """
+    """Compile terms of the incoming pod; raises SelectorError if a term does not parse."""
     snapshot, terms = context.snapshot, chain.from_iterable(lists)
     if are_many(context.pod.spec.affinity):
         return ManyTerms(terms, snapshot.node_label_keys)
+    # Upstream adds the namespaces that a namespaceSelector matches to the named ones; ManyTerms matches it itself.
     keeps_selector = snapshot.features.negative_namespace_selector_matches_all
     return FewTerms(merge_namespaces(term, snapshot.namespace_labels, keeps_selector=keeps_selector) for term in terms)
 
@@ -94,7 +83,7 @@ def uses_namespace_selector(context: SchedulingContext) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _DomainMatches:
-    """Matches of some pods, summed per domain of one topology key."""
+    """Matches of some pods, summed per domain of one topology key (upstream: topologyToMatchedTermCount)."""
 
     matches: IntArray
     """[node]: sum over the node's domain; 0 without the topology key."""
@@ -117,7 +106,7 @@ def _domain_matches(snapshot: Snapshot, key: str, rows: IntArray, amounts: IntAr
 
 @derived_by("nodes", "pods", "pod_labels")
 def _selected_matches(snapshot: Snapshot, query: tuple[str, tuple[PodSelector, ...]]) -> _DomainMatches:
-    """Count the pods that all selectors match, per domain. `query`: topology key, selectors."""
+    """Count the pods that all selectors match, per domain; `query`: topology key, selectors."""
     key, selectors = query
     rows = pods_matching(snapshot, *selectors).rows
     return _domain_matches(snapshot, key, rows, np.ones(len(rows), np.int64))
@@ -126,7 +115,7 @@ def _selected_matches(snapshot: Snapshot, query: tuple[str, tuple[PodSelector, .
 def _matches_by_key(
     snapshot: Snapshot, found: Iterable[tuple[IntArray, Mapping[str, int]]]
 ) -> dict[str, _DomainMatches]:
-    """Return topology key -> matches, from pod rows with what each of these pods counts by topology key."""
+    """Return topology key -> matches; `found`: pod rows, and topology key -> what each of these pods counts."""
     parts = defaultdict[str, list[tuple[IntArray, int]]](list)
     for rows, weights in found:
         for key, weight in weights.items():
@@ -143,10 +132,9 @@ def _matches_by_key(
 
 
 def _own_target(snapshot: Snapshot, namespace: str, labels: Labels | None) -> TargetPod:
-    """Return what the incoming pod's terms read of a pod with these labels.
-
-    Quirk since v1.34 (see `merge_namespaces`): a namespaceSelector also matches where it would match no labels at all.
-    """
+    """Return what the incoming pod's terms read of a pod with these labels."""
+    # Quirk since v1.34 (see `merge_namespaces`): a namespaceSelector that matches the empty label set, as NotIn does,
+    # matches every namespace.
     own = snapshot.namespace_labels.get(namespace, {})
     matched = (own, {}) if snapshot.features.negative_namespace_selector_matches_all else (own,)
     return TargetPod(namespace, labels or {}, matched)
@@ -170,7 +158,7 @@ def _own_matches(snapshot: Snapshot, terms: TermSet) -> list[tuple[int, _DomainM
 # --- existing pods' terms -------------------------------------------------------------------------------------------
 
 _TargetKey = tuple[str, LabelsKey]
-"""Namespace and labels of a pod, which is all that other pods' terms read: equal ones share derived values."""
+"""Namespace and labels of a pod: other pods' terms read nothing else of it, so equal ones share derived values."""
 
 
 def _target_key(pod: Pod) -> _TargetKey:
@@ -181,17 +169,36 @@ def _target(snapshot: Snapshot, key: _TargetKey) -> TargetPod:
     return TargetPod(key[0], dict(key[1]), (snapshot.namespace_labels.get(key[0], {}),))
 
 
+def _existing_matches(
+    snapshot: Snapshot, target: TargetPod, weights_of: Callable[[PodTerms], Mapping[str, int]]
+) -> dict[str, _DomainMatches]:
+    """Return topology key -> running pods with terms for this target; `weights_of`: topology key -> their weights."""
+    owners, keys = snapshot.index(TermOwnerIndex).owners_for(target), snapshot.node_label_keys
+    return _matches_by_key(snapshot, ((one.rows, weights_of(one.terms.on(keys))) for one in owners))
+
+
 @derived_by("nodes", "pods", "namespaces")
 def _running_anti_affinity(snapshot: Snapshot, key: _TargetKey) -> dict[str, _DomainMatches]:
     """Return topology key -> running pods whose required anti-affinity terms match a pod of this target."""
     target, keys = _target(snapshot, key), snapshot.node_label_keys
-    return _matches_by_key(
-        snapshot,
-        (
-            (owners.rows, owners.terms.on(keys).anti_affinity.weights_for(target, keys))
-            for owners in snapshot.index(TermOwnerIndex).owners_for(target)
-        ),
-    )
+    return _existing_matches(snapshot, target, lambda terms: terms.anti_affinity.weights_for(target, keys))
+
+
+@derived_by("nodes", "pods", "namespaces")
+def _running_preferences(snapshot: Snapshot, query: tuple[_TargetKey, int]) -> dict[str, _DomainMatches]:
+    """Return topology key -> running pods whose preferred terms match a pod of this target, by weight.
+
+    `query`: the target, and the weight of a required affinity term (hardPodAffinityWeight; 0: not counted).
+    """
+    target, hard_weight, keys = _target(snapshot, query[0]), query[1], snapshot.node_label_keys
+
+    def weights_of(terms: PodTerms) -> Mapping[str, int]:
+        weights = Counter(terms.preferred.weights_for(target, keys))
+        for key, weight in terms.affinity.weights_for(target, keys).items() if hard_weight else ():
+            weights[key] += hard_weight * weight
+        return weights
+
+    return _existing_matches(snapshot, target, weights_of)
 
 
 # --- constraints ----------------------------------------------------------------------------------------------------
@@ -201,23 +208,21 @@ def _running_anti_affinity(snapshot: Snapshot, key: _TargetKey) -> dict[str, _Do
 class AffinityConstraint(Constraint):
     """The incoming pod's required affinity: every topology key needs a match in the node's domain.
 
-    headroom = matches - 1; the last column counts the matches in the whole cluster. Upstream's special case for the
-    first pod of a series: if the cluster has no match and the incoming pod matches its own terms, every node with all
-    topology keys fits.
+    headroom = matches - 1; the last column counts the matches in the whole cluster.
     """
 
     has_keys: BoolArray
     """[node]: True if the node has all topology keys of the terms."""
     matches_itself: bool
 
+    code = Code.UNSCHEDULABLE_AND_UNRESOLVABLE
+
     def fits(self, headroom: IntArray) -> BoolArray:
         fits: BoolArray = np.logical_and.reduce(headroom[:-1] >= 0, axis=0)
         if self.matches_itself:
+            # The first pod of a series: while the cluster has no match, it need not find one.
             fits |= headroom[-1] == _NO_MATCH
         return fits & self.has_keys
-
-    def codes(self, headroom: IntArray) -> CodeArray:
-        return np.where(self.fits(headroom), np.uint8(Code.SUCCESS), np.uint8(Code.UNSCHEDULABLE_AND_UNRESOLVABLE))
 
     def reasons(self, headroom: IntArray, row: int) -> tuple[str, ...]:
         return () if self.fits(headroom)[row] else (REASON_AFFINITY,)
@@ -229,12 +234,12 @@ def _conflicts(
     weights_for: Callable[[Pod], Mapping[str, int]],
     reason: str,
 ) -> ConflictConstraint:
-    """Return a constraint that rejects nodes with a match in any column.
+    """Return a constraint that rejects nodes with a match in any of the columns.
 
-    The columns are added up: no match is negative, so that their sum is 0 exactly where each of them is. `weights_for`:
-    nominated pod -> what it counts by topology key.
+    `weights_for`: nominated pod -> what it counts by topology key.
     """
     snapshot = context.snapshot
+    # No match is negative, so the sum of the columns is 0 exactly where each of them is.
     matches = sum((column.matches for column in columns), np.zeros(len(snapshot.nodes), np.int64))
 
     def demand_of(nominee: Pod, node: int) -> int:
@@ -248,7 +253,9 @@ def _incoming_affinity(context: SchedulingContext, required: Sequence[PodAffinit
     """Return the check of the incoming pod's required affinity; a pod counts if it matches all terms."""
     snapshot, keys = context.snapshot, dict.fromkeys(term.topology_key for term in required)
     if not keys.keys() <= snapshot.node_label_keys:
-        return StaticCheck(NAME, np.ones(len(snapshot.nodes), np.bool_), (REASON_AFFINITY,))
+        rejection = Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, NAME, (REASON_AFFINITY,))
+        return StaticCheck.on_all_nodes(context, rejection)
+    # 1. One column per topology key: the pods that match all terms.
     if isinstance(terms, FewTerms):
         selectors = tuple(term.pods for term in terms.terms)
         columns = [_selected_matches(snapshot, (key, selectors)) for key in keys]
@@ -257,22 +264,20 @@ def _incoming_affinity(context: SchedulingContext, required: Sequence[PodAffinit
         matching = [rows for rows, target in _label_groups(snapshot) if terms.all_match(target)]
         rows = np.concatenate([np.empty(0, np.int64), *matching])
         columns = [_domain_matches(snapshot, key, rows, np.ones(len(rows), np.int64)) for key in keys]
-
-    def matches_all(pod: Pod) -> bool:
-        return terms.all_match(_own_target(snapshot, pod.metadata.namespace, pod.metadata.labels))
-
+    # 2. The last column counts the matches in all domains of all topology keys: 0 if the cluster has no matching pod.
     nodes = snapshot.pod_node[rows]
-    # The last column counts the matches in all domains of all topology keys: 0 if the cluster has no matching pod.
     amounts = np.stack([column.has_key[nodes] for column in columns]).sum(axis=0, dtype=np.int64)
     matches = [column.matches for column in columns] + [np.full(len(snapshot.nodes), amounts.sum())]
     by_pod = [column.by_pod for column in columns] + [PodAmounts(rows, nodes, amounts)]
     # A matching pod adds headroom, so its demand is negative: removing it may make the node unfit.
     demand = tuple(replace(column, amounts=-column.amounts) for column in by_pod)
 
+    def matches_all(pod: Pod) -> bool:
+        return terms.all_match(_own_target(snapshot, pod.metadata.namespace, pod.metadata.labels))
+
     def demand_of(nominee: Pod, node: int) -> list[int]:
-        if not matches_all(nominee):
-            return [0] * (len(columns) + 1)
-        own = [-int(column.has_key[node]) for column in columns]
+        counts = matches_all(nominee)
+        own = [-int(counts and column.has_key[node]) for column in columns]
         return [*own, sum(own)]
 
     return AffinityConstraint(
@@ -327,21 +332,22 @@ def prefilter(context: SchedulingContext) -> PreFilterResult:
 
 
 def filter(context: SchedulingContext) -> tuple[Check, ...]:
-    """Return up to three checks, in upstream's order: affinity, anti-affinity, existing pods' anti-affinity.
-
-    Quirk: upstream skips the plugin if the incoming pod has no required terms and no running pod has anti-affinity
-    to it; then a nominated pod's anti-affinity is ignored, too.
-    """
+    """Return up to three checks, in upstream's order."""
     namespace, (attracts, repels) = context.pod.metadata.namespace, _sides(context.pod)
     existing, has_running = _existing_anti_affinity(context)
     checks: list[Check] = []
+    # 1. satisfyPodAffinity
     if attracts is not None and attracts.required:
         terms = _own_terms(context, required_terms(namespace, attracts))
         checks.append(_incoming_affinity(context, attracts.required, terms))
+    # 2. satisfyPodAntiAffinity
     if repels is not None and repels.required:
         checks.append(_incoming_anti_affinity(context, _own_terms(context, required_terms(namespace, repels))))
+    # Quirk: upstream skips the plugin if the incoming pod has no required terms and no running pod has anti-affinity
+    # to it; then a nominated pod's anti-affinity is ignored, too.
     if not (has_running or checks):
         return ()
+    # 3. satisfyExistingPodsAntiAffinity
     if existing is not None:
         checks.append(existing)
     return tuple(checks)
@@ -350,32 +356,10 @@ def filter(context: SchedulingContext) -> tuple[Check, ...]:
 # --- score ----------------------------------------------------------------------------------------------------------
 
 
-@derived_by("nodes", "pods", "namespaces")
-def _running_preferences(snapshot: Snapshot, query: tuple[_TargetKey, int]) -> dict[str, _DomainMatches]:
-    """Return topology key -> running pods whose preferred terms match a pod of this target, by weight.
-
-    `query`: the target, and the weight of a required affinity term (hardPodAffinityWeight; 0: not counted).
-    """
-    target, hard_weight, keys = _target(snapshot, query[0]), query[1], snapshot.node_label_keys
-
-    def weights_of(terms: PodTerms) -> Mapping[str, int]:
-        preferred = terms.preferred.weights_for(target, keys)
-        required = terms.affinity.weights_for(target, keys) if hard_weight else {}
-        return {
-            key: preferred.get(key, 0) + hard_weight * required.get(key, 0)
-            for key in dict.fromkeys([*required, *preferred])
-        }
-
-    owners = snapshot.index(TermOwnerIndex).owners_for(target)
-    return _matches_by_key(snapshot, ((one.rows, weights_of(one.terms.on(keys))) for one in owners))
-
-
 def score(context: SchedulingContext, rows: NodeRows) -> IntArray | None:
-    """Return [row]: sum of the weights of the matching preferred terms; None (Skip) if no term matches a pod.
-
-    It counts the incoming pod's terms that existing pods match, and existing pods' terms that it matches.
-    """
+    """Return [row]: sum of the weights of the matching preferred terms; None (Skip) if no term matches a pod."""
     snapshot, profile, namespace = context.snapshot, context.profile, context.pod.metadata.namespace
+    # 1. The incoming pod's terms, for the existing pods that they match.
     attracts, repels = _sides(context.pod)
     try:
         lists = preferred_terms(namespace, attracts, 1), preferred_terms(namespace, repels, -1)
@@ -385,6 +369,7 @@ def score(context: SchedulingContext, rows: NodeRows) -> IntArray | None:
     has_own = any(side is not None and side.preferred for side in (attracts, repels))
     if profile.ignore_preferred_terms_of_existing_pods and not has_own:
         return None
+    # 2. Existing pods' terms that match the incoming pod.
     query = (_target_key(context.pod), profile.hard_pod_affinity_weight)
     existing = _running_preferences(snapshot, query).values()
     total, has_matches = np.zeros(len(snapshot.nodes), np.int64), False

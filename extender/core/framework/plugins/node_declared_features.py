@@ -4,7 +4,8 @@ Mirrors pkg/scheduler/framework/plugins/nodedeclaredfeatures and component-helpe
 Of the features known there, only these are inferred from a pod that is being scheduled.
 """
 
-from extender.core.framework.constraint import SchedulingContext, StaticCheck
+from extender.core.framework.filter_checks import StaticCheck
+from extender.core.framework.scheduling_context import SchedulingContext
 from extender.core.snapshot.arrays import Encoded, encode
 from extender.core.snapshot.derived import derived
 from extender.core.snapshot.snapshot import Snapshot

@@ -5,7 +5,8 @@ Mirrors pkg/scheduler/framework/plugins/nodename (v1.37).
 
 import numpy as np
 
-from extender.core.framework.constraint import SchedulingContext, StaticCheck
+from extender.core.framework.filter_checks import StaticCheck
+from extender.core.framework.scheduling_context import SchedulingContext
 from extender.core.framework.status import PreFilterResult
 
 NAME = "NodeName"

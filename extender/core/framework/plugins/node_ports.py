@@ -13,13 +13,15 @@ from typing import NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
-from extender.core.framework.constraint import ConflictConstraint, EvictablePods, NodeRows, SchedulingContext
-from extender.core.snapshot.arrays import BoolArray, IntArray
+from extender.core.framework.filter_checks import ConflictConstraint, EvictablePods
+from extender.core.framework.scheduling_context import SchedulingContext
+from extender.core.snapshot.arrays import BoolArray, IntArray, NodeRows, index_in
 from extender.core.snapshot.node_layout import RankedDemand
 from extender.core.snapshot.selector_index import KeyIndex
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.objects import Pod
 from extender.k8s.version.features import Features
+from extender.utilities.groups import remove_member
 
 NAME = "NodePorts"
 REASON = "node(s) didn't have free ports for the requested pod ports"
@@ -27,6 +29,8 @@ ANY_ADDRESS = "0.0.0.0"
 
 
 class HostPort(NamedTuple):
+    """A port of the node that a pod uses; the default address is any, the default protocol TCP."""
+
     ip: str
     protocol: str
     port: int
@@ -38,7 +42,7 @@ class HostPort(NamedTuple):
 
 
 def host_ports(pod: Pod, features: Features) -> frozenset[HostPort]:
-    """Return the host ports of containers and sidecars; the default address is any, the default protocol TCP."""
+    """Return the host ports of containers and sidecars."""
     containers = [*(pod.spec.containers or ())]
     if features.host_ports_of_sidecars:
         containers += [one for one in pod.spec.init_containers or () if one.restart_policy == "Always"]
@@ -84,19 +88,16 @@ class PortUsers:
         ports = np.repeat(np.arange(len(users)), counts)
         return cls(context.layout.rank[rows], context.snapshot.pod_node[rows], ports)
 
-    def at(self, rows: NodeRows, size: int) -> "PortUsers":
+    def take(self, rows: NodeRows, size: int) -> "PortUsers":
         """Keep the entries on the nodes `rows`, of `size` nodes."""
-        place_of = np.full(size, -1)
-        place_of[rows] = np.arange(len(rows))
-        kept = np.flatnonzero(place_of[self.nodes] >= 0)
-        return PortUsers(self.ranks[kept], place_of[self.nodes[kept]], self.ports[kept])
+        nodes = index_in(rows, size)[self.nodes]
+        here = np.flatnonzero(nodes >= 0)
+        return PortUsers(self.ranks[here], nodes[here], self.ports[here])
 
     def in_use(self, removed: BoolArray) -> IntArray:
-        """Return [node]: number of these ports that are in use once the pods `removed` [k, node] have left.
-
-        Quirk: upstream keeps a node's used ports as a set (HostPortInfo), so removing one of two pods with the same
-        port frees the port.
-        """
+        """Return [node]: number of these ports that are in use once the pods `removed` [k, node] have left."""
+        # Quirk: upstream keeps a node's used ports as a set (HostPortInfo), so removing one of two pods with the same
+        # port frees the port.
         size = removed.shape[1]
         numbers, of_entry = np.unique(self.ports * size + self.nodes, return_inverse=True)
         is_freed = np.zeros(len(numbers), np.bool_)
@@ -114,8 +115,8 @@ class PortConflictConstraint(ConflictConstraint):
         """Return [1, node]: minus the number of conflicting ports still in use."""
         return -self.users.in_use(evictable.mask)[np.newaxis]
 
-    def at(self, rows: NodeRows) -> Self:
-        return replace(super().at(rows), users=self.users.at(rows, self.headroom.shape[1]))
+    def take(self, rows: NodeRows) -> Self:
+        return replace(super().take(rows), users=self.users.take(rows, self.headroom.shape[1]))
 
 
 class HostPortIndex(KeyIndex):
@@ -130,17 +131,15 @@ class HostPortIndex(KeyIndex):
     def keys_of(self, pod: Pod) -> frozenset[HostPort]:
         return host_ports(pod, self._features)
 
-    def _key_added(self, key: HostPort, row: int) -> None:
-        super()._key_added(key, row)
+    def key_added(self, key: HostPort, row: int) -> None:
+        super().key_added(key, row)
         self.addresses.setdefault(key.number, set()).add(key.ip)
 
     def pod_removed(self, row: int, pod: Pod) -> None:
         super().pod_removed(row, pod)
         for port in self.keys_of(pod):
             if port not in self.users:
-                self.addresses[port.number].discard(port.ip)
-                if not self.addresses[port.number]:
-                    del self.addresses[port.number]
+                remove_member(self.addresses, port.number, port.ip)
 
 
 def filter(context: SchedulingContext) -> tuple[PortConflictConstraint, ...]:

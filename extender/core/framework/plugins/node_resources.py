@@ -16,17 +16,12 @@ import numpy as np
 
 from extender.core.devices.class_totals import scored_capacity, scored_use
 from extender.core.devices.extended_resources import delegated_to_dra
-from extender.core.framework.constraint import (
-    CodeArray,
-    ColumnwiseConstraint,
-    EvictablePods,
-    NodeRows,
-    SchedulingContext,
-)
+from extender.core.framework.filter_checks import ColumnwiseConstraint, EvictablePods
 from extender.core.framework.plugins.shared.normalize import MAX_NODE_SCORE, interpolate
-from extender.core.framework.status import Code
+from extender.core.framework.scheduling_context import SchedulingContext
+from extender.core.framework.status import Code, CodeArray
 from extender.core.profile import ScoringStrategy
-from extender.core.snapshot.arrays import BASE_RESOURCES, NEVER, BoolArray, IntArray, clamped
+from extender.core.snapshot.arrays import BASE_RESOURCES, NEVER, BoolArray, IntArray, NodeRows, clamped
 from extender.core.snapshot.node_layout import RankedDemand
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.objects import Pod
@@ -70,14 +65,12 @@ class ResourceConstraint(ColumnwiseConstraint):
     """Further requested resources that no node has; one column stands for all of them."""
 
     def codes(self, headroom: IntArray) -> CodeArray:
-        rejected = np.where(
-            self.unresolvable, np.uint8(Code.UNSCHEDULABLE_AND_UNRESOLVABLE), np.uint8(Code.UNSCHEDULABLE)
-        )
-        return np.where(self.fits(headroom), np.uint8(Code.SUCCESS), rejected)
+        final, other = np.uint8(Code.UNSCHEDULABLE_AND_UNRESOLVABLE), np.uint8(Code.UNSCHEDULABLE)
+        return np.where(self.fits(headroom), np.uint8(Code.SUCCESS), np.where(self.unresolvable, final, other))
 
     @property
     def base_requests(self) -> "BaseRequests | None":
-        """Return the requests of a pod that requests none but BASE_RESOURCES."""
+        """The requests; None if the pod requests other resources than BASE_RESOURCES."""
         has_base_only = not self.absent and self.names == BASE_RESOURCES[: len(self.names)]
         return BaseRequests(self.amounts, self.nominated_demand) if has_base_only else None
 
@@ -131,11 +124,9 @@ class BaseRequests:
 
 
 def filter(context: SchedulingContext) -> tuple[ResourceConstraint, ...]:
-    """Return one constraint; never none, because every node limits its number of pods.
-
-    BASE_RESOURCES behind the last requested one are left out to save columns.
-    """
+    """Return one constraint; never none, because every node limits its number of pods."""
     snapshot, profile = context.snapshot, context.profile
+    # 1. PreFilter: the requests.
     requests = incoming_requests(context.pod, context.features) | {"pods": 1}
     scalars = (name for name in sorted(requests) if name not in BASE_RESOURCES and requests[name] > 0)
     # Quirk of v1.34: without extended resources in the pod, as there are no DeviceClasses to look up then, every scalar
@@ -155,6 +146,7 @@ def filter(context: SchedulingContext) -> tuple[ResourceConstraint, ...]:
         amounts, elsewhere = snapshot.scalar_allocatable(name), delegated(name)
         return amounts if elsewhere is None else np.where(elsewhere, _UNLIMITED, amounts)
 
+    # 2. The columns: BASE_RESOURCES up to the last requested one, then extended resources that are not ignored.
     extended, absent = _without_absent(snapshot, [name for name in scalars if not profile.ignores(name)], delegated)
     base = max(BASE_RESOURCES.index(name) for name in requests if name in BASE_RESOURCES) + 1
     capacity, use = snapshot.allocatable[:base], snapshot.used[:base]
@@ -165,11 +157,6 @@ def filter(context: SchedulingContext) -> tuple[ResourceConstraint, ...]:
     demand = RankedDemand(context.layout, (*range(base), *(snapshot.scalar_demand(name) for name in extended)))
     amounts = tuple([clamped(requests.get(name, 0)) for name in names])
     headroom = _headroom(amounts, capacity, use)
-    exceeds = np.array(amounts, np.int64)[:, np.newaxis] > capacity
-    # A negative capacity rejects only pods that request the resource. Quirk: "Too many pods" is never unresolvable.
-    for column, amount in enumerate(amounts):
-        if not amount or column == _PODS_COLUMN:
-            exceeds[column] = False
 
     def demand_of(pod: Pod, _node: int) -> list[int]:
         held = snapshot.pod_table.resources_of(pod)
@@ -177,9 +164,13 @@ def filter(context: SchedulingContext) -> tuple[ResourceConstraint, ...]:
         return [usage.get(name, 0) for name in names]
 
     nominated = context.nominated_demand(len(names), demand_of)
-    if not context.features.fit_above_allocatable_is_unresolvable:
-        exceeds[:] = False
-    unresolvable = np.logical_or.reduce(exceeds)
+    # 3. Nodes that are too small even when empty. A negative capacity rejects only pods that request the resource.
+    #    Quirk: "Too many pods" is never unresolvable.
+    unresolvable = np.zeros(len(snapshot.nodes), np.bool_)
+    if context.features.fit_above_allocatable_is_unresolvable:
+        for column, amount in enumerate(amounts):
+            if amount and column != _PODS_COLUMN:
+                unresolvable |= amount > capacity[column]
     return (ResourceConstraint(FIT_NAME, headroom, demand, nominated, names, unresolvable, amounts, absent),)
 
 
@@ -192,11 +183,9 @@ def _headroom(amounts: Sequence[int], capacity: IntArray, use: IntArray) -> IntA
 def _without_absent(
     snapshot: Snapshot, extended: Sequence[str], delegated: Callable[[str], BoolArray | None]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Split the requested extended resources into those that need a column, and the others that no node has.
-
-    Resources that no node has reject every node alike, whatever is evicted: a column for the first of them stands for
-    all. Those that are `delegated` to DynamicResources reject no node at all.
-    """
+    """Split the requested extended resources into those that need a column, and the others that no node has."""
+    # Resources that no node has reject every node, whatever is evicted: a column for the first of them stands for all,
+    # so that a pod with thousands of them costs no more. Those that are `delegated` reject no node at all.
     columns, absent = list[str](), list[str]()
     for name in extended:
         requests = snapshot.pod_table.scalar_requests.get(name, {}).values()
@@ -214,12 +203,9 @@ Scorer = Callable[[Snapshot, NodeRows], IntArray]
 """(snapshot, node rows) -> [row]: scores of the pod that the scorer was made for, with the pods that run there now."""
 
 
-_BASE_COLUMN = {name: column for column, name in enumerate(BASE_RESOURCES)}
-
-
 @dataclass(frozen=True, slots=True)
 class _ScoredResources:
-    """The scored resources, and what the incoming pod requests of them; those of extended ones that it requests."""
+    """The resources that are scored, and what the incoming pod requests of them."""
 
     names: tuple[str, ...]
     weights: IntArray
@@ -231,7 +217,7 @@ class _ScoredResources:
 
     @classmethod
     def of(cls, resources: Sequence[tuple[str, int]], requests: Sequence[int]) -> "_ScoredResources":
-        """Return those of `resources` (name, weight) of which the pod makes `requests` that are scored."""
+        """Return the scored ones of `resources` (name, weight): of extended ones those that the pod requests."""
         kept = [  # upstream finds no capacity under the name PODS
             (name, weight, clamped(request))
             for (name, weight), request in zip(resources, requests, strict=True)
@@ -239,8 +225,8 @@ class _ScoredResources:
         ]
         numbers = np.array([one[1:] for one in kept], np.int64).reshape(len(kept), 2)
         names = tuple([name for name, _, _ in kept])
-        is_base = bool(names) and _BASE_COLUMN.keys() >= set(names)
-        base = np.array([_BASE_COLUMN[name] for name in names])[:, np.newaxis] if is_base else None
+        is_base = bool(names) and set(names) <= set(BASE_RESOURCES)
+        base = np.array([BASE_RESOURCES.index(name) for name in names])[:, np.newaxis] if is_base else None
         return cls(names, numbers[:, :1], numbers[:, 1:], base)
 
     def capacity(self, snapshot: Snapshot, rows: NodeRows) -> IntArray:
@@ -252,7 +238,7 @@ class _ScoredResources:
         return self._columns(snapshot.used, partial(scored_use, snapshot), rows)
 
     def used_with_defaults(self, snapshot: Snapshot, rows: NodeRows) -> IntArray:
-        """Return [resource, row]: as `used`, with a default for containers that request no cpu or memory."""
+        """Return [resource, row]: `used`, with a default for containers that request no cpu or memory."""
         used = snapshot.pod_table.non_zero_requested
         if EPHEMERAL_STORAGE in self.names:
             used = np.concatenate((used, snapshot.used[len(used) :]))
@@ -261,14 +247,12 @@ class _ScoredResources:
     def _columns(self, base: IntArray, scalar: Callable[[str], IntArray], rows: NodeRows) -> IntArray:
         if self.base is not None:
             return base[self.base, rows]
-        columns = [base[_BASE_COLUMN[name]] if name in _BASE_COLUMN else scalar(name) for name in self.names]
+        columns = [base[BASE_RESOURCES.index(name)] if name in BASE_RESOURCES else scalar(name) for name in self.names]
         return np.array([column[rows] for column in columns], np.int64).reshape(len(columns), len(rows))
 
 
 def fit_scorer(context: SchedulingContext) -> Scorer:
     """Return the scorer by the profile's scoring strategy (NodeResourcesFitArgs.scoringStrategy): 0-100."""
-    # score = sum(weight_r * score_r) / sum(weight_r), over the resources r that the node has (capacity > 0).
-    # RequestedToCapacityRatio also leaves out resources with score_r = 0, and rounds half up instead of truncating.
     # Quirk: this score reads non-zero requests and ignores pod-level requests and resizes (see docs/parity.md); that of
     # balanced allocation does the opposite.
     strategy = context.profile.fit_strategy
@@ -276,10 +260,10 @@ def fit_scorer(context: SchedulingContext) -> Scorer:
     resources = _ScoredResources.of(strategy.resources, requests)
 
     def scores(snapshot: Snapshot, rows: NodeRows) -> IntArray:
-        capacity = resources.capacity(snapshot, rows)
-        of_resource = _resource_scores(
-            strategy, capacity, resources.used_with_defaults(snapshot, rows) + resources.requested
-        )
+        # score = sum(weight_r * score_r) / sum(weight_r), over the resources r that the node has (capacity > 0).
+        # RequestedToCapacityRatio also leaves out resources with score_r = 0, and rounds half up instead of truncating.
+        capacity, used = resources.capacity(snapshot, rows), resources.used_with_defaults(snapshot, rows)
+        of_resource = _resource_scores(strategy, capacity, used + resources.requested)
         counted = capacity > 0
         if strategy.type == "RequestedToCapacityRatio":
             counted &= of_resource > 0

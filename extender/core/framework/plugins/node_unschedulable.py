@@ -7,7 +7,8 @@ from typing import Final
 
 import numpy as np
 
-from extender.core.framework.constraint import SchedulingContext, StaticCheck
+from extender.core.framework.filter_checks import StaticCheck
+from extender.core.framework.scheduling_context import SchedulingContext
 from extender.core.snapshot.arrays import BoolArray
 from extender.core.snapshot.derived import derived
 from extender.core.snapshot.snapshot import Snapshot

@@ -11,9 +11,10 @@ from typing import Final
 
 import numpy as np
 
-from extender.core.framework.constraint import Check, SchedulingContext, StaticCheck
+from extender.core.framework.filter_checks import Check, StaticCheck
 from extender.core.framework.plugins.shared.claims_of_other_pods import other_pods_claims, unusable_claim
 from extender.core.framework.plugins.shared.volume_limit_columns import attachable_volumes, volume_limits
+from extender.core.framework.scheduling_context import SchedulingContext
 from extender.core.framework.status import Code
 from extender.core.snapshot.arrays import NEVER, BoolArray, IntArray
 from extender.core.snapshot.derived import derived
@@ -26,7 +27,7 @@ NAME = "NodeVolumeLimits"
 
 _LIMIT_PREFIX: Final = "attachable-volumes-csi-"
 _MAX_LIMIT_KEY_CHARACTERS: Final = 62
-"""A longer key is cut, with a hash at its end (volumeutil.GetCSIAttachLimitKey)."""
+"""A longer key is cut, with a hash at its end."""
 
 
 def filter(context: SchedulingContext) -> tuple[Check, ...]:
@@ -41,16 +42,16 @@ def filter(context: SchedulingContext) -> tuple[Check, ...]:
     if not requested:
         return ()
     drivers = {driver for driver, _ in requested}
-    limits, looked_at = _limits(snapshot, drivers), _has_limit(snapshot)
+    limits, reads_other_pods = _limits(snapshot, drivers), _has_limit(snapshot)
     if PORTWORX_DRIVER in drivers and PORTWORX_DRIVER not in storage(snapshot).native_drivers(context.pod):
         migrated = _migrates_portworx(snapshot)
         if PORTWORX_DRIVER in limits:
             limits = {**limits, PORTWORX_DRIVER: np.where(migrated, limits[PORTWORX_DRIVER], NEVER)}
-        if len(drivers) == 1:  # where the pod has no volume that counts, those of others are not looked at
-            looked_at = looked_at & migrated
+        if len(drivers) == 1:  # where no volume of the pod counts, upstream does not read those of other pods
+            reads_other_pods = reads_other_pods & migrated
     return (
         *_missing_drivers(context, drivers),
-        *other_pods_claims(context, NAME, looked_at),
+        *other_pods_claims(context, NAME, reads_other_pods),
         *volume_limits(context, NAME, limits, requested),
     )
 
@@ -59,16 +60,14 @@ def filter(context: SchedulingContext) -> tuple[Check, ...]:
 
 
 def _limits(snapshot: Snapshot, drivers: Collection[str]) -> Mapping[str, IntArray]:
-    """Return driver -> [node]: limit, NEVER where the node has none. Drivers without any limit are left out.
-
-    Up to v1.31 a node's allocatable may name a limit that its CSINode does not.
-    """
+    """Return driver -> [node]: limit, NEVER where the node has none. Drivers without any limit are left out."""
     found = _limits_of_csi_nodes(snapshot)
     if not snapshot.features.volume_limits_of_allocatable:
         return found
+    # Up to v1.31 a node's allocatable may name a limit that its CSINode does not.
     merged = dict(found)
     for driver in drivers:
-        of_allocatable = attachable_volumes(snapshot).get(_limit_key(driver))
+        of_allocatable = attachable_volumes(snapshot).get(limit_key(driver))
         if of_allocatable is not None:
             own = found.get(driver)
             merged[driver] = of_allocatable if own is None else np.where(own == NEVER, of_allocatable, own)
@@ -93,11 +92,9 @@ def _drivers_of_nodes(snapshot: Snapshot) -> Iterator[tuple[int, CSINodeDriver]]
 
 
 def _migrates_portworx(snapshot: Snapshot) -> BoolArray:
-    """Return [node]: whether volumes of the in-tree plugin count there, as volumes of the CSI driver.
-
-    Up to v1.35 that is where its feature gate is on and the CSINode lists it; the other plugins are migrated on every
-    node with a CSINode. Divergence: where a pod has volumes of the CSI driver as well, all of them count everywhere.
-    """
+    """Return [node]: whether volumes of the in-tree plugin count there, as volumes of the CSI driver."""
+    # Divergence: where a pod has volumes of the CSI driver as well, all of them count everywhere. Up to v1.35 the gate
+    # decides, and whether the CSINode lists the plugin; other plugins are migrated on every node with a CSINode.
     if not snapshot.features.csi_migration_portworx:
         return np.zeros(len(snapshot.nodes), np.bool_)
     if not snapshot.features.portworx_is_migrated_by_node:
@@ -117,8 +114,8 @@ def _has_limit(snapshot: Snapshot) -> BoolArray:
     return found
 
 
-def _limit_key(driver: str) -> str:
-    """Return the resource by which a node's allocatable names the driver's limit."""
+def limit_key(driver: str) -> str:
+    """Return the resource by which a node's allocatable names the driver's limit (GetCSIAttachLimitKey)."""
     if len(_LIMIT_PREFIX + driver) <= _MAX_LIMIT_KEY_CHARACTERS:
         return _LIMIT_PREFIX + driver
     digest = hashlib.sha1(driver.encode(), usedforsecurity=False).hexdigest()
@@ -129,20 +126,17 @@ def _limit_key(driver: str) -> str:
 
 
 def _missing_drivers(context: SchedulingContext, drivers: Collection[str]) -> tuple[StaticCheck, ...]:
-    """Return a check for each driver whose CSIDriver keeps its volumes off the nodes that lack it.
-
-    Volumes of in-tree plugins need it only on nodes that have a CSINode: without one they are not migrated.
-    Divergence: of several missing drivers upstream names any, here the first by name.
-    """
+    """Return a check for each driver whose CSIDriver keeps its volumes off the nodes that lack it."""
     if not context.features.volume_limit_scaling:
         return ()
     snapshot, checks = context.snapshot, []
     native = storage(snapshot).native_drivers(context.pod)
-    for driver in sorted(drivers):
+    for driver in sorted(drivers):  # divergence: of several missing drivers upstream names any, here the first by name
         known = snapshot.objects.csi_drivers.get(("", driver))
         if known is not None and known.spec.prevent_pod_scheduling_if_missing:
             nodes = _nodes_without(snapshot).get(driver)
             missing = _has_csi_node(snapshot).copy() if nodes is None else nodes.copy()
+            # Volumes of in-tree plugins are not migrated on a node without a CSINode, so they do not need the driver.
             if driver in native:
                 missing |= ~_has_csi_node(snapshot)
             reason = f"{driver} CSI driver is not installed on the node"

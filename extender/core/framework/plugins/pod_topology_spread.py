@@ -1,8 +1,7 @@
 """PodTopologySpread: limit how unevenly the pods that a selector matches are spread over zones, hosts or other domains.
 
 Each hard constraint (DoNotSchedule) is a column: how many more matching pods the node's domain may hold. A dry run
-removes pods of one domain only, so the minimum over the *other* domains is known beforehand, and with it the maximum
-for this one.
+removes pods of one domain only, so the minimum over the *other* domains is known beforehand.
 
 Mirrors pkg/scheduler/framework/plugins/podtopologyspread (v1.36).
 
@@ -16,16 +15,26 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from extender.core.framework.constraint import CodeArray, ColumnwiseConstraint, NodeRows, SchedulingContext
+from extender.core.framework.filter_checks import ColumnwiseConstraint
 from extender.core.framework.plugins.shared.normalize import MAX_NODE_SCORE
-from extender.core.framework.status import Code, PreFilterResult
-from extender.core.snapshot.arrays import MAX_AMOUNT, NEVER, BoolArray, IntArray, LabelColumn, PodAmounts, mask_of
+from extender.core.framework.scheduling_context import SchedulingContext
+from extender.core.framework.status import Code, CodeArray, PreFilterResult
+from extender.core.snapshot.arrays import (
+    MAX_AMOUNT,
+    NEVER,
+    BoolArray,
+    IntArray,
+    LabelColumn,
+    NodeRows,
+    PodAmounts,
+    mask_of,
+)
 from extender.core.snapshot.default_selector import default_selector
 from extender.core.snapshot.node_layout import RankedDemand
 from extender.core.snapshot.selector_index import MatchingPods, nodes_matching, pods_matching
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.affinity import PodSelector
-from extender.k8s.labels import HOSTNAME, ZONE
+from extender.k8s.limits.limits import MAX_HARD_CONSTRAINTS, TOO_MANY_HARD_CONSTRAINTS
 from extender.k8s.objects import Pod, TopologySpreadConstraint
 from extender.k8s.selectors import (
     NOTHING,
@@ -35,15 +44,11 @@ from extender.k8s.selectors import (
     find_untolerated,
     required_node_affinity,
 )
+from extender.k8s.well_known import HOSTNAME, ZONE
 
 NAME = "PodTopologySpread"
 REASON = "node(s) didn't match pod topology spread constraints"
 REASON_NO_LABEL = REASON + " (missing required label)"
-
-MAX_HARD_CONSTRAINTS = 256
-"""Hard constraints with topology keys that nodes have; each is a column over all nodes."""
-
-REASON_TOO_MANY = f"more than {MAX_HARD_CONSTRAINTS} hard topology spread constraints"
 
 SYSTEM_DEFAULTS = (
     TopologySpreadConstraint(3, HOSTNAME, "ScheduleAnyway"),
@@ -75,12 +80,12 @@ def _compile(context: SchedulingContext, constraint: TopologySpreadConstraint) -
     own = {key: labels[key] for key in keys or () if key in labels}
     selector = compile_label_selector(constraint.label_selector)
     policies = (constraint.node_affinity_policy in (None, "Honor"), constraint.node_taints_policy == "Honor")
-    # Without its gate, any number of domains will do: 0.
     min_domains = 1 if constraint.min_domains is None else constraint.min_domains
     return _CompiledConstraint(
         constraint.max_skew,
         constraint.topology_key,
         selector.with_labels(own) if own else selector,
+        # Without its gate, any number of domains is enough.
         min_domains if features.min_domains_in_pod_topology_spread else 0,
         policies if features.node_inclusion_policy_in_pod_topology_spread else (True, False),
     )
@@ -89,7 +94,7 @@ def _compile(context: SchedulingContext, constraint: TopologySpreadConstraint) -
 def _constraints(context: SchedulingContext, action: str) -> tuple[_CompiledConstraint, ...]:
     """Return the pod's constraints, or the default ones with the selector of its Services and controller.
 
-    `action`: whenUnsatisfiable. SelectorError if a selector does not parse.
+    `action`: whenUnsatisfiable. Raises SelectorError if a selector does not parse.
     """
     pod, own = context.pod, context.pod.spec.topology_spread_constraints
     if own:
@@ -101,8 +106,7 @@ def _constraints(context: SchedulingContext, action: str) -> tuple[_CompiledCons
 
 def _default_constraints(context: SchedulingContext, action: str) -> list[TopologySpreadConstraint]:
     defaults = context.profile.default_spread_constraints
-    constraints = SYSTEM_DEFAULTS if defaults is None else defaults
-    return [one for one in constraints if one.when_unsatisfiable == action]
+    return [one for one in (SYSTEM_DEFAULTS if defaults is None else defaults) if one.when_unsatisfiable == action]
 
 
 def uses_default_selector(context: SchedulingContext, action: str) -> bool:
@@ -112,15 +116,13 @@ def uses_default_selector(context: SchedulingContext, action: str) -> bool:
 
 def _matching_pods(context: SchedulingContext, constraint: _CompiledConstraint) -> MatchingPods:
     """Return all pods of the incoming pod's namespace that the selector matches, including terminating ones."""
-    own_namespace = frozenset((context.pod.metadata.namespace,))
-    return pods_matching(context.snapshot, PodSelector(own_namespace, NOTHING, constraint.selector))
+    namespaces = frozenset((context.pod.metadata.namespace,))
+    return pods_matching(context.snapshot, PodSelector(namespaces, NOTHING, constraint.selector))
 
 
 def _match_counts(context: SchedulingContext, constraint: _CompiledConstraint) -> IntArray:
-    """Return [node]: number of matching pods, without terminating ones.
-
-    Quirk up to v1.37: an empty selector counts no pod (countPodsMatchSelector).
-    """
+    """Return [node]: number of matching pods, without terminating ones."""
+    # Quirk up to v1.37: an empty selector counts no pod (countPodsMatchSelector).
     if constraint.selector.is_empty and not context.features.empty_selectors_match_all:
         return np.zeros(len(context.snapshot.nodes), np.int64)
     return _matching_pods(context, constraint).non_terminating
@@ -130,11 +132,8 @@ def _included_nodes(
     context: SchedulingContext, constraints: Sequence[_CompiledConstraint]
 ) -> dict[tuple[bool, bool], BoolArray]:
     """Return (honors affinity, honors taints) -> [node]: whether it is part of the spread, once per combination."""
-    snapshot, affinity, tolerations = (
-        context.snapshot,
-        required_node_affinity(context.pod),
-        context.pod.spec.tolerations,
-    )
+    snapshot, affinity = context.snapshot, required_node_affinity(context.pod)
+    tolerations = context.pod.spec.tolerations
     compares = context.features.taint_toleration_comparison_operators
     found = {}
     for honors_affinity, honors_taints in {one.policies for one in constraints}:
@@ -160,10 +159,7 @@ def _nodes_with_all_keys(snapshot: Snapshot, constraints: Sequence[_CompiledCons
 def _until_missing_key(
     snapshot: Snapshot, constraints: tuple[_CompiledConstraint, ...]
 ) -> tuple[_CompiledConstraint, ...]:
-    """Return the constraints up to the first one whose topology key no node has.
-
-    It rejects every node, and the first constraint that rejects a node decides: the others make no difference.
-    """
+    """Return the constraints up to the first one whose topology key no node has: it rejects every node."""
     keys = snapshot.node_label_keys
     missing = (index for index, one in enumerate(constraints) if one.topology_key not in keys)
     return constraints[: next(missing, len(constraints)) + 1]
@@ -176,7 +172,7 @@ def _until_missing_key(
 class SpreadConstraint(ColumnwiseConstraint):
     """One column per hard constraint: how many more matching pods the node's domain may hold beside the incoming pod.
 
-    headroom = maxSkew - selfMatchNum + minMatchNum of the other domains - matchNum; see `_domain_headroom`.
+    headroom = maxSkew - selfMatchNum + minMatchNum of the other domains - matchNum; see `_headroom`.
     """
 
     has_key: BoolArray
@@ -203,16 +199,14 @@ class SpreadConstraint(ColumnwiseConstraint):
 
 
 def prefilter(context: SchedulingContext) -> PreFilterResult:
-    """Reject the pod if a hard constraint does not parse; kube-scheduler fails such a pod in PreFilter.
-
-    Also reject more than MAX_HARD_CONSTRAINTS, which an API server never sends: it accepts one per topology key.
-    """
+    """Reject the pod if a hard constraint does not parse, or if it has more than MAX_HARD_CONSTRAINTS."""
     try:
         constraints = _constraints(context, "DoNotSchedule")
     except SelectorError as error:
         return PreFilterResult.rejecting(NAME, f"obtaining pod's hard topology spread constraints: {error}")
+    # An API server accepts one per topology key, so it never sends as many.
     if len(_until_missing_key(context.snapshot, constraints)) > MAX_HARD_CONSTRAINTS:
-        return PreFilterResult.rejecting(NAME, REASON_TOO_MANY)
+        return PreFilterResult.rejecting(NAME, TOO_MANY_HARD_CONSTRAINTS)
     return PreFilterResult()
 
 
@@ -221,73 +215,58 @@ def filter(context: SchedulingContext) -> tuple[SpreadConstraint, ...]:
     constraints = _constraints(context, "DoNotSchedule")
     if not constraints:
         return ()
+    # 1. The nodes whose pods count: with all topology keys, and included by the constraint's policies.
     snapshot, namespace = context.snapshot, context.pod.metadata.namespace
     with_keys = _nodes_with_all_keys(snapshot, constraints)
     constraints = _until_missing_key(snapshot, constraints)
     included = _included_nodes(context, constraints)
-    columns = [_column(context, one, with_keys & included[one.policies]) for one in constraints]
+    counting = [with_keys & included[one.policies] for one in constraints]
+    # 2. The headroom of each constraint (calPreFilterState).
+    headroom = [_headroom(context, one, nodes) for one, nodes in zip(constraints, counting, strict=True)]
+    # 3. What pods take of it (updateWithPod). Quirk: unlike the headroom, it counts terminating pods, and all pods of
+    #    the namespace for an empty selector.
+    demand = []
+    for constraint, nodes in zip(constraints, counting, strict=True):
+        pods = _matching_pods(context, constraint)
+        counted = nodes[pods.nodes]
+        ones = np.ones(np.count_nonzero(counted), np.int64)
+        demand.append(PodAmounts(pods.rows[counted], pods.nodes[counted], ones))
 
     def demand_of(pod: Pod, node: int) -> list[bool]:
-        counts = pod.metadata.namespace == namespace
         return [
-            counts and bool(column.counting[node]) and constraint.selector.matches(pod.metadata.labels)
-            for constraint, column in zip(constraints, columns, strict=True)
+            pod.metadata.namespace == namespace and bool(nodes[node]) and one.selector.matches(pod.metadata.labels)
+            for one, nodes in zip(constraints, counting, strict=True)
         ]
 
     return (
         SpreadConstraint(
             NAME,
-            np.stack([column.headroom for column in columns]),
-            RankedDemand(context.layout, tuple(column.demand for column in columns)),
-            context.nominated_demand(len(columns), demand_of),
+            np.stack(headroom),
+            RankedDemand(context.layout, tuple(demand)),
+            context.nominated_demand(len(constraints), demand_of),
             np.stack([snapshot.label(one.topology_key).present for one in constraints]),
         ),
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Column:
-    """One hard constraint as a column of SpreadConstraint."""
-
-    counting: BoolArray
-    """[node]: True if the node has all topology keys and is part of the spread."""
-    headroom: IntArray
-    """[node]: headroom of the node's domain, as in SpreadConstraint."""
-    demand: PodAmounts
-    """1 for every matching pod, by pod.
-
-    Quirk: unlike `headroom`, this counts terminating pods, and all pods of the namespace for an empty selector, because
-    upstream's updateWithPod applies neither rule in AddPod and RemovePod.
-    """
-
-
-def _column(context: SchedulingContext, constraint: _CompiledConstraint, counting: BoolArray) -> _Column:
-    labels = context.snapshot.label(constraint.topology_key)
-    match_counts, exists = _sums_per_domain(labels, counting, _match_counts(context, constraint))
-    max_excess = constraint.max_skew - constraint.selector.matches(context.pod.metadata.labels)
-    headroom = _domain_headroom(max_excess, constraint.min_domains, match_counts, exists)
-    pods = _matching_pods(context, constraint)
-    kept = counting[pods.nodes]
-    ones = np.ones(np.count_nonzero(kept), np.int64)
-    return _Column(counting, headroom[labels.codes], PodAmounts(pods.rows[kept], pods.nodes[kept], ones))
-
-
-def _domain_headroom(max_excess: int, min_domains: int, match_counts: IntArray, exists: BoolArray) -> IntArray:
-    """Return [domain]: how many more matching pods the domain may hold beside the incoming pod.
-
-    `max_excess`: maxSkew - selfMatchNum. `match_counts`: [domain], matchNum. `exists`: [domain], its pods count.
-    """
+def _headroom(context: SchedulingContext, constraint: _CompiledConstraint, counting: BoolArray) -> IntArray:
+    """Return [node]: how many more matching pods its domain may hold; `counting`: [node], whether its pods count."""
     # Upstream rejects a node if
     #     matchNum + selfMatchNum - minMatchNum > maxSkew
     # matchNum: matching pods in the node's domain; selfMatchNum: 1 if the incoming pod matches the selector, else 0;
     # minMatchNum: minimum of matchNum over all domains, 0 while there are fewer domains than minDomains. So it fits if
     #     headroom = (maxSkew - selfMatchNum) + minMatchNum - matchNum >= 0
-    # If the domain itself has the minimum, this is selfMatchNum <= maxSkew, whatever matchNum is. Hence the minimum of
-    # the *other* domains decides, unless maxSkew < selfMatchNum: then no existing domain ever fits.
-    if np.count_nonzero(exists) < min_domains:
-        return max_excess - match_counts
-    headroom = np.minimum(_min_of_others(match_counts, exists), MAX_AMOUNT) + max_excess - match_counts
-    return np.where(exists, -MAX_AMOUNT, headroom) if max_excess < 0 else headroom
+    labels = context.snapshot.label(constraint.topology_key)
+    match_counts, exists = _sums_per_domain(labels, counting, _match_counts(context, constraint))
+    max_excess = constraint.max_skew - constraint.selector.matches(context.pod.metadata.labels)
+    headroom = max_excess - match_counts
+    if np.count_nonzero(exists) >= constraint.min_domains:
+        # If the domain itself has the minimum, it fits if selfMatchNum <= maxSkew, whatever matchNum is. Hence the
+        # minimum of the *other* domains decides, unless maxSkew < selfMatchNum: then no existing domain ever fits.
+        headroom += np.minimum(_min_of_others(match_counts, exists), MAX_AMOUNT)
+        if max_excess < 0:
+            headroom[exists] = -MAX_AMOUNT
+    return headroom[labels.codes]
 
 
 def _sums_per_domain(labels: LabelColumn, counting: BoolArray, per_node: IntArray) -> tuple[IntArray, BoolArray]:
@@ -297,10 +276,8 @@ def _sums_per_domain(labels: LabelColumn, counting: BoolArray, per_node: IntArra
 
 
 def _min_of_others(match_counts: IntArray, exists: BoolArray) -> IntArray:
-    """Return [domain]: minimum of matchNum over the other domains, NEVER without other domains.
-
-    The two smallest domains suffice (upstream: criticalPaths).
-    """
+    """Return [domain]: minimum of matchNum over the other domains, NEVER without other domains."""
+    # As upstream's criticalPaths: the two smallest domains suffice.
     counts = np.where(exists, match_counts, NEVER)
     smallest = int(counts.argmin())
     minimum = np.full(len(counts), counts[smallest])
@@ -319,25 +296,25 @@ def score(context: SchedulingContext, rows: NodeRows) -> IntArray | None:
     try:
         constraints = _constraints(context, "ScheduleAnyway")
     except SelectorError:
-        return None  # divergence: kube-scheduler fails such a pod in PreScore; here the plugin is skipped
+        return None  # divergence: kube-scheduler fails such a pod in PreScore
     if not constraints:
         return None
-    # System default constraints do not require all topology keys: nodes without a zone label are still scored.
-    requires_all_keys = (
-        context.pod.spec.topology_spread_constraints or context.profile.default_spread_constraints is not None
-    )
-    everywhere = np.ones(len(context.snapshot.nodes), np.bool_)
-    with_keys = _nodes_with_all_keys(context.snapshot, constraints) if requires_all_keys else everywhere
+    # 1. PreScore: the nodes that are scored. System default constraints do not require all topology keys: nodes
+    #    without a zone label are scored, too.
+    defaults = context.profile.default_spread_constraints
+    with_keys = np.ones(len(context.snapshot.nodes), np.bool_)
+    if context.pod.spec.topology_spread_constraints or defaults is not None:
+        with_keys = _nodes_with_all_keys(context.snapshot, constraints)
     scored, included = rows[with_keys[rows]], _included_nodes(context, constraints)
     if not len(scored):
         return np.zeros(len(rows), np.int64)
+    # 2. Score: Go's math.Round rounds half up, for values that are not negative (numpy rounds half to even).
     raw = np.zeros(len(scored))
     for constraint in constraints:
         raw += _raw_score(context, constraint, with_keys & included[constraint.policies], scored)
-    # Go's math.Round rounds half up, for values that are not negative (numpy rounds half to even).
     whole = np.trunc(raw)
     rounded = (whole + (raw - whole >= 0.5)).astype(np.int64)
-    # score = 100 * (max + min - raw) / max; 100 everywhere if max = 0: the node with the lowest raw score gets the most
+    # 3. NormalizeScore: 100 * (max + min - raw) / max, 100 everywhere if max = 0. The lowest raw score gets the most.
     highest, lowest = int(rounded.max(initial=0)), int(rounded.min())
     scores = np.zeros(len(rows), np.int64)
     scores[with_keys[rows]] = MAX_NODE_SCORE * (highest + lowest - rounded) // highest if highest else MAX_NODE_SCORE
@@ -354,12 +331,12 @@ def _raw_score(
     # raw = matchNum * log(domains + 2) + (maxSkew - 1)
     # The logarithm (topologyNormalizingWeight) keeps a key with many domains, hence few pods in each, from being
     # outweighed by a key with few domains; maxSkew - 1 evens out constraints that tolerate a larger skew.
-    labels = context.snapshot.label(constraint.topology_key)
+    labels, matches = context.snapshot.label(constraint.topology_key), _match_counts(context, constraint)
     if constraint.topology_key == HOSTNAME:
-        matches = _match_counts(context, constraint)[scored]
+        matches = matches[scored]
         domains = int(np.count_nonzero(mask_of(scored, len(counting))))
     else:
-        match_counts, _ = _sums_per_domain(labels, counting, _match_counts(context, constraint))
+        match_counts, _ = _sums_per_domain(labels, counting, matches)
         codes, empty, absent = labels.codes[scored], labels.code_of.get(""), labels.code_of.get(None)
         if empty is not None and absent is not None:
             # Quirk: upstream reads an absent label as "", so that nodes with either are one domain.

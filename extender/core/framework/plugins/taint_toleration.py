@@ -6,9 +6,10 @@ Mirrors pkg/scheduler/framework/plugins/tainttoleration (v1.36).
 
 import numpy as np
 
-from extender.core.framework.constraint import NodeRows, SchedulingContext, StaticCheck
+from extender.core.framework.filter_checks import StaticCheck
 from extender.core.framework.plugins.shared.normalize import normalize
-from extender.core.snapshot.arrays import IntArray
+from extender.core.framework.scheduling_context import SchedulingContext
+from extender.core.snapshot.arrays import IntArray, NodeRows
 from extender.k8s.objects import Taint
 from extender.k8s.selectors import find_untolerated, tolerates
 
@@ -19,7 +20,7 @@ _HARD_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
 
 
 def filter(context: SchedulingContext) -> tuple[StaticCheck, ...]:
-    """Return one check, even for clusters without taints: each distinct taint list is evaluated only once."""
+    """Return one check, even for clusters without taints: each distinct list of taints is evaluated only once."""
     tolerations, features, taints = context.pod.spec.tolerations or (), context.features, context.snapshot.taints
     compares = features.taint_toleration_comparison_operators
     found = [find_untolerated(one, tolerations, _HARD_EFFECTS, compares=compares) for one in taints.values]
@@ -29,9 +30,9 @@ def filter(context: SchedulingContext) -> tuple[StaticCheck, ...]:
     reasons = [
         f"node(s) had untolerated taint {{{taint.key}: {taint.value}}}" if taint is not None else "" for taint in found
     ]
-    place = {reason: nth for nth, reason in enumerate(dict.fromkeys(reasons))}
-    reason_of = np.fromiter(map(place.__getitem__, reasons), np.int64, len(reasons))[taints.codes]
-    return (StaticCheck(NAME, rejected, tuple(place), reason_of=reason_of),)
+    number_of = {reason: number for number, reason in enumerate(dict.fromkeys(reasons))}
+    reason_of = np.fromiter(map(number_of.__getitem__, reasons), np.int64, len(reasons))[taints.codes]
+    return (StaticCheck(NAME, rejected, tuple(number_of), reason_of=reason_of),)
 
 
 def score(context: SchedulingContext, rows: NodeRows) -> IntArray:

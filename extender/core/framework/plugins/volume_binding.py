@@ -13,17 +13,17 @@ from itertools import chain
 import numpy as np
 import numpy.typing as npt
 
-from extender.core.framework.constraint import NodeRows, SchedulingContext, StaticCheck
+from extender.core.framework.filter_checks import StaticCheck
 from extender.core.framework.plugins.shared.normalize import interpolate
 from extender.core.framework.plugins.shared.volume_matching import NO_VOLUME_ROW, affinity_matches, match_volumes
+from extender.core.framework.scheduling_context import SchedulingContext
 from extender.core.framework.status import PreFilterResult, filter_error
-from extender.core.snapshot.arrays import NEVER, BoolArray, IntArray
+from extender.core.snapshot.arrays import NEVER, BoolArray, IntArray, NodeRows
 from extender.core.snapshot.derived import derived_by
 from extender.core.snapshot.selector_index import nodes_with_labels
 from extender.core.snapshot.snapshot import Snapshot
 from extender.core.snapshot.volume_index import is_migrated, not_found, storage
 from extender.k8s import quantity
-from extender.k8s.labels import HOSTNAME
 from extender.k8s.selectors import (
     LABEL_OPERATORS,
     LabelMatcher,
@@ -32,7 +32,7 @@ from extender.k8s.selectors import (
     requirement,
 )
 from extender.k8s.storage.csi_migration import migrated_affinity, migration_of, translation_error
-from extender.k8s.storage.objects import PersistentVolume, PersistentVolumeClaim, StorageClass
+from extender.k8s.storage.objects import PersistentVolumeClaim, StorageClass
 from extender.k8s.storage.volumes import (
     NO_PROVISIONER,
     WAIT_FOR_FIRST_CONSUMER,
@@ -46,6 +46,7 @@ from extender.k8s.storage.volumes import (
     selected_node,
     storage_capacity,
 )
+from extender.k8s.well_known import HOSTNAME
 
 NAME = "VolumeBinding"
 REASONS = (
@@ -81,6 +82,7 @@ def _claims(context: SchedulingContext) -> _Claims | str:
         return _Claims()
     found, bound, unbound, has_unbound_immediate = storage(context.snapshot), [], [], False
     for use in claim_uses(context.pod):
+        # 1. podHasPVCs: the claim exists, and is the pod's.
         claim = found.claim(context.pod, use.name)
         if claim is None and use.is_ephemeral:
             return f'waiting for ephemeral volume controller to create the persistentvolumeclaim "{use.name}"'
@@ -93,21 +95,19 @@ def _claims(context: SchedulingContext) -> _Claims | str:
             return f'persistentvolumeclaim "{use.name}" is being deleted'
         if use.is_ephemeral and not is_for_pod(claim, context.pod):
             return not_for_pod_message(claim, context.pod)
+        # 2. GetPodVolumeClaims: bound, to be bound once the pod has a node (IsDelayBindingMode), or neither.
         storage_class = None if claim.spec.volume_name else found.storage_class(claim_class(claim))
         if is_bound(claim):
             bound.append(claim)
         elif storage_class is not None and storage_class.volume_binding_mode == WAIT_FOR_FIRST_CONSUMER:
-            unbound.append(claim)  # bound only after its pod has a node (volume.IsDelayBindingMode)
+            unbound.append(claim)
         else:
-            has_unbound_immediate = True  # reported only if no claim has a problem that takes precedence
+            has_unbound_immediate = True
     return REASON_UNBOUND if has_unbound_immediate else _Claims(tuple(bound), tuple(unbound))
 
 
 def prefilter(context: SchedulingContext) -> PreFilterResult:
-    """Reject the pod if a claim is missing, lost, being deleted, of another pod, or unbound in Immediate mode.
-
-    Some older patches also leave only the nodes whose names are host names of its volumes.
-    """
+    """Reject the pod if a claim is missing, lost, being deleted, of another pod, or unbound in Immediate mode."""
     claims = _claims(context)
     if isinstance(claims, str):
         return PreFilterResult.rejecting(NAME, claims)
@@ -115,10 +115,8 @@ def prefilter(context: SchedulingContext) -> PreFilterResult:
 
 
 def _nodes_of_host_names(context: SchedulingContext, bound: Sequence[PersistentVolumeClaim]) -> frozenset[str] | None:
-    """Return the host names that all volumes allow, None for all nodes (GetEligibleNodes, v1.31.0).
-
-    Two faults of upstream: a label is taken for a name, and the terms of a volume that name no host are forgotten.
-    """
+    """Return the host names that all volumes allow, None for all nodes (GetEligibleNodes, v1.31.0)."""
+    # Two faults of upstream: a label is taken for a name, and the terms of a volume that name no host are forgotten.
     left: frozenset[str] | None = None
     for claim in bound if context.features.host_names_of_volumes_are_node_names else ():
         volume = storage(context.snapshot).volume(claim.spec.volume_name)
@@ -137,10 +135,11 @@ def _nodes_of_host_names(context: SchedulingContext, bound: Sequence[PersistentV
 
 
 def filter(context: SchedulingContext) -> tuple[StaticCheck, ...]:
-    """Return one check per distinct set of reasons."""
+    """Return one check per distinct set of reasons, after those of errors."""
     claims = _claims(context)
     if isinstance(claims, str) or not (claims.bound or claims.unbound):
         return ()
+    # FindPodVolumes: 1. bound claims, 2. unbound claims. The reasons of both are reported together.
     bits = _check_bound(context.snapshot, claims.bound) | _check_unbound(context.snapshot, claims.unbound)
     reasons = REASONS if context.features.volume_affinity_reason_of_1_33 else REASONS_UNTIL_1_32
     checks = [
@@ -155,10 +154,7 @@ def filter(context: SchedulingContext) -> tuple[StaticCheck, ...]:
 def _attributes_class_errors(
     context: SchedulingContext, claims: Sequence[PersistentVolumeClaim]
 ) -> tuple[StaticCheck, ...]:
-    """Fail on the nodes where an unbound claim with an attributes class is matched with volumes, if that is off.
-
-    Nodes that the annotation of a selected node rules out are not matched.
-    """
+    """Fail on the nodes where an unbound claim with an attributes class is matched with volumes, if that is off."""
     features = context.features
     if features.volume_attributes_class or features.volume_attributes_class_is_ignored:
         return ()
@@ -170,23 +166,23 @@ def _attributes_class_errors(
         f"unsupported volumeAttributesClassName is set on claim {first.metadata.namespace}/{first.metadata.name} "
         "when the feature-gate VolumeAttributesClass is disabled"
     )
+    # Nodes that the selected node of a claim rules out are not matched.
     selected = {node for one in claims if (node := selected_node(one)) is not None}
-    error, fails = filter_error(NAME, message), np.full(len(context.snapshot.nodes), not selected, np.bool_)
+    fails = np.full(len(context.snapshot.nodes), not selected, np.bool_)
     if len(selected) == 1 and (row := context.snapshot.node_row.get(selected.pop())) is not None:
         fails[row] = True
-    return (StaticCheck(NAME, fails, error.reasons, code=error.code),)
+    return (StaticCheck.of(filter_error(NAME, message), fails),)
 
 
 def _translation_errors(snapshot: Snapshot, claims: Sequence[PersistentVolumeClaim]) -> Iterator[StaticCheck]:
     """Fail on the nodes where a bound volume must be translated to CSI and cannot be (checkBoundClaims)."""
-    for nth, claim in enumerate(claims):
+    for number, claim in enumerate(claims):
         volume = storage(snapshot).volume(claim.spec.volume_name)
         error = translation_error(volume) if volume is not None else None
         migration = migration_of(volume) if volume is not None else None
         if error is not None and migration is not None:
-            fails = is_migrated(snapshot, migration.plugin) & (_check_bound(snapshot, claims[:nth]) == 0)
-            status = filter_error(NAME, f"could not translate pv: {error}")
-            yield StaticCheck(NAME, fails, status.reasons, code=status.code)
+            fails = is_migrated(snapshot, migration.plugin) & (_check_bound(snapshot, claims[:number]) == 0)
+            yield StaticCheck.of(filter_error(NAME, f"could not translate pv: {error}"), fails)
 
 
 # --- bound claims ---------------------------------------------------------------------------------------------------
@@ -199,32 +195,23 @@ def _check_bound(snapshot: Snapshot, claims: Sequence[PersistentVolumeClaim]) ->
         volume = storage(snapshot).volume(claim.spec.volume_name)
         if volume is None:
             bits[bits == 0] = _PV_NOT_EXIST
-        else:
-            bits[(bits == 0) & ~_has_access(snapshot, volume)] = _NODE_CONFLICT
+            continue
+        has_access, migration = affinity_matches(snapshot, volume.spec.node_affinity), migration_of(volume)
+        if migration is not None and migration.topology_key:
+            # On nodes where the in-tree plugin is migrated to a CSI driver, the driver's topology key decides.
+            migrated = affinity_matches(snapshot, migrated_affinity(volume, migration.topology_key))
+            has_access = np.where(is_migrated(snapshot, migration.plugin), migrated, has_access)
+        bits[(bits == 0) & ~has_access] = _NODE_CONFLICT
     return bits
-
-
-def _has_access(snapshot: Snapshot, volume: PersistentVolume) -> BoolArray:
-    """Return [node]: whether the node has access to a bound volume.
-
-    On nodes where the in-tree plugin is migrated to a CSI driver, the driver's topology key decides.
-    """
-    in_tree, migration = affinity_matches(snapshot, volume.spec.node_affinity), migration_of(volume)
-    if migration is None or not migration.topology_key:
-        return in_tree
-    migrated = affinity_matches(snapshot, migrated_affinity(volume, migration.topology_key))
-    return np.where(is_migrated(snapshot, migration.plugin), migrated, in_tree)
 
 
 # --- unbound claims -------------------------------------------------------------------------------------------------
 
 
 def _check_unbound(snapshot: Snapshot, claims: Sequence[PersistentVolumeClaim]) -> ReasonBits:
-    """Check unbound claims: each needs an available volume, or a provisioner that can create one there.
-
-    Mirrors findMatchingVolumes and checkVolumeProvisions. A claim with a selected node is provisioned only there.
-    """
+    """Check unbound claims: each needs an available volume, or a provisioner that can create one there."""
     bits = np.zeros(len(snapshot.nodes), np.int64)
+    # 1. A claim with a selected node is provisioned there, and nowhere else.
     to_provision, without_node = [], []
     for claim in claims:
         node = selected_node(claim)
@@ -234,7 +221,9 @@ def _check_unbound(snapshot: Snapshot, claims: Sequence[PersistentVolumeClaim]) 
         is_selected = np.arange(len(bits)) == snapshot.node_row.get(node, -1)
         bits[~is_selected] = _BIND_CONFLICT
         to_provision.append((claim, is_selected))
+    # 2. The others get available volumes (findMatchingVolumes).
     unmatched = ((claim, volumes == NO_VOLUME_ROW) for claim, volumes in match_volumes(snapshot, without_node))
+    # 3. Where there is none, one must be provisioned (checkVolumeProvisions).
     for claim, nodes in chain(to_provision, unmatched):
         undecided = nodes & (bits == 0)
         if undecided.any():
@@ -252,38 +241,32 @@ def _check_provision(snapshot: Snapshot, claim: PersistentVolumeClaim) -> Reason
     provisioning = _provisioning(snapshot, claim_class(claim))
     if provisioning is None:
         return np.full(len(snapshot.nodes), _BIND_CONFLICT)
+    in_allowed_topology, capacity = provisioning
     space = np.zeros(len(snapshot.nodes), np.int64)
-    if provisioning.capacity is not None and has_storage_request(claim):
-        largest, _ = provisioning.capacity
+    if capacity is not None and has_storage_request(claim):
+        largest, _ = capacity
         space[largest < quantity.value(requested_storage(claim))] = _NOT_ENOUGH_SPACE
-    return np.where(provisioning.in_allowed_topology, space, _BIND_CONFLICT)
+    return np.where(in_allowed_topology, space, _BIND_CONFLICT)
 
 
-@dataclass(frozen=True, slots=True)
-class _Provisioning:
-    """Where volumes of a storage class can be provisioned."""
-
-    in_allowed_topology: BoolArray
-    """[node]: True if it matches the class's allowedTopologies."""
-    capacity: tuple[IntArray, IntArray] | None
-    """[node]: bytes of the largest volume, and of the whole CSIStorageCapacity that holds it; None if the driver does
-    not publish capacities."""
+_Capacity = tuple[IntArray, IntArray]
+"""[node]: bytes of the largest volume, and of the whole CSIStorageCapacity that holds it."""
 
 
 @derived_by("nodes", "storage_classes", "csi_drivers", "csi_storage_capacities")
-def _provisioning(snapshot: Snapshot, name: str) -> _Provisioning | None:
-    """Return what is known of a storage class that exists; None if it provisions nothing."""
+def _provisioning(snapshot: Snapshot, name: str) -> tuple[BoolArray, _Capacity | None] | None:
+    """Return [node]: whether it matches the class's allowedTopologies, and the capacity, if the driver publishes it.
+
+    None if the class provisions nothing.
+    """
     storage_class = snapshot.objects.storage_classes["", name]
     if storage_class.provisioner in ("", NO_PROVISIONER):
         return None
-    return _Provisioning(_in_allowed_topology(snapshot, storage_class), _capacity(snapshot, storage_class))
+    return _in_allowed_topology(snapshot, storage_class), _capacity(snapshot, storage_class)
 
 
 def _in_allowed_topology(snapshot: Snapshot, storage_class: StorageClass) -> BoolArray:
-    """Return [node]: whether any allowedTopologies term matches. All nodes match without terms.
-
-    Mirrors v1helper.MatchTopologySelectorTerms, v1.36.
-    """
+    """Return [node]: whether an allowedTopologies term matches, or there is none (MatchTopologySelectorTerms)."""
     terms = storage_class.allowed_topologies or ()
     found = np.full(len(snapshot.nodes), not terms, np.bool_)
     for term in terms:
@@ -298,11 +281,9 @@ def _in_allowed_topology(snapshot: Snapshot, storage_class: StorageClass) -> Boo
     return found
 
 
-def _capacity(snapshot: Snapshot, storage_class: StorageClass) -> tuple[IntArray, IntArray] | None:
-    """Return the capacities for volumes of the class (hasEnoughCapacity, v1.36).
-
-    Divergence: where several are large enough, upstream takes any of them, here the largest one is scored.
-    """
+def _capacity(snapshot: Snapshot, storage_class: StorageClass) -> _Capacity | None:
+    """Return the capacities for volumes of the class (hasEnoughCapacity, v1.36)."""
+    # Divergence: where several are large enough, upstream takes any of them; here the largest one is scored.
     objects = snapshot.objects
     driver = objects.csi_drivers.get(("", storage_class.provisioner))
     if driver is None or not driver.spec.storage_capacity:
@@ -334,6 +315,12 @@ class _ClassUse:
         self.is_used = np.zeros(size, np.bool_)
         """[node]: True if one of the claims is of the class."""
 
+    def add(self, claim: PersistentVolumeClaim, nodes: BoolArray, capacity: IntArray) -> None:
+        """Add what the claim takes on `nodes` [node]; `capacity`: [node], of all claims that were added."""
+        self.is_used |= nodes
+        self.requested += nodes * quantity.value(requested_storage(claim))
+        self.capacity = np.where(nodes, capacity, self.capacity)
+
     def score(self, shape: tuple[tuple[int, int], ...]) -> IntArray:
         """Return [node]: 0-100 by the shape, 0 where the class is not used."""
         is_over = (self.capacity == 0) | (self.requested > self.capacity)
@@ -342,10 +329,7 @@ class _ClassUse:
 
 
 def score(context: SchedulingContext, rows: NodeRows) -> IntArray | None:
-    """Score by storage capacity, the mean over the storage classes; skipped without StorageCapacityScoring.
-
-    A node with matching volumes is scored by these, any other one by what is left for provisioning.
-    """
+    """Score by storage capacity, the mean over the storage classes; skipped without StorageCapacityScoring."""
     if not context.features.storage_capacity_scoring:
         return None
     claims, scores = _claims(context), np.zeros(len(rows), np.int64)
@@ -354,6 +338,7 @@ def score(context: SchedulingContext, rows: NodeRows) -> IntArray | None:
     matched, provisioned = _uses(context.snapshot, claims.unbound)
     size = len(context.snapshot.nodes)
     is_matched = sum((use.is_used for use in matched), np.zeros(size, np.bool_))
+    # A node with matching volumes is scored by these, any other one by what is left for provisioning.
     for uses, nodes in ((matched, is_matched), (provisioned, ~is_matched)):
         count = sum((use.is_used for use in uses), np.zeros(size, np.int64))
         total = sum((use.score(context.profile.volume_binding_shape) for use in uses), np.zeros(size, np.int64))
@@ -372,20 +357,14 @@ def _uses(
     everywhere = np.ones(size, np.bool_)
     to_provision = [(claim, everywhere) for claim in claims if selected_node(claim) is not None]
     for claim, found in match_volumes(snapshot, [one for one in claims if selected_node(one) is None]):
-        numbers, place = np.unique(found, return_inverse=True)
+        numbers, index = np.unique(found, return_inverse=True)
         sizes = [quantity.value(storage_capacity(volumes[one])) if one in volumes else 0 for one in numbers.tolist()]
-        _add(matched[claim_class(claim)], claim, found != NO_VOLUME_ROW, np.array(sizes, np.int64)[place], is_sum=True)
+        use = matched[claim_class(claim)]
+        use.add(claim, found != NO_VOLUME_ROW, use.capacity + np.array(sizes, np.int64)[index])
         to_provision.append((claim, found == NO_VOLUME_ROW))
     for claim, nodes in to_provision:
         provisioning = _provisioning(snapshot, claim_class(claim))
-        if provisioning is not None and provisioning.capacity is not None and has_storage_request(claim):
-            _, total = provisioning.capacity
-            _add(provisioned[claim_class(claim)], claim, nodes, total, is_sum=False)
+        if provisioning is not None and provisioning[1] is not None and has_storage_request(claim):
+            _, total = provisioning[1]
+            provisioned[claim_class(claim)].add(claim, nodes, total)
     return matched.values(), provisioned.values()
-
-
-def _add(use: _ClassUse, claim: PersistentVolumeClaim, nodes: BoolArray, capacity: IntArray, *, is_sum: bool) -> None:
-    """Add what the claim takes on `nodes` [node]; `is_sum`: claims have a capacity [node] each, not one together."""
-    use.is_used |= nodes
-    use.requested += nodes * quantity.value(requested_storage(claim))
-    use.capacity = np.where(nodes, use.capacity * is_sum + capacity, use.capacity)

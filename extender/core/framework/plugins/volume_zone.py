@@ -5,12 +5,13 @@ Mirrors pkg/scheduler/framework/plugins/volumezone (v1.36).
 
 import numpy as np
 
-from extender.core.framework.constraint import SchedulingContext, StaticCheck
-from extender.core.framework.status import PreFilterResult
+from extender.core.framework.filter_checks import StaticCheck
+from extender.core.framework.scheduling_context import SchedulingContext
+from extender.core.framework.status import Code, PreFilterResult, Status
 from extender.core.snapshot.volume_index import not_found, storage
-from extender.k8s.labels import BETA_REGION, BETA_ZONE, REGION, ZONE, ZONE_DELIMITER
 from extender.k8s.storage.objects import PersistentVolume
 from extender.k8s.storage.volumes import WAIT_FOR_FIRST_CONSUMER, claim_class, named_claims
+from extender.k8s.well_known import BETA_REGION, BETA_ZONE, REGION, ZONE, ZONE_DELIMITER
 
 NAME = "VolumeZone"
 REASON = "node(s) had no available volume zone"
@@ -52,31 +53,25 @@ def prefilter(context: SchedulingContext) -> PreFilterResult:
 
 
 def filter(context: SchedulingContext) -> tuple[StaticCheck, ...]:
-    """Return one check, or none if no volume has a zone or region label.
-
-    A node without any of the labels accepts all volumes: the cluster is then taken as having a single zone. A claim
-    without a volume rejects every node, unless PreFilter, where it is enabled, has rejected the pod.
-    """
+    """Return one check, or none if no volume has a zone or region label."""
     volumes, snapshot = _pod_volumes(context), context.snapshot
-    if isinstance(volumes, str):
-        return (StaticCheck(NAME, np.ones(len(snapshot.nodes), np.bool_), (volumes,)),)
-    topologies = [
-        (key, zones)
-        for volume in volumes
-        for key in _GA_LABEL
-        if (zones := _parse_zones((volume.metadata.labels or {}).get(key)))
-    ]
+    if isinstance(volumes, str):  # reached only if PreFilter is not enabled
+        status = Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, NAME, (volumes,))
+        return (StaticCheck.on_all_nodes(context, status),)
+    topologies = []
+    for volume in volumes:
+        for key in _GA_LABEL:
+            label = (volume.metadata.labels or {}).get(key)
+            # Two zones for `a__b`; upstream ignores the label if one is empty.
+            zones = frozenset(zone.strip() for zone in label.split(ZONE_DELIMITER)) if label is not None else {""}
+            if "" not in zones:
+                topologies.append((key, zones))
     if not topologies:
         return ()
     rejected = np.zeros(len(snapshot.nodes), np.bool_)
     for key, zones in topologies:
         own, ga = snapshot.label(key), snapshot.label(_GA_LABEL[key])
         rejected |= ~np.where(own.present, own.map_bool(zones.__contains__), ga.map_bool(zones.__contains__))
+    # A node without any of the labels accepts all volumes: upstream takes it that the cluster has a single zone then.
     has_any = np.logical_or.reduce([snapshot.label(key).present for key in _GA_LABEL])
     return (StaticCheck(NAME, rejected & has_any, (REASON,)),)
-
-
-def _parse_zones(label: str | None) -> frozenset[str]:
-    """Return the zones of a label value, two for `a__b`; none if one is empty: upstream then ignores the label."""
-    zones = frozenset(zone.strip() for zone in label.split(ZONE_DELIMITER)) if label is not None else frozenset()
-    return frozenset() if "" in zones else zones

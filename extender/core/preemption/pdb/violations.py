@@ -9,8 +9,8 @@ a budget allows one disruption and selects two evictable pods of the node:
     important           1              1       non-violating
     unimportant         2              1       violating, even if the important one is put back
 
-Violating pods are reprieved first, although the unimportant one is tried before the important one then: evicting it is
-worse than evicting any pod that violates no budget, so it gets the first chance to stay.
+Violating pods are reprieved first, so here the unimportant pod is tried before the important one: evicting a violating
+pod is worse than evicting any other, so it gets the first chance to stay.
 
 Since v1.37 a pod counts against its budgets up to the first one that it exceeds, so that the others have more left for
 less important pods. Upstream takes the budgets in the order of a Go map; here in that of their list (see `chance`).
@@ -18,7 +18,7 @@ less important pods. Upstream takes the budgets in the order of a Go map; here i
 `exceeds_budgets` checks the outcome instead: a budget is exceeded if it selects more of the actual victims than it
 allows, whatever the split says. Profiles with disruptionBudgets Strict reject such victims.
 
-Rule: pure functions of the budget index and of masks of pods.
+Rule: these are pure functions of the budget index and of masks of pods.
 """
 
 import numpy as np
@@ -44,16 +44,16 @@ def pods_violating_pdbs(pdbs: BudgetIndex, pods: npt.NDArray[np.int32], evictabl
     `pods`: [k, node] -> pod row, of all nodes or some.
     """
     # One entry for each pod and budget that it counts against, in the order in which the pods of a node count.
-    counted = np.flatnonzero(evictable)
+    counted, allowances = np.flatnonzero(evictable), pdbs.allowances
     places, budget = pdbs.uses(pods.reshape(-1)[counted])
     pod = counted[places]
-    violates = pdbs.allowances[budget] <= 0
+    violates = allowances[budget] <= 0
     # The nth pod of a budget on its node violates if the budget allows n or fewer.
     some = np.flatnonzero(~violates)
-    group = pod[some] % pods.shape[1] * len(pdbs.allowances) + budget[some]
+    group = pod[some] % pods.shape[1] * len(allowances) + budget[some]
     order = np.argsort(group, kind="stable")
     some, group = some[order], group[order]
-    violates[some] = np.arange(len(group)) - np.searchsorted(group, group) >= pdbs.allowances[budget[some]]
+    violates[some] = np.arange(len(group)) - np.searchsorted(group, group) >= allowances[budget[some]]
     result = np.zeros(evictable.shape, np.bool_)
     flat = result.reshape(-1)
     flat[pod[violates]] = True
@@ -94,13 +94,13 @@ def _exceeding_pods(pdbs: BudgetIndex, pod: IntArray, budget: IntArray, node: In
 def exceeds_budgets(pdbs: BudgetIndex, taken: VictimRows) -> BoolArray:
     """Return [node]: whether some budget selects more of the node's victims than it allows."""
     victims, budgets = pdbs.uses(taken.pods)
-    return over_limit(taken.places[victims], budgets, pdbs.allowances, taken.size)
+    return over_limit(taken.candidate_index[victims], budgets, pdbs.allowances, taken.size)
 
 
 def exceeded_budgets(pdbs: BudgetIndex, taken: VictimRows) -> tuple[IntArray, IntArray]:
     """Return all exceeded budgets as two parallel arrays: place of the node, budget row."""
     (victims, budgets), allowances = pdbs.uses(taken.pods), pdbs.allowances
-    keys, counts = np.unique(taken.places[victims] * len(allowances) + budgets, return_counts=True)
+    keys, counts = np.unique(taken.candidate_index[victims] * len(allowances) + budgets, return_counts=True)
     places, budgets = np.divmod(keys, max(len(allowances), 1))
     over = counts > np.maximum(allowances[budgets], 0)
     return places[over], budgets[over]

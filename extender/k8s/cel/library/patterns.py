@@ -13,6 +13,7 @@ from typing import Any
 
 from extender.k8s.cel.library.standard import wanted
 from extender.k8s.cel.values import NO_SUCH_OVERLOAD, CelError, Run, TypeValue, UnsupportedFeature
+from extender.k8s.limits.limits import MAX_NAMED_GROUPS, TOO_MANY_NAMED_GROUPS
 
 _STEPS = 20
 """Steps of one match; the library takes about that many microseconds."""
@@ -26,9 +27,6 @@ _MAX_NESTED = 100
 Go refuses a tree of more than 1,000 levels, and a group is up to four of them: itself, what repeats it, the row and the
 alternatives it stands in. RE2 does not refuse it.
 """
-
-_MAX_NAMED = 10
-"""Groups with names that are followed: RE2 keeps where each matched for each way to match, whatever its options."""
 
 _MAX_REMEMBERED = 256
 """Characters of a text and a pattern together whose result is remembered."""
@@ -172,6 +170,6 @@ def _compiled(pattern: str) -> Any:
     # Only whole matches are asked for, and what searches for groups is quadratic in nested ones.
     options.never_capture = True
     compiled = re2.compile(pattern, options)
-    if compiled.groups > _MAX_NAMED:
-        raise UnsupportedFeature(f"a regular expression with more than {_MAX_NAMED} named groups")
+    if compiled.groups > MAX_NAMED_GROUPS:
+        raise UnsupportedFeature(TOO_MANY_NAMED_GROUPS)
     return compiled

@@ -8,15 +8,16 @@ import pytest
 from extender.cluster.apiserver.client import ApiServer
 from extender.cluster.apiserver.stream import ApiError, ApiUnreachable
 from tests.cluster.apiserver.credentials.kubeconfigs import PODS, SECRET, inline, kubeconfig
-from tests.cluster.watch.reflector_rig import FakeClock, RecordingStore, Running
+from tests.cluster.watch.reflector_rig import RecordingStore, Running
 from tests.fakes.api_server import FakeAPI
+from tests.fakes.clock import Clock
 
 WATCH = {"watch": "true", "allowWatchBookmarks": "true", "resourceVersion": "0"}
 
 
 @pytest.fixture
 def clock():
-    return FakeClock()
+    return Clock()
 
 
 @pytest.fixture

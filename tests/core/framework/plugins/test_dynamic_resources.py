@@ -3,7 +3,7 @@
 import pytest
 
 import extender
-from extender.config.scheduler import kube_scheduler_of
+from extender.config.scheduler.load import kube_scheduler_of
 from extender.core import engine
 from extender.core.devices.device_index import DeviceIndex
 from extender.core.evaluation import Evaluation
@@ -41,8 +41,8 @@ def world(*others, nodes=None):
     return cluster(given, others=[device_class("gpu"), *SLICES, *others])
 
 
-def said(*others, waiting=None, nodes=None, scheduler=None):
-    """All that is said of a pod with the claim `c`."""
+def evaluated(*others, waiting=None, nodes=None, scheduler=None):
+    """The evaluation of a pod with the claim `c`."""
     objects = world(*others, nodes=nodes)
     return extender.evaluate(objects, waiting or incoming(**using_claims("c")), scheduler=scheduler).to_dict()
 
@@ -89,7 +89,7 @@ DELETED = claim("c", request(), metadata={"deletionTimestamp": STARTED})
     ],
 )
 def test_a_claim_that_cannot_be_used_keeps_the_pod_out_of_the_queue_and_from_every_node(others, waiting, reason):
-    found = said(*others, waiting=waiting)
+    found = evaluated(*others, waiting=waiting)
     status = {"code": "UnschedulableAndUnresolvable", "plugin": "DynamicResources", "reasons": [reason]}
     assert (found["prefilter"], found["preEnqueue"], found["filter"]) == (status, status, {})
 
@@ -107,16 +107,16 @@ def test_up_to_1_36_a_nominated_pod_that_is_kept_out_of_the_queue_counts_nowhere
 
 def test_up_to_1_35_the_claim_of_another_pod_is_said_otherwise():
     waiting, others = from_template(CREATED), [claim("c", request(), owner="other")]
-    found = said(*others, waiting=waiting, scheduler=of_version(35))["prefilter"]["reasons"]
+    found = evaluated(*others, waiting=waiting, scheduler=of_version(35))["prefilter"]["reasons"]
     assert found == ["ResourceClaim default/c was not created for pod default/incoming (pod is not owner)"]
 
 
 def test_a_claim_from_a_template_is_used_by_its_owner_and_left_out_if_none_was_needed():
-    assert reasons(said(claim("c", request(count=2), owner="incoming"), waiting=from_template(CREATED))) == {
+    assert reasons(evaluated(claim("c", request(count=2), owner="incoming"), waiting=from_template(CREATED))) == {
         "n1": FITS,
         "n2": CANNOT_ALLOCATE,
     }
-    assert reasons(said(waiting=from_template({"name": "g"}))) == {"n1": FITS, "n2": FITS}
+    assert reasons(evaluated(waiting=from_template({"name": "g"}))) == {"n1": FITS, "n2": FITS}
 
 
 @pytest.mark.parametrize(
@@ -128,23 +128,25 @@ def test_a_claim_from_a_template_is_used_by_its_owner_and_left_out_if_none_was_n
     ],
 )
 def test_a_request_that_no_node_can_meet_rejects_the_pod_but_not_at_the_queue(asked, reason):
-    found = said(claim("c", asked))
+    found = evaluated(claim("c", asked))
     assert (found["prefilter"]["reasons"], "preEnqueue" in found) == ([reason], False)
 
 
 def test_a_request_without_a_class_ends_the_cycle():
     error = 'running PreFilter plugin "DynamicResources": request r: unsupported request type'
-    assert said(claim("c", request("")))["cycleError"] == error
+    assert evaluated(claim("c", request("")))["cycleError"] == error
 
 
 def test_prioritized_lists_need_their_gate():
     reason = "resource claim default/c, request r: has subrequests, but the DRAPrioritizedList feature is disabled"
     scheduler = of_version(36, DRAPrioritizedList=False)
-    assert said(claim("c", first_available(alternative())), scheduler=scheduler)["prefilter"]["reasons"] == [reason]
+    assert evaluated(claim("c", first_available(alternative())), scheduler=scheduler)["prefilter"]["reasons"] == [
+        reason
+    ]
 
 
 def test_requests_of_a_claim_that_is_allocated_are_not_looked_at():
-    assert reasons(said(claim("c", request("nope"), allocated=[("n1", "gpu-0")]))) == {"n1": FITS, "n2": FITS}
+    assert reasons(evaluated(claim("c", request("nope"), allocated=[("n1", "gpu-0")]))) == {"n1": FITS, "n2": FITS}
 
 
 # --- allocated claims -----------------------------------------------------------------------------------------------
@@ -153,7 +155,7 @@ def test_requests_of_a_claim_that_is_allocated_are_not_looked_at():
 def test_an_allocated_claim_is_available_on_the_nodes_that_it_selects_however_many_pods_it_is_reserved_for():
     reserved = [f"p{number}" for number in range(256)]
     held = claim("c", request(), allocated=[("n1", "gpu-0")], node="n1", reserved_for=reserved)
-    assert reasons(said(held)) == {"n1": FITS, "n2": NOT_AVAILABLE}
+    assert reasons(evaluated(held)) == {"n1": FITS, "n2": NOT_AVAILABLE}
 
 
 CONDITIONS = {"pool": "n1", "device": "gpu-0", "bindingConditions": ["ready"], "bindingFailureConditions": ["broken"]}
@@ -180,10 +182,10 @@ def bound_by(*, since=None, **conditions):
     ],
 )
 def test_a_claim_whose_device_cannot_be_prepared_is_available_nowhere(held, reason):
-    found = said(held)
+    found = evaluated(held)
     assert (reasons(found), "notEvaluated" in found) == ({"n1": reason, "n2": reason}, False)
     off = of_version(36, DRADeviceBindingConditions=False)
-    assert reasons(said(held, scheduler=off)) == {"n1": FITS, "n2": FITS}
+    assert reasons(evaluated(held, scheduler=off)) == {"n1": FITS, "n2": FITS}
 
 
 def at(seconds):
@@ -228,22 +230,22 @@ def test_without_a_time_it_is_not_evaluated_where_that_decides():
 
 def test_devices_must_be_free():
     one, two = claim("c", request()), claim("c", request(count=2))
-    assert reasons(said(one)) == {"n1": FITS, "n2": FITS}
-    assert reasons(said(two)) == {"n1": FITS, "n2": CANNOT_ALLOCATE}
+    assert reasons(evaluated(one)) == {"n1": FITS, "n2": FITS}
+    assert reasons(evaluated(two)) == {"n1": FITS, "n2": CANNOT_ALLOCATE}
     taken = claim("theirs", request(), allocated=[("n1", "gpu-0")])
-    assert reasons(said(two, taken)) == {"n1": CANNOT_ALLOCATE, "n2": CANNOT_ALLOCATE}
+    assert reasons(evaluated(two, taken)) == {"n1": CANNOT_ALLOCATE, "n2": CANNOT_ALLOCATE}
 
 
 def test_each_claim_takes_devices_of_its_own_one_that_is_named_twice_too():
     waiting = incoming(**using_claims("c", "c"))
-    assert reasons(said(claim("c", request()), waiting=waiting)) == {"n1": FITS, "n2": CANNOT_ALLOCATE}
+    assert reasons(evaluated(claim("c", request()), waiting=waiting)) == {"n1": FITS, "n2": CANNOT_ALLOCATE}
 
 
 def test_what_cannot_be_allocated_is_said_before_what_is_not_available():
     held = claim("c", request(), allocated=[("n1", "gpu-0")], node="elsewhere")
-    found = said(held, claim("d", request(count=2)), waiting=incoming(**using_claims("c", "d")))
+    found = evaluated(held, claim("d", request(count=2)), waiting=incoming(**using_claims("c", "d")))
     assert reasons(found) == {"n1": CANNOT_ALLOCATE, "n2": CANNOT_ALLOCATE}
-    found = said(held, claim("d", request()), waiting=incoming(**using_claims("c", "d")))
+    found = evaluated(held, claim("d", request()), waiting=incoming(**using_claims("c", "d")))
     assert reasons(found) == {"n1": NOT_AVAILABLE, "n2": NOT_AVAILABLE}
 
 
@@ -252,7 +254,7 @@ def test_an_error_of_the_allocation_ends_the_cycle():
         'running "DynamicResources" filter plugin: '
         "claim default/c, request r: adding 33 devices exceeds the claim limit of 32, with 0 already accounted for"
     )
-    found = said(claim("c", request(count=33)))
+    found = evaluated(claim("c", request(count=33)))
     assert (found["cycleError"], reasons(found)) == (error, {"n1": error, "n2": error})
     assert {one["code"] for one in found["filter"].values()} == {"Error"}
 
@@ -260,7 +262,7 @@ def test_an_error_of_the_allocation_ends_the_cycle():
 def test_no_eviction_frees_a_device():
     """On n1 only cpu is lacking, on n2 the device too."""
     nodes = {node(name, cpu="1"): [pod(f"of-{name}", priority=1)] for name in ("n1", "n2")}
-    found = said(claim("c", request(count=2)), nodes=nodes)
+    found = evaluated(claim("c", request(count=2)), nodes=nodes)
     assert (found["selected"], list(found["candidates"])) == ("n1", ["n1"])
     assert found["nonCandidates"]["n2"]["reasons"] == [CANNOT_ALLOCATE]
 
@@ -283,7 +285,7 @@ def followed(minor, waiting=None, **gates):
     objects = world(claim("c", request()))
     snapshot = Snapshot.build(extender.load_cluster(objects), Features.of(minor, gates))
     found = verdicts(scheduling_context(snapshot, typed(waiting or incoming(**using_claims("c"))), UPSTREAM))
-    return None if found is None else found.not_followed
+    return None if found is None else tuple(found.not_followed)
 
 
 def test_features_that_are_not_followed_are_named():
@@ -308,11 +310,11 @@ def test_a_pod_may_have_so_many_claims_and_containers():
 
 
 def test_before_1_34_a_pod_with_claims_is_not_evaluated_where_the_gate_is_on():
-    found = said(scheduler=of_version(33, DynamicResourceAllocation=True))
+    found = evaluated(scheduler=of_version(33, DynamicResourceAllocation=True))
     profile = Profile()
     assert "DynamicResources" in profile.filter_plugins
     assert (reasons(found), found["notEvaluated"]) == ({"n1": FITS, "n2": FITS}, {"DynamicResources": ["n1", "n2"]})
-    assert "notEvaluated" not in said(scheduler=of_version(33))
+    assert "notEvaluated" not in evaluated(scheduler=of_version(33))
 
 
 def test_a_pod_without_claims_in_a_cluster_without_classes_costs_nothing():
@@ -327,7 +329,7 @@ def test_a_pod_without_claims_in_a_cluster_without_classes_costs_nothing():
 
 
 def scores(*others, waiting=None, scheduler=None):
-    found = said(*others, waiting=waiting, scheduler=scheduler)["scores"]
+    found = evaluated(*others, waiting=waiting, scheduler=scheduler)["scores"]
     return {name: one["plugins"].get("DynamicResources") for name, one in found.items()}
 
 

@@ -4,16 +4,18 @@ import numpy as np
 import pytest
 
 import extender
-from extender.core.framework.constraint import Constraint
 from extender.core.framework.filter import run_filter_plugins, scheduling_context
+from extender.core.framework.filter_checks import Constraint
 from extender.core.framework.plugins import inter_pod_affinity, pod_topology_spread
 from extender.core.framework.score import score
 from extender.core.framework.status import Code
 from extender.core.profile import Profile
 from extender.core.snapshot import affinity_terms, selector_index
 from extender.core.snapshot.arrays import LabelColumn
+from extender.k8s.limits import limits
 from extender.k8s.selectors import Requirement, required_node_affinity
 from tests.builders import incoming, namespace, node, pod, snapshot, typed
+from tests.profiles import by_profile
 from tests.property.generate import case
 
 HOSTNAME, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
@@ -22,7 +24,7 @@ PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 COUNT = 500
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(by_profile(15, 40, 500)))
 def test_terms_that_are_matched_together_decide_as_those_that_are_matched_one_by_one(seed, monkeypatch):
     one = case(seed)
     expected = extender.evaluate(one.cluster, one.pod).to_dict()
@@ -151,12 +153,12 @@ def test_H2_many_terms_of_a_nominated_pod_reject_only_its_node():
 
 @pytest.mark.parametrize("more", [0, 1])
 def test_H1_more_hard_constraints_than_nodes_can_have_keys_for_are_refused(more):
-    keys_of_nodes = [ZONE] * (pod_topology_spread.MAX_HARD_CONSTRAINTS - 1)
+    keys_of_nodes = [ZONE] * (limits.MAX_HARD_CONSTRAINTS - 1)
     run, codes = filtered(
         snapshot(nodes()), incoming(**spread("DoNotSchedule", keys_of_nodes + [HOSTNAME] * (1 + more)))
     )
     assert codes == (["UNSCHEDULABLE_AND_UNRESOLVABLE"] if more else ["SUCCESS"]) * 4
-    assert run.status(0).reasons == ((pod_topology_spread.REASON_TOO_MANY,) if more else ())
+    assert run.status(0).reasons == ((limits.TOO_MANY_HARD_CONSTRAINTS,) if more else ())
 
 
 def test_H1_what_the_constraints_of_a_pod_share_is_computed_once(monkeypatch):

@@ -55,7 +55,7 @@ def not_evaluated(snapshot, pod, profile=DEFAULT):
         pytest.param(["claims", "volumes", "storage_classes"], {}, (), id="a pod without volumes needs no claims"),
         pytest.param(["namespaces"], SELECTING, ("InterPodAffinity",), id="a term that selects namespaces"),
         pytest.param(["namespaces"], NAMING, (), id="a term that selects none needs no namespaces"),
-        pytest.param(["services", "replica_sets"], {}, (), id="the default spread is no filter"),
+        pytest.param(["services", "replica_sets"], {}, (), id="the default spread is not a filter"),
         pytest.param(["device_classes", "priority_classes"], CLAIM | NAMING, (), id="kinds that no filter needs"),
     ],
 )

@@ -18,7 +18,7 @@ ZONE = "topology.kubernetes.io/zone"
 BETA_ZONE = "failure-domain.beta.kubernetes.io/zone"
 
 
-def said(cluster, pod, profile=None):
+def evaluated(cluster, pod, profile=None):
     return extender.evaluate(cluster, pod, scheduler=KubeScheduler((profile or Profile(),))).to_dict()
 
 
@@ -98,7 +98,7 @@ def test_a_volume_of_a_migrated_plugin_counts_for_its_csi_driver(driver, source)
             csi_node("free", **{driver: 1}),
         ],
     )
-    assert codes(said(objects, incoming(**using("new")))) == {"full": "Unschedulable", "free": "Success"}
+    assert codes(evaluated(objects, incoming(**using("new")))) == {"full": "Unschedulable", "free": "Success"}
 
 
 def test_an_inline_disk_and_its_persistent_volume_are_one():
@@ -109,7 +109,7 @@ def test_an_inline_disk_and_its_persistent_volume_are_one():
         others=[volume("old", EBS), claim("old", "old"), csi_node("n1", ebs_csi_aws_com=1)],
     )
     profile = Profile(filter_plugins=("NodeVolumeLimits",))
-    assert codes(said(objects, incoming(**using("old")), profile)) == {"n1": "Success"}
+    assert codes(evaluated(objects, incoming(**using("old")), profile)) == {"n1": "Success"}
 
 
 @pytest.mark.parametrize(
@@ -144,8 +144,8 @@ def test_a_class_of_a_migrated_provisioner_counts_for_its_csi_driver_only():
         )
 
     waiting = incoming(**using("new"))
-    assert codes(said(with_provisioner("kubernetes.io/aws-ebs"), waiting)) == {"n1": "Unschedulable"}
-    assert codes(said(with_provisioner("kubernetes.io/azure-file"), waiting)) == {"n1": "Success"}
+    assert codes(evaluated(with_provisioner("kubernetes.io/aws-ebs"), waiting)) == {"n1": "Unschedulable"}
+    assert codes(evaluated(with_provisioner("kubernetes.io/azure-file"), waiting)) == {"n1": "Success"}
 
 
 def test_a_migrated_volume_uses_the_csi_drivers_zones_on_migrated_nodes():
@@ -166,7 +166,7 @@ def test_a_migrated_volume_uses_the_csi_drivers_zones_on_migrated_nodes():
             csi_node("wrong", "kubernetes.io/aws-ebs"),
         ],
     )
-    found = said(objects, incoming(**using("old")))
+    found = evaluated(objects, incoming(**using("old")))
     unresolvable = "UnschedulableAndUnresolvable"
     assert codes(found) == {"moved": "Success", "old": "Success", "wrong": unresolvable, "half": unresolvable}
 
@@ -179,7 +179,7 @@ def test_a_migrated_volume_without_affinity_is_in_the_zones_of_its_labels():
         {node("in", labels={key: "us-east1-b"}): [], node("out", labels={key: "us-east1-c"}): []},
         others=[disk, claim("old", "old"), *(csi_node(name, "kubernetes.io/gce-pd") for name in ("in", "out"))],
     )
-    verdicts = said(objects, incoming(**using("old")))["filter"]
+    verdicts = evaluated(objects, incoming(**using("old")))["filter"]
     assert verdicts["in"]["code"] == "Success"
     assert verdicts["out"]["reasons"] == ["node(s) didn't match PersistentVolume's node affinity"]
 
@@ -197,20 +197,22 @@ def test_a_beta_region_label_is_compared_as_ga_label_on_migrated_nodes():
             *(csi_node(name, "kubernetes.io/aws-ebs") for name in ("in", "out")),
         ],
     )
-    found = codes(said(objects, incoming(**using("old"))))
+    found = codes(evaluated(objects, incoming(**using("old"))))
     assert found == {"in": "Success", "out": "UnschedulableAndUnresolvable"}
 
 
 def test_a_claim_with_a_selected_node_fits_only_there_even_if_that_node_was_deleted():
-    def told(selected):
+    def verdicts(selected):
         wanted = claim("new", storageClassName="fast")
         wanted["metadata"]["annotations"] = {"volume.kubernetes.io/selected-node": selected}
         fast = thing("StorageClass", "fast", provisioner="csi", volumeBindingMode="WaitForFirstConsumer")
-        return codes(said(cluster({node("n0"): [], node("n1"): []}, others=[wanted, fast]), incoming(**using("new"))))
+        return codes(
+            evaluated(cluster({node("n0"): [], node("n1"): []}, others=[wanted, fast]), incoming(**using("new")))
+        )
 
     refused = "UnschedulableAndUnresolvable"
-    assert told("n1") == {"n0": refused, "n1": "Success"}
-    assert told("gone") == {"n0": refused, "n1": refused}
+    assert verdicts("n1") == {"n0": refused, "n1": "Success"}
+    assert verdicts("gone") == {"n0": refused, "n1": refused}
 
 
 # --- arguments ------------------------------------------------------------------------------------------------------
@@ -230,16 +232,18 @@ def zones(**counts):
 def test_default_constraints_of_the_profile_filter_pods_without_constraints_of_their_own():
     objects, waiting = zones(a=2, b=0), incoming(labels={"app": "web"})
     hard = Profile(default_spread_constraints=(TopologySpreadConstraint(1, ZONE, "DoNotSchedule"),))
-    assert codes(said(objects, waiting)) == {"a": "Success", "b": "Success"}
-    assert codes(said(objects, waiting, hard)) == {"a": "Unschedulable", "b": "Success"}
-    assert codes(said(objects, incoming(labels={"app": "other"}), hard)) == {"a": "Success", "b": "Success"}
+    assert codes(evaluated(objects, waiting)) == {"a": "Success", "b": "Success"}
+    assert codes(evaluated(objects, waiting, hard)) == {"a": "Unschedulable", "b": "Success"}
+    assert codes(evaluated(objects, incoming(labels={"app": "other"}), hard)) == {"a": "Success", "b": "Success"}
 
 
 def test_no_default_constraints_score_nothing():
     objects, waiting = zones(a=2, b=0), incoming(labels={"app": "web"})
-    scored = {name: one["plugins"].get("PodTopologySpread") for name, one in said(objects, waiting)["scores"].items()}
+    scored = {
+        name: one["plugins"].get("PodTopologySpread") for name, one in evaluated(objects, waiting)["scores"].items()
+    }
     assert scored == {"a": 100, "b": 200}
-    none = said(objects, waiting, Profile(default_spread_constraints=()))["scores"]
+    none = evaluated(objects, waiting, Profile(default_spread_constraints=()))["scores"]
     assert all("PodTopologySpread" not in one["plugins"] for one in none.values())
 
 
@@ -251,7 +255,9 @@ def test_default_constraints_of_the_profile_leave_out_nodes_that_lack_a_key():
     waiting = incoming(labels={"app": "web"})
 
     def scores(profile):
-        return {n: one["plugins"]["PodTopologySpread"] for n, one in said(objects, waiting, profile)["scores"].items()}
+        return {
+            n: one["plugins"]["PodTopologySpread"] for n, one in evaluated(objects, waiting, profile)["scores"].items()
+        }
 
     assert scores(Profile())["bare"] == 200
     assert scores(Profile(default_spread_constraints=soft))["bare"] == 0
@@ -264,7 +270,7 @@ def affine(kind, when, **term):
 
 
 def between(objects, waiting, **arguments):
-    evaluation = said(objects, waiting, Profile(**arguments))
+    evaluation = evaluated(objects, waiting, Profile(**arguments))
     return {name: one["plugins"].get("InterPodAffinity") for name, one in evaluation["scores"].items()}
 
 
@@ -286,11 +292,11 @@ def test_preferred_terms_of_running_pods_may_be_ignored_by_pods_without_any():
 
 
 def test_terms_that_select_namespaces_by_label_reach_every_namespace_they_name():
-    """Of a running pod: the labels of the incoming pod's namespace are looked at."""
+    """Anti-affinity of a running pod: the labels of the incoming pod's namespace are looked at."""
     term = {"namespaceSelector": {"matchLabels": {"team": "shop"}}}
     objects = cluster(
         {node("n1"): [pod("a", **affine("podAntiAffinity", "required", **term))]},
         namespaces=[namespace("shop", team="shop"), namespace("other", team="other")],
     )
-    assert codes(said(objects, incoming(namespace="shop", labels={"app": "web"}))) == {"n1": "Unschedulable"}
-    assert codes(said(objects, incoming(namespace="other", labels={"app": "web"}))) == {"n1": "Success"}
+    assert codes(evaluated(objects, incoming(namespace="shop", labels={"app": "web"}))) == {"n1": "Unschedulable"}
+    assert codes(evaluated(objects, incoming(namespace="other", labels={"app": "web"}))) == {"n1": "Success"}

@@ -8,7 +8,7 @@ import pytest
 
 import extender
 from extender.core.framework.plugins.in_tree_volume_limits import MAX_EBS_VOLUMES_OF_NITRO
-from extender.core.framework.plugins.node_volume_limits import _limit_key
+from extender.core.framework.plugins.node_volume_limits import limit_key
 from extender.core.framework.plugins.shared.attached_volumes import AttachedVolumeIndex
 from extender.k8s.storage.objects import PersistentVolumeClaim
 from tests.builders import budget, built, cluster, incoming, namespace, node, pod, thing
@@ -16,13 +16,13 @@ from tests.builders import budget, built, cluster, incoming, namespace, node, po
 ZONE = "topology.kubernetes.io/zone"
 
 
-def said(version, objects, one, **gates):
+def evaluated(version, objects, one, **gates):
     return extender.evaluate(objects, one, version=version, feature_gates=gates).to_dict()
 
 
 def verdict(version, objects, one, **gates):
     """Code and reasons of the only node."""
-    (found,) = said(version, objects, one, **gates)["filter"].values()
+    (found,) = evaluated(version, objects, one, **gates)["filter"].values()
     return found["code"], found["reasons"]
 
 
@@ -69,13 +69,15 @@ def csi_node(name, *drivers, count=None):
 def test_up_to_1_33_a_taint_is_named_with_its_value():
     taints = [{"key": "a", "value": "1", "effect": "NoSchedule"}, {"key": "b", "effect": "NoExecute"}]
     nodes = dict.fromkeys((node(f"n{nth}", taints=[taint]) for nth, taint in enumerate([*taints, taints[0]])), ())
-    statuses = said("1.33", cluster(nodes), incoming())["filter"]
+    statuses = evaluated("1.33", cluster(nodes), incoming())["filter"]
     assert [statuses[name]["reasons"] for name in ("n0", "n1", "n2")] == [
         ["node(s) had untolerated taint {a: 1}"],
         ["node(s) had untolerated taint {b: }"],
         ["node(s) had untolerated taint {a: 1}"],
     ]
-    assert said("1.34", cluster(nodes), incoming())["filter"]["n0"]["reasons"] == ["node(s) had untolerated taint(s)"]
+    assert evaluated("1.34", cluster(nodes), incoming())["filter"]["n0"]["reasons"] == [
+        "node(s) had untolerated taint(s)"
+    ]
 
 
 def test_tolerations_compare_numbers_with_the_feature_gate_only():
@@ -93,7 +95,7 @@ def fits_with(key, value, objects, version, **gates):
     spread = {"maxSkew": 1, "topologyKey": ZONE, "whenUnsatisfiable": "DoNotSchedule", key: value}
     spread["labelSelector"] = {"matchLabels": {"app": "a"}}
     one = incoming(labels={"app": "a"}, topologySpreadConstraints=[spread])
-    statuses = said(version, objects, one, **gates)["filter"]
+    statuses = evaluated(version, objects, one, **gates)["filter"]
     return [name for name, status in statuses.items() if status["code"] == "Success"]
 
 
@@ -203,7 +205,7 @@ def test_portworx_volumes_count_where_their_plugin_is_migrated(version, gate, re
     objects = cluster(dict.fromkeys(map(node, ("listed", "other")), ()), others=[full, other])
     inline = incoming(volumes=[{"name": "v", "portworxVolume": {"volumeID": "1"}}])
     gates = {} if gate is None else {"CSIMigrationPortworx": gate}
-    found = said(version, objects, inline, **gates)["filter"]
+    found = evaluated(version, objects, inline, **gates)["filter"]
     assert tuple(name for name, one in found.items() if one["code"] == "Unschedulable") == rejected
 
 
@@ -211,8 +213,8 @@ BOUND = {"annotations": {"pv.kubernetes.io/bind-completed": "yes"}}
 
 
 def test_the_limit_key_of_a_long_driver_name_is_cut_with_a_hash():
-    assert _limit_key("d" * 39) == f"attachable-volumes-csi-{'d' * 39}"
-    cut = _limit_key("d" * 40)
+    assert limit_key("d" * 39) == f"attachable-volumes-csi-{'d' * 39}"
+    cut = limit_key("d" * 40)
     assert (len(cut), cut[:46]) == (62, f"attachable-volumes-csi-{'d' * 23}")
 
 
@@ -234,7 +236,7 @@ def test_up_to_1_30_in_tree_volumes_are_limited_on_nodes_without_a_csi_node(plug
     running = pod("p", "1m", volumes=[{"name": f"v{nth}"} | source(nth) for nth in range(limit)])
     objects = cluster({node("n", labels=labels): [running]})
     one = incoming(volumes=[{"name": "v"} | source("new")])
-    found = said("1.30", objects, one)
+    found = evaluated("1.30", objects, one)
     assert found["filter"]["n"] == {
         "code": "Unschedulable",
         "plugin": plugin,
@@ -265,17 +267,17 @@ def test_a_running_pod_with_another_pod_s_claim_ends_the_cycle_until_it_is_evict
         csi_node("n", "csi.example", count=3),
     ]
     objects = cluster({node("n", "1"): [pod("p", volumes=[ephemeral])]}, others=others)
-    found = said("1.36", objects, incoming(cpu="1", **using("mine")))
+    found = evaluated("1.36", objects, incoming(cpu="1", **using("mine")))
     assert found["filter"]["n"]["plugin"] == "NodeResourcesFit"
     assert list(found["candidates"]) == ["n"]  # without p, which the pod evicts
-    found = said("1.36", objects, incoming(cpu=None, **using("mine")))
+    found = evaluated("1.36", objects, incoming(cpu=None, **using("mine")))
     message = "PVC default/p-data was not created for pod default/p (pod is not owner)"
     assert found["cycleError"] == f'running "NodeVolumeLimits" filter plugin: {message}'
-    assert said("1.36", objects, incoming(cpu=None)).get("cycleError") is None
+    assert evaluated("1.36", objects, incoming(cpu=None)).get("cycleError") is None
     # Where the pod's only volume is not migrated, the volumes of other pods are not looked at.
     portworx = incoming(cpu=None, volumes=[{"name": "v", "portworxVolume": {"volumeID": "1"}}])
-    assert said("1.36", objects, portworx)["cycleError"] == found["cycleError"]
-    assert said("1.35", objects, portworx).get("cycleError") is None
+    assert evaluated("1.36", objects, portworx)["cycleError"] == found["cycleError"]
+    assert evaluated("1.35", objects, portworx).get("cycleError") is None
 
 
 def test_a_claim_that_changes_its_owner_is_followed():
@@ -311,11 +313,11 @@ def test_volume_limit_scaling_keeps_pods_off_nodes_without_the_driver():
     objects = cluster(nodes, others=[*others, driver])
     expected = {"with": "Success", "without": "Unschedulable", "no-csi-node": "Unschedulable"}
     for version, gates in (("1.36", {"VolumeLimitScaling": True}), ("1.37", {})):
-        found = said(version, objects, incoming(**using("c")), **gates)["filter"]
+        found = evaluated(version, objects, incoming(**using("c")), **gates)["filter"]
         assert {name: one["code"] for name, one in found.items()} == expected
         assert found["without"]["reasons"] == ["csi.example CSI driver is not installed on the node"]
     for version, spec in (("1.36", driver["spec"]), ("1.37", {"preventPodSchedulingIfMissing": False}), ("1.37", {})):
-        found = said(version, cluster(nodes, others=[*others, driver | {"spec": spec}]), incoming(**using("c")))
+        found = evaluated(version, cluster(nodes, others=[*others, driver | {"spec": spec}]), incoming(**using("c")))
         assert {one["code"] for one in found["filter"].values()} == {"Success"}
 
 
@@ -323,7 +325,7 @@ def test_an_in_tree_volume_needs_its_driver_only_where_it_is_migrated():
     driver = thing("CSIDriver", "ebs.csi.aws.com", spec={"preventPodSchedulingIfMissing": True})
     objects = cluster({node("without"): [], node("no-csi-node"): []}, others=[driver, csi_node("without")])
     inline = {"name": "v", "awsElasticBlockStore": {"volumeID": "vol-1"}}
-    found = said("1.37", objects, incoming(volumes=[inline]))["filter"]
+    found = evaluated("1.37", objects, incoming(volumes=[inline]))["filter"]
     assert {name: one["code"] for name, one in found.items()} == {"without": "Unschedulable", "no-csi-node": "Success"}
 
 
@@ -366,7 +368,8 @@ def test_since_1_37_image_locality_divides_by_image_volumes_as_well():
     objects = cluster({node("n", images=there): []})
     one = incoming(volumes=[{"name": "v", "image": {"reference": "data:1"}}])
     scores = {
-        version: said(version, objects, one)["scores"]["n"]["plugins"]["ImageLocality"] for version in ("1.36", "1.37")
+        version: evaluated(version, objects, one)["scores"]["n"]["plugins"]["ImageLocality"]
+        for version in ("1.36", "1.37")
     }
     # 100 * (800 MB - 23 MB) / (1000 MB * images - 23 MB)
     assert scores == {"1.36": 79, "1.37": 39}
@@ -386,7 +389,7 @@ def test_since_1_37_a_nominated_pod_counts_while_it_is_not_queued(waits):
 def test_since_1_37_the_last_listed_of_equal_unstarted_pods_goes_first():
     objects = cluster({node("n", cpu="2"): [pod(name, start=None) for name in "ab"]})
     victims = {
-        version: said(version, objects, incoming())["candidates"]["n"]["victims"] for version in ("1.36", "1.37")
+        version: evaluated(version, objects, incoming())["candidates"]["n"]["victims"] for version in ("1.36", "1.37")
     }
     assert victims == {"1.36": ["uid-a"], "1.37": ["uid-b"]}
 
@@ -395,14 +398,15 @@ def test_since_1_37_unstarted_victims_are_named_in_listing_order_whether_they_br
     pods = [pod(name, start=None) for name in "abc"]
     objects = cluster({node("n", cpu="3"): pods}, budgets=[budget(app="b")])
     victims = {
-        version: said(version, objects, incoming(cpu="3"))["candidates"]["n"]["victims"] for version in ("1.36", "1.37")
+        version: evaluated(version, objects, incoming(cpu="3"))["candidates"]["n"]["victims"]
+        for version in ("1.36", "1.37")
     }
     assert victims == {"1.36": ["uid-a", "uid-c", "uid-b"], "1.37": ["uid-a", "uid-b", "uid-c"]}
 
 
 def test_since_1_37_node_name_leaves_one_node_in_prefilter():
     objects = cluster({node("a", unschedulable=True): [], node("b", unschedulable=True): []})
-    found = {version: said(version, objects, incoming(nodeName="b")) for version in ("1.36", "1.37")}
+    found = {version: evaluated(version, objects, incoming(nodeName="b")) for version in ("1.36", "1.37")}
     cordoned = ["node(s) were unschedulable"]
     assert {name: one["reasons"] for name, one in found["1.36"]["filter"].items()} == {"a": cordoned, "b": cordoned}
     assert found["1.37"]["prefilterNodes"] == ["b"]
@@ -419,7 +423,7 @@ def test_since_1_37_bind_mount_options_need_a_node_that_declares_them(containers
     one["spec"] |= {containers: [mounting]}
     objects = cluster({node("old"): [], node("new", declaredFeatures=["VolumeBindMountOptions"]): []})
     reasons = {
-        version: {name: status["reasons"] for name, status in said(version, objects, one)["filter"].items()}
+        version: {name: status["reasons"] for name, status in evaluated(version, objects, one)["filter"].items()}
         for version in ("1.36", "1.37")
     }
     assert reasons["1.36"] == {"old": [], "new": []}
@@ -433,7 +437,7 @@ def test_a_bound_pod_that_waits_to_grow_is_not_evaluated_with_its_gate(reason, o
     status = {"conditions": [{"type": "PodResizePending", "status": "True", "reason": reason}]}
     growing = pod("growing", cpu="3", nodeName="n", status=status)
     gates = {"InPlacePodVerticalScalingSchedulerPreemption": on}
-    found = said("1.37", cluster({node("n"): [growing]}), growing, **gates)
+    found = evaluated("1.37", cluster({node("n"): [growing]}), growing, **gates)
     assert found.get("notEvaluated") == ({"DeferredPodScheduling": ["n"]} if is_left else None)
 
 
@@ -453,7 +457,7 @@ def test_a_bound_pod_that_waits_to_grow_is_not_evaluated_with_its_gate(reason, o
 def test_from_1_38_a_budget_with_an_empty_selector_protects_every_pod_of_its_namespace(selector, labels, since):
     objects = cluster({node("n", "1"): [pod("p", labels=labels)]}, budgets=[budget(selector=selector)])
     for minor in (29, 37, 38):
-        found = said(f"1.{minor}", objects, incoming())["candidates"]["n"]
+        found = evaluated(f"1.{minor}", objects, incoming())["candidates"]["n"]
         assert found["numPDBViolations"] == (minor >= since)
 
 
@@ -465,5 +469,5 @@ def test_from_1_38_a_spread_constraint_with_an_empty_selector_counts_every_pod()
         node("b", labels={ZONE: "b"}): [],
     }
     for version, code in (("1.37", "Success"), ("1.38", "Unschedulable")):
-        found = said(version, cluster(nodes), one)["filter"]
+        found = evaluated(version, cluster(nodes), one)["filter"]
         assert {name: verdict["code"] for name, verdict in found.items()} == {"a": code, "b": "Success"}

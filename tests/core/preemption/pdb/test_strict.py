@@ -86,7 +86,7 @@ ONE_BY_ONE = [
 ON_ONE_NODE = {
     "1: no budget, the last one goes": One([pod("a"), pod("b")], [], ["b"]),
     "2: a budget with room": One([of("x", "a")], [budget(allowed=1, app="x")], ["a"]),
-    "3: a spent budget, and nobody else": One([of("x", "a")], [budget(app="x")], None, ("budget",)),
+    "3: a spent budget, and no other pod": One([of("x", "a")], [budget(app="x")], None, ("budget",)),
     "4: a spent budget, the other pod goes": One([pod("a"), of("x", "b")], [budget(app="x")], ["a"]),
     "5: a spent budget, a more important pod goes": One(
         [pod("a", priority=5), of("x", "b")], [budget(app="x")], ["a"]
@@ -129,14 +129,14 @@ ON_ONE_NODE = {
         [of("x", "a"), of("x", "b")], [budget(allowed=1, app="x", disrupted=["b"])], ["a", "b"], wanted="2"
     ),
     "18: less than nothing is allowed": One([of("x", "a")], [budget(allowed=-1, app="x")], None, ("budget",)),
-    "19: less than nothing is allowed of somebody else": One([pod("a")], [budget(allowed=-1, app="x")], ["a"]),
+    "19: less than nothing is allowed of other pods": One([pod("a")], [budget(allowed=-1, app="x")], ["a"]),
     "20: a budget of another namespace": One([of("x", "a")], [budget(namespace="shop", app="x")], ["a"]),
     "21: a pod without labels is in no budget": One(
         [pod("a", labels={})],
         [budget(selector={"matchExpressions": [{"key": "app", "operator": "DoesNotExist"}]})],
         ["a"],
     ),
-    "22: a selector that does not parse is nobody's": One(
+    "22: a selector that does not parse matches no pod": One(
         [of("x", "a")],
         [budget(selector={"matchExpressions": [{"key": "app", "operator": "In", "values": []}]})],
         ["a"],
@@ -294,7 +294,7 @@ def test_no_pod_replaces_victims_as_sent():
 
 
 def test_a_pod_that_was_named_is_not_taken_for_one_of_another_budget():
-    """Of two equal pods the named one would go, but nothing is left of its budget."""
+    """The named one of two equal pods would go, but nothing is left of its budget."""
     nodes = {node("n1", cpu="2"): [of("x", "a"), of("y", "b")]}
     budgets = [budget("xs", app="x"), budget("ys", allowed=1, app="y")]
     assert ask(nodes, sent={"n1": ["a"]}, budgets=budgets).kept == {"n1": ["b"]}

@@ -2,7 +2,7 @@
 
 Rule: the API server's audit log is the truth about pods, and a pod is leaving from the answer to its deletion on;
 recorded calls say what kube-scheduler asked and what the extender answered. What neither of the two could know at the
-time of a call is no fault: room that appears later, and deletions that the extender's watch had not shown.
+time of a call is not a fault: room that appears later, and deletions that the extender's watch had not shown.
 """
 
 import re
@@ -366,7 +366,7 @@ def _fits(history: History, pod: Pod, node: str, others: Iterable[Pod]) -> bool:
 def _had_room(history: History, pod: Pod, preemption: Preemption, call: ExtenderCall) -> bool:
     """Return whether the pod fitted, by its resources, on the offered or nominated node to which it was bound later.
 
-    Room that appears only after the call is no fault: kube-scheduler binds there rather than wait for its victims.
+    Room that appears only after the call is not a fault: kube-scheduler binds there rather than wait for its victims.
     """
     if pod.node == preemption.node or pod.node not in {*call.victims, call.nominated_node}:
         return False

@@ -46,7 +46,7 @@ ORDER: Final = (
     "eligibility",
     "pdb",
 )
-"""Of topics in one scenario: images replaces the containers, eligibility looks at running pods."""
+"""Topics of one scenario, in this order: images replaces the containers, eligibility looks at running pods."""
 SMALL_SHARE: Final = {"ports": 0.6, "volumes": 0.6, "interpod": 0.65, "spread": 0.65}
 """Topic -> probability that resources suffice everywhere, so that only what the topic adds can fail."""
 

@@ -9,7 +9,7 @@ from tests.upstream.generate.words import CREATED, HOST, JSON, MAX_INT32, MIN_IN
 
 SYSTEM_CLUSTER_CRITICAL: Final = 2000000000
 FRACTIONS: Final = (".5", ".25", ".000000001", ".999999999", ".100", "")
-"""Of the second of a start time."""
+"""Fractions of the second of a start time."""
 
 
 # --- budgets ----------------------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from tests.upstream.generate.words import CREATED, GPU, JSON
 
 EFFECTS: Final = ("NoSchedule", "NoExecute", "None")
 RULE_VERSIONS: Final = ("v1", "v1", "v1", "v1beta2")
-"""Of DeviceTaintRule: 1.37 has v1, earlier minors have v1beta2."""
+"""API version of DeviceTaintRule: 1.37 has v1, earlier minors have v1beta2."""
 TOLERATIONS: Final = (
     {"key": "bad", "operator": "Exists"},
     {"key": "bad", "operator": "Exists", "effect": "NoSchedule"},

@@ -4,9 +4,8 @@ Rule: a change of one pod or object moves the entries of its own volumes only.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TypeVar
 
 from extender.core.snapshot.snapshot import Index, Snapshot
 from extender.core.snapshot.volume_index import VolumeID, migrated_inline, storage
@@ -14,73 +13,55 @@ from extender.k8s.kinds import Key
 from extender.k8s.objects import Object, Pod
 from extender.k8s.storage.objects import PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeAttachment
 from extender.k8s.storage.volumes import ClaimUse, claim_uses, is_for_pod
+from extender.utilities.groups import remove_member
 
-Placement = tuple[VolumeID, str]
+Attachment = tuple[VolumeID, str]
 """A volume on a node, by the node's name."""
 
-COLUMN_BITS = 62
-"""Bits of a column that pods take: a sum of them fits int64."""
-
-K = TypeVar("K")
-V = TypeVar("V")
+_COLUMN_BITS = 62
+"""Pods per column of bits: a sum of their bits fits int64."""
 
 
 @dataclass(slots=True)
 class NodeVolumes:
     """The volumes of one driver that pods use on one node and that no VolumeAttachment attaches there.
 
-    Pods that share the same volumes are alike: they have a field of bits in one column, wide enough for their number,
-    and each of them takes 1 of it. So the field is above 0 while one of them is in place, and a node whose pods share
-    thousands of volumes in different ways needs no more columns than its pods have bits.
+    Volumes with the same users form a set. Every pod that shares volumes has a bit of its own, which is set while the
+    pod is in place: so a node has few columns, even if its pods share thousands of volumes in different ways.
     """
 
     unshared: dict[int, int] = field(default_factory=dict)
     """Pod row -> number of volumes that no other pod of the node uses."""
     shared: dict[VolumeID, int] = field(default_factory=dict)
-    """Volume that several pods use -> its set of users, by number."""
+    """Volume that several pods use -> number of its set."""
     counts: list[int] = field(default_factory=list)
-    """[set]: number of volumes that exactly these pods share."""
-    fields: dict[tuple[int, int], int] = field(default_factory=dict)
-    """(set, column) -> bits of its pods."""
+    """[set]: number of volumes."""
+    bits: dict[tuple[int, int], int] = field(default_factory=dict)
+    """(set, column) -> bits of its users."""
     amounts: dict[int, dict[int, int]] = field(default_factory=dict)
-    """Column -> pod row -> the lowest bit of its field."""
+    """Column -> pod row -> its bit."""
 
     @classmethod
     def of(cls, used: Mapping[VolumeID, Collection[int]]) -> "NodeVolumes":
         """Return the volumes of a node; `used`: volume -> rows of the pods that use it."""
-        found, numbers = cls(), dict[frozenset[int], int]()
+        found, sets = cls(), dict[frozenset[int], int]()
         for volume, users in used.items():
             if len(users) == 1:
                 (row,) = users
                 found.unshared[row] = found.unshared.get(row, 0) + 1
                 continue
-            rows = frozenset(users)
-            number = found.shared[volume] = numbers.setdefault(rows, len(numbers))
+            number = found.shared[volume] = sets.setdefault(frozenset(users), len(sets))
             if number == len(found.counts):
                 found.counts.append(0)
             found.counts[number] += 1
-        sets_of: dict[int, list[int]] = defaultdict(list)
-        for rows, number in numbers.items():
-            for row in rows:
-                sets_of[row].append(number)
-        found._lay_out(sets_of)
+        bit_of = {row: bit for bit, row in enumerate(sorted(set[int]().union(*sets)))}
+        for row, bit in bit_of.items():
+            found.amounts.setdefault(bit // _COLUMN_BITS, {})[row] = 1 << bit % _COLUMN_BITS
+        for users, number in sets.items():
+            for row in users:
+                key = number, bit_of[row] // _COLUMN_BITS
+                found.bits[key] = found.bits.get(key, 0) | 1 << bit_of[row] % _COLUMN_BITS
         return found
-
-    def _lay_out(self, sets_of: Mapping[int, Sequence[int]]) -> None:
-        """Give the pods that are alike a field; `sets_of`: pod row -> its sets."""
-        alike: dict[tuple[int, ...], list[int]] = defaultdict(list)
-        for row, sets in sets_of.items():
-            alike[tuple(sets)].append(row)
-        column = lowest = 0
-        for sets, rows in alike.items():
-            width = len(rows).bit_length()
-            if lowest + width > COLUMN_BITS:
-                column, lowest = column + 1, 0
-            self.amounts.setdefault(column, {}).update(dict.fromkeys(rows, 1 << lowest))
-            bits = (1 << width) - 1 << lowest
-            for number in sets:
-                self.fields[number, column] = self.fields.get((number, column), 0) | bits
-            lowest += width
 
 
 class DriverVolumes:
@@ -95,56 +76,52 @@ class DriverVolumes:
         """Node name -> its volumes, for the nodes whose pods share some."""
         self.unshared: dict[int, int] = {}
         """Pod row -> number of volumes that no other pod of its node uses."""
-        self._used: dict[str, dict[VolumeID, dict[int, int]]] = {}
+        self._used: dict[str, dict[VolumeID, Counter[int]]] = {}
         """Node name -> volume -> pod row -> how many claims and volumes of the pod stand for it."""
         self._unshared_on: dict[str, tuple[int, ...]] = {}
-        """Node name -> its rows in `unshared`."""
+        """Node name -> its pods in `unshared`."""
         self._changed: set[str] = set()
-        """Nodes whose volumes or attachments have changed since they were laid out."""
+        """Nodes whose volumes or attachments have changed since the last `lay_out`."""
 
-    def use(self, at: Placement, row: int) -> None:
+    def use(self, used: Attachment, row: int) -> None:
         """Record that a claim or volume of a running pod on the node stands for this one."""
-        volume, node = at
-        rows = self._used.setdefault(node, {}).setdefault(volume, {})
-        rows[row] = rows.get(row, 0) + 1
+        volume, node = used
+        self._used.setdefault(node, {}).setdefault(volume, Counter())[row] += 1
         self.users.setdefault(volume, set()).add(row)
         self._changed.add(node)
 
-    def stop_using(self, at: Placement, row: int) -> None:
-        volume, node = at
+    def stop_using(self, used: Attachment, row: int) -> None:
+        volume, node = used
         volumes = self._used[node]
         rows = volumes[volume]
         rows[row] -= 1
         if rows[row]:
             return
         self._changed.add(node)
-        _discard(self.users, volume, row)
-        del rows[row]
-        if not rows:
-            del volumes[volume]
+        remove_member(self.users, volume, row)
+        remove_member(volumes, volume, row)
         if not volumes:
             del self._used[node]
 
-    def attach(self, at: Placement, times: int) -> None:
+    def attach(self, attachment: Attachment, times: int) -> None:
         """Record `times` more VolumeAttachments of the volume to the node; -1: one was deleted."""
-        volume, node = at
+        volume, node = attachment
         nodes = self.attached.setdefault(volume, Counter())
         nodes[node] += times
         if not nodes[node]:
-            del nodes[node]
-        if not nodes:
-            del self.attached[volume]
+            remove_member(self.attached, volume, node)
         self._changed.add(node)
 
     def lay_out(self) -> None:
-        """Lay out the volumes of the nodes that have changed."""
+        """Count and number the volumes of the nodes that have changed."""
+        # All old rows go first: a pod row that was freed may belong to a pod of another changed node by now.
         for node in self._changed:
             self.sharing.pop(node, None)
             for row in self._unshared_on.pop(node, ()):
                 del self.unshared[row]
         for node in self._changed:
-            used = self._used.get(node, {})
-            found = NodeVolumes.of({at: rows for at, rows in used.items() if node not in self.attached.get(at, ())})
+            used = self._used.get(node, {}).items()
+            found = NodeVolumes.of({volume: rows for volume, rows in used if node not in self.attached.get(volume, ())})
             if found.unshared:
                 self.unshared.update(found.unshared)
                 self._unshared_on[node] = tuple(found.unshared)
@@ -169,7 +146,7 @@ class AttachedVolumeIndex(Index):
         """Pod row -> uses of claims that were created for another pod's generic ephemeral volume."""
         self._claims_of: dict[str, set[Key]] = defaultdict(set)
         self._attaching: dict[str, set[Key]] = defaultdict(set)
-        self._attached: dict[Key, Placement] = {}
+        self._attached: dict[Key, Attachment] = {}
 
     def of(self, driver: str) -> DriverVolumes:
         return self._drivers[driver]
@@ -216,7 +193,7 @@ class AttachedVolumeIndex(Index):
         if claim is not None and not is_for_pod(claim, pod):
             self.others_claims.setdefault(row, set()).add(use)
         elif row in self.others_claims:
-            _discard(self.others_claims, row, use)
+            remove_member(self.others_claims, row, use)
 
     def _refresh(self, uses: Iterable[tuple[str, ClaimUse]]) -> None:
         """Find the volumes of some claims again, for each pod that uses them."""
@@ -234,32 +211,27 @@ class AttachedVolumeIndex(Index):
             if isinstance(one, PersistentVolumeClaim) and is_now and one.spec.volume_name:
                 self._claims_of[one.spec.volume_name].add(_key(one))
             elif isinstance(one, PersistentVolumeClaim):
-                _discard(self._claims_of, one.spec.volume_name, _key(one))
+                remove_member(self._claims_of, one.spec.volume_name, _key(one))
             elif isinstance(one, VolumeAttachment):
-                self._attachment(one, is_now)
+                key, volume = ("", one.metadata.name), one.spec.source.persistent_volume_name or ""
+                if is_now:
+                    self._attaching[volume].add(key)
+                    self._attach(key, one)
+                else:
+                    remove_member(self._attaching, volume, key)
+                    self._detach(key)
         one = after or before
         if isinstance(one, PersistentVolumeClaim):
             self._refresh(_uses_of(_key(one)))
         elif isinstance(one, PersistentVolume):
-            self._volume(one.metadata.name)
-        elif isinstance(one, StorageClass):  # names the driver of claims without a volume; rarely changes
+            for claim in self._claims_of.get(one.metadata.name, ()):
+                self._refresh(_uses_of(claim))
+            for key in tuple(self._attaching.get(one.metadata.name, ())):
+                self._detach(key)
+                self._attach(key, self.snapshot.objects.volume_attachments[key])
+        elif isinstance(one, StorageClass):
+            # It names the driver of claims without a volume. It rarely changes, so all claims may be looked up again.
             self._refresh(self._uses)
-
-    def _volume(self, name: str) -> None:
-        for claim in self._claims_of.get(name, ()):
-            self._refresh(_uses_of(claim))
-        for key in tuple(self._attaching.get(name, ())):
-            self._detach(key)
-            self._attach(key, self.snapshot.objects.volume_attachments[key])
-
-    def _attachment(self, attachment: VolumeAttachment, is_now: bool) -> None:
-        key, volume = ("", attachment.metadata.name), attachment.spec.source.persistent_volume_name or ""
-        if is_now:
-            self._attaching[volume].add(key)
-            self._attach(key, attachment)
-        else:
-            _discard(self._attaching, volume, key)
-            self._detach(key)
 
     def _attach(self, key: Key, attachment: VolumeAttachment) -> None:
         if not self.snapshot.features.volume_attachments_count:
@@ -267,13 +239,13 @@ class AttachedVolumeIndex(Index):
         spec = attachment.spec
         volume = self._storage.volume(spec.source.persistent_volume_name or "")
         if spec.attacher and volume is not None and volume.spec.csi is not None:
-            at = self._attached[key] = (spec.attacher, volume.spec.csi.volume_handle), spec.node_name
-            self._drivers[spec.attacher].attach(at, 1)
+            attached = self._attached[key] = (spec.attacher, volume.spec.csi.volume_handle), spec.node_name
+            self._drivers[spec.attacher].attach(attached, 1)
 
     def _detach(self, key: Key) -> None:
-        at = self._attached.pop(key, None)
-        if at is not None:
-            self._drivers[at[0][0]].attach(at, -1)
+        attached = self._attached.pop(key, None)
+        if attached is not None:
+            self._drivers[attached[0][0]].attach(attached, -1)
 
 
 def _key(claim: PersistentVolumeClaim) -> Key:
@@ -281,14 +253,6 @@ def _key(claim: PersistentVolumeClaim) -> Key:
 
 
 def _uses_of(claim: Key) -> list[tuple[str, ClaimUse]]:
-    """Return how pods may refer to a claim."""
+    """Return how pods may refer to a claim: by its name, or by a generic ephemeral volume of that name."""
     namespace, name = claim
     return [(namespace, ClaimUse(name, is_ephemeral)) for is_ephemeral in (False, True)]
-
-
-def _discard(table: dict[K, set[V]], key: K, value: V) -> None:
-    values = table.get(key)
-    if values is not None:
-        values.discard(value)
-        if not values:
-            del table[key]

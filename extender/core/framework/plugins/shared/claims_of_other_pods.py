@@ -10,16 +10,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from extender.core.framework.constraint import (
-    CodeArray,
-    ColumnwiseConstraint,
-    NodeRows,
-    SchedulingContext,
-    StaticCheck,
-)
+from extender.core.framework.filter_checks import ColumnwiseConstraint, StaticCheck
 from extender.core.framework.plugins.shared.attached_volumes import AttachedVolumeIndex
-from extender.core.framework.status import Code, filter_error
-from extender.core.snapshot.arrays import BoolArray, IntArray
+from extender.core.framework.scheduling_context import SchedulingContext
+from extender.core.framework.status import Code, Status, filter_error
+from extender.core.snapshot.arrays import BoolArray, IntArray, NodeRows
 from extender.core.snapshot.node_layout import RankedDemand
 from extender.core.snapshot.snapshot import Snapshot
 from extender.core.snapshot.volume_index import not_found, storage
@@ -29,15 +24,15 @@ from extender.k8s.storage.volumes import claim_uses, is_for_pod, not_for_pod_mes
 
 def unusable_claim(context: SchedulingContext, plugin: str) -> StaticCheck | None:
     """Return why a claim of the incoming pod cannot be used, or None; VolumeBinding, if enabled, rejects it first."""
-    pod, everywhere = context.pod, np.ones(len(context.snapshot.nodes), np.bool_)
+    pod = context.pod
     for use in claim_uses(pod):
         claim = storage(context.snapshot).claim(pod, use.name)
         if claim is None:
             missing = not_found("persistentvolumeclaim", use.name)
-            return StaticCheck(plugin, everywhere, (f"looking up PVC {pod.metadata.namespace}/{use.name}: {missing}",))
+            reason = f"looking up PVC {pod.metadata.namespace}/{use.name}: {missing}"
+            return StaticCheck.on_all_nodes(context, Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, plugin, (reason,)))
         if use.is_ephemeral and not is_for_pod(claim, pod):
-            error = filter_error(plugin, not_for_pod_message(claim, pod))
-            return StaticCheck(plugin, everywhere, error.reasons, code=error.code)
+            return StaticCheck.on_all_nodes(context, filter_error(plugin, not_for_pod_message(claim, pod)))
     return None
 
 
@@ -51,8 +46,7 @@ class _OtherPodsClaims(ColumnwiseConstraint):
     lasting: IntArray
     """[node]: the same for the pods that the incoming pod cannot evict, or else as `first`."""
 
-    def codes(self, headroom: IntArray) -> CodeArray:
-        return np.where(self.fits(headroom), np.uint8(Code.SUCCESS), np.uint8(Code.ERROR))
+    code = Code.ERROR
 
     def reason_keys(self, headroom: IntArray, rows: NodeRows) -> IntArray:
         has_all = headroom[0, rows] <= self.headroom[0, rows]
@@ -72,8 +66,8 @@ def other_pods_claims(context: SchedulingContext, plugin: str, nodes: BoolArray)
         return ()
     errors: dict[str, int] = {"": 0}
     first, lasting = np.zeros((2, len(snapshot.nodes)), np.int64)
-    at = [(int(snapshot.pod_node[row]), snapshot.pods[row]) for row in rows]
-    for node, pod in at + [(snapshot.node_row[pod.status.nominated_node_name], pod) for pod in nominees]:
+    placed = [(int(snapshot.pod_node[row]), snapshot.pods[row]) for row in rows]
+    for node, pod in placed + [(snapshot.node_row[pod.status.nominated_node_name], pod) for pod in nominees]:
         number = errors.setdefault(_error(snapshot, pod, plugin), len(errors))
         first[node] = first[node] or number
         if pod.priority >= context.pod.priority:

@@ -1,9 +1,8 @@
 """Match unbound claims with available volumes, on all nodes at once.
 
 Mirrors volume.FindMatchingVolume and volumebinding.findMatchingVolumes (v1.36): the smallest claim first, each gets the
-smallest volume that suits it and that no earlier claim of the pod got. Available volumes are grouped by node affinity:
-of those with equal affinity, only the smallest ones that suit a claim matter. Nodes that reach the same volumes are one
-site: they are matched once.
+smallest volume that suits it and that no earlier claim of the pod got. Nodes that reach the same volumes are one site:
+they are matched once.
 """
 
 from bisect import bisect_left
@@ -20,7 +19,7 @@ from extender.core.snapshot.derived import derived_by
 from extender.core.snapshot.selector_index import nodes_in_any_term
 from extender.core.snapshot.snapshot import Snapshot
 from extender.core.snapshot.volume_index import storage
-from extender.k8s.labels import labels_key
+from extender.k8s.objects import labels_key
 from extender.k8s.selectors import (
     EVERYTHING,
     NOTHING,
@@ -47,8 +46,7 @@ def match_volumes(
 ) -> Iterator[tuple[PersistentVolumeClaim, IntArray]]:
     """Yield each claim, smallest first, with [node]: row of the volume that it would be bound to, or NO_VOLUME_ROW.
 
-    `claims` have no selected node. A volume matched to one claim is not available to the next ones. A volume reserved
-    for the claim wins, else the smallest available one; without access to the reserved volume, a node gets none.
+    `claims` have no selected node.
     """
     by_size = sorted(claims, key=requested_storage)
     reserved = [_reserved_volumes(snapshot, claim) for claim in by_size]
@@ -61,12 +59,14 @@ def match_volumes(
     }
     taken: dict[int, BoolArray] = defaultdict(lambda: np.zeros(len(snapshot.nodes), np.bool_))
     for claim, own in zip(by_size, reserved, strict=True):
+        # 1. A volume that is reserved for the claim wins; a node without access to it gets none.
         matched, may_use_others = np.full(len(snapshot.nodes), NO_VOLUME_ROW), np.ones(len(snapshot.nodes), np.bool_)
         for row, reached in own:
             is_free = may_use_others & ~taken[row]
             matched[is_free & reached] = row
             taken[row] |= is_free & reached
             may_use_others &= ~is_free
+        # 2. Else the smallest available one.
         if may_use_others.any():
             others = available[claim_class(claim)].take(claim, may_use_others, at_most=len(by_size))
             matched = np.where(others == NO_VOLUME_ROW, matched, others)
@@ -78,7 +78,7 @@ def affinity_matches(snapshot: Snapshot, affinity: VolumeNodeAffinity | None) ->
     if affinity is None or affinity.required is None:
         return np.ones(len(snapshot.nodes), np.bool_)
     terms = compile_node_selector(affinity.required).terms or ()
-    # Without matchFields: upstream passes labels only.
+    # Without matchFields, as upstream passes labels only.
     return nodes_in_any_term(snapshot, tuple(replace(term, fields=()) for term in terms))
 
 
@@ -100,22 +100,22 @@ def _reserved_volumes(snapshot: Snapshot, claim: PersistentVolumeClaim) -> list[
 
 @dataclass(frozen=True, slots=True)
 class _FreeVolumes:
-    """Volumes of one storage class without a claimRef, smallest first."""
+    """Volumes of one storage class without a claimRef, by rank: smallest first."""
 
     rows: IntArray
-    """[place]: row among all volumes."""
+    """[rank]: row among all volumes."""
     sizes: Sequence[int]
-    """[place]: capacity in nano-bytes."""
+    """[rank]: capacity in nano-bytes."""
     equivalents: Encoded
-    """[place]: a volume that suits the same claims, apart from its size."""
+    """[rank]: a volume that suits the same claims, apart from its size."""
     site_of: IntArray
     """[node]: its site; nodes of one site reach the same of these volumes."""
     first_node: IntArray
     """[site]: one of its nodes."""
     sites: Encoded
-    """[place]: sites whose nodes the volume's node affinity matches, ascending."""
+    """[rank]: sites whose nodes the volume's node affinity matches, ascending."""
     has_one_site: BoolArray
-    """[place]: True if it is accessible from one site only, as local and zonal volumes are."""
+    """[rank]: True if it is accessible from one site only, as local and zonal volumes are."""
 
 
 @derived_by("nodes", "volumes")
@@ -154,8 +154,8 @@ def _equivalence_key(volume: PersistentVolume) -> tuple[object, ...]:
     """Return all that decides which claims a volume suits, apart from its size."""
     spec, metadata = volume.spec, volume.metadata
     labels, modes = labels_key(metadata.labels), tuple(spec.access_modes or ())
-    is_kept = metadata.deletion_timestamp is None
-    return volume.status.phase, modes, labels, is_kept, spec.volume_mode, spec.volume_attributes_class_name
+    is_deleted = metadata.deletion_timestamp is not None
+    return volume.status.phase, modes, labels, is_deleted, spec.volume_mode, spec.volume_attributes_class_name
 
 
 class _AvailableVolumes:
@@ -173,48 +173,49 @@ class _AvailableVolumes:
             whole = free.site_of[self._first_node]  # ascending: the parts of a site stay in order
             self._first_part = np.searchsorted(whole, np.arange(len(free.first_node) + 1))
         self._left: dict[int, IntArray] = {}
-        """Place of a volume that some site's claim got -> sites where it is still available."""
+        """Rank of a volume that a claim got at some site -> sites where it is still available."""
         self._used_up = np.zeros(len(free.rows), np.bool_)
-        """[place]: True if it is available at no site."""
+        """[rank]: True if it is available at no site."""
         self._suitable: dict[bytes, BoolArray] = {}
-        """What a claim asks for, as JSON -> [place]: whether the volume suits it, apart from its size."""
+        """What a claim asks for, as JSON -> [rank]: whether the volume suits it, apart from its size."""
 
     def take(self, claim: PersistentVolumeClaim, nodes: BoolArray, at_most: int) -> IntArray:
         """Take the smallest suitable volume for the claim at each site; return [node]: its row, or NO_VOLUME_ROW.
 
-        `nodes`: [node], whole sites, where the claim is to get one. Of volumes with equal node affinity, the `at_most`
-        smallest suffice: the pod has no more claims to use them up.
+        `nodes`: [node], whole sites, where the claim is to get one. `at_most`: number of the pod's claims.
         """
+        # 1. The volumes that suit the claim. Of those with equal node affinity the smallest `at_most` suffice: the pod
+        #    has no more claims to use them up.
         smallest = bisect_left(self._free.sizes, requested_storage(claim))
-        places = np.flatnonzero((self._suits(claim) & ~self._used_up)[smallest:]) + smallest
-        if not len(places):
+        ranks = np.flatnonzero((self._suits(claim) & ~self._used_up)[smallest:]) + smallest
+        if not len(ranks):
             return np.full(len(nodes), NO_VOLUME_ROW)
-        kept = _smallest_of_each(self._free.sites.codes[places], at_most)
-        places = places[kept][::-1]
-        sites = [self._sites_left(place) for place in places.tolist()]
+        ranks = ranks[_first_of_each(self._free.sites.codes[ranks], at_most)][::-1]
+        # 2. The smallest one of each site: of several assignments to a site the last one wins.
+        sites = [self._sites_left(rank) for rank in ranks.tolist()]
         chosen = np.full(len(self._first_node), NO_VOLUME_ROW)
-        # The last assignment per site wins: the smallest volume.
-        chosen[np.concatenate(sites)] = np.repeat(places, [len(one) for one in sites])
+        chosen[np.concatenate(sites)] = np.repeat(ranks, [len(one) for one in sites])
         chosen[~nodes[self._first_node]] = NO_VOLUME_ROW
+        # 3. Later claims do not get them.
         self._remove(chosen)
         return np.where(chosen == NO_VOLUME_ROW, NO_VOLUME_ROW, self._free.rows[chosen])[self._site_of]
 
     def _remove(self, chosen: IntArray) -> None:
-        """Remove the volumes that were taken; `chosen`: [site] -> place, or NO_VOLUME_ROW."""
-        places = np.unique(chosen[chosen != NO_VOLUME_ROW])
-        used_up = self._free.has_one_site[places] & (not self._is_split)
-        self._used_up[places[used_up]] = True
-        for place in places[~used_up].tolist():
-            left = self._sites_left(place)
-            left = self._left[place] = left[chosen[left] != place]
-            self._used_up[place] = not len(left)
+        """Remove the volumes that were taken; `chosen`: [site] -> rank, or NO_VOLUME_ROW."""
+        ranks = np.unique(chosen[chosen != NO_VOLUME_ROW])
+        used_up = self._free.has_one_site[ranks] & (not self._is_split)
+        self._used_up[ranks[used_up]] = True
+        for rank in ranks[~used_up].tolist():
+            left = self._sites_left(rank)
+            left = self._left[rank] = left[chosen[left] != rank]
+            self._used_up[rank] = not len(left)
 
-    def _sites_left(self, place: int) -> IntArray:
+    def _sites_left(self, rank: int) -> IntArray:
         """Return the sites where the volume is available."""
-        left = self._left.get(place)
+        left = self._left.get(rank)
         if left is not None:
             return left
-        sites: IntArray = self._free.sites.values[self._free.sites.codes[place]]
+        sites: IntArray = self._free.sites.values[self._free.sites.codes[rank]]
         if not self._is_split:
             return sites
         parts = map(np.arange, self._first_part[sites].tolist(), self._first_part[sites + 1].tolist())
@@ -245,9 +246,9 @@ class _AvailableVolumes:
         return known
 
 
-def _smallest_of_each(groups: npt.NDArray[np.int32], at_most: int) -> IntArray:
+def _first_of_each(groups: npt.NDArray[np.int32], at_most: int) -> IntArray:
     """Return the indices of the first `at_most` members of each group, ascending; `groups`: [index] -> group."""
     by_group = np.argsort(groups, kind="stable")
     starts = np.flatnonzero(np.diff(groups[by_group], prepend=-1))
-    rank = np.arange(len(groups)) - np.repeat(starts, np.diff(starts, append=len(groups)))
-    return np.sort(by_group[rank < at_most])
+    number = np.arange(len(groups)) - np.repeat(starts, np.diff(starts, append=len(groups)))
+    return np.sort(by_group[number < at_most])

@@ -1,0 +1,246 @@
+"""`extender config`: print and check the configuration, and compare it with kube-scheduler's.
+
+Rule: no connections are made; the output depends only on the files, the environment and the options.
+"""
+
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from extender.cli import options
+from extender.cli.help_pages import PlainTextCommand, new_group
+from extender.errors import ConfigError, printable, printable_json
+
+if TYPE_CHECKING:  # pydantic loads slowly: not before it is needed
+    from collections.abc import Iterator, Sequence
+
+    from extender.config import Configuration
+    from extender.config.document import Document, KeyPath
+    from extender.config.scheduler.check import Finding
+    from extender.config.scheduler.schema import KubeSchedulerConfiguration
+    from extender.core.profile import KubeScheduler
+
+app = new_group("""Print and check the configuration.
+
+    \b
+    Examples:
+      # Create a configuration file
+      extender config show > extender.yaml
+      # Validate a file before deploying it
+      extender config check --config extender.yaml
+      # Compare it with kube-scheduler's own file
+      extender config check --scheduler-config scheduler-config.yaml
+
+    See docs/configuration.md and docs/scheduler.md.
+    """)
+
+
+@app.command(cls=PlainTextCommand)
+def show(config: options.ConfigOption = None) -> None:
+    """Print the effective configuration, with a comment for each key.
+
+    Values come from the file and the environment. The output is a valid configuration file.
+
+    \b
+    Examples:
+      # Every setting with its default
+      extender config show
+      # The effective settings of a file
+      extender config show --config extender.yaml
+
+    See docs/configuration.md and docs/policies.md.
+    """
+    from extender.config import render
+
+    typer.echo(render(options.read_configuration(config)), nl=False)
+
+
+@app.command(cls=PlainTextCommand)
+def check(
+    config: options.ConfigOption = None,
+    scheduler_config: options.SchedulerConfigOption = None,
+    scheduler_version: options.SchedulerVersionOption = None,
+    extender: Annotated[
+        str | None,
+        typer.Option(
+            "--extender",
+            metavar="NUMBER|URL",
+            help="Entry of kube-scheduler's `extenders` for this extender: its index, from 0, or its urlPrefix.",
+        ),
+    ] = None,
+    output: options.OutputOption = "text",
+) -> None:
+    """Validate the configuration, and compare it with kube-scheduler's.
+
+    The extender's own file is validated, with the environment's overrides. In kube-scheduler's file, only the settings
+    that decisions depend on are checked; kube-scheduler itself validates the file when it starts. The entry of this
+    extender in its `extenders` is compared with the listener, the time limits and the policies configured here. The
+    output also has the version of kube-scheduler that decisions follow, and the plugins that are not evaluated.
+
+    The exit code is 0 if there are only notes, 1 if there is an error or a warning, and 2 if a file is invalid.
+
+    \b
+    Examples:
+      # Validate a file before deploying it
+      extender config check --config extender.yaml
+      # Validate a setting of the environment
+      EXTENDER_LOG__FORMAT=JSON extender config check
+      # Compare it with kube-scheduler's own file
+      extender config check --scheduler-config scheduler-config.yaml
+
+    See docs/configuration.md, docs/scheduler.md and docs/install.md.
+    """
+    from extender.config.scheduler.load import read_scheduler
+
+    settings = options.read_configuration(config, options.scheduler_options(scheduler_config, scheduler_version))
+    scheduler = read_scheduler(settings).assume()
+    findings: list[Finding] = []
+    place_of: dict[KeyPath, str] = {}
+    if settings.scheduler.config is not None:
+        findings, document = _compare(settings, scheduler, extender)
+        place_of = {one.path: str(document.place(one.path)) for one in findings}
+    elif extender is not None:
+        raise typer.BadParameter("requires --scheduler-config or scheduler.config", param_hint="--extender")
+    name = str(config or "the default configuration")
+    if output == "json":
+        typer.echo(printable_json(_report(name, settings, scheduler, findings, place_of)))
+    else:
+        for line in _lines(name, settings, scheduler, findings, place_of):
+            typer.echo(printable(line))
+    if any(one.severity != "note" for one in findings):
+        raise typer.Exit(1)
+
+
+def _compare(
+    settings: "Configuration", scheduler: "KubeScheduler", named: str | None
+) -> "tuple[list[Finding], Document]":
+    """Return the findings about our entry in kube-scheduler's file, and the document for their line numbers."""
+    from extender.config.scheduler.check import Entry, Finding, check_entry, find_misspelt_plugins
+    from extender.config.scheduler.load import read_configuration
+
+    read = read_configuration(Path(settings.scheduler.config or ""))
+    written, document = read.config, read.document
+    misspelt = list(find_misspelt_plugins(written))
+    if not written.extenders:
+        advice = "add an entry, such as those in deploy/scheduler"
+        return [Finding("error", ("extenders",), "kube-scheduler calls no extender", advice), *misspelt], document
+    number = _entry_number(written, settings, named)
+    return [*check_entry(Entry(number, written, settings, scheduler)), *misspelt], document
+
+
+def _entry_number(written: "KubeSchedulerConfiguration", settings: "Configuration", named: str | None) -> int:
+    """Return the index of the named entry, or else of the only one that may be ours; ConfigError without just one."""
+    from extender.config.scheduler.check import own_entries
+
+    # kube-scheduler may call several extenders: `own_entries` knows ours by its port or its verbs.
+    numbers = range(len(written.extenders))
+    entries = [f"{number} ({written.extenders[number].url_prefix})" for number in numbers]
+    if named is not None:
+        found = [number for number in numbers if named in (str(number), written.extenders[number].url_prefix)]
+        problem = f"--extender {named}: no such entry of extenders: {', '.join(entries)}"
+    else:
+        found = own_entries(written, settings)
+        several = [entries[number] for number in found or numbers]
+        problem = f"{settings.scheduler.config}: extenders: which is this one? --extender {', or '.join(several)}"
+    if len(found) != 1:
+        raise ConfigError(problem)
+    return found[0]
+
+
+# --- output -----------------------------------------------------------------------------------------------------------
+
+
+def _notes(settings: "Configuration", scheduler: "KubeScheduler") -> "list[str]":
+    """Return notes about the version, its feature gates and the plugins that are not evaluated."""
+    from extender.k8s.version.faults import known_faults
+    from extender.k8s.version.found import assumption
+    from extender.k8s.version.gates import gate_notes, gate_warnings
+    from extender.k8s.version.versions import DEFAULT_MINOR, NEWEST_VERIFIED, Version, supported_version
+
+    version = Version(scheduler.minor, scheduler.patch)
+    notes = [
+        f"profile {one.scheduler_name}: plugins that are not evaluated: {', '.join(one.not_evaluated_plugins)}"
+        for one in scheduler.profiles
+        if one.not_evaluated_plugins
+    ]
+    # No cluster is asked here, so `auto` cannot be resolved.
+    if settings.scheduler.version == "auto":
+        refused = f", as 1.{DEFAULT_MINOR} refuses this" if scheduler.minor != DEFAULT_MINOR else ""
+        notes.append(
+            f"scheduler.version is auto: {scheduler.release} is checked here{refused}; a running extender takes "
+            "the version of the kube-scheduler that it finds in the cluster"
+        )
+    if scheduler.minor > NEWEST_VERIFIED.minor:
+        notes.append(f"{scheduler.version} is not verified: its rules follow from its published changes")
+    elif settings.scheduler.version != "auto":
+        notes += assumption(supported_version(settings.scheduler.version), version)
+    gates = settings.scheduler.feature_gates
+    notes += known_faults(version)
+    return [*notes, *gate_warnings(gates, scheduler.minor, scheduler.emulation), *gate_notes(gates)]
+
+
+def _lines(
+    name: str,
+    settings: "Configuration",
+    scheduler: "KubeScheduler",
+    findings: "Sequence[Finding]",
+    place_of: "dict[KeyPath, str]",
+) -> "Iterator[str]":
+    from extender.config.document import path_text
+    from extender.k8s.version.gates import NO_EMULATION
+    from extender.utilities.text import pluralize
+
+    profiles = ", ".join(one.scheduler_name for one in scheduler.profiles)
+    gates = "".join(f", {gate}={str(value).lower()}" for gate, value in scheduler.changed_gates.items())
+    yield f"{name}: valid"
+    if settings.scheduler.config is not None:
+        yield f"{settings.scheduler.config}: read; kube-scheduler itself validates it"
+    emulation = f", {scheduler.emulation}" if scheduler.emulation != NO_EMULATION else ""
+    yield f"kube-scheduler {scheduler.release}{emulation}{gates}; profiles: {profiles}"
+    for note in _notes(settings, scheduler):
+        yield f"note: {note}"
+    if settings.scheduler.config is None:
+        yield "note: scheduler.config is not set: kube-scheduler's `extenders` are not compared"
+        return
+    for one in findings:
+        yield f"{one.severity}: {place_of[one.path]}: {path_text(one.path)}: {one.message}"
+        if one.advice:
+            yield f"    {one.advice}"
+    counts = Counter(one.severity for one in findings)
+    yield f"{pluralize(counts['error'], 'error')}, {pluralize(counts['warning'], 'warning')}"
+
+
+def _report(
+    name: str,
+    settings: "Configuration",
+    scheduler: "KubeScheduler",
+    findings: "Sequence[Finding]",
+    place_of: "dict[KeyPath, str]",
+) -> dict[str, Any]:
+    from extender.config.document import path_text
+
+    return {
+        "configuration": name,
+        "schedulerConfiguration": settings.scheduler.config,
+        "version": scheduler.version,
+        "release": scheduler.release,
+        "versionSource": scheduler.version_source,
+        "featureGates": scheduler.changed_gates,
+        "profiles": [
+            {"schedulerName": one.scheduler_name, "notEvaluatedPlugins": list(one.not_evaluated_plugins)}
+            for one in scheduler.profiles
+        ],
+        "notes": _notes(settings, scheduler),
+        "findings": [
+            {
+                "severity": one.severity,
+                "place": place_of[one.path],
+                "path": path_text(one.path),
+                "message": one.message,
+                "advice": one.advice,
+            }
+            for one in findings
+        ],
+    }

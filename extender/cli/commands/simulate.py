@@ -1,0 +1,272 @@
+"""`extender simulate`: run scheduling cycles for pods on a copy of the cluster.
+
+Rule: a live cluster is read once and never written to.
+"""
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import typer
+
+from extender.cli import options
+
+if TYPE_CHECKING:  # the engine, pydantic and rich load slowly: not before they are needed
+    from rich.text import Text
+
+    from extender.cluster.apiserver.client import ApiServer
+    from extender.config import Configuration
+    from extender.core.profile import KubeScheduler
+    from extender.k8s.kinds import ClusterObjects
+    from extender.report.simulation_schema import Simulation
+    from extender.whatif.policies import StepObserver
+    from extender.whatif.scenario import Scenario
+    from extender.whatif.scheduler import Step
+
+T = TypeVar("T")
+
+PROGRESS_BAR_MIN_PODS = 50
+"""Number of pods from which a progress bar is shown."""
+
+
+def simulate(
+    pod: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--pod",
+            metavar="FILE",
+            help="Manifest of pods, Deployments, StatefulSets, ReplicaSets or Jobs to schedule, with their "
+            "ResourceClaims; - is standard input. Repeatable.",
+        ),
+    ] = None,
+    pending: Annotated[bool, typer.Option("--pending", help="Schedule the pending pods of the cluster.")] = False,
+    drain: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--drain",
+            metavar="NODE",
+            help="Drain the node first, as kubectl drain does: disruption budgets are honored. Repeatable.",
+        ),
+    ] = None,
+    remove_node: Annotated[
+        list[str] | None,
+        typer.Option("--remove-node", metavar="NODE", help="Remove the node and its pods first. Repeatable."),
+    ] = None,
+    cordon: Annotated[
+        list[str] | None,
+        typer.Option("--cordon", metavar="NODE", help="Mark the node unschedulable first. Repeatable."),
+    ] = None,
+    add_node: Annotated[
+        list[str] | None,
+        typer.Option("--add-node", metavar="FILE", help="Manifest of nodes to add first; - is standard input."),
+    ] = None,
+    count: Annotated[
+        int | None,
+        typer.Option("--count", metavar="NUMBER", min=1, help="Add so many copies of each node of --add-node."),
+    ] = None,
+    until_full: Annotated[
+        bool,
+        typer.Option("--until-full", help="Show how many more of the pod fit, and what stops the next one."),
+    ] = False,
+    gang: Annotated[bool, typer.Option("--gang", help="Schedule all pods of --pod, or none of them.")] = False,
+    no_replacements: Annotated[
+        bool, typer.Option("--no-replacements", help="Let no controller replace evicted pods.")
+    ] = False,
+    cluster: options.ClusterOption = None,
+    from_server: Annotated[
+        bool, typer.Option("--from-server", help="Read a live cluster once, without changing it.")
+    ] = False,
+    kubeconfig: options.KubeconfigOption = None,
+    context: options.ContextOption = None,
+    config: options.ConfigOption = None,
+    preset: Annotated[
+        str | None,
+        typer.Option("--preset", metavar="NAME", help="Use the policies of this preset: upstream, careful or strict."),
+    ] = None,
+    compare: Annotated[
+        tuple[str, str] | None,
+        typer.Option(
+            "--compare", metavar="NAME NAME", help="Compare two presets; configured stands for your configuration."
+        ),
+    ] = None,
+    scheduler_config: options.SchedulerConfigOption = None,
+    scheduler_version: options.SchedulerVersionOption = None,
+    compare_versions: Annotated[
+        tuple[str, str] | None,
+        typer.Option(
+            "--compare-versions",
+            metavar="VERSION VERSION",
+            help="Compare two versions of kube-scheduler, such as 1.33 1.36: what an upgrade would change.",
+        ),
+    ] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(
+            "--seed",
+            metavar="NUMBER",
+            help="Choose randomly among equal nodes, as kube-scheduler does; otherwise the first by name.",
+        ),
+    ] = None,
+    output: options.OutputOption = "text",
+    no_color: options.NoColorOption = False,
+    timeout: options.ReadTimeoutOption = 60,
+) -> None:
+    """Simulate scheduling and preemption for pods.
+
+    Runs kube-scheduler's scheduling cycles on a copy of the cluster; the cluster itself is not changed. Each pod is
+    filtered, scored and bound, or other pods are evicted for it by your policies and it is retried; their controllers
+    replace evicted pods. Nodes can be drained, removed, cordoned and added first. Manifests are JSON or YAML. Without
+    --cluster, the configured cluster is used, or else the example that ships with the package.
+
+    \b
+    Examples:
+      # Schedule the pending pods of a live cluster, and compare two policies
+      extender simulate --from-server --pending --compare upstream strict
+      # How many more pods fit
+      extender simulate --pod pod.yaml --until-full
+      # Where the pods of a node would go, and which budgets block them
+      extender simulate --from-server --drain worker-a1
+      # What an upgrade of kube-scheduler would change for the pending pods
+      extender simulate --from-server --pending --compare-versions 1.33 1.36
+
+    The exit code is 0 whether pods are scheduled or not; with --compare-versions it is 1 if a pod would be decided
+    otherwise. It is 2 if the simulation cannot run.
+
+    See docs/simulate.md, docs/scheduler.md and docs/policies.md.
+    """
+    from extender.cli.sources.arrivals import read_arrivals, read_nodes
+    from extender.cli.sources.cluster import connect_api_server, namespace_of
+    from extender.core.eviction_history import EvictionHistory
+    from extender.whatif.policies import CONFIGURED, preset_policy, run_simulation
+    from extender.whatif.scenario import AddedNodes, Scenario
+
+    if not (pod or pending or drain or remove_node or cordon or add_node):
+        raise typer.BadParameter("nothing to schedule: specify --pod FILE, --pending or a change of nodes")
+    if count is not None and not add_node:
+        raise typer.BadParameter("--count needs --add-node FILE")
+    _check_exclusive({"--preset": preset, "--compare": compare})
+    _check_exclusive({"--scheduler-version": scheduler_version, "--compare-versions": compare_versions})
+    _check_exclusive({"--compare": compare, "--compare-versions": compare_versions})
+    if cluster is not None and (from_server or kubeconfig is not None or context is not None):
+        raise typer.BadParameter("--cluster cannot be combined with a live cluster")
+    overrides = options.cluster_options(cluster, from_server, kubeconfig, context)
+    option = "--scheduler-version" if compare_versions is None else "--compare-versions"
+    settings = [
+        options.read_configuration(config, overrides | options.scheduler_options(scheduler_config, version, option))
+        for version in compare_versions or (scheduler_version,)
+    ]
+    api = connect_api_server(settings[0])
+    arrivals = read_arrivals(pod or (), namespace_of(api))
+    scenario = Scenario(
+        pods=arrivals.pods,
+        claims=arrivals.claims,
+        pending=pending,
+        seed=seed,
+        drain=tuple(drain or ()),
+        remove_nodes=tuple(remove_node or ()),
+        cordon=tuple(cordon or ()),
+        add_nodes=tuple(AddedNodes(node, count or 1) for node in read_nodes(add_node or ())),
+        workloads=arrivals.workloads,
+        until_full=until_full,
+        gang=gang,
+        replace_evicted=not no_replacements,
+    )
+    objects, schedulers = _read_cluster(settings, api, timeout, no_color)
+    names = compare or (preset or CONFIGURED,)
+    policies = [preset_policy(scheduler, name) for scheduler in schedulers for name in names]
+    history = EvictionHistory(time.time_ns())
+    with _progress(objects, scenario, len(policies), no_color) as watch:
+        results = [run_simulation(objects, policy, scenario, history, watch) for policy in policies]
+    _print_results(results, output, no_color, by_version=compare_versions is not None)
+
+
+def _check_exclusive(given: Mapping[str, object]) -> None:
+    if all(value is not None for value in given.values()):
+        raise typer.BadParameter(f"{' and '.join(given)} are mutually exclusive")
+
+
+# --- output -----------------------------------------------------------------------------------------------------------
+
+
+def _print_results(results: "Sequence[Simulation]", output: str, no_color: bool, *, by_version: bool) -> None:
+    """Print one simulation, or what differs between two; exit with code 1 if two versions decide otherwise."""
+    from extender.cli.output import simulation_text
+    from extender.whatif.comparison import compare_policies, compare_versions
+
+    if len(results) == 1:
+        _print(results[0], simulation_text.render, output, no_color)
+    elif not by_version:
+        _print(compare_policies(results), simulation_text.render_comparison, output, no_color)
+    else:
+        found = compare_versions(*results)
+        _print(found, simulation_text.render_versions, output, no_color)
+        if found.summary.decided_otherwise:
+            raise typer.Exit(1)
+
+
+def _print(found: T, render: "Callable[[T], Iterator[Text]]", output: str, no_color: bool) -> None:
+    import msgspec
+    from rich.console import Console
+
+    from extender.errors import printable_json
+
+    if output == "json":
+        typer.echo(printable_json(msgspec.to_builtins(found)))
+        return
+    console = Console(no_color=no_color or None, emoji=False)
+    for line in render(found):
+        console.print(line, soft_wrap=True, highlight=False)
+
+
+# --- input ------------------------------------------------------------------------------------------------------------
+
+
+def _read_cluster(
+    settings: "Sequence[Configuration]", api: "ApiServer | None", timeout: float, no_color: bool
+) -> "tuple[ClusterObjects, list[KubeScheduler]]":
+    """Return the objects of the cluster, and the kube-scheduler of each configuration.
+
+    The configurations differ in the version of kube-scheduler only; `auto` is the one that is found in the cluster.
+    """
+    from extender.cli.sources.cluster import read_cluster_once
+    from extender.config.scheduler.load import load_kube_scheduler
+
+    for one in settings:
+        load_kube_scheduler(one)  # a mistake is reported before a cluster is read
+    objects, found = read_cluster_once(settings[0], api, timeout, no_color)
+    return objects, [load_kube_scheduler(one, found) for one in settings]
+
+
+# --- progress ---------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _progress(
+    objects: "ClusterObjects", scenario: "Scenario", runs: int, no_color: bool
+) -> "Iterator[StepObserver | None]":
+    """Yield a callback that advances a progress bar on a terminal, or None for short runs and other outputs.
+
+    The bar counts pods that were tried at least once; replacements of victims come on top of those that are known.
+    """
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    waiting = (not one.spec.node_name for one in objects.pods) if scenario.pending else ()
+    replicas = 0 if scenario.until_full else scenario.replicas
+    count = len(scenario.pods) + sum(waiting) + replicas + scenario.displaced_pods(objects)
+    if not sys.stderr.isatty() or count < PROGRESS_BAR_MIN_PODS or os.environ.get("TERM") == "dumb":
+        yield None
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True, no_color=no_color or None), transient=True) as progress:
+        task, tried = progress.add_task("pods tried", total=count * runs), 0
+
+        def watch(step: "Step") -> None:
+            nonlocal tried
+            tried += step.report.attempt == 1
+            progress.update(task, completed=tried, total=max(tried, count * runs))
+
+        yield watch

@@ -1,0 +1,82 @@
+"""The cluster of a command: from a file, the example, or an API server that is watched or read once."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from extender.cli import logs
+from extender.cli.sources.read_progress import reading_progress
+
+if TYPE_CHECKING:  # the API client loads slowly: not before a live cluster is read
+    from extender.cluster.apiserver.client import ApiServer
+    from extender.cluster.cache.cache import ClusterCache
+    from extender.config import Configuration
+    from extender.k8s.kinds import ClusterObjects, ObjectTables
+    from extender.k8s.version.found import FoundVersion
+    from extender.server.observability.cache_status import ClusterSource
+
+
+def connect_api_server(settings: "Configuration") -> "ApiServer | None":
+    """Return the API server of a live cluster, or None for a file; ExtenderError if the credentials are not usable."""
+    if settings.cluster.source != "kubernetes":
+        return None
+    from extender.cluster.apiserver.client import ApiServer
+
+    return ApiServer.connect(settings.cluster.kubeconfig, settings.cluster.context)
+
+
+def namespace_of(api: "ApiServer | None") -> str:
+    """Return the namespace of manifests that do not name one: like kubectl, the context's, or else `default`."""
+    return "default" if api is None else api.namespace
+
+
+def open_cluster(settings: "Configuration", cache: "ClusterCache", api: "ApiServer | None") -> "ClusterSource":
+    """Return the source that fills `cache`: from a file at once, from a live cluster when the service runs."""
+    from extender.cluster.files.manifests import example_cluster
+    from extender.cluster.files.source import FileSource
+    from extender.cluster.watch.source import KubernetesSource
+    from extender.server.observability.cache_status import NO_SOURCE
+
+    cluster = settings.cluster
+    if api is not None:
+        policy = settings.preemption.policy()
+        return KubernetesSource(
+            cache,
+            api,
+            stale_after=cluster.stale_after,
+            verify_interval=cluster.verify_interval,
+            pod_annotations=policy.annotations,
+            pod_groups=policy.reads_pod_groups,
+        )
+    if cluster.path is None:
+        cache.replace(example_cluster())
+        return NO_SOURCE
+    source = FileSource(Path(cluster.path), cache, cluster.reload_interval)
+    source.load()
+    return source
+
+
+def read_cluster_once(
+    settings: "Configuration", api: "ApiServer | None", timeout: float, no_color: bool = False
+) -> "tuple[ClusterObjects, FoundVersion | None]":
+    """Return the cluster, of a file if `api` is None, and the version of kube-scheduler that was found in it.
+
+    A live cluster is listed once, within `timeout` seconds; warnings and progress are printed.
+    """
+    from extender.cluster.files.manifests import example_cluster, load_cluster
+    from extender.k8s.version.found import version_of_pods
+
+    if api is None:
+        path = settings.cluster.path
+        objects = example_cluster() if path is None else load_cluster(path)
+        return objects, version_of_pods(objects.pods)
+    from extender.cluster.list.read import read_cluster
+
+    with reading_progress(no_color) as on_progress:
+        found = read_cluster(api, settings.preemption.policy(), timeout=timeout, on_progress=on_progress)
+    for warning in found.warnings:
+        logs.print_message(warning)
+    return found.objects, found.found
+
+
+def count_objects(objects: "ClusterObjects | ObjectTables") -> str:
+    return f"{len(objects.nodes)} nodes, {len(objects.pods)} pods, {len(objects.budgets)} disruption budgets"

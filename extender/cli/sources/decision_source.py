@@ -1,0 +1,98 @@
+"""Read decisions from a running service: the JSON of GET /decisions and GET /decisions/{id}.
+
+`sources.recorded_decisions` is the other source, a recording.
+
+Rule: every failure is an ExtenderError that says what to check.
+"""
+
+import dataclasses
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+
+from extender.cli.http_client import TLSClientConfig
+from extender.errors import ExtenderError, RequestError
+from extender.report.schema import MAX_LISTED_DECISIONS, VerbName
+
+if TYPE_CHECKING:
+    import httpx
+
+
+class DecisionSourceError(ExtenderError):
+    """No admin listener answers at the URL, or its response cannot be decoded."""
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionListOptions:
+    """Query parameters of GET /decisions; None: not restricted."""
+
+    pod: str | None = None
+    node: str | None = None
+    verb: VerbName | None = None
+    since: str | None = None
+    limit: int = MAX_LISTED_DECISIONS
+
+
+class DecisionSource(Protocol):
+    """A running service, or a recording."""
+
+    def list_decisions(self, options: DecisionListOptions) -> bytes:
+        """Return JSON `{"decisions": [DecisionSummary]}`, the latest first."""
+
+    def get_decision(self, decision_id: str, *, node: str | None = None, pods: bool = True) -> bytes | None:
+        """Return the DecisionReport of this id as JSON, or None.
+
+        `node`: return only this node, with its pods; `pods`: return nodes with their pods.
+        """
+
+    def close(self) -> None:
+        """Close connections and files."""
+
+
+class ServiceDecisions:
+    """Decisions of a running service, over HTTP."""
+
+    def __init__(self, url: str, timeout: float, tls: TLSClientConfig) -> None:
+        self._url = url.rstrip("/")
+        self._timeout = timeout
+        self._tls = tls
+        self._client = tls.client(url, timeout)
+
+    def list_decisions(self, options: DecisionListOptions) -> bytes:
+        parameters = {name: value for name, value in dataclasses.asdict(options).items() if value is not None}
+        return _successful_body(self._get_json("/decisions", parameters))
+
+    def get_decision(self, decision_id: str, *, node: str | None = None, pods: bool = True) -> bytes | None:
+        parameters = ({} if node is None else {"node": node}) | ({} if pods else {"pods": "none"})
+        response = self._get_json(f"/decisions/{decision_id}", parameters)
+        return None if response.status_code == 404 else _successful_body(response)
+
+    def close(self) -> None:
+        self._client.close()
+
+    def _get_json(self, path: str, parameters: dict[str, Any]) -> "httpx.Response":
+        """Return a JSON response; DecisionSourceError for any other response, or without one."""
+        import httpx
+
+        try:
+            response = self._client.get(self._url + path, params=parameters)
+        except httpx.HTTPError as error:
+            raise DecisionSourceError(self._tls.connection_error(error, self._url, self._timeout)) from error
+        # The scheduler's port, and a service without debug.enabled, have other answers for these paths.
+        is_json = response.headers.get("content-type", "").startswith("application/json")
+        if not is_json or (path == "/decisions" and response.status_code in (404, 405)):
+            hint = "is it admin.port rather than the scheduler's port, and is debug.enabled set?"
+            raise DecisionSourceError(f"{self._url} does not serve decisions ({response.status_code}): {hint}")
+        return response
+
+
+def _successful_body(response: "httpx.Response") -> bytes:
+    """Return the body of a 200; RequestError with the service's message for any other status."""
+    if response.status_code == 200:
+        return response.content
+    try:
+        message = str(msgspec.json.decode(response.content)["Error"])
+    except (msgspec.MsgspecError, KeyError, TypeError):
+        message = f"unexpected response: {response.content[:100]!r}"
+    raise RequestError(message)

@@ -1,0 +1,38 @@
+"""Progress of reading a live cluster, per kind, on standard error.
+
+Rule: nothing is written unless standard error is a terminal.
+"""
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Lock
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from extender.cluster.list.lister import OnProgress
+
+
+@contextmanager
+def reading_progress(no_color: bool = False) -> "Iterator[OnProgress | None]":
+    """Yield a callback that shows a line per kind until the end of the block; None without a terminal."""
+    if not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("reading {task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    console = Console(stderr=True, no_color=no_color or None)
+    tasks: dict[str, TaskID] = {}
+    lock = Lock()
+    with Progress(*columns, console=console, transient=True) as progress:
+
+        def show(kind: str, done: int, total: int | None) -> None:
+            with lock:
+                if kind not in tasks:
+                    tasks[kind] = progress.add_task(kind, total=None)
+            progress.update(tasks[kind], completed=done, total=total)
+
+        yield show

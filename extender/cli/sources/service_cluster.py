@@ -1,0 +1,39 @@
+"""Read the cluster of a running service: GET /cluster of its admin listener.
+
+Rule: the response is passed on as it arrives; every failure is an ExtenderError that says what to check.
+"""
+
+from collections.abc import Iterator
+
+import httpx
+import msgspec
+
+from extender.cli.http_client import TLSClientConfig
+from extender.errors import ClusterFileError
+
+
+def read_service_cluster(url: str, timeout: float, tls: TLSClientConfig) -> Iterator[bytes]:
+    """Yield the cluster file of the service in parts; `timeout`: seconds to wait for each."""
+    url = url.rstrip("/")
+    has_begun = False
+    with tls.client(url, timeout) as client:
+        try:
+            with client.stream("GET", f"{url}/cluster") as response:
+                if response.status_code != 200:
+                    raise ClusterFileError(_refusal(url, response.status_code, response.read()))
+                has_begun = True
+                yield from response.iter_bytes()
+        except httpx.HTTPError as error:
+            # The status was 200 already: the service can report an error only by closing the connection.
+            if has_begun and not isinstance(error, httpx.TimeoutException):
+                raise ClusterFileError(f"{url}: the response ended too early; its log says why") from error
+            raise ClusterFileError(tls.connection_error(error, url, timeout)) from error
+
+
+def _refusal(url: str, status: int, body: bytes) -> str:
+    """Return the error of the service, or advice if something else answered."""
+    try:
+        message = str(msgspec.json.decode(body)["Error"])
+    except (msgspec.MsgspecError, KeyError, TypeError):
+        message = "is it admin.port rather than the scheduler's port, and is debug.enabled set?"
+    return f"{url} does not dump its cluster ({status}): {message}"

@@ -1,0 +1,127 @@
+"""Find out whether a `/preempt` needs no eviction at all, and why a node that kube-scheduler sent is not in the answer.
+
+Rule: this module finds reasons; it selects no victims.
+"""
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from extender.core.framework.filter import FilterRun
+from extender.core.framework.status import Code
+from extender.core.preemption.dry_run import DryRun
+from extender.core.preemption.eligibility import (
+    TERMINATING_POD_ON_NOMINATED_NODE,
+    is_terminating_by_preemption,
+    nominated_node,
+)
+from extender.core.preemption.protections import (
+    UNREQUESTED_SYSTEM_POD,
+    ProtectionReason,
+    is_system_victim,
+    protections_of,
+)
+from extender.core.preemption.sent_candidates import CandidateRejection, RejectionReason, ResolvedCandidates
+from extender.core.snapshot.arrays import BoolArray
+
+_MAX_LISTED_PODS = 3
+"""Number of protected pods of a node that a message lists."""
+
+_MAX_EXPLAINED_NODES = 100
+"""Limit on nodes whose messages list protected pods: listing reads every pod of a node while kube-scheduler waits."""
+
+
+def no_eviction_needed(
+    filter_run: FilterRun, run: DryRun, sent: ResolvedCandidates, scheduler_decides: BoolArray
+) -> CandidateRejection | None:
+    """Return why recent deletions make an eviction unnecessary; None: it is necessary.
+
+    kube-scheduler may not have seen these deletions yet, and will try the pod again when it does.
+    """
+    context, snapshot, codes = filter_run.context, run.snapshot, filter_run.codes
+    recent = context.history.recent_deletions
+    # 1. A victim on a sent node is gone, and the pod fits there without further victims.
+    place_of = {row: place for place, row in enumerate(run.rows.tolist())}
+    for name in sorted(sent.deleted):
+        row = snapshot.node_row[name]
+        place = place_of.get(row)
+        fits = codes[row] == Code.SUCCESS
+        if place is not None:
+            named = run.scheduler_victims is not None and run.scheduler_victims[:, place].any()
+            fits = run.emptied.codes[place] == Code.SUCCESS and not run.victims[:, place].any() and not named
+        if fits:
+            return CandidateRejection(
+                RejectionReason.NOT_NEEDED, f"no eviction is needed: the victims on node {name} are gone"
+            )
+    # 2. The pod fits on a sent node where a pod was deleted. kube-scheduler may have sent that node for a reason that
+    #    we don't know, such as a custom plugin; hence `trusts_fit`.
+    changed = set(recent.values()) if context.history.trusts_fit else set()
+    for name, row in zip(sent.nodes, sent.rows.tolist(), strict=True):
+        if name in changed and codes[row] == Code.SUCCESS and not scheduler_decides[row]:
+            return CandidateRejection(RejectionReason.FITS, f"no eviction is needed: the pod fits on node {name} now")
+    # 3. The pod fits on its nominated node, or will fit once the victims that terminate there are gone.
+    name = nominated_node(snapshot, context.pod)
+    nominated = snapshot.node_row.get(name)
+    if nominated is None or name not in recent.values() or scheduler_decides[nominated]:
+        return None
+    if codes[nominated] == Code.SUCCESS:
+        return CandidateRejection(
+            RejectionReason.FITS, f"no eviction is needed: the pod fits on its nominated node {name} now"
+        )
+    # PodEligibleToPreemptOthers will say the same in kube-scheduler once it has seen the deletions.
+    waits = codes[nominated] == Code.UNSCHEDULABLE and any(
+        pod.metadata.uid in recent and pod.priority < context.pod.priority and is_terminating_by_preemption(pod)
+        for pod in snapshot.pods_on(name)
+    )
+    return CandidateRejection(RejectionReason.NOT_NEEDED, TERMINATING_POD_ON_NOMINATED_NODE) if waits else None
+
+
+def rejections_of(
+    filter_run: FilterRun, run: DryRun, sent: ResolvedCandidates, kept: Iterable[str]
+) -> dict[str, CandidateRejection]:
+    """Return sent node -> why it is not among the `kept` nodes."""
+    place_of = np.full(len(filter_run.codes), -1)
+    place_of[run.rows] = np.arange(len(run.rows))
+    places, dropped = place_of[sent.rows], dict(sent.dropped)
+    # 1. Without a dry run: the filter status.
+    not_tried = np.flatnonzero(places < 0)
+    statuses = filter_run.statuses(sent.rows[not_tried])
+    reasons = [
+        CandidateRejection(RejectionReason.UNRESOLVABLE if one.message else RejectionReason.FITS, one.message)
+        for one in statuses.distinct
+    ]
+    for nth, index in zip(not_tried.tolist(), statuses.indices.tolist(), strict=True):
+        dropped[sent.nodes[nth]] = reasons[index]
+    # 2. Candidates that are not kept are outranked.
+    tried = np.flatnonzero(places >= 0)
+    dropped |= dict.fromkeys([sent.nodes[nth] for nth in tried.tolist()], CandidateRejection(RejectionReason.OUTRANKED))
+    # 3. Other nodes have the status of their dry run.
+    others = tried[~run.candidate[places[tried]]]
+    explained = _MAX_EXPLAINED_NODES if run.context.profile.preemption.may_change_victims else 0
+    for nth, status in zip(others.tolist(), run.statuses(places[others]), strict=True):
+        code, protected, until = RejectionReason.POLICY, "", None
+        if not run.makes_room[places[nth]]:
+            code = RejectionReason.NO_ROOM
+            protected, until = _protected_pods(run, sent, sent.nodes[nth]) if explained > 0 else ("", None)
+        explained -= 1
+        dropped[sent.nodes[nth]] = CandidateRejection(code, status.message, protected, until)
+    for name in kept:
+        dropped.pop(name, None)
+    return dropped
+
+
+def _protected_pods(run: DryRun, sent: ResolvedCandidates, node: str) -> tuple[str, int | None]:
+    """Return the protected pods of lower priority with all reasons, and when the first protection of a pod ends."""
+    protected, ends = list[str](), list[int]()
+    for pod in run.snapshot.pods_on(node):
+        if pod.priority < run.context.pod.priority:
+            row, why = run.snapshot.running_row(pod), list(protections_of(run.context, pod))
+            if is_system_victim(pod) and not (row is not None and sent.victims[row]):
+                why.append(ProtectionReason(UNREQUESTED_SYSTEM_POD))
+            if why:
+                protected.append(f"{pod.key} is {'; '.join(one.text for one in why)}")
+                until = [one.until for one in why if one.until is not None]
+                ends += [max(until)] if len(until) == len(why) else []
+    more = len(protected) - _MAX_LISTED_PODS
+    listed = ", ".join(protected[:_MAX_LISTED_PODS] + ([f"{more} more"] if more > 0 else []))
+    return listed, min(ends, default=None)

@@ -1,0 +1,22 @@
+"""Groups by key that exist while they have members.
+
+Rule: nothing stays of a key whose last member was removed, however many keys come and go.
+"""
+
+from collections.abc import Hashable
+from typing import Any, TypeVar
+
+K = TypeVar("K", bound=Hashable)
+
+
+def remove_member(groups: dict[K, Any], key: K, member: Hashable) -> None:
+    """Remove a member from the set or dict of the key, if it is there, and the key with its last member."""
+    group = groups.get(key)
+    if group is None:
+        return
+    if isinstance(group, set):
+        group.discard(member)
+    else:
+        group.pop(member, None)
+    if not group:
+        del groups[key]

@@ -1,0 +1,613 @@
+"""`extender simulate`: files and stdin in, events, tables and JSON out, and what is said of bad input."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+
+import msgspec
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+import extender
+from extender import cli
+from extender.cli.commands.simulate import PROGRESS_BAR_MIN_PODS
+from extender.cluster.files.dump import encode_list, write_file
+from extender.cluster.files.manifests import example_cluster, load_cluster
+from extender.core.profile import KubeScheduler
+from extender.errors import printable
+from tests.builders import budget, cluster, incoming, node, pod
+from tests.cluster.apiserver.credentials.kubeconfigs import forget_everything, kubeconfig
+from tests.device_builders import undecided_claim, using_claims
+from tests.fakes.api_server import FakeAPI
+
+POLICIES = "(policies: configured; kube-scheduler 1.37, default)"
+
+WORLD = {node("n1", cpu="1"): [pod("a")], node("n2", cpu="1"): [pod("b", priority=500)]}
+
+
+def run(*arguments, stdin=None):
+    return CliRunner().invoke(cli.app, ["simulate", *map(str, arguments)], input=stdin, env={})
+
+
+def lines(*arguments, stdin=None):
+    result = run(*arguments, stdin=stdin)
+    assert result.exit_code == 0, result.output
+    return result.stdout.splitlines()
+
+
+def failure(monkeypatch, capsys, *arguments):
+    """What stands on stderr, the command being the console's."""
+    monkeypatch.setattr(sys, "argv", ["extender", "simulate", *map(str, arguments)])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    out, err = capsys.readouterr()
+    assert (ended.value.code, out) == (2, "")
+    return err
+
+
+@pytest.fixture
+def world(tmp_path):
+    """A cluster file."""
+    path = tmp_path / "cluster.json"
+    path.write_text(json.dumps(cluster(WORLD, budgets=[budget(app="a"), budget("b", app="b")])))
+    return path
+
+
+@pytest.fixture
+def arriving(tmp_path):
+    """A file with a pod."""
+    path = tmp_path / "pod.yaml"
+    path.write_text(yaml.safe_dump(incoming("new")))
+    return path
+
+
+# --- text ---------------------------------------------------------------------------------------------------------
+
+
+def test_events_are_worded_as_kube_scheduler_words_them(world, arriving):
+    shown = lines("--cluster", world, "--pod", arriving)
+    assert [re.split(r"   +", line) for line in shown[:4]] == [
+        ["NAMESPACE", "TYPE", "REASON", "OBJECT", "MESSAGE"],
+        [
+            *("default", "Warning", "FailedScheduling", "pod/new"),
+            (
+                "0/2 nodes are available: 2 Insufficient cpu. preemption: found a potential placement for pod on node "
+                "n1, preempting 1 victims"
+            ),
+        ],
+        ["default", "Normal", "Preempted", "pod/a", "Preempted by pod uid-new on node n1"],
+        ["default", "Normal", "Scheduled", "pod/new", "Successfully assigned default/new to n1"],
+    ]
+
+
+def test_the_summary_says_who_went_and_what_the_nodes_hold(world, arriving):
+    shown = lines("--cluster", world, "--pod", arriving)
+    assert shown[5:] == [
+        f"1 pod scheduled, 0 pending, 0 skipped, 1 preempted, 1 PDB violation {POLICIES}",
+        "",
+        "EVICTED     PRIORITY   NODE   PREEMPTOR     BUDGETS",
+        "default/a   0          n1     default/new   default/budget",
+        "",
+        "NODE   CPU           MEMORY                 PODS",
+        "n1     1 -> 1 of 1   0Mi -> 0Mi of 8192Mi   1 -> 1 of 110",
+    ]
+
+
+def test_a_veto_is_said_below_the_event_and_pending_pods_in_the_summary(world, arriving):
+    shown = lines("--cluster", world, "--pod", arriving, "--preset", "strict")
+    assert shown[1].endswith("preemption: no candidate node for preemption")
+    reasons = shown[2].strip().removeprefix("preemption vetoed: ").split("; ")
+    assert sorted(reasons) == [
+        "1 node: would break disruption budget default/b",
+        "1 node: would break disruption budget default/budget",
+    ]
+    assert shown[4].startswith("0 pods scheduled, 1 pending, 0 skipped, 0 preempted, 0 PDB violations")
+    assert shown[6] == "PENDING       PRIORITY   NOMINATED NODE   MESSAGE"
+    assert shown[7].startswith("default/new   1000       <none>           0/2 nodes are available: 2 Insufficient cpu.")
+
+
+def test_plugins_that_are_not_evaluated_are_said_below_the_event(tmp_path):
+    claimed, claiming = tmp_path / "claimed.json", tmp_path / "claiming.json"
+    claimed.write_text(json.dumps(cluster(WORLD, others=undecided_claim("gpu"))))
+    claiming.write_text(json.dumps(incoming("new", **using_claims("gpu"))))
+    shown = lines("--cluster", claimed, "--pod", claiming)
+    assert shown[2].strip() == "not evaluated here, kube-scheduler may decide otherwise: DynamicResources"
+
+
+def test_a_message_longer_than_an_event_s_is_cut_off_as_kube_scheduler_does(world, arriving):
+    volume = {"name": "v", "persistentVolumeClaim": {"claimName": "x" * 1100}}
+    arriving.write_text(json.dumps(incoming("new", volumes=[volume])))
+    _, _, message = lines("--cluster", world, "--pod", arriving)[1].partition("pod/new   ")
+    assert (len(message.strip()), message[-7:]) == (1024, "xxx ...")
+
+
+def test_skipped_pods_are_told_with_their_reason(world, tmp_path):
+    gated = tmp_path / "gated.json"
+    gated.write_text(json.dumps(incoming("new", schedulingGates=[{"name": "quota"}])))
+    shown = lines("--cluster", world, "--pod", gated)
+    assert re.split(r"   +", shown[1]) == [
+        "default",
+        "Normal",
+        "Skipped",
+        "pod/new",
+        "not tried: waiting for scheduling gates: [quota]",
+    ]
+
+
+def test_of_long_tables_twenty_rows_are_shown(tmp_path):
+    nodes: dict = {node(f"n{place:02}", cpu="1"): [] for place in range(25)}
+    path = tmp_path / "cluster.json"
+    path.write_text(json.dumps(cluster(nodes, waiting=[incoming(f"p{place:02}") for place in range(25)])))
+    shown = lines("--cluster", path, "--pending")
+    assert shown[-1] == "… and 5 more; -o json shows all"
+    assert sum(" Scheduled " in line for line in shown) == 25
+
+
+def test_without_a_cluster_it_is_the_example():
+    shown = lines("--pending")
+    assert "Successfully assigned shop/payments-84c5bb6f9d-new to spot-a1" in shown[1]
+
+
+def test_nothing_in_a_name_steers_the_terminal(tmp_path):
+    path, hostile = tmp_path / "cluster.json", "\x1b[31m[bold]\u202e\x07"
+    path.write_text(json.dumps(cluster({node(f"n{hostile}", cpu="1"): [pod(f"v{hostile}")]})))
+    arriving = tmp_path / "pod.json"
+    arriving.write_text(json.dumps(incoming(f"p{hostile}")))
+    for options in (["--no-color"], [], ["--compare", "upstream", "strict"], ["-o", "json"]):
+        shown = run("--cluster", path, "--pod", arriving, *options).stdout
+        assert "[31m[bold]" in shown
+        assert not {"\x1b", "\x07", "\u202e"} & set(shown)
+    assert printable("a\x1bé\u202e") == "a\\x1bé\\u202e"
+
+
+# --- two policies -------------------------------------------------------------------------------------------------
+
+
+def test_two_policies_stand_side_by_side_with_differences_marked(world, arriving):
+    small = incoming("small", cpu=None, priority=1)
+    arriving.write_text(yaml.safe_dump_all([incoming("new"), small]))
+    shown = lines("--cluster", world, "--pod", arriving, "--compare", "upstream", "strict")
+    rows = [re.split(r"   +", line.strip()) for line in shown]
+    assert rows[0] == ["POD", "upstream", "strict"]
+    assert rows[1][:3] == ["≠", "default/new", "n1; evicts default/a; violates 1 budget"]
+    assert rows[1][3].startswith("unschedulable; preemption vetoed: ")
+    assert rows[2] == ["=", "default/small", "n1", "n1"]
+    assert rows[5:] == [
+        ["≠", "scheduled", "2", "1"],
+        ["≠", "pending", "0", "1"],
+        ["=", "skipped", "0", "0"],
+        ["≠", "preempted", "1", "0"],
+        ["≠", "PDB violations", "1", "0"],
+    ]
+
+
+# --- kube-scheduler's own configuration and version -----------------------------------------------------------------
+
+
+TWO_PROFILES = {
+    "apiVersion": "kubescheduler.config.k8s.io/v1",
+    "kind": "KubeSchedulerConfiguration",
+    "percentageOfNodesToScore": 50,
+    "profiles": [
+        {
+            "schedulerName": "default-scheduler",
+            "plugins": {"multiPoint": {"enabled": [{"name": "Coscheduling"}]}},
+            "pluginConfig": [{"name": "DefaultPreemption", "args": {"minCandidateNodesAbsolute": 5}}],
+        },
+        {
+            "schedulerName": "bin-packing",
+            "pluginConfig": [
+                {
+                    "name": "NodeResourcesFit",
+                    "args": {
+                        "scoringStrategy": {"type": "MostAllocated", "resources": [{"name": "cpu", "weight": 1}]},
+                    },
+                }
+            ],
+            "plugins": {"multiPoint": {"disabled": [{"name": "NodeResourcesBalancedAllocation"}]}},
+        },
+    ],
+}
+HALF_FULL = {node("n1"): [], node("n2"): [pod("a", cpu="2")]}
+
+
+@pytest.fixture
+def two_profiles(tmp_path):
+    """The file of a kube-scheduler with two profiles."""
+    path = tmp_path / "scheduler-config.yaml"
+    path.write_text(yaml.safe_dump(TWO_PROFILES))
+    return path
+
+
+def scheduled_on(message):
+    return message.rpartition(" ")[2]
+
+
+def test_each_pod_is_judged_by_the_profile_of_its_scheduler_name(tmp_path, two_profiles):
+    world, arriving = tmp_path / "cluster.json", tmp_path / "pods.yaml"
+    world.write_text(json.dumps(cluster(HALF_FULL)))
+    names = {"spread": "default-scheduler", "packed": "bin-packing", "foreign": "other"}
+    arriving.write_text(yaml.safe_dump_all([incoming(name, schedulerName=own) for name, own in names.items()]))
+    arguments = ("--cluster", world, "--pod", arriving, "--scheduler-config", two_profiles, "-o", "json")
+    found = json.loads(run(*arguments).stdout)
+    assert {one["pod"]: one["node"] for one in found["cycles"]} == {
+        "default/spread": "n1",
+        "default/packed": "n2",
+        "default/foreign": None,
+    }
+    (skipped,) = [one for one in found["cycles"] if one["outcome"] == "Skipped"]
+    assert skipped["message"] == 'not tried: not ours: no profile has schedulerName "other"'
+
+
+def test_what_the_file_says_and_a_simulation_leaves_out_is_noted(world, arriving, two_profiles):
+    shown = lines("--cluster", world, "--pod", arriving, "--scheduler-config", two_profiles)
+    sampled = "percentageOfNodesToScore is 50: kube-scheduler stops once it has found enough feasible nodes"
+    limits = "minCandidateNodesPercentage is 10 and minCandidateNodesAbsolute 5"
+    assert [line.removeprefix("note: profile ") for line in shown if line.startswith("note: ")] == [
+        f"default-scheduler: {sampled}; here all are judged",
+        f"default-scheduler: {limits}: kube-scheduler's dry run tries that many nodes; here all are tried",
+        "default-scheduler: plugins that are not evaluated: Coscheduling",
+        f"bin-packing: {sampled}; here all are judged",
+    ]
+
+
+def test_the_version_is_set_or_found_in_the_cluster(tmp_path, arriving):
+    path = tmp_path / "cluster.json"
+    labels = {"component": "kube-scheduler"}
+    spec = {"containers": [{"name": "kube-scheduler", "image": "registry.example/kube-scheduler:v1.31.2"}]}
+    own = {"kind": "Pod", "metadata": {"name": "kube-scheduler-cp", "namespace": "kube-system", "labels": labels}}
+    path.write_text(json.dumps({"kind": "List", "items": [*cluster(WORLD)["items"], {**own, "spec": spec}]}))
+
+    def version(*options):
+        found = json.loads(run("--cluster", path, "--pod", arriving, "-o", "json", *options).stdout)
+        return found["version"], found["versionSource"]
+
+    assert version() == ("1.31", "image tag v1.31.2 of pod kube-system/kube-scheduler-cp")
+    assert version("--scheduler-version", "1.33") == ("1.33", "configured")
+
+
+def test_an_upgrade_is_shown_pod_by_pod_with_decisions_first(tmp_path):
+    """BalancedAllocation scores the change that a pod makes from 1.36 on; the message names taints up to 1.33."""
+    nodes = {node("n1", cpu="8"): [pod("a", cpu="4")], node("n2", cpu="8"): [pod("b", memory="4Gi")]}
+    tainted: dict = {node("n3", taints=[{"key": "k", "value": "v", "effect": "NoSchedule"}]): []}
+    world, arriving = tmp_path / "cluster.json", tmp_path / "pods.yaml"
+    world.write_text(json.dumps(cluster({**nodes, **tainted})))
+    huge = incoming("huge", cpu="100", priority=2000)
+    arriving.write_text(yaml.safe_dump_all([huge, incoming("small", cpu="1", memory="1Gi")]))
+    result = run("--cluster", world, "--pod", arriving, "--compare-versions", "1.33", "1.36")
+    assert result.exit_code == 1
+    shown = result.stdout.splitlines()
+    assert shown[:5] == [
+        "≠ default/small",
+        "  node",
+        "    - 1.33: n2",
+        "    + 1.36: n1",
+        "~ default/huge",
+    ]
+    assert "untolerated taint {k: v}" in shown[6]
+    assert "untolerated taint(s)" in shown[7]
+    assert (
+        shown[9]
+        == "2 pods: 1 decided otherwise, 1 for another reason or with another number of feasible nodes, 0 the same"
+    )
+    found = json.loads(
+        run("--cluster", world, "--pod", arriving, "--compare-versions", "1.33", "1.36", "-o", "json").stdout
+    )
+    assert found["compared"] == ["1.33", "1.36"]
+    assert found["summary"] == {"pods": 2, "decidedOtherwise": 1, "otherReason": 1}
+    assert [(one["pod"], one["changes"]) for one in found["differences"]] == [
+        ("default/small", ["node"]),
+        ("default/huge", ["message"]),
+    ]
+
+
+def test_an_upgrade_without_effect_is_exit_code_0(world, arriving):
+    shown = lines("--cluster", world, "--pod", arriving, "--compare-versions", "1.35", "1.36")
+    assert (
+        shown[0]
+        == "1 pod: 0 decided otherwise, 0 for another reason or with another number of feasible nodes, 1 the same"
+    )
+
+
+def test_a_feature_gate_that_one_of_the_versions_does_not_have_is_named(world, arriving, monkeypatch, capsys):
+    monkeypatch.setenv("EXTENDER_SCHEDULER__FEATURE_GATES", "{PodLevelResources: true}")
+    error = failure(monkeypatch, capsys, "--cluster", world, "--pod", arriving, "--compare-versions", "1.30", "1.36")
+    assert "1.30 does not have the feature gate PodLevelResources" in error
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (("--scheduler-version", "1.12"), '--scheduler-version: scheduler.version: "1.12" is not supported'),
+        (("--compare-versions", "1.33", "2.0"), '--compare-versions: scheduler.version: "2.0" is not a version'),
+        (("--scheduler-config", "absent.yaml"), "absent.yaml: No such file or directory"),
+    ],
+)
+def test_what_is_wrong_with_kube_scheduler_is_said_with_its_place(monkeypatch, capsys, options, problem):
+    assert failure(monkeypatch, capsys, "--pending", *options).startswith(f"extender: {problem}")
+
+
+# --- json ---------------------------------------------------------------------------------------------------------
+
+
+def test_json_is_what_the_python_api_says(world, arriving):
+    shown = json.loads(run("--cluster", world, "--pod", arriving, "-o", "json").stdout)
+    result = extender.simulate(load_cluster(world), [incoming("new")])
+    assert shown == msgspec.to_builtins(result) | {"policies": "configured"}
+
+
+def test_json_of_two_policies_has_both_results(world, arriving):
+    shown = json.loads(
+        run("--cluster", world, "--pod", arriving, "-o", "json", "--compare", "upstream", "strict").stdout
+    )
+    assert shown["compared"] == ["upstream", "strict"]
+    assert [one["summary"]["evicted"] for one in shown["results"]] == [1, 0]
+    assert [one["pod"] for one in shown["differences"]] == ["default/new"]
+
+
+def test_a_seed_is_drawn_from(tmp_path):
+    path = tmp_path / "cluster.json"
+    path.write_text(json.dumps(cluster({node(f"n{place}"): [] for place in range(9)}, waiting=[incoming("p")])))
+    drawn = {
+        json.loads(run("--cluster", path, "--pending", "--seed", seed, "-o", "json").stdout)["cycles"][0]["node"]
+        for seed in range(6)
+    }
+    assert len(drawn) > 1
+
+
+# --- what goes in -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(json.dumps(incoming("new")), id="JSON"),
+        pytest.param(yaml.safe_dump(incoming("new")), id="YAML"),
+        pytest.param(json.dumps({"kind": "List", "items": [incoming("new")]}), id="a List"),
+        pytest.param("---\n" + yaml.safe_dump(incoming("new")) + "---\n", id="YAML documents"),
+    ],
+)
+def test_a_pod_is_read_from_stdin_as(world, text):
+    assert "Successfully assigned default/new to n1" in lines("--cluster", world, "--pod", "-", stdin=text)[3]
+
+
+def test_pods_of_several_files_arrive_together(world, arriving, tmp_path):
+    other = tmp_path / "other.json"
+    other.write_text(json.dumps(incoming("other", cpu=None, priority=5000)))
+    shown = lines("--cluster", world, "--pod", arriving, "--pod", other)
+    assert "pod/other" in shown[1]
+    assert "pod/new" in shown[2]
+
+
+def test_a_dumped_cluster_is_read_again(tmp_path):
+    path = tmp_path / "cluster.json.gz"
+    write_file(encode_list(example_cluster()), path)
+    assert lines("--cluster", path, "--pending") == lines("--pending")
+
+
+def test_the_configuration_s_policies_and_cluster_are_taken(world, arriving, tmp_path):
+    config = tmp_path / "extender.yaml"
+    config.write_text(f"cluster: {{path: {world}}}\npreemption: {{disruptionBudgets: Strict}}\n")
+    assert "0 preempted" in "".join(lines("--config", config, "--pod", arriving))
+    assert "1 preempted" in "".join(lines("--config", config, "--pod", arriving, "--preset", "upstream"))
+    shown = lines("--config", config, "--pod", arriving, "--compare", "configured", "upstream")
+    assert shown[1].startswith("≠")
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        pytest.param("", "pod.yaml: the file is empty", id="nothing"),
+        pytest.param("kind: List\nitems: []", "pod.yaml: contains no pods", id="no pod"),
+        pytest.param(
+            "apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {name: web}",
+            "pod.yaml: 'DaemonSet' is not a Pod, Deployment, ReplicaSet, StatefulSet or Job",
+            id="a DaemonSet",
+        ),
+        pytest.param(
+            "kind: Pod\nmetadata: {name: a}\n---\nkind: Node\nmetadata: {name: n}",
+            "pod.yaml: 'Node' is not a Pod, Deployment, ReplicaSet, StatefulSet or Job",
+            id="a node beside a pod",
+        ),
+        pytest.param(
+            "apiVersion: resource.k8s.io/v1\nkind: ResourceClaimTemplate\nmetadata: {name: gpu}",
+            "pod.yaml: a simulation creates no claim from a ResourceClaimTemplate: add a ResourceClaim with its spec, "
+            "and name it as resourceClaimName in the pod",
+            id="a template of claims",
+        ),
+        pytest.param(
+            "kind: Pod\nmetadata: {name: a}\nspec: {priority: high}",
+            "pod.yaml: Pod a: expected int | null, got str at $.spec.priority",
+            id="a word for a number",
+        ),
+        pytest.param(
+            "kind: Pod\nmetadata: {name: a}\nspec: {priorityClassName: none}",
+            "pod 'default/a': no PriorityClass with name 'none' was found",
+            id="no such class",
+        ),
+    ],
+)
+def test_a_pod_file_is_refused_with(world, arriving, monkeypatch, capsys, text, problem):
+    arriving.write_text(text)
+    assert failure(monkeypatch, capsys, "--cluster", world, "--pod", arriving) == f"extender: {problem}\n"
+
+
+def test_what_is_wrong_with_stdin_is_said_of_stdin(monkeypatch, capsys, world):
+    result = run("--cluster", world, "--pod", "-", stdin="kind: Node\nmetadata: {name: n}")
+    assert "stdin.yaml: 'Node' is not a Pod" in str(result.exception)
+
+
+def test_files_that_are_not_there_and_presets_that_nobody_knows_are_named(monkeypatch, capsys, world, arriving):
+    assert failure(monkeypatch, capsys, "--pod", "/none.yaml") == "extender: none.yaml: No such file or directory\n"
+    assert failure(monkeypatch, capsys, "--pending", "--preset", "stric").startswith(
+        "extender: unknown preset 'stric' (did"
+    )
+    assert failure(monkeypatch, capsys, "--pending", "--compare", "upstream", "x").startswith(
+        "extender: unknown preset 'x'"
+    )
+    assert "no such file" in failure(monkeypatch, capsys, "--pending", "--from-server", "--kubeconfig", "/none")
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        pytest.param([], "nothing to schedule", id="no pod"),
+        pytest.param(
+            ["--pending", "--preset", "strict", "--compare", "a", "b"], "--preset and --compare are", id="both"
+        ),
+        pytest.param(
+            ["--pending", "--compare", "a", "b", "--compare-versions", "1.33", "1.36"],
+            "--compare and --compare-versions are",
+            id="two comparisons",
+        ),
+        pytest.param(
+            ["--pending", "--scheduler-version", "1.33", "--compare-versions", "1.33", "1.36"],
+            "--scheduler-version and --compare-versions are",
+            id="a version and two",
+        ),
+        pytest.param(["--pending", "--cluster", "x", "--from-server"], "--cluster cannot be", id="two clusters"),
+        pytest.param(["--pending", "-o", "yaml"], "yaml", id="an output that is none"),
+    ],
+)
+def test_options_that_do_not_go_together_end_with_exit_code_2(options, problem):
+    result = run(*options)
+    assert result.exit_code == 2
+    assert problem in result.output
+
+
+# --- the Python API -----------------------------------------------------------------------------------------------
+
+
+def test_the_python_api_takes_what_evaluate_takes_and_changes_nothing():
+    raw = cluster(WORLD)
+    typed_cluster = load_cluster(raw)
+    here = extender.Snapshot.build(typed_cluster)
+    results = [extender.simulate(given, [incoming("new")]) for given in (raw, typed_cluster, here)]
+    assert results[0] == results[1] == results[2]
+    assert results[0].summary.evicted == 1
+    assert [one.metadata.name for one in here.pods_on("n1")] == ["a"]
+
+
+def test_the_python_api_places_pending_pods_by_a_scheduler_and_a_seed():
+    raw = cluster({node(f"n{place}"): [] for place in range(9)}, waiting=[incoming("p")])
+    seeded = extender.simulate(raw, pending=True, scheduler=KubeScheduler(), seed=5)
+    assert seeded.seed == 5
+    assert seeded.cycles[0].node != extender.simulate(raw, pending=True).cycles[0].node == "n0"
+
+
+def test_a_pod_by_the_python_api_needs_no_namespace_and_no_uid():
+    result = extender.simulate(cluster(WORLD), [{"metadata": {"name": "a-new"}}, {"metadata": {"name": "b-new"}}])
+    assert [one.uid for one in result.cycles] == ["default/a-new", "default/b-new"]
+
+
+# --- a live cluster -----------------------------------------------------------------------------------------------
+
+
+def test_a_live_cluster_is_read_once_and_nothing_is_written_to_it(tmp_path, monkeypatch, arriving):
+    forget_everything(monkeypatch, tmp_path)
+    with FakeAPI() as api:
+        for item in cluster(WORLD)["items"]:
+            api.put(item["kind"], item)
+        api.forbid("PersistentVolume")
+        access = kubeconfig(tmp_path / "kubeconfig", {"token": "t"}, {"server": api.url})
+        result = run("--from-server", "--kubeconfig", access, "--pod", arriving)
+        assert (result.exit_code, result.exception) == (0, None)
+        assert {request.method for request in api.requests} == {"GET"}
+    assert "Successfully assigned default/new to n1" in result.stdout
+    assert "no permission to list PersistentVolume:" in result.stderr
+
+
+def test_a_manifest_without_a_namespace_is_of_the_namespace_of_the_context(tmp_path, monkeypatch, world):
+    forget_everything(monkeypatch, tmp_path)
+    template = {"metadata": {"labels": {"app": "web"}}, "spec": incoming()["spec"]}
+    spec = {"replicas": 1, "selector": {"matchLabels": {"app": "web"}}, "template": template}
+    web = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": spec}
+    alone = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "alone"}, "spec": incoming()["spec"]}
+    elsewhere = {**alone, "metadata": {"name": "elsewhere", "namespace": "batch"}}
+    manifest = tmp_path / "new.yaml"
+    manifest.write_text(yaml.safe_dump_all([alone, elsewhere, web]))
+    context = {"name": "main", "context": {"cluster": "main", "user": "main", "namespace": "shop"}}
+    with FakeAPI() as api:
+        for item in cluster(WORLD)["items"]:
+            api.put(item["kind"], item)
+        access = kubeconfig(tmp_path / "kubeconfig", {"token": "t"}, {"server": api.url}, contexts=[context])
+        of_context = run("--from-server", "--kubeconfig", access, "--pod", manifest, "-o", "json")
+    of_file = run("--cluster", world, "--pod", manifest, "-o", "json")
+    for result, namespace in ((of_context, "shop"), (of_file, "default")):
+        found = json.loads(result.stdout)
+        assert [one["pod"] for one in found["cycles"][:2]] == [f"{namespace}/alone", "batch/elsewhere"]
+        assert found["scenario"]["workloads"][0]["workload"] == f"Deployment {namespace}/web"
+
+
+def test_the_version_of_a_live_cluster_is_that_of_its_kube_scheduler(tmp_path, monkeypatch, arriving):
+    forget_everything(monkeypatch, tmp_path)
+    labels, image = {"component": "kube-scheduler"}, "registry.example/kube-scheduler:v1.31.2"
+    control = pod("kube-scheduler-cp", namespace="kube-system", labels=labels)
+    control["spec"]["containers"][0] |= {"name": "kube-scheduler", "image": image}
+    with FakeAPI() as api:
+        for item in (*cluster(WORLD)["items"], {**control, "kind": "Pod"}):
+            api.put(item["kind"], item)
+        access = kubeconfig(tmp_path / "kubeconfig", {"token": "t"}, {"server": api.url})
+        result = run("--from-server", "--kubeconfig", access, "--pod", arriving, "-o", "json")
+    found = json.loads(result.stdout)
+    assert (found["version"], found["versionSource"]) == (
+        "1.31",
+        "image tag v1.31.2 of pod kube-system/kube-scheduler-cp",
+    )
+
+
+def test_a_live_cluster_that_does_not_answer_is_named(tmp_path, monkeypatch):
+    forget_everything(monkeypatch, tmp_path)
+    with FakeAPI() as gone:
+        url = gone.url
+    access = kubeconfig(tmp_path / "kubeconfig", {"token": "t"}, {"server": url})
+    result = run("--from-server", "--kubeconfig", access, "--pending")
+    assert str(result.exception).startswith("cannot list ")
+    assert str(result.exception).endswith(f"{url.removeprefix('http://')}: [Errno 111] Connection refused")
+
+
+# --- the bar --------------------------------------------------------------------------------------------------------
+
+
+def watched(world, count, tmp_path):
+    """stdout, and what a terminal on stderr shows, of a simulation of so many pods; one is that of a Job."""
+    pods = [incoming(f"p{place}", cpu="1m") for place in range(count - 1)]
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "job"}, "spec": {"template": {}}}
+    (tmp_path / "pods.json").write_text(json.dumps({"kind": "List", "items": [*pods, job]}))
+    command = [
+        sys.executable,
+        "-m",
+        "extender",
+        "simulate",
+        "--cluster",
+        str(world),
+        "--pod",
+        str(tmp_path / "pods.json"),
+    ]
+    seen, terminal = os.openpty()
+    env = {**os.environ, "TERM": "xterm", "COLUMNS": "100"}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=terminal, env=env, text=True) as running:
+        os.close(terminal)
+        shown = running.stdout.read() if running.stdout else ""
+    try:
+        bar = os.read(seen, 100_000)
+    except OSError:  # nothing was written, and nothing can be any more
+        bar = b""
+    os.close(seen)
+    assert running.returncode == 0
+    return shown, bar.decode()
+
+
+def test_a_long_run_shows_a_bar_on_a_terminal_and_only_there(world, tmp_path):
+    shown, bar = watched(world, PROGRESS_BAR_MIN_PODS, tmp_path)
+    assert "pods tried" in bar
+    assert "\x1b" not in shown
+    assert "pods tried" not in shown
+
+
+@pytest.mark.slow
+def test_a_short_run_shows_no_bar(world, tmp_path):
+    assert watched(world, PROGRESS_BAR_MIN_PODS - 1, tmp_path)[1] == ""
