@@ -16,6 +16,7 @@ def report_cycle(snapshot: Snapshot, cycle: Cycle, attempt: int, scheduler: Kube
         priority=cycle.pod.priority,
         attempt=attempt,
         outcome=cycle.outcome,
+        # `node` of a cycle is also the one that the pod is nominated to.
         node=cycle.node if cycle.outcome == "Scheduled" else None,
         feasible=cycle.feasible,
         score=cycle.score,

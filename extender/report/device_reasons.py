@@ -210,6 +210,7 @@ class DeviceReasons:
         """Return why a device that matches is not free."""
         asks, features, state = request.asks, self._features, self._state
         is_admin = isinstance(asks, ExactDeviceRequest) and bool(asks.admin_access)
+        # Admin access does not allocate the device, so that it may be in use.
         if one.id in state.devices and not is_admin:
             users = [f"{claim.metadata.namespace}/{claim.metadata.name}" for claim in self._users.get(one.id, ())]
             return IN_USE + listed(users)
@@ -225,6 +226,7 @@ class DeviceReasons:
                 return "its capacity has a request policy that no API server admits"
             except CapacityError as error:
                 return str(error)
+        # A shared device that is in use has its counters already.
         is_shared = bool(one.device.allow_multiple_allocations) and one.id in state.shared
         if one.device.consumes_counters and not is_shared and not Counters(state, features, self._budget).take(one):
             return "too little is left of the counters of its pool"
@@ -244,6 +246,7 @@ def _users(claims: Iterable[ResourceClaim]) -> dict[DeviceID, list[ResourceClaim
     for claim in sorted(claims, key=lambda one: (one.metadata.namespace, one.metadata.name)):
         allocation = claim.status.allocation
         for one in (allocation.devices.results if allocation is not None else None) or ():
+            # A claim with admin access does not keep others from the device.
             if not one.admin_access:
                 users[one.driver, one.pool, one.device].append(claim)
     return users
@@ -264,6 +267,7 @@ def _summary(request: Request, found: int, matching: int, free: int, reasons: Co
     """Return `1 of 8 devices matches, 0 free: 7 selector #0 of class gpu.example.com is false, 1 in use by …`."""
     asked = "all" if request.asks.allocation_mode == "All" else pluralize(request.asks.count, "device")
     wants = "" if asked == "1 device" else f"asks for {asked}; "
+    # Each claim that uses devices is a reason of its own: they would push the other reasons out of the summary.
     users = {reason: count for reason, count in reasons.items() if reason.startswith(IN_USE)}
     merged = Counter({reason: count for reason, count in reasons.items() if reason not in users})
     if users:

@@ -148,6 +148,7 @@ def _snapshot_of(devices: RecordedDevices, name: str, features: Features) -> Sna
     row = devices.node_names.index(name)
     metadata = ObjectMeta(name, labels=devices.node_labels[row])
     node = Node(metadata, status=NodeStatus(allocatable=devices.node_allocatable[row]))
+    # Pools that use shared counters, too: devices of other nodes may have taken what this node needs.
     pools = {
         (one.spec.driver, one.spec.pool.name)
         for one in devices.slices
@@ -173,6 +174,7 @@ def _own_claim(name: str, claim: ResourceClaim | None, problem: str, node: Node)
         return ClaimReport(name=name, summary=shortened(problem) or "no claim is needed")
     if claim.status.allocation is None:
         return ClaimReport(name=name, claim=_key(claim), summary="")
+    # An allocated claim pins the pod to the nodes that can reach its devices.
     selector = claim.status.allocation.node_selector
     try:
         is_here = selector is None or selects_node(selector, node)
@@ -185,6 +187,7 @@ def _own_claim(name: str, claim: ResourceClaim | None, problem: str, node: Node)
 
 def _extended_resources(snapshot: Snapshot, pod: Pod) -> ClaimToAllocate | None:
     """Return the claim for the extended resources that the node lacks; None: it lacks none that a DeviceClass backs."""
+    # Older versions leave extended resources to device plugins.
     if not snapshot.features.dra_extended_resource:
         return None
     lacking = resources_from_devices(snapshot, pod)
@@ -205,6 +208,7 @@ class _Search:
             self._pools = snapshot.index(DeviceIndex).pools_at(0)
         except (AllocationError, NotEvaluated) as error:
             self._pools_error = str(error)
+        # One budget for all claims and requests, so that the time of an explanation does not grow with their number.
         self._budget = explanation_budget()
         self._reasons = DeviceReasons(snapshot, self._pools, self._budget)
 

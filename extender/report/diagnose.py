@@ -117,6 +117,7 @@ def not_found(snapshot: Snapshot, namespace: str, name: str, scheduler: KubeSche
     """Return the diagnosis of a pod that the cluster does not have."""
     pod = Pod(ObjectMeta(name, namespace))
     why = NOT_TRIED_SENTENCES["NotFound"].format(pod=pod.key)
+    # The schedulerName of an empty Pod is a default, and would read like a fact.
     found: Diagnosis = replace(_about(snapshot, pod, scheduler), state="NotFound", scheduler_name="", why=why)
     return found
 
@@ -126,6 +127,7 @@ def with_history(found: Diagnosis, history: PodHistory | None) -> Diagnosis:
     by = None if history is None else history.preempted
     is_gone = found.state in ("NotFound", "Terminating")
     why = evicted_sentence(found.pod, by) if by is not None and is_gone else found.why
+    # Without Events it is a pod of a file, which does not wait for anything.
     waits = history is not None and found.state == "Pending" and found.verdict == "Fits"
     known: Diagnosis = replace(found, history=history, why=why, hint=TRIED_AGAIN if waits else found.hint)
     return known
@@ -175,6 +177,7 @@ def _with_nodes(about: Diagnosis, evaluation: Evaluation, node: str | None) -> D
     """Return the diagnosis with every node, and the reasons why nodes are rejected; `node` in full."""
     nodes, feasible, profile = node_diagnoses(evaluation), len(evaluation.scores.rows), evaluation.context.profile
     not_evaluated = [name for name, mask in evaluation.filters_not_evaluated.items() if mask.any()]
+    # PostFilter plugins run only for a pod that fits on no node.
     if not feasible:
         not_evaluated += profile.not_evaluated_post_filters
     row = evaluation.context.snapshot.node_row.get(node or "")
@@ -259,6 +262,7 @@ def _node_details(evaluation: Evaluation, row: int) -> NodeReport:
     request = record_request(evaluation, evaluation.context.nominees)
     place = 0 if len(dry_run.candidate_keys.candidates) else None
     report = TriedNode(request, dry_run, 0, place, request.amounts()).report_with_pods()
+    # TriedNode names the outcome of a preemption, which kube-scheduler does not try on nodes with these codes.
     outcomes: dict[int, NodeOutcome] = {
         Code.SUCCESS: "accepted",
         Code.UNSCHEDULABLE_AND_UNRESOLVABLE: "unresolvable",
@@ -313,7 +317,8 @@ def _preemption_outcome(
     nodes: Sequence[NodeDiagnosis], cycle: Cycle, evaluation: Evaluation, scheduler: KubeScheduler
 ) -> PreemptionOutcome:
     ties = [] if cycle.node is None else evaluation.selected_ties
-    if cycle.node is not None and cycle.node not in ties:  # ranked by policies, but kube-scheduler has the last word
+    # Not among our ties: several candidates were kept, and kube-scheduler chose by its own criteria.
+    if cycle.node is not None and cycle.node not in ties:
         ties = [cycle.node]
     tried = [one.preemption for one in nodes if one.preemption is not None and cycle.node is not None]
     return PreemptionOutcome(
@@ -364,6 +369,7 @@ def _reason_phrases(nodes: Iterable[NodeDiagnosis]) -> str:
 def phrase_of(code: str, plugin: str, reasons: Iterable[str]) -> str:
     """Return the words for nodes with this status, to stand behind their number."""
     message = ", ".join(reasons)
+    # A failing plugin is a bug or an invalid object: only its own message helps.
     if code == "Error":
         return f"on which a plugin fails ({message})"
     if plugin == "NodeResourcesFit":
@@ -395,6 +401,7 @@ def evicted_sentence(pod: str, by: PreemptedBy) -> str:
         return f"{pod} was preempted{where}: {by.message}"
     if not by.preemptor_exists:
         return f"{pod} was preempted{where} by {by.preemptor}, which does not exist any more"
+    # The preemptor may have its node, still wait for the victims to terminate, or have lost its nomination.
     now = "is waiting"
     if by.preemptor_node:
         now = f"is {'on' if by.is_running else 'nominated to'} {by.preemptor_node}"

@@ -65,6 +65,7 @@ class NodePreemption(DiagnosisStruct, frozen=True, kw_only=True):
 
     victims: list[str]
     """`namespace/name`, most important first; empty: the node is not a candidate."""
+    # rename="camel" would make numPdbViolations of it.
     num_pdb_violations: int = msgspec.field(name="numPDBViolations")
     status: PluginStatus | None
     """Null for a candidate."""

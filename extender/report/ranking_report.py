@@ -83,6 +83,7 @@ def _render_key(name: str, keys: Sequence[int], victims: int) -> str:
     if name == "PrioritySum":  # upstream adds a constant for every victim, so that more victims are always worse
         return f"{keys[0] - victims * PRIORITY_OFFSET} ({pluralize(victims, 'victim')})"
     if name == "LatestStartTime":
+        # Smaller keys are better, so that the key of the latest start is negated; fractions only if there are any.
         digits = len(f"{-keys[0] % SECOND:09d}".rstrip("0"))
         return "not started" if -keys[0] == NEVER else format_time(-keys[0], digits)
     if name == "QoSClass":
@@ -92,5 +93,6 @@ def _render_key(name: str, keys: Sequence[int], victims: int) -> str:
     if name == "PodGroups":
         return f"{keys[0]}, and {pluralize(keys[1], 'other pod')}"
     if name == "UnusedCapacity":
+        # The key counts millionths of the capacity.
         return f"{keys[0] / 10_000:.1f} %"
     return str(keys[0])

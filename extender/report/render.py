@@ -49,6 +49,7 @@ def with_claims(request: RecordedRequest, report: NodeReport, node: str | None) 
     """Return the report of `node` with the devices that the pod's claims may get there, any other one as it is."""
     if request.devices is None or report.name != node:
         return report
+    # This runs the allocator, so only for the node that is shown in full.
     claims, not_followed = report_claims(request.devices, request.pod.decode(), node, request.context)
     explained: NodeReport = replace(report, claims=claims, not_followed=not_followed)
     return explained
@@ -75,6 +76,7 @@ def _prioritize_nodes(record: PrioritizeRecord) -> Iterator[NodeReport]:
     plugins = {name: values.tolist() for name, values in record.plugins.items()}
     for name, score, row in zip(record.names, record.scores, record.rows.tolist(), strict=True):
         place = place_of.get(row)
+        # Plugins score no node on which the pod does not fit: the score says what an eviction would cost.
         if place is None:
             yield NodeReport(
                 name=name, outcome="unscored", score=score, why=FITS_AFTER_EVICTION if score else NO_EVICTION_HELPS
@@ -95,6 +97,7 @@ def _preempt_nodes(record: PreemptRecord, only: str | None, *, every_pod: bool) 
     for name in sorted({*record.sent_nodes, *record.decision.dropped} - seen):
         status = record.not_tried.get(name)
         outcome: NodeOutcome = "notEvaluated"
+        # The guard comes first: it removes a candidate whatever the decision was.
         if name in record.decision.rejected:
             outcome = "rejected"
         elif record.decision.vetoed is not None:

@@ -60,6 +60,7 @@ def limitations(scheduler: KubeScheduler) -> list[str]:
     notes = known_faults(Version(scheduler.minor, scheduler.patch))
     for profile in scheduler.profiles:
         name = f"profile {profile.scheduler_name}"
+        # 0, the adaptive default, is not noted: the note would stand under every verdict.
         if profile.percentage_of_nodes_to_score not in (0, 100):
             share = f"{name}: percentageOfNodesToScore is {profile.percentage_of_nodes_to_score}"
             notes.append(f"{share}: kube-scheduler stops once it has found enough feasible nodes; here all are judged")

@@ -12,8 +12,9 @@ import msgspec
 VerbName = Literal["filter", "prioritize", "preempt"]
 """A verb that has a decision; `bind` has none."""
 
+# The CLI imports this module to start fast: it must not load the engine.
 Chance = Literal["BudgetOrder", "UnstableSort"]
-"""Why kube-scheduler may choose other victims (`core.chance`, which is not imported: it loads the engine)."""
+"""Why kube-scheduler may choose other victims, as in `core.chance`."""
 
 MAX_LISTED_DECISIONS = 1000
 """Limit of the decisions in one response of GET /decisions."""

@@ -65,6 +65,7 @@ class CycleReport(SimulationStruct, frozen=True):
     post_filter: CyclePostFilter | None
     nominated_node: str | None
     victims: list[EvictedPod]
+    # rename="camel" would make numPdbViolations of it.
     num_pdb_violations: int = msgspec.field(name="numPDBViolations")
     vetoed: str | None
     """Reason why the policies allowed no eviction, where kube-scheduler alone would have evicted pods."""

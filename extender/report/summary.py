@@ -82,8 +82,10 @@ def why_best(record: PreemptRecord) -> str:
         tried = set(dry_run.names) if dry_run else set()
         nodes = len(tried | set(record.sent_nodes))
         return "the only candidate" + (f" of {nodes} nodes" if nodes > 1 else "")
+    # The guard may have removed the best candidate.
     if record.decision.kept[0].node != ranking.ties[0]:
         return "the best candidate that passed the last check"
+    # The sums themselves would mislead: they contain 2^31 per victim.
     if ranking.decided_by == "PrioritySum" and (why := explain_priority_sum(record.request, dry_run)):
         return f"best of {ranking.candidates} candidates by {why}"
     if CRITERIA[ranking.decided_by].phrase:

@@ -256,6 +256,7 @@ def as_json() -> bytes:
         "evictionCauses": EVICTION_CAUSES,
         "claimAllocations": CLAIM_ALLOCATIONS,
     }
+    # A NamedTuple would become an array: the page reads columns by name.
     return msgspec.json.encode(
         {
             name: {code: one if isinstance(one, str) else one._asdict() for code, one in table.items()}

@@ -53,6 +53,7 @@ def add_arrivals(snapshot: Snapshot, pods: Sequence[Pod]) -> list[Pod]:
     admitted: dict[str, Pod] = {}
     for given in pods:
         namespace = given.metadata.namespace or "default"
+        # Reports tell pods apart by their UID, which a manifest lacks.
         uid = given.metadata.uid or f"{namespace}/{given.metadata.name}"
         pod = replace(given, metadata=replace(given.metadata, namespace=namespace, uid=uid))
         if pod.key in admitted:

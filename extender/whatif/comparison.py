@@ -115,6 +115,7 @@ def _outcome(attempts: list[CycleReport]) -> VersionOutcome:
     return VersionOutcome(
         outcome=last.outcome,
         node=last.node,
+        # The last attempt may have bound the pod, which ends its nomination.
         nominated_node=next((one.nominated_node for one in reversed(attempts) if one.nominated_node), None),
         victims=sorted(victim.pod for one in attempts for victim in one.victims),
         num_pdb_violations=sum(one.num_pdb_violations for one in attempts),

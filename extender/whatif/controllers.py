@@ -101,6 +101,7 @@ class Controllers:
 
     def evict(self, victims: Sequence[Pod], cause: EvictionCause, empty_selector: str) -> list[Pod]:
         """Evict the pods; return those that controllers create for them, which are in the snapshot then."""
+        # Before the eviction, which deletes the claims that the replacements copy.
         created = [self._replacement(pod) for pod in victims if self._recreates(pod, cause)]
         effects.evict(self.snapshot, victims, empty_selector)
         for victim, pod, objects in created:
@@ -165,12 +166,14 @@ class Controllers:
         assert owner is not None
         name = old.name
         if owner.kind != STATEFUL_SET:
+            # The prefix of the evicted pod's own name, as a Deployment's pods have that of their ReplicaSet.
             is_generated = name.startswith(f"{owner.name}-") and len(name) > len(owner.name) + _SUFFIX_LENGTH
             prefix = name[:-_SUFFIX_LENGTH] if is_generated else f"{owner.name}-"
             name = self.names.next(old.namespace, prefix)
         metadata = ObjectMeta(
             name=name,
             namespace=old.namespace,
+            # The number tells a StatefulSet's pod from its predecessor of the same name.
             uid=f"{old.namespace}/{name}#{next(self._numbers)}",
             labels=old.labels,
             annotations=old.annotations,

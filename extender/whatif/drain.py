@@ -121,6 +121,7 @@ class EvictionAPI:
 
     def refusal(self, pod: Pod) -> BlockedEviction | None:
         """Return why the pod cannot be evicted now; None: it can."""
+        # The eviction API lets these go without looking at budgets.
         if pod.status.phase == "Pending" or pod.metadata.deletion_timestamp is not None:
             return None
         keys = self._budgets_of(pod)
@@ -139,6 +140,7 @@ class EvictionAPI:
     def _budgets_of(self, pod: Pod) -> list[Key]:
         namespace, labels = pod.metadata.namespace, pod.metadata.labels or {}
         key = namespace, labels_key(labels)
+        # Pods of one workload have the same labels: most pods of a drain are looked up here.
         if key not in self._known:
             self._known[key] = [key for key, matcher in self._matchers.get(namespace, ()) if matcher.matches(labels)]
         return self._known[key]

@@ -80,6 +80,7 @@ def _volume_bindings(
     """
     found = (storage(snapshot).claim(pod, use.name) for use in claim_uses(pod))
     unbound = {key_of("PersistentVolumeClaim", one): one for one in found if one is not None and not is_bound(one)}
+    # A claim with a selected node waits for its provisioner and takes no existing volume.
     free = [one for one in unbound.values() if SELECTED_NODE not in (one.metadata.annotations or {})]
     for claim, volumes in match_volumes(snapshot, free) if free else ():
         row = int(volumes[node])

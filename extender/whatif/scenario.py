@@ -83,6 +83,7 @@ class Scenario:
     def displaced_pods(self, cluster: ClusterObjects | Snapshot) -> int:
         """Return the number of pods on the nodes that are removed or drained."""
         nodes = {*self.remove_nodes, *self.drain}
+        # A snapshot knows the pods of each node; of objects all pods are looked at.
         if isinstance(cluster, Snapshot):
             rows = (cluster.node_row[name] for name in nodes if name in cluster.node_row)
             return sum(len(cluster.pod_table.on_node[row]) for row in rows)
@@ -91,6 +92,7 @@ class Scenario:
     def check(self, snapshot: Snapshot) -> None:
         """Raise RequestError if the scenario cannot be carried out on this snapshot."""
         self._check_nodes(snapshot)
+        # `until_full` ignores the number of replicas, and has a limit of its own.
         for field, number in (("workloads", 0 if self.until_full else self.replicas), ("addNodes", self.added)):
             if number > MAX_ADDED:
                 raise RequestError(f"{field}: {number} exceed the limit of {MAX_ADDED}")

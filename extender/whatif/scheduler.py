@@ -54,6 +54,7 @@ class SchedulingQueue:
     def add(self, pod: Pod) -> None:
         """Queue the pod behind those with fewer attempts, then higher priority, then earlier arrival."""
         key = key_of("Pod", pod)
+        # Fewer attempts stand for a shorter back-off, which ends earlier.
         tried = min(self._attempts.setdefault(key, 0), MAX_BACKOFF_ATTEMPTS)
         self._arrivals += 1
         heapq.heappush(self._active, (tried, -pod.priority, self._arrivals, key))
@@ -124,6 +125,7 @@ class Scheduler:
     def __iter__(self) -> Iterator[Step]:
         while (turn := self._queue.pop()) is not None:
             key, attempt = turn
+            # Its nomination may have changed since it was queued. A pod that will be skipped is not in the snapshot.
             pod = self.snapshot.objects.pods.get(key, self._arrived[key])
             cycle = schedule_one(self.snapshot, pod, self.scheduler, self.history, self.draw)
             yield Step(cycle, report_cycle(self.snapshot, cycle, attempt, self.scheduler))
@@ -147,6 +149,7 @@ class Scheduler:
             self._queue.add_unschedulable(cycle.pod, cycle.unschedulable_plugins)
             if cycle.victims:
                 self._evict(cycle)
+            # DynamicResources' PostFilter deallocates a claim in the same cycle in which pods may be evicted.
             if cycle.deallocated is not None:
                 effects.deallocate(self.snapshot, cycle.pod, cycle.deallocated)
                 self._queue.move_to_active(lambda _, plugins: DYNAMIC_RESOURCES in plugins)
@@ -168,6 +171,7 @@ class Scheduler:
         self.recreate(self.controllers.evict(cycle.victims, "Preempted", self.scheduler.preemption.empty_selector))
         evicted = [workload_of(one) for one in cycle.victims if one.metadata.deletion_timestamp is None]
         if evicted:
+            # The clock stands still: all evictions of a simulation happened just now, at age 0.
             evictions = (*(Eviction(0, workload) for workload in evicted), *self.history.evictions)
             attempts = (Attempt(0, cycle.pod.metadata.uid), *self.history.attempts)
             self.history = replace(self.history, evictions=evictions, attempts=attempts)

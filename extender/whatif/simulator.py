@@ -182,12 +182,14 @@ class _Run:
     def arrive(self, before: Sequence[Pod] = ()) -> list[Pod]:
         """Create the pods and those of the workloads, and schedule them with the pods `before`; return the new ones."""
         created, first = add_arrivals(self.snapshot, self.scenario.pods), list[Pod]()
+        # All workloads at once: a cluster has up to 150,000 pods.
         current = current_pods(self.snapshot, self.scenario.workloads)
         for workload in self.scenario.workloads:
             planned = plan(self.snapshot, workload, current[workload.key], self.controllers.names)
             self._plans.append(planned)
             own = [self._admit(one) for one in planned.pods]
             created += own
+            # Pods of an ordered StatefulSet arrive one by one, each once the one before it runs.
             if planned.is_ordered:
                 first += self.controllers.create_in_order(own)
             else:
@@ -240,6 +242,8 @@ class _Run:
 
     def fill(self) -> None:
         """Bind copies of the pod, or pods of the workload, until one does not fit; victims are not evicted."""
+        # The cycles are not reported: there may be 10,000. No victim is evicted: each eviction would make room for one
+        # more copy.
         scheduler, bound, following = self.scheduler, dict[str, int](), None
         for number, pod in enumerate(self._copies()):
             if number == MAX_UNTIL_FULL_PODS:
@@ -268,6 +272,7 @@ class _Run:
         for template in self.scenario.pods:
             namespace, name = template.metadata.namespace or "default", template.metadata.name
             spec = replace(template.spec, node_name="")
+            # The copies share the claims of the one pod: a simulation has no controller that creates more.
             status = PodStatus("Pending", resource_claim_statuses=template.status.resource_claim_statuses)
             for number in count(1):
                 copy = f"{name}-{number}"
@@ -287,6 +292,7 @@ class _Run:
             if one.blocked:
                 self._usage[one.node] = replace(self._usage[one.node], state="draining")
         pending = [_pending(one) for one in last.values() if one.outcome in ("Unschedulable", "Nominated")]
+        # A pod that was scheduled may have been evicted later.
         bound = (self._is_bound(effects.key_of_name(one.pod)) for one in last.values() if one.outcome == "Scheduled")
         summary = SimulationSummary(
             scheduled=sum(bound),
@@ -319,6 +325,7 @@ class _Run:
             yield f"pod {pod} was evicted again and again: it is not recreated any more"
         if self._added:
             sets = {workload_of(pod) for pod in self.snapshot.objects.pods.values() if is_of_daemon_set(pod)}
+            # A DaemonSet's own object is not read, so that its pods for a new node are not known.
             if sets:
                 yield f"added nodes have no pods of DaemonSets, of which the cluster has {len(sets)}"
 
@@ -369,6 +376,7 @@ class _Run:
 
 def _restore(snapshot: Snapshot, tables: Mapping[str, Mapping[Key, Object]]) -> None:
     """Put the snapshot's objects back to what they were."""
+    # Remove before put: a new pod may have the name or the volume of one that comes back.
     for kind, before in tables.items():
         now = snapshot.objects.of(kind)
         for key in [key for key, one in now.items() if before.get(key) is not one]:

@@ -178,6 +178,7 @@ def _check(workload: WorkloadManifest) -> None:
     start = spec.ordinals.start if spec.ordinals is not None else 0
     if min(spec.replicas or 0, spec.parallelism or 0, spec.completions or 0, start) < 0:
         raise RequestError(f"{workload}: replicas, parallelism, completions and ordinals must not be negative")
+    # The API server generates the selector of a Job.
     if workload.kind == "Job":
         return
     try:
@@ -214,6 +215,7 @@ def plan(snapshot: Snapshot, workload: WorkloadManifest, current: Sequence[Pod],
     succeeded = sum(map(_succeeded, current))
     existing = len(current) - succeeded
     if workload.kind == STATEFUL_SET:
+        # By name: pods with higher ordinals do not count, as the controller would delete them.
         wanted = set(islice(_stateful_set_names(workload), workload.replicas))
         existing = sum(pod.metadata.name in wanted for pod in current)
     lacking = max(0, workload.active(succeeded) - existing)
@@ -278,6 +280,7 @@ def _replica_set_of(
         metadata = current[0].metadata
         assert metadata.controller is not None
         return metadata.controller, (metadata.labels or {})[TEMPLATE_HASH]
+    # Any stable hash does: the pod-template-hash only has to be the same for the same template.
     number = str(zlib.crc32(msgspec.json.encode(workload.spec.template)))
     text = "".join(SAFE_CHARACTERS[ord(one) % len(SAFE_CHARACTERS)] for one in number)
     name = f"{deployment.name}-{text}"
@@ -349,6 +352,7 @@ def _default_storage_class(snapshot: Snapshot) -> str | None:
         for one in snapshot.objects.storage_classes.values()
         if (one.metadata.annotations or {}).get(DEFAULT_STORAGE_CLASS) == "true"
     ]
+    # max() takes the first of equals: of classes that are equally new, the first by name.
     newest = sorted(found, key=lambda one: one.name)
     return max(newest, key=lambda one: one.creation_timestamp or "").name if newest else None
 

@@ -66,15 +66,15 @@ def why(
 ) -> None:
     """Explain why a pod is pending, or why it is where it is.
 
-    Says what kube-scheduler would say, why in one sentence, and how many nodes reject the pod for which reason; on
-    request every node with its scores, or one node in full. Reads a live cluster once, with permission to list; nothing
-    is changed, and no service has to run. Also a kubectl plugin: kubectl extender-why.
+    Prints the verdict in one sentence, kube-scheduler's message, and the number of nodes per reason; on request every
+    node with its scores, or one node in full. Reads a live cluster once, with permission to list; nothing is changed,
+    and no service has to run. Also a kubectl plugin: kubectl extender-why.
 
     \b
     Examples:
       # Why a pod is pending
       extender why shop/cart-9
-      # What stands against one node
+      # Why one node is rejected
       extender why shop/cart-9 --node worker-a1
       # Whether a pod that does not exist yet would fit
       extender why --pod pod.yaml

@@ -1,4 +1,4 @@
-"""Render what the scenario of a simulation did, and which pods came back."""
+"""Render how the scenario of a simulation changed nodes and workloads, and the replacements of evicted pods."""
 
 from collections.abc import Iterator, Sequence
 

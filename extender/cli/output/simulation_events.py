@@ -1,4 +1,4 @@
-"""Render scheduling cycles as rows of events, as kube-scheduler writes them; pods with the same event share a row."""
+"""Render scheduling cycles as kube-scheduler's events; pods with the same event share a row."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
@@ -14,7 +14,7 @@ MAX_LISTED_DEVICES = 8
 """Devices of a claim that a line names."""
 
 MAX_LISTED_REPLICAS = 10
-"""Pods of one workload that are scheduled one after the other and have a row each."""
+"""Pods of one workload up to which each has a row of its own."""
 
 
 def event_rows(result: Simulation) -> list[TextRow]:
@@ -25,14 +25,14 @@ def event_rows(result: Simulation) -> list[TextRow]:
 
 
 def _alike(cycles: Sequence[CycleReport], workload_of: Mapping[str, str]) -> Iterator[list[CycleReport]]:
-    """Yield together: cycles that follow each other and differ in the pod only, or schedule many pods of a workload."""
+    """Group consecutive cycles that differ only in the pod, or that schedule pods of the same workload."""
 
-    def what_is_said(cycle: CycleReport) -> object:
+    def shared(cycle: CycleReport) -> object:
         if cycle.outcome == "Scheduled" and not cycle.claims:
             return workload_of.get(cycle.pod, cycle.pod)
         return [(namespace, kind, reason, message) for namespace, kind, reason, _, message in _cycle_rows(cycle)]
 
-    for _, group in groupby(cycles, what_is_said):
+    for _, group in groupby(cycles, shared):
         alike = [*group]
         is_listed = alike[0].outcome == "Scheduled" and len(alike) <= MAX_LISTED_REPLICAS
         yield from ([one] for one in alike) if is_listed else [alike]
@@ -73,7 +73,7 @@ def _cycle_rows(cycle: CycleReport) -> Iterator[TextRow]:
     if cycle.not_evaluated:
         names = ", ".join(cycle.not_evaluated)
         yield "", "", "", "", f"not evaluated here, kube-scheduler may decide otherwise: {names}"
-    # A simulation makes UIDs up for the pods that it creates.
+    # kube-scheduler names the preemptor by its UID, but a simulation makes up the UIDs of pods that it creates.
     preemptor = cycle.pod if cycle.uid.startswith(f"{cycle.pod}#") else cycle.uid
     for victim in cycle.victims:
         namespace, _, name = victim.pod.partition("/")

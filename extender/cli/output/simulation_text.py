@@ -17,7 +17,7 @@ from extender.whatif.comparison import Change, VersionComparison, VersionOutcome
 
 
 def render(result: Simulation) -> Iterator[Text]:
-    """Render the events of one simulation, what its scenario did, then its summary."""
+    """Render the events of one simulation, then its scenario, then its summary."""
     events = event_rows(result)
     table = format_table(("NAMESPACE", "TYPE", "REASON", "OBJECT", "MESSAGE"), events)
     has_events = bool(events) or result.scenario is None
@@ -58,7 +58,7 @@ def _pending_rows(pending: Sequence[PendingPod]) -> Iterator[TextRow]:
 
 
 def _usage_table(result: Simulation) -> list[Text]:
-    """Render the usage of nodes before and after, and what the scenario did to them if it changed any."""
+    """Render the usage of nodes before and after, with their state if the scenario changed any."""
     nodes = result.summary.nodes
     has_states = any(node.state for node in nodes)
     rows = []
@@ -138,7 +138,7 @@ def _describe_outcome(outcome: PodOutcome | None) -> str:
 def render_versions(comparison: VersionComparison) -> Iterator[Text]:
     """Render what differs for each pod, with ≠ where it is decided otherwise and ~ where only the reason differs.
 
-    Then how many pods that are, the counts of both simulations, and what neither takes into account.
+    Then the number of these pods, the counts of both simulations, and their notes.
     """
     for found in comparison.differences:
         yield Text(f"{'≠' if found.decided_otherwise else '~'} {printable(found.pod)}", "bold")

@@ -1,4 +1,4 @@
-"""Render the diagnosis of a pod: a sentence, facts, the reasons with their nodes, a preemption, and nodes one by one.
+"""Render the diagnosis of a pod: a sentence, facts, reasons with their nodes, a preemption, and single nodes.
 
 Rule: names and messages are printed through `tables.text`, so that no input can control the terminal.
 """
@@ -62,7 +62,7 @@ def render(
 
 
 def _facts(found: Diagnosis) -> RenderableType:
-    """Return a grid of the pod, kube-scheduler's message, the version and what was left out."""
+    """Return a grid with the pod, kube-scheduler's message and version, the policies and the notes."""
     requested = [f"{format_amount(name, value)} {name}" for name, value in found.requests.items() if value]
     pod = f"{found.pod}, priority {found.priority}" + (f", requests {', '.join(requested)}" if requested else "")
     nominated = f"{found.nominated_node} (status.nominatedNodeName)" if found.nominated_node else ""
@@ -85,7 +85,7 @@ def _facts(found: Diagnosis) -> RenderableType:
     return indented(grid)
 
 
-# --- what the cluster says ------------------------------------------------------------------------------------------
+# --- events and conditions ------------------------------------------------------------------------------------------
 
 
 def _render_history(found: Diagnosis, history: PodHistory) -> Iterator[RenderableType]:
@@ -114,7 +114,7 @@ def _history_lines(found: Diagnosis, history: PodHistory) -> Iterator[str]:
 
 
 def _reasons_table(found: Diagnosis, *, is_wide: bool) -> RenderableType:
-    """Return a row per reason; its code fits a wide table only, so that the others say what it means."""
+    """Return a row per reason; a wide table has its code, any other one whether preemption helps."""
     code = "CODE" if is_wide else "PREEMPTION"
     rows = []
     for one in found.reasons:
@@ -127,7 +127,7 @@ def _reasons_table(found: Diagnosis, *, is_wide: bool) -> RenderableType:
 
 
 def _render_preemption(found: PreemptionOutcome) -> Iterator[RenderableType]:
-    """Render which pods would be evicted, or what stands against it."""
+    """Render the victims of the preemption, or the reason why it evicts none."""
     if found.node is None and not found.vetoed:
         if found.message:
             yield from section_heading("preemption")
@@ -158,7 +158,7 @@ def _render_preemption(found: PreemptionOutcome) -> Iterator[RenderableType]:
 
 
 def _nodes_table(found: Diagnosis) -> RenderableType:
-    """Return a row per node: status, total and weighted scores, and what a preemption there would take."""
+    """Return a row per node: status, total and weighted scores, and the victims of a preemption there."""
     plugins = list(dict.fromkeys(name for one in found.nodes if one.scores for name in one.scores.plugins))
     columns = ("TOTAL", *plugins) if plugins else ()
     rows = []
@@ -171,7 +171,7 @@ def _nodes_table(found: Diagnosis) -> RenderableType:
 
 
 def _preemption_cell(tried: NodePreemption | None) -> str:
-    """Return the pods whose eviction would make room, or why no eviction would."""
+    """Return the victims, or the reason why no eviction would make room."""
     if tried is None:
         return ""
     if tried.status is None:
