@@ -11,9 +11,9 @@ import numpy as np
 
 from benchmarks import generate
 from benchmarks.measure import Limit, Row, Run, Work, in_turns
+from benchmarks.renamed import Constraint
 from benchmarks.world import World, change_a_pod
 from extender.core.framework.filter import run_filter_plugins, scheduling_context
-from extender.core.framework.filter_checks import Constraint
 from extender.core.preemption.dry_run import dry_run_preemption
 from extender.core.snapshot.arrays import IntArray
 from extender.core.snapshot.snapshot import Snapshot

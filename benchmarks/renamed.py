@@ -1,6 +1,10 @@
 """Names that earlier revisions have elsewhere: `benchmarks.compare` measures those with the present benchmarks."""
 
 try:
+    from extender.core.framework.filter_checks import Constraint
+except ImportError:
+    from extender.core.framework.constraint import Constraint  # type: ignore[import-not-found,no-redef]
+try:
     from extender.core.framework.scheduling_signature import cached_verdicts
 except ImportError:
     from extender.core.framework.scheduling_signature import (  # type: ignore[attr-defined,no-redef]
@@ -19,4 +23,4 @@ try:
 except ImportError:
     from extender.cluster.watch.device_interning import DeviceInterning  # type: ignore[import-not-found,no-redef]
 
-__all__ = ["DeviceInterning", "ReplicaSet", "SentCandidate", "cached_verdicts"]
+__all__ = ["Constraint", "DeviceInterning", "ReplicaSet", "SentCandidate", "cached_verdicts"]

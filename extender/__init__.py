@@ -1,4 +1,4 @@
-"""The public Python API of a scheduler extender that filters and scores as kube-scheduler does.
+"""Public Python API of a scheduler extender that filters and scores like kube-scheduler.
 
     import extender
     cluster = extender.load_cluster("cluster.yaml")
@@ -54,7 +54,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import the API on first use: commands that only ask a running service start without it."""
+    """Import the API on first use: commands that only query a running service start without it."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from extender import api

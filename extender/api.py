@@ -57,14 +57,13 @@ def load_scheduler(
     feature_gates: Mapping[str, bool] | None = None,
     config: str | os.PathLike[str] | None = None,
 ) -> KubeScheduler:
-    """Return the kube-scheduler of a KubeSchedulerConfiguration; without one, that of the default configuration.
+    """Return the kube-scheduler of a KubeSchedulerConfiguration, by default of the default configuration.
 
     `version` is its minor, such as "1.33" (1.37 by default), `feature_gates` its --feature-gates. `config`, a
-    configuration file of the extender, adds the preemption policies; what its section `scheduler` says holds unless an
-    argument says otherwise.
+    configuration file of the extender, adds the preemption policies; arguments override its section `scheduler`.
     Raises ConfigError with one line per mistake, and its place.
     """
-    from extender.config.scheduler import kube_scheduler_of
+    from extender.config.scheduler.load import kube_scheduler_of
 
     if config is not None:
         return _scheduler_of_file(Path(config), scheduler_config, version, feature_gates)
@@ -84,12 +83,12 @@ def evaluate(
     """Evaluate `pod` on every node of `cluster`: filter statuses, scores and preemption candidates.
 
     `cluster` is a `List` object as `kubectl get -o json` prints it, the result of `load_cluster`, or a Snapshot; a
-    Snapshot of another version than asked for is built again. `version`, `feature_gates` and `scheduler_config` are
-    those of `load_scheduler`, whose result `scheduler` takes instead of them; without any, kube-scheduler is v1.36.
-    The pod is judged by the profile of its spec.schedulerName; where no configuration is given, by the default profile,
-    whatever its name. `history` sets the time and the recent evictions, if not now and none.
-    Raises ClusterFileError for a cluster and msgspec.ValidationError for a pod that cannot be understood, ConfigError
-    for a configuration, and UnknownScheduler for a pod that no profile of the given configuration schedules.
+    Snapshot of another version is built again. `version`, `feature_gates` and `scheduler_config` are those of
+    `load_scheduler`; or pass its result as `scheduler`. Without any, kube-scheduler is v1.37.
+    The pod is judged by the profile of its spec.schedulerName; without a configuration, by the default profile,
+    whatever its schedulerName. `history` sets the time and the recent evictions; by default now, and none.
+    Raises ClusterFileError for an invalid cluster, msgspec.ValidationError for an invalid pod, ConfigError for an
+    invalid configuration, and UnknownScheduler for a pod that no profile of the given configuration schedules.
     """
     ours = _chosen_scheduler(scheduler, scheduler_config, version, feature_gates)
     typed = _convert_pod(pod)
@@ -107,52 +106,39 @@ def simulate(
     cluster: ClusterObjects | Mapping[str, Any] | Snapshot,
     pods: Iterable[Pod | Mapping[str, Any]] = (),
     *,
-    pending: bool = False,
     workloads: Iterable[Mapping[str, Any]] = (),
     add_nodes: Iterable[tuple[Mapping[str, Any], int]] = (),
-    cordon: Iterable[str] = (),
-    remove_nodes: Iterable[str] = (),
-    drain: Iterable[str] = (),
-    until_full: bool = False,
-    gang: bool = False,
-    replace_evicted: bool = True,
     version: str | None = None,
     feature_gates: Mapping[str, bool] | None = None,
     scheduler_config: SchedulerConfig | None = None,
     scheduler: KubeScheduler | None = None,
     history: EvictionHistory | None = None,
-    seed: int | None = None,
+    **scenario: Any,
 ) -> Simulation:
-    """Simulate the arrival of `pods`, and with `pending` new attempts for the pending pods of the cluster.
+    """Simulate the arrival of `pods`, and with `pending=True` new attempts for the pending pods of the cluster.
 
     Runs whole scheduling cycles as kube-scheduler does; `cluster` itself does not change. A pod that no profile
-    schedules is skipped, also where no configuration is given: then only `default-scheduler` is. `seed` chooses among
-    equal nodes at random, otherwise the first by name is chosen; the other arguments are those of `evaluate`.
-    First nodes are added (`add_nodes`: pairs of a Node and how many of them), cordoned, removed with their pods, and
-    drained within disruption budgets; then the pods arrive, and the missing replicas of `workloads` (manifests of
-    Deployments, ReplicaSets, StatefulSets and Jobs). `gang` schedules all that arrive or nothing; `until_full` counts
-    how many copies of the one pod, or pods of the one workload, fit. Evicted pods come back through their controllers,
-    unless `replace_evicted` is False. The result says what became of all that in `scenario` and `replacements`.
+    schedules is skipped, also where no configuration is given: then only `default-scheduler` is.
+    First nodes are added (`add_nodes`: pairs of a Node and how many of them), cordoned (`cordon`), removed with their
+    pods (`remove_nodes`), and drained within disruption budgets (`drain`); then the pods arrive, and the missing
+    replicas of `workloads` (manifests of Deployments, ReplicaSets, StatefulSets and Jobs). `gang` schedules all that
+    arrive or nothing; `until_full` counts how many copies of the one pod, or pods of the one workload, fit. Evicted
+    pods come back through their controllers, unless `replace_evicted` is False. `seed` chooses among equal nodes at
+    random, otherwise the first by name is chosen. These are the fields of `extender.whatif.scenario.Scenario`; the
+    other arguments are those of `evaluate`. The result describes the scenario in `scenario` and `replacements`.
     Raises RequestError for a pod that cannot be admitted, for example because its PriorityClass does not exist, and for
     a scenario that names a node which does not exist.
     """
-    scenario = Scenario(
+    asked = Scenario(
         pods=[_convert_pod(pod) for pod in pods],
-        pending=pending,
-        seed=seed,
-        add_nodes=[AddedNodes(_convert_node(node), count) for node, count in add_nodes],
-        cordon=list(cordon),
-        remove_nodes=list(remove_nodes),
-        drain=list(drain),
         workloads=[parse_workload(one) for one in workloads],
-        until_full=until_full,
-        gang=gang,
-        replace_evicted=replace_evicted,
+        add_nodes=[AddedNodes(_convert_node(node), count) for node, count in add_nodes],
+        **scenario,
     )
     ours = _chosen_scheduler(scheduler, scheduler_config, version, feature_gates)
     objects = cluster.frozen() if isinstance(cluster, Snapshot) else load_cluster(cluster)
     now = history or EvictionHistory(time.time_ns())
-    return _simulate(Snapshot.build(objects, ours.features), ours, scenario, history=now)
+    return _simulate(Snapshot.build(objects, ours.features), ours, asked, history=now)
 
 
 def why(
@@ -166,11 +152,11 @@ def why(
     scheduler: KubeScheduler | None = None,
     history: EvictionHistory | None = None,
 ) -> Diagnosis:
-    """Explain why a pod is pending, or why it is where it is.
+    """Explain why a pod is pending, or why it runs on its node.
 
     `pod` is `namespace/name` of a pod of the cluster, or one that does not exist yet. `node`: show this one in full.
-    The other arguments are those of `simulate`, which also skips a pod that no profile schedules; `cluster` itself does
-    not change. Raises RequestError for a pod that cannot be admitted, and for a node that does not exist.
+    The other arguments are those of `evaluate`; a pod that no profile schedules gets the verdict Unknown. `cluster`
+    itself does not change. Raises RequestError for a pod that cannot be admitted, and for a node that does not exist.
     """
     ours, now = _chosen_scheduler(scheduler, scheduler_config, version, feature_gates), time.time_ns()
     if isinstance(pod, str):
@@ -187,10 +173,10 @@ def why(
 
 
 def replay(path: str | os.PathLike[str], config: str | os.PathLike[str] | None = None) -> "Iterator[ReplayResult]":
-    """Answer every recorded call again on the cluster state of that time; yield each result with its differences.
+    """Answer every recorded call again on the recorded cluster state; yield each result with its differences.
 
     `config`: a configuration file to use instead of the recorded settings.
-    Raises RecordingError for a recording and ConfigError for a file that cannot be read.
+    Raises RecordingError for an invalid recording and ConfigError for an invalid file.
     """
     from extender.config import load_config
     from extender.server.replay import open_recording, settings_of
@@ -212,7 +198,7 @@ def _chosen_scheduler(
     """Return the kube-scheduler that the arguments describe; v1.37 without configuration if they are all None."""
     is_described = not (version is None and feature_gates is None and scheduler_config is None)
     if scheduler is not None and is_described:
-        raise ValueError("scheduler has a version, feature gates and profiles already: give it, or give those")
+        raise ValueError("pass either scheduler= or version=/feature_gates=/scheduler_config=, not both")
     if is_described:
         return load_scheduler(scheduler_config, version=version, feature_gates=feature_gates)
     return scheduler or UNCONFIGURED
@@ -232,7 +218,7 @@ def _document(scheduler_config: SchedulerConfig | None) -> Mapping[str, Any] | P
     try:
         return Path(scheduler_config)
     except TypeError as error:
-        message = f"scheduler_config must be a mapping, or the path of a file, not {scheduler_config!r}"
+        message = f"scheduler_config must be a mapping or the path of a file, not {scheduler_config!r}"
         raise ConfigError(message) from error
 
 
@@ -241,7 +227,7 @@ def _scheduler_of_file(
 ) -> KubeScheduler:
     """Return the kube-scheduler of our own configuration file, unless the other arguments say otherwise."""
     from extender.config import load_config
-    from extender.config.scheduler import kube_scheduler_of, load_kube_scheduler
+    from extender.config.scheduler.load import kube_scheduler_of, load_kube_scheduler
 
     document = _document(scheduler_config)
     overrides = {

@@ -1,26 +1,26 @@
-"""All errors of a request or a file, each with the HTTP status of its answer.
+"""All errors of a request or a file, each with the HTTP status of its response.
 
     ExtenderError
-    ├── RequestError            400  the request cannot be understood; says what and where
-    │   ├── VerbDisabled        404  the configuration disables this verb
+    ├── RequestError            400  the request is malformed; the message has place and reason
+    │   ├── VerbDisabled        404  the verb is disabled by the configuration
     │   ├── BodyTooSlow         408  the body did not arrive in time
-    │   ├── RequestTooLarge     413  the body exceeds the limits of the configuration
-    │   └── UnsupportedBody     415  the body has another media type or encoding
-    ├── UnknownScheduler        503  no profile of kube-scheduler's has the pod's schedulerName
-    ├── PluginFailed            503  a plugin of kube-scheduler's fails for the pod, which ends its scheduling cycle
-    ├── LeftToScheduler         503  a bound pod is to grow in place, or a group is scheduled: kube-scheduler decides
+    │   ├── RequestTooLarge     413  the body exceeds the configured limits
+    │   └── UnsupportedBody     415  the body has an unsupported media type or encoding
+    ├── UnknownScheduler        503  no profile of kube-scheduler has the pod's schedulerName
+    ├── PluginFailed            503  a kube-scheduler plugin fails for the pod, which ends its scheduling cycle
+    ├── LeftToScheduler         503  the pod is being resized, or in a group: the decision is left to kube-scheduler
     ├── UnknownNode             503  a node is not in the cluster cache: no safe answer is possible
     ├── NotReady                503  the cluster cache is not synced yet, or is stale
     ├── Overloaded              503  more calls are in flight than server.maxInFlight allows
-    ├── DeadlineMissed          503  the decision took so long that kube-scheduler is about to give up
-    ├── CallerGone              503  the caller closed the connection before it was answered
-    ├── GuardError              503  our own answer would mislead kube-scheduler: a bug, and not sent
-    ├── ClusterLost             503  the cluster can never be watched like this; says what is missing
-    ├── ClusterFileError        503  a cluster file cannot be read; says which object and field
-    ├── RecordingError          409  calls cannot be recorded or replayed; says why
-    ├── SimulationTimeout       503  a simulation took longer than its limit
-    ├── ListenError             500  an address cannot be listened on; says which setting to change
-    └── ConfigError             500  the configuration is invalid; says which key and line
+    ├── DeadlineMissed          503  the decision took nearly as long as kube-scheduler waits
+    ├── CallerGone              503  the caller closed the connection before the response
+    ├── GuardError              503  our own answer would mislead kube-scheduler, which is a bug; it is not sent
+    ├── ClusterLost             503  the cluster cannot be watched with these settings; the message has the reason
+    ├── ClusterFileError        503  a cluster file is invalid; the message has object and field
+    ├── RecordingError          409  calls cannot be recorded or replayed; the message has the reason
+    ├── SimulationTimeout       503  a simulation exceeded its time limit
+    ├── ListenError             500  an address cannot be listened on; the message has the setting to change
+    └── ConfigError             500  the configuration is invalid; the message has key and line
 
 Rule: a node that does not fit is a value (a Status), never an exception.
 """
@@ -28,11 +28,11 @@ Rule: a node that does not fit is a value (a Status), never an exception.
 import json
 
 INTERNAL = "internal error; the log says more"
-"""Message for every error that is not an ExtenderError: details are only in the log."""
+"""Message for every error that is not an ExtenderError; only the log has the details."""
 
 
 class ExtenderError(Exception):
-    """Base class; `str()` of an error is its message to the user."""
+    """Base class; `str(error)` is the message for the user."""
 
     status = 500
 
@@ -118,12 +118,12 @@ class ConfigError(ExtenderError):
 
 
 def printable(text: str) -> str:
-    """Escape every character that could control a terminal: `\\x1b`."""
+    """Escape characters that could control a terminal: `\\x1b`."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def printable_json(value: object, *, indent: int | None = 2) -> str:
-    """Return JSON in which everything but printable ASCII is escaped, so that no name can steer a terminal."""
+    """Return JSON with everything but printable ASCII escaped, so that no name can control a terminal."""
     return json.dumps(value, indent=indent).replace("\x7f", "\\u007f")

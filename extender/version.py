@@ -1,3 +1,3 @@
-"""The version of this release, which the package, metrics, recordings and `--version` show."""
+"""Version of this release, as shown by the package, metrics, recordings and `--version`."""
 
 __version__ = "0.1.0"

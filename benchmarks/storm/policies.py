@@ -1,7 +1,7 @@
 """The presets that are compared, as an operator would configure them."""
 
 from extender.config import Configuration
-from extender.config.scheduler import load_kube_scheduler
+from extender.config.scheduler.load import load_kube_scheduler
 
 POLICIES = {
     preset: load_kube_scheduler(Configuration.model_validate({"preemption": {"preset": preset}})).profiles[0]

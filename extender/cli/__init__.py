@@ -1,4 +1,4 @@
-"""The `extender` command, one module per subcommand.
+"""The `extender` command.
 
 Rule: an ExtenderError or OSError of a command becomes one message on stderr and exit code 2, never a traceback.
 """
@@ -17,7 +17,7 @@ from extender.cli.commands.serve import serve
 from extender.cli.commands.simulate import simulate
 from extender.cli.commands.why import why
 from extender.cli.help_pages import PlainTextCommand, new_group
-from extender.errors import ExtenderError, printable
+from extender.errors import ExtenderError
 from extender.version import __version__
 
 app = new_group(
@@ -60,8 +60,7 @@ def main(arguments: Sequence[str] | None = None, name: str | None = None) -> NoR
     except (ExtenderError, OSError) as error:
         from extender.cli import logs
 
-        for line in str(error).splitlines():
-            logs.echo(f"extender: {printable(line)}")
+        logs.print_message(str(error))
         sys.exit(2)
     sys.exit(0)
 

@@ -1,7 +1,7 @@
-"""Plain text for `--help`: at most 80 columns, so that it reads the same on a terminal, in a pipe and on paper.
+"""Plain text for `--help`: the same on a terminal, in a pipe and on paper, in at most 80 columns.
 
-Rule: the docstring of a command ends with examples, each a command that works given the files that it names, and with
-the pages of docs/ that have the rest.
+Rule: the docstring of a command ends with examples, which work if the files that they name exist, and with the pages of
+docs/ that have the rest.
 """
 
 from typing import TYPE_CHECKING
@@ -18,11 +18,11 @@ else:  # typer bundles its own copy of click, whose module path is private
     HelpFormatter = Context.formatter_class
 
 _NON_BREAKING_HYPHEN = "\u2011"
-"""Placeholder for hyphens while lines are wrapped, so that `--ca-file` and kube-scheduler are not split."""
+"""Placeholder for hyphens while lines are wrapped, so that `--ca-file` and kube-scheduler stay whole."""
 
 
 class PlainTextFormatter(HelpFormatter):
-    """Wraps lines at blanks only."""
+    """Help text whose lines are wrapped only at blanks."""
 
     def write_text(self, text: str) -> None:
         super().write_text(text.replace("-", _NON_BREAKING_HYPHEN))

@@ -1,6 +1,6 @@
-"""HTTP and HTTPS client of the commands that call a running service.
+"""HTTP and HTTPS client for commands that call a running service.
 
-Rule: a server certificate that cannot be verified is an error; no option skips verification.
+Rule: a server certificate that cannot be verified is an error; no option skips the verification.
 """
 
 import shlex
@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # commands import what they need when they run, so that the o
     import httpx
 
 DEFAULT_ADMIN_URL = "http://127.0.0.1:8889"
-"""Address of the admin listener (admin.host, admin.port) by default."""
+"""Default address of the admin listener (admin.host, admin.port)."""
 
 CAFileOption = Annotated[
     Path | None,
@@ -57,7 +57,7 @@ class TLSClientConfig:
     server_name: str | None = None
 
     def client(self, url: str, timeout: float) -> "httpx.Client":
-        """Return a client for `url` with `timeout` in seconds; RequestError for an invalid URL or unusable file."""
+        """Return a client for `url` with `timeout` in seconds; RequestError for an invalid URL or an unusable file."""
         import httpx
 
         try:
@@ -68,17 +68,17 @@ class TLSClientConfig:
             raise RequestError(f"--url {url}: must be a URL such as http://127.0.0.1:8889")
         if parsed.scheme == "http" and (option := next(self._given_options(), None)):
             raise RequestError(f"--url {url}: {option[0]} requires an https:// URL")
-        # Without TLS an empty context, which trusts nothing: the default one reads a CA bundle, which takes a while.
+        # Even for http, httpx would make a default context, which reads a CA bundle; an empty one trusts nothing.
         is_https = parsed.scheme == "https"
         verify = self._new_ssl_context() if is_https else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         # A proxy cannot reach a loopback address: ignore HTTP_PROXY and the like.
         client = httpx.Client(timeout=timeout, verify=verify, trust_env=not is_loopback(parsed.host))
-        if self.server_name is not None:
-            client.event_hooks = {"request": [self._set_server_name]}
+        if (name := self.server_name) is not None:
+            client.event_hooks = {"request": [lambda request: request.extensions.update(sni_hostname=name)]}
         return client
 
     def connection_error(self, error: "httpx.HTTPError", url: str, timeout: float) -> str:
-        """Return what went wrong with a call of the admin listener at `url`, and what to check."""
+        """Return a message about a failed call to the admin listener at `url`, with what to check."""
         import httpx
 
         if isinstance(error, httpx.TimeoutException):
@@ -90,7 +90,7 @@ class TLSClientConfig:
         return f"{url}: {str(error) or type(error).__name__}"
 
     def error_message(self, error: "httpx.HTTPError", url: str) -> str:
-        """Return advice for a call that failed because of TLS, or because TLS is missing; "" for any other error."""
+        """Return advice for a call that failed because of TLS, or for lack of it; "" for any other error."""
         import httpx
 
         if refused := _tls_error(error):
@@ -99,7 +99,7 @@ class TLSClientConfig:
             return ""
         if url.startswith("http:"):
             return f"not an HTTP response: should the URL be https://? ({error})"
-        # With TLS 1.3 the server rejects a client certificate only after the handshake has completed for the client.
+        # With TLS 1.3, the server rejects a client certificate when the handshake is already complete for the client.
         if self.cert:
             return ""
         return f"the server closed the connection: if it requires a client certificate, see --cert and --key ({error})"
@@ -121,11 +121,8 @@ class TLSClientConfig:
                 raise RequestError(f"--cert {self.cert}, --key {self.key}: {_file_error(error)}") from error
         return context
 
-    def _set_server_name(self, request: "httpx.Request") -> None:
-        request.extensions["sni_hostname"] = self.server_name
-
     def command_line(self) -> str:
-        """Return the options that are set as on a command line, shell-quoted, each after a space."""
+        """Return the given options as on a command line, shell-quoted, each after a space."""
         return "".join(f" {option} {shlex.quote(value)}" for option, value in self._given_options())
 
     def _given_options(self) -> Iterator[tuple[str, str]]:
@@ -139,12 +136,14 @@ class TLSClientConfig:
 
 
 def _file_error(error: OSError) -> str:
-    """Return the problem of a certificate or key file; ssl.SSLError is an OSError too."""
+    """Return the problem of a certificate or key file."""
     not_pem = "cannot be read as PEM, or certificate and key do not match"
+    # An SSLError is an OSError, too.
     return not_pem if isinstance(error, ssl.SSLError) else error.strerror or str(error)
 
 
 def _tls_error(error: BaseException) -> str:
+    # httpx and httpcore wrap the error of the handshake, each once.
     cause: BaseException | None = error
     while cause is not None and not isinstance(cause, ssl.SSLError):
         cause = cause.__cause__ or cause.__context__

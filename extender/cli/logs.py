@@ -1,7 +1,7 @@
-"""Configure logging to standard error: one line of text or JSON per event.
+"""Standard error: messages of commands, and the log of a service with one line of text or JSON per event.
 
-From then on nothing in the process writes to standard error itself, so that a reader that stopped blocks nothing
-(`server.observability.log_writer`): unhandled exceptions and warnings are events too.
+Once logging is configured, nothing else writes to standard error, so that a reader that stops blocks nothing
+(`server.observability.log_writer`): unhandled exceptions and warnings are logged, too.
 
 Rule: an event is one line; the lines of a stack trace begin with a blank. Text from clients and objects is escaped, so
 that it can neither forge an event nor control a terminal.
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 MAX_EVENT_CHARACTERS = 16_384
-"""Characters of an event's message, and of its stack trace, that are written; names from a call may be longer."""
+"""Limit of an event's message, and of its stack trace; names from a call may be longer."""
 
 
 def configure(config: "LogSection") -> None:
@@ -34,8 +34,12 @@ def configure(config: "LogSection") -> None:
 
     Libraries log at level Info or above: at Debug the kubernetes client logs whole objects.
     """
-    if sys.stderr is None:  # closed: the first file or socket that is opened would be standard error
-        _discard_stderr()
+    # Where standard error is closed, the next file or socket would get its descriptor, and so the log lines.
+    if sys.stderr is None:
+        null = os.open(os.devnull, os.O_WRONLY)
+        if null != STDERR:
+            os.dup2(null, STDERR)
+            os.close(null)
     level = logging.getLevelNamesMapping()[config.level.upper()]
     previous, handler = installed_handler(), QueuedHandler()
     handler.setFormatter(TextFormatter() if config.format == "Text" else JSONFormatter())
@@ -52,7 +56,7 @@ def configure(config: "LogSection") -> None:
 
 
 def echo(text: str) -> None:
-    """Print to standard error; once logging is configured, in the order of the log lines and as little blocking."""
+    """Print to standard error; once logging is configured, without blocking and in the order of the log lines."""
     handler = installed_handler()
     if handler is None:
         typer.echo(text, err=True)
@@ -60,11 +64,10 @@ def echo(text: str) -> None:
         handler.echo(text)
 
 
-def _discard_stderr() -> None:
-    null = os.open(os.devnull, os.O_WRONLY)
-    if null != STDERR:
-        os.dup2(null, STDERR)
-        os.close(null)
+def print_message(message: str) -> None:
+    """Print an error, a warning or the progress of a command to standard error, in lines that begin with its name."""
+    for line in message.splitlines():
+        echo(f"extender: {printable(line)}")
 
 
 def silence() -> None:
@@ -89,7 +92,7 @@ def _log_exception(kind: type[BaseException], error: BaseException, trace: Trace
 def _log_unraisable(args: "sys.UnraisableHookArgs") -> None:
     if args.exc_value is not None:
         message = args.err_msg or "exception ignored in"
-        subject = "" if args.object is None else f": {args.object!r:.200}"  # from Python 3.14 on within the message
+        subject = "" if args.object is None else f": {args.object!r:.200}"  # Python 3.14 has it in the message
         log.error("%s%s", message, subject, exc_info=args.exc_value)
 
 

@@ -1,4 +1,4 @@
-"""Options that several commands share, and the configuration that they add up to.
+"""Options that several commands share, and the configuration that results from them.
 
 Rule: an option on the command line overrides the environment, which overrides the configuration file.
 """
@@ -59,11 +59,11 @@ OutputOption = Annotated[Literal["text", "json"], typer.Option("--output", "-o",
 NoColorOption = Annotated[bool, typer.Option("--no-color", help="Disable colors.")]
 
 Overrides = dict[str, tuple[str, object]]
-"""Option -> (configuration key, value); None: the option was not given."""
+"""Option -> (configuration key, value); value None: the option was not given."""
 
 
 def cluster_options(path: str | None, kubernetes: bool, kubeconfig: str | None, context: str | None) -> Overrides:
-    """Return the overrides of the options that select the cluster; they also set cluster.source."""
+    """Return the overrides of the options that select the cluster, which imply cluster.source."""
     given: Overrides = {
         "--cluster": ("cluster.path", path),
         "--kubeconfig": ("cluster.kubeconfig", kubeconfig),
@@ -76,12 +76,13 @@ def cluster_options(path: str | None, kubernetes: bool, kubeconfig: str | None, 
 
 
 def scheduler_options(config: str | None, version: str | None, option: str = "--scheduler-version") -> Overrides:
-    """Return the overrides of the options that describe kube-scheduler; `option` is the one that names the version."""
+    """Return the overrides of the options that describe kube-scheduler; `option`: the one with the version."""
     return {"--scheduler-config": ("scheduler.config", config), option: ("scheduler.version", version)}
 
 
 def read_configuration(path: Path | None, overrides: Overrides | None = None) -> "Configuration":
     from extender.config import load_config
 
+    # An error about an overridden key names the option.
     given = {option: to for option, to in (overrides or {}).items() if to[1] is not None}
     return load_config(path, os.environ, given)

@@ -1,7 +1,7 @@
-"""Decode plain values into sections, and say what is wrong with those that do not fit.
+"""Decode plain values into sections, or report all mistakes at once.
 
-Rule: a loaded section is immutable, and an unknown key is an error. Every mistake of a document is reported, each with
-its path and a message that completes "<path>: …".
+Rule: a loaded section is immutable, and an unknown key is an error. A mistake has a path and a message that completes
+"<path>: …".
 """
 
 import re
@@ -42,7 +42,7 @@ class Section(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _null_is_unset(cls, data: Any) -> Any:
-        """Treat null as unset, as the Kubernetes API does."""
+        # As the Kubernetes API does; unknown keys stay, to be rejected by name.
         if not isinstance(data, dict):
             return data
         known = {field.alias for field in cls.model_fields.values()}
@@ -50,7 +50,7 @@ class Section(BaseModel):
 
 
 class DecodingError(Exception):
-    """A value does not fit its section."""
+    """Values are invalid for their section."""
 
     def __init__(self, mistakes: list[Mistake]) -> None:
         super().__init__(mistakes)
@@ -58,7 +58,7 @@ class DecodingError(Exception):
 
 
 def decode(section: type[S], data: Mapping[str, Any], path: KeyPath = ()) -> S:
-    """Return the section; raises DecodingError, whose paths begin with `path`."""
+    """Validate the values of a section. Raises DecodingError with paths that begin with `path`."""
     try:
         return section.model_validate(data, by_alias=True, by_name=False)
     except ValidationError as error:
@@ -73,16 +73,17 @@ def _message(error: ErrorDetails, section: type[Section]) -> str:
         return _MESSAGES[error["type"]]
     if error["type"] == "value_error":
         return str(error["ctx"]["error"])
+    # pydantic writes: Input should be 'Text' or 'JSON'
     text = error["msg"].replace("Input should", "must")
     given = error["input"]
     if isinstance(given, dict | list):
-        return text
+        return text  # the value of a whole section would fill the screen
     allowed = re.findall(r"'(.*?)'", text)
     return f"{text}, not {given!r}{suggestion(str(given), allowed)}"
 
 
 def _keys_beside(path: KeyPath, section: Any) -> tuple[str, ...]:
-    """Return the known keys of the section that contains the last key of `path`."""
+    """Return the known keys beside the last key of `path`."""
     for key in path[:-1]:
         if isinstance(key, str):
             section = next(_section_in(info.annotation) for info in section.model_fields.values() if info.alias == key)
@@ -90,7 +91,7 @@ def _keys_beside(path: KeyPath, section: Any) -> tuple[str, ...]:
 
 
 def _section_in(annotation: Any) -> type[Section] | None:
-    """Return the section class in an annotation such as `Section`, `list[Section]` or `Section | None`."""
+    """Find the section class in an annotation such as `Section`, `list[Section]` or `Section | None`."""
     if isinstance(annotation, type) and issubclass(annotation, Section):
         return annotation
     return next(filter(None, map(_section_in, get_args(annotation))), None)

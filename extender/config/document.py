@@ -1,6 +1,6 @@
-"""A YAML document with the place of every key in it, and messages that name file, line and path.
+"""A YAML document with the line of every key, and messages with file, line and path.
 
-Rule: a value comes with its place; whoever refuses it says both.
+Rule: a value comes with its place, so that an error about the value has both.
 """
 
 import re
@@ -16,18 +16,18 @@ from extender.utilities.yaml_reader import YAMLError, read_document
 
 KeyPath = tuple[str | int, ...]
 
+# Size limit of a configuration file: that of a ConfigMap.
 MAX_CONFIG_BYTES = 1 << 20
-"""Size of a configuration file: that of a ConfigMap."""
 
+# Mistakes listed in an error.
 MAX_REPORTED_MISTAKES = 50
-"""Mistakes that an error lists."""
 
+# Length limit of a mistake's message, which may quote keys and values of the file.
 MAX_MESSAGE_CHARACTERS = 600
-"""Length of the message of a mistake, which may quote keys and values of the file."""
 
 
 class Place(NamedTuple):
-    """Source of a value: a file and line, or a variable or option (line 0, sorted first)."""
+    """Source of a value: file and line, or an environment variable or option (line 0, sorted first)."""
 
     name: str
     line: int = 0
@@ -37,14 +37,14 @@ class Place(NamedTuple):
 
 
 class Mistake(NamedTuple):
-    """A value that is refused."""
+    """An invalid value."""
 
     path: KeyPath
     reason: str
 
 
 def plain_scalar(text: str) -> object:
-    """Return null, booleans and decimal integers typed; all else, such as `30s`, `1e3` and dates, is text."""
+    """Resolve null, booleans and decimal integers; everything else, such as `30s`, `1e3` and dates, is text."""
     if re.fullmatch(r"[-+]?(0|[1-9][0-9]{0,18})", text, re.ASCII):
         return int(text)
     return {"": None, "~": None, "null": None, "true": True, "false": False}.get(text, text)
@@ -52,7 +52,7 @@ def plain_scalar(text: str) -> object:
 
 @dataclass(slots=True)
 class Document:
-    """Values of a document, and the source location of each."""
+    """Values of a document, and their places."""
 
     name: str
     data: dict[str, Any] = field(default_factory=dict)
@@ -60,9 +60,9 @@ class Document:
 
     @classmethod
     def read(cls, path: Path, example: str, resolve: Callable[[str], object] = plain_scalar) -> Self:
-        """Read a file that holds a mapping; `example` is one, for the message about a file that does not.
+        """Read a file that holds a mapping. Raises ConfigError.
 
-        `resolve`: plain scalar -> value.
+        `example`: a valid line, for the message about a file without a mapping. `resolve`: plain scalar -> value.
         """
         try:
             data, lines = read_document(read_regular_file(path, MAX_CONFIG_BYTES).decode("utf-8-sig"), resolve)
@@ -76,18 +76,19 @@ class Document:
         return cls(str(path), data or {}, places | {key: Place(str(path), line) for key, line in lines.items()})
 
     def place(self, path: KeyPath) -> Place:
-        """Return the location of the key, else of a key below it, else of its parent."""
+        """Return the place of the key, else of a key below it, else of its parent."""
         if path in self.places:
             return self.places[path]
-        for known, place in self.places.items():  # as of a section of which only a variable sets a key
+        for known, place in self.places.items():  # a section may be set only by a variable of one of its keys
             if known[: len(path)] == path:
                 return place
         return self.place(path[:-1]) if path else Place(self.name)
 
     def refuse(self, mistakes: Sequence[Mistake]) -> ConfigError:
-        """Return the error with a line per mistake: `c.yaml:12: server.prot: unknown key (did you mean port?)`."""
+        """Return an error with a line per mistake: `c.yaml:12: server.prot: unknown key (did you mean port?)`."""
         placed = [(self.place(one.path), one) for one in mistakes[:MAX_REPORTED_MISTAKES]]
         lines = []
+        # In the order of the file, not of the schema.
         for place, one in sorted(placed, key=lambda pair: pair[0].line):
             path = f"{path_text(one.path)}: " if one.path else ""
             lines.append(shortened(f"{place}: {path}{one.reason}", MAX_MESSAGE_CHARACTERS))
@@ -97,5 +98,5 @@ class Document:
 
 
 def path_text(path: KeyPath) -> str:
-    """Return the path as Kubernetes writes it: `profiles[0].plugins.filter`."""
+    """Format a path as Kubernetes does: `profiles[0].plugins.filter`."""
     return "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in path).removeprefix(".")

@@ -1,10 +1,10 @@
 """Load the configuration from file, environment and command line, in increasing precedence.
 
-A setting's variable is its path in capitals, two underscores between levels: `preemption.keepCandidates` is
-EXTENDER_PREEMPTION__KEEP_CANDIDATES. Lists and mappings are given in YAML or JSON. A variable of that prefix
-that does not name a setting is an error, except those that Kubernetes sets for a Service named `extender…`.
+A setting's variable is its path in capitals with two underscores between levels: `preemption.keepCandidates` is
+EXTENDER_PREEMPTION__KEEP_CANDIDATES. Lists and mappings are in YAML or JSON. Any other variable with that prefix is an
+error, except those that Kubernetes sets for a Service named `extender…`.
 
-Rule: a configuration is valid as a whole, or rejected with the location of every mistake; nothing is guessed.
+Rule: a configuration is valid as a whole, or rejected with the place of every mistake; nothing is guessed.
 """
 
 import re
@@ -21,26 +21,28 @@ from extender.errors import ConfigError
 from extender.utilities.yaml_reader import YAMLError, read_document
 
 ENV_PREFIX = "EXTENDER_"
+# Variables with the prefix that the command line reads, and that are no settings.
 OTHER_VARIABLES = frozenset({"EXTENDER_CONFIG", "EXTENDER_ADMIN_URL"})
-"""Variables with the prefix that do not name settings: the command line reads them."""
 
+# Service environment variables that the kubelet sets for a Service whose name starts with `extender`.
 _SERVICE_LINK = re.compile(
     r"EXTENDER(_[A-Z0-9]+)*?_(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9]+)*|PORT(_\d+_[A-Z]+(_[A-Z]+)?)?)"
 )
-"""Service link variables that the kubelet sets for a Service whose name starts with `extender`."""
 
 
 def load_config(
     path: Path | None, env: Mapping[str, str], overrides: Mapping[str, tuple[str, object]] | None = None
 ) -> Configuration:
-    """Return the effective configuration; raise ConfigError with one line per mistake.
+    """Return the effective configuration. Raises ConfigError with one line per mistake.
 
-    `overrides` are settings from the command line: option -> (path of the key such as `server.port`, value).
+    `overrides`: settings from the command line, option -> (path of the key such as `server.port`, value).
     """
+    # 1. Merge the layers, each value with its place.
     layers = _Layers.read(path, "server: {port: 8888}") if path else _Layers("configuration")
     layers.read_environment(env)
     for option, (key, value) in (overrides or {}).items():
         layers.put(tuple(key.split(".")), value, option)
+    # 2. Validate sections, then what only kube-scheduler's version can tell.
     try:
         config = decode(Configuration, layers.data)
     except DecodingError as error:
@@ -50,7 +52,7 @@ def load_config(
 
 
 class _Layers(Document):
-    """Values merged so far, and the source location of each."""
+    """Values merged so far, and their places."""
 
     def read_environment(self, env: Mapping[str, str]) -> None:
         settings = {name: (path, is_text) for name, path, is_text in _settings(Configuration, ENV_PREFIX, ())}
@@ -59,8 +61,15 @@ class _Layers(Document):
                 continue
             if name in settings:
                 path, is_text = settings[name]
-                self.put(path, env[name] if is_text else _env_value(name, env[name]), name)
-            elif not _is_service_link(name, env[name]):
+                try:
+                    value = env[name] if is_text else read_document(env[name], plain_scalar)[0]
+                except YAMLError as error:
+                    raise ConfigError(f"{name}: {error.problem}") from error
+                self.put(path, value, name)
+                continue
+            link = _SERVICE_LINK.fullmatch(name)
+            # EXTENDER_PORT is a service variable with the value tcp://10.0.0.1:8888, and a misspelt setting with 8888.
+            if link is None or (link[2] == "PORT" and "://" not in env[name]):
                 alike = [one for one in settings if one.endswith(f"__{name.removeprefix(ENV_PREFIX)}")]
                 meant = f" (did you mean {' or '.join(alike)}?)" if alike else suggestion(name, tuple(settings))
                 raise ConfigError(f"{name}: no such setting{meant}")
@@ -71,7 +80,7 @@ class _Layers(Document):
         inner: dict[Any, Any] = self.data
         for parent in parents:
             below = inner.get(parent)
-            # A copy: other keys of the file may have the same mapping by an alias.
+            # Copied, because a YAML alias may share the mapping with other keys of the file.
             inner[parent] = inner = dict(below) if isinstance(below, dict) else {}
         inner[key] = value
         self.places[path] = Place(place)
@@ -81,12 +90,12 @@ class _Layers(Document):
 
 
 def _settings(section: type[Section], prefix: str, path: KeyPath) -> Iterator[tuple[str, KeyPath, bool]]:
-    """Yield (variable, path of the key, whether its value is plain text) for every setting of the section."""
+    """Yield (variable, path of the key, whether the value is text and not YAML) for each setting of a section."""
     for name, info in section.model_fields.items():
         below = (*path, info.alias or name)
         if isinstance(info.annotation, type) and issubclass(info.annotation, Section):
             yield from _settings(info.annotation, f"{prefix}{name.upper()}__", below)
-        elif below not in (("apiVersion",), ("kind",)):
+        elif below not in (("apiVersion",), ("kind",)):  # they identify a file, and are no settings
             yield f"{prefix}{name.upper()}", below, _takes_text(info.annotation)
 
 
@@ -95,15 +104,3 @@ def _takes_text(annotation: Any) -> bool:
     return annotation is str or (
         get_origin(annotation) not in (list, dict) and any(map(_takes_text, get_args(annotation)[:1]))
     )
-
-
-def _env_value(name: str, text: str) -> object:
-    try:
-        return read_document(text, plain_scalar)[0]
-    except YAMLError as error:
-        raise ConfigError(f"{name}: {error.problem}") from error
-
-
-def _is_service_link(name: str, value: str) -> bool:
-    link = _SERVICE_LINK.fullmatch(name)
-    return link is not None and (link[2] != "PORT" or "://" in value)

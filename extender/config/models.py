@@ -1,9 +1,9 @@
 """Schema of the configuration file: every key, its default and its validation.
 
-kube-scheduler's own part, KubeSchedulerConfiguration, is in `scheduler`. The text under a field is its documentation;
-`extender config show` prints it.
+KubeSchedulerConfiguration is in `scheduler`. The docstring of a field is its documentation; `extender config show`
+prints it.
 
-Rule: every field has a default, and the defaults decide as an unconfigured kube-scheduler does.
+Rule: every field has a default; with the defaults, we decide as an unconfigured kube-scheduler does.
 """
 
 # ruff: noqa: RUF012  # pydantic copies defaults
@@ -86,7 +86,7 @@ class SchedulerSection(Section):
 
     @property
     def emulation(self) -> Emulation:
-        """Return the versions of which kube-scheduler takes its feature gates."""
+        """Return the minors of --emulated-version and --min-compatibility-version."""
         given = (self.emulated_version, self.min_compatibility_version)
         return Emulation(*(None if one is None else parse_version(one).minor for one in given))
 

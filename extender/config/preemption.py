@@ -1,6 +1,6 @@
 """Schema of the `preemption` section: presets, protections, limits, victim selection and ranking.
 
-Rule: every default decides as kube-scheduler does; a policy that forbids an eviction is opt-in.
+Rule: with the defaults, we decide as kube-scheduler does; a policy that forbids an eviction is opt-in.
 """
 
 # ruff: noqa: RUF012  # pydantic copies defaults
@@ -41,6 +41,7 @@ from extender.k8s.selectors import LabelMatcher, compile_label_selector
 
 # --- presets --------------------------------------------------------------------------------------------------------
 
+# A preset is applied before validation, so that values the operator sets are checked together with its defaults.
 _CAREFUL: Mapping[str, Any] = {
     "disruptionBudgets": "Strict",
     "budgetAccounting": "Live",
@@ -52,11 +53,11 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
     "careful": _CAREFUL,
     "strict": {**_CAREFUL, "candidates": "AllNodes", "onFailure": "Veto"},
 }
-"""Preset -> defaults for keys of `preemption`; keys that it does not name keep their own default."""
+"""Preset -> defaults of keys of `preemption`; other keys keep their own default."""
 
 
 def _merge_defaults(preset: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the given values with gaps filled from the preset, mappings key by key; null counts as a gap."""
+    """Fill in missing and null values from the preset, in nested mappings, too."""
     merged = {**preset, **{key: value for key, value in given.items() if value is not None or key not in preset}}
     for key, below in preset.items():
         if isinstance(below, Mapping) and isinstance(given.get(key), Mapping):
@@ -71,7 +72,7 @@ OPT_OUTS = {
     "cluster-autoscaler": f"{well_known.SAFE_TO_EVICT}=false",
     "descheduler": well_known.PREFER_NO_EVICTION,
 }
-"""Component -> annotation with which a pod opts out of eviction by that component."""
+"""Component -> annotation by which a pod opts out of eviction by that component."""
 
 _SWITCHES: Mapping[str, tuple[Protection, ...]] = {
     "daemonSets": (Protection("daemonSets", owner_kinds=frozenset({"DaemonSet"})),),
@@ -95,7 +96,7 @@ _BUILT_IN = (*_SWITCHES, "optOutAnnotations")
 
 
 def _annotation(text: str) -> str:
-    """Validate `key` or `key=value`; ValueError gives the reason."""
+    """Validate `key` or `key=value`."""
     key, _, _ = text.partition("=")
     if key in OPT_OUTS:
         raise ValueError(
@@ -109,7 +110,7 @@ _OptOut = Annotated[str, AfterValidator(lambda text: text if text in OPT_OUTS el
 
 
 def _pairs(texts: list[str]) -> tuple[tuple[str, str | None], ...]:
-    """Return (key, value) of each annotation; value None matches any value."""
+    """Split annotations into (key, value); value None matches any value."""
     parts = (text.partition("=") for text in texts)
     return tuple((key, value if equals else None) for key, equals, value in parts)
 
@@ -165,7 +166,7 @@ class LabelSelectorSection(Section):
         return self
 
     def compiled(self) -> LabelMatcher:
-        """Return the compiled selector; raise SelectorError where Kubernetes would reject it."""
+        """Compile the selector. Raises SelectorError."""
         plain = self.model_dump(by_alias=True)
         return compile_label_selector(msgspec.convert(plain, k8s.LabelSelector))
 
@@ -196,7 +197,7 @@ class ProtectionRule(Section):
         return name
 
     def rule(self) -> Protection:
-        """Return the rule as the engine reads it."""
+        """Convert to the engine's type."""
         return Protection(
             self.name,
             namespaces=frozenset(self.namespaces),
@@ -217,7 +218,7 @@ class ProtectionsSection(Section):
     ownerKinds, annotations, minRuntime, unlessPriorityAtLeast). A rule without conditions protects every pod."""
 
     def protections(self) -> tuple[Protection, ...]:
-        """Return the builtin rules that are enabled, then the configured ones."""
+        """Return the enabled builtin rules, then the configured ones."""
         return (*self.builtin.rules(), *(rule.rule() for rule in self.rules))
 
 
@@ -240,7 +241,7 @@ class LimitsSection(Section):
     """Period over which maxAttempts counts."""
 
     def limits(self) -> Limits:
-        """Return the limits as the engine reads them."""
+        """Convert to the engine's type."""
         return Limits(
             max_victims=self.max_victims,
             evictions_per_minute=self.evictions_per_minute,
@@ -251,7 +252,7 @@ class LimitsSection(Section):
         )
 
     def counting(self) -> Iterator[str]:
-        """Yield the limits that require the final victims to be known, as keys of `preemption`."""
+        """Yield the keys of the limits that count evictions, for which the final victims must be known."""
         for name in ("evictions_per_minute", "evictions_per_minute_per_namespace", "workload_cooldown", "max_attempts"):
             if getattr(self, name):
                 yield f"limits.{type(self).model_fields[name].alias}"
@@ -312,8 +313,9 @@ class PreemptionSection(Section):
         if not isinstance(data, dict):
             return data
         preset = data.get("preset")
+        # An unknown preset is reported by validation.
         given = _merge_defaults(PRESETS.get(preset, {}) if isinstance(preset, str) else {}, data)
-        # With Strict budgets, a failure must not hand the decision to kube-scheduler, which would break them.
+        # With Strict budgets, a failure must not leave the decision to kube-scheduler, which may violate them.
         return _merge_defaults({"onFailure": "Veto"}, given) if given.get("disruptionBudgets") == "Strict" else given
 
     @model_validator(mode="after")
@@ -323,18 +325,18 @@ class PreemptionSection(Section):
         if requiring and self.keep_candidates != 1:
             by_preset = f" (preset {self.preset})" if self.preset != "upstream" else ""
             raise ValueError(
-                f"keepCandidates must be 1 with {', '.join(requiring)}{by_preset}: of several nodes "
-                "kube-scheduler chooses one itself, and the pods that it evicts would not be known here"
+                f"keepCandidates must be 1 with {', '.join(requiring)}{by_preset}: if several nodes are sent, "
+                "kube-scheduler chooses one itself, and the evicted pods are unknown here"
             )
         return self
 
     @property
     def most_candidates(self) -> int | None:
-        """Return `keep_candidates` as the engine reads it; None: all."""
+        """Return `keep_candidates` for the engine; None: all."""
         return None if self.keep_candidates == "All" else self.keep_candidates
 
     def policy(self) -> PreemptionPolicy:
-        """Return the policy as the engine reads it."""
+        """Convert to the engine's type."""
         return PreemptionPolicy(
             disruption_budgets=self.disruption_budgets,
             budget_accounting=self.budget_accounting,

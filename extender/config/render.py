@@ -1,4 +1,4 @@
-"""Render a configuration as YAML that loads to the same configuration, each key with its description above it."""
+"""Render a configuration as YAML with descriptions; loading it yields the same configuration."""
 
 import textwrap
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ LINE_WIDTH = 120
 
 
 def render(config: Configuration) -> str:
-    """Return YAML with the effective value of every key and its description as a comment."""
+    """Return YAML with every key's effective value, and its description as a comment above it."""
     return "\n".join(_lines(config, "")) + "\n"
 
 
@@ -36,13 +36,10 @@ def _lines(section: Section, indent: str) -> Iterator[str]:
             yield f"{indent}{key}:"
             yield from _lines(value, indent + "  ")
         else:
-            yield textwrap.indent(_yaml({key: _drop_unset(values[key])}), indent)
-
-
-def _yaml(entry: dict[str, Any]) -> str:
-    """Return one entry; lists and mappings of scalars go on one line."""
-    flow = None if any(isinstance(value, list | dict) for value in entry.values()) else False
-    return yaml.safe_dump(entry, default_flow_style=flow, sort_keys=False, width=LINE_WIDTH - 20).rstrip()
+            entry = _drop_unset(values[key])
+            flow = None if isinstance(entry, list | dict) else False  # None: lists of scalars go on one line
+            text = yaml.safe_dump({key: entry}, default_flow_style=flow, sort_keys=False, width=LINE_WIDTH - 20)
+            yield textwrap.indent(text.rstrip(), indent)
 
 
 def _drop_unset(value: Any) -> Any:

@@ -29,7 +29,7 @@ class TLSSection(Section):
 
     @property
     def is_on(self) -> bool:
-        """Return whether the listener serves HTTPS."""
+        """Whether the listener serves HTTPS."""
         return self.certificate is not None
 
     @model_validator(mode="after")
@@ -80,7 +80,8 @@ class ServerSection(Section):
     @property
     def deadline(self) -> float:
         """Seconds from the first byte of a request to its response, if need be by the failure policy."""
-        return 0.8 * self.http_timeout  # kube-scheduler still waits then
+        # The rest is for the network and for kube-scheduler's decoder, which count towards its httpTimeout, too.
+        return 0.8 * self.http_timeout
 
     @model_validator(mode="after")
     def _is_safe(self) -> "ServerSection":

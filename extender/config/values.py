@@ -14,18 +14,19 @@ from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, St
 from extender.k8s.selectors import is_label_value, is_qualified_name
 from extender.k8s.version.versions import supported_version
 
+# Go takes the micro sign (U+00B5) and the Greek letter mu (U+03BC).
 _MICROSECONDS = {"us": 10**3, "µs": 10**3, "μs": 10**3}
+# Unit -> nanoseconds; "ms" comes before "m", because _GO_DURATION_PART takes the first that matches.
 _DURATION_UNITS = {"ns": 1, **_MICROSECONDS, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
-"""Unit -> nanoseconds; a longer one stands before its beginning."""
 _GO_DURATION_PART = re.compile(rf"(\d+\.?\d*|\.\d+)({'|'.join(_DURATION_UNITS)})", re.ASCII)
+# Durations in our own file, which are neither negative nor finer than a millisecond.
 _DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:h|ms|m|s))+|0", re.ASCII)
-"""Durations in our own file: neither negative nor below the millisecond that they are written with."""
 _SIZE_UNITS = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
 _SIZE = re.compile(r"(\d+)(k|M|G|Ki|Mi|Gi|)")
 
 
 def nanoseconds_of(duration: str) -> int:
-    """Return a duration as Go writes it, such as 1m30s or -5s, in nanoseconds; ValueError (time.ParseDuration)."""
+    """Parse a Go duration such as 1m30s or -5s (time.ParseDuration). Raises ValueError."""
     sign, text = (-1, duration[1:]) if duration.startswith("-") else (1, duration.removeprefix("+"))
     parts = _GO_DURATION_PART.findall(text)
     if text != "0" and (not text or "".join(number + unit for number, unit in parts) != text):
@@ -54,7 +55,7 @@ def _duration_text(seconds: float) -> str:
 
 
 def nanoseconds(seconds: float) -> int:
-    """Return the duration in nanoseconds, rounded to the millisecond as durations are written."""
+    """Convert seconds, rounded to the millisecond in which durations are written."""
     return round(seconds * 1000) * 10**6
 
 
@@ -79,21 +80,21 @@ def positive_or_all(value: object) -> object:
 
 
 def scheduler_version(version: str) -> str:
-    """Validate a version of kube-scheduler: `auto`, or one whose verdicts are known."""
+    """Validate a version of kube-scheduler: `auto`, or a supported version."""
     if version != "auto":
         supported_version(version)
     return version
 
 
 def minor_version(version: str) -> str:
-    """Validate a version that kube-scheduler emulates or is compatible with: a minor, without patch."""
+    """Validate a value of --emulated-version or --min-compatibility-version: a minor, without patch."""
     if version.strip().removeprefix("v") != f"1.{supported_version(version).minor}":
-        raise ValueError(f'"{version}" is more than a minor: kube-scheduler takes one such as 1.36')
+        raise ValueError(f'"{version}" must be a minor version such as 1.36')
     return version
 
 
 def annotation_name(name: str) -> str:
-    """Validate the key of an annotation: a label key in any case (ValidateAnnotations, apimachinery v1.36)."""
+    """Validate an annotation key: a label key in any case (ValidateAnnotations, apimachinery v1.36)."""
     if not is_qualified_name(name.lower()):
         raise ValueError("must be a name such as example.com/name")
     return name
@@ -106,7 +107,7 @@ def _rule_name(name: str) -> str:
 
 
 def unique(name_of: Callable[[Any], str] = str) -> AfterValidator:
-    """Return the check of a list in which every item has a name of its own."""
+    """Return a validator of a list whose items have distinct names."""
 
     def check(items: list[Any]) -> list[Any]:
         for name, count in Counter(map(name_of, items)).items():
@@ -118,7 +119,7 @@ def unique(name_of: Callable[[Any], str] = str) -> AfterValidator:
 
 
 def known_names(known: Sequence[str]) -> AfterValidator:
-    """Return the check of a list of known names."""
+    """Return a validator of a list of known names."""
 
     def check(names: list[str]) -> list[str]:
         for name in names:
@@ -130,7 +131,7 @@ def known_names(known: Sequence[str]) -> AfterValidator:
 
 
 Duration = Annotated[float, BeforeValidator(_seconds), PlainSerializer(_duration_text)]
-"""Seconds; in the file text with units, as Go's time.Duration."""
+"""Seconds; text with units in the file, as Go's time.Duration."""
 PositiveDuration = Annotated[Duration, Field(gt=0)]
 ByteCount = Annotated[int, BeforeValidator(_bytes), PlainSerializer(_bytes_text), Field(ge=1)]
 Count = Annotated[StrictInt, Field(ge=1, le=2**31 - 1)]
@@ -147,10 +148,7 @@ def suggestion(name: str, known: Sequence[str]) -> str:
 
 
 def closest(name: str, known: Iterable[str], min_similarity: float = 0.6) -> str | None:
-    """Return the known name that is most like this one, whatever the case; None if none is alike enough.
-
-    `min_similarity`: ratio of difflib, up to 1.
-    """
+    """Return the most similar known name, ignoring case; None: none reaches `min_similarity` (difflib, up to 1)."""
     lower = {one.lower(): one for one in known}
     close = difflib.get_close_matches(name.lower(), lower, n=1, cutoff=min_similarity)
     return lower[close[0]] if close else None

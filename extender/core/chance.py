@@ -1,11 +1,11 @@
-"""Name what of kube-scheduler's choice of victims is chance: then the victims found here are one of its answers.
+"""Name the reasons why kube-scheduler's choice of victims is up to chance: ours is then one of its possible answers.
 
 - UnstableSort: Go's sort.Slice keeps the order of equally important pods only up to 12 of them.
 - BudgetOrder: since v1.37 a pod counts against its budgets up to the first one that it exceeds, and they come in the
   order of a Go map (`pdb.violations`). With one order an exhausted budget ends the count before another one is reached,
   which has more left then for less important pods.
 
-Rule: only what people read asks for this; no decision depends on it.
+Rule: only reports ask for this; no decision depends on it.
 """
 
 from collections import Counter
@@ -36,30 +36,27 @@ def chance_on_node(
     policy: PreemptionPolicy,
     features: Features,
 ) -> list[Chance]:
-    """Return what is chance about the victims on a node, of the rules in the module's docstring.
+    """Return the reasons why kube-scheduler may choose other victims on a node.
 
-    `pods`: its potential victims, most important first, with their `budgets`, of which each has `allowed`.
+    `pods`: its potential victims, most important first; `budgets`: [pod], the budget rows that it counts against;
+    `allowed`: [budget], the disruptions that it allows.
     """
     found: list[Chance] = []
     if features.budget_count_ends_where_exceeded and _depends_on_budget_order(budgets, allowed):
         found.append("BudgetOrder")
     is_unstable = len(pods) > _STABLE_UP_TO and policy.importance == DEFAULT_IMPORTANCE
-    if is_unstable and any(_tie(one, other, features) for one, other in pairwise(pods)):
+    if is_unstable and any(
+        one.priority == other.priority
+        and start_time(one) == start_time(other)
+        and (one.status.start_time or not features.unstarted_pods_in_listing_order)
+        for one, other in pairwise(pods)
+    ):
         found.append("UnstableSort")
     return found
 
 
-def _tie(one: Pod, other: Pod, features: Features) -> bool:
-    if features.unstarted_pods_in_listing_order and not one.status.start_time:
-        return False
-    return one.priority == other.priority and start_time(one) == start_time(other)
-
-
 def _depends_on_budget_order(budgets: Sequence[frozenset[int]], allowed: Sequence[int] | IntArray) -> bool:
-    """Return whether with another order of the budgets some pod may exceed one that exceeds none now, or reverse.
-
-    A pod that exceeds a budget counts against all of its budgets at most, and against none of several at least.
-    """
+    """Return whether the pods that exceed a budget may be others if the budgets came in another order."""
     if max(map(len, budgets), default=0) < 2:
         return False
     most, least = Counter[int](), Counter[int]()
@@ -67,6 +64,7 @@ def _depends_on_budget_order(budgets: Sequence[frozenset[int]], allowed: Sequenc
         may_exceed = any(most[one] >= allowed[one] for one in own)
         if may_exceed and all(least[one] < allowed[one] for one in own):
             return True
+        # A pod that exceeds a budget counts against all of its budgets at most, and against none of several at least.
         most.update(own)
         if len(own) == 1 or not may_exceed:
             least.update(own)
@@ -74,7 +72,7 @@ def _depends_on_budget_order(budgets: Sequence[frozenset[int]], allowed: Sequenc
 
 
 def chance_of(run: DryRun) -> dict[int, list[Chance]]:
-    """Return place of a candidate -> what is chance about its victims; candidates without any are left out."""
+    """Return place of a candidate -> reasons why kube-scheduler may choose other victims, for those that have any."""
     policy, features = run.context.profile.preemption, run.context.features
     pdbs, places = budget_index(run.snapshot, policy), np.flatnonzero(run.candidate)
     evictable = select_columns(run.potential.evictable.mask, places)

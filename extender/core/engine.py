@@ -1,9 +1,9 @@
-"""Decide the three verbs of a scheduler extender: filter(), prioritize() and preempt(). Snapshot in, decision out.
+"""Decide the three verbs of a scheduler extender: filter(), prioritize() and preempt().
 
 Each reads one Evaluation: /filter its statuses, /prioritize its scores and ranking, /preempt its best candidates.
-`preempt` mirrors Evaluator.Preempt (framework/preemption, v1.36) where no policy is configured.
+`preempt` mirrors Evaluator.Preempt (framework/preemption, v1.36) if no policy is configured.
 
-Rule: one decision reads one snapshot and nothing else; the same snapshot and request give the same decision.
+Rule: the same snapshot, history and request give the same decision.
 """
 
 from collections import Counter
@@ -44,37 +44,36 @@ from extender.k8s.objects import ObjectMeta, Pod
 MAX_EXTENDER_SCORE = 10
 """MaxExtenderPriority of k8s.io/kube-scheduler/extender/v1: the best score that an extender can give."""
 
-
 _MIN_FITTING_SCORE = 6
-"""Lowest score of a node on which the pod fits, where other nodes need preemption; those score below it."""
+"""Lowest score of a node on which the pod fits if other nodes need preemption; those score below it."""
 
 MAX_LISTED_REASONS = 3
-"""Number of distinct drop reasons that the message about an empty `/preempt` answer lists."""
+"""Number of distinct rejections that the message about an empty `/preempt` answer lists."""
 
 
 @dataclass(frozen=True, slots=True)
 class FilterDecision:
-    """Result of `/filter`: every requested node is in exactly one of the first three fields."""
+    """Result of `/filter`; every requested node is in exactly one of the first three fields."""
 
     accepted: tuple[int, ...]
     """Positions in the requested list, ascending."""
     failed: dict[str, str]
-    """Node -> message, where evicting lower-priority pods would help (FailedNodes)."""
+    """Node -> message, for nodes on which evicting pods of lower priority would help (FailedNodes)."""
     unresolvable: dict[str, str]
-    """Node -> message, where it would not (FailedAndUnresolvableNodes)."""
+    """Node -> message, for nodes on which it would not (FailedAndUnresolvableNodes)."""
     not_evaluated: tuple[str, ...]
-    """Filter plugins of kube-scheduler that matter for this pod but are not evaluated."""
+    """Filter plugins that can reject this pod but that we don't evaluate."""
     evaluation: Evaluation | None = field(default=None, compare=False, repr=False)
-    """What the decision was read from, valid until its snapshot changes (see `core.record`)."""
+    """Evaluation that the decision was read from, valid until its snapshot changes (see `core.record`)."""
 
     @property
     def contradicts_scheduler(self) -> bool:
-        """Whether a node is rejected that kube-scheduler offered, for it offers only nodes that passed its filters."""
+        """Whether a requested node is rejected: kube-scheduler offers only nodes that passed its own filters."""
         return bool(self.failed or self.unresolvable)
 
     @property
     def leads_to_preemption(self) -> bool:
-        """Whether all requested nodes are rejected, so that kube-scheduler looks for pods to evict."""
+        """Whether all requested nodes are rejected, so that kube-scheduler tries to preempt."""
         return not self.accepted and self.contradicts_scheduler
 
 
@@ -85,13 +84,13 @@ class PrioritizeDecision:
     scores: tuple[int, ...]
     """[requested node]: score from 0 to MAX_EXTENDER_SCORE."""
     not_evaluated: tuple[str, ...]
-    """Filter plugins of kube-scheduler that matter for this pod but are not evaluated."""
+    """Filter plugins that can reject this pod but that we don't evaluate."""
     evaluation: Evaluation | None = field(default=None, compare=False, repr=False)
-    """What the decision was read from, valid until its snapshot changes (see `core.record`)."""
+    """Evaluation that the decision was read from, valid until its snapshot changes (see `core.record`)."""
 
     @property
     def contradicts_scheduler(self) -> bool:
-        """False: kube-scheduler does not say how it scores."""
+        """False: a request does not contain kube-scheduler's scores."""
         return False
 
     @property
@@ -119,31 +118,31 @@ class PreemptDecision:
     dropped: dict[str, CandidateRejection]
     """Sent node -> why it is not in the answer."""
     not_evaluated: tuple[str, ...]
-    """Filter and PostFilter plugins of kube-scheduler that matter for this pod but are not evaluated."""
+    """Filter and PostFilter plugins that matter for this pod but that we don't evaluate."""
     as_sent: frozenset[str]
-    """Nodes answered with kube-scheduler's own victims: a plugin that is not evaluated decides, or pods go together."""
+    """Nodes answered with kube-scheduler's own victims (`Evaluation.keeps_sent_victims`)."""
     vetoed: str | None = None
     """Reason why the pod may not preempt on any node now, and until when; None: it may."""
     rejected: Mapping[str, str] = field(default_factory=dict)
-    """Node -> guard rule that its candidate broke; such a candidate is dropped."""
+    """Node -> guard rule that its candidate broke, which removed it from the answer."""
     evaluation: Evaluation | None = field(default=None, compare=False, repr=False)
-    """What the decision was read from, valid until its snapshot changes (see `core.record`)."""
+    """Evaluation that the decision was read from, valid until its snapshot changes (see `core.record`)."""
 
     @property
     def contradicts_scheduler(self) -> bool:
-        """Whether a sent candidate is none here, and no policy of ours is the reason."""
+        """Whether a sent candidate is rejected and none of our policies is the reason."""
         codes, evaluation = {dropped.code for dropped in self.dropped.values()}, self.evaluation
         has_own_victims = evaluation is None or evaluation.context.profile.preemption.may_change_victims
         return not codes.isdisjoint(CONTRADICTIONS) or (RejectionReason.NO_ROOM in codes and not has_own_victims)
 
     @property
     def leads_to_preemption(self) -> bool:
-        """False: it is one."""
+        """False: this call is a preemption already."""
         return False
 
     @property
     def no_candidate_reason(self) -> str:
-        """Return why the answer is empty: the veto that holds for all nodes, or the most common drop reasons."""
+        """Return why the answer is empty: the reason that holds for all nodes, or the most common rejections."""
         if self.vetoed is not None:
             return self.vetoed
         common = Counter(dropped.message for dropped in self.dropped.values()).most_common(MAX_LISTED_REASONS)
@@ -153,7 +152,7 @@ class PreemptDecision:
 def prepare(snapshot: Snapshot, scheduler: KubeScheduler = UNCONFIGURED) -> Snapshot:
     """Build the indexes and cached arrays that the first request would otherwise wait for; return the snapshot.
 
-    They depend on the preemption policy only, which all profiles share.
+    They depend on the preemption policy, which all profiles share, and on no other setting.
     """
     for _ in prepare_in_steps(snapshot, scheduler):
         pass
@@ -161,13 +160,13 @@ def prepare(snapshot: Snapshot, scheduler: KubeScheduler = UNCONFIGURED) -> Snap
 
 
 def prepare_in_steps(snapshot: Snapshot, scheduler: KubeScheduler) -> Iterator[None]:
-    """Do what `prepare` does, and yield in between."""
+    """Do what `prepare` does, and yield between the steps so that other work can run."""
     if snapshot.features != scheduler.features:
         raise ValueError("the snapshot was built for another version of kube-scheduler")
     for index in PLUGIN_INDEXES:
         snapshot.index(index)
         yield
-    if snapshot.objects.resource_claims:  # where pods use no devices, no slice is read
+    if snapshot.objects.resource_claims:  # without claims, no decision reads a slice
         snapshot.index(DeviceIndex)
         snapshot.index(ResourceClaimParts).frozen()
     profile = scheduler.profiles[0]
@@ -195,7 +194,8 @@ def filter(
 
     Raises UnknownNode if one is not in the snapshot, PluginFailed if a plugin fails there.
 
-    kube-scheduler offers nodes that passed its own filters: there, the room of terminating pods counts as free.
+    The room of terminating pods counts as free: kube-scheduler offers nodes that passed its own filters, so a pod that
+    holds room only here is gone in its cache already.
     """
     evaluation = Evaluation(snapshot, pod, profile, history, offered=node_rows(snapshot, nodes))
     rows = evaluation.rows
@@ -219,7 +219,7 @@ def filter(
 
 @lru_cache(maxsize=4)
 def _all_positions(size: int) -> tuple[int, ...]:
-    """Return the positions of so many nodes: building the tuple takes longer than the rest of such a decision."""
+    """Return the positions of `size` nodes. Building the tuple takes longer than the rest of such a decision."""
     return tuple(range(size))
 
 
@@ -274,12 +274,10 @@ def preempt(
     profile: Profile,
     history: EvictionHistory = NO_HISTORY,
 ) -> PreemptDecision:
-    """Choose the best candidates among the sent nodes, or all nodes, with the victims that our own dry run finds.
+    """Choose the best candidates among the sent nodes, or among all nodes, with the victims that our own dry run finds.
 
-    On a node where a plugin decides that is not evaluated, or pods run that may be evicted together only, our reprieve
-    could spare a pod that must be evicted: kube-scheduler's own victims are kept there, and the node is ranked with
-    them. A PostFilter plugin that is not evaluated may have chosen the victims on every node. Where kube-scheduler's
-    cache and the snapshot differ by a deletion, see `core.preemption.dry_run`.
+    Nodes on which our reprieve could spare a pod that must be evicted keep kube-scheduler's own victims, and are ranked
+    with them (`Evaluation.keeps_sent_victims`). Raises PluginFailed if a plugin fails on a sent node.
     """
     # 1. Look up the sent nodes and victims, and find the filter plugins that only kube-scheduler evaluates there, but
     #    not by `not_evaluated_on`: it looks for cached verdicts, and a pod that may not preempt is not filtered at all.

@@ -1,15 +1,15 @@
-"""Evaluate one pod: the filters, scores, preemption dry run, policies and ranking that every answer is read from.
+"""Evaluate one pod: filters, scores, the preemption dry run with policies, and the ranking of its candidates.
 
 `/filter`, `/prioritize`, `/preempt`, a scheduling cycle, `extender why` and `evaluate()` read an Evaluation and nothing
-else. There are three kinds, by what kube-scheduler has decided before:
+else. There are three kinds, depending on what kube-scheduler has decided before:
 
-    all nodes        nothing: a scheduling cycle of its own, as `why`, `simulate` and `evaluate()` need it
+    all nodes        nothing: `why`, `simulate` and `evaluate()` run a scheduling cycle of their own
     offered rows     these nodes passed its filters (`/filter`, `/prioritize`)
-    sent candidates  these nodes and victims are what its own dry run found (`/preempt`)
+    sent candidates  its own dry run found these nodes and victims (`/preempt`)
 
-Rule: this module alone calls the filters, the scores, the dry run and the policies; each part is computed when it is
-first read. The snapshot changes in place, so an Evaluation is valid until it does: afterwards a part that was not read
-before raises RuntimeError (`core.record` copies what reports read).
+Rule: only this module calls the filters, the scores, the dry run and the policies. Each part is computed when it is
+first read. The snapshot changes in place; a part that was not read before then raises RuntimeError (`core.record`
+copies what reports need).
 """
 
 from collections.abc import Callable, Mapping
@@ -56,9 +56,9 @@ ROOM_OF_TERMINATING_PODS = "fits: kube-scheduler offered the node, so the room o
 
 
 class part(Generic[T]):  # noqa: N801  # reads as the decorator that it is
-    """A part of an evaluation, computed when it is first read; RuntimeError if the snapshot has changed before.
+    """A part of an evaluation, computed when it is first read; raises RuntimeError if the snapshot has changed by then.
 
-    Unlike functools.cached_property it takes no lock: one thread decides.
+    Unlike functools.cached_property in Python 3.11, it takes no lock: one thread decides.
     """
 
     def __init__(self, compute: Callable[[Any], T]) -> None:
@@ -73,7 +73,7 @@ class part(Generic[T]):  # noqa: N801  # reads as the decorator that it is
 
 
 class Evaluation:
-    """What kube-scheduler's plugins and the policies of the profile say of one pod.
+    """The verdicts of kube-scheduler's plugins and of the profile's policies on one pod.
 
     [node] is a row of the snapshot, [row] a place in `rows`, [candidate] a place in the dry run.
     """
@@ -104,7 +104,7 @@ class Evaluation:
             raise RuntimeError("the snapshot has changed since the pod was evaluated on it")
 
     def outlive_nodes(self, *, with_statuses: bool) -> None:
-        """Read now what a record needs of nodes that are in the snapshot for this decision only."""
+        """Compute what a record will read of nodes that are in the snapshot for this decision only."""
         self.node_names = self.context.snapshot.frozen_node_names
         if with_statuses:
             _ = self.statuses, self.preemption_helps
@@ -113,18 +113,18 @@ class Evaluation:
 
     @part
     def cached_verdicts(self) -> NodeVerdicts | None:
-        """Verdicts that pods of the same scheduling signature share; None: a filter run finds them."""
+        """Verdicts that pods of the same scheduling signature share; None: the filters have to run."""
         return cached_verdicts(self.context)
 
     @part
     def filter(self) -> FilterRun:
-        """Filter results of all nodes, raising nothing: see `FilterRun.error`."""
+        """Filter results of all nodes. A plugin that fails raises nothing here: see `FilterRun.error`."""
         known = self.cached_verdicts
         return last_filter_run(self.context) if known is None else known.filter_run(self.context)
 
     @part
     def fits_on_all_rows(self) -> bool:
-        """Whether cached verdicts say that the pod fits on all `rows`: the usual case, kube-scheduler filtered them."""
+        """Whether the pod fits on all `rows` by cached verdicts: the usual case, as kube-scheduler filtered them."""
         known = self.cached_verdicts
         return known is not None and bool(known.fits[self.rows].all())
 
@@ -152,15 +152,15 @@ class Evaluation:
         beside_terminating = self.fits_beside_terminating[self.rows]
         return self.filter.statuses(self.rows).accepted(beside_terminating, ROOM_OF_TERMINATING_PODS)
 
-    # --- what only kube-scheduler evaluates ---
+    # --- plugins that we don't evaluate ---
 
     @part
     def filters_not_evaluated(self) -> Mapping[str, BoolArray]:
-        """Filter plugin -> [node] where kube-scheduler evaluates it and this extender does not."""
+        """Filter plugin -> [node]: whether it can reject the pod there and we don't evaluate it."""
         return filters_not_evaluated(self.context)
 
     def not_evaluated_on(self, rows: NodeRows) -> tuple[str, ...]:
-        """Return the filter plugins that only kube-scheduler evaluates on some of `rows`."""
+        """Return the filter plugins that we don't evaluate on some of `rows`."""
         self.check_version()
         if self.cached_verdicts is not None:
             return self.cached_verdicts.not_evaluated_on(rows)
@@ -168,7 +168,7 @@ class Evaluation:
 
     @part
     def scheduler_decides(self) -> BoolArray:
-        """[node]: whether a filter plugin decides there that only kube-scheduler evaluates."""
+        """[node]: whether some filter plugin can reject the pod there that we don't evaluate."""
         decides = np.zeros(len(self.context.snapshot.nodes), np.bool_)
         for nodes in self.filters_not_evaluated.values():
             decides |= nodes
@@ -176,13 +176,13 @@ class Evaluation:
 
     @part
     def keeps_sent_victims(self) -> BoolArray:
-        """[node]: whether kube-scheduler's own victims are kept, as our reprieve could spare a pod that must go."""
+        """[node]: whether to keep kube-scheduler's own victims: our reprieve could spare a pod that must be evicted."""
         snapshot, profile, keeps = self.context.snapshot, self.context.profile, self.scheduler_decides
         if profile.not_evaluated_post_filters:
             return np.ones(len(keeps), np.bool_)
         if self.context.features.groups_are_evicted_whole:
-            # Pods that kube-scheduler may evict together with their PodGroup only (v1.37). Where PodGroups are not
-            # read, any of them may be such a one.
+            # kube-scheduler evicts some pods only together with their PodGroup (v1.37). Where we don't read PodGroups,
+            # any pod of a group may be one of them.
             has_objects = profile.preemption.reads_pod_groups and "pod_groups" not in snapshot.unreadable_tables
             rows = snapshot.index(SchedulingGroupIndex).evicted_whole(has_objects=has_objects)
             keeps = keeps | mask_of(snapshot.pod_node[rows], len(keeps))
@@ -200,17 +200,17 @@ class Evaluation:
 
     @part
     def pre_enqueue(self) -> Status | None:
-        """Status of the PreEnqueue plugin that keeps the pod out of the queue; the rest is evaluated all the same."""
+        """Status of the PreEnqueue plugin that keeps the pod out of the queue; the other parts don't depend on it."""
         return run_pre_enqueue_plugins(self.context.snapshot, self.context.pod, self.context.profile)
 
     @part
     def eligible(self) -> tuple[bool, str]:
-        """(whether the pod may preempt others, reason if it may not), as PodEligibleToPreemptOthers returns them."""
+        """(True, "") if the pod may preempt others, else (False, reason): PodEligibleToPreemptOthers."""
         return pod_eligible_to_preempt_others(self.filter)
 
     @part
     def refusal(self) -> str | None:
-        """Why the pod may preempt on no node, by its own fields and the rate limits; None: it may."""
+        """Reason why the pod may not preempt on any node: its own fields, or a rate limit; None: it may."""
         context, pod = self.context, self.context.pod
         reason = None if self.sent is None else not_schedulable(context.snapshot, pod, context.profile)
         if reason is None and pod.spec.preemption_policy == "Never":
@@ -219,9 +219,10 @@ class Evaluation:
 
     @part
     def dry_run_rows(self) -> NodeRows:
-        """Rows of the dry run, ascending.
+        """Rows of the dry run, ascending: those on which preemption may help.
 
-        Preemption may help where a filter says so, and on a sent node where a plugin decides that is not evaluated.
+        That is where the filter status is Unschedulable, and on sent nodes where a plugin can reject the pod that we
+        don't evaluate, unless the status is UnschedulableAndUnresolvable.
         """
         codes = self.filter.codes
         may_help: BoolArray = codes == Code.UNSCHEDULABLE
@@ -231,7 +232,7 @@ class Evaluation:
             may_help = is_sent & (may_help | (self.scheduler_decides & (codes != Code.UNSCHEDULABLE_AND_UNRESOLVABLE)))
             if self.context.profile.preemption.candidates == "AllNodes":
                 node_row = self.context.snapshot.node_row
-                # kube-scheduler knows pods there that the snapshot lacks.
+                # Not where kube-scheduler knows pods that the snapshot lacks.
                 elsewhere[[node_row[name] for name in self.sent.dropped if name in node_row]] = False
                 may_help |= elsewhere
         elif self.is_offered:
@@ -254,10 +255,7 @@ class Evaluation:
 
     @part
     def policies(self) -> DryRun:
-        """The dry run on `dry_run_rows`, with the victims that the profile's policies prefer and with their vetoes.
-
-        Also of a pod that may not preempt.
-        """
+        """The dry run on `dry_run_rows` with the profile's policies applied, even if the pod may not preempt."""
         checks, rows = self.filter.checks, self.dry_run_rows
         if self.sent is None:
             return apply_policies(dry_run_preemption(self.context, checks, rows))
@@ -265,23 +263,23 @@ class Evaluation:
         return apply_policies(run, self.keeps_sent_victims)
 
     def policies_on(self, rows: NodeRows) -> DryRun:
-        """Return what `policies` is for these rows, whatever their filter status."""
+        """Return the dry run on these rows with the policies applied, whatever their filter status."""
         self.check_version()
         return apply_policies(dry_run_preemption(self.context, self.filter.checks, rows))
 
     @part
     def candidates(self) -> IntArray:
-        """[candidate]: its place in `policies`."""
+        """Places of the candidates in `policies`."""
         return np.flatnonzero(self.policies.candidate)
 
     @part
     def ranking(self) -> RankingKeys:
-        """[candidate]: its keys by the profile's ranking."""
+        """Keys of the candidates by the profile's ranking."""
         return ranking_keys(self.policies, self.candidates)
 
     @part
     def best_ties(self) -> IntArray:
-        """Places in `policies` of the candidates that cost the same as the best, by name."""
+        """Places in `policies` of the candidates that are as good as the best one, by name."""
         if not len(self.candidates):
             return self.candidates
         ties = self.candidates[self.ranking.ranks == 0]
@@ -290,14 +288,14 @@ class Evaluation:
 
     @property
     def selected(self) -> str | None:
-        """The node that preemption would choose; the first by name where several cost the same; None: no candidate."""
+        """The node that preemption would choose, the first by name among equal ones; None: no candidate."""
         self.check_version()
         best = best_candidates(self.policies, 1).tolist()
         return self.context.snapshot.node_names[int(self.policies.rows[best[0]])] if best else None
 
     @property
     def selected_ties(self) -> list[str]:
-        """Names of the candidates that cost the same as the best, sorted: kube-scheduler may choose any of them."""
+        """Sorted names of the candidates that are as good as the best one: kube-scheduler may choose any of them."""
         self.check_version()
         names = self.context.snapshot.node_names
         return [names[row] for row in self.policies.rows[self.best_ties].tolist()]
@@ -308,18 +306,23 @@ class Evaluation:
         """Render as plain values, in the format of the parity corpora.
 
         Keys: `filter`, `feasible`, `scores`, `eligible`, `candidates`, `nonCandidates`, `selected`, `selectedTies`.
-        `preEnqueue` where a plugin keeps the pod out of the queue, `prefilter` where PreFilter rejects it,
-        `prefilterNodes` where a PreFilterResult restricts it to some nodes, `notEvaluated` (plugin -> nodes) where a
-        plugin decides that is not evaluated; `cycleError`, `scoreError` and `dryRunError` where a plugin fails, which
-        ends the scheduling cycle; `chance` (candidate -> reasons, see `core.chance`) where kube-scheduler
-        may choose other victims.
+        Optional keys: `preEnqueue` if a plugin keeps the pod out of the queue; `prefilter` if PreFilter rejects it;
+        `prefilterNodes` if a PreFilterResult restricts it to some nodes; `notEvaluated` (plugin -> nodes);
+        `cycleError`, `scoreError` and `dryRunError` if a plugin fails, which ends the scheduling cycle; `chance`
+        (candidate -> reasons, see `core.chance`) if kube-scheduler may choose other victims.
         """
         self.check_version()
         run, names, tried = self.filter, self.context.snapshot.node_names, self.policies
-        statuses = run.statuses(np.arange(len(names))).to_list()
+        statuses, profile = run.statuses(np.arange(len(names))).to_list(), self.context.profile
+        others = (*profile.not_evaluated_scores, *profile.not_evaluated_post_filters)
+        not_evaluated = dict.fromkeys(others, sorted(names)) | {
+            plugin: sorted(names[row] for row in np.flatnonzero(mask))
+            for plugin, mask in self.filters_not_evaluated.items()
+            if mask.any()
+        }
         optional = {
             "preEnqueue": _plain(self.pre_enqueue) if self.pre_enqueue else None,
-            "notEvaluated": self._names_not_evaluated() or None,
+            "notEvaluated": not_evaluated or None,
             "prefilter": _plain(run.prefilter_status) if run.prefilter_status else None,
             "prefilterNodes": None if run.prefilter_node_names is None else sorted(run.prefilter_node_names),
             "cycleError": run.error(),
@@ -346,12 +349,6 @@ class Evaluation:
             "selectedTies": self.selected_ties,
         }
 
-    def _names_not_evaluated(self) -> dict[str, list[str]]:
-        names, profile = self.context.snapshot.node_names, self.context.profile
-        nodes = {plugin: np.flatnonzero(mask) for plugin, mask in self.filters_not_evaluated.items()}
-        others = dict.fromkeys((*profile.not_evaluated_scores, *profile.not_evaluated_post_filters), sorted(names))
-        return others | {plugin: sorted(names[row] for row in rows) for plugin, rows in nodes.items() if len(rows)}
-
     def _plain_scores(self) -> dict[str, Any]:
         scores, names = self.scores, self.context.snapshot.node_names
         if scores.error is not None or not self.context.profile.score_weights:
@@ -367,7 +364,10 @@ class Evaluation:
 
 @lru_cache(maxsize=4)
 def _fits_everywhere(size: int) -> tuple[Statuses, BoolArray]:
-    """Return the statuses, and whether preemption helps, of so many nodes on which the pod fits; records share them."""
+    """Return the statuses of `size` nodes on which the pod fits, and that preemption helps nowhere.
+
+    Records share these arrays.
+    """
     indices, helps = np.zeros(size, np.int64), np.zeros(size, np.bool_)
     indices.flags.writeable = helps.flags.writeable = False
     return Statuses((SUCCESS,), indices), helps

@@ -1,8 +1,9 @@
 """The time of a decision, the evictions approved shortly before, and the pods that were deleted shortly before.
 
-Cooldowns, rate limits and minimum runtimes read the former; the latter tell how kube-scheduler's cache may be behind.
+Cooldowns, rate limits and minimum runtimes read time and evictions. Deletions show where kube-scheduler's cache may be
+behind.
 
-Rule: values only; the caller of a decision passes its time, and no decision reads a clock.
+Rule: these are values; the caller of a decision passes the time, and no decision reads a clock.
 """
 
 from collections.abc import Mapping
@@ -47,8 +48,8 @@ class EvictionHistory:
     attempts: tuple[Attempt, ...] = ()
     """Approved preemptions, newest first, as far back as the profile's limits look."""
     recent_deletions: Mapping[str, str] = field(default_factory=dict)
-    """UID -> node of the pods on the nodes of a /preempt request that were deleted, began to terminate or finished
-    shortly ago: kube-scheduler's cache may not show it yet."""
+    """UID -> node of pods on the nodes of a /preempt request that were deleted, began to terminate or finished shortly
+    ago: kube-scheduler's cache may not show it yet."""
     trusts_fit: bool = False
     """True: no eviction is needed if the pod fits on a sent node where a pod was deleted shortly ago."""
 

@@ -1,6 +1,6 @@
 """Record a decision so that it can be explained later, as arrays and the objects that they refer to.
 
-The snapshot changes in place after the decision, so the inputs of an explanation are copied here, as few as possible
+The snapshot changes in place after the decision, so a record copies what an explanation reads of it. It copies little,
 because no other call is answered meanwhile; the rest is computed on demand (`report.render`).
 
 Rule: a record refers to nothing that changes.
@@ -39,10 +39,9 @@ from extender.k8s.objects import ObjectMeta, Pod, PodSpec, ResourceList
 EVICTABLE, VIOLATING, VICTIM, PROTECTED, SCHEDULER_VICTIM = (1 << bit for bit in range(5))
 """Bits of a running pod: potential victim, its eviction violates a PDB, victim, protected, victim of kube-scheduler."""
 
-
 _COPIED_BYTES = 64 << 10
-"""Size from which on JSON is copied: what the encoder returns was cut from a larger buffer, and where many are kept,
-the rests of these buffers are lost between them."""
+"""JSON above this size is copied: the encoder returns a part of a larger buffer, and with many records the memory
+between these parts would be lost."""
 
 _ENCODER = msgspec.json.Encoder()
 _POD_DECODER = msgspec.json.Decoder(Pod)
@@ -50,7 +49,7 @@ _POD_DECODER = msgspec.json.Decoder(Pod)
 
 @dataclass(frozen=True, slots=True)
 class RecordedPod:
-    """The incoming pod as JSON: compact, and measurable whatever its fields hold."""
+    """The incoming pod as JSON, which is compact and has a known size."""
 
     identity: Pod
     """The pod with its names, UID and priority only."""
@@ -91,11 +90,11 @@ class RecordedRequest:
 
     pod: RecordedPod
     context: SchedulingContext
-    """Context with a reduced snapshot and pod: only what protection reasons read."""
+    """Context with a reduced snapshot and pod, which have only what protection reasons read."""
     filters: tuple[str, ...]
-    """Filter plugins in the order in which they run; none where PreFilter rejected the pod."""
+    """Filter plugins in the order in which they run; empty if PreFilter rejected the pod."""
     devices: RecordedDevices | None = None
-    """The pod's resource claims, and the devices of the cluster; None: it asks for no devices."""
+    """The pod's resource claims and the devices of the cluster; None: the pod requests no devices."""
 
     def amounts(self) -> dict[str, int]:
         """Return the amounts that the pod requests, in the scheduler's units."""
@@ -112,7 +111,7 @@ class RecordedRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestedNodes:
-    """The request and its nodes: what records of `/filter` and `/prioritize` have in common."""
+    """The request and its nodes: the common part of records of `/filter` and `/prioritize`."""
 
     request: RecordedRequest
     node_names: tuple[str, ...]
@@ -120,7 +119,7 @@ class RequestedNodes:
     rows: NodeRows
     """[requested node] -> place in `node_names`."""
     not_evaluated: tuple[str, ...]
-    """Filter plugins that only kube-scheduler evaluates."""
+    """Filter plugins that we don't evaluate."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -135,7 +134,7 @@ class FilterRecord(RequestedNodes):
     statuses: Statuses
     """[requested node]: its filter status."""
     preemption_helps: BoolArray
-    """[requested node] where evicting lower-priority pods would make room."""
+    """[requested node]: whether evicting lower-priority pods would make room."""
 
     @property
     def size(self) -> int:
@@ -159,7 +158,7 @@ class PrioritizeRecord(RequestedNodes):
     plugins: Mapping[str, IntArray]
     """Plugin -> [scored] weighted score."""
     highest: int
-    """Total of a node that every plugin scores highest."""
+    """Highest possible total."""
 
     @property
     def size(self) -> int:
@@ -170,7 +169,7 @@ class PrioritizeRecord(RequestedNodes):
 
 @dataclass(frozen=True, slots=True)
 class CandidateKeys:
-    """The candidates and the keys that they were compared by."""
+    """The candidates and the keys by which they were compared."""
 
     candidates: IntArray
     """[candidate] -> place in `DryRunRecord.nodes`."""
@@ -178,7 +177,7 @@ class CandidateKeys:
     """Keys of the candidates by each ranking criterion, then by TIE_BREAKERS."""
 
     def best_first(self) -> "CandidateKeys":
-        """Return the same keys with the best candidate first."""
+        """Return them with the best candidate first."""
         order = self.keys.order
         return CandidateKeys(self.candidates[order], self.keys.take(order))
 
@@ -199,7 +198,7 @@ class DryRunRecord:
     filter: Statuses
     """[node]: filter status before any eviction."""
     emptied: Mapping[int, Status]
-    """Node -> status without its potential victims, where the pod does not fit even then and there are any."""
+    """Node -> status with its potential victims removed, if it has any and the pod does not fit even then."""
     methods: CodeArray
     """[node] -> place in VICTIM_SELECTION_METHODS."""
     pods_on_node: tuple[PodsOnNode, ...]
@@ -232,7 +231,7 @@ class DryRunRecord:
 
     @cached_property
     def ranked(self) -> CandidateKeys:
-        """The keys with the best candidate first; sorted on first use, outside of the request."""
+        """The keys with the best candidate first, sorted when the decision is shown instead of during the request."""
         return self.candidate_keys.best_first()
 
 
@@ -242,7 +241,7 @@ class PreemptRecord:
 
     request: RecordedRequest
     decision: PreemptDecision
-    """Decision without its Evaluation, which refers to the snapshot."""
+    """The decision without its Evaluation, which refers to the snapshot."""
     sent_nodes: tuple[str, ...]
     """Nodes of the candidates that kube-scheduler sent."""
     dry_run: DryRunRecord | None
@@ -265,7 +264,7 @@ class PreemptRecord:
             # The keys are there twice once the record was rendered.
             total += 100 * len(tried.rows) + tried.flags.nbytes + 2 * 8 * keys * len(tried.candidate_keys.candidates)
             total += tried.filter.indices.nbytes + _status_sizes((*tried.filter.distinct, *tried.emptied.values()))
-        # A name costs 120 bytes as a key of two mappings; one that no node has may be long.
+        # A name costs 120 bytes as a key of two mappings; an unknown name may be long.
         total += 120 * len(self.sent_nodes) + self.unknown_names_size + 100 * (len(decision.as_sent))
         total += 100 * (len(decision.dropped) + len(self.not_tried)) + _status_sizes(self.not_tried.values())
         reasons = dict(zip(map(id, decision.dropped.values()), decision.dropped.values(), strict=True)).values()
@@ -288,7 +287,7 @@ DecisionRecord = FilterRecord | PrioritizeRecord | PreemptRecord
 
 
 def record_filter(decision: FilterDecision) -> FilterRecord:
-    """Record a decision that still has its Evaluation, before its snapshot changes."""
+    """Record a decision; call it before the snapshot of its Evaluation changes."""
     evaluation = _evaluation_of(decision)
     return FilterRecord(
         request=record_request(evaluation),
@@ -301,7 +300,7 @@ def record_filter(decision: FilterDecision) -> FilterRecord:
 
 
 def record_prioritize(decision: PrioritizeDecision) -> PrioritizeRecord:
-    """Record scores; like `record_filter`, before the snapshot changes."""
+    """Record scores; call it before the snapshot of its Evaluation changes."""
     evaluation = _evaluation_of(decision)
     return PrioritizeRecord(
         request=record_request(evaluation),
@@ -316,7 +315,7 @@ def record_prioritize(decision: PrioritizeDecision) -> PrioritizeRecord:
 
 
 def record_preempt(decision: PreemptDecision, sent_nodes: Iterable[str]) -> PreemptRecord:
-    """Record a preemption and the nodes that kube-scheduler sent; like `record_filter`, before the snapshot changes."""
+    """Record a preemption and the nodes that kube-scheduler sent; call it before the snapshot changes."""
     evaluation = _evaluation_of(decision)
     snapshot, rows, dry_run = evaluation.context.snapshot, evaluation.rows, None
     not_tried = dict[str, Status]()
@@ -346,7 +345,7 @@ def _evaluation_of(decision: FilterDecision | PrioritizeDecision | PreemptDecisi
 
 
 def record_request(evaluation: Evaluation, nominees: tuple[Pod, ...] = ()) -> RecordedRequest:
-    """Record the request; `nominees`: the nominated pods that an explanation shows."""
+    """Record the request; `nominees`: nominated pods that an explanation shows."""
     context, pod = evaluation.context, RecordedPod.of(evaluation.context.pod)
     unable = plugins_missing_permissions(context, "filter")
     # Where a PreFilter plugin rejects the pod on all nodes, no filter plugin runs.
@@ -355,14 +354,14 @@ def record_request(evaluation: Evaluation, nominees: tuple[Pod, ...] = ()) -> Re
     enabled = () if is_rejected else context.profile.filter_plugins
     filters = tuple(name for name in enabled if name in FILTERS and name not in unable)
     reduced = replace(context, pod=pod.identity, snapshot=_snapshot_for_reasons(context.snapshot), nominees=nominees)
-    # The devices are those of the nodes of the snapshot, by row.
+    # Devices are recorded by node row, so not with nodes that were in the snapshot for this decision only.
     devices = record_devices(context) if evaluation.node_names is None else None
     return RecordedRequest(pod, reduced, filters, devices)
 
 
 @derived("namespaces", "priority_classes")
 def _snapshot_for_reasons(snapshot: Snapshot) -> Snapshot:
-    """Return a snapshot with only the kinds that protection reasons read: Namespaces and PriorityClasses."""
+    """Return a snapshot of only the kinds that protection reasons read: Namespaces and PriorityClasses."""
     namespaces, classes = snapshot.objects.namespaces.values(), snapshot.objects.priority_classes.values()
     few = ClusterObjects(namespaces=tuple(namespaces), priority_classes=tuple(classes))
     small = Snapshot.build(few, snapshot.features)

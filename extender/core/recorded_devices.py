@@ -1,8 +1,8 @@
-"""Record what an explanation of the devices of a pod reads: its claims, and slices, claims and classes as they were.
+"""Record what an explanation of a pod's devices reads: the pod's claims, and all slices, claims and classes.
 
 Records share these tuples until an object of the kind changes. Objects are immutable, so a tuple of them is a copy.
 
-Rule: a record refers to nothing that changes; reasons are worked out when asked for (`report.devices`).
+Rule: a record refers to nothing that changes; reasons are computed on demand (`report.devices`).
 """
 
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ class RecordedClaim:
     """Its name in the pod."""
     claim: ResourceClaim | None
     problem: str
-    """Why it cannot be used; empty: it can, or none is needed."""
+    """Why it cannot be used; "": it can, or no claim is needed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class RecordedDevices:
 
 
 def record_devices(context: SchedulingContext) -> RecordedDevices | None:
-    """Record what decides about the pod's devices; None: it asks for none, or the plugin is not evaluated."""
+    """Record what the verdict on the pod's devices depends on; None: it requests none, or we don't evaluate them."""
     snapshot, pod, features = context.snapshot, context.pod, context.features
     if not (features.dynamic_resource_allocation and features.device_claims_are_evaluated):
         return None
@@ -87,7 +87,7 @@ def _recorded_claims(snapshot: Snapshot, pod: Pod) -> Iterator[RecordedClaim]:
 
 
 def _about_template(snapshot: Snapshot, pod: Pod, named: PodResourceClaim) -> str:
-    """Return what to look at where a claim was not created: its template."""
+    """Return what is known of the template of a claim that was not created."""
     key = pod.metadata.namespace, named.resource_claim_template_name or ""
     if "resource_claim_templates" in snapshot.unreadable_tables:
         return f"; ResourceClaimTemplate {'/'.join(key)} (no permission to list ResourceClaimTemplates)"

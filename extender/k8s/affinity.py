@@ -15,7 +15,7 @@ from extender.k8s.selectors import NOTHING, LabelMatcher, compile_label_selector
 
 @dataclass(frozen=True, slots=True)
 class PodSelector:
-    """Namespaces and labels of the pods that a term selects, on any node."""
+    """Namespaces and labels of the pods that a term selects."""
 
     namespaces: frozenset[str]
     namespace_selector: LabelMatcher
@@ -24,7 +24,7 @@ class PodSelector:
     def matches(self, namespace: str, labels: Labels, namespace_labels: Iterable[Labels]) -> bool:
         """Return whether the term selects a pod with these labels in this namespace.
 
-        `namespace_labels`: label sets of the namespace; a namespaceSelector has to match one of them.
+        `namespace_labels`: label sets of the namespace; the namespaceSelector must match one of them.
         """
         named = namespace in self.namespaces or any(map(self.namespace_selector.matches, namespace_labels))
         return named and self.selector.matches(labels)
@@ -39,21 +39,18 @@ class AffinityTerm:
 
 
 def required_terms(namespace: str, affinity: PodAffinity | None) -> Iterator[AffinityTerm]:
-    """Compile a pod's required terms of affinity or of anti-affinity one by one; raises SelectorError.
-
-    `namespace`: the pod's own.
-    """
+    """Compile the required terms of a pod in this namespace, one by one. Raises SelectorError."""
     return (_compile(namespace, term, 1) for term in (affinity.required if affinity else None) or ())
 
 
 def preferred_terms(namespace: str, affinity: PodAffinity | None, sign: int) -> Iterator[AffinityTerm]:
-    """Compile preferred terms, with weights multiplied by `sign`; otherwise as `required_terms`."""
+    """Compile the preferred terms of a pod in this namespace, with weights times `sign`. Raises SelectorError."""
     terms = (affinity.preferred if affinity else None) or ()
     return (_compile(namespace, term.pod_affinity_term, sign * term.weight) for term in terms)
 
 
 def raw_terms(affinity: Affinity | None) -> Iterator[PodAffinityTerm]:
-    """Yield all terms of pod affinity and anti-affinity, required and preferred, before compilation."""
+    """Yield all terms of pod affinity and anti-affinity, required and preferred, uncompiled."""
     for side in (affinity.pod_affinity, affinity.pod_anti_affinity) if affinity else ():
         if side is not None:
             yield from side.required or ()
@@ -67,6 +64,7 @@ def count_requirements(term: PodAffinityTerm) -> int:
 
 
 def _compile(namespace: str, term: PodAffinityTerm, weight: int) -> AffinityTerm:
+    # Neither namespaces nor a selector means the pod's own namespace; an empty selector means all namespaces.
     own_only = not term.namespaces and term.namespace_selector is None
     namespaces = frozenset((namespace,) if own_only else term.namespaces or ())
     namespace_selector = compile_label_selector(term.namespace_selector)
@@ -77,15 +75,15 @@ def _compile(namespace: str, term: PodAffinityTerm, weight: int) -> AffinityTerm
 def merge_namespaces(
     term: AffinityTerm, namespace_labels: Mapping[str, Labels], *, keeps_selector: bool
 ) -> AffinityTerm:
-    """Return the incoming pod's term, the namespaces that its namespaceSelector matches added to its namespaces.
+    """Return the incoming pod's term with the namespaces that its namespaceSelector matches.
 
-    Mirrors interpodaffinity.mergeAffinityTermNamespacesIfNotEmpty. `keeps_selector`: a quirk since v1.34, which takes
-    the term by value: the selector stays and is later matched against no labels at all, so that one made of NotIn or
-    DoesNotExist matches pods of every namespace.
+    Mirrors interpodaffinity.mergeAffinityTermNamespacesIfNotEmpty.
     """
     if term.pods.namespace_selector.is_empty:
         return term
     selector = term.pods.namespace_selector
     matching = {name for name, labels in namespace_labels.items() if selector.matches(labels)}
+    # Since v1.34 upstream takes the term by value, so the selector stays and is later matched against no labels at all:
+    # one of NotIn or DoesNotExist then matches every namespace.
     kept = selector if keeps_selector else NOTHING
     return replace(term, pods=replace(term.pods, namespaces=term.pods.namespaces | matching, namespace_selector=kept))

@@ -1,6 +1,6 @@
 """Candidates of a preemption as kube-scheduler sends them to an extender (ExtenderPreemptionArgs, extender/v1).
 
-Rule: values only; `wire` reads them, and the engine looks up what they name.
+Rule: values only; `wire` decodes them, and the engine looks up their nodes and pods.
 """
 
 from collections.abc import Iterator, Mapping
@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+# Length of a UID made by the API server: a UUID as text.
 UID_BYTES = 36
-"""Length of a UID as the API server makes them: a UUID as text."""
 
 UIDArray = npt.NDArray[np.bytes_] | npt.NDArray[Any]
-"""UIDs as bytes, UID_BYTES each, or, where some UID is of another length, as objects of type str."""
+"""UIDs as bytes, UID_BYTES each; as objects of type str if any UID has another length."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,17 +29,17 @@ class SentCandidate:
 
 
 class SentCandidates(Mapping[str, SentCandidate]):
-    """Node -> candidate, as kube-scheduler sent them; a SentCandidate is made when it is read, for most never are."""
+    """Node -> candidate, in the order in which they were sent; a SentCandidate is made when read: few ever are."""
 
     def __init__(
         self, nodes: list[str], num_pdb_violations: list[int], sizes: npt.NDArray[np.int64], uids: UIDArray
     ) -> None:
-        """`sizes`: [node], number of victims; `uids`: those of the victims of all nodes, one after the other."""
+        """`sizes`: number of victims by node; `uids`: UIDs of the victims of all nodes, one node after the other."""
         self.nodes, self.num_pdb_violations, self.sizes, self.uids = nodes, num_pdb_violations, sizes, uids
 
     @classmethod
     def of(cls, sent: Mapping[str, SentCandidate]) -> "SentCandidates":
-        """Return the same candidates in this form."""
+        """Convert any mapping of candidates."""
         if isinstance(sent, SentCandidates):
             return sent
         victims = [candidate.victims for candidate in sent.values()]
@@ -49,7 +49,7 @@ class SentCandidates(Mapping[str, SentCandidate]):
 
     @cached_property
     def _place_of(self) -> dict[str, tuple[int, int]]:
-        """Node -> its place and that of its first victim."""
+        """Node -> (its index, index of its first victim)."""
         starts = accumulate(self.sizes.tolist(), initial=0)
         return dict(zip(self.nodes, enumerate(starts), strict=False))
 

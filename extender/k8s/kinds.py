@@ -37,10 +37,7 @@ from extender.k8s.workloads import PodGroup, ReplicaSet, ReplicationController, 
 
 
 class ClusterObjects(msgspec.Struct, frozen=True):
-    """All objects of a snapshot, each kind in listing order.
-
-    The order of `pods` breaks ties of importance between the pods of a node, as upstream.
-    """
+    """All objects of a snapshot, each kind in listing order, which breaks ties between equally important pods."""
 
     nodes: tuple[Node, ...] = ()
     pods: tuple[Pod, ...] = ()
@@ -73,20 +70,20 @@ class ClusterObjects(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One kind of object: its field, type, API group and version."""
+    """A kind of object that decisions read."""
 
     field: str
     """Field of ClusterObjects and ObjectTables."""
     type: type[Object]
     group: str = ""
-    """API group; objects of an equally named kind in another group are ignored."""
+    """API group; a kind of the same name in another group is ignored."""
     namespaced: bool = False
     version: str = "v1"
-    """Version of the API group that is read, and that dumps name."""
+    """Version that is read, and written in dumps."""
     older_versions: tuple[str, ...] = ()
-    """Versions with the same fields that an API server may serve instead, newest first."""
+    """Versions with the same fields that an older API server serves instead, newest first."""
     has_unlike_versions: bool = False
-    """Whether the group has versions with other fields, which are not read."""
+    """Whether the group has versions with different fields, which are not read."""
 
     @property
     def api_version(self) -> str:
@@ -101,7 +98,7 @@ class Kind:
 def _device_kind(
     field: str, kind: type[Object], older: tuple[str, ...] = ("v1beta2",), *, namespaced: bool = False
 ) -> Kind:
-    """Return a kind of resource.k8s.io: v1 from v1.34 on (DeviceTaintRule: v1.37), before that what is switched on."""
+    """Return a kind of resource.k8s.io: v1 since v1.34 (DeviceTaintRule: v1.37), earlier versions where enabled."""
     return Kind(field, kind, "resource.k8s.io", namespaced, older_versions=older, has_unlike_versions=True)
 
 
@@ -127,6 +124,7 @@ KINDS: dict[str, Kind] = {
     "ResourceClaim": _device_kind("resource_claims", ResourceClaim, namespaced=True),
     "ResourceClaimTemplate": _device_kind("resource_claim_templates", ResourceClaimTemplate, namespaced=True),
     "DeviceTaintRule": _device_kind("device_taint_rules", DeviceTaintRule, ("v1beta2", "v1alpha3")),
+    # Kubernetes' own PodGroups, then those of scheduler-plugins.
     "PodGroup": Kind(
         "pod_groups",
         PodGroup,
@@ -144,12 +142,12 @@ KINDS: dict[str, Kind] = {
 Where two API groups have a kind of the same name, the key of the second has its group as a suffix.
 """
 
+# Order in which the objects of a whole cluster are added: pods last, because they refer to everything else.
 KIND_LOAD_ORDER = (*(kind for kind in KINDS if kind != "Pod"), "Pod")
-"""Order in which the kinds of a whole cluster are put in: pods last, because they refer to everything else."""
 
 
 def kind_without_group(kind: str) -> str:
-    """Return the `kind` field of objects of a key of KINDS: `PodGroup` for either group."""
+    """Return the `kind` of a key of KINDS: `PodGroup` for both groups."""
     return kind.partition(".")[0]
 
 
@@ -159,7 +157,7 @@ Key = tuple[str, str]
 
 @dataclass(slots=True)
 class ObjectTables:
-    """The objects of a cluster as mutable tables, each kind by key in the order in which objects were added."""
+    """The objects of a cluster as mutable tables, by kind and key, in the order in which they were added."""
 
     nodes: dict[Key, Node] = field(default_factory=dict)
     pods: dict[Key, Pod] = field(default_factory=dict)
@@ -191,10 +189,10 @@ class ObjectTables:
         return table
 
     def frozen(self) -> ClusterObjects:
-        """Return the objects as an immutable value."""
+        """Return an immutable copy."""
         return ClusterObjects(**{one.name: tuple(getattr(self, one.name).values()) for one in fields(self)})
 
 
 def key_of(kind: str, one: Object) -> Key:
-    """Return the object's key among those of its kind."""
+    """Return the object's key in the table of its kind."""
     return (one.metadata.namespace if KINDS[kind].namespaced else "", one.metadata.name)

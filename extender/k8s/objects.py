@@ -1,8 +1,7 @@
 """Kubernetes objects that decisions read, with only the fields that are read.
 
-One Struct per API type, named as in k8s.io/api, in camelCase there. More types: `storage.objects`, `devices.objects`
-and `controllers`.
-Unknown fields are ignored. Where Go writes `null` for an unset list, map or struct, `None` means unset.
+One Struct per API type, named as in k8s.io/api. More types are in `storage.objects`, `devices.objects` and `workloads`.
+Unknown fields are ignored; None is an unset list, map or struct, which Go may write as `null`.
 
 Rule: immutable values; nothing here decides anything.
 """
@@ -13,7 +12,7 @@ import msgspec
 from msgspec import Meta, field
 
 QuantityText = str | int | float | None
-"""A quantity as JSON or YAML has it (null is 0); `quantity.parse` returns its amount."""
+"""A quantity in JSON or YAML (null is 0); `quantity.parse` returns its amount."""
 
 ResourceList = dict[str, QuantityText]
 Labels = dict[str, str]
@@ -28,7 +27,7 @@ _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
 class Value(msgspec.Struct, gc=False, rename="camel", omit_defaults=True, frozen=True):
-    """Base of all values: immutable, and untracked by the cycle collector, because they never form cycles."""
+    """Base of all values: immutable, and not tracked by the garbage collector, because they never form cycles."""
 
 
 def labels_key(labels: Labels | None) -> LabelsKey:
@@ -53,7 +52,7 @@ class ObjectMeta(Value, frozen=True):
     uid: str = ""
     resource_version: str = ""
     generation: Int64 = 0
-    """Incremented with every change of the spec; read for disruption budgets and pods only."""
+    """Incremented with every change of the spec; read of disruption budgets and pods only."""
     creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
     labels: Labels | None = None
@@ -67,7 +66,7 @@ class ObjectMeta(Value, frozen=True):
 
 
 class Object(Value, frozen=True):
-    """Base of all objects that have a name of their own."""
+    """Base of all objects with metadata."""
 
     metadata: ObjectMeta
 
@@ -193,7 +192,7 @@ class TopologySpreadConstraint(Value, frozen=True):
 
 
 class Named(Value, frozen=True):
-    """Only the name of a scheduling gate or a resource claim."""
+    """The name of a scheduling gate or a resource claim."""
 
     name: str = ""
 
@@ -243,30 +242,24 @@ class GCEPersistentDisk(Value, frozen=True):
     read_only: bool = False
 
 
-class AWSElasticBlockStore(Value, frozen=True):
-    volume_id: str = field(default="", name="volumeID")
-
-
 class AzureDisk(Value, frozen=True):
     disk_uri: str = field(default="", name="diskURI")
 
 
-class CinderVolume(Value, frozen=True):
-    volume_id: str = field(default="", name="volumeID")
+class VolumeIDSource(Value, frozen=True):
+    """AWSElasticBlockStore, Cinder and Portworx volume sources, whose fields are the same."""
 
-
-class PortworxVolume(Value, frozen=True):
     volume_id: str = field(default="", name="volumeID")
 
 
 class InTreeDisk(Value, frozen=True):
-    """In-tree volume sources that have migrated to CSI drivers; at most one is set."""
+    """In-tree volume sources that migrated to CSI drivers; at most one is set."""
 
     gce_persistent_disk: GCEPersistentDisk | None = None
-    aws_elastic_block_store: AWSElasticBlockStore | None = None
+    aws_elastic_block_store: VolumeIDSource | None = None
     azure_disk: AzureDisk | None = None
-    cinder: CinderVolume | None = None
-    portworx_volume: PortworxVolume | None = None
+    cinder: VolumeIDSource | None = None
+    portworx_volume: VolumeIDSource | None = None
 
 
 class ISCSIVolume(Value, frozen=True):
@@ -309,7 +302,7 @@ COSCHEDULING_LABEL = "scheduling.x-k8s.io/pod-group"
 
 
 class PodGroupName(NamedTuple):
-    """API group (SCHEDULING or COSCHEDULING) and name of a PodGroup, in the namespace of the pod that names it."""
+    """A PodGroup by its API group (SCHEDULING or COSCHEDULING) and name, in the namespace of its pods."""
 
     api_group: str
     name: str
@@ -381,8 +374,7 @@ class PodStatus(Value, frozen=True):
 
 
 class Pod(Object, frozen=True, gc=True, weakref=True):
-    """A pod. Weak references need `gc`; the garbage collector skips it anyway, as its fields are not collected."""
-
+    # Weak references need gc=True; the collector still skips a pod's fields, which are untracked.
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
 
@@ -403,7 +395,7 @@ class Pod(Object, frozen=True, gc=True, weakref=True):
 
     @property
     def pod_group(self) -> PodGroupName | None:
-        """Return the PodGroup that the pod names, whether or not it exists; the spec overrides the label."""
+        """Return the PodGroup that the pod names, which may not exist; the spec overrides the label."""
         if self.spec.scheduling_group is not None and self.spec.scheduling_group.pod_group_name:
             return PodGroupName(SCHEDULING, self.spec.scheduling_group.pod_group_name)
         name = (self.metadata.labels or {}).get(COSCHEDULING_LABEL)
@@ -433,7 +425,7 @@ class PodDisruptionBudget(Object, frozen=True):
 
 
 class Namespace(Object, frozen=True):
-    """Its metadata only: name and labels."""
+    """A namespace's metadata: name and labels."""
 
 
 class PriorityClass(Object, frozen=True):

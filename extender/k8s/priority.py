@@ -13,14 +13,12 @@ LOWEST_PRIORITY: Final = -(2**31)
 HIGHEST_PRIORITY: Final = 2**31 - 1
 """Largest value that the int32 field `priority` holds."""
 
+# One below the lowest priority: no pod is at or below it.
 BELOW_ALL_PRIORITIES: Final = LOWEST_PRIORITY - 1
-"""One below the lowest priority: no pod is at or below it."""
 
+# Makes every priority non-negative before summing, so that one more victim never lowers the sum of a candidate.
+# Upstream adds the same number for the same reason (preemption.pickOneNodeForPreemption, v1.36).
 PRIORITY_OFFSET: Final = HIGHEST_PRIORITY + 1
-"""Makes every priority non-negative before summing, so that one more victim never lowers the sum of a candidate.
-
-Upstream adds the same number for the same reason (preemption.pickOneNodeForPreemption, v1.36).
-"""
 
 HIGHEST_USER_DEFINABLE_PRIORITY: Final = 1_000_000_000
 """Largest value of a PriorityClass that users may create (scheduling.HighestUserDefinablePriority)."""

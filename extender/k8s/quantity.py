@@ -1,20 +1,18 @@
-"""Parse resource quantities such as "1500m", "1.5Gi" and "2e3" (resource.ParseQuantity).
+"""Parse resource quantities such as "1500m", "1.5Gi" and "2e3" (resource.ParseQuantity, apimachinery v1.36).
 
-An amount is a plain int in nano-units (10^-9): the finest that Kubernetes keeps, so sums and comparisons are exact
-and only the last step, `value` or `milli_value`, rounds.
-
-Rule: the only parser of quantities; a text has the amount that resource.ParseQuantity (apimachinery, v1.36) gives it,
-or raises QuantityError.
+An amount is an int in nano-units (10^-9), the finest that Kubernetes keeps, so sums and comparisons are exact and only
+the last step, `value` or `milli_value`, rounds.
 
 Divergences, all outside what an int64 holds or what an API server accepts:
 
-- Every amount is capped at +-(2^63 - 1) units. Upstream documents that, but up to v1.37 does it for the binary suffixes
-  only; a decimal amount beyond it ("10E") has a Value() of 0 or wraps around, by the path that the parser took. Ours is
-  more than any node has.
+- Every amount is capped at +-(2^63 - 1) units. Upstream documents that, but up to v1.37 does it for binary suffixes
+  only; a larger decimal amount ("10E") has a Value() of 0 or wraps around, depending on the parser's path.
 - An exponent beyond int32 is a very large or very small number ("1e4294967296" is the cap); upstream wraps it to 1.
 - A text of more than 1,000 characters is rejected.
 - A negative amount with a fraction is always rounded away from zero, as Value() documents; up to v1.37 upstream rounds
-  some spellings of it (more than 18 digits, a fraction with a binary suffix) towards zero or past it.
+  some spellings (more than 18 digits, a fraction with a binary suffix) towards zero or past it.
+
+Rule: the only parser of quantities.
 """
 
 import re
@@ -31,13 +29,12 @@ MAX_NANO: Final = MAX_INT64 * NANO
 """The largest amount that `parse` returns."""
 
 _MAX_TEXT_CHARACTERS = 1000
+# Length of texts that are cached; an API server writes at most 20 digits and a suffix.
 _MAX_CACHED_CHARACTERS = 32
-"""Characters of the texts that are remembered; an API server writes at most 20 digits and a suffix."""
 _MAX_ECHOED_CHARACTERS = 80
 
-# str.strip() alone would also remove \x1c to \x1f.
+# Go's unicode.IsSpace, which strings.TrimSpace removes; str.strip() would also remove \x1c to \x1f.
 SPACE: Final = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
-"""Go's unicode.IsSpace, which strings.TrimSpace removes."""
 
 SHAPE: Final = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?([eEinumkKMGTP]*[-+]?[0-9]*)")
 """Sign, whole digits, digits of the fraction, and suffix or exponent of a quantity."""
@@ -47,15 +44,12 @@ DECIMAL_SUFFIXES: Final = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G"
 """Suffix -> power of ten."""
 BINARY_SUFFIXES: Final = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 """Suffix -> power of two."""
+# Suffixes that upstream parses digit by digit (inf.Dec), where text without digits is an error.
 _SLOW_PATH_SUFFIXES = ("Pi", "Ei")
-"""Suffixes that upstream parses digit by digit (inf.Dec), where text without digits is an error."""
 
 
 class QuantityError(ValueError):
-    """A value that is not a quantity; the message has the value, truncated, and the reason.
-
-    `of` is the resource whose amount it is, where that is known.
-    """
+    """A value is not a quantity; the message has the truncated value, the reason, and the resource if it is known."""
 
     def __init__(self, text: object, reason: str, of: str = "") -> None:
         what = f"a quantity of {truncated(of)}" if of else "a quantity"
@@ -71,8 +65,8 @@ def truncated(text: str) -> str:
 def parse(text: QuantityText) -> int:
     """Return the amount in nano-units, finer amounts rounded away from zero, between -MAX_NANO and MAX_NANO.
 
-    Numbers of JSON and YAML are parsed as their shortest spelling; null is 0. Raises QuantityError.
-    Mirrors resource.ParseQuantity and Quantity.UnmarshalJSON (apimachinery, v1.36); the module names the divergences.
+    JSON and YAML numbers are parsed in their shortest spelling; null is 0. Raises QuantityError. Mirrors
+    resource.ParseQuantity and Quantity.UnmarshalJSON (apimachinery, v1.36), but for the divergences above.
     """
     if isinstance(text, str):
         return _parse_cached(text) if len(text) <= _MAX_CACHED_CHARACTERS else _parse_text(text)
@@ -86,15 +80,12 @@ def parse(text: QuantityText) -> int:
 
 
 def value(nano: int) -> int:
-    """Return whole units (bytes, devices, pods), fractions rounded away from zero; within int64.
-
-    Mirrors Quantity.Value (v1.36): -1.5 is -2. Larger amounts are the largest int64.
-    """
+    """Return whole units (bytes, devices, pods), rounded away from zero: -1.5 is -2 (Quantity.Value, v1.36)."""
     return _rounded(nano, NANO)
 
 
 def milli_value(nano: int) -> int:
-    """Return thousandths (millicores), rounded as in `value`; within int64.
+    """Return thousandths (millicores), rounded as in `value`.
 
     Mirrors Quantity.MilliValue (v1.36), but an overflow is the largest int64 instead of 0 or a wrapped number.
     """
@@ -112,6 +103,7 @@ def _parse_text(text: str) -> int:
     if shape is None:
         raise QuantityError(text, "it must be a number with at most one suffix, such as 2, 500m, 1.5Gi or 1e3")
     sign, whole, fraction, suffix = shape.groups(default="")
+    # The sign comes last: Go rounds the magnitude up, so that negative amounts are rounded away from zero, too.
     amount = min(_magnitude(text, whole, fraction, suffix), MAX_NANO)
     return -amount if sign == "-" else amount
 
@@ -124,7 +116,7 @@ def _magnitude(text: str, whole: str, fraction: str, suffix: str) -> int:
     digits = (whole + fraction).lstrip("0")
     places = len(fraction)
     exponent = _decimal_exponent(text, suffix)
-    # A bare sign, point or suffix ("-", ".", "Ki", "m") is 0, except where upstream parses digit by digit.
+    # A bare sign, point or suffix ("-", ".", "Ki", "m") is 0, except on upstream's slow path.
     if not whole and not fraction and (suffix in _SLOW_PATH_SUFFIXES or exponent < -9):
         raise QuantityError(text, "it has no digits")
     if not digits:
@@ -150,7 +142,8 @@ def _decimal_exponent(text: str, suffix: str) -> int:
 
 
 def _shifted(digits: str, shift: int) -> int:
-    """Return `digits` times 10^shift, rounded up; MAX_NANO beyond the cap, so that no huge power of ten is built."""
+    """Return `digits` times 10^shift, rounded up, at most MAX_NANO."""
+    # Compared by length first: 10^shift may be too large to compute.
     if len(digits) + shift > len(str(MAX_NANO)):
         return MAX_NANO
     if shift >= 0:

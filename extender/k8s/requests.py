@@ -1,11 +1,9 @@
 """Resource requests of pods and allocatable amounts of nodes.
 
-Requests of containers, init containers, overhead and pod-level resources are combined in exact nano-units
-(`pod_requests`); results that leave this module are in the scheduler's units: millicores for cpu, bytes for memory and
-ephemeral-storage, whole units for everything else.
+Requests are combined in exact nano-units (`pod_requests`). Other results are in the scheduler's units: millicores for
+cpu, bytes for memory and ephemeral-storage, whole units for everything else; a missing resource has the amount 0.
 
 Rule: sums are exact and rounded up once, at the end. Every function may raise QuantityError, which names the resource.
-A resource that is missing from a result has the amount 0.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -28,11 +26,11 @@ PODS: Final = "pods"
 Nano = dict[str, int]
 """Resource -> nano-units."""
 
+# Millicores that scores assume for a container without a cpu request (schedutil.DefaultMilliCPURequest, v1.36).
 DEFAULT_MILLI_CPU_REQUEST: Final = 100
-"""Millicores that scores assume for a container without a cpu request (schedutil.DefaultMilliCPURequest, v1.36)."""
 
+# Bytes that scores assume for a container without a memory request (schedutil.DefaultMemoryRequest, v1.36).
 DEFAULT_MEMORY_REQUEST: Final = 200 * 1024 * 1024
-"""Bytes that scores assume for a container without a memory request (schedutil.DefaultMemoryRequest, v1.36)."""
 
 _NON_ZERO: Final[Mapping[str, int]] = {
     CPU: DEFAULT_MILLI_CPU_REQUEST * NANO // 1000,
@@ -46,18 +44,18 @@ _SCALAR_PREFIXES = (_HUGE_PAGES, "attachable-volumes-")
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Amounts that a running pod takes of its node, in the scheduler's units."""
+    """Amounts that a running pod uses of its node, in the scheduler's units."""
 
     requests: dict[str, int]
-    """Resource -> amount; resources that the scheduler does not count are left out."""
+    """Resource -> amount, of the resources that the scheduler counts."""
     non_zero_cpu: int
-    """Millicores as scores count them: DEFAULT_MILLI_CPU_REQUEST for a container without a cpu request."""
+    """Millicores for scores: DEFAULT_MILLI_CPU_REQUEST for a container without a cpu request."""
     non_zero_memory: int
-    """Bytes as scores count them: DEFAULT_MEMORY_REQUEST for a container without a memory request."""
+    """Bytes for scores: DEFAULT_MEMORY_REQUEST for a container without a memory request."""
 
 
 def running_usage(pod: Pod, features: Features) -> Usage:
-    """Return the amounts that a pod takes of its node, in-place resizes in progress included.
+    """Return the amounts that a pod uses of its node, including in-place resizes in progress.
 
     Mirrors framework.PodInfo.CalculateResource (kube-scheduler, v1.37).
     """
@@ -74,11 +72,10 @@ def running_usage(pod: Pod, features: Features) -> Usage:
 
 
 def _non_zero_of_steps(pod: Pod, resource: str, features: Features) -> int:
-    """Return cpu or memory as scores counted it before `sidecars_add_to_non_zero_requests`, in the scheduler's units.
+    """Return non-zero cpu or memory before `sidecars_add_to_non_zero_requests`, in the scheduler's units.
 
-    max(sum of the containers, largest init step) + overhead: a sidecar is a step of its own, beside the sidecars before
-    it, and not added to the containers. Every container and every step has the default if it requests nothing.
-    Mirrors framework.calculateResource (v1.31).
+    Mirrors framework.calculateResource (v1.31): max(sum of the containers, largest init step) + overhead. A sidecar is
+    only a step, and is not added to the containers. Containers and steps that request nothing have the default.
     """
 
     def amount(nano: int | None) -> int:
@@ -98,7 +95,7 @@ def _non_zero_of_steps(pod: Pod, resource: str, features: Features) -> int:
 
 
 def incoming_requests(pod: Pod, features: Features) -> dict[str, int]:
-    """Return the amounts that an incoming pod requests, in the scheduler's units, never negative; status is not read.
+    """Return the requests of an incoming pod in the scheduler's units, never negative; its status is not read.
 
     Mirrors noderesources.computePodResourceRequest and framework.Resource.SetMaxResource (v1.36).
     """
@@ -107,10 +104,9 @@ def incoming_requests(pod: Pod, features: Features) -> dict[str, int]:
 
 
 def fit_scoring_request(pod: Pod, resource: str, features: Features) -> int:
-    """Return the incoming pod's request for one resource as NodeResourcesFit scores it, in the scheduler's units.
+    """Return the incoming pod's request for one resource, as NodeResourcesFit scores it, in the scheduler's units.
 
-    Containers without a cpu or memory request count with DEFAULT_MILLI_CPU_REQUEST and DEFAULT_MEMORY_REQUEST.
-    Mirrors resourceAllocationScorer.calculatePodResourceRequest (v1.36).
+    Mirrors resourceAllocationScorer.calculatePodResourceRequest (v1.36), with the default cpu and memory requests.
     """
     if features.fit_score_reads_containers_only:  # upstream does not pass the feature gates to this scorer
         requests = pod_requests(pod, features, is_incoming=True, pod_level=False, non_missing=_NON_ZERO)
@@ -120,18 +116,12 @@ def fit_scoring_request(pod: Pod, resource: str, features: Features) -> int:
 
 
 def balanced_scoring_request(pod: Pod, resource: str, features: Features) -> int:
-    """Return the incoming pod's request as NodeResourcesBalancedAllocation scores it, in the scheduler's units.
-
-    Mirrors resourceAllocationScorer.calculatePodResourceRequest (v1.36).
-    """
+    """Return the incoming pod's request as NodeResourcesBalancedAllocation scores it (calculatePodResourceRequest)."""
     return _in_units(resource, pod_requests(pod, features).get(resource, 0))
 
 
 def allocatable(resources: ResourceList | None) -> dict[str, int]:
-    """Return the amounts of a node's status.allocatable in the scheduler's units; `pods` is a number of pods.
-
-    Mirrors framework.NewResource (v1.36).
-    """
+    """Return a node's allocatable amounts in the scheduler's units (framework.NewResource, v1.36)."""
     parsed = _parse(resources)
     return {name: _in_units(name, nano) for name, nano in parsed.items() if name == PODS or _is_counted(name)}
 
@@ -140,10 +130,8 @@ def allocatable(resources: ResourceList | None) -> dict[str, int]:
 
 
 def is_extended(name: str) -> bool:
-    """Return whether the name is an extended resource, outside the kubernetes.io domain, such as example.com/gpu.
-
-    Mirrors v1helper.IsExtendedResourceName (v1.36), which no name above MAX_QUALIFIED_NAME_CHARACTERS passes.
-    """
+    """Return whether this is an extended resource, such as example.com/gpu (v1helper.IsExtendedResourceName, v1.36)."""
+    # Longer names are no qualified names, and would fill the cache with whatever clients send.
     return len(name) <= MAX_QUALIFIED_NAME_CHARACTERS and _is_extended(name)
 
 
@@ -155,9 +143,8 @@ def _is_extended(name: str) -> bool:
 
 
 def is_scalar(name: str) -> bool:
-    """Return whether the scheduler counts the name as a scalar resource, unlike cpu, memory and ephemeral-storage.
+    """Return whether this is an extended resource, a huge page size, an attachable volume or in kubernetes.io/.
 
-    True for extended resources, huge pages, attachable volumes and anything in kubernetes.io/.
     Mirrors schedutil.IsScalarResourceName (v1.36).
     """
     return name.startswith(_SCALAR_PREFIXES) or _NATIVE in name or is_extended(name)
@@ -184,30 +171,33 @@ def pod_requests(
 ) -> Nano:
     """Return resource -> nano-units: max(containers + sidecars, every init step), or pod-level requests, plus overhead.
 
-    A pod that is being resized counts with the resources that it holds, too, unless it `is_incoming`. `pod_level`:
-    False leaves requests of the pod as a whole out. `non_missing`: default requests of containers by resource.
-    Mirrors component-helpers resource.PodRequests (v1.37), of canonical quantities as an API server stores them.
+    `is_incoming`: the status is not read, so an in-place resize does not count. `pod_level`: False ignores pod-level
+    requests. `non_missing`: default requests of containers by resource. Mirrors component-helpers resource.PodRequests
+    (v1.37), of canonical quantities as an API server stores them.
     """
     missing = non_missing or {}
     use_status = features.in_place_pod_vertical_scaling and not is_incoming
     pod_level_status = features.in_place_pod_level_resources_vertical_scaling
     by_pod = features.resize_is_summed_by_pod
+    # 1. The containers, each step of the pod's life by itself, with their statuses for a pod that is being resized.
     if use_status and by_pod:
         requests = _resized_requests(pod, pod_level_status, missing)
     else:
         requests = _largest_step(pod, _largest_requests(pod) if use_status else _wanted, missing)
+    # 2. Pod-level requests replace the sum, resource by resource.
     if pod_level and features.pod_level_resources and _asks_at_pod_level(pod):
         requests.update(_pod_level_requests(pod, use_status and pod_level_status, by_pod))
+    # 3. The overhead of the runtime class.
     if pod.spec.overhead:
         _add_resource_list(requests, _parse(pod.spec.overhead))
     return requests
 
 
 def _largest_step(pod: Pod, requests_of: Callable[[Container], Nano], non_missing: Mapping[str, int]) -> Nano:
-    """Return the largest request of any step of the pod's life. Mirrors resource.AggregateContainerRequests (v1.36).
+    """Return the largest requests of any step of the pod's life (resource.AggregateContainerRequests, v1.36).
 
-    Init containers run one after the other, each beside the sidecars (restartable init containers) listed before
-    it; then the containers run beside all sidecars.
+    Init containers run one after the other, each beside the sidecars (restartable init containers) listed before it;
+    then the containers run beside all sidecars.
     """
 
     def requests(container: Container) -> Nano:
@@ -218,7 +208,7 @@ def _largest_step(pod: Pod, requests_of: Callable[[Container], Nano], non_missin
         _add_resource_list(running, requests(container))
     sidecars: Nano = {}
     steps: Nano = {}
-    # A step changes its own resources only: of the others it has what the sidecars have, which `steps` holds already.
+    # A step only needs its own resources here: `steps` already has what the sidecars beside it use of the others.
     for container in pod.spec.init_containers or ():
         is_sidecar = container.restart_policy == "Always"
         own = requests(container)
@@ -226,13 +216,13 @@ def _largest_step(pod: Pod, requests_of: Callable[[Container], Nano], non_missin
         _max_resource_list(steps, step)
         if is_sidecar:
             _add_resource_list(running, own)
-            sidecars.update(step)  # what comes later runs beside it
+            sidecars.update(step)  # later steps run beside it
     _max_resource_list(running, steps)
     return running
 
 
 def _container_statuses(pod: Pod, *, by_pod: bool) -> dict[str, ContainerStatus]:
-    """Return name -> status, containers before init containers; of several the last one, since v1.37 the first."""
+    """Return name -> status, containers before init containers; of duplicates the last one, since v1.37 the first."""
     listed = (*(pod.status.container_statuses or ()), *(pod.status.init_container_statuses or ()))
     return {status.name: status for status in (reversed(listed) if by_pod else listed)}
 
@@ -242,7 +232,7 @@ def _pod_level_requests(pod: Pod, use_status: bool, by_pod: bool) -> Nano:
 
     Up to v1.36 (not `by_pod`) only names of the spec count.
     """
-    held = wanted = _parse(_requests(pod.spec.resources))  # the same where the status tells nothing
+    held = wanted = _parse(_requests(pod.spec.resources))  # the same if the status has none
     if use_status and pod.status.resources is not None:
         infeasible = is_resize_infeasible(pod)
         held = _effective(wanted, pod.status.resources, pod.status.allocated_resources, infeasible)
@@ -277,7 +267,7 @@ def _wanted(container: Container) -> Nano:
 
 
 def _largest_requests(pod: Pod) -> Callable[[Container], Nano]:
-    """Return the function from a container to its largest requests; up to v1.36 only sidecars' init statuses count."""
+    """Return a function from a container to its effective requests; up to v1.36, of init statuses only sidecars'."""
     statuses, infeasible = _container_statuses(pod, by_pod=False), is_resize_infeasible(pod)
     for container in pod.spec.init_containers or ():
         if container.restart_policy != "Always":
@@ -295,53 +285,48 @@ def _largest_requests(pod: Pod) -> Callable[[Container], Nano]:
 def _resized_requests(pod: Pod, pod_level_status: bool, non_missing: Mapping[str, int]) -> Nano:
     """Return the maximum of the pod's desired, allocated and actuated requests, each summed over the pod.
 
-    Mirrors resource.AggregateContainerRequests (component-helpers, v1.37): without a status a container is allocated
-    what it requests, and has what it was allocated; an infeasible resize is not desired. The pod's own status, if it
-    has both parts, stands for those of its containers.
+    Mirrors resource.AggregateContainerRequests (component-helpers, v1.37): without a status, a container is allocated
+    its requests, and its actuated requests are the allocated ones. An infeasible resize is not desired.
     """
     status, infeasible = pod.status, is_resize_infeasible(pod)
     most = {} if infeasible else _largest_step(pod, _wanted, non_missing)
+    # The pod's own status, if it has both parts, replaces those of its containers.
     of_pod = _actuated(status.resources) if pod_level_status else None
     if of_pod is not None and status.allocated_resources is not None:
         _max_resource_list(most, _parse(status.allocated_resources))
         _max_resource_list(most, _parse(of_pod))
         return most
-    if not infeasible and _has_what_it_requests(pod):
+    # Nearly all pods: names are unique, and no status shows other requests than the spec.
+    containers = _containers(pod)
+    wanted = {one.name: _requests(one.resources) for one in containers}
+    is_unchanged = len(wanted) == len(containers) and all(wanted.get(name) == held for name, held in _in_status(pod))
+    if not infeasible and is_unchanged:
         return most
-
     statuses = _container_statuses(pod, by_pod=True)
     allocated = {name: one.allocated_resources for name, one in statuses.items() if one.allocated_resources is not None}
     actual = {name: of for name, one in statuses.items() if (of := _actuated(one.resources)) is not None}
 
-    def in_status(container: Container, *lists: Mapping[str, ResourceList]) -> Nano:
+    def held(container: Container, *lists: Mapping[str, ResourceList]) -> Nano:
         found = next((one[container.name] for one in lists if container.name in one), None)
         if found is not None:
             return _parse(found)
         return {} if infeasible else _wanted(container)
 
-    _max_resource_list(most, _largest_step(pod, lambda one: in_status(one, allocated), non_missing))
-    _max_resource_list(most, _largest_step(pod, lambda one: in_status(one, actual, allocated), non_missing))
+    _max_resource_list(most, _largest_step(pod, lambda one: held(one, allocated), non_missing))
+    _max_resource_list(most, _largest_step(pod, lambda one: held(one, actual, allocated), non_missing))
     return most
 
 
-def _has_what_it_requests(pod: Pod) -> bool:
-    """Return whether no status tells of other requests than the spec, as those of nearly all pods."""
-    containers = _containers(pod)
-    wanted = {one.name: _requests(one.resources) for one in containers}
-    has_names_of_their_own = len(wanted) == len(containers)  # as an API server demands
-    return has_names_of_their_own and all(wanted.get(name) == held for name, held in _held_in_status(pod))
-
-
 def _all_request(pod: Pod, names: Collection[str]) -> bool:
-    """Return whether every list of requests of a container that counts, in spec and status, has these resources."""
+    """Return whether all requests of containers, in spec and status, have these resources: no default is needed."""
     if is_resize_infeasible(pod):
         return not names  # a container without a status counts with nothing
-    lists = (*(_requests(one.resources) for one in _containers(pod)), *(held for _, held in _held_in_status(pod)))
+    lists = (*(_requests(one.resources) for one in _containers(pod)), *(held for _, held in _in_status(pod)))
     return all(name in one for one in lists for name in names)
 
 
-def _held_in_status(pod: Pod) -> Iterator[tuple[str, ResourceList]]:
-    """Yield (container, requests) that a status shows as allocated or actuated."""
+def _in_status(pod: Pod) -> Iterator[tuple[str, ResourceList]]:
+    """Yield (container, requests) for the allocated and actuated requests of all statuses."""
     for status in (*(pod.status.container_statuses or ()), *(pod.status.init_container_statuses or ())):
         for held in (status.allocated_resources, _actuated(status.resources)):
             if held is not None:
@@ -358,16 +343,15 @@ def _actuated(resources: ResourceRequirements | None) -> ResourceList | None:
 
 def is_resize_infeasible(pod: Pod) -> bool:
     """Return whether the node can never grant the pod's resize (resource.IsPodResizeInfeasible, v1.37)."""
-    return _why_resize_is_pending(pod) == "Infeasible"
+    return _resize_pending_reason(pod) == "Infeasible"
 
 
 def is_resize_deferred(pod: Pod) -> bool:
     """Return whether the pod's resize is deferred until there is room (resource.IsPodResizeDeferred, v1.37)."""
-    return _why_resize_is_pending(pod) == "Deferred"
+    return _resize_pending_reason(pod) == "Deferred"
 
 
-def _why_resize_is_pending(pod: Pod) -> str:
-    """Return the reason of the first PodResizePending condition."""
+def _resize_pending_reason(pod: Pod) -> str:
     return next((one.reason for one in pod.status.conditions or () if one.type == "PodResizePending"), "")
 
 

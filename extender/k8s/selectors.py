@@ -1,10 +1,10 @@
 """Match label selectors with labels, node selectors with nodes, and tolerations with taints.
 
-Label selectors, node selectors and tolerations are compiled once into frozen, hashable matchers and used many times.
-Matchers are equal when their requirements are, in any order.
+Selectors are compiled once into frozen, hashable matchers and used many times. Matchers are equal when their
+requirements are, in any order.
 
-Rule: what the API machinery's parser rejects raises SelectorError at compile time, except in a term of a required node
-selector: there the term matches no node and the other terms still count.
+Rule: what the API machinery's parser rejects raises SelectorError when compiled, except in a term of a required node
+selector, which then matches no node while the other terms still count.
 """
 
 import contextlib
@@ -37,14 +37,14 @@ NODE_OPERATORS: Final = (*LABEL_OPERATORS, "Gt", "Lt")
 FIELD_OPERATORS: Final = ("In", "NotIn")
 
 LabelPredicate = Callable[[Mapping[str, str]], bool]
-"""Function that returns whether labels are selected."""
+"""Returns whether labels are selected."""
 
+# Requirements up to which checking each of them is as fast as looking up the labels.
 _MAX_REQUIREMENTS_ONE_BY_ONE = 16
-"""Up to so many requirements, checking one after the other is as fast as looking up the labels."""
 
 
 class SelectorError(ValueError):
-    """A selector that the API machinery rejects; the message has the part and the reason."""
+    """The API machinery rejects a selector; the message has the part and the reason."""
 
 
 def _quoted(text: str) -> str:
@@ -55,10 +55,7 @@ def _quoted(text: str) -> str:
 
 
 def is_qualified_name(name: str) -> bool:
-    """Return whether the text is a valid label key: at most 63 characters, after an optional DNS prefix and "/".
-
-    Mirrors validate/content.IsLabelKey (apimachinery, v1.36).
-    """
+    """Return whether this is a valid label key, with or without DNS prefix (validate/content.IsLabelKey, v1.36)."""
     return len(name) <= MAX_QUALIFIED_NAME_CHARACTERS and _is_qualified_name(name)
 
 
@@ -71,10 +68,7 @@ def _is_qualified_name(name: str) -> bool:
 
 
 def is_label_value(value: str) -> bool:
-    """Return whether the text is a valid label value: empty, or a name of at most 63 characters.
-
-    Mirrors validate/content.IsLabelValue (apimachinery, v1.36).
-    """
+    """Return whether this is a valid label value (validate/content.IsLabelValue, apimachinery v1.36)."""
     return value == "" or _is_name(value)
 
 
@@ -83,7 +77,7 @@ def _is_name(text: str) -> bool:
 
 
 def parse_int64(text: str | None) -> int | None:
-    """Parse as strconv.ParseInt(text, 10, 64); None where that fails, and for None."""
+    """Parse as strconv.ParseInt(text, 10, 64); None if that fails, and for None."""
     parts = _INTEGER.fullmatch(text) if text is not None else None
     if parts is None:
         return None
@@ -105,7 +99,7 @@ class Requirement:
     """Operand of Gt and Lt."""
 
     def holds(self, value: str | None) -> bool:
-        """Return whether a label of that value satisfies the requirement; None: the label is missing.
+        """Return whether a label value, or None for a missing label, satisfies the requirement.
 
         Mirrors labels.Requirement.Matches (apimachinery, v1.36): a missing label satisfies NotIn.
         """
@@ -125,10 +119,7 @@ class Requirement:
 
 
 def requirement(key: str, operator: str, values: Sequence[str] | None, allowed: Sequence[str]) -> Requirement:
-    """Return a validated requirement with one of the `allowed` operators; raises SelectorError.
-
-    Mirrors labels.NewRequirement (apimachinery, v1.36).
-    """
+    """Validate a requirement (labels.NewRequirement, apimachinery v1.36). Raises SelectorError."""
     given = values or ()
     if operator not in allowed:
         raise SelectorError(f"{_quoted(operator)} is not a valid operator here (these are: {', '.join(allowed)})")
@@ -155,10 +146,11 @@ def _canonical(requirements: Iterable[Requirement]) -> tuple[Requirement, ...]:
 
 
 def _merged(requirements: Iterable[Requirement]) -> Iterator[Requirement]:
-    """Yield requirements that mean the same, at most one per key and operator of a label selector."""
+    """Yield equivalent requirements, at most one per key and operator."""
     values: dict[tuple[str, str, int], set[str]] = {}
     for one in requirements:
         kind = one.key, one.operator, one.bound
+        # A value must be in all sets of In, and in none of NotIn.
         if kind not in values:
             values[kind] = set(one.values)
         elif one.operator == "In":
@@ -174,15 +166,15 @@ def _merged(requirements: Iterable[Requirement]) -> Iterator[Requirement]:
 
 @dataclass(frozen=True, slots=True)
 class LabelMatcher:
-    """A compiled label selector, all of whose requirements must hold; `compile_label_selector` builds it."""
+    """A compiled label selector: all requirements must hold."""
 
     requirements: tuple[Requirement, ...] = ()
     is_nothing: bool = False
-    """Compiled from an unset selector: matches nothing, and added requirements do not change that."""
+    """Compiled from an unset selector: matches nothing, whatever requirements are added."""
 
     @property
     def is_empty(self) -> bool:
-        """Return whether the selector matches everything (labels.Selector.Empty, v1.36); Nothing() is not empty."""
+        """Return whether the selector matches everything (labels.Selector.Empty, v1.36)."""
         return not self.requirements and not self.is_nothing
 
     def matches(self, labels: Mapping[str, str] | None) -> bool:
@@ -193,9 +185,10 @@ class LabelMatcher:
         return all(one.holds(present.get(one.key)) for one in self.requirements)
 
     def predicate(self) -> LabelPredicate:
-        """Return `matches` for use with many label sets: its cost depends on the labels, not on the requirements."""
+        """Return `matches` for many label sets: its cost grows with the labels, not with the requirements."""
         if self.is_nothing or len(self.requirements) <= _MAX_REQUIREMENTS_ONE_BY_ONE:
             return self.matches
+        # Labels are looked up in the requirements, not the other way round: clients may send thousands of these.
         by_key: dict[str, list[Requirement]] = {}
         for one in _merged(self.requirements):
             by_key.setdefault(one.key, []).append(one)
@@ -224,12 +217,13 @@ NOTHING: Final = LabelMatcher(is_nothing=True)
 
 
 def compile_label_selector(selector: LabelSelector | None) -> LabelMatcher:
-    """Compile a label selector: unset matches nothing, empty matches everything. Raises SelectorError.
+    """Compile a label selector (metav1.LabelSelectorAsSelector, apimachinery v1.36). Raises SelectorError.
 
-    Mirrors metav1.LabelSelectorAsSelector (apimachinery, v1.36).
+    An unset selector matches nothing, an empty one everything.
     """
     if selector is None:
         return NOTHING
+    # matchLabels are requirements like any other, as in upstream; so both spellings compile to equal matchers.
     equal = ((key, "In", (value,)) for key, value in (selector.match_labels or {}).items())
     others = ((one.key, one.operator, one.values) for one in selector.match_expressions or ())
     return LabelMatcher(_canonical(requirement(*one, LABEL_OPERATORS) for one in (*equal, *others)))
@@ -240,10 +234,7 @@ def compile_label_selector(selector: LabelSelector | None) -> LabelMatcher:
 
 @dataclass(frozen=True, slots=True, order=True)
 class FieldRequirement:
-    """One condition on a node's field; an unknown field has the value "".
-
-    As fields.OneTermEqualSelector and OneTermNotEqualSelector (apimachinery, v1.36).
-    """
+    """One condition on a node's field; an unknown field has the value "" (fields.OneTermEqualSelector, v1.36)."""
 
     key: str
     value: str
@@ -252,7 +243,7 @@ class FieldRequirement:
 
 @dataclass(frozen=True, slots=True)
 class NodeTerm:
-    """A compiled term of a node selector, all of whose requirements must hold."""
+    """A compiled term of a node selector: all requirements must hold."""
 
     labels: tuple[Requirement, ...] = ()
     fields: tuple[FieldRequirement, ...] = ()
@@ -260,35 +251,32 @@ class NodeTerm:
 
 @dataclass(frozen=True, slots=True)
 class NodeMatcher:
-    """Nodes that a pod may use: `selector` must match, and one of the `terms`.
+    """Compiled nodeSelector and required node affinity: `selector` and one of the `terms` must match.
 
-    As nodeaffinity.RequiredNodeAffinity.Match (component-helpers, v1.36) without parse errors.
+    Mirrors nodeaffinity.RequiredNodeAffinity (component-helpers, v1.36) without parse errors.
     """
 
     selector: LabelMatcher = EVERYTHING
     terms: tuple[NodeTerm, ...] | None = None
-    """None: the pod has no required affinity. An empty tuple matches no node."""
+    """None: no required affinity. An empty tuple matches no node."""
 
 
 def compile_node_selector(selector: NodeSelector) -> NodeMatcher:
-    """Compile a node selector, whose terms are alternatives; a term that is empty or does not parse matches no node.
+    """Compile a node selector; a term that is empty or invalid matches no node.
 
-    Mirrors nodeaffinity.NewLazyErrorNodeSelector (component-helpers, v1.36), whose errors the scheduler ignores.
+    Mirrors nodeaffinity.NewLazyErrorNodeSelector (component-helpers, v1.36), whose errors kube-scheduler ignores.
     """
     return NodeMatcher(terms=_compile_terms(selector))
 
 
 def parse_node_selector(selector: NodeSelector) -> NodeMatcher:
-    """Compile a node selector whose terms must all parse; an empty term matches no node. Raises SelectorError.
-
-    Mirrors nodeaffinity.NewNodeSelector (component-helpers, v1.36).
-    """
+    """Compile a node selector (nodeaffinity.NewNodeSelector, v1.36). Raises SelectorError for an invalid term."""
     terms = [term for term in selector.node_selector_terms or () if not _is_empty(term)]
     return NodeMatcher(terms=tuple(map(_compile_term, terms)))
 
 
 def required_node_affinity(pod: Pod) -> NodeMatcher | None:
-    """Compile nodeSelector and required node affinity into one matcher; None if the pod has neither.
+    """Compile nodeSelector and required node affinity; None if the pod has neither.
 
     Mirrors nodeaffinity.GetRequiredNodeAffinity (component-helpers, v1.36): nodeSelector is not validated.
     """
@@ -301,7 +289,7 @@ def required_node_affinity(pod: Pod) -> NodeMatcher | None:
 
 
 def compile_preferred_terms(terms: Sequence[PreferredSchedulingTerm]) -> list[tuple[int, NodeTerm]]:
-    """Return (weight, term) of each preferred term, but of empty ones and of the weight 0. Raises SelectorError.
+    """Compile preferred terms to (weight, term), without empty terms and weight 0. Raises SelectorError.
 
     Mirrors nodeaffinity.NewPreferredSchedulingTerms (component-helpers, v1.36).
     """
@@ -310,6 +298,7 @@ def compile_preferred_terms(terms: Sequence[PreferredSchedulingTerm]) -> list[tu
 
 
 def _compile_terms(selector: NodeSelector) -> tuple[NodeTerm, ...]:
+    # Only the term that fails is dropped: nodeSelectorTerms are ORed.
     parsed = []
     for term in selector.node_selector_terms or ():
         with contextlib.suppress(SelectorError):
@@ -339,11 +328,11 @@ def _field(one: NodeSelectorRequirement) -> FieldRequirement:
 
 
 def tolerates(toleration: Toleration, taint: Taint, *, compares: bool) -> bool:
-    """Return whether the toleration tolerates the taint; an empty key or effect tolerates any.
+    """Return whether the toleration tolerates the taint (Toleration.ToleratesTaint, k8s.io/api/core/v1, v1.36).
 
-    `compares`: feature gate TaintTolerationComparisonOperators; without it Gt and Lt tolerate nothing, as unknown
-    operators do. Mirrors Toleration.ToleratesTaint (k8s.io/api/core/v1, v1.36).
+    `compares`: feature gate TaintTolerationComparisonOperators; without it, Gt and Lt tolerate nothing.
     """
+    # An empty effect or key tolerates any.
     if toleration.effect and toleration.effect != taint.effect:
         return False
     if toleration.key and toleration.key != taint.key:
@@ -359,7 +348,7 @@ def tolerates(toleration: Toleration, taint: Taint, *, compares: bool) -> bool:
 
 
 def _decimal_integer(text: str) -> int | None:
-    """Return the int64 whose canonical form the text is; None: of none (content.IsDecimalInteger, v1.36)."""
+    """Parse an int64 in canonical form, such as -5 but not +5 or 05; else None (content.IsDecimalInteger, v1.36)."""
     number = parse_int64(text)
     return number if str(number) == text else None
 
@@ -367,9 +356,9 @@ def _decimal_integer(text: str) -> int | None:
 def find_untolerated(
     taints: Iterable[Taint] | None, tolerations: Sequence[Toleration] | None, effects: frozenset[str], *, compares: bool
 ) -> Taint | None:
-    """Return the first taint with one of the `effects` that no toleration tolerates; None without one.
+    """Return the first taint with one of the effects that no toleration tolerates; None: all are tolerated.
 
-    `compares` as in `tolerates`. Mirrors corev1.FindMatchingUntoleratedTaint (component-helpers, v1.36).
+    Mirrors corev1.FindMatchingUntoleratedTaint (component-helpers, v1.36).
     """
     for taint in taints or ():
         if taint.effect in effects and not any(tolerates(one, taint, compares=compares) for one in tolerations or ()):

@@ -1,8 +1,7 @@
-"""Validate the text fields of an object: every resource list and time that a snapshot will parse.
+"""Validate the quantities and times of an object, which are plain strings in the API's JSON.
 
-Quantities and times are plain strings in the API's JSON, so that decoding accepts any text. Objects are validated when
-they are read (watch events, cluster files); one that fails is reported with the field and never reaches a snapshot,
-where a parse error would stop decisions.
+Objects are validated when they are read (watch events, cluster files). An invalid object is reported with the field and
+never reaches a snapshot, where a parse error would stop decisions.
 
 Rule: every field that `core` parses as a quantity or a time is listed here, and errors name it as a JSON path.
 """
@@ -25,9 +24,12 @@ from extender.k8s.objects import Container, ContainerStatus, Node, Object, Pod, 
 from extender.k8s.storage.objects import CSIStorageCapacity, PersistentVolume, PersistentVolumeClaim
 from extender.k8s.time import parse_time
 
+ResourceLists = Iterator[tuple[str, ResourceList | None]]
+"""(JSON path, resource list) of an object, one after the other."""
+
 
 def validate(loaded: Object) -> None:
-    """Raise ValueError, with the field's JSON path, if a quantity or time that decisions read does not parse."""
+    """Raise ValueError with the field's JSON path if a quantity or time that decisions read is invalid."""
     path, time = _time(loaded)
     if time:
         try:
@@ -43,7 +45,7 @@ def validate(loaded: Object) -> None:
 
 
 def _time(loaded: Object) -> tuple[str, str | None]:
-    """Return (path, text) of the object's time that decisions read; no text if there is none."""
+    """Return (path, text) of the object's time that decisions read; text None: it has none."""
     if isinstance(loaded, Pod):
         return "status.startTime", loaded.status.start_time
     if isinstance(loaded, DeviceClass):
@@ -53,8 +55,8 @@ def _time(loaded: Object) -> tuple[str, str | None]:
     return "", None
 
 
-def _resource_lists(loaded: Object) -> Iterator[tuple[str, ResourceList | None]]:
-    """Yield (path, resource list) for every resource list of the object that a snapshot will parse."""
+def _resource_lists(loaded: Object) -> ResourceLists:
+    """Yield the resource lists that a snapshot parses."""
     if isinstance(loaded, Node):
         yield "status.allocatable", loaded.status.allocatable
     elif isinstance(loaded, Pod):
@@ -79,17 +81,17 @@ def _resource_lists(loaded: Object) -> Iterator[tuple[str, ResourceList | None]]
         yield from _of_claim(loaded)
 
 
-def _of_slice(loaded: ResourceSlice) -> Iterator[tuple[str, ResourceList | None]]:
+def _of_slice(loaded: ResourceSlice) -> ResourceLists:
     capacity, consumed = None, None
     for index, device in enumerate(loaded.spec.devices or ()):
-        if device.capacity != capacity or device.consumes_counters != consumed:  # most are of one model
+        if device.capacity != capacity or device.consumes_counters != consumed:  # most devices are of one model
             capacity, consumed = device.capacity, device.consumes_counters
             yield from _of_device(f"spec.devices[{index}]", device)
     for index, counters in enumerate(loaded.spec.shared_counters or ()):
         yield from _of_counters(f"spec.sharedCounters[{index}]", counters)
 
 
-def _of_claim(loaded: ResourceClaim) -> Iterator[tuple[str, ResourceList | None]]:
+def _of_claim(loaded: ResourceClaim) -> ResourceLists:
     for index, request in enumerate(loaded.spec.devices.requests or ()):
         yield from _of_request(f"spec.devices.requests[{index}]", request)
     results = loaded.status.allocation.devices.results if loaded.status.allocation else None
@@ -98,16 +100,14 @@ def _of_claim(loaded: ResourceClaim) -> Iterator[tuple[str, ResourceList | None]
             yield f"status.allocation.devices.results[{index}].consumedCapacity", result.consumed_capacity
 
 
-def _of_containers(
-    path: str, containers: Sequence[Container | ContainerStatus] | None
-) -> Iterator[tuple[str, ResourceList | None]]:
+def _of_containers(path: str, containers: Sequence[Container | ContainerStatus] | None) -> ResourceLists:
     for index, one in enumerate(containers or ()):
         yield f"{path}[{index}].resources.requests", one.resources.requests if one.resources else None
         if isinstance(one, ContainerStatus):
             yield f"{path}[{index}].allocatedResources", one.allocated_resources
 
 
-def _of_device(path: str, device: Device) -> Iterator[tuple[str, ResourceList | None]]:
+def _of_device(path: str, device: Device) -> ResourceLists:
     for name, capacity in (device.capacity or {}).items():
         yield f"{path}.capacity.{name}", {"value": capacity.value}
         if (policy := capacity.request_policy) is not None:
@@ -120,13 +120,11 @@ def _of_device(path: str, device: Device) -> Iterator[tuple[str, ResourceList | 
         yield from _of_counters(f"{path}.consumesCounters[{index}]", consumed)
 
 
-def _of_counters(
-    path: str, counters: CounterSet | DeviceCounterConsumption
-) -> Iterator[tuple[str, ResourceList | None]]:
+def _of_counters(path: str, counters: CounterSet | DeviceCounterConsumption) -> ResourceLists:
     yield f"{path}.counters", {f"{name}.value": one.value for name, one in (counters.counters or {}).items()}
 
 
-def _of_request(path: str, request: DeviceRequest) -> Iterator[tuple[str, ResourceList | None]]:
+def _of_request(path: str, request: DeviceRequest) -> ResourceLists:
     if request.exactly is not None and request.exactly.capacity is not None:
         yield f"{path}.exactly.capacity.requests", request.exactly.capacity.requests
     for index, one in enumerate(request.first_available or ()):
@@ -135,6 +133,7 @@ def _of_request(path: str, request: DeviceRequest) -> Iterator[tuple[str, Resour
 
 
 def decode_error_message(error: Exception) -> str:
-    """Return an error's message in lower case, to follow a colon: `expected int | null, got str at $.spec.priority`."""
+    """Return an error's message to follow a colon: `expected int | null, got str at $.spec.priority`."""
+    # msgspec writes: Expected `int | null`, got `str` - at `$.spec.priority`
     text = str(error).replace("`", "").replace(" - at ", " at ")
     return text[:1].lower() + text[1:] if isinstance(error, msgspec.MsgspecError) else text

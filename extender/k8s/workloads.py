@@ -1,21 +1,22 @@
-"""Workloads: which one a pod belongs to, whether it is recreated, its QoS class; PodGroups, Services and controllers.
+"""Workloads: the controller of a pod, its QoS class, and the types of PodGroups, Services and controllers.
 
-Rule: facts about one pod, from the pod alone; the objects hold only the fields that are read.
+Rule: facts about one pod, from the pod alone; objects have only the fields that are read.
 """
 
+import contextlib
 from typing import Any, Final
 
 from extender.k8s import quantity
-from extender.k8s.objects import Int32, Labels, LabelSelector, Object, Pod, QuantityText, ResourceList, Value
+from extender.k8s.objects import Int32, Labels, LabelSelector, Object, Pod, ResourceList, Value
 from extender.k8s.well_known import MIRROR
 
+# Label that a Deployment sets on its ReplicaSets and their pods; a ReplicaSet's name ends with its value.
 TEMPLATE_HASH: Final = "pod-template-hash"
-"""Label that a Deployment sets on its ReplicaSets and their pods; the ReplicaSet's name ends with its value."""
 
 BEST_EFFORT, BURSTABLE, GUARANTEED = "BestEffort", "Burstable", "Guaranteed"
 
 QOS_CLASSES: Final = (BEST_EFFORT, BURSTABLE, GUARANTEED)
-"""QoS classes from the lowest to the highest."""
+"""QoS classes, lowest first."""
 
 _QOS_RESOURCES = ("cpu", "memory")
 
@@ -24,10 +25,11 @@ Workload = tuple[str, str, str]
 
 
 def workload_of(pod: Pod) -> Workload:
-    """Return the pod's controller; for a Deployment's ReplicaSet the Deployment, without controller the pod itself."""
+    """Return the pod's controller, the Deployment for one of its ReplicaSets, or the pod itself without controller."""
     namespace, owner = pod.metadata.namespace, pod.metadata.controller
     if owner is None:
         return namespace, "Pod", pod.metadata.name
+    # Pods name their ReplicaSet only; its Deployment follows from the name, so that no ReplicaSet has to be cached.
     template_hash = (pod.metadata.labels or {}).get(TEMPLATE_HASH)
     deployment = owner.name.removesuffix(f"-{template_hash}")
     if owner.kind == "ReplicaSet" and template_hash and deployment not in ("", owner.name):
@@ -36,20 +38,22 @@ def workload_of(pod: Pod) -> Workload:
 
 
 def is_mirror(pod: Pod) -> bool:
-    """Return whether the kubelet made the pod for a static pod; one that was read without annotations has its owner."""
+    """Return whether this is the mirror pod of a static pod."""
+    # The cache may drop annotations; a mirror pod's owner is its node.
     owner = pod.metadata.controller
     return MIRROR in (pod.metadata.annotations or {}) or (owner is not None and owner.kind == "Node")
 
 
 def is_recreated(pod: Pod) -> bool:
-    """Return whether a controller creates another pod once this one is evicted."""
+    """Return whether a controller replaces the pod once it is evicted."""
     return pod.metadata.controller is not None and not is_mirror(pod)
 
 
 def qos_class(pod: Pod) -> str:
-    """Return status.qosClass, or else compute it as the API server does (core/v1/helper/qos.ComputePodQOS, v1.36)."""
+    """Return status.qosClass, or compute it as the API server does (core/v1/helper/qos.ComputePodQOS, v1.36)."""
     if pod.status.qos_class in QOS_CLASSES:
         return pod.status.qos_class
+    # Pod-level resources, if set, decide alone.
     given = [pod.spec.resources]
     if pod.spec.resources is None:
         given = [one.resources for one in (*(pod.spec.containers or ()), *(pod.spec.init_containers or ()))]
@@ -62,16 +66,12 @@ def qos_class(pod: Pod) -> str:
 
 
 def _amounts(resources: ResourceList | None) -> dict[str, int]:
-    """Return the amounts of cpu and memory that are greater than 0."""
-    return {name: amount for name in _QOS_RESOURCES if (amount := _amount((resources or {}).get(name))) > 0}
-
-
-def _amount(text: QuantityText) -> int:
-    """Parse an amount; text that does not parse counts as 0, because no API server has accepted it."""
-    try:
-        return quantity.parse(text)
-    except quantity.QuantityError:
-        return 0
+    """Return the positive amounts of cpu and memory."""
+    amounts = {}
+    for name in _QOS_RESOURCES:
+        with contextlib.suppress(quantity.QuantityError):  # no API server accepted it: it counts as 0
+            amounts[name] = quantity.parse((resources or {}).get(name))
+    return {name: amount for name, amount in amounts.items() if amount > 0}
 
 
 # --- pod groups -----------------------------------------------------------------------------------------------------
@@ -97,20 +97,20 @@ class PodGroupSpec(Value, frozen=True):
 
 
 class PodGroup(Object, frozen=True):
-    """A PodGroup of either API group; an object has the spec field of its own group only."""
+    """A PodGroup of either API group; each has the spec fields of its own group only."""
 
     spec: PodGroupSpec = PodGroupSpec()
 
     @property
     def minimum(self) -> int | None:
-        """Return the number of its pods that must run together (gang scheduling); None without such a minimum."""
+        """Return the number of pods that must run together (gang scheduling); None: no minimum."""
         policy = self.spec.scheduling_policy
         gang = policy.gang if policy is not None else None
         return (gang.min_count if gang is not None else self.spec.min_member) or None
 
     @property
     def may_go_together_only(self) -> bool:
-        """Return whether its pods, or those of a group above it, may only be evicted together (v1.37)."""
+        """Return whether its pods, or those of a parent group, may only be evicted together (v1.37)."""
         mode = self.spec.disruption_mode
         has_mode_all = isinstance(mode, dict) and mode.get("all") is not None
         return has_mode_all or self.spec.parent_composite_pod_group_name is not None
@@ -120,7 +120,7 @@ class PodGroup(Object, frozen=True):
 
 
 class ServiceSpec(Value, frozen=True):
-    """Spec of a Service or a ReplicationController, whose selector is a plain set of labels."""
+    """Spec of a Service or ReplicationController, whose selector is a set of labels."""
 
     selector: Labels | None = None
 

@@ -1,6 +1,6 @@
-"""Why a request does not get a device: reasons of single devices, and how many devices share each.
+"""Find out why a request does not get the devices of a node: the reason of each device, and how many share it.
 
-Rule: a reason is a fact about one device and one request; in which combination devices are tried is the allocator's.
+Rule: a reason is a fact about one device and one request; combinations of devices are the allocator's concern.
 """
 
 from collections import Counter, defaultdict
@@ -14,7 +14,7 @@ from extender.core.devices.structured.allocation import ClaimToAllocate
 from extender.core.devices.structured.capacity import CapacityError, UnusablePolicy, has_room
 from extender.core.devices.structured.constraints import find_attribute
 from extender.core.devices.structured.counters import Counters
-from extender.core.devices.structured.pools import DeviceID, NodeSelectorError, Pool, PoolDevice, is_available_on
+from extender.core.devices.structured.pools import DeviceID, NodeSelectorError, Pool, PoolDevice, is_for_node
 from extender.core.devices.structured.taints import prevents_allocation
 from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.devices.objects import (
@@ -44,9 +44,10 @@ MAX_REASON_CHARACTERS = 300
 """Length of a reason, which may quote names and errors."""
 
 _STEPS_PER_DEVICE = 10
-"""Steps of looking at one device for one request, besides those of its selectors."""
+"""Steps that one device costs for one request, besides those of its selectors."""
 
 IN_USE = "in use by "
+"""Beginning of a reason; a summary counts devices in use together, whatever claims use them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,7 @@ class Request:
 
 
 def requests_of(spec: DeviceClaim) -> Iterator[tuple[int, Request]]:
-    """Yield every request and alternative with the place of the request."""
+    """Yield (place of the request, request or alternative)."""
     for place, one in enumerate(spec.requests or ()):
         if one.exactly is not None:
             yield place, Request(one.name, "", one.exactly)
@@ -77,8 +78,8 @@ def requests_of(spec: DeviceClaim) -> Iterator[tuple[int, Request]]:
             yield place, Request(one.name, alternative.name, alternative)
 
 
-class _Found(NamedTuple):
-    """What a device is for a request."""
+class _Candidate(NamedTuple):
+    """A device that a request may choose."""
 
     device: PoolDevice
     matches: bool
@@ -87,24 +88,24 @@ class _Found(NamedTuple):
 
 
 class DeviceReasons:
-    """The devices of the only node of a snapshot, and why requests do not get them."""
+    """The devices of the only node of a snapshot, and the reasons why requests do not get them."""
 
     def __init__(self, snapshot: Snapshot, pools: Sequence[Pool], budget: WorkBudget) -> None:
         self._snapshot = snapshot
         self._features = snapshot.features
         self._state = snapshot.index(DeviceIndex).state
         self._budget = budget
-        self._found: dict[tuple[str, str], list[_Found]] = {}
-        """(claim, request) -> what was found."""
+        self._candidates: dict[tuple[str, str], list[_Candidate]] = {}
+        """(claim, request) -> every device, as far as the budget goes."""
         self._selectors: dict[str, Selector] = {}
         self._users = _users(snapshot.objects.resource_claims.values())
         self._pools = pools
+        # An incomplete or invalid pool may have no devices yet, so that no device says why it cannot be used.
         self._without_devices = [pool for pool in pools if not pool.devices and _why_unusable(pool)]
-        """Pools whose devices are not known, because they cannot be used."""
 
     def report(self, claim: ClaimToAllocate, request: Request, *, fails: bool) -> DeviceRequestReport:
-        """Return what a request finds on the node."""
-        found = self._find(claim, request)
+        """Return the devices of the node for a request, and the summary."""
+        found = self._candidates_of(claim, request)
         matching, free = sum(one.matches for one in found), sum(not one.why for one in found)
         reasons = Counter(one.why for one in found if one.why)
         devices = sum(len(pool.devices) for pool in self._pools)
@@ -119,28 +120,32 @@ class DeviceReasons:
             count=None if request.asks.allocation_mode == "All" else request.asks.count,
             matching=matching,
             free=free,
-            devices=[self._report(one) for one in found[:MAX_DEVICES]],
+            devices=[
+                DeviceReport(
+                    device=shortened("/".join(one.device.id)),
+                    why=one.why,
+                    detail=self._detail(one.device) if one.why else "",
+                )
+                for one in found[:MAX_DEVICES]
+            ],
             omitted=max(0, devices - MAX_DEVICES),
         )
 
     def free_devices(self, claim: ClaimToAllocate, request: Request) -> Iterator[PoolDevice]:
         """Yield the devices that the request could get."""
-        return (one.device for one in self._find(claim, request) if not one.why)
+        return (one.device for one in self._candidates_of(claim, request) if not one.why)
 
-    def _find(self, claim: ClaimToAllocate, request: Request) -> list[_Found]:
-        """Return what each device is for a request, as far as the budget goes."""
+    def _candidates_of(self, claim: ClaimToAllocate, request: Request) -> list[_Candidate]:
         key = f"{claim.namespace}/{claim.name}", request.full_name
-        if key not in self._found:
-            found = self._found[key] = []
+        if key not in self._candidates:
+            found = self._candidates[key] = []
             with suppress(WorkLimitReached):
                 for one in (device for pool in self._pools for device in pool.devices):
                     self._budget.spend(_STEPS_PER_DEVICE)
-                    found.append(_Found(one, *self._reason(claim.spec, request, one)))
-        return self._found[key]
-
-    def _report(self, found: _Found) -> DeviceReport:
-        detail = self._detail(found.device) if found.why else ""
-        return DeviceReport(device=shortened("/".join(found.device.id)), why=found.why, detail=detail)
+                    mismatch = self._mismatch(request, one)
+                    why = mismatch or self._taken(request, one) or _missing_attribute(claim.spec, request, one)
+                    found.append(_Candidate(one, not mismatch, shortened(why)))
+        return self._candidates[key]
 
     def _detail(self, one: PoolDevice) -> str:
         pods = [
@@ -150,14 +155,8 @@ class DeviceReasons:
         ]
         return f"reserved for {listed(pods)}" if pods else ""
 
-    def _reason(self, spec: DeviceClaim, request: Request, one: PoolDevice) -> tuple[bool, str]:
-        """Return whether the device matches, and why the request does not get it; empty: it is free."""
-        why = self._mismatch(request, one)
-        if why:
-            return False, shortened(why)
-        return True, shortened(self._taken(request, one) or _missing_attribute(spec, request, one))
-
     def _mismatch(self, request: Request, one: PoolDevice) -> str:
+        """Return why the request cannot choose the device, free or not; empty: it matches."""
         asks, features = request.asks, self._features
         if why := _why_unusable(one.pool):
             return why
@@ -175,7 +174,7 @@ class DeviceReasons:
                 if why:
                     return f"selector #{number} of {whose} {why}"
         try:
-            if one.slice.spec.per_device_node_selection and not is_available_on(one, self._snapshot.nodes[0]):
+            if one.slice.spec.per_device_node_selection and not is_for_node(one.device, self._snapshot.nodes[0]):
                 return "is for other nodes"
         except NodeSelectorError as error:
             return f"has {error}"
@@ -188,7 +187,7 @@ class DeviceReasons:
         return ""
 
     def selector(self, expression: str) -> Selector:
-        """Return the compiled selector."""
+        """Return the compiled selector, which the allocator uses, too."""
         if expression not in self._selectors:
             compiled = compile_selector(expression, of_1_37=self._features.selectors_of_1_37)
             self._selectors[expression] = compiled

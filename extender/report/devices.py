@@ -1,14 +1,13 @@
-"""Explain, for one node, whether the claims of a pod can be allocated there, and which request of them fails.
+"""Explain whether the claims of a pod can be allocated on one node, and which of their requests fails.
 
-The node is looked at alone, on a snapshot with its pools, the claims that use them and the DeviceClasses: the same
-allocator decides there, for one more claim and one more request at a time, so that the one that fails is found.
+The allocator runs again on a snapshot that has only this node, its pools, the claims that use them and the
+DeviceClasses. It allocates one more claim, then one more request at a time, until one fails.
 
-Rule: nothing is decided again; the verdict of the node stays the one of its filter status.
+Rule: the verdict about the node is its filter status; this only explains it.
 """
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -48,10 +47,10 @@ from extender.report.device_reasons import (
     shortened,
     value_of,
 )
-from extender.report.schema import ClaimReport, DeviceRequestReport, PodClaimReport
+from extender.report.schema import ClaimReport, DeviceRequestReport
 
 EXTENDED_RESOURCES = "extended resources"
-"""Name of the claim that kube-scheduler makes for them."""
+"""Name of the claim that kube-scheduler creates for the extended resources of a pod."""
 
 MAX_CONSTRAINTS = 3
 """Constraints that a summary names."""
@@ -65,15 +64,15 @@ _CANNOT = "cannot be allocated"
 # --- the claims of the pod, wherever it may run ---------------------------------------------------------------------
 
 
-def report_pod_claims(devices: RecordedDevices, pod: Pod, features: Features) -> list[PodClaimReport]:
-    """Return the entries of the pod's spec.resourceClaims, and what it requests of DeviceClasses by extended resources.
+def report_pod_claims(devices: RecordedDevices, pod: Pod, features: Features) -> list[ClaimReport]:
+    """Return the claims of the pod, each with its allocation, or with the reason why it cannot be used.
 
-    Of each: which claim it is, and where that is allocated, or why it cannot be used.
+    Extended resources that a DeviceClass backs are the last claim.
     """
     own = [
-        PodClaimReport(name=one.name, note=shortened(one.problem) or "no claim is needed")
+        ClaimReport(name=one.name, note=shortened(one.problem) or "no claim is needed")
         if one.claim is None
-        else PodClaimReport(name=one.name, claim=_key(one.claim), note=_allocation(one.claim))
+        else ClaimReport(name=one.name, claim=_key(one.claim), note=_allocation(one.claim))
         for one in devices.claims
     ]
     snapshot = Snapshot.build(ClusterObjects(device_classes=devices.classes), features)
@@ -83,23 +82,23 @@ def report_pod_claims(devices: RecordedDevices, pod: Pod, features: Features) ->
     backed = [name for name in extended_resources(snapshot, pod) if name in classes]
     names = listed([f"{name} (class {classes[name].metadata.name})" for name in backed])
     note = f"{names}: devices, on nodes without a device plugin for it"
-    return [*own, PodClaimReport(name=EXTENDED_RESOURCES, note=note)]
+    return [*own, ClaimReport(name=EXTENDED_RESOURCES, note=note)]
 
 
 def _allocation(claim: ResourceClaim) -> str:
     if claim.status.allocation is None:
         return "not allocated"
     pods = [f"{claim.metadata.namespace}/{one.name}" for one in claim.status.reserved_for or ()]
-    return f"allocated: {listed(_devices_of(claim)) or 'no devices'}; reserved for {listed(pods) or 'no pod'}"
-
-
-def _devices_of(claim: ResourceClaim) -> list[str]:
-    return [f"{one.driver}/{one.pool}/{one.device}" for one in _results(claim)]
+    return f"allocated: {listed(_names(_results(claim))) or 'no devices'}; reserved for {listed(pods) or 'no pod'}"
 
 
 def _results(claim: ResourceClaim) -> Sequence[DeviceRequestAllocationResult]:
     allocation = claim.status.allocation
     return (allocation.devices.results or ()) if allocation is not None else ()
+
+
+def _names(results: Sequence[DeviceRequestAllocationResult]) -> list[str]:
+    return [f"{one.driver}/{one.pool}/{one.device}" for one in results]
 
 
 def _key(claim: ResourceClaim) -> str:
@@ -109,26 +108,20 @@ def _key(claim: ResourceClaim) -> str:
 # --- the claims on one node -----------------------------------------------------------------------------------------
 
 
-class NodeClaims(NamedTuple):
-    """The claims of a pod on one node."""
-
-    claims: list[ClaimReport]
-    not_followed: str
-    """Feature because of which kube-scheduler alone decides there."""
-
-
-def report_claims(devices: RecordedDevices, pod: Pod, node: str, context: SchedulingContext) -> NodeClaims:
-    """Return the pod's claims on one node of the cluster: its devices, and why requests do not get them.
+def report_claims(
+    devices: RecordedDevices, pod: Pod, node: str, context: SchedulingContext
+) -> tuple[list[ClaimReport], str]:
+    """Return the pod's claims on one node, and the feature that leaves the decision there to kube-scheduler, or "".
 
     `context`: that of the decision, whose snapshot and pod are not read.
     """
     snapshot = _snapshot_of(devices, node, context.features)
     if snapshot is None:
-        return NodeClaims([], "")
+        return [], ""
     found = dynamic_resources.verdicts(SchedulingContext(pod, snapshot, context.profile, (), context.history))
     feature = -1 if found is None else int(found.not_evaluated[0])
     not_followed = list(found.not_followed)[feature] if found is not None and feature >= 0 else ""
-    return NodeClaims(_reports(devices, pod, snapshot), shortened(not_followed))
+    return _reports(devices, pod, snapshot), shortened(not_followed)
 
 
 def _reports(devices: RecordedDevices, pod: Pod, snapshot: Snapshot) -> list[ClaimReport]:
@@ -182,12 +175,12 @@ def _own_claim(name: str, claim: ResourceClaim | None, problem: str, node: Node)
         return ClaimReport(name=name, claim=_key(claim), summary="")
     selector = claim.status.allocation.node_selector
     try:
-        is_here = selector is None or selects_node(node, None, None, selector)
+        is_here = selector is None or selects_node(selector, node)
         where = "available on this node" if is_here else "not available on this node"
     except NodeSelectorError as error:
         where = str(error)
     summary = f"{_allocation(claim)}; {where}"
-    return ClaimReport(name=name, claim=_key(claim), summary=summary, devices=_devices_of(claim)[:MAX_DEVICES])
+    return ClaimReport(name=name, claim=_key(claim), summary=summary, devices=_names(_results(claim))[:MAX_DEVICES])
 
 
 def _extended_resources(snapshot: Snapshot, pod: Pod) -> ClaimToAllocate | None:
@@ -210,29 +203,39 @@ class _Search:
         self._pools_error = ""
         try:
             self._pools = snapshot.index(DeviceIndex).pools_at(0)
-        except (AllocationError, NotEvaluated, NodeSelectorError) as error:
+        except (AllocationError, NotEvaluated) as error:
             self._pools_error = str(error)
         self._budget = explanation_budget()
         self._reasons = DeviceReasons(snapshot, self._pools, self._budget)
 
     def report(self, number: int, own: ClaimReport) -> ClaimReport:
-        """Return what becomes of one claim, where the claims before it get their devices first."""
+        """Explain one claim; the claims before it get their devices first."""
         claim = self._claims[number]
+        # 1. It can be allocated together with the claims before it.
         found = self._pools_error or self._allocate(self._claims[: number + 1])
         if not isinstance(found, str):
             devices = ["/".join(one.id) for one in found[number].devices]
             summary = f"can be allocated: {listed(devices)}"
             requests = self._requests(claim, None)
             return replace(own, summary=summary, devices=devices[:MAX_DEVICES], requests=requests)
+        # 2. A claim before it cannot be allocated, so that the allocator never tries this one.
         if number and not self._pools_error and isinstance(self._allocate(self._claims[:number]), str):
             summary = "not tried: an earlier claim of the pod cannot be allocated"
             return replace(own, summary=summary, requests=self._requests(claim, None))
-        fails = self._first_that_fails(number)
+        # 3. It fails itself: find the first request for which no devices are left; None: the claim fails as a whole.
+        fails = next(
+            (
+                place
+                for place in range(len(claim.spec.requests or ()))
+                if isinstance(self._allocate((*self._claims[:number], self._part(number, place + 1))), str)
+            ),
+            None,
+        )
         why = self._in_combination(number, fails) if found == _CANNOT else ""
         return replace(own, summary=shortened(f"{found}{why}"), requests=self._requests(claim, fails))
 
     def _allocate(self, claims: Sequence[ClaimToAllocate]) -> Allocated | str:
-        """Return the devices of the claims, or why they do not get them."""
+        """Return the devices of the claims, or the error of the allocator."""
         snapshot = self._snapshot
         classes = {one.metadata.name: one for one in snapshot.objects.device_classes.values()}
         allocator = Allocator(claims, classes, self._reasons.selector, snapshot.features)
@@ -241,16 +244,9 @@ class _Search:
             found = allocator.allocate(snapshot.nodes[0], self._pools, state, self._budget)
         except (AllocationError, InvalidPools) as error:
             return str(error)
-        except (NotEvaluated, NodeSelectorError, WorkLimitReached) as error:
+        except (NotEvaluated, WorkLimitReached) as error:
             return f"not evaluated: {error}"
         return _CANNOT if found is None else found
-
-    def _first_that_fails(self, number: int) -> int | None:
-        """Return the place of the first request for which no devices are left; None: the claim fails as a whole."""
-        for place in range(len(self._claims[number].spec.requests or ())):
-            if isinstance(self._allocate((*self._claims[:number], self._part(number, place + 1))), str):
-                return place
-        return None
 
     def _part(self, number: int, requests: int) -> ClaimToAllocate:
         """Return a claim with the first of its requests only."""
@@ -259,19 +255,22 @@ class _Search:
         return ClaimToAllocate(claim.namespace, claim.name, spec)
 
     def _in_combination(self, number: int, fails: int | None) -> str:
-        """Return what keeps the request that fails from the devices that are free; empty: there are too few of them."""
+        """Return why the request that fails does not get devices although some are free; "": no request fails alone."""
         if fails is None:
             return ""
+        # 1. Too few devices are free for each alternative of the request.
         claim = self._part(number, fails + 1)
         own = [one for place, one in requests_of(claim.spec) if place == fails]
         wanted = {id(one): 1 if one.asks.allocation_mode == "All" else one.asks.count for one in own}
         if all(sum(1 for _ in self._reasons.free_devices(claim, one)) < wanted[id(one)] for one in own):
             return f": request {own[0].name} has too few devices"
+        # 2. It fails without the constraints of the claim, too: several requests compete for the same devices.
         without = ClaimToAllocate(claim.namespace, claim.name, replace(claim.spec, constraints=None))
         if isinstance(self._allocate((*self._claims[:number], without)), str):
             is_first = number == 0 and fails == 0
             why = "cannot be had together" if is_first else "are needed by other requests of the pod"
             return f": the devices for request {own[0].name} {why}"
+        # 3. Only the constraints stand in the way.
         constraints = [self._constraint(claim, at) for at in range(len(claim.spec.constraints or ()))]
         return f": no devices for request {own[0].name} satisfy {'; '.join(constraints[:MAX_CONSTRAINTS])}"
 

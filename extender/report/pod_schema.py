@@ -1,6 +1,6 @@
-"""The JSON schema of `extender why`: what kube-scheduler would say of one pod, and of every node for it.
+"""The JSON schema of `extender why`: the verdict about one pod, and every node for it.
 
-Rule: types only; `report.diagnose` fills them in, and `cluster` the history.
+Rule: types only; `report.diagnose` fills them in, and `cluster.list` the history.
 """
 
 from typing import Literal
@@ -17,8 +17,8 @@ PodState = Literal["Pending", "Gated", "NotOurs", "Assigned", "Terminating", "Fi
 NotFound: the cluster has no such pod."""
 
 Verdict = Literal["Fits", "FitsAfterPreemption", "DoesNotFit", "Unknown"]
-"""Fits: also a pod that has its node already. Unknown: kube-scheduler does not try the pod, or a plugin that is not
-evaluated here decides."""
+"""Fits: also a pod that has its node already. Unknown: kube-scheduler does not try the pod, or a plugin decides that we
+do not evaluate."""
 
 EXIT_CODES: dict[Verdict, int] = {"Fits": 0, "DoesNotFit": 1, "FitsAfterPreemption": 3, "Unknown": 4}
 """Exit code of `extender why`; 2 is an error, as with all commands."""
@@ -61,7 +61,7 @@ class NodeScores(DiagnosisStruct, frozen=True, kw_only=True):
 
 
 class NodePreemption(DiagnosisStruct, frozen=True, kw_only=True):
-    """What a preemption on one node would take: victims, or the status that says why it is not a candidate."""
+    """A preemption on one node: its victims, or the status that rejects the node as a candidate."""
 
     victims: list[str]
     """`namespace/name`, most important first; empty: the node is not a candidate."""
@@ -86,19 +86,18 @@ class NodeDiagnosis(DiagnosisStruct, frozen=True, kw_only=True):
     preemption: NodePreemption | None
     """Null where evicting pods cannot help: every node but those with the code Unschedulable."""
     not_evaluated: list[str]
-    """Plugins that kube-scheduler evaluates on this node too, and that are not evaluated here."""
+    """Plugins that kube-scheduler evaluates on this node and that we do not."""
 
 
 class PreemptionOutcome(DiagnosisStruct, frozen=True, kw_only=True):
-    """What the preemption comes to that follows when the pod fits on no node."""
+    """Outcome of the preemption, which is tried if the pod fits on no node."""
 
     node: str | None
     """The node that the pod would be nominated to; null: none."""
     ties: list[str]
-    """Nodes that cost the same, this one included; kube-scheduler may choose any of them."""
+    """Nodes that cost the same, including this one; kube-scheduler may choose any of them."""
     chance: list[Chance] = []
-    """Why kube-scheduler may choose another node or other victims, as in the nodes' `preemption`: what is chance about
-    the victims of this node, or of another one that could be chosen then."""
+    """Why kube-scheduler may choose another node or other victims: the reasons of all nodes that it could choose."""
     candidates: int
     """Number of nodes on which evicting pods would make room."""
     victims: list[EvictedPod]
@@ -107,15 +106,15 @@ class PreemptionOutcome(DiagnosisStruct, frozen=True, kw_only=True):
     vetoed: str | None
     """Reason why the policies allow no eviction, where kube-scheduler alone would evict pods."""
     message: str
-    """What kube-scheduler says of preemption, as at the end of its message; up to 1.36 empty where a node is found."""
+    """kube-scheduler's message about preemption, the end of its whole message; up to 1.36 empty if a node is found."""
 
 
 class Placement(DiagnosisStruct, frozen=True, kw_only=True):
-    """Why an assigned pod is where it is: its node among the others, judged as if the pod had none yet."""
+    """How the node of an assigned pod compares with the others, judged as if the pod had none yet."""
 
     node: str
     status: PluginStatus | None = None
-    """Filter status of its node; null: the cluster does not have the node, or it was not judged."""
+    """Filter status of its node; null: the node does not exist any more, or was not judged."""
     scores: NodeScores | None = None
     """Scores of its node; null: the pod would not fit there any more."""
     runners_up: list[str] = []
@@ -133,7 +132,7 @@ class Diagnosis(DiagnosisStruct, frozen=True, kw_only=True):
     priority: int = 0
     scheduler_name: str = ""
     requests: dict[str, int] = {}
-    """What the pod requests, in the scheduler's units."""
+    """Requests of the pod, in the scheduler's units."""
     state: PodState
     verdict: Verdict = "Unknown"
     message: str = ""
@@ -168,14 +167,14 @@ class Diagnosis(DiagnosisStruct, frozen=True, kw_only=True):
     claims: list[ReservedClaim] = []
     """Resource claims of a pod that fits, with the devices that it would get."""
     hint: str | None = None
-    """What helps: with a claim that does not exist yet, a pending pod that fits, or a pod of another scheduler."""
+    """What to do or to wait for: a claim that does not exist yet, a pending pod that fits, another scheduler's pod."""
     not_evaluated: list[str] = []
-    """Plugins that kube-scheduler evaluates for this pod, and that are not evaluated here."""
+    """Plugins that kube-scheduler evaluates for this pod and that we do not."""
     notes: list[str]
-    """What the verdict leaves out, one sentence each."""
+    """What the verdict does not take into account, one sentence each."""
     nodes: list[NodeDiagnosis] = []
     """All nodes by name."""
     details: NodeReport | None = None
     """One node with its pods, resources and devices, on request."""
     history: PodHistory | None = None
-    """Null where none was read: a file has no Events."""
+    """Null without a live cluster: a file has no Events."""

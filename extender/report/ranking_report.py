@@ -1,6 +1,6 @@
-"""Compare preemption candidates and name the criterion that decided.
+"""Compare the candidates of a preemption, and name the criterion that decided.
 
-Rule: the comparison reuses the keys of the decision and computes no others.
+Rule: the ranking keys are those of the decision; no others are computed.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from extender.utilities.text import pluralize
 
 
 def report_ranking(record: PreemptRecord) -> RankingReport | None:
-    """Find the criterion that singled out the best candidate, and the ties; None: no dry run was made."""
+    """Return the criterion that decided between the best two candidates, and the ties; None: there was no dry run."""
     dry_run, criteria = record.dry_run, list(record.request.context.profile.preemption.ranking)
     if dry_run is None:
         return None
@@ -29,7 +29,7 @@ def report_ranking(record: PreemptRecord) -> RankingReport | None:
     return RankingReport(
         criteria=criteria,
         candidates=len(ranked),
-        # In the order of the ranking the runner-up is equal to the best by the most criteria.
+        # No other candidate is equal to the best by more criteria than the runner-up, which is at place 1.
         decided_by=keys.decided_by(0, 1) if len(ranked) > 1 else None,
         ties=[dry_run.name(node) for node in ties],
         chance=sorted({why for node in ranked.tolist() for why in recorded_chance(record.request, dry_run, node)}),
@@ -37,7 +37,7 @@ def report_ranking(record: PreemptRecord) -> RankingReport | None:
 
 
 def recorded_chance(request: RecordedRequest, dry_run: DryRunRecord, node: int) -> list[Chance]:
-    """Return what is chance about kube-scheduler's choice of victims on the node."""
+    """Return why kube-scheduler may choose other victims on the node, from what was recorded."""
     context, on = request.context, dry_run.pods_on_node[node]
     evictable = np.flatnonzero(flags_of_node(dry_run, node) & EVICTABLE).tolist()
     pods, budgets = [on.pods[k] for k in evictable], [on.budgets[k] for k in evictable]
@@ -58,9 +58,9 @@ def render_keys(request: RecordedRequest, dry_run: DryRunRecord, place: int) -> 
 
 
 def explain_priority_sum(request: RecordedRequest, dry_run: DryRunRecord) -> str | None:
-    """Say why the best candidate has a lower PrioritySum than the runner-up, to which every victim adds 2^31.
+    """Explain why PrioritySum prefers the best candidate to the runner-up; None: the sums of priorities say it all.
 
-    None: they have the same number of victims, so that the sums of priorities alone explain it.
+    Every victim adds 2^31, so that the number of victims decides where it differs.
     """
     place = list(request.context.profile.preemption.ranking).index("PrioritySum")
     counts = [

@@ -1,11 +1,9 @@
 """Render the record of a decision into the schema that /decisions, the CLI and the web page show.
 
-Rule: nothing is decided again; everything shown was compared or counted when the decision was made. Only the reasons
-why pods are protected are worked out later, from the same objects and the same eviction history.
+Rule: nothing is decided again; everything shown was compared or counted when the decision was made.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from msgspec.structs import replace
 
@@ -19,8 +17,7 @@ from extender.core.record import (
     RecordedRequest,
 )
 from extender.report.devices import report_claims, report_pod_claims
-from extender.report.ranking_report import report_ranking
-from extender.report.schema import NodeOutcome, NodeReport, PodClaimReport, RankingReport
+from extender.report.schema import ClaimReport, NodeOutcome, NodeReport
 from extender.report.tried_node import TriedNode, status_report
 
 FITS_AFTER_EVICTION = "the pod would fit after an eviction; scored by what that would cost"
@@ -28,44 +25,32 @@ NO_EVICTION_HELPS = "the pod does not fit, and no eviction that is allowed would
 """Reason why a node has no plugin scores."""
 
 
-@dataclass(frozen=True, slots=True)
-class RenderedDecision:
-    """The parts of an explained decision that come from its record."""
-
-    nodes: list[NodeReport]
-    ranking: RankingReport | None = None
-    highest: int | None = None
-
-
-def render(record: DecisionRecord, *, node: str | None = None, every_pod: bool = True) -> RenderedDecision:
+def render_nodes(record: DecisionRecord, *, node: str | None = None, every_pod: bool = True) -> list[NodeReport]:
     """Render all nodes or only `node`, always with the pods of `node`; with `every_pod` also those of all others."""
-    if isinstance(record, FilterRecord | PrioritizeRecord):
+    if isinstance(record, PreemptRecord):
+        every = _preempt_nodes(record, node, every_pod=every_pod)
+    else:
         every = _filter_nodes(record) if isinstance(record, FilterRecord) else _prioritize_nodes(record)
-        nodes = [with_claims(record.request, one, node) for one in every if node in (None, one.name)]
-        return RenderedDecision(nodes, highest=record.highest if isinstance(record, PrioritizeRecord) else None)
-    with_dry_run = _nodes_with_dry_run(record, record.dry_run, node, every_pod=every_pod) if record.dry_run else ()
-    without = (one for one in _nodes_without_dry_run(record) if node in (None, one.name))
-    nodes = [with_claims(record.request, one, node) for one in (*with_dry_run, *without)]
-    return RenderedDecision(nodes, report_ranking(record))
+    return [with_claims(record.request, one, node) for one in every if node in (None, one.name)]
 
 
 # --- resource claims --------------------------------------------------------------------------------------------------
 
 
-def render_pod_claims(record: DecisionRecord | None) -> list[PodClaimReport]:
+def render_pod_claims(record: DecisionRecord | None) -> list[ClaimReport]:
     """Render the resource claims of the incoming pod."""
-    devices = None if record is None else record.request.devices
-    if record is None or devices is None:
+    request = None if record is None else record.request
+    if request is None or request.devices is None:
         return []
-    return report_pod_claims(devices, record.request.pod.decode(), record.request.context.features)
+    return report_pod_claims(request.devices, request.pod.decode(), request.context.features)
 
 
 def with_claims(request: RecordedRequest, report: NodeReport, node: str | None) -> NodeReport:
     """Return the report of `node` with the devices that the pod's claims may get there, any other one as it is."""
     if request.devices is None or report.name != node:
         return report
-    found = report_claims(request.devices, request.pod.decode(), node, request.context)
-    explained: NodeReport = replace(report, claims=found.claims, not_followed=found.not_followed)
+    claims, not_followed = report_claims(request.devices, request.pod.decode(), node, request.context)
+    explained: NodeReport = replace(report, claims=claims, not_followed=not_followed)
     return explained
 
 
@@ -99,36 +84,13 @@ def _prioritize_nodes(record: PrioritizeRecord) -> Iterator[NodeReport]:
         yield NodeReport(name=name, outcome="scored", score=score, total=sum(own.values()), plugins=own)
 
 
-# --- /preempt: nodes --------------------------------------------------------------------------------------------------
+# --- /preempt ---------------------------------------------------------------------------------------------------------
 
 
-def _nodes_with_dry_run(
-    record: PreemptRecord, dry_run: DryRunRecord, only: str | None, *, every_pod: bool
-) -> Iterator[NodeReport]:
-    """Return the nodes with a dry run, or `only` one of them: candidates best first, then the others by name."""
-    ranked, names = dry_run.ranked.candidates.tolist(), dry_run.names
-    answered = {candidate.node: [victim.key for victim in candidate.victims] for candidate in record.decision.kept}
-    sent_nodes, amounts = frozenset(record.sent_nodes), record.request.amounts()
-    others = sorted(set(range(len(names))) - set(ranked), key=names.__getitem__)
-    for place, node in [*enumerate(ranked), *((None, node) for node in others)]:
-        name = names[node]
-        if only in (None, name):
-            tried = TriedNode(
-                record.request,
-                dry_run,
-                node,
-                place,
-                amounts,
-                answered=answered.get(name),
-                is_sent=name in sent_nodes,
-                is_rejected=name in record.decision.rejected,
-                why_dropped=record.decision.dropped.get(name),
-            )
-            yield tried.report_with_pods() if every_pod or name == only else tried.report()
-
-
-def _nodes_without_dry_run(record: PreemptRecord) -> Iterator[NodeReport]:
-    """Return the sent nodes without a dry run, by name."""
+def _preempt_nodes(record: PreemptRecord, only: str | None, *, every_pod: bool) -> Iterator[NodeReport]:
+    """Yield candidates best first, then the other nodes with a dry run, then the sent ones without, each by name."""
+    if record.dry_run is not None:
+        yield from _nodes_with_dry_run(record, record.dry_run, only, every_pod=every_pod)
     seen = set(record.dry_run.names) if record.dry_run else set()
     for name in sorted({*record.sent_nodes, *record.decision.dropped} - seen):
         status = record.not_tried.get(name)
@@ -141,3 +103,27 @@ def _nodes_without_dry_run(record: PreemptRecord) -> Iterator[NodeReport]:
             outcome = "fits"
         why = record.decision.dropped[name].message if name in record.decision.dropped else ""
         yield NodeReport(name=name, outcome=outcome, why=why, filter=status_report(status) if status else None)
+
+
+def _nodes_with_dry_run(
+    record: PreemptRecord, dry_run: DryRunRecord, only: str | None, *, every_pod: bool
+) -> Iterator[NodeReport]:
+    ranked, names = dry_run.ranked.candidates.tolist(), dry_run.names
+    answered = {candidate.node: [victim.key for victim in candidate.victims] for candidate in record.decision.kept}
+    sent_nodes, amounts = frozenset(record.sent_nodes), record.request.amounts()
+    others = sorted(set(range(len(names))) - set(ranked), key=names.__getitem__)
+    for place, node in [*enumerate(ranked), *((None, node) for node in others)]:
+        name = names[node]
+        if only in (None, name):  # rendering one of 5,000 nodes must not render the others first
+            tried = TriedNode(
+                record.request,
+                dry_run,
+                node,
+                place,
+                amounts,
+                answered=answered.get(name),
+                is_sent=name in sent_nodes,
+                is_rejected=name in record.decision.rejected,
+                why_dropped=record.decision.dropped.get(name),
+            )
+            yield tried.report_with_pods() if every_pod or name == only else tried.report()

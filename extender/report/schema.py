@@ -13,7 +13,7 @@ VerbName = Literal["filter", "prioritize", "preempt"]
 """A verb that has a decision; `bind` has none."""
 
 Chance = Literal["BudgetOrder", "UnstableSort"]
-"""What is chance about kube-scheduler's choice of victims, as in `core.chance`, which loads the engine."""
+"""Why kube-scheduler may choose other victims (`core.chance`, which is not imported: it loads the engine)."""
 
 MAX_LISTED_DECISIONS = 1000
 """Limit of the decisions in one response of GET /decisions."""
@@ -26,29 +26,6 @@ class ReportStruct(msgspec.Struct, rename="camel", omit_defaults=True, frozen=Tr
     """Base class of the schema: keys in camelCase, defaults left out."""
 
 
-class PodReport(ReportStruct, frozen=True, kw_only=True):
-    """An incoming or nominated pod."""
-
-    key: str
-    """`namespace/name`."""
-    uid: str
-    priority: int = 0
-    requests: ResourceAmounts = {}
-    claims: list["PodClaimReport"] = []
-    """Its resource claims; of the incoming pod only."""
-
-
-class PodClaimReport(ReportStruct, frozen=True, kw_only=True):
-    """An entry of the incoming pod's spec.resourceClaims, as it was at the decision."""
-
-    name: str
-    """Its name in the pod."""
-    claim: str = ""
-    """`namespace/name` of the ResourceClaim; empty: there is none yet."""
-    note: str = ""
-    """Where it is allocated, or why it cannot be used."""
-
-
 class DeviceReport(ReportStruct, frozen=True, kw_only=True):
     """A device that a request may choose on a node."""
 
@@ -57,7 +34,7 @@ class DeviceReport(ReportStruct, frozen=True, kw_only=True):
     why: str = ""
     """Why the request does not get it; empty: it is free and matches."""
     detail: str = ""
-    """Who uses it: the pods that its claim is reserved for."""
+    """Pods that its claim is reserved for."""
 
 
 class DeviceRequestReport(ReportStruct, frozen=True, kw_only=True):
@@ -66,34 +43,38 @@ class DeviceRequestReport(ReportStruct, frozen=True, kw_only=True):
     name: str
     """Its name; `request/alternative` in a prioritized list."""
     summary: str
-    """How many devices match and are free, and why the others do not or are not."""
+    """Number of devices that match and of those that are free, and the reasons of the others."""
     fails: bool = False
-    """True if no devices are left for it; earlier requests got theirs."""
+    """True if no devices are left for it after the requests before it got theirs."""
     count: int | None = None
-    """Number of devices that it asks for; None: all that match."""
+    """Number of devices requested; None: all that match."""
     matching: int = 0
-    """Devices that its selectors and those of its class choose, and whose taints it tolerates."""
+    """Number of devices that match its selectors and those of its class, and whose taints it tolerates."""
     free: int = 0
-    """Matching devices that it could get."""
+    """Number of matching devices that it could get."""
     devices: list[DeviceReport] = []
-    """Devices of the node's pools in the order in which they are tried, at most 256."""
+    """The first 256 devices of the node's pools, in the order in which the allocator tries them."""
     omitted: int = 0
-    """Further devices."""
+    """Number of further devices."""
 
 
 class ClaimReport(ReportStruct, frozen=True, kw_only=True):
-    """A resource claim of the pod on one node."""
+    """A resource claim of the incoming pod, as it was at the decision: wherever the pod may run, or on one node."""
 
     name: str
     """Its name in the pod; `extended resources` for the claim that kube-scheduler makes for them."""
     claim: str = ""
     """`namespace/name`; empty: it does not exist yet."""
-    summary: str
+    note: str = ""
+    """Its allocation, or the reason why it cannot be used, wherever the pod may run."""
+
+    # --- on one node ---
+    summary: str = ""
     """Whether it can be allocated there, or where it is allocated."""
     devices: list[str] = []
-    """Devices that it has, or would get there: `driver/pool/device`."""
+    """Devices that are allocated to it, or would be there: `driver/pool/device`."""
     requests: list[DeviceRequestReport] = []
-    """Its requests, if it is not allocated yet."""
+    """Its requests; empty if it is allocated already."""
 
 
 class StatusReport(ReportStruct, frozen=True, kw_only=True):
@@ -107,7 +88,19 @@ class StatusReport(ReportStruct, frozen=True, kw_only=True):
 
 
 PodRole = Literal["victim", "reprieved", "protected", "kept"]
-"""victim; reprieved: a potential victim that was spared; protected: by a policy; kept: its priority is not lower."""
+"""victim; reprieved: a potential victim that stays; protected: by a policy; kept: its priority is not lower."""
+
+
+class PodReport(ReportStruct, frozen=True, kw_only=True):
+    """An incoming or nominated pod."""
+
+    key: str
+    """`namespace/name`."""
+    uid: str
+    priority: int = 0
+    requests: ResourceAmounts = {}
+    claims: list[ClaimReport] = []
+    """Its resource claims; of the incoming pod only."""
 
 
 class RunningPodReport(ReportStruct, frozen=True, kw_only=True):
@@ -120,10 +113,10 @@ class RunningPodReport(ReportStruct, frozen=True, kw_only=True):
     started: str | None = None
     """status.startTime."""
     order: int | None = None
-    """Turn in the reprieve, 1 for the pod that was put back first; None for pods that were never removed, and where
-    the victims were found in another way (`chosen_by`)."""
+    """Place in the order of the reprieve, 1 for the pod that was put back first; None for a pod that was never removed,
+    and where `chosen_by` names another method."""
     violating: bool = False
-    """True if its eviction would violate a disruption budget, as the policies in effect count budgets."""
+    """True if its eviction would violate a disruption budget under the policies in effect."""
     budgets: list[str] = []
     """Disruption budgets that its eviction counts against."""
     named: bool = False
@@ -170,7 +163,7 @@ class NodeReport(ReportStruct, frozen=True, kw_only=True):
     name: str
     outcome: NodeOutcome
     sent: bool = True
-    """False: kube-scheduler did not send it, and a policy evaluates all nodes."""
+    """False: kube-scheduler did not send it; the policies consider all nodes."""
     why: str = ""
     filter: StatusReport | None = None
     """Filter status before any eviction; None: the filters did not run."""
@@ -221,7 +214,7 @@ class NodeReport(ReportStruct, frozen=True, kw_only=True):
     claims: list[ClaimReport] = []
     """Resource claims of the incoming pod, with the devices that they may get there."""
     not_followed: str = ""
-    """Feature because of which kube-scheduler alone decides about the claims there; empty: they are evaluated."""
+    """Feature that is not supported, so that kube-scheduler decides about the claims; empty: they are evaluated."""
 
 
 class RankingReport(ReportStruct, frozen=True, kw_only=True):
@@ -232,12 +225,12 @@ class RankingReport(ReportStruct, frozen=True, kw_only=True):
     candidates: int
     """Number of candidates."""
     decided_by: str | None = None
-    """The criterion that singled out the best candidate. At equal cost `named` (kube-scheduler sent its victims) or
-    `name` (its name comes first). None: at most one candidate."""
+    """The criterion that decided between the best two. If they cost the same, `named` (kube-scheduler sent its victims)
+    or `name` (its name comes first). None: at most one candidate."""
     ties: list[str] = []
     """Nodes that cost the same as the best, including the best."""
     chance: list[Chance] = []
-    """Why kube-scheduler may choose another node or other victims: what is chance about those of any candidate."""
+    """Why kube-scheduler may choose another node or other victims: the reasons of all candidates."""
 
 
 class SchedulerReport(ReportStruct, frozen=True, kw_only=True):
@@ -248,7 +241,7 @@ class SchedulerReport(ReportStruct, frozen=True, kw_only=True):
     release: str
     """The version with its patch, such as 1.36.2; without one if only the minor is known."""
     version_source: str
-    """Where the version was found, or who set it."""
+    """Where the version was found or set."""
     feature_gates: dict[str, bool] = {}
     """Feature gates that differ from the version's defaults."""
     profile: str | None = None

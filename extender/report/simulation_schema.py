@@ -10,14 +10,12 @@ from typing import Literal
 import msgspec
 
 from extender.core.scheduling_cycle.result import CycleOutcome, CyclePostFilter, CycleScore, ReservedClaim
+from extender.report.schema import ResourceAmounts
 
 NodeState = Literal["added", "removed", "drained", "draining", "cordoned"]
 """draining: evictions of the node's pods stay blocked."""
 
 EvictionCause = Literal["Preempted", "Drained", "NodeRemoved"]
-
-NodeAmounts = dict[str, int]
-"""Resource -> amount on one node, in the scheduler's units."""
 
 
 class SimulationStruct(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
@@ -73,11 +71,11 @@ class CycleReport(SimulationStruct, frozen=True):
     claims: list[ReservedClaim]
     """Resource claims that the pod reserved when it was bound, in the order of its spec."""
     deallocated: str | None
-    """`namespace/name` of the resource claim that was deallocated, because no pod uses it and this one did not fit."""
+    """`namespace/name` of the resource claim that was deallocated: no pod uses it, and this one did not fit."""
     hint: str | None
-    """What to do about a pod whose resource claim does not exist yet."""
+    """What to do if a resource claim of the pod does not exist yet."""
     not_evaluated: list[str]
-    """Filter plugins that matter for the pod but are not evaluated: kube-scheduler may decide otherwise."""
+    """Filter plugins that may reject the pod and that we do not evaluate: kube-scheduler may decide otherwise."""
 
 
 class PendingPod(SimulationStruct, frozen=True):
@@ -96,13 +94,13 @@ class NodeUsage(SimulationStruct, frozen=True):
     """Requests of all pods of a node that the simulation changed."""
 
     name: str
-    before: NodeAmounts
+    before: ResourceAmounts
     """Zero for a node that was added."""
-    after: NodeAmounts
+    after: ResourceAmounts
     """Zero for a node that was removed."""
-    allocatable: NodeAmounts
+    allocatable: ResourceAmounts
     state: NodeState | None = None
-    """What the scenario did to the node; null: only its pods changed."""
+    """How the scenario changed the node; null: only its pods changed."""
 
 
 class SimulationSummary(SimulationStruct, frozen=True):
@@ -142,7 +140,7 @@ class DrainedNode(SimulationStruct, frozen=True):
     blocked: list[BlockedEviction]
     """Pods that disruption budgets still protect at the end."""
     lost: list[str]
-    """Evicted pods without a controller: they never come back, those of others only if replacements are simulated."""
+    """Evicted pods without a controller, which never come back."""
 
 
 class RemovedNode(SimulationStruct, frozen=True):
@@ -207,11 +205,11 @@ class Gang(SimulationStruct, frozen=True):
     scheduled: bool
     pods: int
     message: str
-    """Why none is scheduled, or that there was nothing to schedule."""
+    """Reason why none is scheduled, or why there was nothing to schedule."""
 
 
 class ScenarioReport(SimulationStruct, frozen=True):
-    """What the scenario of the request did."""
+    """How the scenario of the request changed the cluster."""
 
     added: list[str]
     cordoned: list[str]
@@ -240,7 +238,7 @@ class Simulation(SimulationStruct, frozen=True):
     feature_gates: dict[str, bool]
     """Feature gates that differ from the version's defaults."""
     notes: list[str]
-    """What kube-scheduler's configuration says that a simulation leaves out, one sentence each."""
+    """What the simulation does not take into account, one sentence each."""
     seed: int | None
     """Seed of the choice among equal nodes; null: by name."""
     cycles: list[CycleReport]
@@ -255,7 +253,7 @@ class Simulation(SimulationStruct, frozen=True):
 
     @property
     def attempts(self) -> list[CycleReport]:
-        """Return the cycles, and that of the pod that `untilFull` ends with, by which simulations are compared."""
+        """Return all cycles, by which simulations are compared: also the one that ends `untilFull`."""
         full = self.scenario.until_full if self.scenario is not None else None
         return self.cycles if full is None or full.next is None else [*self.cycles, full.next]
 
@@ -276,11 +274,11 @@ class PodOutcome(SimulationStruct, frozen=True):
 
 
 class PolicyDifference(SimulationStruct, frozen=True):
-    """A pod that two policies decide about otherwise."""
+    """A pod with different outcomes under two policies."""
 
     pod: str
     outcomes: list[PodOutcome | None]
-    """[policy]: the outcome under each policy; null where the pod does not occur."""
+    """One per policy; null: the pod does not occur."""
 
 
 class Comparison(SimulationStruct, frozen=True):

@@ -1,10 +1,10 @@
-"""Summarize a decision and what it was based on in one sentence.
+"""Summarize a decision, and what decided it, in one sentence.
 
 Rule: a sentence states only facts that were compared or counted at the decision.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 from extender.core.framework.status import Code
@@ -19,7 +19,7 @@ MAX_LISTED = 3
 
 
 def summarize(record: DecisionRecord, *, observed: bool = False) -> str:
-    """Return the sentence; `observed`: the decision was made in mode Observe, so that it has no effect."""
+    """Return the sentence; `observed`: the decision was made in mode Observe and has no effect."""
     if isinstance(record, FilterRecord):
         return _filter_sentence(record)
     if isinstance(record, PrioritizeRecord):
@@ -32,18 +32,13 @@ def _filter_sentence(record: FilterRecord) -> str:
     if not requested:
         return f"kube-scheduler sent no node for {pod}"
     failing = [status for status in record.statuses.to_list() if status.code != Code.SUCCESS]
-    fitting = requested - len(failing)
     if not failing:
         return f"{pod} fits on {record.names[0] if requested == 1 else f'all {requested} nodes'}"
-    why = _count_messages(status.message for status in failing)
     if requested == 1:
         return f"{pod} does not fit on {record.names[0]}: {failing[0].message}"
-    return f"{pod} fits on {fitting or 'none'} of {requested} nodes; {why}"
-
-
-def _count_messages(messages: Iterator[str]) -> str:
-    """Render `3 Insufficient cpu, 1 node(s) were unschedulable`, worded as in framework.FitError."""
-    return join_counts(Counter(messages).most_common(), MAX_LISTED)
+    # `3 Insufficient cpu, 1 node(s) were unschedulable`, as in framework.FitError.
+    why = join_counts(Counter(status.message for status in failing).most_common(), MAX_LISTED)
+    return f"{pod} fits on {requested - len(failing) or 'none'} of {requested} nodes; {why}"
 
 
 def _prioritize_sentence(record: PrioritizeRecord) -> str:
@@ -58,15 +53,12 @@ def _prioritize_sentence(record: PrioritizeRecord) -> str:
 
 
 def _preempt_sentence(record: PreemptRecord, observed: bool) -> str:
-    pod, kept = record.request.pod, record.decision.kept
+    pod, kept, verb = record.request.pod.key, record.decision.kept, "would evict" if observed else "evicts"
     if not kept:
         why = record.decision.vetoed or _drop_reasons(record.decision.dropped) or "kube-scheduler sent no node"
-        return f"{'would evict' if observed else 'evicts'} no pod for {pod.key}: {why}"
-    victims = [victim.key for victim in kept[0].victims]
-    listed = join_names(victims, MAX_LISTED)
-    sentence = (
-        f"{'would evict' if observed else 'evicts'} {listed} from {kept[0].node} for {pod.key}: {why_best(record)}"
-    )
+        return f"{verb} no pod for {pod}: {why}"
+    victims = join_names([victim.key for victim in kept[0].victims], MAX_LISTED)
+    sentence = f"{verb} {victims} from {kept[0].node} for {pod}: {why_best(record)}"
     return sentence if len(kept) == 1 else f"{sentence}; kube-scheduler chooses among {len(kept)} nodes"
 
 
@@ -74,7 +66,7 @@ def _drop_reasons(dropped: Mapping[str, CandidateRejection]) -> str:
     """Render `No preemption victims found for incoming pod (2 nodes); would break disruption budget shop/web (n3)`."""
     nodes: dict[str, list[str]] = {}
     for node, why in dropped.items():
-        # The protected pods differ from node to node.
+        # The protected pods differ from node to node: without their names, nodes share a reason.
         reason = f"{replace(why, protected='').message}, and some pods are protected" if why.protected else why.message
         nodes.setdefault(reason, []).append(node)
     common = sorted(nodes.items(), key=lambda one: -len(one[1]))
@@ -84,7 +76,7 @@ def _drop_reasons(dropped: Mapping[str, CandidateRejection]) -> str:
 
 
 def why_best(record: PreemptRecord) -> str:
-    """Say what makes the best candidate the best; names no pod."""
+    """Return the reason why the best candidate is the best; names no pod."""
     ranking, dry_run = report_ranking(record), record.dry_run
     if ranking is None or dry_run is None or ranking.decided_by is None:
         tried = set(dry_run.names) if dry_run else set()

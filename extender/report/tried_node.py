@@ -1,7 +1,7 @@
-"""Render one node on which a preemption was dry-run, with its pods, from what was recorded of it.
+"""Render one node on which a preemption was dry-run, with its pods, from the record of the decision.
 
-Rule: nothing is decided again; only the reasons why pods are protected are worked out here, from the same objects and
-the same eviction history.
+Rule: nothing is decided again. Only the reasons why pods are protected are computed here, from the same objects and the
+same eviction history.
 """
 
 from collections import Counter
@@ -15,11 +15,7 @@ from msgspec.structs import replace
 
 from extender.core.framework.status import Status
 from extender.core.preemption.dry_run import REPRIEVE, SCHEDULER_PREFERRED, VICTIM_SELECTION_METHODS
-from extender.core.preemption.protections import (
-    UNREQUESTED_SYSTEM_POD,
-    is_system_victim,
-    protection_reasons,
-)
+from extender.core.preemption.protections import UNREQUESTED_SYSTEM_POD, is_system_victim, protection_reasons
 from extender.core.preemption.sent_candidates import CandidateRejection
 from extender.core.record import (
     EVICTABLE,
@@ -33,14 +29,10 @@ from extender.core.record import (
 from extender.k8s import requests
 from extender.k8s.objects import Pod
 from extender.k8s.version.features import Features
-from extender.report.ranking_report import (
-    flags_of_node,
-    keys_at,
-    recorded_chance,
-    render_keys,
-)
+from extender.report.ranking_report import flags_of_node, keys_at, recorded_chance, render_keys
 from extender.report.schema import (
     BudgetReport,
+    ClaimReport,
     NodeOutcome,
     NodeReport,
     PodReport,
@@ -51,17 +43,17 @@ from extender.report.schema import (
 )
 
 _METHODS_WITH_ORDER = (REPRIEVE, SCHEDULER_PREFERRED)
-"""Victim selection methods for which the order of the reprieve explains the victims."""
+"""Victim selection methods whose result follows from the order of the reprieve."""
 
 
 def status_report(status: Status) -> StatusReport:
     return StatusReport(code=status.code.text, plugin=status.plugin, reasons=list(status.reasons))
 
 
-def render_incoming_pod(pod: Pod, features: Features) -> PodReport:
-    """Render an incoming or nominated pod with its requests."""
-    amounts = requests.incoming_requests(pod, features)
-    return PodReport(key=pod.key, uid=pod.metadata.uid, priority=pod.priority, requests=dict(amounts))
+def report_pod(pod: Pod, features: Features, claims: Sequence[ClaimReport] = ()) -> PodReport:
+    """Describe an incoming or nominated pod with its requests."""
+    amounts = dict(requests.incoming_requests(pod, features))
+    return PodReport(key=pod.key, uid=pod.metadata.uid, priority=pod.priority, requests=amounts, claims=list(claims))
 
 
 @dataclass(frozen=True)
@@ -100,6 +92,7 @@ class TriedNode:
         return places
 
     def report(self) -> NodeReport:
+        """Return the report without the pods of the node."""
         request, dry_run, node, place, victims = self.request, self.dry_run, self.node, self.place, self.victims
         method, outcome, budgets = int(dry_run.methods[node]), self.outcome(), self.budgets()
         emptied, dropped = dry_run.emptied.get(node), self.why_dropped
@@ -129,21 +122,22 @@ class TriedNode:
 
     def report_with_pods(self) -> NodeReport:
         """Return the report with every pod of the node and its resource totals."""
-        request, pods = self.request, list(_pods_on(self.request, self.dry_run, self.node))
-        wanted = self.amounts
+        context, pods = self.request.context, list(self._pods())
+        nominated = [pod for pod in context.nominees if pod.status.nominated_node_name == self.name]
         with_pods: NodeReport = replace(
             self.report(),
-            allocatable=_relevant_amounts(wanted, self.dry_run.allocatable(self.node)),
-            used=_relevant_amounts(wanted, _sum(pods)),
-            freed=_relevant_amounts(wanted, _sum([pod for pod in pods if pod.role == "victim"])),
-            nominated=[
-                render_incoming_pod(pod, request.context.features)
-                for pod in request.context.nominees
-                if pod.status.nominated_node_name == self.name
-            ],
+            allocatable=self._relevant(self.dry_run.allocatable(self.node)),
+            used=self._relevant(_sum(pods)),
+            freed=self._relevant(_sum([pod for pod in pods if pod.role == "victim"])),
+            nominated=[report_pod(pod, context.features) for pod in nominated],
             pods=pods,
         )
         return with_pods
+
+    def _relevant(self, amounts: Mapping[str, int]) -> ResourceAmounts:
+        """Return the amounts of cpu, memory, pods and every other resource that the incoming pod requests."""
+        names = dict.fromkeys(("cpu", "memory", "pods", *sorted(self.amounts)))
+        return {name: amounts[name] for name in names if name in amounts}
 
     def outcome(self) -> NodeOutcome:
         if self.is_rejected:
@@ -159,7 +153,8 @@ class TriedNode:
         return "insufficientAfterPreemption" if self.node in self.dry_run.emptied else "notEvaluated"
 
     def counts(self) -> dict[PodRole, int]:
-        """Return role -> number of pods, counted on the bits: equals counting `_role` of every pod, but much faster."""
+        """Return role -> number of pods."""
+        # Counted on the bits: /decisions?pods=none renders thousands of nodes, and _pods() of each would be slow.
         flags, own = self.flags, self.request.pod.priority
         spared = np.flatnonzero((flags & PROTECTED != 0) & (flags & EVICTABLE == 0)).tolist()
         protected = sum(self.dry_run.pods_on_node[self.node].pods[k].priority < own for k in spared)
@@ -180,11 +175,42 @@ class TriedNode:
         shown = [BudgetReport(name=names[one], allowed=int(allowed[one]), used=count) for one, count in used.items()]
         return sorted(shown, key=lambda budget: budget.name)
 
+    def _pods(self) -> Iterator[RunningPodReport]:
+        """Yield every pod of the node, most important first."""
+        context, dry_run, flags = self.request.context, self.dry_run, self.flags.tolist()
+        on, order = dry_run.pods_on_node[self.node], dict[int, int]()
+        if dry_run.methods[self.node] in _METHODS_WITH_ORDER:
+            # As upstream, the pods that violate a budget are reprieved first, then the others.
+            removed = [place for place, flag in enumerate(flags) if flag & EVICTABLE]
+            in_turn = sorted(removed, key=lambda place: not flags[place] & VIOLATING)
+            order = {place: number for number, place in enumerate(in_turn, 1)}
+        for place, (pod, flag) in enumerate(zip(on.pods, flags, strict=True)):
+            role, protected_by = self._role(pod, flag), list[str]()
+            if role == "protected":
+                protected_by += protection_reasons(context, pod)
+                if is_system_victim(pod) and not flag & SCHEDULER_VICTIM:
+                    protected_by.append(UNREQUESTED_SYSTEM_POD)
+            yield RunningPodReport(
+                key=pod.key,
+                uid=pod.metadata.uid,
+                role=role,
+                priority=pod.priority,
+                started=pod.status.start_time,
+                order=order.get(place),
+                violating=bool(flag & VIOLATING),
+                budgets=[dry_run.budgets[row] for row in sorted(on.budgets[place])],
+                named=bool(flag & SCHEDULER_VICTIM),
+                terminating=pod.metadata.deletion_timestamp is not None,
+                protected_by=protected_by,
+                requests=requests.running_usage(pod, context.features).requests,
+            )
 
-def _relevant_amounts(wanted: Mapping[str, int], amounts: Mapping[str, int]) -> ResourceAmounts:
-    """Return the amounts of cpu, memory, pods and every other resource in `wanted`."""
-    names = dict.fromkeys(("cpu", "memory", "pods", *sorted(wanted)))
-    return {name: amounts[name] for name in names if name in amounts}
+    def _role(self, pod: Pod, flag: int) -> PodRole:
+        if flag & VICTIM:
+            return "victim"
+        if flag & EVICTABLE:
+            return "reprieved"
+        return "protected" if flag & PROTECTED and pod.priority < self.request.pod.priority else "kept"
 
 
 def _sum(pods: Sequence[RunningPodReport]) -> ResourceAmounts:
@@ -192,49 +218,3 @@ def _sum(pods: Sequence[RunningPodReport]) -> ResourceAmounts:
     for pod in pods:
         total.update(pod.requests)
     return dict(total)
-
-
-# --- the pods of a node ---------------------------------------------------------------------------------------------
-
-
-def _pods_on(request: RecordedRequest, dry_run: DryRunRecord, node: int) -> Iterator[RunningPodReport]:
-    """Return every pod of a node, most important first."""
-    flags, on = flags_of_node(dry_run, node).tolist(), dry_run.pods_on_node[node]
-    order = _order(flags) if dry_run.methods[node] in _METHODS_WITH_ORDER else {}
-    for place, (pod, flag) in enumerate(zip(on.pods, flags, strict=True)):
-        role = _role(pod, flag, request)
-        yield RunningPodReport(
-            key=pod.key,
-            uid=pod.metadata.uid,
-            role=role,
-            priority=pod.priority,
-            started=pod.status.start_time,
-            order=order.get(place),
-            violating=bool(flag & VIOLATING),
-            budgets=[dry_run.budgets[row] for row in sorted(on.budgets[place])],
-            named=bool(flag & SCHEDULER_VICTIM),
-            terminating=pod.metadata.deletion_timestamp is not None,
-            protected_by=_protected_by(request, pod, flag) if role == "protected" else [],
-            requests=requests.running_usage(pod, request.context.features).requests,
-        )
-
-
-def _order(flags: Sequence[int]) -> dict[int, int]:
-    """Return place of a pod -> its turn in the reprieve: PDB-violating pods come first, as upstream."""
-    removed = [place for place, flag in enumerate(flags) if flag & EVICTABLE]
-    in_turn = sorted(removed, key=lambda place: not flags[place] & VIOLATING)
-    return {place: number for number, place in enumerate(in_turn, 1)}
-
-
-def _role(pod: Pod, flag: int, request: RecordedRequest) -> PodRole:
-    if flag & VICTIM:
-        return "victim"
-    if flag & EVICTABLE:
-        return "reprieved"
-    return "protected" if flag & PROTECTED and pod.priority < request.pod.priority else "kept"
-
-
-def _protected_by(request: RecordedRequest, pod: Pod, flag: int) -> list[str]:
-    found = protection_reasons(request.context, pod)
-    is_scheduler_victim = bool(flag & SCHEDULER_VICTIM)
-    return list((*found, UNREQUESTED_SYSTEM_POD) if is_system_victim(pod) and not is_scheduler_victim else found)

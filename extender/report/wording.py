@@ -20,7 +20,7 @@ class Words(NamedTuple):
 
     label: str
     meaning: str = ""
-    """What it means, where the label does not say all."""
+    """Its meaning, where the label is not enough."""
     style: str = ""
     """Style of the label on a terminal."""
 
@@ -42,9 +42,9 @@ class Criterion(NamedTuple):
 
     label: str
     better: str
-    """Which value is the better one."""
+    """Which value is better."""
     phrase: str = ""
-    """What stands behind `best of N candidates by`."""
+    """Words behind `best of N candidates by`."""
 
 
 # --- decisions ------------------------------------------------------------------------------------------------------
@@ -63,7 +63,7 @@ PASSED_THROUGH = {
     "prioritize": "no scores",
     "preempt": "kube-scheduler's own candidates",
 }
-"""Verb -> what was answered in mode Observe, in words."""
+"""Verb -> the answer in mode Observe, in words."""
 
 NODE_OUTCOMES: dict[NodeOutcome, NodeWords] = {
     # /filter
@@ -144,7 +144,7 @@ VICTIM_SELECTION_NOTES = {
     "scheduler preferred": "among equal pods, those that kube-scheduler chose",
     "kube-scheduler": "chosen by kube-scheduler: a plugin that is not evaluated here affects this node",
 }
-"""Method of victim selection (dry_run.VICTIM_SELECTION_METHODS) -> note, for every method but the plain reprieve."""
+"""Method of victim selection (dry_run.VICTIM_SELECTION_METHODS) -> note; the plain reprieve has none."""
 
 ROLES = {
     "kept": Words("kept", "at least as important as the preemptor", "dim"),

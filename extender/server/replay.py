@@ -181,7 +181,7 @@ class Recording:
                 if wanted(call):
                     state.number, state.source.recorded_problem = number, call.problem
                     yield ReplayableCall(call, min(1.0, (before + read) / total), state, number)
-            # 3. A segment ends: its last call is no longer valid.
+            # 3. The segment ends, and with it the validity of its last call.
             before += segment.size
             state.number = 0
 

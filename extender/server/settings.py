@@ -16,7 +16,7 @@ from typing import Literal
 
 from extender.cluster.cache.cache import ClusterCache
 from extender.config import Configuration
-from extender.config.scheduler import ASSUMED, SchedulerSource, read_scheduler
+from extender.config.scheduler.load import ASSUMED, SchedulerSource, read_scheduler
 from extender.core.profile import UNCONFIGURED, KubeScheduler
 from extender.k8s.version.found import FoundVersion
 from extender.k8s.version.gates import gate_notes, gate_warnings

@@ -65,25 +65,20 @@ def descriptor_path(file: BinaryIO) -> str | None:
 
 def gunzip(data: bytes, max_bytes: int) -> bytes:
     """Decompress gzipped data; ValueError if it is damaged, truncated or larger than `max_bytes`."""
+    size = 0
     try:
-        # Decompressed twice, first only to count, so that a bomb uses no memory and large data is not copied.
-        size = _unpacked_size(data, max_bytes)
         with gzip.GzipFile(fileobj=BytesIO(data)) as file:
+            # Decompressed twice, first only to count, so that a bomb uses no memory and large data is not copied.
+            while part := file.read(_GUNZIP_CHUNK_BYTES):
+                size += len(part)
+                if size > max_bytes:
+                    raise ValueError(f"is larger than {size_text(max_bytes)} once decompressed")
+            file.seek(0)
             return file.read(size)
     except EOFError:
-        raise ValueError("the gzip file is cut off") from None
+        raise ValueError("the gzip file is truncated") from None
     except (OSError, zlib.error) as error:
         raise ValueError(f"the gzip file is damaged: {error}") from None
-
-
-def _unpacked_size(data: bytes, max_bytes: int) -> int:
-    size = 0
-    with gzip.GzipFile(fileobj=BytesIO(data)) as file:
-        while part := file.read(_GUNZIP_CHUNK_BYTES):
-            size += len(part)
-            if size > max_bytes:
-                raise ValueError(f"is larger than {size_text(max_bytes)} once decompressed")
-    return size
 
 
 def size_text(size: int) -> str:

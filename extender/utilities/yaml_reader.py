@@ -7,6 +7,7 @@ together with the lines of its keys (`read_document`). The limits are far above 
 Rule: every error is a YAMLError; a LimitError means that a limit is exceeded, not that the file is not YAML.
 """
 
+import contextlib
 import re
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -75,7 +76,7 @@ def read_document(text: str, resolve: Callable[[str], Any]) -> tuple[Any, dict[P
             start = event.start_mark
         if builder.add(event):
             if values and builder.root is not None:
-                raise LimitError("holds more than one document", start)
+                raise LimitError("contains more than one document", start)
             values.append(builder.root)
     return values[0] if values else None, builder.lines
 
@@ -84,10 +85,7 @@ def read_document(text: str, resolve: Callable[[str], Any]) -> tuple[Any, dict[P
 
 
 class _Chunks:
-    """The bytes of a file as a stream.
-
-    The parser reads it in chunks, so that other threads run in between: libyaml holds the GIL while it scans.
-    """
+    """The bytes of a file in chunks, between which other threads run: libyaml holds the GIL while it scans."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -113,17 +111,13 @@ def _checked_events(data: bytes, max_repeated: int) -> Iterator[Any]:
     chunks, size = _Chunks(data), _ExpandedSize(max_repeated)
     mark = None
     try:
-        parser = _EventParser(chunks)
-        is_over = False
-        while not is_over:
-            event = parser.get_event()
+        for event in iter(_EventParser(chunks).get_event, None):
             if chunks.is_scalar_too_long:  # the event is truncated
                 break
             chunks.since_event = 0
             mark = event.start_mark
             size.count(event)
             yield event
-            is_over = event.__class__ is yaml.StreamEndEvent
     except yaml.YAMLError as error:
         if not chunks.is_scalar_too_long:
             # A ReaderError, for bytes that are not text, has a reason instead of a problem, and no mark.
@@ -179,7 +173,7 @@ class _ExpandedSize:
         self._nodes += size
         self._repeated += size
         if self._repeated > self._max_repeated:
-            raise LimitError(f"its aliases stand for more than {self._max_repeated:,} values", event.start_mark)
+            raise LimitError(f"its aliases expand to more than {self._max_repeated:,} values", event.start_mark)
 
 
 # --- values ---------------------------------------------------------------------------------------------------------
@@ -255,14 +249,11 @@ class _Builder:
         self._merged += reversed(found)
 
     def _scalar(self, event: Any) -> Any:
-        text, tag = event.value, event.tag
-        if tag is not None and tag != "!":
+        if event.tag not in (None, "!"):
             return _tagged_scalar(event)
         if not event.implicit[0]:
-            return text
-        if text == "<<" and self._is_key():
-            return _MERGE_KEY
-        return self._plain_scalar(text, event)
+            return event.value
+        return _MERGE_KEY if event.value == "<<" and self._is_key() else self._plain_scalar(event.value, event)
 
     def _is_key(self) -> bool:
         return self._key is _NO_KEY and self._collection.__class__ is dict
@@ -331,8 +322,7 @@ def _tagged_scalar(event: Any) -> Any:
         return event.value
     if event.tag in (f"{_STANDARD_TAG}{name}" for name in ("null", "bool", "int", "float", "binary", "timestamp")):
         node = yaml.ScalarNode(event.tag, event.value, event.start_mark, event.end_mark)
-        try:
+        # Whatever PyYAML raises for an invalid value.
+        with contextlib.suppress(ValueError, KeyError, IndexError, AttributeError, yaml.YAMLError):
             return SafeConstructor().construct_object(node)
-        except (ValueError, KeyError, IndexError, AttributeError, yaml.YAMLError):  # raised for invalid values
-            pass
     raise YAMLError(f"unsupported tag {shortened(event.tag, 60)!r}", event.start_mark)

@@ -1,8 +1,8 @@
 """Admit the pods that a simulation schedules, and their resource claims, and order them.
 
-Both come as manifests. Fields that the API server would default and the scheduler reads are filled in here: a pod's
-priority of its class (Priority admission plugin) and requests where only limits are set (SetDefaults_Pod), and how many
-devices a claim requests (SetDefaults_ExactDeviceRequest, SetDefaults_DeviceSubRequest).
+Both come as manifests. The fields that the API server would default, and that the scheduler reads, are filled in: the
+priority of the pod's class (Priority admission plugin), requests where only limits are set (SetDefaults_Pod), and the
+number of devices of a request (SetDefaults_ExactDeviceRequest, SetDefaults_DeviceSubRequest).
 
 Rule: one object that cannot arrive fails the whole simulation, with an error that names it.
 """
@@ -82,7 +82,7 @@ def add_claims(snapshot: Snapshot, claims: Iterable[ResourceClaim]) -> None:
         created.add(key)
         before = snapshot.objects.resource_claims.get(key)
         if before is not None and before.status.allocation is not None:
-            raise RequestError(f"resource claim {name!r} already exists and is allocated: give it another name")
+            raise RequestError(f"resource claim {name!r} already exists and is allocated: choose another name")
         snapshot.put("ResourceClaim", claim)
 
 
@@ -105,9 +105,7 @@ def _put_pod(snapshot: Snapshot, pod: Pod) -> Pod:
     before = snapshot.objects.pods.get(key_of("Pod", pod))
     if before is not None and before.spec.node_name:
         if identity(before) != identity(pod) and not pod.spec.node_name:
-            raise RequestError(
-                f"pod {pod.key!r} already exists on node {before.spec.node_name!r}: give it another name"
-            )
+            raise RequestError(f"pod {pod.key!r} already exists on node {before.spec.node_name!r}: choose another name")
         return before
     if not pod.spec.node_name:
         try:
@@ -124,7 +122,7 @@ def admit_pod(snapshot: Snapshot, pod: Pod) -> Pod:
     """
     spec = pod.spec
     if spec.priority is None:
-        priority_class = _priority_class(snapshot, pod) if spec.priority_class_name else _default_class(snapshot)
+        priority_class = _priority_class(snapshot, pod)
         if priority_class is not None:
             policy, name = spec.preemption_policy or priority_class.preemption_policy, priority_class.metadata.name
             spec = replace(spec, priority=priority_class.value, priority_class_name=name, preemption_policy=policy)
@@ -132,9 +130,14 @@ def admit_pod(snapshot: Snapshot, pod: Pod) -> Pod:
     return replace(pod, spec=replace(spec, containers=containers, init_containers=init_containers))
 
 
-def _priority_class(snapshot: Snapshot, pod: Pod) -> PriorityClass:
-    name = pod.spec.priority_class_name
-    found = snapshot.objects.priority_classes.get(("", name))
+def _priority_class(snapshot: Snapshot, pod: Pod) -> PriorityClass | None:
+    """Return the PriorityClass that the pod names, or else the default one; None: no default exists."""
+    name, classes = pod.spec.priority_class_name, snapshot.objects.priority_classes
+    if not name:
+        # Of several defaults, that with the lowest value counts (plugin/pkg/admission/priority, v1.36).
+        defaults = (one for one in classes.values() if one.global_default)
+        return min(defaults, key=lambda one: one.value, default=None)
+    found = classes.get(("", name))
     if found is not None:
         return found
     if name in SYSTEM_PRIORITY_CLASSES:
@@ -142,15 +145,6 @@ def _priority_class(snapshot: Snapshot, pod: Pod) -> PriorityClass:
     if "priority_classes" in snapshot.unreadable_tables:
         raise RequestError(f"pod {pod.key!r}: set spec.priority: no permission to list PriorityClasses")
     raise RequestError(f"pod {pod.key!r}: no PriorityClass with name {name!r} was found")
-
-
-def _default_class(snapshot: Snapshot) -> PriorityClass | None:
-    """Return the PriorityClass of a pod that names none: of several global defaults the one with the lowest value.
-
-    Mirrors getDefaultPriorityClass (plugin/pkg/admission/priority, v1.36).
-    """
-    defaults = (one for one in snapshot.objects.priority_classes.values() if one.global_default)
-    return min(defaults, key=lambda one: one.value, default=None)
 
 
 def _with_requests(containers: Iterable[Container] | None) -> list[Container] | None:

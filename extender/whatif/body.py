@@ -3,7 +3,9 @@
 Rule: a mistake is a RequestError that names the object and its field.
 """
 
-from typing import Annotated, Any
+from collections.abc import Callable, Sequence
+from dataclasses import fields
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 
@@ -18,7 +20,7 @@ from extender.whatif.policies import CONFIGURED, SimulatedPolicy, custom_policy,
 from extender.whatif.scenario import AddedNodes, Scenario
 from extender.whatif.workloads import API_VERSIONS, WORKLOAD_KINDS, WorkloadManifest, parse_workload
 
-# --- POST /simulate -------------------------------------------------------------------------------------------------
+R = TypeVar("R")
 
 
 class AddNodes(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
@@ -30,79 +32,66 @@ class AddNodes(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     """Number of nodes; several are named after the node, with a number."""
 
 
-class SimulateBody(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
-    """The body of POST /simulate. At least a pod, a workload, `pending` or a change of nodes is required."""
-
-    pod: Any = None
-    """One Pod."""
-    pods: list[Any] = []
-    """Several Pods, instead of `pod`."""
-    claims: list[Any] = []
-    """ResourceClaims that the pods name and the cluster lacks."""
-    pending: bool = False
-    """Schedule the pending pods of the cluster too."""
-    workloads: list[Any] = []
-    """Deployments, ReplicaSets, StatefulSets and Jobs, whose missing replicas are created."""
-    add_nodes: list[AddNodes] = []
-    cordon: list[str] = []
-    """Names of nodes to make unschedulable."""
-    remove_nodes: list[str] = []
-    """Names of nodes that are lost with their pods."""
-    drain: list[str] = []
-    """Names of nodes to cordon and drain, within disruption budgets."""
-    until_full: bool = False
-    """Count how many copies of the one pod, or pods of the one workload, fit without preemption."""
-    gang: bool = False
-    """Schedule all pods that arrive, or none."""
-    replace_evicted: bool = True
-    """Evicted pods come back through their controllers."""
-    preset: str | None = None
-    """Name of a preset; the configured policies if omitted."""
-    preemption: dict[str, Any] | None = None
-    """Keys of the configuration's `preemption` section, on top of `preset`."""
-    compare: tuple[str, str] | None = None
-    """Names of two presets to compare, instead of `preset` and `preemption`."""
-    seed: int | None = None
-    """Seed for the random choice among nodes of equal score; the first name wins if omitted."""
+# The keys are the fields of a Scenario, so that none is spelled twice. Objects come as manifests, which the parsers
+# below read: their errors name the object.
+_MANIFESTS = {"pods": list[Any], "claims": list[Any], "workloads": list[Any], "add_nodes": list[AddNodes]}
+_POLICIES: list[tuple[str, Any, Any]] = [
+    ("preset", str | None, None),  # name of a preset; the configured policies if omitted
+    ("preemption", dict[str, Any] | None, None),  # keys of the section `preemption`, on top of the preset
+    ("compare", tuple[str, str] | None, None),  # two presets to compare, instead of both
+]
+SimulateBody = msgspec.defstruct(
+    "SimulateBody",
+    [
+        *(
+            (one.name, _MANIFESTS.get(one.name, one.type), [] if one.default == () else one.default)
+            for one in fields(Scenario)
+        ),
+        ("pod", Any, None),  # instead of `pods`
+        *_POLICIES,
+    ],
+    rename="camel",
+    forbid_unknown_fields=True,
+    namespace={
+        "__doc__": "The body of POST /simulate. At least a pod, a workload, `pending` or a change of nodes is required."
+    },
+)
 
 
 def decode_body(body: bytes, base: KubeScheduler) -> tuple[Scenario, list[SimulatedPolicy]]:
     """Return the scenario, and one policy or the two to compare; `base`: the configured policies."""
     parsed = _decode(body)
-    given = ([] if parsed.pod is None else [parsed.pod]) + parsed.pods
-    nodes = [_parse_node(one.node, f"added node {n} of the request") for n, one in enumerate(parsed.add_nodes, 1)]
-    scenario = Scenario(
-        pods=[_parse_pod(one, f"pod {number} of the request") for number, one in enumerate(given, 1)],
-        claims=[_parse_claim(one, f"claim {number} of the request") for number, one in enumerate(parsed.claims, 1)],
-        pending=parsed.pending,
-        seed=parsed.seed,
-        add_nodes=[AddedNodes(node, one.count) for node, one in zip(nodes, parsed.add_nodes, strict=True)],
-        cordon=parsed.cordon,
-        remove_nodes=parsed.remove_nodes,
-        drain=parsed.drain,
-        workloads=[_parse_workload(one, f"workload {n} of the request") for n, one in enumerate(parsed.workloads, 1)],
-        until_full=parsed.until_full,
-        gang=parsed.gang,
-        replace_evicted=parsed.replace_evicted,
-    )
+    given = {one.name: getattr(parsed, one.name) for one in fields(Scenario)}
+    if parsed.pod is not None:
+        given["pods"] = [parsed.pod]
+    added = given["add_nodes"]
+    nodes = _parsed([one.node for one in added], _parse_node, "added node")
+    given |= {
+        "pods": _parsed(given["pods"], _parse_pod, "pod"),
+        "claims": _parsed(given["claims"], _parse_claim, "claim"),
+        "workloads": _parsed(given["workloads"], _parse_workload, "workload"),
+        "add_nodes": [AddedNodes(node, one.count) for node, one in zip(nodes, added, strict=True)],
+    }
+    scenario = Scenario(**given)
     if not (scenario.pods or scenario.pending or scenario.workloads or scenario.changes_nodes):
-        raise RequestError("nothing to schedule: give `pod`, `pods`, `workloads`, `pending: true` or a change of nodes")
+        given_by = "`pod`, `pods`, `workloads`, `pending: true` or a change of nodes"
+        raise RequestError(f"nothing to schedule: specify {given_by}")
     return scenario, _policies(base, parsed)
 
 
-def _decode(body: bytes) -> SimulateBody:
+def _decode(body: bytes) -> Any:
     try:
-        parsed = msgspec.json.decode(body, type=SimulateBody)
+        parsed: Any = msgspec.json.decode(body, type=SimulateBody)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise RequestError(f"invalid body: {decode_error_message(error)}") from error
     if parsed.pod is not None and parsed.pods:
-        raise RequestError("give `pod` or `pods`, not both")
+        raise RequestError("specify `pod` or `pods`, not both")
     if parsed.compare is not None and (parsed.preset is not None or parsed.preemption is not None):
         raise RequestError("`compare` names both policies: omit `preset` and `preemption`")
     return parsed
 
 
-def _policies(base: KubeScheduler, parsed: SimulateBody) -> list[SimulatedPolicy]:
+def _policies(base: KubeScheduler, parsed: Any) -> list[SimulatedPolicy]:
     if parsed.compare is not None:
         return [preset_policy(base, name) for name in parsed.compare]
     if parsed.preemption is not None:
@@ -111,7 +100,11 @@ def _policies(base: KubeScheduler, parsed: SimulateBody) -> list[SimulatedPolicy
     return [preset_policy(base, parsed.preset or CONFIGURED)]
 
 
-# --- pods -----------------------------------------------------------------------------------------------------------
+# --- manifests ------------------------------------------------------------------------------------------------------
+
+
+def _parsed(given: Sequence[Any], parse: Callable[[Any, str], R], noun: str) -> list[R]:
+    return [parse(one, f"{noun} {number} of the request") for number, one in enumerate(given, 1)]
 
 
 def _parse_pod(given: Any, place: str) -> Pod:
@@ -119,7 +112,7 @@ def _parse_pod(given: Any, place: str) -> Pod:
         raise RequestError(f"{place}: expected an object with metadata and spec")
     kind = given.get("kind") or "Pod"
     if isinstance(kind, str) and kind in WORKLOAD_KINDS:
-        raise RequestError(f"{place}: {kind!r} is not a Pod: give it in `workloads`")
+        raise RequestError(f"{place}: {kind!r} is not a Pod: put it into `workloads`")
     if kind != "Pod":
         raise RequestError(not_a_pod_message(place, str(kind)[:80]))
     (pod,) = _load({**given, "kind": "Pod", "apiVersion": "v1"}, place).pods
@@ -137,7 +130,7 @@ def not_a_pod_message(place: str, kind: str) -> str:
     """Render the error for an object of another kind."""
     if kind == "ResourceClaimTemplate":
         return (
-            f"{place}: a simulation creates no claim from a ResourceClaimTemplate: give a ResourceClaim with its spec, "
+            f"{place}: a simulation creates no claim from a ResourceClaimTemplate: add a ResourceClaim with its spec, "
             "and name it as resourceClaimName in the pod"
         )
     return f"{place}: {kind!r} is not a Pod, {', '.join([*API_VERSIONS][:-1])} or {[*API_VERSIONS][-1]}"
@@ -150,9 +143,6 @@ def _parse_claim(given: Any, place: str) -> ResourceClaim:
     if not claims:
         raise RequestError(f"{place}: apiVersion: must be of resource.k8s.io, not {given['apiVersion']!r:.100}")
     return claims[0]
-
-
-# --- workloads and nodes --------------------------------------------------------------------------------------------
 
 
 def _parse_workload(given: Any, place: str) -> WorkloadManifest:

@@ -1,6 +1,6 @@
 """Compare two simulations of the same scenario: by two versions of kube-scheduler, or under two policies.
 
-Rule: what changes for a pod is a decision or only its reason; a decision is where it runs, and which pods go for it.
+A pod is decided otherwise if it runs elsewhere or other pods are evicted for it; else only the reason may differ.
 """
 
 from collections.abc import Iterable, Sequence
@@ -27,7 +27,7 @@ _ATTRIBUTES = {"nominatedNode": "nominated_node", "numPDBViolations": "num_pdb_v
 
 
 class VersionOutcome(SimulationStruct, frozen=True):
-    """What one version decides about a pod, over all attempts to schedule it."""
+    """What one version decides about a pod, in all attempts to schedule it."""
 
     outcome: CycleOutcome
     """Outcome of the last attempt."""
@@ -76,11 +76,19 @@ class VersionComparison(SimulationStruct, frozen=True):
 
 def compare_versions(one: Simulation, other: Simulation) -> VersionComparison:
     """Compare the outcome of every pod in two simulations."""
-    before, after = _outcomes(one.attempts), _outcomes(other.attempts)
-    pods = dict.fromkeys((*before, *after))
-    found = [_difference(pod, before.get(pod), after.get(pod)) for pod in pods]
-    differences = sorted((one for one in found if one.changes), key=lambda one: not one.decided_otherwise)
-    decided = sum(one.decided_otherwise for one in differences)
+    before, after = (
+        {pod: _outcome(attempts) for pod, attempts in _attempts_by_pod(each.attempts).items()} for each in (one, other)
+    )
+    pods, differences = dict.fromkeys((*before, *after)), list[VersionDifference]()
+    for pod in pods:
+        outcomes = [before.get(pod), after.get(pod)]
+        changes = [key for key in (*DECISIONS, *REASONS) if value_of(outcomes[0], key) != value_of(outcomes[1], key)]
+        if changes:
+            is_decision = any(key in DECISIONS for key in changes)
+            found = VersionDifference(pod=pod, decided_otherwise=is_decision, changes=changes, outcomes=outcomes)
+            differences.append(found)
+    differences.sort(key=lambda found: not found.decided_otherwise)
+    decided = sum(found.decided_otherwise for found in differences)
     return VersionComparison(
         compared=[one.release, other.release],
         summary=VersionSummary(pods=len(pods), decided_otherwise=decided, other_reason=len(differences) - decided),
@@ -89,20 +97,9 @@ def compare_versions(one: Simulation, other: Simulation) -> VersionComparison:
     )
 
 
-def _difference(pod: str, one: VersionOutcome | None, other: VersionOutcome | None) -> VersionDifference:
-    changes: list[Change] = [key for key in (*DECISIONS, *REASONS) if value_of(one, key) != value_of(other, key)]
-    decided_otherwise = any(key in DECISIONS for key in changes)
-    return VersionDifference(pod=pod, decided_otherwise=decided_otherwise, changes=changes, outcomes=[one, other])
-
-
 def value_of(outcome: VersionOutcome | None, key: Change) -> object:
-    """Return what an outcome says of one property; None: the pod does not occur, or it has none."""
+    """Return one property of an outcome; None: the pod does not occur in that simulation, or has none."""
     return getattr(outcome, _ATTRIBUTES.get(key, key), None)
-
-
-def _outcomes(cycles: Iterable[CycleReport]) -> dict[str, VersionOutcome]:
-    """Return pod -> its outcome, in the order of first attempts."""
-    return {pod: _outcome(attempts) for pod, attempts in _attempts_by_pod(cycles).items()}
 
 
 def _attempts_by_pod(cycles: Iterable[CycleReport]) -> dict[str, list[CycleReport]]:
@@ -156,5 +153,5 @@ def pod_outcomes(result: Simulation) -> dict[str, PodOutcome]:
 
 
 def _decided(one: PodOutcome | None) -> tuple[Any, ...] | None:
-    """Return what is compared: not the message, which depends on evictions for other pods too."""
+    # Not the message, which also depends on the evictions for other pods.
     return None if one is None else (one.outcome, one.node, sorted(one.evicts), one.num_pdb_violations)

@@ -29,7 +29,7 @@ from extender.whatif import effects
 DAEMON_SET, STATEFUL_SET = "DaemonSet", "StatefulSet"
 
 MAX_RECREATIONS: Final = 10
-"""Number of times that a pod comes back: without a limit, pods that exclude each other could take turns for ever."""
+"""Number of times that a pod is recreated: without a limit, pods that preempt each other in turns never end."""
 
 SAFE_CHARACTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
 """Characters of generated names and of a pod-template-hash (apimachinery/pkg/util/rand, v1.36)."""
@@ -45,7 +45,8 @@ def is_of_daemon_set(pod: Pod) -> bool:
 
 
 def generated_names(prefix: str) -> Iterator[str]:
-    """Yield names as a controller generates them, but one after the other instead of at random."""
+    """Yield names in the form in which a controller generates them."""
+    # In order instead of at random: the same request gives the same answer.
     for suffix in product(SAFE_CHARACTERS, repeat=_SUFFIX_LENGTH):
         yield prefix[:_MAX_PREFIX_LENGTH] + "".join(suffix)
 
@@ -85,7 +86,7 @@ class Controllers:
     """The controllers of a simulated cluster."""
 
     def __init__(self, snapshot: Snapshot, *, recreate: bool = True) -> None:
-        """`recreate`: False: evicted pods do not come back."""
+        """`recreate`: whether evicted pods come back."""
         self.snapshot = snapshot
         self.names = NameGenerator(snapshot)
         self.recreated: list[Recreation] = []
@@ -130,7 +131,7 @@ class Controllers:
         return [first]
 
     def forget(self, recreated: int) -> None:
-        """Forget all but the first recreations: they did not happen."""
+        """Forget all recreations after the first `recreated`, which were taken back."""
         for one in self.recreated[recreated:]:
             self._current.pop(one.pod, None)
         del self.recreated[recreated:]
@@ -139,6 +140,7 @@ class Controllers:
         if not self._recreate or not is_recreated(pod) or is_finished(pod):
             return False
         owner = pod.metadata.controller
+        # The controller of a terminating pod has created its successor already; only a StatefulSet waits for the name.
         is_replaced_already = pod.metadata.deletion_timestamp is not None and owner and owner.kind != STATEFUL_SET
         if is_replaced_already or (cause == "NodeRemoved" and is_of_daemon_set(pod)):
             return False

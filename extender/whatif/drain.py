@@ -4,7 +4,7 @@ A drain does what `kubectl drain --ignore-daemonsets --delete-emptydir-data --fo
 and then their pods evicted node by node, each as soon as the eviction API allows it. The loss of a node deletes its
 pods whatever their disruption budgets.
 
-Rule: only nodes and the evictions of their pods; who comes back where is up to controllers and scheduling cycles.
+Rule: only nodes and the evictions of their pods; controllers recreate the pods, and scheduling cycles place them.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,7 +25,7 @@ from extender.whatif.controllers import Controllers, is_of_daemon_set
 from extender.whatif.scenario import AddedNodes
 
 EMPTY_SELECTS_ALL = "Everything"
-"""What budgets with an empty selector select for the eviction API."""
+"""For the eviction API, a budget with an empty selector selects all pods of its namespace."""
 
 MORE_THAN_ONE_BUDGET = (
     "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
@@ -115,7 +115,7 @@ class EvictionAPI:
             try:
                 matcher = compile_label_selector(budget.spec.selector)
             except SelectorError:
-                continue
+                continue  # as upstream, which skips a budget whose selector is invalid
             self._matchers.setdefault(budget.metadata.namespace, []).append((key, matcher))
         self._known: dict[tuple[str, LabelsKey], list[Key]] = {}
 
@@ -128,7 +128,10 @@ class EvictionAPI:
             return _blocked(pod, keys, MORE_THAN_ONE_BUDGET)
         for key in keys:
             budget = self._snapshot.objects.budgets[key]
-            if pod.is_ready or not _evicts_unready(budget):
+            # An unready pod may go without counting while the others are healthy enough, or if the budget says so.
+            is_healthy = budget.status.current_healthy >= budget.status.desired_healthy > 0
+            evicts_unready = is_healthy or budget.spec.unhealthy_pod_eviction_policy == "AlwaysAllow"
+            if pod.is_ready or not evicts_unready:
                 message = _too_many_requests(budget)
                 return None if message is None else _blocked(pod, keys, message)
         return None
@@ -139,13 +142,6 @@ class EvictionAPI:
         if key not in self._known:
             self._known[key] = [key for key, matcher in self._matchers.get(namespace, ()) if matcher.matches(labels)]
         return self._known[key]
-
-
-def _evicts_unready(budget: PodDisruptionBudget) -> bool:
-    """Return whether unready pods may be evicted without counting."""
-    status = budget.status
-    is_healthy = status.current_healthy >= status.desired_healthy > 0
-    return is_healthy or budget.spec.unhealthy_pod_eviction_policy == "AlwaysAllow"
 
 
 def _too_many_requests(budget: PodDisruptionBudget) -> str | None:
@@ -214,7 +210,7 @@ class Drain:
         return created if has_evicted else None
 
     def report(self, snapshot: Snapshot) -> DrainedNode:
-        """Return what became of the pods; a blocked pod that was preempted later is blocked no longer."""
+        """Return the pods by what happened to them; a blocked pod that was preempted later is blocked no longer."""
         there = (one for pod, one in zip(self.left, self.blocked, strict=True) if _same_pod(snapshot, pod) is not None)
         return DrainedNode(
             node=self.node, evicted=self.evicted, ignored=self.ignored, blocked=list(there), lost=self.lost
@@ -222,6 +218,6 @@ class Drain:
 
 
 def _same_pod(snapshot: Snapshot, given: Pod) -> Pod | None:
-    """Return the pod as it is now; None if it was evicted, even if another one has its name."""
+    """Return the current object of the pod; None: it was evicted, even if another pod has its name now."""
     pod = snapshot.objects.pods.get(key_of("Pod", given))
     return pod if pod is not None and pod.metadata.uid == given.metadata.uid else None

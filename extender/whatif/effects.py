@@ -1,7 +1,7 @@
 """Apply the effects of binding, nominating or evicting a pod to the objects of a snapshot.
 
-The objects change as kube-scheduler, the API server, the controllers of volumes, of resource claims and of disruption
-budgets and the garbage collector would change them, but at once and without failures.
+kube-scheduler, the API server, the controllers of volumes, resource claims and disruption budgets and the garbage
+collector would make the same changes, but not at once, and they may fail.
 
 Rule: nothing is decided here; the snapshot is changed and settled.
 """
@@ -21,6 +21,13 @@ from extender.k8s.kinds import Key, key_of
 from extender.k8s.objects import Condition, Pod
 from extender.k8s.storage.objects import ObjectReference, PersistentVolume, PersistentVolumeClaim, PhaseStatus
 from extender.k8s.storage.volumes import BIND_COMPLETED, SELECTED_NODE, claim_uses, is_bound
+
+
+def key_of_name(name: str) -> Key:
+    """Return the key of an object that is called `namespace/name`."""
+    namespace, _, own = name.partition("/")
+    return namespace, own
+
 
 # --- nomination -----------------------------------------------------------------------------------------------------
 
@@ -97,25 +104,25 @@ def _bind_claim(snapshot: Snapshot, claim: PersistentVolumeClaim, volume: Persis
 
 
 def evict(snapshot: Snapshot, victims: Sequence[Pod], empty_selector: str) -> None:
-    """Remove the victims and use up the disruption budgets that they count against.
-
-    The disruption controller counts healthy pods only; where its status has no healthy pods at all, it may not have run
-    yet, and every pod counts.
-    """
+    """Remove the victims, with their claims, and use up the disruption budgets that they count against."""
+    # 1. Count the victims per budget. The disruption controller counts healthy pods only; where its status has no
+    #    healthy pods at all, it may not have run yet, and every pod counts.
     budgets = snapshot.objects.budgets
     used: Counter[Key] = Counter()
     for victim in victims:
         if victim.metadata.deletion_timestamp is not None:
             continue  # it was counted when it was deleted
         for name in budgets_counting(snapshot, victim, empty_selector):
-            key = _budget_key(name)
+            key = key_of_name(name)
             if victim.is_ready or not budgets[key].status.current_healthy:
                 used[key] += 1
+    # 2. Update the budgets before the pods go, as the eviction API does.
     for key, count in used.items():
         status = budgets[key].status
         allowed, healthy = max(0, status.disruptions_allowed - count), max(0, status.current_healthy - count)
         status = replace(status, disruptions_allowed=allowed, current_healthy=healthy)
         snapshot.put("PodDisruptionBudget", replace(budgets[key], status=status))
+    # 3. Delete the pods.
     for victim in victims:
         snapshot.remove("Pod", key_of("Pod", victim))
         _release_claims(snapshot, victim)
@@ -123,30 +130,21 @@ def evict(snapshot: Snapshot, victims: Sequence[Pod], empty_selector: str) -> No
 
 
 def make_ready(snapshot: Snapshot, pod: Pod, empty_selector: str) -> None:
-    """Set the condition Ready of a bound replacement, and count it in the disruption budgets that select it.
-
-    A budget's status follows as the disruption controller computes it; where that has not run, which a status without
-    any number of pods shows, the pod gives back what the eviction of its predecessor used up.
-    """
+    """Set the condition Ready of a bound replacement, and count it in the disruption budgets that select it."""
     others = [one for one in pod.status.conditions or () if one.type != "Ready"]
     conditions = [*others, Condition("Ready", "True")]
     snapshot.put("Pod", replace(pod, status=replace(pod.status, phase="Running", conditions=conditions)))
     for name in budgets_counting(snapshot, pod, empty_selector):
-        budget = snapshot.objects.budgets[_budget_key(name)]
+        budget = snapshot.objects.budgets[key_of_name(name)]
         status = budget.status
         if status.current_healthy or status.desired_healthy or status.expected_pods:
-            healthy = status.current_healthy + 1
+            healthy = status.current_healthy + 1  # as the disruption controller computes it
             allowed = max(0, healthy - status.desired_healthy)
-        else:
+        else:  # it has not run: give back what the eviction of the predecessor used up
             healthy, allowed = 0, status.disruptions_allowed + 1
         status = replace(status, current_healthy=healthy, disruptions_allowed=allowed)
         snapshot.put("PodDisruptionBudget", replace(budget, status=status))
     snapshot.refresh_layout()
-
-
-def _budget_key(name: str) -> Key:
-    namespace, _, own = name.partition("/")
-    return namespace, own
 
 
 # --- resource claims --------------------------------------------------------------------------------------------------

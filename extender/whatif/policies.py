@@ -1,7 +1,4 @@
-"""Policies that a scenario is simulated under.
-
-Rule: objects passed in never change: a simulation runs on a snapshot of its own, or on one that the caller gives up.
-"""
+"""Preemption policies that a scenario is simulated under, by the name of a preset or as a `preemption` section."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -25,39 +22,36 @@ CONFIGURED = "configured"
 
 StepObserver = Callable[[Step], object]
 
-# --- policies -------------------------------------------------------------------------------------------------------
-
 
 @dataclass(frozen=True, slots=True)
 class SimulatedPolicy:
-    """The kube-scheduler of a simulation, with our policies in its profiles, and their name in the result."""
+    """A kube-scheduler with our policies in its profiles, and the name of the policies in the result."""
 
     name: str
     scheduler: KubeScheduler
 
 
-def with_preemption(base: KubeScheduler, section: PreemptionSection) -> KubeScheduler:
-    """Return the kube-scheduler with another preemption policy and unchanged filters and scores."""
-    return base.with_preemption(section.policy(), section.most_candidates)
-
-
 def preset_policy(base: KubeScheduler, name: str) -> SimulatedPolicy:
-    """Return a preset on top of the defaults, or the configured policies; RequestError for any other name."""
+    """Return the preset of this name, or the configured policies; RequestError for any other name."""
     if name == CONFIGURED:
         return SimulatedPolicy(name, base)
     if name not in PRESETS:
         names = (*PRESETS, CONFIGURED)
         raise RequestError(f"unknown preset {name!r}{suggestion(name, names)}: available: {', '.join(names)}")
-    return SimulatedPolicy(name, with_preemption(base, PreemptionSection.model_validate({"preset": name})))
+    return _policy(name, base, PreemptionSection.model_validate({"preset": name}))
 
 
-def custom_policy(base: KubeScheduler, section: Any, name: str = "the request's own") -> SimulatedPolicy:
+def custom_policy(base: KubeScheduler, section: Any) -> SimulatedPolicy:
     """Return the policy of a `preemption` section; RequestError with one line per mistake if it is invalid."""
     try:
         config = load_config(None, {}, {"body": ("preemption", section)})
     except ConfigError as error:
         raise RequestError(str(error)) from error
-    return SimulatedPolicy(name, with_preemption(base, config.preemption))
+    return _policy("the request's own", base, config.preemption)
+
+
+def _policy(name: str, base: KubeScheduler, section: PreemptionSection) -> SimulatedPolicy:
+    return SimulatedPolicy(name, base.with_preemption(section.policy(), section.most_candidates))
 
 
 def run_simulation(
@@ -67,9 +61,9 @@ def run_simulation(
     history: EvictionHistory,
     observer: StepObserver | None = None,
 ) -> Simulation:
-    """Simulate under one policy; RequestError for pods that cannot be created.
+    """Simulate the scenario under one policy. Raises RequestError for a pod that cannot be created.
 
-    A snapshot is for the same version, and is changed; of objects one is built.
+    A snapshot is changed, and must have been built for the same version; for objects, one is built.
     """
     if not isinstance(cluster, Snapshot):
         try:

@@ -1,6 +1,6 @@
 """Scenario of a simulation: which pods arrive, and what happens to nodes before.
 
-The command line, the Python API and `POST /simulate` all make one.
+The keyword arguments of the Python API and the body of `POST /simulate` are its fields; the command line makes one.
 
 Rule: values and their checks; `whatif.simulator` carries them out.
 """
@@ -33,7 +33,7 @@ class AddedNodes:
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """Changes of nodes, in this order, and which pods arrive after them."""
+    """Pods that arrive, and changes of nodes before: nodes are added, cordoned, removed, then drained."""
 
     pods: Sequence[Pod] = ()
     """Pods that arrive, beside those of `workloads`."""
@@ -48,12 +48,12 @@ class Scenario:
     remove_nodes: Sequence[str] = ()
     """Nodes that are lost with their pods."""
     drain: Sequence[str] = ()
-    """Nodes that are cordoned, and drained one after the other."""
+    """Nodes that are all cordoned, and then drained one after the other."""
     workloads: Sequence[WorkloadManifest] = ()
     until_full: bool = False
     """Bind copies of the one pod, or further pods of the one workload, until one does not fit."""
     gang: bool = False
-    """Bind either all pods that arrive or none."""
+    """Bind all pods that arrive, or none."""
     replace_evicted: bool = True
     """Evicted pods come back through their controllers."""
 
@@ -77,7 +77,7 @@ class Scenario:
 
     @property
     def draw(self) -> Draw | None:
-        """Choice among equal nodes."""
+        """Return the choice among equal nodes."""
         return None if self.seed is None else seeded_draw(self.seed)
 
     def displaced_pods(self, cluster: ClusterObjects | Snapshot) -> int:
@@ -89,7 +89,7 @@ class Scenario:
         return sum(pod.spec.node_name in nodes for pod in cluster.pods) if nodes else 0
 
     def check(self, snapshot: Snapshot) -> None:
-        """Raise RequestError for what cannot be carried out."""
+        """Raise RequestError if the scenario cannot be carried out on this snapshot."""
         self._check_nodes(snapshot)
         for field, number in (("workloads", 0 if self.until_full else self.replicas), ("addNodes", self.added)):
             if number > MAX_ADDED:
@@ -102,9 +102,9 @@ class Scenario:
         if self.until_full and self.gang:
             raise RequestError("untilFull and gang are mutually exclusive")
         if self.gang and not (self.pods or self.workloads):
-            raise RequestError("gang: give pods or workloads")
+            raise RequestError("gang: requires pods or workloads")
         if self.until_full and len(self.pods) + len(self.workloads) != 1:
-            raise RequestError("untilFull: give exactly one pod or one workload")
+            raise RequestError("untilFull: requires exactly one pod or one workload")
 
     def _check_nodes(self, snapshot: Snapshot) -> None:
         named: dict[str, str] = {}

@@ -2,11 +2,10 @@
 
 Pods that have not been tried come first, by priority and then by age. A pod that was not scheduled is requeued only
 after an event that may help it, behind all pods that were tried less often (kube-scheduler's back-off). Evicted pods
-disappear at once; `Controllers` says which come back. The clock stands still.
+disappear at once; `Controllers` recreates some. The clock stands still.
 
-The queue becomes empty: a pod is requeued only after a pod was bound, evicted or lost its nomination. Bindings and
-evictions are bounded by the number of pods, because controllers recreate a pod MAX_RECREATIONS times at most, and a pod
-wins a nomination only by evicting others.
+The queue runs empty: a pod is requeued only after a pod was bound, evicted or lost its nomination, and these events
+are finite. Controllers recreate a pod MAX_RECREATIONS times at most, and a pod is nominated only by evicting others.
 
 Rule: the snapshot belongs to the caller and is changed; between two cycles it is in the state that the next one reads.
 """
@@ -133,12 +132,17 @@ class Scheduler:
 
     def _apply(self, cycle: Cycle) -> None:
         """Bind the pod, or evict the victims and nominate it; requeue the unschedulable pods that this may help."""
+        # 1. The effects, each with the event that requeues pods.
         if cycle.outcome == "Scheduled":
             assert cycle.node is not None
             effects.bind(self.snapshot, cycle.pod, cycle.node, cycle.reservation)
             self.add(self.controllers.bound(cycle.pod))
             self._queue.move_to_active(lambda _, plugins: bool(plugins & REQUEUED_BY_POD_ADD))
-            self._claims_changed(frozenset(key_of("ResourceClaim", one) for one in cycle.reservation.claims))
+            if claims := frozenset(key_of("ResourceClaim", one) for one in cycle.reservation.claims):
+                # Pods that share one of the claims (isSchedulableAfterClaimChange).
+                self._queue.move_to_active(
+                    lambda pod, by: DYNAMIC_RESOURCES in by and not claims.isdisjoint(claim_keys(pod))
+                )
         else:
             self._queue.add_unschedulable(cycle.pod, cycle.unschedulable_plugins)
             if cycle.victims:
@@ -149,16 +153,11 @@ class Scheduler:
             effects.nominate(self.snapshot, cycle.pod, cycle.nominated_node)
             if cycle.victims:
                 self._queue.move_to_active(lambda _pod, _by: True)
-        # Pods that had to yield to a nomination that the pod has lost (hasNominatedNodeNameChanged).
+        # 2. The pod may have lost its nomination, to which others had to yield (hasNominatedNodeNameChanged).
         before, now = cycle.pod.status.nominated_node_name, cycle.nominated_node or cycle.node
         if before and before != now:
             highest, key = cycle.pod.priority, cycle.pod.key
             self._queue.move_to_active(lambda pod, _by: pod.priority <= highest and pod.key != key)
-
-    def _claims_changed(self, keys: frozenset[Key]) -> None:
-        """Requeue the pods that wait for one of the claims (isSchedulableAfterClaimChange)."""
-        if keys:
-            self._queue.move_to_active(lambda pod, by: DYNAMIC_RESOURCES in by and not keys.isdisjoint(claim_keys(pod)))
 
     def _evict(self, cycle: Cycle) -> None:
         """Evict the victims, clear nominations of lower priority, and add the evictions that rate limits read."""

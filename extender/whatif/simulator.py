@@ -25,12 +25,12 @@ from extender.k8s.objects import Object, Pod, PodStatus
 from extender.k8s.workloads import workload_of
 from extender.report.cycle_report import report_cycle
 from extender.report.scheduler_report import limitations
+from extender.report.schema import ResourceAmounts
 from extender.report.simulation_schema import (
     ClusterSize,
     CopiesOnNode,
     CycleReport,
     Gang,
-    NodeAmounts,
     NodeState,
     NodeUsage,
     PendingPod,
@@ -69,15 +69,18 @@ def simulate(
     `on_step` is called with every step before its effects, but not for the copies of `until_full`. Raises RequestError
     for a pod, a claim or a workload that is not admitted, and for a scenario that names what does not exist.
     """
+    # 1. Check the scenario while nothing has changed.
     cluster = ClusterSize(nodes=len(snapshot.nodes), pods=len(snapshot.objects.pods))
     scenario.check(snapshot)
     add_claims(snapshot, scenario.claims)
     run = _Run(snapshot, scheduler, history, scenario, on_step)
     own = {(pod.metadata.namespace or "default", pod.metadata.name) for pod in scenario.pods}
     before = [pod for pod in pending_pods(snapshot) if key_of("Pod", pod) not in own] if scenario.pending else []
+    # 2. Change the nodes; what was pending is tried on them.
     if scenario.changes_nodes:
         run.change_nodes(before)
         before = []
+    # 3. Let the pods arrive.
     if scenario.until_full:
         run.schedule(before)
         run.fill()
@@ -130,12 +133,17 @@ class _Run:
     def _touch(self, node: str, state: NodeState | None = None) -> None:
         """Note the requests on a node before it changes."""
         if node not in self._usage:
-            self._usage[node] = _node_usage(self.snapshot, node, state)
+            amounts = _requests_on(self.snapshot, node)
+            allocatable = _allocatable(self.snapshot, node, amounts)
+            self._usage[node] = NodeUsage(
+                name=node, before=amounts, after=amounts, allocatable=allocatable, state=state
+            )
 
     # --- nodes ---
 
     def change_nodes(self, pending: Sequence[Pod]) -> None:
         """Add, cordon, remove and drain nodes; the pending pods are tried once nodes were added and removed."""
+        # 1. Note the requests on every node that changes, before any does.
         snapshot, scenario = self.snapshot, self.scenario
         self._added = drain.add_nodes(snapshot, scenario.add_nodes)
         states: dict[NodeState, Sequence[str]] = {
@@ -147,15 +155,17 @@ class _Run:
         for state, names in states.items():
             for node in names:
                 self._touch(node, state)
+        # 2. Cordon what will be drained, too, so that no pod goes there meanwhile; then remove nodes.
         drain.cordon(snapshot, [*scenario.cordon, *scenario.drain])
         self._removed, created = drain.remove_nodes(snapshot, scenario.remove_nodes, self.controllers)
         self.schedule([*pending, *created])
+        # 3. Drain node by node, and again: evictions that were blocked may be allowed once replacements run.
         api = EvictionAPI(snapshot)
         for node in scenario.drain:
             self._drains.append(Drain.of(snapshot, node))
             self._drain(self._drains[-1], api)
         while sum(self._drain(one, api) for one in self._drains):
-            pass  # what was blocked may go once other nodes were drained
+            pass
 
     def _drain(self, one: Drain, api: EvictionAPI) -> bool:
         """Evict until nothing moves, while replacements are scheduled; return whether any pod was evicted."""
@@ -198,15 +208,18 @@ class _Run:
 
     def arrive_as_gang(self) -> None:
         """Bind all pods that arrive, or take everything back that happened for them."""
+        # 1. Keep what a failed gang must restore. Objects are immutable, so copying the tables is enough.
         before = {kind: dict(self.snapshot.objects.of(kind)) for kind in KINDS}
         cycles = len(self.cycles)
         history, recreated = self.scheduler.history, len(self.controllers.recreated)
         usage = dict(self._usage)
+        # 2. Let the pods arrive, and see whether all are bound.
         created = self.arrive()
         failed = [pod.key for pod in created if not self._is_bound(key_of("Pod", pod))]
         if not failed:
             self._gang = Gang(scheduled=True, pods=len(created), message="" if created else NOTHING_TO_SCHEDULE)
             return
+        # 3. Some are not: restore the cluster, and report each pod's last attempt as one that changed nothing.
         _restore(self.snapshot, before)
         self.scheduler.history, self._usage = history, usage
         self.controllers.forget(recreated)
@@ -274,7 +287,7 @@ class _Run:
             if one.blocked:
                 self._usage[one.node] = replace(self._usage[one.node], state="draining")
         pending = [_pending(one) for one in last.values() if one.outcome in ("Unschedulable", "Nominated")]
-        bound = (self._is_bound(_key(one.pod)) for one in last.values() if one.outcome == "Scheduled")
+        bound = (self._is_bound(effects.key_of_name(one.pod)) for one in last.values() if one.outcome == "Scheduled")
         summary = SimulationSummary(
             scheduled=sum(bound),
             pending=len(pending),
@@ -314,15 +327,16 @@ class _Run:
         attempts = {one.uid: one for one in self.cycles}
         return [
             Replacement(
-                pod=attempts[one.uid].pod,
+                pod=last.pod,
                 of=one.of,
                 cause=one.cause,
                 old_node=one.old_node,
-                outcome=attempts[one.uid].outcome,
-                node=attempts[one.uid].node,
-                message=attempts[one.uid].message,
+                outcome=last.outcome,
+                node=last.node,
+                message=last.message,
             )
             for one in self.controllers.recreated
+            for last in [attempts[one.uid]]
         ]
 
     def _report(self) -> ScenarioReport | None:
@@ -387,11 +401,6 @@ def _taken_back(one: CycleReport, message: str) -> CycleReport:
 # --- parts of the result ----------------------------------------------------------------------------------------------
 
 
-def _key(pod: str) -> Key:
-    namespace, _, name = pod.partition("/")
-    return namespace, name
-
-
 def _pending(one: CycleReport) -> PendingPod:
     return PendingPod(
         pod=one.pod,
@@ -404,7 +413,7 @@ def _pending(one: CycleReport) -> PendingPod:
     )
 
 
-def _requests_on(snapshot: Snapshot, node: str) -> NodeAmounts:
+def _requests_on(snapshot: Snapshot, node: str) -> ResourceAmounts:
     """Return the sum of the requests of all pods on the node."""
     row, pod_table = snapshot.node_row[node], snapshot.pod_table
     amounts = dict(zip(BASE_RESOURCES, snapshot.used[:, row].tolist(), strict=True))
@@ -414,18 +423,10 @@ def _requests_on(snapshot: Snapshot, node: str) -> NodeAmounts:
     return amounts
 
 
-def _allocatable(snapshot: Snapshot, node: str, resources: Iterable[str]) -> NodeAmounts:
+def _allocatable(snapshot: Snapshot, node: str, resources: Iterable[str]) -> ResourceAmounts:
     row = snapshot.node_row[node]
     base = dict(zip(BASE_RESOURCES, snapshot.allocatable[:, row].tolist(), strict=True))
     return {one: base[one] if one in base else int(snapshot.scalar_allocatable(one)[row]) for one in resources}
-
-
-def _node_usage(snapshot: Snapshot, node: str, state: NodeState | None) -> NodeUsage:
-    """Return what the pods of a node request now."""
-    amounts = _requests_on(snapshot, node)
-    return NodeUsage(
-        name=node, before=amounts, after=amounts, allocatable=_allocatable(snapshot, node, amounts), state=state
-    )
 
 
 def _usage_now(snapshot: Snapshot, usage: NodeUsage) -> NodeUsage:

@@ -93,7 +93,7 @@ class WorkloadManifest(Object, frozen=True, kw_only=True):
 
     @property
     def replicas(self) -> int:
-        """Return the number of pods that run at once; of a Job the pods that start together."""
+        """Return the number of pods that run at once."""
         spec = self.spec
         if self.kind != "Job":
             return 1 if spec.replicas is None else spec.replicas
@@ -139,9 +139,9 @@ class WorkloadPlan:
 
 
 def parse_workload(given: Any, namespace: str = "default") -> WorkloadManifest:
-    """Parse a manifest from JSON values, which is of `namespace` unless it names one.
+    """Parse a manifest from JSON values; `namespace`: if it names none.
 
-    Raises RequestError with the field that is wrong, but without its place.
+    Raises RequestError with the field that is wrong.
     """
     kind = given.get("kind") if isinstance(given, Mapping) else None
     version = API_VERSIONS.get(kind) if isinstance(kind, str) else None
@@ -171,7 +171,7 @@ def _validated(workload: WorkloadManifest) -> Iterator[tuple[str, Object]]:
 
 
 def _check(workload: WorkloadManifest) -> None:
-    """Refuse what the API server refuses, as far as it matters here."""
+    """Raise RequestError for a workload that the API server would refuse, as far as the simulation depends on it."""
     spec = workload.spec
     if not workload.metadata.name:
         raise RequestError(f"{workload.kind}: metadata.name is missing")
@@ -194,7 +194,7 @@ def _check(workload: WorkloadManifest) -> None:
 
 
 def current_pods(snapshot: Snapshot, workloads: Sequence[WorkloadManifest]) -> Mapping[Workload, Sequence[Pod]]:
-    """Return the pods of each workload that are neither finished nor terminating, and those of a Job that succeeded."""
+    """Return the active pods of each workload, and the succeeded ones of a Job."""
     found: dict[Workload, list[Pod]] = {one.key: [] for one in workloads}
     for pod in snapshot.objects.pods.values() if found else ():
         own = found.get(workload_of(pod))
@@ -210,7 +210,7 @@ def _succeeded(pod: Pod) -> bool:
 
 
 def plan(snapshot: Snapshot, workload: WorkloadManifest, current: Sequence[Pod], names: NameGenerator) -> WorkloadPlan:
-    """Return the pods that the workload lacks beside the current ones; puts its controller into the snapshot."""
+    """Return the pods that the workload lacks; puts its controller into the snapshot."""
     succeeded = sum(map(_succeeded, current))
     existing = len(current) - succeeded
     if workload.kind == STATEFUL_SET:
@@ -223,7 +223,7 @@ def plan(snapshot: Snapshot, workload: WorkloadManifest, current: Sequence[Pod],
 def further_pods(
     snapshot: Snapshot, workload: WorkloadManifest, current: Sequence[Pod], names: NameGenerator
 ) -> Iterator[PlannedPod]:
-    """Yield one further pod of the workload after the other, whatever its number of replicas."""
+    """Yield further pods of the workload without end, whatever its number of replicas."""
     template = _template_of(snapshot, workload, current)
     if workload.kind == STATEFUL_SET:
         yield from _missing_of_stateful_set(snapshot, workload, template, current)
@@ -273,8 +273,8 @@ def _template_of(snapshot: Snapshot, workload: WorkloadManifest, current: Sequen
 def _replica_set_of(
     workload: WorkloadManifest, current: Sequence[Pod], deployment: OwnerReference
 ) -> tuple[OwnerReference, str]:
-    """Return the ReplicaSet of a Deployment's new pods and its pod-template-hash: those of running ones, or new."""
-    if current:
+    """Return the ReplicaSet of a Deployment's new pods, and its pod-template-hash."""
+    if current:  # a rollout is not simulated: new pods are of the ReplicaSet that has pods already
         metadata = current[0].metadata
         assert metadata.controller is not None
         return metadata.controller, (metadata.labels or {})[TEMPLATE_HASH]
@@ -300,7 +300,7 @@ def _put_controller(snapshot: Snapshot, workload: WorkloadManifest, owner: Owner
 
 
 def _further_labels(workload: WorkloadManifest, current: Sequence[Pod]) -> Iterator[Labels]:
-    """Yield the labels that one pod after the other has besides those of the template: the index of an Indexed Job."""
+    """Yield the labels of one pod after the other that its template lacks: the index of an Indexed Job."""
     is_indexed = workload.kind == "Job" and workload.spec.completion_mode == "Indexed"
     taken = {(pod.metadata.labels or {}).get(_JOB_INDEX) for pod in current}
     for number in count():
@@ -333,7 +333,7 @@ def _missing_of_stateful_set(
 
 
 def _claim(snapshot: Snapshot, template: PersistentVolumeClaim, pod: Pod) -> PersistentVolumeClaim:
-    """Return the claim of a StatefulSet's pod, in the class of its template or else the default one."""
+    """Return the volume claim of a StatefulSet's pod, in the StorageClass of its template or the default one."""
     own, namespace, spec = template.metadata, pod.metadata.namespace, replace(template.spec, volume_name="")
     if spec.storage_class_name is None and BETA_CLASS not in (own.annotations or {}):
         spec = replace(spec, storage_class_name=_default_storage_class(snapshot))

@@ -47,20 +47,15 @@ from extender.wire import (
     RawVictims,
 )
 
+# JSON objects in a body. A decoded object takes up to 150 bytes, however short its JSON is; in whole Nodes and Pods,
+# an object has about 90 bytes of JSON.
 MAX_OBJECTS: Final = 4_000_000
-"""JSON objects in a body. A decoded object takes up to 150 bytes, however short its JSON is; of whole Nodes and Pods,
-one object has about 90 bytes."""
-
 MIN_OBJECT_BYTES: Final = len('{"UID":""},')
-"""Size of the shortest object that is decoded."""
-
+# Nodes in a `/preempt` request; a cluster has at most some 10,000. One costs up to 10 us, and takes as little as 40
+# bytes.
 MAX_CANDIDATES: Final = 100_000
-"""Nodes in a `/preempt` request; a cluster has at most some 10,000. One costs up to 10 us, and takes as little as 40
-bytes."""
-
+# Size of a body whose keys may have any case: respelling the keys of a victim takes 4 us.
 MAX_RESPELLED_BYTES: Final = 2 << 20
-"""Size of a body whose keys may have any case: respelling the keys of a victim takes 4 us."""
-
 _UTF8_CHUNK_BYTES = 1 << 20
 _MAX_MESSAGE_CHARACTERS = 250
 
@@ -138,8 +133,8 @@ _PREEMPTION_KEYS: Shape = {
     "NodeNameToMetaVictims": [{"Pods": [{"UID": None}], "NumPDBViolations": None}],
 }
 _BINDING_KEYS: Shape = dict.fromkeys(("PodName", "PodNamespace", "PodUID", "Node"))
+# Keys that may be left out, as in Go, with their default values.
 _DEFAULTS = {"NumPDBViolations": Raw(b"0")}
-"""Keys that may be left out, as in Go, with their default values."""
 
 _NAME_ONLY_ARGS_DECODER = Decoder(NameOnlyArgs)
 _NODES_ONLY_ARGS_DECODER = Decoder(NodesOnlyArgs)
@@ -157,10 +152,10 @@ _ENCODER = Encoder()
 
 # --- /filter and /prioritize ----------------------------------------------------------------------------------------
 
+# Whitespace of JSON, searched for one by one: a regular expression takes 50 times as long.
 _WHITESPACE = (b" ", b"\t", b"\n", b"\r")
-"""Whitespace of JSON, searched for one by one: a regular expression takes 50 times as long."""
+# The bytes that kube-scheduler writes around the pod and the whole Nodes.
 _BEFORE_POD, _BEFORE_ITEMS, _AFTER_ITEMS = b'{"Pod":', b',"Nodes":{"metadata":{},"items":', b'},"NodeNames":null}'
-"""The bytes that kube-scheduler writes around the pod and the whole Nodes."""
 
 
 def decode_filter(body: bytes, max_names_bytes: int | None = None) -> FilterRequest:
@@ -168,10 +163,12 @@ def decode_filter(body: bytes, max_names_bytes: int | None = None) -> FilterRequ
 
     `max_names_bytes`: limit of NodeNames, checked before it is decoded.
     """
+    # 1. Decode the layout that kube-scheduler writes, else any other.
     args, items = _decode_as_sent(body) or (
         _decode(body, _NAME_ONLY_ARGS_DECODER, _ARGS_KEYS, ("nodes", "node_names")),
         None,
     )
+    # 2. Decode the pod, then the one list that was sent: names, or whole Nodes of which only the names are needed.
     pod = _decode_pod(args.pod)
     if args.nodes is None and args.node_names == NULL:
         raise RequestError("neither Nodes nor NodeNames is there (or both are null): one of them must be a list")
@@ -217,23 +214,25 @@ def _decode_names(raw: Raw, max_bytes: int | None) -> list[str]:
 
 # --- /preempt -------------------------------------------------------------------------------------------------------
 
+# The bytes that kube-scheduler writes between the pod and the victims by UID.
 _BEFORE_META_VICTIMS = b',"NodeNameToVictims":null,"NodeNameToMetaVictims":'
-"""The bytes that kube-scheduler writes between the pod and the victims by UID."""
 
+# A MetaPod in a list: `[` or `,`, then `{"UID":"`, the UID, and `"}`.
 _META_POD = np.dtype([("before", "u1"), ("key", "<u8"), ("uid", f"S{UID_BYTES}"), ("end", "<u2")])
-"""A MetaPod in a list: `[` or `,`, then `{"UID":"`, the UID, and `"}`."""
 
 _KEY, _END = int.from_bytes(b'{"UID":"', "little"), int.from_bytes(b'"}', "little")
 
 
 def decode_preempt(body: bytes) -> PreemptRequest:
     """Decode ExtenderPreemptionArgs. Raises RequestError."""
+    # 1. The layout that kube-scheduler writes for nodeCacheCapable extenders.
     as_sent = _decode_victims_as_sent(body)
     if as_sent is not None:
         incoming = _decode_pod(as_sent[0])
         if len(as_sent[1]) > MAX_CANDIDATES:
             raise RequestTooLarge(f"more than {MAX_CANDIDATES} nodes")
         return PreemptRequest(incoming, as_sent[1])
+    # 2. Any other layout, and whole Pods as victims.
     args = _decode(body, _PREEMPTION_ARGS_DECODER, _PREEMPTION_KEYS, ("victims", "meta_victims"))
     incoming = _decode_pod(args.pod)
     if len(args.victims or args.meta_victims or ()) > MAX_CANDIDATES:
@@ -344,6 +343,7 @@ def _check_text(body: bytes) -> None:
         raise RequestError("the body is empty: a JSON object is expected")
     if body.startswith(b"\xef\xbb\xbf"):
         raise RequestError("the body starts with a byte order mark (byte 0): send UTF-8 without one")
+    # Counted only in bodies that are large enough to have that many: counting in 128 MiB takes 0.2 s.
     if len(body) > MAX_OBJECTS * MIN_OBJECT_BYTES and body.count(b"{") > MAX_OBJECTS:
         raise RequestTooLarge(f"the body: more than {MAX_OBJECTS} objects")
     if body.isascii():
@@ -388,8 +388,10 @@ def _request_error(error: Exception, body: bytes | Raw, of: str = "") -> Request
     if isinstance(error, UnicodeDecodeError):
         return RequestError("the body: text that is not valid UTF-8")
     match = _ERROR_LOCATION.fullmatch(str(error))
+    # msgspec writes: Expected `int`, got `str` - at `$.Pod.spec.priority`; of a part, `$` is the path of that part.
     what, path = (match["what"], match["where"] or "") if match else (str(error), "")
     path = path.replace("`", "").replace("$.", f"{of}." if of else "").replace("$", of)
+    # msgspec reports a lone surrogate as truncated or malformed data; Go never writes one, but other clients may.
     if not isinstance(error, msgspec.ValidationError) and _SURROGATE_ESCAPE.search(memoryview(body)):
         what += " (or a lone surrogate escape, \\ud800 to \\udfff)"
     return RequestError(f"{path or of or 'the body'}: {what}"[:_MAX_MESSAGE_CHARACTERS])
@@ -433,6 +435,7 @@ def _check_amounts(path: str, amounts: ResourceList | None) -> None:
         try:
             quantity.parse(amount)
         except ValueError:
+            # Names that are no resource names could be anything, and errors never repeat the input.
             resource = name if _RESOURCE_NAME.fullmatch(name) else "…"
             raise RequestError(f"{path}[{resource}]: not a quantity (such as 500m, 2 or 1Gi)") from None
 

@@ -25,8 +25,8 @@ from extender.wire import (
 )
 from extender.wire.decode import FilterRequest
 
+# Bytes of UTF-8 to which the error in a response is cut.
 MAX_ERROR_BYTES: Final = 1 << 10
-"""Bytes of UTF-8 to which the error in a response is cut."""
 
 T = TypeVar("T")
 _ENCODER = Encoder()
@@ -114,4 +114,5 @@ def encode_bind(error: str = "") -> bytes:
 
 
 def _cut(error: str) -> str:
+    # "replace" for lone surrogates, "ignore" for a character that the cut divides.
     return error.encode("utf-8", "replace")[:MAX_ERROR_BYTES].decode("utf-8", "ignore")

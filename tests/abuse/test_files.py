@@ -45,8 +45,8 @@ CONTENTS = {
     "25,000 brackets": (b"a: " + b"[" * 25_000, "is nested deeper than 100 levels at line 1"),
     "1,000,000 dashes": (b"- " * 1_000_000, "is nested deeper than 100 levels at line 1"),
     "brackets in JSON": (b'{"kind": "Pod", "spec": ' + b"[" * 5_000_000, "is nested too deeply"),
-    "aliases": (POD + LAUGHS, "its aliases stand for more than 1,000,000 values"),
-    "merge keys": (POD + MERGES, "its aliases stand for more than 1,000,000 values"),
+    "aliases": (POD + LAUGHS, "its aliases expand to more than 1,000,000 values"),
+    "merge keys": (POD + MERGES, "its aliases expand to more than 1,000,000 values"),
     "a scalar of 64 MiB": (POD + b"x: " + b"y" * 64 * MIB, "a scalar or comment is longer than 3 MiB at line 3"),
     "an integer": (POD + b"x: " + b"9" * 1_000_000, "an integer has more than 4000 digits at line 3"),
     "100,000 directives": (b"".join(b"%%TAG !%d! x\n" % one for one in range(100_000)) + b"--- a", "%TAG directives"),
@@ -56,7 +56,7 @@ CONTENTS = {
         gzip.compress(gzip.compress(b"") + b" " * MIB) * 4096,
         "is larger than 256 MiB once decomp",
     ),
-    "gzip that is cut off": (gzip.compress(b"{}" * 1000)[:-20], "the gzip file is cut off"),
+    "gzip that is cut off": (gzip.compress(b"{}" * 1000)[:-20], "the gzip file is truncated"),
 }
 
 LINKS = {
@@ -219,9 +219,9 @@ def test_H7_a_command_that_is_given_a_hostile_file_ends_with_one_line(tmp_path, 
     changes = {
         "is a FIFO, not a regular file": lambda: files.link("a FIFO"),
         "is nested deeper than 100 levels": lambda: files.write(CONTENTS["25,000 brackets"][0]),
-        "its aliases stand for more than": lambda: files.write(LAUGHS),
+        "its aliases expand to more than": lambda: files.write(LAUGHS),
         # A configuration has each key once.
-        {"--config": "duplicate key 'k'", "--cluster": "its aliases stand for more"}[option]: lambda: files.write(
+        {"--config": "duplicate key 'k'", "--cluster": "its aliases expand to more"}[option]: lambda: files.write(
             MERGES
         ),
     }

@@ -106,8 +106,8 @@ def test_config_check_compares_the_entry_of_kube_scheduler_with_ours(tmp_path):
         f"{path}: read; kube-scheduler itself validates it",
         "kube-scheduler 1.33; profiles: default-scheduler",
         (
-            f"error: {path}:10: extenders[0].httpTimeout: kube-scheduler gives up after 1s, but calls are answered "
-            "until 4s (80 % of server.httpTimeout)"
+            f"error: {path}:10: extenders[0].httpTimeout: kube-scheduler gives up after 1s, but a response may "
+            "take 4s (80 % of server.httpTimeout)"
         ),
         "    set server.httpTimeout to 1s",
         (

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from extender.config import Configuration, load_config, render
 from extender.config.decoding import Section
 from extender.config.preemption import BuiltinProtectionsSection, LabelSelectorSection, ProtectionRule
-from extender.config.scheduler import load_kube_scheduler
+from extender.config.scheduler.load import load_kube_scheduler
 from extender.core.profile import (
     UPSTREAM,
     KubeScheduler,
@@ -529,22 +529,22 @@ MISTAKES = {
     "an endless look back": ("preemption: {limits: {attemptsWithin: 0s}}", "limits.attemptsWithin: must be greater"),
     "live budgets with several candidates": (
         "preemption:\n  keepCandidates: 2\n  budgetAccounting: Live",
-        "c.yaml:1: preemption: keepCandidates must be 1 with budgetAccounting: Live: of several nodes kube-scheduler ",
+        "c.yaml:1: preemption: keepCandidates must be 1 with budgetAccounting: Live: if several nodes are sent",
     ),
     "limits with several candidates": (
         "preemption: {keepCandidates: All, limits: {evictionsPerMinute: 1, maxAttempts: 1, workloadCooldown: 1s}}",
         (
             "keepCandidates must be 1 with limits.evictionsPerMinute, limits.workloadCooldown, "
-            "limits.maxAttempts: of several"
+            "limits.maxAttempts: if several"
         ),
     ),
     "a limit per namespace with several candidates": (
         "preemption: {keepCandidates: 2, limits: {evictionsPerMinutePerNamespace: 1}}",
-        "keepCandidates must be 1 with limits.evictionsPerMinutePerNamespace: of several",
+        "keepCandidates must be 1 with limits.evictionsPerMinutePerNamespace: if several",
     ),
     "a preset with several candidates": (
         "preemption: {keepCandidates: All, preset: careful}",
-        "keepCandidates must be 1 with budgetAccounting: Live, limits.workloadCooldown (preset careful): of several",
+        "keepCandidates must be 1 with budgetAccounting: Live, limits.workloadCooldown (preset careful): if several",
     ),
     "a mode that does not exist": ("mode: observe", "c.yaml:1: mode: must be 'Enforce' or 'Observe', not 'observe'"),
     "a switch without a key": ("killSwitch: true", "c.yaml:1: killSwitch: must be a mapping"),
@@ -599,7 +599,7 @@ MISTAKES = {
     ),
     "an emulated version with a patch": (
         'scheduler: {emulatedVersion: "1.36.0"}',
-        'scheduler.emulatedVersion: "1.36.0" is more than a minor: kube-scheduler takes one such as 1.36',
+        'scheduler.emulatedVersion: "1.36.0" must be a minor version such as 1.36',
     ),
     "a compatible version that is nearly one": (
         'scheduler: {minCompatibilityVersion: "1.36."}',
@@ -680,7 +680,7 @@ HOSTILE = {
         "a: &a [1, 2, 3]\n"
         + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}' if n else '*a'] * 9)}]\n" for n in range(3))
         + "e: [*a2, *a2, *a2, *a2]",
-        "c.yaml:5: its aliases stand for more than 10,000 values",
+        "c.yaml:5: its aliases expand to more than 10,000 values",
     ),
     "a long key": ("? " + "k" * 100_000 + "\n: 1", "c.yaml:1: kkkkk"),
     "a NUL byte": ("a: \0", "c.yaml: "),

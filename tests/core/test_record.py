@@ -14,11 +14,13 @@ from extender.core import engine
 from extender.core.eviction_history import Eviction, EvictionHistory
 from extender.core.preemption.pdb.violations import budget_index
 from extender.core.profile import DEFAULT_RANKING, Limits, PreemptionPolicy, Profile, Protection
-from extender.core.record import DecisionRecord, record_filter, record_preempt, record_prioritize
+from extender.core.record import DecisionRecord, PreemptRecord, record_filter, record_preempt, record_prioritize
 from extender.k8s.candidates import SentCandidate
 from extender.k8s.kinds import KINDS
 from extender.k8s.time import SECOND
-from extender.report import render, summary
+from extender.report import summary
+from extender.report.ranking_report import report_ranking
+from extender.report.render import render_nodes
 from tests.builders import budget, built, cluster, incoming, namespace, node, pod, thing, typed
 
 POLICIES = {
@@ -165,8 +167,8 @@ def renamed(metadata):
 
 
 def rendered(record: DecisionRecord) -> bytes:
-    found = render.render(record)
-    parts = [found.nodes, found.ranking, found.highest, summary.summarize(record)]
+    ranking = report_ranking(record) if isinstance(record, PreemptRecord) else None
+    parts = [render_nodes(record), ranking, getattr(record, "highest", None), summary.summarize(record)]
     return msgspec.json.encode([*parts, record.request.filters, record.not_evaluated])
 
 

@@ -13,6 +13,7 @@ from extender.config.decoding import Section
 from extender.config.preemption import PRESETS, BuiltinProtectionsSection
 from extender.core.evaluation import Evaluation
 from extender.core.preemption.criteria import ranking_keys
+from extender.core.preemption.dry_run import dry_run_preemption
 from extender.core.profile import (
     DEFAULT_IMPORTANCE,
     DEFAULT_RANKING,
@@ -136,9 +137,10 @@ def numbers(name: str) -> dict[str, list[int]]:
     """Return node -> keys of the criterion, in the example below the table."""
     example = EXAMPLES["ranking 1"]
     policy = PreemptionPolicy(ranking=(name,))
-    run = Evaluation(
+    evaluation = Evaluation(
         built(cluster_of(example)), typed(pod_of(example["pod"], is_pending=True)), Profile(preemption=policy)
-    ).policies
+    )
+    run = dry_run_preemption(evaluation.context, evaluation.filter.checks, evaluation.dry_run_rows)
     keys = ranking_keys(run, np.flatnonzero(run.candidate)).flat
     rows = run.rows[run.candidate].tolist()
     return {run.snapshot.node_names[row]: [int(key[place]) for key in keys] for place, row in enumerate(rows)}

@@ -144,8 +144,11 @@ def of_failed_and_refused_calls() -> set[str]:
 
 def of_readiness() -> set[str]:
     found = texts(watch_source, "KubernetesSource.problem", "KubernetesSource._not_synced", "KubernetesSource.run")
-    found |= texts(cache, "ClusterCache.snapshot") | texts(settings, "LiveSettings._refuse") | texts(health, "DRAINING")
-    return without(found, {"the first snapshot"})  # put in where kinds stand
+    found |= (
+        texts(cache, "ClusterCache.snapshot") | texts(settings, "LiveSettings._resolve") | texts(health, "DRAINING")
+    )
+    put_in = {"the first snapshot", ", for kube-scheduler {} ({})"}
+    return without(found, put_in)
 
 
 def of_warnings() -> set[str]:

@@ -21,8 +21,8 @@ from typer.testing import CliRunner
 from extender import cli
 from extender.config import Configuration
 from extender.config.load import load_config
-from extender.config.scheduler import kube_scheduler_of, load_kube_scheduler
 from extender.config.scheduler.arguments import ARGS_OF
+from extender.config.scheduler.load import kube_scheduler_of, load_kube_scheduler
 from extender.config.scheduler.schema import (
     KubeSchedulerConfiguration,
     ManagedResourceSection,

@@ -70,7 +70,3 @@ def journal_entries(tree: Tree) -> dict[str, set[str]]:
 
 def defined_classes(tree: Tree) -> set[str]:
     return {node.name for _, _, node in tree.classes()}
-
-
-def _defines(tree: Tree, module: str, names: tuple[str, ...]) -> bool:
-    return any(one.name == module and node.name in names for one, _, node in tree.classes())

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from extender import Pod, Snapshot
 from extender.cluster.files.manifests import load_cluster
-from extender.config.scheduler import kube_scheduler_of
+from extender.config.scheduler.load import kube_scheduler_of
 from extender.core.evaluation import Evaluation
 from extender.core.eviction_history import EvictionHistory
 from extender.core.profile import KubeScheduler, Profile

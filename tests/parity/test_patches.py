@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from extender import Snapshot, cli
 from extender.cluster.files.manifests import load_cluster
-from extender.config.scheduler import kube_scheduler_of
+from extender.config.scheduler.load import kube_scheduler_of
 from extender.core.evaluation import Evaluation
 from extender.k8s.version.versions import parse_version
 from tests.builders import typed

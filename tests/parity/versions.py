@@ -24,7 +24,7 @@ import msgspec
 
 from extender import Snapshot
 from extender.cluster.files.manifests import load_cluster
-from extender.config.scheduler import kube_scheduler_of
+from extender.config.scheduler.load import kube_scheduler_of
 from extender.core.profile import KubeScheduler
 from extender.errors import ConfigError
 from extender.k8s.kinds import ClusterObjects

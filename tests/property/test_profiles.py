@@ -9,7 +9,7 @@ from random import Random
 
 from hypothesis import given
 
-from extender.config.scheduler import kube_scheduler_of
+from extender.config.scheduler.load import kube_scheduler_of
 from extender.core import engine
 from extender.core.evaluation import Evaluation
 from extender.core.scheduling_cycle.schedule_one import schedule_one

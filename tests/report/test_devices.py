@@ -37,7 +37,7 @@ def explained(*others: JSON, pod: JSON | None = None, on: str = "n1", features=D
     wanted = typed(pod or incoming(**using_claims("mine")))
     snapshot = Snapshot.build(load_cluster(cluster(NODES, others=[device_class(), *others])), features)
     record = record_filter(engine.filter(snapshot, wanted, ["n1", "n2"], UPSTREAM))
-    (found,) = render.render(record, node=on).nodes
+    (found,) = render.render_nodes(record, node=on)
     return found
 
 
@@ -274,7 +274,7 @@ def test_only_the_node_that_is_asked_for_is_explained():
     others = [device_class(), claim("mine", request()), resource_slice("s", "n1", devices(1))]
     snapshot = Snapshot.build(load_cluster(cluster(NODES, others=others)))
     record = record_filter(engine.filter(snapshot, wanted, ["n1", "n2"], UPSTREAM))
-    assert [one.claims for one in render.render(record).nodes] == [[], []]
+    assert [one.claims for one in render.render_nodes(record)] == [[], []]
     assert record.request.devices is not None
 
 
@@ -294,7 +294,7 @@ def test_a_record_keeps_the_devices_as_they_were():
     snapshot = Snapshot.build(load_cluster(cluster(NODES, others=others)))
 
     def rendered(record):
-        return render.render(record, node="n1").nodes
+        return render.render_nodes(record, node="n1")
 
     def recorded():
         return record_filter(engine.filter(snapshot, typed(incoming(**using_claims("mine"))), ["n1"], UPSTREAM))

@@ -97,7 +97,7 @@ def test_H7_gzip_is_decompressed_up_to_the_limit():
 def test_H7_gzip_that_is_cut_off_or_damaged_is_refused():
     packed = gzip.compress(bytes(range(256)) * 10)
     for cut in range(2, len(packed)):
-        with pytest.raises(ValueError, match=r"cut off|damaged"):
+        with pytest.raises(ValueError, match=r"truncated|damaged"):
             gunzip(packed[:cut], MIB)
     with pytest.raises(ValueError, match="damaged"):
         gunzip(packed[:-8] + b"12345678", MIB)

@@ -85,9 +85,9 @@ BEYOND_A_LIMIT = {
     "dashes": (b"- " * 25_000, "is nested deeper than 100 levels", 1),
     "indentation": (b"".join(b" " * depth + b"a:\n" for depth in range(200)), "is nested deeper than 100 levels", 101),
     "keys that are mappings": (b"? " * 25_000, "is nested deeper than 100 levels", 1),
-    "aliases": (LAUGHS, "its aliases stand for more than 1,000,000 values", 6),
-    "merge keys": (MERGES, "its aliases stand for more than 1,000,000 values", 7),
-    "aliases of a long scalar": (LONG_ALIASES, "its aliases stand for more than 1,000,000 values", 2),
+    "aliases": (LAUGHS, "its aliases expand to more than 1,000,000 values", 6),
+    "merge keys": (MERGES, "its aliases expand to more than 1,000,000 values", 7),
+    "aliases of a long scalar": (LONG_ALIASES, "its aliases expand to more than 1,000,000 values", 2),
     "a plain scalar": (b"a: 1\nb: " + b"x" * 4_000_000, "a scalar or comment is longer than 3 MiB", 2),
     "a quoted scalar": (b"a: 1\nb: '" + b"x" * 4_000_000, "a scalar or comment is longer than 3 MiB", 2),
     "a comment": (b"a: 1\n#" + b"x" * 4_000_000 + b"\nb: 2", "a scalar or comment is longer than 3 MiB", 1),
@@ -160,14 +160,14 @@ def resolve(text):
 
 @pytest.mark.parametrize("text", ["a: " + "[" * 25_000, LAUGHS.decode()])
 def test_H7_a_configuration_is_read_within_limits(text):
-    with pytest.raises(LimitError, match=r"is nested deeper|its aliases stand for more than 10,000 values"):
+    with pytest.raises(LimitError, match=r"is nested deeper|its aliases expand to more than 10,000 values"):
         read_document(text, resolve)
 
 
 def test_a_configuration_may_end_with_a_separator_and_json_may_have_tabs():
     for text in ("a: 1\n---\n", "---\na: 1\n---\n# end\n---\n...\n", '{\n\t"a":\t1\n}\n'):
         assert read_document(text, resolve)[0] == {"a": "=1"}
-    with pytest.raises(LimitError, match="holds more than one document at line 2"):
+    with pytest.raises(LimitError, match="contains more than one document at line 2"):
         read_document("a: 1\n---\nb: 1", resolve)
     with pytest.raises(YAMLError, match="cannot start any token at line 2"):
         read_document("a:\n\tb: x", resolve)

@@ -438,7 +438,7 @@ def test_a_pod_with_a_node_is_skipped_and_takes_no_room():
         pytest.param([incoming("a"), incoming("a")], "duplicate pod 'default/a'", id="two of a name"),
         pytest.param(
             [incoming("runs")],
-            "pod 'default/runs' already exists on node 'n1': give it another name",
+            "pod 'default/runs' already exists on node 'n1': choose another name",
             id="the name of a running pod",
         ),
         pytest.param([incoming("other", metadata={"uid": "uid-of-running"})], "has the same UID as pod", id="its UID"),

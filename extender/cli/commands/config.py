@@ -1,6 +1,6 @@
 """`extender config`: print and check the configuration, and compare it with kube-scheduler's.
 
-Rule: nothing is connected to; what is said follows from the files, the environment and the options.
+Rule: no connections are made; the output depends only on the files, the environment and the options.
 """
 
 from collections import Counter
@@ -67,17 +67,17 @@ def check(
         typer.Option(
             "--extender",
             metavar="NUMBER|URL",
-            help="Entry of kube-scheduler's `extenders` that is this one: its place, from 0, or its urlPrefix.",
+            help="Entry of kube-scheduler's `extenders` for this extender: its index, from 0, or its urlPrefix.",
         ),
     ] = None,
     output: options.OutputOption = "text",
 ) -> None:
     """Validate the configuration, and compare it with kube-scheduler's.
 
-    The extender's own file is validated, environment overrides included. Of kube-scheduler's file, what decisions
-    depend on must be readable; kube-scheduler itself validates the file when it starts. Then the entry of its
-    `extenders` that is this extender is compared with the listener, the time limits and the policies configured here.
-    Says also which version of kube-scheduler decisions follow, and which of its plugins are not evaluated.
+    The extender's own file is validated, with the environment's overrides. In kube-scheduler's file, only the settings
+    that decisions depend on are checked; kube-scheduler itself validates the file when it starts. The entry of this
+    extender in its `extenders` is compared with the listener, the time limits and the policies configured here. The
+    output also has the version of kube-scheduler that decisions follow, and the plugins that are not evaluated.
 
     The exit code is 0 if there are only notes, 1 if there is an error or a warning, and 2 if a file is invalid.
 
@@ -92,7 +92,7 @@ def check(
 
     See docs/configuration.md, docs/scheduler.md and docs/install.md.
     """
-    from extender.config.scheduler import read_scheduler
+    from extender.config.scheduler.load import read_scheduler
 
     settings = options.read_configuration(config, options.scheduler_options(scheduler_config, scheduler_version))
     scheduler = read_scheduler(settings).assume()
@@ -116,9 +116,9 @@ def check(
 def _compare(
     settings: "Configuration", scheduler: "KubeScheduler", named: str | None
 ) -> "tuple[list[Finding], Document]":
-    """Return the findings about our entry of kube-scheduler's file, and the document with its lines."""
-    from extender.config.scheduler import read_configuration
+    """Return the findings about our entry in kube-scheduler's file, and the document for their line numbers."""
     from extender.config.scheduler.check import Entry, Finding, check_entry, find_misspelt_plugins
+    from extender.config.scheduler.load import read_configuration
 
     read = read_configuration(Path(settings.scheduler.config or ""))
     written, document = read.config, read.document
@@ -131,9 +131,10 @@ def _compare(
 
 
 def _entry_number(written: "KubeSchedulerConfiguration", settings: "Configuration", named: str | None) -> int:
-    """Return the place of the entry that is named, or else the only one that may be ours; ConfigError for another."""
+    """Return the index of the named entry, or else of the only one that may be ours; ConfigError without just one."""
     from extender.config.scheduler.check import own_entries
 
+    # kube-scheduler may call several extenders: `own_entries` knows ours by its port or its verbs.
     numbers = range(len(written.extenders))
     entries = [f"{number} ({written.extenders[number].url_prefix})" for number in numbers]
     if named is not None:
@@ -152,7 +153,7 @@ def _entry_number(written: "KubeSchedulerConfiguration", settings: "Configuratio
 
 
 def _notes(settings: "Configuration", scheduler: "KubeScheduler") -> "list[str]":
-    """Return what is not read or not evaluated of what is said about kube-scheduler."""
+    """Return notes about the version, its feature gates and the plugins that are not evaluated."""
     from extender.k8s.version.faults import known_faults
     from extender.k8s.version.found import assumption
     from extender.k8s.version.gates import gate_notes, gate_warnings
@@ -164,6 +165,7 @@ def _notes(settings: "Configuration", scheduler: "KubeScheduler") -> "list[str]"
         for one in scheduler.profiles
         if one.not_evaluated_plugins
     ]
+    # No cluster is asked here, so `auto` cannot be resolved.
     if settings.scheduler.version == "auto":
         refused = f", as 1.{DEFAULT_MINOR} refuses this" if scheduler.minor != DEFAULT_MINOR else ""
         notes.append(

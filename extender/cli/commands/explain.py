@@ -111,17 +111,20 @@ def explain(
 
     See docs/explain.md, docs/page.md and docs/reasons.md.
     """
-    from extender.cli.output import explanation
+    from extender.cli.output import explanation, tables
     from extender.cli.sources.decision_source import DecisionListOptions, ServiceDecisions
 
     given = {"--scheduler-config": scheduler_config, "--scheduler-version": scheduler_version}
     for option, value in given.items():
         if recording is None and value is not None:
             raise typer.BadParameter("requires --recording: a running service has decided already", param_hint=option)
-    if follow:
-        _check_can_follow(subject, recording)
+    if follow and recording is not None:
+        raise typer.BadParameter("requires a running service: a recording is complete", param_hint="--follow")
+    if follow and subject is not None and explanation.DECISION_ID.fullmatch(subject):
+        raise typer.BadParameter(f"requires a pod: {subject} is one decision", param_hint="--follow")
+    # 1. Which decisions, from where?
     tls = TLSClientConfig(ca_file, cert, key, tls_server_name)
-    console, invocation = explanation.new_console(no_color), _invocation(url, tls, recording, given)
+    console, invocation = tables.new_console(no_color), _invocation(url, tls, recording, given)
     shown = explanation.Output(invocation, console, show_all, is_json=output == "json")
     query = DecisionListOptions(subject, node, verb, since, limit)
     with closing(
@@ -129,6 +132,7 @@ def explain(
         if recording is None
         else _open_recording(recording, scheduler_config, scheduler_version)
     ) as source:
+        # 2. Print them as they come, as a list, or one of them.
         if follow:
             from extender.cli.output import following
 
@@ -139,19 +143,9 @@ def explain(
             explanation.explain_subject(source, subject, query, shown)
 
 
-def _check_can_follow(subject: str | None, recording: Path | None) -> None:
-    from extender.cli.output.explanation import DECISION_ID
-
-    if recording is not None:
-        raise typer.BadParameter("requires a running service: a recording is complete", param_hint="--follow")
-    if subject is not None and DECISION_ID.fullmatch(subject):
-        raise typer.BadParameter(f"requires a pod: {subject} is one decision", param_hint="--follow")
-
-
 def _open_recording(path: Path, scheduler_config: str | None, scheduler_version: str | None) -> "DecisionSource":
-    from extender.cli.sources.recorded_decisions import (
-        RecordedDecisions,  # loads the engine, which a service has already
-    )
+    # Loads the engine, which only a recording needs.
+    from extender.cli.sources.recorded_decisions import RecordedDecisions
     from extender.cli.sources.replay_settings import settings_override
 
     under = settings_override(scheduler_config=scheduler_config, scheduler_version=scheduler_version)
@@ -161,10 +155,11 @@ def _open_recording(path: Path, scheduler_config: str | None, scheduler_version:
 def _invocation(
     url: str, tls: TLSClientConfig, recording: Path | None, given: Mapping[str, str | None]
 ) -> "Invocation":
-    """Return the command line that reads from the same source, for suggested commands."""
+    """Return the command line with the same source, for commands that the output suggests."""
     from extender.cli.output.decision_report import Invocation
 
     if recording is not None:
+        # The suggested command must decide the calls in the same way.
         decided_by = "".join(f" {option} {shlex.quote(value)}" for option, value in given.items() if value is not None)
         return Invocation(f"extender explain --recording {shlex.quote(str(recording))}{decided_by}", is_replay=True)
     is_default = url in (DEFAULT_ADMIN_URL, os.environ.get("EXTENDER_ADMIN_URL"))

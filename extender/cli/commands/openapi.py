@@ -6,15 +6,16 @@ from typing import Annotated
 
 import typer
 
-from extender.utilities.regular_file import read_regular_file
-
 MAX_DOCUMENT_BYTES = 16 << 20
-"""Size of a document to compare with."""
+"""Size limit of a document to compare with."""
+
+MAX_PRINTED_LINES = 20
+"""Limit of the lines of a printed difference."""
 
 _SERVER = Path(__file__).parents[2] / "server"
 
 SCHEDULER_DOCUMENT = _SERVER / "scheduler" / "openapi.json"
-"""The document of the scheduler's port, which is kept by hand: tests/server/scheduler/test_openapi.py compares it."""
+"""The document of the scheduler's port, kept by hand; tests/server/scheduler/test_openapi.py compares it."""
 
 ADMIN_DOCUMENT = _SERVER / "admin" / "openapi.json"
 """The document of the admin listener; tests/server/admin/test_openapi.py compares it."""
@@ -40,24 +41,22 @@ def openapi(
 
     See docs/wire.md.
     """
+    from extender.cli import logs
+    from extender.utilities.regular_file import read_regular_file
+
     if (out is None) == (check is None):
         raise typer.BadParameter("exactly one of --out and --check is required")
     document = (ADMIN_DOCUMENT if admin else SCHEDULER_DOCUMENT).read_text(encoding="utf-8")
     if out is not None:
         out.write_text(document, encoding="utf-8")
     elif check is not None:
-        _check_up_to_date(check, document, "--admin " if admin else "")
-
-
-def _check_up_to_date(path: Path, document: str, option: str) -> None:
-    found = read_regular_file(path, MAX_DOCUMENT_BYTES).decode(errors="replace") if path.exists() else ""
-    if found == document:
-        return
-    difference = difflib.unified_diff(
-        found.splitlines(), document.splitlines(), str(path), "the service", n=1, lineterm=""
-    )
-    shown = list(difference)
-    more = [f"… {len(shown) - 20} more lines"] if len(shown) > 20 else []
-    typer.echo("\n".join(shown[:20] + more), err=True)
-    typer.echo(f"extender: {path} is out of date: run `extender openapi {option}--out {path}`", err=True)
-    raise typer.Exit(1)
+        found = read_regular_file(check, MAX_DOCUMENT_BYTES).decode(errors="replace") if check.exists() else ""
+        if found == document:
+            return
+        before, after = found.splitlines(), document.splitlines()
+        lines = list(difflib.unified_diff(before, after, str(check), "the service", n=1, lineterm=""))
+        more = [f"… {len(lines) - MAX_PRINTED_LINES} more lines"] if len(lines) > MAX_PRINTED_LINES else []
+        typer.echo("\n".join(lines[:MAX_PRINTED_LINES] + more), err=True)
+        option = "--admin " if admin else ""
+        logs.print_message(f"{check} is out of date: run `extender openapi {option}--out {check}`")
+        raise typer.Exit(1)

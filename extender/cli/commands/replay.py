@@ -111,6 +111,7 @@ def replay(
     tls = TLSClientConfig(ca_file, cert, key, tls_server_name)
     if url is None and tls.command_line():
         raise typer.BadParameter("requires --url", param_hint=tls.command_line().split()[0])
+    # 1. Whose settings decide?
     logs.silence()
     recording = open_recording(directory)
     overrides = scheduler_options(scheduler_config, scheduler_version) | {"--preset": ("preemption.preset", preset)}
@@ -121,27 +122,33 @@ def replay(
     def wanted(call: "RecordedCall") -> bool:
         return verb in (None, call.verb) and pod in (None, call.pod) and id in (None, call.id)
 
+    # 2. Answer the calls again, here or by the service.
     with contextlib.ExitStack() as stack:
         answer = ReplayableCall.answer if url is None else stack.enter_context(_answer_over_http(url, timeout, tls))
         rows = list(_replay_calls(recording.replayed(wanted, under), answer, errors, exact=url is None))
     if not rows:
         filters = [option for option, value in (("--verb", verb), ("--pod", pod), ("--id", id)) if value is not None]
         raise RecordingError(f"{directory}: no call{' matches ' + ' and '.join(filters) if filters else 's recorded'}")
-    versions = ", ".join(sorted(recording.versions() - {__version__}))
-    others = [f"recorded by version {versions}; this is {__version__}"] if versions else []
-    for warning in (*others, *recording.notes):
-        errors.print(f"extender: {printable(warning)}", markup=False)
+    # 3. Warnings are complete now that every line has been read.
+    if versions := ", ".join(sorted(recording.versions() - {__version__})):
+        logs.print_message(f"recorded by version {versions}; this is {__version__}")
+    for warning in recording.notes:
+        logs.print_message(warning)
+    # 4. Print the differences.
+    different = sum(bool(row.differences) for row in rows)
     if junit is not None:
         junit.write_bytes(_render_junit(rows))
     if output == "json":
-        typer.echo(_render_json(directory, rows))
+        calls = [row._asdict() | {"differences": [one._asdict() for one in row.differences]} for row in rows]
+        found = {"recording": str(directory), "same": len(rows) - different, "different": different, "calls": calls}
+        typer.echo(printable_json(found))
     else:
         _print_differences(rows, Console(no_color=not color or None, highlight=False, soft_wrap=True))
-    raise typer.Exit(1 if any(row.differences for row in rows) else 0)
+    raise typer.Exit(1 if different else 0)
 
 
 class ReplayedCall(NamedTuple):
-    """The outcome of one call, without the bodies: a recording may hold more of those than memory."""
+    """The outcome of one call, without the bodies: those of a whole recording may not fit into memory."""
 
     id: str
     verb: str
@@ -172,7 +179,7 @@ def _replay_calls(
 
 @contextlib.contextmanager
 def _answer_over_http(url: str, timeout: float, tls: TLSClientConfig) -> "Iterator[Answer]":
-    """Yield a function that sends a call to the service, over one connection."""
+    """Yield a function that sends a call to the service and returns its answer."""
     import httpx
 
     from extender.server.recording.answer_diff import RawAnswer
@@ -197,7 +204,7 @@ def _answer_over_http(url: str, timeout: float, tls: TLSClientConfig) -> "Iterat
 
 
 def _print_differences(rows: list[ReplayedCall], console: "Console") -> None:
-    """Print the calls with another answer than recorded, `-` recorded and `+` now, and the counts."""
+    """Print the calls whose answers have changed, with `-` before the recorded part and `+` before the new one."""
     from rich.text import Text
 
     from extender.server.recording.answer_diff import ABSENT
@@ -216,14 +223,6 @@ def _print_differences(rows: list[ReplayedCall], console: "Console") -> None:
     console.print(Text(counts, "red" if different else "green"))
 
 
-def _render_json(directory: Path, rows: list[ReplayedCall]) -> str:
-    """Return every call with its differences, as indented JSON."""
-    calls = [row._asdict() | {"differences": [one._asdict() for one in row.differences]} for row in rows]
-    different = sum(bool(row.differences) for row in rows)
-    found = {"recording": str(directory), "same": len(rows) - different, "different": different, "calls": calls}
-    return printable_json(found)
-
-
 def _render_junit(rows: list[ReplayedCall]) -> bytes:
     """Return JUnit XML with a test case per call; a call with differences is a failure."""
     from xml.etree import ElementTree
@@ -237,6 +236,7 @@ def _render_junit(rows: list[ReplayedCall]) -> bytes:
             lines = [printable(str(one)) for one in row.differences]
             failure = ElementTree.SubElement(case, "failure", message=lines[0])
             failure.text = "\n".join(lines)
+    # CI systems expect the outer element, even around one suite.
     suites = ElementTree.Element("testsuites", tests=str(len(rows)), failures=failures)
     suites.append(suite)
     text: bytes = ElementTree.tostring(suites, encoding="utf-8", xml_declaration=True)

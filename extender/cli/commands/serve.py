@@ -12,6 +12,7 @@ import typer
 
 from extender.cli import options
 from extender.cli.http_client import DEFAULT_ADMIN_URL
+from extender.utilities.hosts import is_loopback
 from extender.utilities.text import join_names
 from extender.version import __version__
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:  # the server loads slowly: not before it is needed
 log = logging.getLogger(__name__)
 
 MAX_LISTED_KINDS = 50
-"""Kinds that the banner names of those that no decision reads."""
+"""Limit of the ignored kinds that the banner names."""
 
 EXAMPLE_POD = {
     "metadata": {"name": "cart-9", "namespace": "shop", "uid": "cart-9"},
@@ -104,28 +105,32 @@ def serve(
     from extender.cli import logs
     from extender.cli.sources.cluster import connect_api_server, open_cluster
     from extender.cluster.cache.cache import ClusterCache
-    from extender.config.scheduler import read_scheduler
+    from extender.config.scheduler.load import read_scheduler
     from extender.errors import ClusterLost
     from extender.server.app import create_app
     from extender.server.observability import audit_log
     from extender.server.recording.recorder import check_directory
     from extender.server.run import serve as listen
 
+    # 1. Settings, and the log that the next steps may write to.
     overrides = options.cluster_options(cluster, kubernetes, kubeconfig, context)
     overrides |= options.scheduler_options(scheduler_config, scheduler_version)
     overrides |= {"--host": ("server.host", host), "--port": ("server.port", port)}
     overrides["--record"] = ("recording.directory", record)
     settings = options.read_configuration(config, overrides)
     logs.configure(settings.log)
+    # 2. Report mistakes before the cluster is read: unwritable files, kube-scheduler's configuration, credentials.
     if settings.recording.directory is not None:
         check_directory(Path(settings.recording.directory))
     if settings.audit.enabled:
         audit_log.check_writable(Path(settings.audit.path) if settings.audit.path is not None else None)
-    cache = ClusterCache()
-    read_scheduler(settings).assume()  # a mistake in kube-scheduler's file is reported before the cluster is read
+    read_scheduler(settings).assume()
     api = connect_api_server(settings)
+    # 3. A cluster file is loaded here, a live cluster when the service runs.
+    cache = ClusterCache()
     source = open_cluster(settings, cache, api)
     print_banner(startup_banner(settings, cache, source, api), settings)
+    # 4. Serve until a signal arrives, or the cluster is lost.
     app = create_app(cache, settings, source, api, config_file(config, settings, overrides))
     if settings.cluster.source == "files" and settings.cluster.path is None:
         send_example_requests(app.server_context)
@@ -146,7 +151,7 @@ def print_banner(banner: str, settings: "Configuration") -> None:
 
 
 def send_example_requests(server_context: "ServerContext") -> None:
-    """Answer the README's requests once, so that `extender explain` and the page have decisions to show at start."""
+    """Answer the README's requests, so that `extender explain` and the page have decisions to show from the start."""
     from extender.server.scheduler.verbs import VERBS, answer
 
     for verb, request in ("filter", EXAMPLE_REQUEST), ("preempt", EXAMPLE_PREEMPTION):
@@ -154,10 +159,7 @@ def send_example_requests(server_context: "ServerContext") -> None:
 
 
 def config_file(path: Path | None, settings: "Configuration", overrides: options.Overrides) -> "ConfigFile | None":
-    """Return what to reload where there is a file to follow, ours or kube-scheduler's.
-
-    A reload applies the same environment and command-line options again.
-    """
+    """Return the file to follow, ours or kube-scheduler's; a reload applies environment and options again."""
     from extender.server.settings import ConfigFile
 
     if path is None and settings.scheduler.config is None:
@@ -178,7 +180,9 @@ def startup_banner(
         f"health and metrics: {admin}/readyz, {admin}/metrics",
     ]
     if settings.debug.enabled:
-        lines.append(f"page: {admin}/ui{_loopback_only_note(settings)}")
+        is_open = is_loopback(settings.admin.host) or settings.debug.allow_remote
+        note = "" if is_open else "   (for callers from 127.0.0.1 or ::1 only, unless debug.allowRemote)"
+        lines.append(f"page: {admin}/ui{note}")
     if api is not None:
         lines.append(f"cluster: {api.place}; GET {admin}/readyz reports when the cache has synced")
         return "\n".join(lines)
@@ -201,7 +205,8 @@ def startup_banner(
     return "\n".join(lines)
 
 
-_LOOPBACK_OF_WILDCARD = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # not addresses to connect to
+_LOOPBACK_OF_WILDCARD = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+"""Address to listen on that is none to connect to -> one that is."""
 
 
 def listener_url(listener: "ServerSection | AdminSection", *, as_configured: bool = False) -> str:
@@ -212,11 +217,3 @@ def listener_url(listener: "ServerSection | AdminSection", *, as_configured: boo
     scheme = "https" if listener.tls.is_on else "http"
     host = listener.host if as_configured else _LOOPBACK_OF_WILDCARD.get(listener.host, listener.host)
     return f"{scheme}://{f'[{host}]' if ':' in host else host}:{listener.port}"
-
-
-def _loopback_only_note(settings: "Configuration") -> str:
-    """Return a note that the page refuses remote clients, if the listening address suggests otherwise."""
-    from extender.utilities.hosts import is_loopback
-
-    needs_no_note = is_loopback(settings.admin.host) or settings.debug.allow_remote
-    return "" if needs_no_note else "   (for callers from 127.0.0.1 or ::1 only, unless debug.allowRemote)"

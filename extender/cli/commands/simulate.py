@@ -232,7 +232,7 @@ def _read_cluster(
     The configurations differ in the version of kube-scheduler only; `auto` is the one that is found in the cluster.
     """
     from extender.cli.sources.cluster import read_cluster_once
-    from extender.config.scheduler import load_kube_scheduler
+    from extender.config.scheduler.load import load_kube_scheduler
 
     for one in settings:
         load_kube_scheduler(one)  # a mistake is reported before a cluster is read

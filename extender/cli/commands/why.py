@@ -1,4 +1,4 @@
-"""`extender why`: what kube-scheduler makes of one pod, read from a live cluster or a file.
+"""`extender why`: explain one pod of a live cluster or a file.
 
 Rule: a live cluster is only read.
 """
@@ -14,7 +14,7 @@ from extender.cli import options
 from extender.errors import ClusterFileError, printable_json
 
 if TYPE_CHECKING:  # the engine, pydantic and rich load slowly: not before they are needed
-    from extender.cli.sources.why_source import Read, Subject
+    from extender.cli.sources.why_source import Read, ReportTarget
     from extender.cluster.apiserver.client import ApiServer
     from extender.config import Configuration
     from extender.report.pod_schema import Diagnosis
@@ -107,8 +107,8 @@ def why(
     if wait and (example or settings.cluster.source == "files"):
         raise typer.BadParameter("needs a live cluster", param_hint="--wait")
     api = None if example else connect_api_server(settings)
-    subject = named or _read_manifest(file or "", namespace, namespace_of(api))
-    read = _reader(settings, api, subject, timeout=timeout, no_color=no_color, example=example)
+    target = named or _read_manifest(file or "", namespace, namespace_of(api))
+    read = _reader(settings, api, target, timeout=timeout, no_color=no_color, example=example)
     diagnose = partial(_diagnose, read, node, set())
     found = diagnose()
     if wait:
@@ -120,25 +120,25 @@ def why(
 # --- input ------------------------------------------------------------------------------------------------------------
 
 
-def _named_pod(pod: str, namespace: str | None) -> "Subject":
-    """Return the pod that is asked for; its namespace is empty where the context says which."""
-    from extender.cli.sources.why_source import Subject
+def _named_pod(pod: str, namespace: str | None) -> "ReportTarget":
+    """Parse NAMESPACE/POD or POD; without a namespace, that of the context applies later."""
+    from extender.cli.sources.why_source import ReportTarget
 
     before, slash, name = pod.rpartition("/")
     if slash and namespace not in (None, before):
         raise typer.BadParameter(f"namespace {namespace} contradicts {pod}", param_hint="--namespace")
     if not name or "/" in before or (slash and not before):
         raise typer.BadParameter(f"{pod}: not a name, or a namespace and a name: NAMESPACE/POD")
-    return Subject(namespace=before or namespace or "", name=name)
+    return ReportTarget(namespace=before or namespace or "", name=name)
 
 
-def _read_manifest(file: str, namespace: str | None, default: str) -> "Subject":
+def _read_manifest(file: str, namespace: str | None, default: str) -> "ReportTarget":
     """Read a pod and its resource claims; ExtenderError if the file holds anything else, or not exactly one pod.
 
     As with kubectl, a manifest without a namespace is of `namespace`, or else of the context's, `default`.
     """
     from extender.cli.sources.manifest_file import other_kinds, read_manifest
-    from extender.cli.sources.why_source import Subject
+    from extender.cli.sources.why_source import ReportTarget
 
     name, report = read_manifest(file, namespace or default)
     for kind in other_kinds(report, ("pods", "resource_claims")):
@@ -149,44 +149,43 @@ def _read_manifest(file: str, namespace: str | None, default: str) -> "Subject":
     pod = objects.pods[0]
     if namespace and pod.metadata.namespace != namespace:
         raise typer.BadParameter(f"namespace {namespace} contradicts {pod.key}", param_hint="--namespace")
-    return Subject(pod.metadata.namespace, pod.metadata.name, pod, objects.resource_claims)
+    return ReportTarget(pod.metadata.namespace, pod.metadata.name, pod, objects.resource_claims)
 
 
 def _reader(
     settings: "Configuration",
     api: "ApiServer | None",
-    subject: "Subject",
+    target: "ReportTarget",
     *,
     timeout: float,
     no_color: bool,
     example: bool,
 ) -> "Read":
-    """Return what reads the cluster: a live one again with every call, on the same connection."""
+    """Return the function that reads the cluster; every call reads a live one again, on the same connection."""
     from extender.cli.sources.why_source import read_file, read_live
     from extender.cluster.files.manifests import example_cluster, load_cluster
-    from extender.config.scheduler import load_kube_scheduler
+    from extender.config.scheduler.load import load_kube_scheduler
 
-    load_kube_scheduler(settings)  # a mistake is reported before a cluster is read
+    load_kube_scheduler(settings)  # report a mistake of the configuration before the cluster is read
     if example:
-        return lambda: read_file(example_cluster(), settings, subject)
+        return lambda: read_file(example_cluster(), settings, target)
     if api is None:
         path = settings.cluster.path
         assert path is not None
-        return lambda: read_file(load_cluster(path), settings, subject)
-    return lambda: read_live(api, settings, subject, timeout=timeout, no_color=no_color)
+        return lambda: read_file(load_cluster(path), settings, target)
+    return lambda: read_live(api, settings, target, timeout=timeout, no_color=no_color)
 
 
 def _diagnose(read: "Read", node: str | None, warned: set[str]) -> "Diagnosis":
     """Read the cluster and diagnose the pod; each warning is printed once."""
     from extender.cli import logs
     from extender.core.eviction_history import EvictionHistory
-    from extender.errors import printable
     from extender.report.diagnose import diagnose, not_found, with_history
 
     cluster = read()
     for warning in cluster.warnings:
         if warning not in warned:
-            logs.echo(f"extender: {printable(warning)}")
+            logs.print_message(warning)
     warned.update(cluster.warnings)
     if cluster.pod is None:
         found = not_found(cluster.snapshot, cluster.namespace, cluster.name, cluster.scheduler)
@@ -202,12 +201,12 @@ _FINAL_STATES = ("NotFound", "Finished", "Terminating")
 
 
 def _wait(diagnose: "Callable[[], Diagnosis]", found: "Diagnosis", limit: float) -> "Diagnosis":
-    """Read the cluster again until the pod fits, or never will, or the time is over; say each change on stderr.
+    """Read the cluster again until the pod fits, never will, or `limit` seconds are over; print changes to stderr.
 
-    A cluster that cannot be read meanwhile, as while its API server restarts, is read again; ClusterLost at the end.
+    Raises ClusterLost if the last attempt to read the cluster failed.
     """
     from extender.cli import logs
-    from extender.errors import ClusterLost, printable
+    from extender.errors import ClusterLost
 
     deadline, lost = monotonic() + limit, None
     while found.verdict != "Fits" and found.state not in _FINAL_STATES:
@@ -215,18 +214,18 @@ def _wait(diagnose: "Callable[[], Diagnosis]", found: "Diagnosis", limit: float)
         if left <= 0 and lost is not None:
             raise lost
         if left <= 0:
-            logs.echo(f"extender: {found.pod} does not fit after {limit:g} s")
+            logs.print_message(f"{found.pod} does not fit after {limit:g} s")
             break
         sleep(min(left, WAIT_INTERVAL_SECONDS))
         try:
             before, found, lost = found, diagnose(), None
-        except ClusterLost as error:
+        except ClusterLost as error:  # for example while its API server restarts
             if lost is None:
-                logs.echo(f"extender: {printable(str(error))}; trying again")
+                logs.print_message(f"{error}; trying again")
             lost = error
             continue
         if found.why != before.why:
-            logs.echo(f"extender: {printable(found.why)}")
+            logs.print_message(found.why)
     return found
 
 
@@ -234,15 +233,15 @@ def _wait(diagnose: "Callable[[], Diagnosis]", found: "Diagnosis", limit: float)
 
 
 def _print(found: "Diagnosis", output: Output, *, one_node: str | None, show_all: bool, no_color: bool) -> None:
-    """Print the diagnosis; JSON and YAML list the nodes that the text would show."""
+    """Print the diagnosis; JSON and YAML have the nodes that the text would show: one, or with --all every one."""
     import msgspec
     from msgspec.structs import replace
 
     if output in ("text", "wide"):
-        from extender.cli.output import explanation, why_text
+        from extender.cli.output import tables, why_text
 
         parts = why_text.render(found, one_node=one_node, show_all=show_all, is_wide=output == "wide")
-        explanation.print_parts(parts, explanation.new_console(no_color))
+        tables.print_parts(parts, tables.new_console(no_color))
         return
     nodes = [node for node in found.nodes if show_all or node.name == one_node]
     shown = msgspec.to_builtins(replace(found, nodes=nodes))

@@ -1,39 +1,36 @@
-"""Find decisions and print them: the list, a whole decision, or one node of it."""
+"""Find decisions and print them: a list, a whole decision, or one node of it."""
 
 import difflib
-import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NoReturn, TypeVar
+from typing import NoReturn, TypeVar
 
 import msgspec
 import typer
-from rich.console import Console, RenderableType
+from rich.console import Console
 
-from extender.cli.output import decision_report, node_report
+from extender.cli import logs
+from extender.cli.output import decision_report, node_report, tables
 from extender.cli.output.decision_report import Invocation
 from extender.cli.sources.decision_source import DecisionListOptions, DecisionSource, DecisionSourceError
-from extender.errors import printable, printable_json
+from extender.errors import printable_json
 from extender.report.schema import MAX_LISTED_DECISIONS, DecisionReport, DecisionSummary, VerbName
 from extender.utilities.text import join_names
 
-_UNLIMITED_COLUMNS = 10_000
-"""Console width where the output is not a terminal: lines are neither truncated nor wrapped."""
-
 _MAX_SUGGESTED_NODES = 10
-"""Node names listed when --node names one that is not part of the decision."""
+"""Limit of the node names that are listed if the decision does not have the one of --node."""
 
 DECISION_ID = re.compile(r"(filter|prioritize|preempt)-\d+")
-"""What is taken for the ID of a decision rather than for a pod."""
+"""Distinguishes the ID of a decision from a pod."""
 
 ReportT = TypeVar("ReportT")
 
 
 @dataclass(frozen=True)
 class Output:
-    """Destination and format of the printed decisions."""
+    """Console and format of the printed decisions."""
 
     invocation: Invocation
     console: Console
@@ -42,7 +39,7 @@ class Output:
 
 
 def list_decisions(source: DecisionSource, query: DecisionListOptions, output: Output) -> None:
-    """Print the decisions that match, the latest first; exit with code 1 if none is about the pod."""
+    """Print the matching decisions, latest first; exit with code 1 if none is about the pod."""
     body = source.list_decisions(query)
     found = _decode_summaries(body)
     if not found and query.pod is not None:
@@ -51,11 +48,12 @@ def list_decisions(source: DecisionSource, query: DecisionListOptions, output: O
         typer.echo(printable_json(msgspec.json.decode(body)))
     else:
         parts = decision_report.render_list(found, output.invocation, output.console.width, query.limit)
-        print_parts(parts, output.console)
+        tables.print_parts(parts, output.console)
 
 
 def explain_subject(source: DecisionSource, subject: str, query: DecisionListOptions, output: Output) -> None:
-    """Print a decision, or one node of it; exit with code 1 if there is none about the subject."""
+    """Print a decision, or one node of it; exit with code 1 if none is about the subject."""
+    # 1. Find the decision, still without the pods of its nodes.
     decision, others = _find_decision(source, subject, query, output.invocation)
     names = [one.name for one in decision.nodes]
     if query.node is not None and query.node not in names:
@@ -64,19 +62,21 @@ def explain_subject(source: DecisionSource, subject: str, query: DecisionListOpt
         body = _read_decision(source, decision.id, node=query.node)
         typer.echo(printable_json(msgspec.json.decode(body)))
         return
-    # Only the node that is shown in detail comes with its pods; the others need one row each.
+    # 2. Read the pods of the node that is shown in detail; the others need only a row each, and a decision about 5,000
+    # nodes has tens of thousands of pods.
     detailed_node = query.node or next(iter(decision.chosen), None)
     nodes = {node.name: node for node in decision.nodes}
     if detailed_node is not None:
         detailed = _decode(_read_decision(source, decision.id, node=detailed_node), DecisionReport)
         nodes |= {node.name: node for node in detailed.nodes}
     decision = msgspec.structs.replace(decision, nodes=list(nodes.values()))
+    # 3. Print the node, or the decision.
     if query.node is not None:
         parts = node_report.render(decision, nodes[query.node], output.invocation, show_all=output.show_all)
     else:
         parts = decision_report.render(decision, subject, output.invocation, show_all=output.show_all)
     hint = [decision_report.other_decisions_hint(subject, others, output.invocation)] if others else []
-    print_parts([*parts, *hint], output.console)
+    tables.print_parts([*parts, *hint], output.console)
 
 
 # --- finding the decision ---------------------------------------------------------------------------------------------
@@ -89,14 +89,17 @@ def _find_decision(
 
     Exits with code 1 if none matches.
     """
+    # 1. By ID; if there is none, a pod may have such a name.
     if DECISION_ID.fullmatch(subject):
         found = source.get_decision(subject, pods=False)
         if found is not None:
             return _decode(found, DecisionReport), 0
+    # 2. All decisions about the pod: their number is shown, too.
     unfiltered = replace(query, limit=MAX_LISTED_DECISIONS, node=None)
     about = _decode_summaries(source.list_decisions(unfiltered))
     if not about:
         _exit_without_decision(source, subject, unfiltered, invocation)
+    # 3. With --node, take the latest that has the node; otherwise the latest preemption, as people ask about evictions.
     with_node = []
     if query.node is not None:
         with_node = _decode_summaries(source.list_decisions(replace(unfiltered, node=query.node)))
@@ -112,7 +115,7 @@ def _latest_of_verb(found: Sequence[DecisionSummary], *verbs: VerbName) -> Decis
 def _exit_without_decision(
     source: DecisionSource, subject: str, query: DecisionListOptions, invocation: Invocation
 ) -> NoReturn:
-    """Exit with code 1; name the decisions about the pod that the options leave out, or else pods of similar names."""
+    """Exit with code 1, with a hint: decisions about the pod that the options exclude, or pods with similar names."""
     options = ((" of ", query.verb), (" with node ", query.node), (" since ", query.since))
     restrictions = "".join(f"{word}{value}" for word, value in options if value is not None)
     left_out = _decode_summaries(source.list_decisions(DecisionListOptions(subject))) if restrictions else []
@@ -124,7 +127,7 @@ def _exit_without_decision(
 
 
 def _suggest_subjects(source: DecisionSource, subject: str) -> str:
-    """Return a hint: similar pod names among the retained decisions, or that none are retained."""
+    """Return a hint: similar pod names in the retained decisions, or that none are retained."""
     summaries = _decode_summaries(source.list_decisions(DecisionListOptions()))
     if not summaries:
         return "none are retained: has kube-scheduler called the service since it started?"
@@ -138,7 +141,7 @@ def _suggest_subjects(source: DecisionSource, subject: str) -> str:
 
 
 def _suggest_nodes(node: str, names: Sequence[str]) -> str:
-    """Return a hint: the nodes of the decision, those with similar names first."""
+    """Return a hint: the nodes of the decision, with similar names first."""
     if not names:
         return "it mentions no nodes"
     close = difflib.get_close_matches(node, names, 3)
@@ -147,7 +150,7 @@ def _suggest_nodes(node: str, names: Sequence[str]) -> str:
 
 
 def _exit_not_found(message: str, hint: str) -> NoReturn:
-    typer.echo(f"extender: {printable(message)}; {printable(hint)}", err=True)
+    logs.print_message(f"{message}; {hint}")
     raise typer.Exit(1)
 
 
@@ -177,21 +180,3 @@ def _decode(body: bytes, kind: type[ReportT]) -> ReportT:
     except msgspec.MsgspecError as error:
         message = f"cannot decode the response ({error}): does the service run another version?"
         raise DecisionSourceError(message) from error
-
-
-def new_console(no_color: bool) -> Console:
-    """Return the console of a report: as wide as the terminal, and never wrapping for a file or a pipe."""
-    settings: dict[str, Any] = {"highlight": False, "markup": False, "emoji": False}
-    if no_color or os.environ.get("NO_COLOR"):
-        settings["color_system"] = None
-    console = Console(**settings)
-    return console if console.is_terminal else Console(**settings, width=_UNLIMITED_COLUMNS)
-
-
-def print_parts(parts: Iterable[RenderableType], console: Console) -> None:
-    """Print the parts of a report, without blanks at the ends of lines."""
-    with console.capture() as printed:
-        for part in parts:
-            console.print(part)
-    lines = (line.rstrip() for line in printed.get().splitlines())
-    typer.echo("\n".join(lines), color=True)  # the console has decided already whether to use color

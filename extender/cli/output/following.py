@@ -1,6 +1,6 @@
 """Print decisions as they are made, the oldest first: `extender explain --follow`.
 
-Rule: once it follows, nothing ends it but its user: a service that restarts or does not answer is asked again.
+Rule: after the first answer, only the user ends it: a service that restarts or does not answer is asked again.
 """
 
 import time
@@ -17,18 +17,18 @@ from extender.cli import logs
 from extender.cli.output import tables
 from extender.cli.output.explanation import Output
 from extender.cli.sources.decision_source import DecisionListOptions, DecisionSource, DecisionSourceError
-from extender.errors import ExtenderError, printable, printable_json
+from extender.errors import ExtenderError, printable_json
 from extender.k8s.time import SECOND, format_time, parse_time
 from extender.report.schema import MAX_LISTED_DECISIONS, DecisionSummary
 
 POLL_SECONDS = 1.0
 
 OVERLAP_SECONDS = 5
-"""Seconds before the latest decision that are asked for again: a call that waited for the watch is kept later than
+"""Seconds before the latest decision that each poll covers again: a call that waited for the watch appears later than
 calls that came after it."""
 
 Seen = dict[tuple[str, str], int]
-"""(ID, time) -> time in nanoseconds: IDs begin again with each process of the service."""
+"""(ID, time) -> time in nanoseconds; the ID alone is not unique, as IDs restart with each process of the service."""
 
 
 class _Listed(msgspec.Struct):
@@ -36,7 +36,7 @@ class _Listed(msgspec.Struct):
 
 
 def follow(source: DecisionSource, query: DecisionListOptions, output: Output) -> NoReturn:
-    """Print the decisions that the list would show, then new ones, one per line; raises ExtenderError at first only."""
+    """Print the decisions that a listing shows, then new ones, one per line; ExtenderError if the first poll fails."""
     follower = Follower(source, query)
     found = follower.poll()
     is_lost = False
@@ -44,30 +44,30 @@ def follow(source: DecisionSource, query: DecisionListOptions, output: Output) -
         for raw, summary in found:
             _print(raw, summary, output)
         if follower.may_lack:
-            logs.echo(f"extender: more than {MAX_LISTED_DECISIONS} decisions at once: some are left out")
+            logs.print_message(f"more than {MAX_LISTED_DECISIONS} decisions at once: some are left out")
         time.sleep(POLL_SECONDS)
         try:
             found = follower.poll()
         except ExtenderError as error:
             if not is_lost:
-                logs.echo(f"extender: {printable(str(error))}; trying again")
+                logs.print_message(f"{error}; trying again")
             is_lost, found = True, []
         else:
             if is_lost:
-                logs.echo("extender: the service answers again")
+                logs.print_message("the service answers again")
             is_lost = False
 
 
 class Follower:
-    """Asks for the decisions that it has not returned yet."""
+    """Polls the decisions that are new since the last poll."""
 
     def __init__(self, source: DecisionSource, query: DecisionListOptions) -> None:
         self._source, self._query = source, query
         self._seen: Seen = {}
         self._begin = 0
-        """Time of the earliest decision that was returned at first: those before it were left out."""
+        """Time of the earliest decision in the first answer: `--limit` left out those before it."""
         self.may_lack = False
-        """Whether there may have been more new decisions than one answer lists."""
+        """Whether there were perhaps more new decisions than one answer lists."""
 
     def poll(self) -> list[tuple[Raw, DecisionSummary]]:
         """Return the new decisions, the oldest first; raises ExtenderError."""
@@ -85,7 +85,7 @@ class Follower:
         return max(self._seen.values()) - OVERLAP_SECONDS * SECOND
 
     def _remember(self, listed: Sequence[DecisionSummary]) -> None:
-        """Add these decisions, and forget those that no later answer lists."""
+        """Add these decisions, and forget those that no later poll covers."""
         times = {(one.id, one.time): parse_time(one.time) for one in listed}
         if not self._seen:
             self._begin = min(times.values(), default=0)
@@ -96,7 +96,7 @@ class Follower:
 
 
 def _decode(body: bytes) -> Iterator[tuple[Raw, DecisionSummary]]:
-    """Yield the decisions of an answer, with the keys that only a newer service knows."""
+    """Yield the decisions of an answer, decoded and raw: a newer service may send more keys."""
     try:
         for raw in msgspec.json.decode(body, type=_Listed).decisions:
             summary = msgspec.json.decode(raw, type=DecisionSummary)

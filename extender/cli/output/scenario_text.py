@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from rich.text import Text
 
-from extender.cli.output.text_tables import MAX_SUMMARY_ROWS, TextRow, summary_table
+from extender.cli.output.tables import MAX_SUMMARY_ROWS, TextRow, summary_table
 from extender.errors import printable
 from extender.report.simulation_schema import Gang, ScenarioReport, Simulation, UntilFull
 from extender.report.wording import EVICTION_CAUSES

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 
-from extender.cli.output.text_tables import TextRow
+from extender.cli.output.tables import TextRow
 from extender.core.framework.status import cut_message
 from extender.core.scheduling_cycle.result import ReservedClaim
 from extender.report.simulation_schema import CycleReport, Simulation

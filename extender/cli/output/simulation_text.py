@@ -9,7 +9,7 @@ from rich.text import Text
 
 from extender.cli.output.scenario_text import NONE, scenario_blocks
 from extender.cli.output.simulation_events import event_rows
-from extender.cli.output.text_tables import TextRow, format_table, separated, summary_table
+from extender.cli.output.tables import TextRow, format_table, separated, summary_table
 from extender.errors import printable
 from extender.report.simulation_schema import Comparison, NodeUsage, PendingPod, PodOutcome, Simulation
 from extender.utilities.text import join_names, pluralize

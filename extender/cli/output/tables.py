@@ -1,11 +1,16 @@
-"""Building blocks of reports: escaped text, tables that adapt to the width of the terminal, amounts and timestamps.
+"""Building blocks of reports: escaped text, tables, amounts, timestamps, and the console that prints them.
+
+Tables are AdaptiveTable, as wide as the terminal allows, and those of kubectl (`format_table`), which never wrap.
 
 Rule: text from objects and clients goes into rich's Text, never into markup, and unprintable characters are escaped.
 """
 
+import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
+import typer
 from rich import box
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.measure import Measurement
@@ -19,7 +24,7 @@ from extender.utilities.text import more
 
 
 def text(value: object, style: str = "") -> Text:
-    """Return `value` as Text with unprintable characters escaped, so that it cannot control the terminal."""
+    """Return a value as Text, with unprintable characters escaped so that it cannot control the terminal."""
     return Text(printable(str(value)), style=style, overflow="fold")
 
 
@@ -39,12 +44,12 @@ def new_table(headers: Sequence[str]) -> Table:
 
 
 class AdaptiveTable:
-    """A table that wraps its headers when it is wider than the console, and becomes a list when that is not enough."""
+    """A table that wraps its headers if it is wider than the console, and becomes a list if it still does not fit."""
 
     def __init__(
         self, headers: Sequence[str], rows: Sequence[CellRow], lead: int = 1, limit: int | None = None
     ) -> None:
-        """`lead`: number of cells on the first line of an entry, where the table becomes a list; `limit`: of rows."""
+        """`limit`: of the rows; `lead`: number of cells on the first line of an entry, if the table becomes a list."""
         self._headers = headers
         self._rows = rows[:limit]
         self._lead = lead
@@ -75,7 +80,7 @@ class AdaptiveTable:
 
 
 _UNBOUNDED_COLUMNS = 100_000
-"""Console width at which a table is measured without any wrapping."""
+"""Console width at which a table is measured, so that nothing wraps."""
 
 
 def _wrap_header(header: str) -> str:
@@ -108,3 +113,71 @@ def format_timestamp(time: str) -> str:
         return format_time(parse_time(time)).replace("T", " ").removesuffix("Z")
     except ValueError:
         return time
+
+
+# --- kubectl's tables: columns of one width, nothing wrapped ----------------------------------------------------------
+
+
+MAX_SUMMARY_ROWS = 20
+"""Limit of the rows of a table in a summary."""
+
+TextRow = Sequence[str]
+
+_STYLES = {"Warning": "yellow", "Preempted": "red", "Scheduled": "green", "≠": "bold yellow"}
+
+
+def format_table(head: TextRow, rows: Iterable[TextRow], limit: int | None = None) -> list[Text]:
+    """Return the lines of a table; every column but the last is padded to its widest cell."""
+    shown = [tuple(map(printable, row)) for row in rows]
+    left, shown = (shown[limit:], shown[:limit]) if limit is not None else ([], shown)
+    widths = [max(len(cell) for cell in column) for column in zip(head, *shown, strict=True)]
+    lines = [_format_line(head, widths, "dim")] + [_format_line(row, widths) for row in shown]
+    return lines + ([Text(f"… and {more(len(left))}; -o json shows all", style="dim")] if left else [])
+
+
+def summary_table(head: TextRow, rows: Iterable[TextRow]) -> list[Text]:
+    """Return a table of at most MAX_SUMMARY_ROWS; nothing without rows."""
+    rows = list(rows)
+    return format_table(head, rows, MAX_SUMMARY_ROWS) if rows else []
+
+
+def separated(blocks: Iterable[Sequence[Text]]) -> Iterator[Text]:
+    """Yield the lines of the blocks, with an empty line between those that are not empty."""
+    for place, block in enumerate(filter(None, blocks)):
+        if place:
+            yield Text()
+        yield from block
+
+
+def _format_line(row: TextRow, widths: Sequence[int], style: str = "") -> Text:
+    line = Text(style=style)
+    for place, (cell, width) in enumerate(zip(row, widths, strict=True)):
+        is_last = place == len(row) - 1
+        line.append(cell if is_last else cell.ljust(width + 3), style=_STYLES.get(cell, ""))
+    line.rstrip()
+    return line
+
+
+# --- the console ------------------------------------------------------------------------------------------------------
+
+UNLIMITED_COLUMNS = 10_000
+"""Console width for a file or a pipe: lines are neither truncated nor wrapped."""
+
+
+def new_console(no_color: bool) -> Console:
+    """Return the console of a report: as wide as the terminal; a file or a pipe never wraps lines."""
+    settings: dict[str, Any] = {"highlight": False, "markup": False, "emoji": False}
+    if no_color or os.environ.get("NO_COLOR"):
+        settings["color_system"] = None
+    console = Console(**settings)
+    return console if console.is_terminal else Console(**settings, width=UNLIMITED_COLUMNS)
+
+
+def print_parts(parts: Iterable[RenderableType], console: Console) -> None:
+    """Print the parts of a report, without blanks at the ends of lines."""
+    # rich pads lines to the width of the console, which a diff or a paste would show.
+    with console.capture() as printed:
+        for part in parts:
+            console.print(part)
+    lines = (line.rstrip() for line in printed.get().splitlines())
+    typer.echo("\n".join(lines), color=True)  # `new_console` has decided whether to use color

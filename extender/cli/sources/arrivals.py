@@ -1,4 +1,4 @@
-"""Read the manifests that `extender simulate` is given: pods, workloads and claims that arrive, and nodes to add."""
+"""Read the manifests of `extender simulate`: pods, workloads and claims that arrive, and nodes to add."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
@@ -23,9 +23,9 @@ class Arrivals:
 
 
 def read_arrivals(files: Sequence[str], namespace: str) -> Arrivals:
-    """Read pods and workloads, and the pods' resource claims; ExtenderError if a file holds anything else, or none.
+    """Read pods, workloads and resource claims; ExtenderError if a file has anything else, or nothing to schedule.
 
-    As with kubectl, a manifest without a namespace is of `namespace`.
+    `namespace`: that of manifests that do not name one.
     """
     found = [_read_arrivals(file, namespace) for file in files]
     pods, claims, workloads = (
@@ -52,7 +52,7 @@ def _read_arrivals(file: str, namespace: str) -> Arrivals:
 
 
 def read_nodes(files: Sequence[str]) -> "Iterator[Node]":
-    """Yield the nodes of the files; ClusterFileError if one holds anything else, or none."""
+    """Yield the nodes of the files; ClusterFileError if one has anything else, or no nodes."""
     for file in files:
         name, report = read_manifest(file)
         for kind in other_kinds(report, ("nodes",)):

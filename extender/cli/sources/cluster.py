@@ -1,10 +1,9 @@
-"""Where a command has its cluster from: a file, the example, or an API server that is watched or read once."""
+"""The cluster of a command: from a file, the example, or an API server that is watched or read once."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
-
+from extender.cli import logs
 from extender.cli.sources.read_progress import reading_progress
 
 if TYPE_CHECKING:  # the API client loads slowly: not before a live cluster is read
@@ -17,7 +16,7 @@ if TYPE_CHECKING:  # the API client loads slowly: not before a live cluster is r
 
 
 def connect_api_server(settings: "Configuration") -> "ApiServer | None":
-    """Return the API server to watch and to bind pods at, or None for a file; ExtenderError for bad credentials."""
+    """Return the API server of a live cluster, or None for a file; ExtenderError if the credentials are not usable."""
     if settings.cluster.source != "kubernetes":
         return None
     from extender.cluster.apiserver.client import ApiServer
@@ -26,12 +25,12 @@ def connect_api_server(settings: "Configuration") -> "ApiServer | None":
 
 
 def namespace_of(api: "ApiServer | None") -> str:
-    """Return the namespace of manifests that name none: as with kubectl the context's, or `default` without one."""
+    """Return the namespace of manifests that do not name one: like kubectl, the context's, or else `default`."""
     return "default" if api is None else api.namespace
 
 
 def open_cluster(settings: "Configuration", cache: "ClusterCache", api: "ApiServer | None") -> "ClusterSource":
-    """Return the source that fills `cache`: a file is loaded at once, a live cluster when the service runs."""
+    """Return the source that fills `cache`: from a file at once, from a live cluster when the service runs."""
     from extender.cluster.files.manifests import example_cluster
     from extender.cluster.files.source import FileSource
     from extender.cluster.watch.source import KubernetesSource
@@ -59,9 +58,9 @@ def open_cluster(settings: "Configuration", cache: "ClusterCache", api: "ApiServ
 def read_cluster_once(
     settings: "Configuration", api: "ApiServer | None", timeout: float, no_color: bool = False
 ) -> "tuple[ClusterObjects, FoundVersion | None]":
-    """Return the cluster of `api`, or of a file without one, and the version of kube-scheduler that was found in it.
+    """Return the cluster, of a file if `api` is None, and the version of kube-scheduler that was found in it.
 
-    A live one is read within `timeout` seconds, with permission to list; warnings and progress are printed.
+    A live cluster is listed once, within `timeout` seconds; warnings and progress are printed.
     """
     from extender.cluster.files.manifests import example_cluster, load_cluster
     from extender.k8s.version.found import version_of_pods
@@ -75,7 +74,7 @@ def read_cluster_once(
     with reading_progress(no_color) as on_progress:
         found = read_cluster(api, settings.preemption.policy(), timeout=timeout, on_progress=on_progress)
     for warning in found.warnings:
-        typer.echo(f"extender: {warning}", err=True)
+        logs.print_message(warning)
     return found.objects, found.found
 
 

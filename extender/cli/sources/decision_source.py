@@ -1,8 +1,8 @@
-"""Read decisions from a running service.
+"""Read decisions from a running service: the JSON of GET /decisions and GET /decisions/{id}.
 
-A source returns the JSON of GET /decisions and GET /decisions/{id}; `cli.recorded_decisions` reads a recording.
+`sources.recorded_decisions` is the other source, a recording.
 
-Rule: every failure is an ExtenderError whose message names what to check.
+Rule: every failure is an ExtenderError that says what to check.
 """
 
 import dataclasses
@@ -25,7 +25,7 @@ class DecisionSourceError(ExtenderError):
 
 @dataclass(frozen=True, slots=True)
 class DecisionListOptions:
-    """Query parameters of GET /decisions; None: no restriction."""
+    """Query parameters of GET /decisions; None: not restricted."""
 
     pod: str | None = None
     node: str | None = None
@@ -43,11 +43,11 @@ class DecisionSource(Protocol):
     def get_decision(self, decision_id: str, *, node: str | None = None, pods: bool = True) -> bytes | None:
         """Return the DecisionReport of this id as JSON, or None.
 
-        `node`: only this node of it, with its pods; `pods`: whether nodes come with their pods.
+        `node`: return only this node, with its pods; `pods`: return nodes with their pods.
         """
 
     def close(self) -> None:
-        """Release what is open."""
+        """Close connections and files."""
 
 
 class ServiceDecisions:
@@ -72,13 +72,14 @@ class ServiceDecisions:
         self._client.close()
 
     def _get_json(self, path: str, parameters: dict[str, Any]) -> "httpx.Response":
-        """Return a JSON response; DecisionSourceError for any other response, or none."""
+        """Return a JSON response; DecisionSourceError for any other response, or without one."""
         import httpx
 
         try:
             response = self._client.get(self._url + path, params=parameters)
         except httpx.HTTPError as error:
             raise DecisionSourceError(self._tls.connection_error(error, self._url, self._timeout)) from error
+        # The scheduler's port, and a service without debug.enabled, have other answers for these paths.
         is_json = response.headers.get("content-type", "").startswith("application/json")
         if not is_json or (path == "/decisions" and response.status_code in (404, 405)):
             hint = "is it admin.port rather than the scheduler's port, and is debug.enabled set?"
@@ -87,7 +88,7 @@ class ServiceDecisions:
 
 
 def _successful_body(response: "httpx.Response") -> bytes:
-    """Return the body; RequestError with the message of the service unless the status is 200."""
+    """Return the body of a 200; RequestError with the service's message for any other status."""
     if response.status_code == 200:
         return response.content
     try:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def read_manifest(file: str, namespace: str = "default", keep: Collection[str] = ()) -> "tuple[str, LoadReport]":
-    """Return the file's name and its objects, as `read_cluster` does; ClusterFileError if any of it is wrong."""
+    """Return the file's name and its objects, as `read_cluster` does; ClusterFileError if anything in it is wrong."""
     from extender.cluster.files.manifests import read_cluster
 
     with _readable_path(file) as path:
@@ -20,7 +20,7 @@ def read_manifest(file: str, namespace: str = "default", keep: Collection[str] =
 
 
 def other_kinds(report: "LoadReport", fields: Collection[str]) -> Iterator[str]:
-    """Yield the kinds of objects that are in none of the fields of ClusterObjects."""
+    """Yield the kinds of objects that do not belong to these fields of ClusterObjects."""
     from extender.k8s.kinds import KINDS
 
     yield from (kind for kind, one in KINDS.items() if one.field not in fields and getattr(report.objects, one.field))

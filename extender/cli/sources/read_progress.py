@@ -1,4 +1,4 @@
-"""Progress of reading a live cluster, on standard error: objects per kind.
+"""Progress of reading a live cluster, per kind, on standard error.
 
 Rule: nothing is written unless standard error is a terminal.
 """

@@ -1,6 +1,6 @@
-"""Read decisions from a recording, whose calls are replayed; a second source beside `cli.decision_source`.
+"""Read decisions from a recording by replaying its calls; the other source is `sources.decision_source`.
 
-Rule: every failure is an ExtenderError whose message names what to check.
+Rule: every failure is an ExtenderError that says what to check.
 """
 
 import dataclasses
@@ -37,6 +37,7 @@ class RecordedDecisions:
         since = None if options.since is None else self._parse_since(options.since)
         query = DecisionQuery(options.pod, options.node, options.verb, since, limit=options.limit)
         calls = self._matching_indexes(lambda call: _may_match(query, call))
+        # Only a decided call shows its nodes and victims; without these filters, the last calls are enough.
         if query.pod is None and query.node is None:
             calls = calls[-query.limit :]
         matching = deque((kept for kept in self._replay_decisions(calls) if query.matches(kept)), query.limit)
@@ -45,16 +46,16 @@ class RecordedDecisions:
     def get_decision(self, decision_id: str, *, node: str | None = None, pods: bool = True) -> bytes | None:
         """Return JSON as `ServiceDecisions.get_decision` does."""
         if self._latest is None or self._latest.id != decision_id:
-            # Ids restart at 1 with every process, so a recording may hold an id twice: take the latest.
+            # IDs restart at 1 with every process, so a recording may have an ID twice: take the latest.
             calls = self._matching_indexes(lambda call: call.id == decision_id)
             self._latest = next(self._replay_decisions(calls[-1:]), None)
         return None if self._latest is None else msgspec.json.encode(self._latest.decision(node, every_pod=pods))
 
     def close(self) -> None:
-        """Do nothing: replay opens and closes each segment by itself."""
+        """Do nothing: the replay closes each segment."""
 
     def _parse_since(self, text: str) -> int:
-        """Return nanoseconds since 1970 for a time, or for a duration before the last recorded call."""
+        """Return nanoseconds since 1970 of a time, or of a duration before the last recorded call."""
         try:
             return read_time(text, lambda: max((call.history.now for call in self._recording.calls()), default=0))
         except ValueError:
@@ -65,7 +66,7 @@ class RecordedDecisions:
         return [index for index, call in enumerate(self._recording.calls()) if matches(call)]
 
     def _replay_decisions(self, indexes: list[int]) -> Iterator[KeptDecision]:
-        """Decide the calls at these indexes of the recording again, in order."""
+        """Decide the calls at these indexes again, in order."""
         if not indexes:
             return
         selected, count = frozenset(indexes), iter(range(sys.maxsize))
@@ -78,10 +79,8 @@ class RecordedDecisions:
 
 
 def _may_match(query: DecisionQuery, call: RecordedCall) -> bool:
-    """Return whether a call may match the query, without deciding it.
-
-    Victims are unknown before a call is decided, so every preemption may match a pod.
-    """
+    """Return whether a call may match the query, without deciding it."""
+    # A pod may be a victim, which is unknown before the call is decided: so every preemption may match.
     name = (query.pod or "").rpartition("/")[2].encode()
     return (
         query.verb in (None, call.verb)
@@ -91,7 +90,7 @@ def _may_match(query: DecisionQuery, call: RecordedCall) -> bool:
 
 
 class _SingleDecision(DecisionLog):
-    """Collects one decision, under its recorded id."""
+    """Collects one decision, under its recorded ID."""
 
     def __init__(self, decision_id: str) -> None:
         super().__init__(1, sys.maxsize)

@@ -1,6 +1,6 @@
-"""The settings by which recorded calls are decided again: the recorded ones, in parts replaced by options.
+"""The settings for replaying calls: the recorded ones, except for those that options replace.
 
-Rule: what no option names stays as it was recorded.
+Rule: whatever no option names stays as recorded.
 """
 
 from dataclasses import replace
@@ -23,7 +23,7 @@ def settings_override(
 ) -> "SettingsOverride":
     """Return a function from recorded settings to the settings to decide by.
 
-    `config` replaces all of them; the others replace the preemption policy, or kube-scheduler's profiles or version.
+    `config` replaces all settings, `preset` the preemption policy, the others kube-scheduler's profiles or version.
     """
     if config is not None:
         from extender.server.replay import settings_of
@@ -41,10 +41,7 @@ def settings_override(
 
 
 def _with_preset(settings: "Settings", preset: str) -> "Settings":
-    """Replace the preemption policy, keep everything else.
-
-    Calls recorded in mode Observe or with the kill switch on are decided too.
-    """
+    """Replace the preemption policy; mode Observe and the kill switch are off, so that every call is decided."""
     from extender.config.preemption import PreemptionSection
     from extender.server.settings import Settings
 
@@ -55,11 +52,8 @@ def _with_preset(settings: "Settings", preset: str) -> "Settings":
 
 
 def _replaced(recorded: "KubeScheduler", config: str | None, version: str | None) -> "KubeScheduler":
-    """Replace the profiles or the version, and keep the preemption policy.
-
-    Another minor has its own default feature gates, and emulates none.
-    """
-    from extender.config.scheduler import kube_scheduler_of
+    """Replace the profiles or the version, and keep the preemption policy."""
+    from extender.config.scheduler.load import kube_scheduler_of
     from extender.core.profile import UPSTREAM
     from extender.k8s.version.gates import NO_EMULATION
 
@@ -67,6 +61,7 @@ def _replaced(recorded: "KubeScheduler", config: str | None, version: str | None
     base = replace(UPSTREAM, preemption=own.preemption, keep_candidates=own.keep_candidates)
     is_same = version in (None, "auto", recorded.release)
     is_same_minor = is_same or _minor_of(version) == recorded.minor
+    # Another minor has its own feature gates, and emulates no version.
     gates = recorded.changed_gates if is_same_minor else None
     found = kube_scheduler_of(
         {} if config is None else config,
@@ -75,6 +70,8 @@ def _replaced(recorded: "KubeScheduler", config: str | None, version: str | None
         emulation=recorded.emulation if is_same_minor else NO_EMULATION,
         base=base,
     )
+    # A recording has the profiles as they took effect, but not the file: for another version they can be expanded again
+    # only if they are the default ones.
     if config is None:
         default = kube_scheduler_of(
             {},
@@ -91,7 +88,7 @@ def _replaced(recorded: "KubeScheduler", config: str | None, version: str | None
 
 
 def _minor_of(version: str | None) -> int | None:
-    """Return the minor of a version that is set; None for a mistake, which is reported where the version is read."""
+    """Return the minor of a version; None for an invalid one, for which `kube_scheduler_of` raises an error."""
     from extender.k8s.version.versions import supported_version
 
     try:

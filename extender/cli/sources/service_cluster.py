@@ -1,6 +1,6 @@
 """Read the cluster of a running service: GET /cluster of its admin listener.
 
-Rule: the response is passed on as it arrives; every failure is an ExtenderError whose message names what to check.
+Rule: the response is passed on as it arrives; every failure is an ExtenderError that says what to check.
 """
 
 from collections.abc import Iterator
@@ -24,13 +24,14 @@ def read_service_cluster(url: str, timeout: float, tls: TLSClientConfig) -> Iter
                 has_begun = True
                 yield from response.iter_bytes()
         except httpx.HTTPError as error:
+            # The status was 200 already: the service can report an error only by closing the connection.
             if has_begun and not isinstance(error, httpx.TimeoutException):
                 raise ClusterFileError(f"{url}: the response ended too early; its log says why") from error
             raise ClusterFileError(tls.connection_error(error, url, timeout)) from error
 
 
 def _refusal(url: str, status: int, body: bytes) -> str:
-    """Return the message of the service, or that it is another one."""
+    """Return the error of the service, or advice if something else answered."""
     try:
         message = str(msgspec.json.decode(body)["Error"])
     except (msgspec.MsgspecError, KeyError, TypeError):

@@ -1,4 +1,4 @@
-"""Read what `extender why` needs: the cluster, the pod, the kube-scheduler that judges it, and what Events say.
+"""Read what `extender why` needs: the cluster, the pod, its kube-scheduler and its Events.
 
 Rule: a live cluster is only read.
 """
@@ -22,67 +22,67 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
-    """The pod that is asked for, by name or by its manifest."""
+class ReportTarget:
+    """The pod to explain: one of the cluster, or a manifest."""
 
     namespace: str
-    """Empty: that of the kubeconfig's context, or of this process's pod."""
+    """Empty: the namespace of the kubeconfig's context, or of the pod that this process runs in."""
     name: str
     manifest: Pod | None = None
-    """A pod that does not exist yet."""
+    """The pod, if it does not exist yet."""
     claims: Sequence[ResourceClaim] = ()
-    """Its resource claims, which do not exist yet either."""
+    """Resource claims of the manifest."""
 
 
 @dataclass(frozen=True, slots=True)
 class PodCluster:
-    """A cluster that was read for one pod."""
+    """What was read of a cluster for one pod."""
 
     namespace: str
     name: str
     snapshot: Snapshot
     pod: Pod | None
-    """None: the cluster does not have it."""
+    """None: the cluster has no such pod."""
     scheduler: KubeScheduler
     history: PodHistory | None = None
     warnings: Sequence[str] = ()
 
 
 Read = Callable[[], PodCluster]
-"""Reads the cluster as it is now."""
+"""Reads the current state of the cluster."""
 
 
-def read_file(objects: ClusterObjects, settings: "Configuration", subject: Subject) -> PodCluster:
-    """Return the cluster of a file, in which a pod is of the namespace default unless it says otherwise."""
-    from extender.config.scheduler import load_kube_scheduler
+def read_file(objects: ClusterObjects, settings: "Configuration", target: ReportTarget) -> PodCluster:
+    """Return the cluster of a file; without a namespace, the pod is in `default`."""
+    from extender.config.scheduler.load import load_kube_scheduler
     from extender.k8s.version.found import version_of_pods
 
     scheduler = load_kube_scheduler(settings, version_of_pods(objects.pods))
-    snapshot, namespace = _snapshot(objects, scheduler), subject.namespace or "default"
-    pod = _arrived(snapshot, subject) or snapshot.objects.pods.get((namespace, subject.name))
-    return PodCluster(namespace, subject.name, snapshot, pod, scheduler)
+    snapshot, namespace = _snapshot(objects, scheduler), target.namespace or "default"
+    pod = _arrived(snapshot, target) or snapshot.objects.pods.get((namespace, target.name))
+    return PodCluster(namespace, target.name, snapshot, pod, scheduler)
 
 
 def read_live(
-    api: "ApiServer", settings: "Configuration", subject: Subject, *, timeout: float, no_color: bool
+    api: "ApiServer", settings: "Configuration", target: ReportTarget, *, timeout: float, no_color: bool
 ) -> PodCluster:
-    """Read of a live cluster what the pod needs, within `timeout` seconds."""
+    """Read the parts of a live cluster that decide about the pod, within `timeout` seconds."""
     from extender.cli.sources.read_progress import reading_progress
     from extender.cluster.list.read import read_for_pod
-    from extender.config.scheduler import load_kube_scheduler
+    from extender.config.scheduler.load import load_kube_scheduler
 
-    namespace = subject.namespace or api.namespace
+    namespace = target.namespace or api.namespace
     with reading_progress(no_color) as on_progress:
         found = read_for_pod(
             api,
-            subject.manifest or (namespace, subject.name),
+            target.manifest or (namespace, target.name),
             lambda version: load_kube_scheduler(settings, version),
             timeout=timeout,
             on_progress=on_progress,
         )
     snapshot = _snapshot(found.objects, found.scheduler)
-    pod = _arrived(snapshot, subject) or found.pod
-    return PodCluster(namespace, subject.name, snapshot, pod, found.scheduler, found.history, found.warnings)
+    pod = _arrived(snapshot, target) or found.pod
+    return PodCluster(namespace, target.name, snapshot, pod, found.scheduler, found.history, found.warnings)
 
 
 def _snapshot(objects: ClusterObjects, scheduler: KubeScheduler) -> Snapshot:
@@ -92,9 +92,9 @@ def _snapshot(objects: ClusterObjects, scheduler: KubeScheduler) -> Snapshot:
         raise ClusterFileError(str(error)) from error
 
 
-def _arrived(snapshot: Snapshot, subject: Subject) -> Pod | None:
+def _arrived(snapshot: Snapshot, target: ReportTarget) -> Pod | None:
     """Return the pod of the manifest as the API server would store it, with its claims; None without a manifest."""
-    if subject.manifest is None:
+    if target.manifest is None:
         return None
-    add_claims(snapshot, subject.claims)
-    return add_arrivals(snapshot, [subject.manifest])[0]
+    add_claims(snapshot, target.claims)
+    return add_arrivals(snapshot, [target.manifest])[0]

@@ -1,14 +1,14 @@
-"""Bind a pod to a node through the API server; if the response is inconclusive, find out whether the pod is bound.
+"""Bind a pod to a node through the API server; after an inconclusive response, read the pod to see if it is bound.
 
 The Binding carries the pod's UID, so that the API server refuses it for another pod of the same name. Sending it twice
-is safe: the second one gets a 409. An inconclusive response is settled by reading the pod:
+is safe: the second one gets a 409.
 
     response to the Binding     then
     2xx, a Status of Success    bound
     409                         read the pod; without a node: refused (it is terminating, or has scheduling gates)
     429                         wait for Retry-After and send it again while time is left; otherwise read the pod
     408, 5xx, none, no Status   read the pod; without a node: send it once more
-    anything else               refused
+    any other                   refused
 
 Mirrors DefaultBinder (kube-scheduler). BindingREST (API server, pkg/registry/core/pod/storage) returns 404 for an
 unknown pod and 409 for every reason that forbids the binding.
@@ -27,15 +27,16 @@ import msgspec
 
 from extender.cluster.apiserver.client import Timeout
 from extender.cluster.apiserver.stream import ApiError, ApiUnreachable
+from extender.k8s.limits.limits import MAX_LABEL_CHARACTERS, MAX_NAME_CHARACTERS
 from extender.wire import ExtenderBindingArgs
 
-MIN_CALL_SECONDS = 0.2  # Left for another request: with less, a timeout is more likely than a response
-CALL_TIMEOUT_FRACTION = 2 / 3  # Of the time left, for one request, so that time is left to read the pod afterwards
+MIN_CALL_SECONDS = 0.2  # Minimum time left for another request: with less, a timeout is likelier than a response
+CALL_TIMEOUT_FRACTION = 2 / 3  # Share of the time left for one request; the rest is for reading the pod afterwards
 MIN_THROTTLED_WAIT_SECONDS = 1.0  # Minimum seconds to wait after a 429, whatever its Retry-After
 
 
 class BindingApi(Protocol):
-    """The requests that binding makes; ApiServer implements it. Both raise ApiError or ApiUnreachable."""
+    """The requests of a binding, as ApiServer implements them. Both raise ApiError or ApiUnreachable."""
 
     def get(self, path: str, *, timeout: Timeout) -> bytes: ...
 
@@ -46,8 +47,8 @@ class BindingApi(Protocol):
 class BindResult:
     """The final result of a binding."""
 
+    # `unknown`: the pod has no node as far as is known, but a Binding that was sent may still take effect.
     outcome: Literal["bound", "refused", "unknown"]
-    """`unknown`: the pod is not known to be bound, but a Binding that was sent may have taken effect, or still may."""
     error: str = ""  # Reason why the pod is not bound; empty if it is
     tries: int = 0  # Number of Bindings sent
 
@@ -76,16 +77,16 @@ _PLAIN = re.compile(r"[!-~]+")
 
 
 def _validate_names(request: ExtenderBindingArgs) -> str:
-    """Return an error for the first invalid name, or "". Checked because a name like `..` would change the URL path."""
+    """Return an error for the first invalid name, or "": a name like `..` would change the URL path."""
     names = (
-        ("PodNamespace", request.pod_namespace, DNS_LABEL, 63),
-        ("PodName", request.pod_name, DNS_NAME, 253),
-        ("PodUID", request.pod_uid, _PLAIN, 253),
-        ("Node", request.node, DNS_NAME, 253),
+        ("PodNamespace", request.pod_namespace, DNS_LABEL, MAX_LABEL_CHARACTERS),
+        ("PodName", request.pod_name, DNS_NAME, MAX_NAME_CHARACTERS),
+        ("PodUID", request.pod_uid, _PLAIN, MAX_NAME_CHARACTERS),
+        ("Node", request.node, DNS_NAME, MAX_NAME_CHARACTERS),
     )
     for key, name, pattern, max_length in names:
         if len(name) > max_length or not pattern.fullmatch(name):
-            return f"{key}: not what Kubernetes allows there; nothing was sent to the API server"
+            return f"{key}: not a valid name; nothing was sent to the API server"
     return ""
 
 
@@ -112,11 +113,11 @@ class _Pod(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class _Inconclusive:
-    """Inconclusive response: it does not show whether the pod is bound."""
+    """A response that does not show whether the pod is bound."""
 
-    code: int  # the HTTP status; 0 without a response
+    code: int  # HTTP status; 0 without a response
     reason: str
-    wait: float = 0.0  # seconds to wait before a retry
+    wait: float = 0.0  # Seconds to wait before a retry
 
 
 @dataclass(slots=True)
@@ -144,14 +145,18 @@ class _BindCall:
             return self._result("refused", "no time left for a first attempt; nothing was sent to the API server")
         may_resend = True
         while True:
+            # 1. Send the Binding; most responses are conclusive.
             answer = self._create()
             if isinstance(answer, BindResult):
                 return answer
+            # 2. Throttled: wait and send it again, as long as time is left.
             if answer.code == 429 and self._pause(answer.wait):
                 continue
+            # 3. Read the pod: an earlier Binding may have taken effect.
             found = self._read_pod(answer.reason)
             if found is not None:
                 return found
+            # 4. The pod has no node. A conflict is final; anything else is sent once more.
             if answer.code == 409:
                 return self._result("refused", f"{self.pod} cannot be bound to {self.request.node}: {answer.reason}")
             if not may_resend or not self._pause(answer.wait):
@@ -181,7 +186,10 @@ class _BindCall:
         return _Inconclusive(0, "the response to the binding is not a Success status")
 
     def _read_pod(self, reason: str) -> BindResult | None:
-        """Read the pod, because of `reason`, and return the result that it shows; None if it has no node yet."""
+        """Read the pod and return the result that it shows; None if it has no node yet.
+
+        `reason`: why it is read, for messages.
+        """
         if self._left() < MIN_CALL_SECONDS:
             return self._unknown(reason, "no time left to read the pod")
         try:
@@ -211,7 +219,7 @@ class _BindCall:
         if error.code == 404:
             return self._result("refused", f"{self.pod} does not exist: {answer}")
         if error.code == 403:
-            needs = f"it requires the permission to create pods/binding in namespace {self.request.pod_namespace}"
+            needs = f"which requires permission to create pods/binding in namespace {self.request.pod_namespace}"
             return self._result("refused", f"not allowed to bind {self.pod}, {needs}: {answer}")
         return self._result("refused", f"{self.pod} was not bound to {self.request.node}: {answer}")
 

@@ -1,11 +1,10 @@
 """Send HTTP requests to one API server, with credentials that are refreshed, and return raw bytes.
 
-The official client loads the credentials and creates the connection pool; none of its models is used. A token file is
-reloaded every 30 s, an exec plugin runs again before its credentials expire, a changed kubeconfig is loaded again, and
-a 401 reloads all credentials, once for all threads that got one, before the request is retried once. Where address, CA
-or client certificate have changed, open watches end, so that they continue over a new connection. The counterpart of
-client-go's transport (token_source.go, cert_rotation.go), which follows files but not a kubeconfig, and exec
-authenticator.
+The official client loads the credentials and creates the connection pool; its models are not used. A token file is
+reloaded every 30 s, an exec plugin runs again before its credentials expire, and a changed kubeconfig is reloaded. A
+401 reloads all credentials, once for all threads that got one, and the request is retried once. After a change of
+address, CA or client certificate, open watches end, so that they continue over a new connection. The counterpart of
+client-go's exec authenticator and transport (token_source.go, cert_rotation.go), which does not follow a kubeconfig.
 
 Rule: no retry except after a 401, no redirect, and a truncated response is an error.
 """
@@ -36,7 +35,7 @@ from extender.cluster.apiserver.stream import (
     socket_options,
     use_reporting_connections,
 )
-from extender.utilities.file_watch import POLL_INTERVAL_SECONDS, ChangeDetector
+from extender.utilities.file_watch import POLL_INTERVAL_SECONDS, ChangeDetector, signature_of
 from extender.version import __version__
 
 log = logging.getLogger(__name__)
@@ -49,25 +48,24 @@ MAX_POOLED_CONNECTIONS = 64  # Connections kept open: more than there are watche
 
 QueryParams = Mapping[str, str]
 
-Timeout = tuple[float, float]
-"""(connect, read) in seconds: to open the connection, and between two reads of the response."""
+Timeout = tuple[float, float]  # Seconds to connect, and between two reads of the response
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Session:
-    """A connection pool and the credentials that it is used with."""
+    """A connection pool and the credentials used with it."""
 
     pools: urllib3.PoolManager
     host: str
     credentials: Credentials
-    refresh_at: float | None  # Clock time at which the credentials are refreshed; None: never
+    refresh_at: float | None  # Clock time at which the credentials are refreshed; None for never
 
 
 class ApiServer:
     """A client of one API server. All methods block and are thread-safe."""
 
     def __init__(self, load: Callable[[], Credentials], clock: Callable[[], float] = time.monotonic) -> None:
-        """Raise CredentialsError if nothing can be loaded; no request is made."""
+        """Load the credentials, without a request; raises CredentialsError."""
         self._load = load
         self._clock = clock
         self._lock = threading.Lock()
@@ -87,7 +85,6 @@ class ApiServer:
 
     @property
     def host(self) -> str:
-        """The server's URL."""
         return self._session.host
 
     @property
@@ -142,7 +139,7 @@ class ApiServer:
         return opened
 
     def close(self) -> None:
-        """Close idle connections; open streams end by their own `close`."""
+        """Close idle connections; open streams are closed by their own `close`."""
         self._session.pools.clear()
 
     def _authenticated(
@@ -162,7 +159,7 @@ class ApiServer:
         return response
 
     def _add_watch(self, watch: Stream, session: _Session) -> None:
-        """Record an open watch, which ends when connections have to differ from the one that it uses."""
+        """Record an open watch, which is closed when a new connection would differ from its own."""
         with self._lock:
             if session.credentials.connection == self._session.credentials.connection:
                 self._watches.add(watch)
@@ -172,19 +169,22 @@ class ApiServer:
     # --- refreshing credentials ---
 
     def _current_session(self) -> _Session:
-        """Return the session, refreshed if that is due; if the refresh fails, the old credentials stay in use."""
+        """Return the session, refreshed if due; if the refresh fails, the old credentials stay in use."""
         with self._lock:
+            # 1. A refresh is due by time, or after a change of the kubeconfig, which is polled only while there are
+            #    requests.
             session, now = self._session, self._clock()
             is_due = session.refresh_at is not None and now >= session.refresh_at
-            if now >= self._poll_at:  # only if there are requests
+            if now >= self._poll_at:
                 self._poll_at = now + POLL_INTERVAL_SECONDS
-                if self._kubeconfig.should_reload(credentials.signature(session.credentials.files)):
+                if self._kubeconfig.should_reload(signature_of(session.credentials.files)):
                     self._is_outdated = is_due = True
+            # 2. A token file alone is read again; exec plugins and a changed kubeconfig need a new session.
             if is_due:
                 try:
                     self._use(self._new_session() if self._is_outdated else self._refreshed(session))
+                # 3. After a failure try again later, and log an error once, not at every attempt.
                 except CredentialsError as error:
-                    # Try again later; log an error once, not at every try.
                     self._session = replace(session, refresh_at=self._clock() + TOKEN_RELOAD_SECONDS / 3)
                     if str(error) != self._logged_error:
                         log.warning("refreshing credentials failed, keeping the old ones: %s", error)
@@ -192,7 +192,7 @@ class ApiServer:
             return self._session
 
     def _reload_session(self, refused: _Session, error: ApiError) -> _Session:
-        """Return a newer session than the one that got a 401; the first of the waiting threads loads it."""
+        """Return a newer session than the one that got a 401; the first of the waiting threads creates it."""
         with self._lock:
             if self._session is refused:
                 try:
@@ -226,13 +226,13 @@ class ApiServer:
         refresh_at = None
         if loaded.token_file is not None:
             refresh_at = self._clock() + TOKEN_RELOAD_SECONDS
-        elif loaded.lifetime is not None:  # a minute before expiry, or at half the lifetime; at most every 5 s
+        elif loaded.lifetime is not None:  # a minute before expiry, or half-way if that is later; at most every 5 s
             refresh_at = self._clock() + max(loaded.lifetime - 60, loaded.lifetime / 2, 5)
         return _Session(_pools(loaded), loaded.configuration.host.rstrip("/"), loaded, refresh_at)
 
 
 def _pools(loaded: Credentials) -> urllib3.PoolManager:
-    """Return the official client's connection pool, with keepalive options and connections that can be interrupted."""
+    """Return the official client's connection pool, with keepalives and connections that can be interrupted."""
     from kubernetes.client import ApiClient  # imported late: it takes half a second that only a live cluster needs
 
     configuration = loaded.configuration
@@ -260,14 +260,13 @@ def _send(
     if session.credentials.authorization:
         headers["Authorization"] = session.credentials.authorization
     address = urlsplit(session.host).netloc.rpartition("@")[2]  # without user information, which may be a password
-    limits = urllib3.Timeout(connect=timeout[0], read=timeout[1])
     try:
         response = session.pools.urlopen(
             method,
             session.host + target,
             headers=headers,
             body=body,
-            timeout=limits,
+            timeout=urllib3.Timeout(connect=timeout[0], read=timeout[1]),
             preload_content=False,
             retries=False,
             redirect=False,

@@ -1,12 +1,11 @@
 """Load credentials for the API server: a kubeconfig, or the service account of the pod (client-go's InClusterConfig).
 
-The official Python client reads the files. Its behaviour differs from client-go's in ways that matter to a service that
-runs for months, and is corrected before it sees them: it reads a `tokenFile` once and keeps the line end; it runs an
-exec plugin without a timeout, only logs its failure, and drops the certificate of a plugin that returns a token, too;
-of several kubeconfig files, the last current-context wins; NO_PROXY overrides an explicit proxy-url, whose password is
-not sent.
+The official Python client reads the files. Where it differs from client-go in ways that matter to a service that runs
+for months, the entries are changed before the client sees them: it reads a `tokenFile` once and keeps the newline; it
+runs an exec plugin without a timeout, only logs its failure, and drops the certificate if there is a token, too; of
+several kubeconfig files, the last current-context wins; NO_PROXY overrides proxy-url, whose password is not sent.
 
-Rule: an error message quotes names and paths of a kubeconfig, never other content, which may contain secrets.
+Rule: error messages quote names and paths of a kubeconfig, never other content, which may be secret.
 """
 
 import base64
@@ -26,7 +25,7 @@ import yaml
 from extender.cluster.apiserver.stream import one_line
 from extender.errors import ExtenderError
 from extender.k8s.time import parse_datetime
-from extender.utilities.file_watch import Signature, file_signature
+from extender.utilities.file_watch import Signature, signature_of
 from extender.utilities.regular_file import open_regular_file, read_regular_file
 from extender.utilities.yaml_reader import MAX_REPEATED_CONFIG_NODES, LimitError, YAMLError, read_documents
 
@@ -41,7 +40,7 @@ JSON = dict[str, Any]
 
 
 class CredentialsError(ExtenderError):
-    """A kubeconfig, service account or exec plugin provides no usable credentials; the message gives the reason."""
+    """A kubeconfig, service account or exec plugin provides no usable credentials."""
 
     status = 503
 
@@ -53,15 +52,16 @@ class Credentials:
     configuration: Any  # A kubernetes.client.Configuration: host, TLS, proxy
     place: str  # Source of the credentials, for log lines and errors
     authorization: str | None = None  # Value of the Authorization header
-    token_file: Path | None = None  # The file to reload the token from; None if the token is not in a file
-    lifetime: float | None = None  # Seconds until an exec plugin's credentials expire; None if it does not limit them
+    token_file: Path | None = None  # File to reload the token from; None if the token is not in a file
+    lifetime: float | None = None  # Seconds until an exec plugin's credentials expire; None if they do not
     files: tuple[Path, ...] = ()  # The kubeconfig files
-    signature: Signature = ()  # The signature of `files` before they were read
+    signature: Signature = ()  # Signature of `files` before they were read
     namespace: str = "default"  # Namespace of the kubeconfig's context, or of the pod
 
     @property
     def connection(self) -> tuple[object, ...]:
-        """What connections depend on: address, TLS and proxy; the client names files of inline data by content."""
+        """Address, TLS settings and proxy; if they change, new connections are opened."""
+        # The client writes inline data to files named after their content, so that a change shows in the path.
         names = ("host", "ssl_ca_cert", "cert_file", "key_file", "verify_ssl", "tls_server_name", "proxy")
         return tuple(getattr(self.configuration, name, None) for name in names)
 
@@ -69,7 +69,7 @@ class Credentials:
 def load(kubeconfig: str | None = None, context: str | None = None) -> Credentials:
     """Return the credentials of the given kubeconfig, else of this process's pod, else of the default kubeconfig.
 
-    A `context` alone selects from the default kubeconfig. CredentialsError names what is missing and where.
+    A `context` alone selects from the default kubeconfig. Raises CredentialsError.
     """
     if kubeconfig is None and context is None and os.environ.get("KUBERNETES_SERVICE_HOST"):
         from kubernetes.config import incluster_config  # imported late: it takes half a second
@@ -80,19 +80,8 @@ def load(kubeconfig: str | None = None, context: str | None = None) -> Credentia
     return _from_kubeconfig(_kubeconfig_files(kubeconfig), context)
 
 
-def signature(files: tuple[Path, ...]) -> Signature:
-    """Return the signature of kubeconfig files; that of one that is not accessible is None."""
-    found: list[Signature | None] = []
-    for path in files:
-        try:
-            found.append(file_signature(path))
-        except OSError:
-            found.append(None)
-    return tuple(found)
-
-
 def read_token(path: Path) -> str:
-    """Return the token in a file; CredentialsError, without quoting the file, if there is none."""
+    """Return the token in a file; CredentialsError if there is none."""
     try:
         token = read_regular_file(path, MAX_TOKEN_BYTES).decode("utf-8").strip()
     except (OSError, ValueError) as error:
@@ -102,7 +91,7 @@ def read_token(path: Path) -> str:
 
 def _valid_token(token: str, place: str) -> str:
     if not token or not token.isascii() or not token.isprintable() or " " in token:
-        raise CredentialsError(f"{place} does not hold a token")
+        raise CredentialsError(f"{place}: not a valid token")
     return token
 
 
@@ -143,7 +132,7 @@ class _Entry:
         return value.strip() if isinstance(value, str) else ""
 
     def path(self, key: str) -> Path | None:
-        """Return the path under `key`, relative to the defining file; None if it is unset."""
+        """Return the path under `key`, resolved against the defining file; None if it is unset."""
         return self.file.parent / Path(self.text(key)) if self.text(key) else None
 
 
@@ -163,7 +152,8 @@ def _from_kubeconfig(files: list[Path], context: str | None) -> Credentials:
     from kubernetes.config import ConfigException
     from kubernetes.config.kube_config import KubeConfigLoader
 
-    before = signature(tuple(files))
+    # 1. Select the context, its cluster and its user.
+    before = signature_of(files)  # before the files are read, so that a change meanwhile is noticed
     names = ", ".join(map(str, files))
     merged, current = _merge(files)
     context = context or current
@@ -174,16 +164,18 @@ def _from_kubeconfig(files: list[Path], context: str | None) -> Credentials:
     cluster = _entry(merged, "cluster", chosen.text("cluster"), place, place)
     user = _entry(merged, "user", chosen.text("user"), place, place) if chosen.text("user") else None
     if not cluster.text("server"):
-        raise CredentialsError(f"{place}: its cluster names no server")
+        raise CredentialsError(f"{place}: its cluster has no server")
+    # 2. Read a token file or run an exec plugin.
     token_file, lifetime = _resolve_user_auth(user, cluster) if user else (None, None)
-
+    # 3. Let the client load everything else.
     configuration = Configuration()
     try:
         KubeConfigLoader(merged, active_context=context, config_base_path=None).load_and_set(configuration)
     except (ConfigException, OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-        # The client quotes the entry as a ConfigNode, whose text includes the user's secrets.
+        # The client's message quotes the entry after the first brace, with the user's secrets.
         why = str(error).partition("{")[0].strip() or type(error).__name__
         raise CredentialsError(f"{place}: {why}") from None
+    # 4. Correct what the client does otherwise than client-go.
     _check_certificate_files(configuration, place)
     configuration.refresh_api_key_hook = None  # ApiServer decides when to refresh, with a monotonic clock
     _configure_proxy(configuration, cluster)
@@ -193,7 +185,7 @@ def _from_kubeconfig(files: list[Path], context: str | None) -> Credentials:
 
 
 def _merge(files: list[Path]) -> tuple[Any, str]:
-    """Return the files as the client merges them (a ConfigNode), and the first current-context, as kubectl takes it."""
+    """Return the merged files (the client's ConfigNode), and the current-context, which the first file decides."""
     from kubernetes.config import ConfigException
     from kubernetes.config.kube_config import KubeConfigMerger
 
@@ -201,7 +193,7 @@ def _merge(files: list[Path]) -> tuple[Any, str]:
     contents: list[JSON] = []
     try:
         for reading in files:
-            # The client itself has no limits.
+            # Read once more within limits, which the client does not have.
             list(read_documents(read_regular_file(reading, MAX_KUBECONFIG_BYTES), MAX_REPEATED_CONFIG_NODES))
             contents.append(KubeConfigMerger(str(reading)).config_files[str(reading)])
         merged = KubeConfigMerger(os.pathsep.join(map(str, files))).config
@@ -216,7 +208,7 @@ def _merge(files: list[Path]) -> tuple[Any, str]:
         line = getattr(error, "line", None)  # without the problem, which may quote a secret
         raise CredentialsError(f"kubeconfig {reading}: not YAML{f' at line {line}' if line else ''}") from None
     except (ConfigException, ValueError, TypeError, KeyError, AttributeError):
-        raise CredentialsError(f"kubeconfig {reading}: this is not a kubeconfig") from None
+        raise CredentialsError(f"kubeconfig {reading}: not a kubeconfig") from None
     return merged, next((str(one["current-context"]) for one in contents if one.get("current-context")), "")
 
 
@@ -225,7 +217,7 @@ def _entry(merged: Any, section: str, name: str, where: str, place: str) -> _Ent
     found = next((entry for entry in entries if entry.value["name"] == name), None)
     if found is None:
         there = ", ".join(str(entry.value["name"]) for entry in entries) or "none"
-        raise CredentialsError(f"{where}: unknown {section} {name!r} (there are: {there})")
+        raise CredentialsError(f"{where}: unknown {section} {name!r} (known: {there})")
     if found.value.get(section) is None:
         found.value[section] = {}
     if not isinstance(found.value[section], dict):
@@ -234,7 +226,7 @@ def _entry(merged: Any, section: str, name: str, where: str, place: str) -> _Ent
 
 
 def _resolve_user_auth(user: _Entry, cluster: _Entry) -> tuple[Path | None, float | None]:
-    """Replace a tokenFile or exec plugin, which the client cannot refresh, by its token; return (file, lifetime)."""
+    """Replace a tokenFile or exec plugin by its token or certificate; return (token file, lifetime in seconds)."""
     if user.text("as"):
         raise CredentialsError(f"{user.place}: impersonation (as) is not supported")
     lifetime = None
@@ -252,7 +244,7 @@ def _resolve_user_auth(user: _Entry, cluster: _Entry) -> tuple[Path | None, floa
 
 
 def _check_certificate_files(configuration: Any, place: str) -> None:
-    """Raise CredentialsError for a certificate, key or CA file that is not a regular one: connections would block."""
+    """Raise CredentialsError for a certificate, key or CA that is not a regular file: reading it could block."""
     for path in (configuration.ssl_ca_cert, configuration.cert_file, configuration.key_file):
         try:
             if path is not None:
@@ -275,20 +267,19 @@ def _configure_proxy(configuration: Any, cluster: _Entry) -> None:
 
 
 def _run_plugin(user: _Entry, cluster: _Entry) -> bytes:
+    # 1. Refuse what client-go refuses, and a plugin that would wait for a terminal.
     spec: JSON = user.value["exec"]
     version, command = spec.get("apiVersion"), spec.get("command")
     place = f"{user.place}, exec plugin {command}"
     if version not in EXEC_API_VERSIONS:
-        raise CredentialsError(f"{place}: its apiVersion must be one of {', '.join(EXEC_API_VERSIONS)}")
+        raise CredentialsError(f"{place}: apiVersion must be one of {', '.join(EXEC_API_VERSIONS)}")
     if not command or spec.get("interactiveMode") == "Always":
-        raise CredentialsError(f"{place}: it needs a command, and one that needs no terminal")
+        raise CredentialsError(f"{place}: command is missing, or interactiveMode is Always")
+    # 2. Run it. A command with a slash is relative to the kubeconfig, as in client-go; others are found in PATH.
+    program = str(user.file.absolute().parent / command) if os.sep in str(command) else str(command)
     try:
         done = subprocess.run(
-            # a command with a slash is relative to the kubeconfig, as in client-go; others are found in PATH
-            [
-                str(user.file.absolute().parent / command) if os.sep in str(command) else str(command),
-                *map(str, spec.get("args") or ()),
-            ],
+            [program, *map(str, spec.get("args") or ())],
             env=os.environ | _plugin_environment(spec, cluster),
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -296,13 +287,14 @@ def _run_plugin(user: _Entry, cluster: _Entry) -> bytes:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise CredentialsError(f"{place}: no answer within {EXEC_PLUGIN_TIMEOUT_SECONDS:g} seconds") from None
+        raise CredentialsError(f"{place}: timed out after {EXEC_PLUGIN_TIMEOUT_SECONDS:g} seconds") from None
     except (OSError, ValueError, TypeError, KeyError) as error:
-        why = getattr(error, "strerror", None) or "its args or env are invalid"
+        why = getattr(error, "strerror", None) or "invalid args or env"
         raise CredentialsError(f"{place}: {why}") from None
+    # 3. Its stdout is the ExecCredential; a failure is explained on stderr.
     if done.returncode != 0:
         stderr = one_line(done.stderr.decode("utf-8", "replace"), limit=300)
-        raise CredentialsError(f"{place}: it failed with status {done.returncode}: {stderr or 'no output on stderr'}")
+        raise CredentialsError(f"{place}: exited with status {done.returncode}: {stderr or 'no output on stderr'}")
     return done.stdout
 
 
@@ -316,14 +308,13 @@ def _plugin_environment(spec: JSON, cluster: _Entry) -> dict[str, str]:
 
 
 def _cluster_info(cluster: _Entry) -> JSON:
-    """Return the Cluster of an ExecCredential: the CA inline, and the cluster's exec extension as `config`."""
+    """Return the `cluster` of an ExecCredential, with the CA inline and the exec extension as `config`."""
     keys = ("server", "tls-server-name", "insecure-skip-tls-verify", "certificate-authority-data", "proxy-url")
     info = {key: cluster.value[key] for key in keys if cluster.value.get(key)}
     authority = cluster.path("certificate-authority")
     if authority is not None and "certificate-authority-data" not in info:
-        info["certificate-authority-data"] = base64.b64encode(
-            read_regular_file(authority, MAX_CERTIFICATE_BYTES)
-        ).decode()
+        data = read_regular_file(authority, MAX_CERTIFICATE_BYTES)
+        info["certificate-authority-data"] = base64.b64encode(data).decode()
     for extension in cluster.value.get("extensions") or ():
         if extension.get("name") == "client.authentication.k8s.io/exec":
             info["config"] = extension.get("extension")
@@ -331,7 +322,8 @@ def _cluster_info(cluster: _Entry) -> JSON:
 
 
 def _parse_exec_credential(output: bytes, user: _Entry) -> tuple[dict[str, str], float | None]:
-    """Return an ExecCredential as (fields of a kubeconfig user, seconds until it expires or None)."""
+    """Return the fields of a kubeconfig user, and the seconds until they expire (None: never)."""
+    # 1. The answer must be an ExecCredential of the requested version.
     spec: JSON = user.value["exec"]
     place = f"{user.place}, exec plugin {spec['command']}"
     try:
@@ -339,23 +331,25 @@ def _parse_exec_credential(output: bytes, user: _Entry) -> tuple[dict[str, str],
     except (ValueError, RecursionError):
         answer = None
     if not isinstance(answer, dict) or not isinstance(status := answer.get("status"), dict):
-        raise CredentialsError(f"{place}: it printed no ExecCredential with a status")
+        raise CredentialsError(f"{place} printed no ExecCredential with a status")
     if answer.get("apiVersion") != spec["apiVersion"]:
         returned = one_line(str(answer.get("apiVersion")), limit=100)
         raise CredentialsError(f"{place} returned apiVersion {returned}, expected {spec['apiVersion']}")
+    # 2. Its expiry, after which the plugin runs again.
     lifetime, found = None, {}
     if status.get("expirationTimestamp"):
         try:
             expiry = parse_datetime(str(status["expirationTimestamp"]))
         except ValueError:
-            raise CredentialsError(f"{user.place}: its exec plugin gave an invalid expirationTimestamp") from None
+            raise CredentialsError(f"{place} returned an invalid expirationTimestamp") from None
         lifetime = (expiry - datetime.now(UTC)).total_seconds()
+    # 3. A token, a client certificate with its key, or both.
     if status.get("token"):
-        found["token"] = _valid_token(str(status["token"]), f"{user.place}, exec plugin: its token")
+        found["token"] = _valid_token(str(status["token"]), f"{place}, token")
     certificate, key = status.get("clientCertificateData"), status.get("clientKeyData")
     if certificate and key:
         found["client-certificate-data"] = base64.b64encode(str(certificate).encode()).decode()
         found["client-key-data"] = base64.b64encode(str(key).encode()).decode()
     if not found:
-        raise CredentialsError(f"{user.place}: its exec plugin gave neither a token nor a certificate with its key")
+        raise CredentialsError(f"{place} returned neither a token nor a client certificate with its key")
     return found, lifetime

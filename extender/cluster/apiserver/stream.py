@@ -1,7 +1,7 @@
 """Send one request to the API server and stream its response, line by line or as a whole body.
 
-Any thread may close a stream that another one reads. Two errors exist: `ApiError`, a response other than 2xx, and
-`ApiUnreachable`, no complete response.
+Any thread may close a stream that another one reads. There are two errors: `ApiError` for a response other than 2xx,
+and `ApiUnreachable` for no complete response.
 
 Rule: a truncated line or body is an error, never a result.
 """
@@ -22,11 +22,8 @@ from urllib3.response import BaseHTTPResponse
 from extender.errors import ExtenderError
 
 MAX_ERROR_BODY_BYTES = 65536  # Bytes of an error response that are read
-
-NAMESPACE_TERMINATING = "NamespaceTerminating"
-"""Cause of a 403 that is about no permission: nothing can be created in a namespace that is terminating."""
-
 MAX_READ_BYTES = 1 << 20  # Bytes of a response per read, which bounds a batch of lines
+NAMESPACE_TERMINATING = "NamespaceTerminating"  # Cause of a 403 that has nothing to do with permissions
 
 
 class ApiError(ExtenderError):
@@ -41,8 +38,8 @@ class ApiError(ExtenderError):
         self.code = code
         self.reason = reason
         self.message = message
-        self.retry_after = retry_after  # Seconds of the Retry-After; None if the server sent none
-        self.causes = causes  # Reasons of the causes in the details of the Status, such as NAMESPACE_TERMINATING
+        self.retry_after = retry_after  # Seconds of the Retry-After header; None if the server sent none
+        self.causes = causes  # Reasons of the causes in the Status, such as NAMESPACE_TERMINATING
 
 
 class ApiUnreachable(ExtenderError):
@@ -54,7 +51,7 @@ class ApiUnreachable(ExtenderError):
 class Stream:
     """One request and its response: `with stream: for lines in stream.lines(): …`.
 
-    Only `close` may be called from another thread, at any time: it wakes the reader and ends the response.
+    Other threads may call `close` at any time, which wakes the reader and ends the response, and no other method.
     """
 
     def __init__(self, send: Callable[[], BaseHTTPResponse]) -> None:
@@ -85,7 +82,12 @@ class Stream:
 
     def lines(self) -> Iterator[list[bytes]]:
         """Yield complete lines as they arrive, one batch per read; ApiUnreachable if the response is truncated."""
-        rest, read_next = b"", self._reader()
+        rest = b""
+        # Go's server sends each event of a watch as a chunk; reading by chunks takes half the time of `read1`.
+        if self._opened.chunked:
+            read_next = partial(next, self._opened.stream(MAX_READ_BYTES, decode_content=True), b"")
+        else:
+            read_next = partial(self._opened.read1, MAX_READ_BYTES)
         while data := self._read(read_next):
             *lines, rest = (rest + data).split(b"\n")
             whole = [line for line in lines if line.strip()]
@@ -108,7 +110,7 @@ class Stream:
             _shut_down(self._socket)
 
     def set_socket(self, sock: Any) -> None:
-        """Store the socket to shut down on `close`; the connection calls this in the thread that opens the stream."""
+        """Store the socket for `close` to shut down; called by the connection in the thread that opens the stream."""
         with self._lock:
             self._socket = sock
             if self._closed.is_set():
@@ -119,17 +121,8 @@ class Stream:
         assert self._response is not None, "a stream is read inside its with block"
         return self._response
 
-    def _reader(self) -> Callable[[], bytes]:
-        """Return a function that waits for the next part of the body; it returns no bytes at the end.
-
-        Go's server sends each event of a watch as a chunk; reading by chunks takes half the time of `read1`.
-        """
-        if self._opened.chunked:
-            return partial(next, self._opened.stream(MAX_READ_BYTES, decode_content=True), b"")
-        return partial(self._opened.read1, MAX_READ_BYTES)
-
     def _read(self, read: Callable[[], bytes]) -> bytes:
-        """Return what `read` returns; nothing after `close`, even if the socket still has data."""
+        """Return the next bytes; none after `close`, even if the socket still has data."""
         if self._closed.is_set():
             return b""
         try:
@@ -142,12 +135,12 @@ class Stream:
 
 
 def one_line(text: str, limit: int = 1000) -> str:
-    """Return untrusted text as one line that is safe to log, with unprintable characters replaced."""
+    """Return untrusted text as one line that is safe to log: unprintable characters are replaced."""
     return "".join(one if one.isprintable() else "?" for one in " ".join(text.split())[:limit])
 
 
 def root_cause(error: BaseException) -> str:
-    """Return the message of the innermost error; urllib3's outer ones contain addresses of objects."""
+    """Return the message of the innermost error; urllib3's outer messages contain object addresses."""
     while (inner := error.__cause__ or (error.__context__ if isinstance(error, HTTPError) else None)) is not None:
         error = inner
     return str(error) or type(error).__name__
@@ -157,7 +150,7 @@ def root_cause(error: BaseException) -> str:
 
 
 def socket_options() -> list[tuple[int, int, int]]:
-    """Return options with which the kernel drops a dead peer within 30 s, while reading and while writing."""
+    """Return options that make the kernel drop a dead peer within 30 s, while reading and while writing."""
     wanted = (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3), ("TCP_USER_TIMEOUT", 20_000))
     options = [(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1), (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)]
     return options + [(socket.IPPROTO_TCP, getattr(socket, n), v) for n, v in wanted if hasattr(socket, n)]
@@ -172,7 +165,7 @@ _opening = threading.local()  # `stream`: the stream that the current thread is 
 
 
 class _SocketReporting:
-    """A connection that reports its socket to the stream, so that another thread can end the wait."""
+    """A connection that reports its socket to the stream, so that another thread can interrupt it."""
 
     sock: Any
 
@@ -199,9 +192,9 @@ class _HttpsPool(urllib3.HTTPSConnectionPool):
 
 
 def _shut_down(sock: Any) -> None:
-    """Wake the reader with the plain socket's shutdown: SSLSocket's own lets a reader continue without TLS."""
     if sock is not None:
         with contextlib.suppress(OSError):
+            # The plain socket's shutdown, because that of SSLSocket lets a reader continue without TLS.
             socket.socket.shutdown(getattr(sock, "socket", sock), socket.SHUT_RDWR)
 
 
@@ -235,7 +228,7 @@ class ApiStatus(msgspec.Struct):
 
 
 def api_error_from(response: BaseHTTPResponse) -> ApiError:
-    """Return the error of a response other than 2xx and release it; a proxy's HTML is not quoted."""
+    """Return the error of a response other than 2xx and release the response; a proxy's HTML is not quoted."""
     try:
         status = msgspec.json.decode(response.read(MAX_ERROR_BODY_BYTES), type=ApiStatus)
     except (HTTPError, OSError, ValueError):

@@ -4,8 +4,8 @@ Mirrors kube-scheduler's AssumePod, ForgetPod and expiry of assumed pods (pkg/sc
 generic assume cache (pkg/scheduler/util/assumecache): an assumed state overrides the API server's until a watch event
 confirms it, until kube-scheduler schedules the preemptor again, or until it expires.
 
-A preemptor that no watch event has shown yet is known only from a request, which may say anything. It counts as
-nominated and never as running, as long as the API server has no pod of its name or its UID.
+A preemptor that no watch event has shown yet is known only from a request, which may contain anything. It counts as
+nominated, never as running, and only while the API server has no pod of its name or UID.
 
 Rule: the API server's state is never lost, displaced or hidden; when an assumption ends, that state is restored.
 """
@@ -23,12 +23,9 @@ from extender.k8s.kinds import Key, key_of
 from extender.k8s.limits.memory import memory_of
 from extender.k8s.objects import Pod, PodStatus
 
-ASSUMPTION_TTL_SECONDS = 30.0  # Seconds after which an assumption that no watch event confirmed is restored
-
-MAX_UNKNOWN_PREEMPTORS = 100
-"""Bound on assumed preemptors that no watch event has shown yet: each is looked at by every decision."""
-
-MAX_UNKNOWN_PREEMPTOR_BYTES = 1 << 18  # Memory of the largest such preemptor, whose pod is kept as it was sent
+ASSUMPTION_TTL_SECONDS = 30.0  # Seconds after which an assumption that no watch event has confirmed ends
+MAX_UNKNOWN_PREEMPTORS = 100  # Assumed preemptors that no watch event has shown yet; every decision considers each
+MAX_UNKNOWN_PREEMPTOR_BYTES = 1 << 18  # Memory of one such preemptor, whose pod is stored as it was sent
 
 Effect = Callable[[Pod], Pod]
 IsConfirmed = Callable[[Pod], bool]
@@ -40,11 +37,11 @@ class Assumption:
 
     uid: str
     made_for: str  # UID of the preemptor or bound pod
-    effects: dict[str, Effect]  # name -> effect, for all assumed effects on the pod
-    is_confirmed: IsConfirmed  # whether a state from the API server shows the last effect, which ends the assumption
-    expires_at: float  # clock time
-    from_api: Pod | None  # as the API server last sent it; None if it has not sent the pod yet
-    assumed: Pod  # with all effects applied, as the snapshot holds it
+    effects: dict[str, Effect]  # Name -> effect, for all assumed effects on the pod
+    is_confirmed: IsConfirmed  # Whether a state from the API server shows the last effect, which ends the assumption
+    expires_at: float  # Clock time
+    from_api: Pod | None  # As the API server last sent it; None if it has not sent the pod yet
+    assumed: Pod  # With all effects applied, as in the snapshot
 
 
 class AssumeCache:
@@ -57,7 +54,7 @@ class AssumeCache:
         clock: Callable[[], float],
         was_deleted: Callable[[str], bool],
     ) -> None:
-        """`was_deleted`: whether the API server has deleted the pod with this UID."""
+        """`was_deleted`: returns whether the API server has deleted the pod with a UID."""
         self._snapshot = snapshot
         self._recent_deletions = recent_deletions
         self._clock = clock
@@ -71,7 +68,7 @@ class AssumeCache:
     # --- assuming ---------------------------------------------------------------------------------------------
 
     def assume_bound(self, namespace: str, name: str, uid: str, node: str) -> None:
-        """Assume that the pod runs on the node; ignored for a pod whose requests the API server has not sent yet."""
+        """Assume that the pod runs on the node; ignored for a pod that the API server has not sent yet."""
 
         def bound(pod: Pod) -> Pod:
             return pod if _is_bound(pod) else replace(pod, spec=replace(pod.spec, node_name=node))
@@ -83,8 +80,7 @@ class AssumeCache:
     def assume_preempted(self, preemptor: Pod, node: str, victims: Iterable[Pod]) -> None:
         """Assume that kube-scheduler nominates the preemptor to the node and deletes the victims.
 
-        Ignored if the preemptor is not what the cache holds of its name and UID, or needs no node (`_pending`). Of the
-        preemptors that the API server has not sent, only some are nominated (`_may_nominate`).
+        Ignored if the preemptor differs from the cached pod, or is not pending (see `_pending`).
         """
 
         def nominated(pod: Pod) -> Pod:
@@ -97,7 +93,10 @@ class AssumeCache:
         pending = self._pending(preemptor)
         if pending is None:
             return
-        if key_of("Pod", pending) in pods or self._may_nominate(pending):
+        # Of preemptors that the API server has not sent, a bounded number of bounded size is nominated.
+        if key_of("Pod", pending) in pods or (
+            len(self._unknown) < MAX_UNKNOWN_PREEMPTORS and memory_of(pending) <= MAX_UNKNOWN_PREEMPTOR_BYTES
+        ):
             self._assume(pending, uid, "nominated", nominated, is_confirmed)
         for victim in victims:
             cached = pods.get(key_of("Pod", victim))
@@ -108,9 +107,9 @@ class AssumeCache:
                 self._recent_deletions.note(cached, _terminating(cached))
 
     def _pending(self, preemptor: Pod) -> Pod | None:
-        """Return the preemptor as the cache holds it, or as it was sent if the API server knows neither name nor UID.
+        """Return the cached preemptor, or the sent one if the API server knows neither its name nor its UID.
 
-        None if the two differ, or if the pod is bound, terminating or finished; ValueError if it cannot be read.
+        None if the UIDs differ, or if the pod is bound, terminating or finished; ValueError for an invalid pod.
         """
         uid, cached = preemptor.metadata.uid, self._snapshot().objects.pods.get(key_of("Pod", preemptor))
         if not uid or skip_reason(preemptor) is not None:
@@ -123,9 +122,6 @@ class AssumeCache:
         self._snapshot().pod_table.validate(unknown)
         return unknown
 
-    def _may_nominate(self, unknown: Pod) -> bool:
-        return len(self._unknown) < MAX_UNKNOWN_PREEMPTORS and memory_of(unknown) <= MAX_UNKNOWN_PREEMPTOR_BYTES
-
     def _assume(self, pod: Pod, made_for: str, what: str, effect: Effect, is_confirmed: IsConfirmed) -> None:
         key, snapshot = key_of("Pod", pod), self._snapshot()
         expires_at, effects = self._clock() + ASSUMPTION_TTL_SECONDS, {what: effect}
@@ -135,7 +131,7 @@ class AssumeCache:
         if from_api is None:
             self._unknown[pod.metadata.uid] = key
         assumed = _apply_effects(effects, from_api or pod)
-        # Registered before the snapshot shows it: another thread must never take the assumed pod for the API server's.
+        # Registered before the snapshot has it: `api_object` in another thread must not return the assumed pod.
         self._assumptions[key] = Assumption(
             pod.metadata.uid, made_for, effects, is_confirmed, expires_at, from_api, assumed
         )
@@ -149,7 +145,7 @@ class AssumeCache:
         return cached if assumption is None else assumption.from_api
 
     def api_objects(self, cached: Mapping[Key, Pod]) -> dict[Key, Pod]:
-        """Return cached pods with every assumption undone."""
+        """Return the cached pods as the API server sent them."""
         found = dict(cached)
         for key, assumption in self._assumptions.items():
             if found.get(key) is assumption.assumed:
@@ -172,10 +168,10 @@ class AssumeCache:
     def update(self, pod: Pod) -> None:
         """Put a pod from the API server into the snapshot, with the effects that it does not confirm yet.
 
-        ValueError, with nothing changed, if the pod cannot be read.
+        ValueError, with nothing changed, for an invalid pod.
         """
         key, snapshot = key_of("Pod", pod), self._snapshot()
-        if self._unknown.get(pod.metadata.uid, key) != key:  # a preemptor was sent with the UID of this pod
+        if self._unknown.get(pod.metadata.uid, key) != key:  # a request claimed this UID for another pod
             self._undo(pod.metadata.uid)
         assumption = self._assumptions.get(key)
         if assumption is None:
@@ -195,7 +191,7 @@ class AssumeCache:
             del self._assumptions[key]
 
     def reapply(self) -> None:
-        """Apply the assumptions that still hold to a new snapshot, which was built from the API server's state."""
+        """Apply the assumptions that still hold to a new snapshot, built from the API server's state."""
         pods = self._snapshot().objects.pods
         unknown, self._unknown = self._unknown, {}
         known = {pod.metadata.uid for pod in pods.values()} if unknown else set()
@@ -218,7 +214,7 @@ class AssumeCache:
     # --- restoring --------------------------------------------------------------------------------------------
 
     def forget_preemption(self, pod: Pod) -> None:
-        """Undo the assumed preemption for a pod that kube-scheduler sends again without its nomination (ForgetPod)."""
+        """Undo an assumed preemption whose pod kube-scheduler sends again without the nomination (ForgetPod)."""
         assumption = self._assumptions.get(key_of("Pod", pod)) if self._assumptions else None
         if assumption is not None and assumption.uid == pod.metadata.uid and not assumption.is_confirmed(pod):
             self._undo(assumption.uid)

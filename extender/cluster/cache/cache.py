@@ -1,4 +1,4 @@
-"""Hold the cluster cache: this project's counterpart of kube-scheduler's cache (pkg/scheduler/backend/cache, v1.36).
+"""Hold the cluster cache, the counterpart of kube-scheduler's cache (pkg/scheduler/backend/cache, v1.36).
 
 Files replace the whole cache (`replace`); list and watch fill it kind by kind (`build`, `relist`) and then apply single
 changes (`apply`). Long operations are generators that yield after a bounded number of objects, so that requests are
@@ -27,11 +27,8 @@ from extender.k8s.kinds import KIND_LOAD_ORDER, KINDS, ClusterObjects, Key, key_
 from extender.k8s.objects import Object, ObjectMeta, Pod
 from extender.utilities.lru import LRU
 
-MAX_CHANGES_IN_PLACE = 200
-"""Differences between a list and the cache that are applied in place; with more, a new snapshot is built."""
-
-MAX_REMEMBERED_DELETIONS = 10_000
-"""UIDs of deleted objects that are kept per kind, so that a late event does not resurrect an object."""
+MAX_CHANGES_IN_PLACE = 200  # Differences between a list and the cache; with more, a new snapshot is built
+MAX_REMEMBERED_DELETIONS = 10_000  # UIDs of deleted objects per kind, so that a late event does not resurrect one
 
 
 class Change(msgspec.Struct, frozen=True, gc=False):
@@ -44,11 +41,9 @@ class Change(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class ReflectorStatus:
-    """Freshness of the cached objects of one kind: the published copy of a reflector's state.
+    """Freshness of the cached objects of one kind: the published copy of a reflector's state."""
 
-    Defined here, and not with the reflector, because metrics and `/debug` do not import an HTTP client.
-    """
-
+    # Defined here and not beside the reflector, so that metrics and `/debug` do not import an HTTP client.
     kind: str
     phase: str  # Value of a `watch.state.Phase`
     version: str  # resourceVersion of the last list, event or bookmark; empty before the first list
@@ -65,18 +60,16 @@ class ClusterCache:
     """Keep one snapshot up to date with the API server or a file, and assumed pods on top of it."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self.recent_deletions = RecentDeletions(clock)
-        """Pods that ceased to hold room shortly ago, which kube-scheduler's cache may still hold."""
+        self.recent_deletions = RecentDeletions(clock)  # Pods that kube-scheduler's cache may still hold
+        # Assumed states of pods, which override the API server's until a watch event confirms them.
         self.assumed = AssumeCache(
             self.mutable_snapshot, self.recent_deletions, clock, lambda uid: uid in self._deleted_uids["Pod"]
         )
-        """Assumed states of pods, which override the API server's until a watch event confirms them."""
         self._scheduler = UNCONFIGURED
         self._snapshot: Snapshot | None = None
         self._version = 0
         self._next_change: asyncio.Future[None] | None = None
-        self.listed_at: dict[str, str] = {}
-        """Kind -> resourceVersion of its last list; empty or missing if it was not listed."""
+        self.listed_at: dict[str, str] = {}  # Kind -> resourceVersion of its last list; may be empty or missing
         self._deleted_uids = {kind: LRU[str, None](MAX_REMEMBERED_DELETIONS) for kind in KINDS}
 
     @property
@@ -85,7 +78,7 @@ class ClusterCache:
         return self._version
 
     def next_change(self) -> "asyncio.Future[None]":
-        """Return the future that is done once the cache has changed; all that wait share it."""
+        """Return a future that is done at the next change of the cache; all waiters share it."""
         if self._next_change is None or self._next_change.done():
             self._next_change = asyncio.get_running_loop().create_future()
         return self._next_change
@@ -96,7 +89,7 @@ class ClusterCache:
             self._next_change.set_result(None)
 
     def snapshot(self) -> Snapshot:
-        """Return the current snapshot, with expired assumptions removed; NotReady before the first sync."""
+        """Return the snapshot for a decision, with expired assumptions removed; NotReady before the first sync."""
         if self._snapshot is None:
             raise NotReady("the cache has not synced yet")
         self.assumed.expire()
@@ -104,7 +97,7 @@ class ClusterCache:
         return self._snapshot
 
     def prepare_for(self, scheduler: KubeScheduler) -> None:
-        """Do what `adopt` does, at once; the snapshot stays if it is of the same version."""
+        """Do what `adopt` does in one step; the snapshot stays if the version's features are the same."""
         if self._snapshot is not None and self._snapshot.features == scheduler.features:
             self._scheduler = scheduler
             self._snapshot.refresh_layout()
@@ -118,8 +111,8 @@ class ClusterCache:
     ) -> Iterator[None]:
         """Rebuild the snapshot for another kube-scheduler in steps, while decisions continue with the previous one.
 
-        `activate` is called at the moment at which the new snapshot replaces the previous one, so that no decision
-        mixes the settings of one with the snapshot of the other; if the rebuild is abandoned before, nothing changes.
+        `activate` is called when the new snapshot replaces the previous one, so that no decision mixes the settings of
+        one with the snapshot of the other. If the rebuild is abandoned before that, nothing changes.
         """
         if self._snapshot is None:
             self._scheduler = scheduler
@@ -128,19 +121,13 @@ class ClusterCache:
             yield from self.rebuild(on_skipped, scheduler=scheduler, activate=activate)
 
     def mutable_snapshot(self) -> Snapshot:
-        """Return the snapshot for updates and lookups, not for decisions, as its arrays may lag.
-
-        NotReady before the first sync.
-        """
+        """Return the snapshot for updates and lookups; its arrays may lag, so decisions use `snapshot`."""
         if self._snapshot is None:
             raise NotReady("the cache has not synced yet: no snapshot to change")
         return self._snapshot
 
     def api_object(self, kind: str, key: Key) -> Object | None:
-        """Return the object as the API server sent it, without assumptions (assumecache.GetAPIObj).
-
-        Callable from any thread.
-        """
+        """Return the object as the API server sent it (assumecache.GetAPIObj); callable from any thread."""
         while (snapshot := self._snapshot) is not None:
             table = snapshot.objects.of(kind)
             cached = table.get(key)
@@ -150,22 +137,21 @@ class ClusterCache:
         return None
 
     def api_objects(self) -> ClusterObjects:
-        """Return all objects as the API server sent them, without assumptions; NotReady before the first sync."""
+        """Return all objects as the API server sent them; NotReady before the first sync."""
         snapshot = self.mutable_snapshot()
         pods = tuple(self.assumed.api_objects(snapshot.objects.pods).values())
         return msgspec.structs.replace(snapshot.frozen(), pods=pods)
 
     def _without_assumption(self, cached: Object | None) -> Object | None:
-        """Return the API server's state of a cached object; None if it is only assumed."""
         return self.assumed.api_object(cached) if isinstance(cached, Pod) else cached
 
     # --- replacing and relisting ------------------------------------------------------------------------------
 
     def replace(self, objects: ClusterObjects) -> None:
-        """Replace all objects; ValueError, with the cache unchanged, if one of them cannot be read.
+        """Replace all objects; ValueError, with the cache unchanged, if one of them is invalid.
 
-        The new snapshot is built on the caller's thread and swapped in at the end: readers never wait for it. Off the
-        event loop's thread only where nothing is assumed, as of a file: `AssumeCache` belongs to the loop's thread.
+        The new snapshot is built on the caller's thread and swapped in at the end, so readers never wait. Callable off
+        the event loop's thread only for files, where nothing is assumed: `AssumeCache` belongs to the loop's thread.
         """
         unread = [kind for kind, of_kind in KINDS.items() if of_kind.field in objects.unreadable_tables]
         for _ in self.build({kind: getattr(objects, of_kind.field) for kind, of_kind in KINDS.items()}, unread):
@@ -182,8 +168,9 @@ class ClusterCache:
         """Replace all objects in steps.
 
         `objects`: kind -> objects; `unread`: kinds without list permission; `scheduler`, `activate`: see `adopt`.
-        ValueError for an unreadable object if `on_skipped` is None.
+        ValueError for an invalid object if `on_skipped` is None.
         """
+        # 1. Fill a snapshot beside the one in use, and compute what its first decision would wait for.
         wanted = self._scheduler
         scheduler = scheduler or wanted
         snapshot = prepare(Snapshot(scheduler.features), scheduler)
@@ -193,9 +180,11 @@ class ClusterCache:
         while not snapshot.refresh_layout(max_nodes=OBJECTS_PER_STEP):
             yield
         yield from prepare_in_steps(snapshot, scheduler)
-        if self._snapshot is None and self._scheduler is not wanted:  # changed meanwhile by `prepare_for`
+        # 2. Start over if `prepare_for` has changed the kube-scheduler before the first sync.
+        if self._snapshot is None and self._scheduler is not wanted:
             yield from self.build(objects, unread, on_skipped, activate=activate)
             return
+        # 3. Swap it in together with its settings, in one step. Assumptions apply to it from now on.
         self._snapshot, self._scheduler = snapshot, scheduler
         if activate is not None:
             activate()
@@ -205,14 +194,15 @@ class ClusterCache:
     def relist(
         self, kind: str, objects: Sequence[Object], on_skipped: OnSkipped | None = None, is_unread: bool = False
     ) -> Iterator[None]:
-        """Make a kind's objects those of a list, in steps, even if the list is older; NotReady before the first sync.
+        """Replace the objects of a kind with those of a list, in steps, even if the list is older.
 
-        `is_unread`: list permission is missing; the kind is marked unread at the moment its objects disappear.
+        `is_unread`: list permission is missing; the kind is marked unread when its objects disappear.
         """
         unread = self.unread - {kind} | ({kind} if is_unread else frozenset())
         cached = self.mutable_snapshot().objects.of(kind)
         listed: dict[Key, Object] = {}
         new, deleted = [], []
+        # 1. Compare the list with the cache: new and changed objects, then those that the list lacks.
         for number, one in enumerate(objects):
             key = key_of(kind, one)
             self._deleted_uids[kind].pop(identity(one)[0], None)
@@ -221,7 +211,7 @@ class ClusterCache:
                 listed[key] = one
                 new.append(key)
             else:
-                listed[key] = from_api  # recorded decisions refer to the cached object: keep one object, not two
+                listed[key] = from_api  # recorded decisions refer to the cached object: hold one object, not two
             if number % (10 * OBJECTS_PER_STEP) == 0:
                 yield
         for number, key in enumerate(tuple(cached)):
@@ -233,6 +223,7 @@ class ClusterCache:
                 self._remember_deletion(kind, identity(from_api)[0])
             if number % (10 * OBJECTS_PER_STEP) == 0:
                 yield
+        # 2. Apply a few differences in place, without a step in between; for many, build a new snapshot.
         if len(deleted) + len(new) <= MAX_CHANGES_IN_PLACE:
             for key in deleted:
                 self._remove(kind, key)
@@ -254,9 +245,9 @@ class ClusterCache:
         scheduler: KubeScheduler | None = None,
         activate: Callable[[], None] | None = None,
     ) -> Iterator[None]:
-        """Build a new snapshot from the objects of the old one, then dismantle the old one; both in steps.
+        """Build a new snapshot from the cached objects, then dismantle the old one, both in steps.
 
-        `relisted`: kind -> objects to use instead; `unread`: see `build`, by default as it was.
+        `relisted`: kind -> objects to use instead; `unread`: see `build`, unchanged by default.
         """
         previous = self.mutable_snapshot()
         objects: dict[str, Sequence[Object]] = {kind: tuple(previous.objects.of(kind).values()) for kind in KINDS}
@@ -276,70 +267,65 @@ class ClusterCache:
     def apply(self, change: Change) -> bool:
         """Insert, update or delete one object; return whether anything changed.
 
-        An object of the same name with another UID is another object: it replaces the old one and moves to the end of
-        the list. ValueError for an object that decisions could not read; NotReady before the first sync.
+        ValueError for an invalid object; NotReady before the first sync.
         """
         kind, key = change.kind, key_of(change.kind, change.object)
-        cached = self.mutable_snapshot().objects.of(kind).get(key)
-        from_api = self._without_assumption(cached)
-        if not self._is_news(change, cached, from_api):
+        if not self._is_news(change, self.mutable_snapshot().objects.of(kind).get(key)):
             return False
         if change.deleted:
             self._remove(kind, key)
-        elif cached is None or cached.metadata.uid != change.object.metadata.uid:
-            self._put(kind, change.object, None)
         else:
-            self._update(kind, change.object, from_api)
+            self._put(kind, change.object)
         self._changed()
         return True
 
-    def _is_news(self, change: Change, cached: Object | None, from_api: Object | None) -> bool:
-        """Return whether an event changes the cached object of its name, which is `from_api` without assumptions.
-
-        Events may be repeated, and may arrive late or in another order. A list always counts, even an older one.
-        """
+    def _is_news(self, change: Change, cached: Object | None) -> bool:
+        """Return whether an event changes the cached object of its name; it may be repeated, late or out of order."""
+        # 1. The last list includes the event, possibly superseded by a later one. A list counts even if it is older.
         uid, version = identity(change.object)
         if compare_resource_versions(version, self.listed_at.get(change.kind, "")) <= 0:
-            return False  # the list includes it, possibly superseded by a later event
+            return False
+        # 2. A deletion applies to the object with its UID; without UID, to any (DeletedFinalStateUnknown).
         if change.deleted:
             self._remember_deletion(change.kind, uid)
-            return cached is not None and uid in ("", identity(cached)[0])  # without UID: DeletedFinalStateUnknown
+            return cached is not None and uid in ("", identity(cached)[0])
+        # 3. A UID is never reused, so this is a state from before the deletion.
         if uid in self._deleted_uids[change.kind]:
-            return False  # a UID is never used again: this is an earlier state
-        if from_api is None:  # or only assumed: what a request says never hides an object of the API server
+            return False
+        # 4. The object is new. If it is only assumed, the API server's state takes precedence over a request's.
+        from_api = self._without_assumption(cached)
+        if from_api is None:
             return True
+        # 5. Otherwise the later state wins; the comparison of objects is for versions that have no order.
         return compare_resource_versions(version, identity(from_api)[1]) > 0 and change.object != from_api
 
     def _remember_deletion(self, kind: str, uid: str) -> None:
-        if uid:  # without one, it would stand for every object without UID
+        if uid:  # an empty UID would match every object without one
             self._deleted_uids[kind].put(uid, None)
 
-    def _put(self, kind: str, one: Object, on_skipped: OnSkipped | None) -> None:
-        """Store the object; a cached object of its name with another UID is removed first."""
+    def _put(self, kind: str, one: Object, on_skipped: OnSkipped | None = None) -> None:
+        """Store the object; one of the same name with another UID is another object, and is removed first."""
         key = key_of(kind, one)
         cached = self.mutable_snapshot().objects.of(kind).get(key)
         if cached is not None and identity(cached)[0] != identity(one)[0]:
             self._remove(kind, key)
             cached = None
+        before: Any = self._without_assumption(cached)
         try:
-            self._update(kind, one, self._without_assumption(cached))
+            if isinstance(one, Pod):
+                self.assumed.update(one)
+                self.recent_deletions.note(before, one)
+            else:
+                self.mutable_snapshot().put(kind, one)
         except ValueError as error:
             if on_skipped is None:
                 raise
             on_skipped(kind, error)
 
-    def _update(self, kind: str, one: Object, before: Any) -> None:
-        """Store the next state of an object; `before`: its previous one from the API server."""
-        if isinstance(one, Pod):
-            self.assumed.update(one)
-            self.recent_deletions.note(before, one)
-        else:
-            self.mutable_snapshot().put(kind, one)
-
     def _remove(self, kind: str, key: Key) -> None:
         snapshot = self.mutable_snapshot()
         removed = snapshot.objects.of(kind).get(key)
-        before = self._without_assumption(removed)  # read now: the assumption ends with its pod
+        before = self._without_assumption(removed)  # read first: the assumption ends with its pod
         snapshot.remove(kind, key)
         if kind == "Pod":
             self.recent_deletions.note(before if isinstance(before, Pod) else None, None)
@@ -357,8 +343,6 @@ def identity(one: Any) -> tuple[str, str]:
 
 
 def compare_resource_versions(version: str, other: str) -> int:
-    """Return a negative number, 0 or a positive number if `version` is older, equal or newer (CompareResourceVersion).
-
-    Versions that are missing or not numbers have no order: the one received last counts as newer.
-    """
+    """Return < 0, 0 or > 0 if `version` is older, equal or newer (CompareResourceVersion)."""
+    # Versions that are missing or not numbers have no order: the one received last counts as newer.
     return int(version) - int(other) if version.isdecimal() and other.isdecimal() else 1

@@ -1,7 +1,7 @@
-"""Remember the evictions and preemptions that were approved recently, for rate limits, cooldowns and attempt limits.
+"""Remember recently approved evictions and preemptions, for rate limits, cooldowns and attempt limits.
 
-Entries are kept only for the longest window of the profile's limits, in memory. After a restart, the log is seeded with
-the pods that are still terminating because of a preemption; everything else starts from zero.
+Entries are kept in memory, for the longest window of the profile's limits. After a restart the log is seeded with the
+pods that are still terminating because of a preemption; everything else starts from zero.
 
 Rule: ages are measured with the monotonic clock, so that setting the machine's clock changes no limit.
 """
@@ -18,7 +18,7 @@ from extender.k8s.objects import Pod
 from extender.k8s.time import MINUTE
 from extender.k8s.workloads import Workload, workload_of
 
-MAX_REMEMBERED_EVICTIONS = 100_000  # Bound on remembered evictions, and separately on remembered attempts
+MAX_REMEMBERED_EVICTIONS = 100_000  # Applies to evictions and, separately, to attempts
 
 
 class EvictionLog:
@@ -34,7 +34,7 @@ class EvictionLog:
         self._is_seeded = False
 
     def record(self, preemptor: Pod, victims: Iterable[Pod]) -> None:
-        """Record the victims of an approved preemption; pods that are terminating already do not count."""
+        """Record the victims of an approved preemption; pods that are already terminating do not count."""
         now = self._clock()
         evicted = [workload_of(victim) for victim in victims if victim.metadata.deletion_timestamp is None]
         self._evictions.extend((now, workload) for workload in evicted)
@@ -42,14 +42,14 @@ class EvictionLog:
             self._attempts.append((now, preemptor.metadata.uid))
 
     def record_terminating(self, snapshot: Snapshot) -> None:
-        """Seed the log once after a start: pods terminating because of a preemption count as evicted now."""
+        """Seed the log, once: pods that are terminating because of a preemption count as evicted now."""
         if not self._is_seeded:
             self._is_seeded, now = True, self._clock()
             terminating = (pod for _, pod in snapshot.running_pods() if is_terminating_by_preemption(pod))
             self._evictions.extend((now, workload_of(pod)) for pod in terminating)
 
     def history(self, limits: Limits) -> EvictionHistory:
-        """Return the current time and the part of the past that the limits need."""
+        """Return the wall-clock time and the evictions and attempts that the limits need."""
         now = self._clock()
         _forget(self._evictions, now - max(limits.workload_cooldown, MINUTE))
         _forget(self._attempts, now - limits.attempts_within)

@@ -1,7 +1,7 @@
-"""Remember which pods ceased to hold room shortly ago: kube-scheduler's cache may not show it yet.
+"""Remember which pods gave up their room recently: kube-scheduler's cache may not show that yet.
 
-A pod ceases when its eviction is approved here, when its deletion begins (deletionTimestamp), when it is removed, or
-when it has finished (Succeeded, Failed).
+A pod gives up its room when its eviction is approved here, when its deletion begins (deletionTimestamp), when it is
+removed, or when it finishes (Succeeded, Failed).
 
 Rule: bounded in time and in number; ages are measured with the monotonic clock.
 """
@@ -12,21 +12,19 @@ from extender.core.snapshot.pod_table import is_finished
 from extender.k8s.objects import Pod
 from extender.utilities.lru import LRU
 
-RECENT_SECONDS = 5.0
-"""Seconds for which a deletion is remembered; kube-scheduler's cache lags by milliseconds, on overload by seconds."""
-
-MAX_RECENT_DELETIONS = 10_000  # Bound on remembered deletions
+RECENT_SECONDS = 5.0  # kube-scheduler's cache lags by milliseconds, under overload by seconds
+MAX_RECENT_DELETIONS = 10_000
 
 
 class RecentDeletions:
-    """Pods that ceased to hold room in the last RECENT_SECONDS. Used by the event loop's thread only."""
+    """Pods that gave up their room in the last RECENT_SECONDS. Used by the event loop's thread only."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._deleted = LRU[str, tuple[float, str]](MAX_RECENT_DELETIONS)  # UID -> (time, node), oldest first
 
     def note(self, before: Pod | None, after: Pod | None) -> None:
-        """Take a change of one pod, as the API server sent it or as an approved eviction; None: not there."""
+        """Record a change of one pod, from the API server or by an approved eviction; None: no such pod."""
         if (after is None or not holds_room(after)) and before is not None and holds_room(before):
             self._deleted.put(before.metadata.uid, (self._clock(), before.spec.node_name))
 

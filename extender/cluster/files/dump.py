@@ -14,12 +14,11 @@ from extender.cluster.files.manifests import UNREAD_ANNOTATION
 from extender.cluster.watch import decode
 from extender.k8s.kinds import KINDS, ClusterObjects, kind_without_group
 
-ASSUMED_ANNOTATION = "extender/assumed"
-"""Annotation of a List: pods whose state the service assumed when it was written, `pod effect, effect; pod …`."""
+ASSUMED_ANNOTATION = "extender/assumed"  # Of a List: the pods with assumed effects, `pod effect, effect; pod …`
 
 
 def write_file(chunks: Iterable[bytes], path: Path) -> None:
-    """Write a file, gzipped if its name ends in .gz; it is created complete or not at all."""
+    """Write a file, gzipped if its name ends in .gz; it appears complete or not at all."""
     partial = path.with_name(f".{path.name}.part")
     try:
         with gzip.open(partial, "wb", 6) if path.suffix == ".gz" else partial.open("wb") as file:
@@ -37,7 +36,7 @@ def encode_list(
 ) -> Iterator[bytes]:
     """Yield the JSON of one List, object by object.
 
-    `assumed`: pod -> effects that a service assumes on it; an annotation of the List that readers ignore.
+    `assumed`: pod -> effects that the service assumes, for an annotation of the List that readers ignore.
     """
     annotations = {UNREAD_ANNOTATION: ",".join(objects.unreadable_tables)} if objects.unreadable_tables else {}
     if assumed:

@@ -2,10 +2,10 @@
 
 The input is JSON or YAML, plain or gzipped: one List, one object, several documents in a file, or a directory of such
 files. Kinds that no decision reads are counted and skipped. Hand-written YAML gets a few defaults: the namespace
-`default`, the UID `namespace/name` for a pod, and one device for a request of a claim that names no number.
+`default`, the UID `namespace/name` for a pod, and a count of one device for a request of a claim.
 
-Rule: an object is loaded completely or the load fails with a message that names file, object and field. An incomplete
-cluster would evict the wrong pod.
+Rule: an object is loaded completely, or the load fails with a message that names file, object and field: with half a
+cluster, decisions would evict the wrong pods.
 """
 
 import codecs
@@ -30,28 +30,18 @@ from extender.utilities.regular_file import gunzip, read_regular_file, size_text
 from extender.utilities.text import shortened
 from extender.utilities.yaml_reader import LimitError, YAMLError, read_documents
 
-UNREAD_ANNOTATION = "extender/unreadable"
-"""Annotation of a dumped List: fields of ClusterObjects that could not be read, comma-separated."""
-
+UNREAD_ANNOTATION = "extender/unreadable"  # Of a dumped List: unreadable fields of ClusterObjects, comma-separated
 MANIFEST_SUFFIXES = (".json", ".yaml", ".yml", ".json.gz", ".yaml.gz", ".yml.gz")
-"""Suffixes of the files of a directory that are loaded."""
 
+# Size of a file, and of all files of a directory together, both compressed and decompressed. A dump of 5,000 nodes with
+# 150,000 pods takes 78 MiB, one of 130,000 devices, most of them in use, 145 MiB.
 MAX_BYTES = 256 << 20
-"""Size of a file, and of all files of a directory together, as they are and decompressed.
-
-A dump of 5,000 nodes with 150,000 pods takes 78 MiB, one of 130,000 devices, most of them in use, 145 MiB.
-"""
-
-MAX_YAML_BYTES = 128 << 20  # Size of a YAML file: it takes ten times the time and memory of JSON
+MAX_YAML_BYTES = 128 << 20  # Size of a YAML file, which takes ten times the time and memory of JSON
 MAX_FILES = 1000  # Files of a directory
-MAX_OBJECTS = 1_000_000  # Objects, those of skipped kinds included
-
-MAX_JSON_VALUES = 9_000_000
-"""Values of a JSON file, counted by its commas: each takes up to 100 bytes of memory. The pods above have 2.8m, the
-devices 4.3m."""
-
-MAX_NESTED_LISTS = 3  # Lists in each other
-MAX_SKIPPED_KINDS = 1000  # Kinds that are counted by name; objects of further ones are counted together
+MAX_OBJECTS = 1_000_000  # Objects, including those of skipped kinds
+MAX_JSON_VALUES = 9_000_000  # Counted by commas, up to 100 bytes of memory each; the pods above have 2.8 million
+MAX_NESTED_LISTS = 3
+MAX_SKIPPED_KINDS = 1000  # Kinds counted by name; objects of further kinds are counted together
 MAX_MESSAGE_CHARACTERS = 600  # Length of an error message, which may quote names and values of a file
 
 ManifestSource = str | os.PathLike[str] | Mapping[str, Any] | ClusterObjects
@@ -62,21 +52,19 @@ class LoadReport:
     """The result of a load: the objects, and the kinds that were skipped."""
 
     objects: ClusterObjects
-    skipped_kinds: Mapping[str, int] = field(default_factory=dict)
-    """Kind -> number of skipped objects, which no decision reads."""
-    kept: Sequence[Mapping[str, Any]] = ()  # Objects of the kinds that were asked for as they are
+    skipped_kinds: Mapping[str, int] = field(default_factory=dict)  # Kind that no decision reads -> number of objects
+    kept: Sequence[Mapping[str, Any]] = ()  # Undecoded objects of the kinds in `keep`
 
 
 def load_cluster(source: ManifestSource) -> ClusterObjects:
-    """Return the objects of a file, a directory or a parsed List; raise ClusterFileError if any of it is wrong."""
+    """Return the objects of a file, a directory or a parsed List; ClusterFileError if any of them is invalid."""
     return read_cluster(source).objects
 
 
 def read_cluster(source: ManifestSource, keep: Collection[str] = (), namespace: str = "default") -> LoadReport:
-    """Return the objects and the counts of skipped kinds; ClusterFileError if any of the input is wrong.
+    """Return the objects and the counts of skipped kinds; ClusterFileError if any of the input is invalid.
 
-    `keep`: kinds whose objects are returned as they are, whether or not decisions read some of their fields.
-    `namespace`: that of objects which name none.
+    `keep`: kinds whose objects are returned undecoded; `namespace`: default namespace of objects.
     """
     if isinstance(source, ClusterObjects):
         return LoadReport(source)
@@ -102,7 +90,7 @@ def read_files(path: Path) -> dict[Path, bytes]:
 
 
 def parse_files(contents: dict[Path, bytes], keep: Collection[str] = (), namespace: str = "default") -> LoadReport:
-    """Return the objects of files that were read, as `read_cluster` does; empties `contents` as it goes."""
+    """Return what `read_cluster` returns, for files that have been read; empties `contents` to save memory."""
     collector = _Collector(keep, namespace)
     with _short_messages():
         for file in tuple(contents):
@@ -126,7 +114,7 @@ def example_cluster() -> ClusterObjects:
 
 
 def cluster_files(path: Path) -> list[Path]:
-    """Return the file itself, or the files of a directory with a known suffix, sorted by name."""
+    """Return the path itself, or the files of a directory with a known suffix, sorted by name."""
     try:
         if not path.is_dir():
             return [path]
@@ -150,7 +138,7 @@ def _read_file(path: Path) -> bytes:
         data = read_regular_file(path, MAX_BYTES)
         if data.startswith(b"\x1f\x8b"):
             data = gunzip(data, MAX_BYTES)
-        if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):  # `>` in PowerShell writes it
+        if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):  # written by `>` in PowerShell
             data = data.decode("utf-16").encode()
     except OSError as error:
         raise ClusterFileError(f"{path.name}: {error.strerror or error}") from error
@@ -179,9 +167,9 @@ def _documents(path: Path, data: bytes) -> Iterator[Any]:
 
 
 def _parse(data: bytes, is_yaml: bool) -> Iterator[Any]:
-    """Parse JSON with the fast decoder even in a .yaml file; flow-style YAML (`{a: b}`) is left to the YAML parser."""
+    # 1. Parse JSON with the fast decoder, also in a .yaml file; flow-style YAML (`{a: b}`) looks similar.
     if data[:64].lstrip()[:1] in (b"{", b"["):
-        # In parts, between which other threads run.
+        # Counted in parts, so that other threads run in between.
         values = sum(data.count(b",", start, start + (16 << 20)) for start in range(0, len(data), 16 << 20))
         if values > MAX_JSON_VALUES:
             raise LimitError(f"has more than {MAX_JSON_VALUES:,} values")
@@ -189,6 +177,7 @@ def _parse(data: bytes, is_yaml: bool) -> Iterator[Any]:
             return _json_documents(data)
         with contextlib.suppress(ValueError):
             return iter(list(_json_documents(data)))
+    # 2. Parse everything else as YAML.
     if len(data) > MAX_YAML_BYTES:
         raise LimitError(f"is YAML of more than {size_text(MAX_YAML_BYTES)}: use JSON")
     return (document for document in read_documents(data) if document is not None)
@@ -216,7 +205,7 @@ def _json_documents(data: bytes) -> Iterator[msgspec.Raw]:
 def _json_problem(error: msgspec.DecodeError, data: bytes, start: int) -> str:
     found = _MALFORMED.fullmatch(str(error))
     if found is None:
-        return "it ends too early" if "truncated" in str(error) else str(error)
+        return "unexpected end" if "truncated" in str(error) else str(error)
     line = data.count(b"\n", 0, start + int(found[2])) + 1
     return f"{found[1]} at line {line}"
 
@@ -234,13 +223,13 @@ class _ListMetadata(msgspec.Struct):
 
 
 class _List(msgspec.Struct):
-    """A List of parsed YAML; that of JSON has raw items, so that each is decoded by its type in one pass."""
-
     items: list[Any] | None = None
     metadata: _ListMetadata | None = None
 
 
 class _RawList(_List):
+    """A List of JSON, whose items stay raw, so that each is decoded by its type in one pass."""
+
     items: list[msgspec.Raw] | None = None
 
 
@@ -259,7 +248,7 @@ for _kind, _of_kind in KINDS.items():
 
 
 class _Collector:
-    """Collect objects from documents; reject duplicates."""
+    """Collects the objects of documents and rejects duplicates."""
 
     def __init__(self, keep: Collection[str], namespace: str) -> None:
         self._keep, self._namespace = keep, namespace
@@ -279,22 +268,24 @@ class _Collector:
     def add(
         self, document: Any, file: str, default: _TypeMeta | None = None, place: str = "the document", lists: int = 0
     ) -> None:
-        """Add one object or all items of a List; `default` is the item type that a typed list (NodeList) implies.
+        """Add one object or all items of a List.
 
-        `lists`: number of Lists around it.
+        `default`: item type that a typed list (NodeList) implies; `lists`: number of enclosing Lists.
         """
+        # 1. Without a kind, nothing can be decoded.
         head = _read(document, _TypeMeta, f"{file}: {place}")
         name = head.kind or (default.kind if default else "")
         if not name:
             raise ClusterFileError(f"{file}: {place} has no kind")
+        # 2. Add the items of a List. A dump notes there which kinds it could not read.
         if name.endswith("List"):
             if lists == MAX_NESTED_LISTS:
-                raise ClusterFileError(f"{file}: {place}: more than {MAX_NESTED_LISTS} Lists in each other")
+                raise ClusterFileError(f"{file}: {place}: Lists nested more than {MAX_NESTED_LISTS} levels deep")
             inner = _TypeMeta(name.removesuffix("List"), head.api_version)
             struct = _RawList if isinstance(document, msgspec.Raw) else _List
             listed = _read(document, struct, f"{file}: {name}")
             noted = ((listed.metadata.annotations if listed.metadata else None) or {}).get(UNREAD_ANNOTATION, "")
-            # A field that is not known was written by a newer version.
+            # An unknown field was written by a newer version.
             self._unread.update(field for field in noted.split(",") if field in self._found)
             for index, item in enumerate(listed.items or ()):
                 self.add(item, file, inner, place=f"item {index}", lists=lists + 1)
@@ -303,6 +294,7 @@ class _Collector:
         if self._objects > MAX_OBJECTS:
             raise ClusterFileError(f"{file}: more than {MAX_OBJECTS:,} objects")
         version = head.api_version or (default.api_version if default else "")
+        # 3. Keep an object undecoded, decode it if decisions read its kind, or count it as skipped.
         if name in self._keep:
             self._kept.append({**_read(document, dict[str, Any], f"{file}: {place}"), "kind": name})
             return
@@ -344,14 +336,15 @@ class _Collector:
 def _kind_of(name: str, api_version: str) -> str | None:
     """Return the key of KINDS, or None if no decision reads the kind.
 
-    ValueError if the kind is ambiguous without version, or if that version of it has other fields than those read.
+    ValueError if the kind is ambiguous without apiVersion, or if the fields of that version are not supported.
     """
     kinds = _KINDS_BY_NAME.get(name, {})
     group, slash, version = api_version.rpartition("/")
     if slash or not kinds:
         kind = kinds.get(group)
         if kind is not None and KINDS[kind].has_unlike_versions and version not in KINDS[kind].versions:
-            raise ValueError(f"apiVersion {api_version} is not read, only {' and '.join(KINDS[kind].versions)}")
+            supported = " and ".join(KINDS[kind].versions)
+            raise ValueError(f"apiVersion {api_version} is not supported, only {supported}")
         return kind
     if len(kinds) > 1:
         versions = " or ".join(KINDS[kind].api_version for kind in kinds.values())
@@ -360,7 +353,7 @@ def _kind_of(name: str, api_version: str) -> str | None:
 
 
 def _with_defaults(loaded: Any, kind: Kind, namespace: str) -> Any:
-    """Fill in the fields that the API server would have set: the namespace, a UID for a pod, and counts of devices."""
+    """Set what the API server would have set: the namespace, a UID for a pod, and counts of devices."""
     metadata = loaded.metadata
     if kind.namespaced and not metadata.namespace:
         metadata = msgspec.structs.replace(metadata, namespace=namespace)
@@ -388,7 +381,7 @@ def _read(document: Any, struct: type[T], label: str) -> T:
 
 
 def _decode(document: Any, struct: type[T]) -> T:
-    """Decode JSON or convert parsed YAML; ValueError (the base of msgspec's and UTF-8 errors) if it does not fit."""
+    """Decode JSON or convert parsed YAML; ValueError (the base of msgspec's and UTF-8 errors) if it is invalid."""
     try:
         if isinstance(document, msgspec.Raw):
             return msgspec.json.decode(document, type=struct)
@@ -398,7 +391,7 @@ def _decode(document: Any, struct: type[T]) -> T:
 
 
 def _name_of(document: Any) -> str:
-    """Return `namespace/name` of an object that cannot be decoded, or "" if they cannot be read either."""
+    """Return `namespace/name` of an invalid object, or "" if it has no valid metadata either."""
     try:
         name = _decode(document, _MetadataOnly).metadata
     except ValueError:

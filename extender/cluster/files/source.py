@@ -1,9 +1,9 @@
 """Load the cluster cache from a file or directory and reload it when the files change.
 
-The files are polled every `interval`, more rarely if reading them takes long; `utilities.file_watch` decides when a
+The files are polled every `interval` seconds, less often if reading takes long; `utilities.file_watch` decides when a
 change is loaded.
 
-Rule: a file that cannot be read never replaces a cache that was loaded before.
+Rule: an invalid file never replaces the cache.
 """
 
 import asyncio
@@ -26,8 +26,8 @@ log = logging.getLogger(__name__)
 class FileSource:
     """A cluster file or directory as the source of a ClusterCache: `load()` once, then `run()` as a task."""
 
-    is_live = False  # answers have no effect on a file, so their effects are not assumed
-    fatal = None  # a broken file can be repaired while the service runs
+    is_live = False  # Answers have no effect on a file, so their effects are not assumed
+    fatal = None  # A broken file can be repaired while the service runs
 
     def __init__(
         self,
@@ -41,18 +41,15 @@ class FileSource:
         self.interval = interval  # Seconds between two checks for changes; 0 disables reloading
         self.last_error: str | None = None  # Reason why the current file is not loaded; None if it is
         self.report: LoadReport | None = None  # Report of the last successful load
-        self.found_version: FoundVersion | None = None
-        """Version of the kube-scheduler whose pods are in the files; None: there are none."""
+        self.found_version: FoundVersion | None = None  # Of the kube-scheduler pods in the files; None without any
         self._on_found: OnVersionFound = lambda _: None
-        self._changing = asyncio.Lock()
-        """Held while a snapshot is built: of changed files, in their thread, or for another kube-scheduler."""
+        self._changing = asyncio.Lock()  # Held while a snapshot is built: from changed files, or by `adopt`
         self._sleep = sleep
         self._changes = ChangeDetector()
         self._thread = ReloadThread("cluster file")
 
     def problem(self) -> str | None:
-        """Return None: if a file cannot be read, decisions continue with the previous cache."""
-        return None
+        return None  # if a file cannot be read, decisions continue with the previous cache
 
     def warnings(self) -> Sequence[str]:
         failed = [f"cluster file: {self.last_error}; using the previous cache"] if self.last_error else []
@@ -66,7 +63,7 @@ class FileSource:
         self._on_found = on_found
 
     async def adopt(self, scheduler: KubeScheduler, activate: Callable[[], None]) -> None:
-        """Prepare the cache for decisions for this kube-scheduler, while decisions continue with the previous one."""
+        """Prepare the cache for another kube-scheduler, while decisions continue with the previous one."""
         async with self._changing:
             for _ in self.cache.adopt(scheduler, activate):
                 await asyncio.sleep(0)
@@ -76,7 +73,6 @@ class FileSource:
         return self._use(self._read())
 
     def _read(self) -> LoadReport:
-        """Read the files; may hang, on a network file system."""
         self._changes = ChangeDetector(_signature(self.path))
         contents = read_files(self.path)
         with without_collections():
@@ -94,7 +90,7 @@ class FileSource:
         return report
 
     async def run(self) -> None:
-        """Check for changes every `interval` until cancelled."""
+        """Check for changes every `interval` seconds until cancelled."""
         while self.interval > 0:
             await self._sleep(self._thread.pause(self.interval))
             await self.poll()
@@ -111,17 +107,14 @@ class FileSource:
             if self.found_version != before:
                 self._on_found(self.found_version)
         except Exception as error:  # even a bug must not end the reloading
-            self._record_failure(error)
+            if isinstance(error.__cause__, OSError):
+                self._changes.retry()  # an I/O error may pass although the file does not change
+            if str(error) != self.last_error:
+                log.error("cluster file not reloaded, keeping the previous cache: %s", error)
+            self.last_error = str(error)
             return False
         log.info("cluster file reloaded from %s", self.path)
         return True
-
-    def _record_failure(self, error: Exception) -> None:
-        if isinstance(error.__cause__, OSError):
-            self._changes.retry()  # an I/O error: retry although the file does not change
-        if str(error) != self.last_error:
-            log.error("cluster file not reloaded, keeping the previous cache: %s", error)
-        self.last_error = str(error)
 
 
 def _signature(path: Path) -> Signature:

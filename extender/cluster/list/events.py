@@ -1,12 +1,12 @@
-"""What Events and conditions say of one pod: the last FailedScheduling, and by which pod it was preempted.
+"""Read the history of a pod from its Events and conditions: the last FailedScheduling, and its preemptor.
 
 kube-scheduler writes Events of events.k8s.io; core/v1 shows the same objects, and those of older writers. They expire
-after an hour by default, and any client that may create Events in the namespace may write such messages.
+after an hour by default. Any client that may create Events in the namespace can forge them.
 
-Mirrors the messages of pkg/scheduler/framework/preemption, v1.29 to v1.37: `Preempted by pod UID on node NAME`, and
+Parses the messages of pkg/scheduler/framework/preemption, v1.29 to v1.37: `Preempted by pod UID on node NAME`, and
 `Preempted by podgroup UID on node cluster` from v1.36 on.
 
-Rule: an Event counts for the pod whose UID it names, not for another one of the same name.
+Rule: an Event belongs to the pod whose UID it names, not to another pod of the same name.
 """
 
 import re
@@ -24,11 +24,10 @@ from extender.cluster.watch.list_watch import Resource, decode_page, list_pages
 from extender.k8s.objects import Pod
 from extender.k8s.storage.objects import ObjectReference
 
-MAX_EVENTS = 5_000  # Events of one pod name that are read; a pod's own are a few dozen
-
+MAX_EVENTS = 5_000  # Events of one pod name; a pod usually has a few dozen
 PAGE_SIZE = 500
 
-FindPod = Callable[[str], Pod | None]  # Returns the pod with a UID; None if the cluster has none
+FindPod = Callable[[str], Pod | None]  # Returns the pod with a UID, if the cluster has it
 
 
 class EventSource(msgspec.Struct):
@@ -61,17 +60,17 @@ class Event(msgspec.Struct, rename="camel"):
 
     @property
     def last_seen(self) -> str:
-        """RFC 3339 in UTC, as the API server writes all times, so that texts compare as times do to the second."""
+        """RFC 3339 in UTC, as the API server writes all times, so that comparing texts compares times."""
         series = self.series.last_observed_time if self.series else None
         return series or self.last_timestamp or self.event_time or self.metadata.creation_timestamp or ""
 
-    @property
-    def times(self) -> int:
-        return (self.series.count if self.series else 0) or self.count or 1
-
-    @property
-    def reporter(self) -> str:
-        return self.reporting_component or (self.source.component if self.source else "")
+    def as_scheduler_event(self) -> SchedulerEvent:
+        return SchedulerEvent(
+            message=self.message or "",
+            count=(self.series.count if self.series else 0) or self.count or 1,
+            last_seen=self.last_seen or None,
+            reporter=self.reporting_component or (self.source.component if self.source else ""),
+        )
 
 
 class PodCondition(msgspec.Struct, rename="camel"):
@@ -91,7 +90,7 @@ class _PodWithConditions(msgspec.Struct):
 
 
 def read_events(lister: Lister, namespace: str, name: str) -> tuple[list[Event], list[str]]:
-    """Return the Events about pods of this name, and notes about what could not be read; Events are optional."""
+    """Return the Events about pods of this name, and notes about problems, as Events are optional."""
     selector = f"{field_is('involvedObject.kind', 'Pod')},{field_is('involvedObject.name', name)}"
     request = ListRequest(Resource("Event", "/api/v1/events", core=False), namespace, selector)
     path, found = request.path_in(request.resource.path), list[Event]()
@@ -108,7 +107,7 @@ def read_events(lister: Lister, namespace: str, name: str) -> tuple[list[Event],
 
 
 def conditions_of(pod: bytes | msgspec.Raw) -> list[PodCondition]:
-    """Return the conditions of a pod's JSON; the messages are read of this one pod only."""
+    """Return the conditions of a pod's JSON; the watch does not decode their messages."""
     try:
         return msgspec.json.decode(pod, type=_PodWithConditions).status.conditions or []
     except ValueError:
@@ -122,26 +121,18 @@ def pod_history(
     notes: Sequence[str],
     find_pod: FindPod,
 ) -> PodHistory:
-    """Return what Events and conditions say of a pod, or of the last one of its name if there is none now."""
+    """Return the history of a pod, or of the last one of its name if the cluster has none now."""
     ordered = sorted(events, key=lambda event: event.last_seen)
     uid = pod.metadata.uid if pod else ordered[-1].involved_object.uid if ordered else ""
     own = [event for event in ordered if event.involved_object.uid == uid]
-    failed = next((event for event in reversed(own) if event.reason == "FailedScheduling"), None)
+    failed = next((event.as_scheduler_event() for event in reversed(own) if event.reason == "FailedScheduling"), None)
     preempted = _preempted_by_event(own, find_pod) or _preempted_by_condition(pod, conditions)
     earlier = _preempted_by_event([event for event in ordered if event.involved_object.uid != uid], find_pod)
     if earlier is not None:
         by = f" ({earlier.preemptor})" if earlier.preemptor else ""
         notes = [*notes, f"an earlier pod of this name was evicted: {earlier.message}{by}"]
-    failed_scheduling = None
-    if failed is not None:
-        message, last_seen = failed.message or "", failed.last_seen or None
-        failed_scheduling = SchedulerEvent(
-            message=message, count=failed.times, last_seen=last_seen, reporter=failed.reporter
-        )
     nominated_node = (pod.status.nominated_node_name or None) if pod else None
-    return PodHistory(
-        failed_scheduling=failed_scheduling, preempted=preempted, nominated_node=nominated_node, notes=list(notes)
-    )
+    return PodHistory(failed_scheduling=failed, preempted=preempted, nominated_node=nominated_node, notes=list(notes))
 
 
 _PREEMPTED = re.compile(r"Preempted by (?P<type>(?:composite)?podgroup|pod) (?P<uid>\S+) on node (?P<node>\S+)")
@@ -170,7 +161,7 @@ def _preempted_by_event(events: Sequence[Event], find_pod: FindPod) -> Preempted
 
 
 def _preempted_by_condition(pod: Pod | None, conditions: Sequence[PodCondition]) -> PreemptedBy | None:
-    """Return what the condition DisruptionTarget of a pod that is still there says; it names no preemptor."""
+    """Return the preemption according to the condition DisruptionTarget, which names no preemptor."""
     for one in conditions:
         if (one.type, one.status, one.reason) == ("DisruptionTarget", "True", "PreemptionByScheduler"):
             node = (pod.spec.node_name or None) if pod else None

@@ -1,6 +1,6 @@
 """List objects once, in pages, without a watch.
 
-Rule: a list is complete or an error; an object that cannot be read is counted, as the watch does.
+Rule: a list is complete or an error; invalid objects are counted and skipped, as by the watch.
 """
 
 import time
@@ -19,22 +19,21 @@ from extender.cluster.watch.decode import Decoder
 from extender.cluster.watch.list_watch import ServedPath, backoff, decode_metadata, list_pages
 from extender.k8s.objects import Object
 
-PAGE_SIZE = 2000  # Objects of a page: with 500, as client-go asks for, 150,000 pods take half as long again
-MAX_ATTEMPTS = 3  # Attempts at a page that the server, or something before it, fails to send
+PAGE_SIZE = 2000  # Objects of a page: with client-go's 500, 150,000 pods take half as long again
+MAX_ATTEMPTS = 3  # Attempts at a page that the server, or a proxy in front of it, fails to send
 
-OnProgress = Callable[[str, int, int | None], None]
-"""Called from any thread with kind, objects read so far, and objects in total if the server has said so."""
+OnProgress = Callable[[str, int, int | None], None]  # (kind, objects so far, total if known); called from any thread
 
 
 @dataclass(eq=False)
 class Listed:
-    """The objects of a list; `is_forbidden`: none of them may be read."""
+    """The objects of a list."""
 
     request: ListRequest
     objects: list[Object] = field(default_factory=list)
-    skipped: int = 0  # Objects that decisions could not read
+    skipped: int = 0  # Number of invalid objects
     skip_reason: str = ""  # Name and error of the first of them
-    is_forbidden: bool = False
+    is_forbidden: bool = False  # True if list permission is missing: the objects are unknown
 
 
 @dataclass(eq=False)
@@ -42,22 +41,21 @@ class Lister:
     """Lists kinds of one API server until `deadline`; every method is thread-safe."""
 
     api: ApiServer
-    deadline: float  # Time by the monotonic clock after which nothing is requested any more
-    annotations: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    """Kind -> annotations to keep in addition to KEPT_ANNOTATIONS."""
+    deadline: float  # Time by the monotonic clock after which nothing more is requested
+    annotations: Mapping[str, frozenset[str]] = field(default_factory=dict)  # Kind -> annotations to keep in addition
     on_progress: OnProgress | None = None
 
     def read(self, request: ListRequest) -> Listed:
-        """Return the objects of a list, none for an optional kind that is forbidden or that the server does not have.
+        """Return the objects of a list; none for an optional kind that is forbidden or not served.
 
-        Raises ApiError, also for a forbidden core kind, or ApiUnreachable.
+        Raises ApiError or ApiUnreachable.
         """
         path, page_size = ServedPath(request.resource), PAGE_SIZE
         while True:
             try:
                 return self._list(request, request.path_in(path.current), page_size)
             except ApiError as error:
-                if error.code == 410 and page_size:  # the continue token has expired: the whole list at once
+                if error.code == 410 and page_size:  # the continue token has expired: list without pages
                     page_size = 0
                 elif error.code == 404 and path.try_next():
                     continue
@@ -70,7 +68,7 @@ class Lister:
         listed = Listed(request)
         decoder = Decoder(request.kind, self.annotations.get(request.kind, frozenset()))
         fetch = partial(self.fetch, path)
-        # Requested ahead, so that the server's time for the next page and ours for this one overlap.
+        # Requested ahead: the server prepares the next page while this one is decoded.
         for page in list_pages(fetch, decoder.decode_page, page_size, request.params, is_ahead=True):
             for item in page.items or ():
                 try:
@@ -85,7 +83,7 @@ class Lister:
         return listed
 
     def fetch(self, path: str, params: QueryParams | None = None) -> bytes:
-        """Return the body of a response; what may succeed soon is tried again until the deadline."""
+        """Return the body of a response; transient failures are retried until the deadline."""
         waits = backoff(0.2, 5.0, random)
         for attempt in range(MAX_ATTEMPTS):
             left = self.deadline - time.monotonic()

@@ -1,4 +1,4 @@
-"""Types of what Events and conditions say of one pod, as `extender why` shows them.
+"""The recent history of a pod according to its Events and conditions, as `extender why` shows it.
 
 Rule: types only; `cluster.list.events` fills them in.
 """
@@ -7,7 +7,7 @@ import msgspec
 
 
 class HistoryStruct(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
-    """Base class: keys in camelCase."""
+    """Base class with keys in camelCase."""
 
 
 class SchedulerEvent(HistoryStruct, frozen=True, kw_only=True):
@@ -20,23 +20,22 @@ class SchedulerEvent(HistoryStruct, frozen=True, kw_only=True):
 
 
 class PreemptedBy(HistoryStruct, frozen=True, kw_only=True):
-    """Which pod took the place of an evicted one."""
+    """The preemption of the pod, and its preemptor."""
 
-    message: str  # Message of the Event or condition that says so
+    message: str  # Message of the Event or condition
     time: str | None
     node: str | None  # Node that the evicted pod ran on
     preemptor_uid: str | None = msgspec.field(default=None, name="preemptorUID")
-    preemptor: str | None = None
-    """`namespace/name` of the preemptor, also of one that is gone if the Event names it; null: not known."""
-    preemptor_exists: bool = False  # False: the cluster has no pod with this UID (any more), or none is known
-    preemptor_node: str | None = None  # Where the preemptor runs, or is nominated to, now
-    is_running: bool = False  # True if the preemptor has that node; False: it is nominated only
+    preemptor: str | None = None  # `namespace/name`, also of a pod that is gone if the Event names it; None if unknown
+    preemptor_exists: bool = False  # True if the cluster has a pod with this UID
+    preemptor_node: str | None = None  # Node that the preemptor runs on, or is nominated to, now
+    is_running: bool = False  # True if the preemptor is bound to that node, False if it is only nominated
 
 
 class PodHistory(HistoryStruct, frozen=True, kw_only=True):
-    """What Events and conditions say of the pod."""
+    """What Events and conditions say about the pod."""
 
     failed_scheduling: SchedulerEvent | None  # The last FailedScheduling
     preempted: PreemptedBy | None
     nominated_node: str | None
-    notes: list[str]  # What could not be read, such as Events without permission
+    notes: list[str]  # Problems, such as Events without list permission

@@ -1,8 +1,7 @@
-"""Read a live cluster once: by lists, without a watch; all of it, or what a decision about one pod needs.
+"""Read a live cluster once, by lists without a watch: all of it, or what a decision about one pod needs.
 
-For a pod, first the pod, its Events and the version of kube-scheduler are read, in a few small requests; then the kinds
-that the pod needs (`requests`), each in a thread of its own. A kind that may not be listed is named in the warnings,
-and the plugins that read it are not evaluated, as with the watch (`core.framework.plugins`).
+A kind without list permission is named in the warnings, and the plugins that read it are not evaluated, as with the
+watch (`core.framework.plugins`).
 
 Rule: everything that the decision reads, or an error that says what is missing.
 """
@@ -33,10 +32,9 @@ from extender.k8s.version import found as version_found
 from extender.k8s.version.found import FoundVersion
 from extender.utilities.daemon_thread import start_daemon_thread
 
-LoadScheduler = Callable[[FoundVersion | None], KubeScheduler]
-"""Returns the kube-scheduler whose decisions are asked for, given the version that was found in the cluster."""
+LoadScheduler = Callable[[FoundVersion | None], KubeScheduler]  # Returns the kube-scheduler of a version
 
-MAX_EVENTS_SECONDS = 5.0  # Time limit for reading the Events of a pod, which are a few dozen
+MAX_EVENTS_SECONDS = 5.0  # Limit for reading the Events of a pod, which are a few dozen
 
 T = TypeVar("T")
 
@@ -45,12 +43,11 @@ T = TypeVar("T")
 class ClusterForPod:
     """What was read for one pod."""
 
-    objects: ClusterObjects
-    """Objects of the kinds that the pod needs; none for a pod that is gone without an Event of its preemption."""
-    pod: Pod | None  # The pod as the cluster has it; None: it is not there. A manifest is returned as it was given.
+    objects: ClusterObjects  # Of the kinds that the pod needs; none if the pod is gone and no Event shows a preemption
+    pod: Pod | None  # As the cluster has it, or as the manifest has it; None if the cluster has no such pod
     scheduler: KubeScheduler
     found: FoundVersion | None
-    history: PodHistory | None  # None for a manifest, which has none
+    history: PodHistory | None  # None for a manifest
     warnings: tuple[str, ...]
 
 
@@ -59,14 +56,14 @@ class WholeCluster:
     """Every kind that decisions read."""
 
     objects: ClusterObjects
-    found: FoundVersion | None  # Version of kube-scheduler; None: it was not found
+    found: FoundVersion | None  # Version of kube-scheduler; None if it was not found
     warnings: tuple[str, ...]
 
 
 def read_cluster(
     api: ApiServer, policy: PreemptionPolicy, *, timeout: float, on_progress: OnProgress | None = None
 ) -> WholeCluster:
-    """Read everything that decisions under the policy read. Raises ClusterLost as `read_for_pod` does."""
+    """Read everything that decisions under the policy need. Raises ClusterLost as `read_for_pod` does."""
     with _without_garbage_collection():
         return _Reading(api, time.monotonic() + timeout, timeout, on_progress).all(policy)
 
@@ -79,9 +76,9 @@ def read_for_pod(
     timeout: float,
     on_progress: OnProgress | None = None,
 ) -> ClusterForPod:
-    """Read the cluster for a pod, named by (namespace, name), or for the pod of a manifest.
+    """Read what a decision about a pod needs; `subject`: (namespace, name), or the pod of a manifest.
 
-    Raises ClusterLost if a kind that every decision needs cannot be read, or not within `timeout` seconds.
+    Raises ClusterLost if a core kind cannot be read, or not within `timeout` seconds.
     """
     with _without_garbage_collection():
         return _Reading(api, time.monotonic() + timeout, timeout, on_progress).for_pod(subject, load_scheduler)
@@ -90,7 +87,7 @@ def read_for_pod(
 @contextlib.contextmanager
 def _without_garbage_collection() -> Iterator[None]:
     """Keep the garbage collector from visiting a million new objects, now and later."""
-    if gc.get_freeze_count():  # an earlier read's, such as `extender why --wait` repeats
+    if gc.get_freeze_count():  # objects of an earlier read, which `extender why --wait` repeats
         gc.unfreeze()
         gc.collect()
     with without_collections():
@@ -100,17 +97,12 @@ def _without_garbage_collection() -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class _Subject:
-    """The pod in question, and what says something of it beside its spec."""
+    """The pod that is explained, with its conditions and Events."""
 
-    namespace: str
     pod: Pod | None
     conditions: Sequence[PodCondition] = ()
     events: Sequence[Event] = ()
     notes: Sequence[str] = ()
-
-    @property
-    def was_preempted(self) -> bool:
-        return any(event.reason == "Preempted" for event in self.events)
 
 
 @dataclass(eq=False)
@@ -131,47 +123,42 @@ class _Reading:
         return WholeCluster(objects, found, tuple(_warnings(listed)))
 
     def for_pod(self, subject: tuple[str, str] | Pod, load_scheduler: LoadScheduler) -> ClusterForPod:
+        # 1. Read the pod, its Events and the version of kube-scheduler, in small requests at the same time.
         lister = Lister(self.api, self.deadline)
         of_pods = start_daemon_thread(partial(_scheduler_pods, lister))
         of_api_server = start_daemon_thread(partial(_api_server_version, lister))
-        about = self._subject(lister, subject)
+        about = _Subject(subject) if isinstance(subject, Pod) else self._subject(lister, *subject)
         found = version_found.chosen_version(self._result(of_pods), self._result(of_api_server))
         scheduler = load_scheduler(found)
-        if about.pod is None and not about.was_preempted:
-            history = pod_history(None, (), about.events, about.notes, lambda _: None)
-            return ClusterForPod(ClusterObjects(), None, scheduler, found, history, ())
-        return self._cluster(about, scheduler, found, is_manifest=isinstance(subject, Pod))
+        # 2. If the pod is gone and was not preempted, there is nothing to read about it.
+        if about.pod is None and all(event.reason != "Preempted" for event in about.events):
+            gone = pod_history(None, (), about.events, about.notes, lambda _: None)
+            return ClusterForPod(ClusterObjects(), None, scheduler, found, gone, ())
+        # 3. Read the kinds that the pod needs, each in a thread of its own, then those that nominated pods need.
+        lister, wanted = self._lister(scheduler.preemption), requests_for(about.pod, scheduler)
+        listed = self._read_all(lister, wanted)
+        pods = cast(list[Pod], next(one.objects for one in listed if one.request.kind == "Pod"))
+        listed += self._read_all(lister, late_requests_for(pods, scheduler, wanted))
+        # 4. Find the preemptor among the pods. The list has a later state of the pod, with the annotations that the
+        #    policy reads.
+        pod, history = about.pod, None
+        if not isinstance(subject, Pod):
+            by_uid = {one.metadata.uid: one for one in pods}
+            pod = by_uid.get(pod.metadata.uid, pod) if pod is not None else None
+            history = pod_history(pod, about.conditions, about.events, about.notes, by_uid.get)
+        return ClusterForPod(_objects_of(listed), pod, scheduler, found, history, tuple(_warnings(listed)))
 
-    def _subject(self, lister: Lister, subject: tuple[str, str] | Pod) -> _Subject:
-        if isinstance(subject, Pod):
-            return _Subject(subject.metadata.namespace, subject)
-        namespace, name = subject
+    def _subject(self, lister: Lister, namespace: str, name: str) -> _Subject:
         reading = start_daemon_thread(partial(_read_pod, lister, namespace, name))
         reading_events = start_daemon_thread(partial(read_events, lister, namespace, name))
         pod, conditions = self._result(reading)
-        # Events are optional: a server that keeps them waiting costs no answer.
+        # Events are optional: a server that is slow to list them must not delay the answer for long.
         limit = min(MAX_EVENTS_SECONDS, max(0.0, self.deadline - time.monotonic()) / 2)
         try:
             events, notes = reading_events.result(limit)
         except TimeoutError:
             events, notes = [], [f"Events could not be read within {limit:.2g}s"]
-        return _Subject(namespace, pod, conditions, events, notes)
-
-    def _cluster(
-        self, about: _Subject, scheduler: KubeScheduler, found: FoundVersion | None, *, is_manifest: bool
-    ) -> ClusterForPod:
-        lister = self._lister(scheduler.preemption)
-        wanted = requests_for(about.pod, scheduler)
-        listed = self._read_all(lister, wanted)
-        pods = cast(list[Pod], next(one.objects for one in listed if one.request.kind == "Pod"))
-        listed += self._read_all(lister, late_requests_for(pods, scheduler, wanted))
-        pod, history = about.pod, None
-        if not is_manifest:
-            by_uid = {one.metadata.uid: one for one in pods}
-            if pod is not None:  # its later state, with the annotations that the policy reads
-                pod = by_uid.get(pod.metadata.uid, pod)
-            history = pod_history(pod, about.conditions, about.events, about.notes, by_uid.get)
-        return ClusterForPod(_objects_of(listed), pod, scheduler, found, history, tuple(_warnings(listed)))
+        return _Subject(pod, conditions, events, notes)
 
     def _lister(self, policy: PreemptionPolicy) -> Lister:
         return Lister(self.api, self.deadline, {"Pod": policy.annotations}, self.on_progress)
@@ -186,7 +173,7 @@ class _Reading:
             if self._is_late(error):
                 pending.add(one)
             elif error is not None:
-                lister.deadline = 0.0  # the other lists end with the page that they read
+                lister.deadline = 0.0  # the other lists end with their current page
                 raise _lost(error, reading[one]) from error
         if pending:
             raise self._timed_out(sorted(reading[one].resource.plural for one in pending))
@@ -203,7 +190,7 @@ class _Reading:
             raise
 
     def _is_late(self, error: BaseException | None) -> bool:
-        """Return whether a request ended because its own limit is the deadline, too."""
+        """Return whether a request failed because it ran into the deadline."""
         return isinstance(error, ApiUnreachable) and time.monotonic() >= self.deadline
 
     def _timed_out(self, plurals: Sequence[str]) -> ClusterLost:
@@ -229,11 +216,11 @@ def _read_pod(lister: Lister, namespace: str, name: str) -> tuple[Pod | None, li
 
 
 def _scheduler_pods(lister: Lister) -> FoundVersion | None:
-    """Return the version of kube-scheduler's pods; None if there are none, or none may be read."""
+    """Return the version of kube-scheduler's pods; None if there are none, or they cannot be read."""
     labels = f"component={version_found.COMPONENT}"
     try:
         listed = lister.read(pods_of(version_found.NAMESPACE, label_selector=labels))
-    except (ApiError, ApiUnreachable):  # a decision needs a list of all pods, and says why that cannot be read
+    except (ApiError, ApiUnreachable):  # the list of all pods fails for the same reason, and reports it
         return None
     return version_found.version_of_pods(cast(list[Pod], listed.objects))
 

@@ -1,4 +1,4 @@
-"""Which lists a decision about one pod needs: those whose objects can change a verdict, a score or a victim.
+"""Determine the lists that a decision about one pod needs: objects that can change a verdict, a score or a victim.
 
 Node, Pod, PodDisruptionBudget, Namespace
     always: terms of running pods may select namespaces
@@ -20,7 +20,7 @@ PriorityClass
 PodGroup
     the policy counts pod groups
 
-Rule: plugins say what they read (`core.framework.plugins.REQUIRED_TABLES`); here it only becomes requests.
+Rule: plugins declare what they read (`core.framework.plugins.REQUIRED_TABLES`); here it becomes requests.
 """
 
 import re
@@ -37,17 +37,17 @@ from extender.core.snapshot.snapshot import Snapshot
 from extender.k8s.kinds import KINDS
 from extender.k8s.objects import Pod
 
+# Controllers whose selectors spread their pods by default, by (apiVersion, kind).
 _CONTROLLERS = {
     ("v1", "ReplicationController"): "ReplicationController",
     ("apps/v1", "ReplicaSet"): "ReplicaSet",
     ("apps/v1", "StatefulSet"): "StatefulSet",
 }
-"""(apiVersion, kind) of a pod's controller -> kind whose selector spreads the pod by default."""
 
 
 @dataclass(frozen=True, slots=True)
 class ListRequest:
-    """The objects of a kind that are to be read: all, or those of a namespace, or with a name or label."""
+    """A list of one kind: all objects, or those of a namespace, with a name or label."""
 
     resource: Resource
     namespace: str = ""
@@ -94,7 +94,7 @@ def all_requests(policy: PreemptionPolicy) -> tuple[ListRequest, ...]:
 
 
 def requests_for(pod: Pod | None, scheduler: KubeScheduler) -> tuple[ListRequest, ...]:
-    """Return the lists that a decision about the pod needs; for a pod that is gone, those that show its preemptor."""
+    """Return the lists that a decision about the pod needs; for a pod that is gone, those that find its preemptor."""
     if pod is None:
         return tuple(ListRequest(_BY_FIELD[field]) for field in ("pods", "nodes"))
     core = tuple(ListRequest(_BY_FIELD[KINDS[kind].field]) for kind in CORE_KINDS)
@@ -102,7 +102,7 @@ def requests_for(pod: Pod | None, scheduler: KubeScheduler) -> tuple[ListRequest
 
 
 def late_requests_for(pods: Iterable[Pod], scheduler: KubeScheduler, had: Iterable[ListRequest]) -> list[ListRequest]:
-    """Return the lists that the pods of the cluster turn out to need: nominated pods count if their claims exist."""
+    """Return the additional lists that nominated pods need: they count only if their claims exist."""
     waits = any(pod.spec.resource_claims and pod.status.nominated_node_name and not pod.spec.node_name for pod in pods)
     known = {one.kind for one in had}
     fields = sorted(device_tables(scheduler.features)) if waits else []
@@ -112,7 +112,7 @@ def late_requests_for(pods: Iterable[Pod], scheduler: KubeScheduler, had: Iterab
 def _optional_fields(pod: Pod, scheduler: KubeScheduler) -> set[str]:
     """Return the fields of ObjectTables besides those of CORE_KINDS."""
     profile, policy = scheduler.profile_of(pod), scheduler.preemption
-    if profile is None:  # this kube-scheduler does not try the pod
+    if profile is None:  # the pod is for another scheduler
         return set()
     blank = Snapshot(scheduler.features)
     blank.unreadable_tables = frozenset(_BY_FIELD)

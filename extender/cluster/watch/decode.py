@@ -1,10 +1,10 @@
 """Decode API objects from JSON into validated structs that share equal parts in memory.
 
 Pods of one template are nearly equal: their common parts are interned, so that they exist and are validated once. The
-same applies to the images of nodes. Like a client-go transform (TransformFunc), decoding drops what no decision reads:
-annotations except KEPT_ANNOTATIONS and configured ones, generations except those of pods and disruption budgets, and
-volumes without a source that matters, such as a pod's token volume, whose name differs in every pod. Slices of devices
-and claims: `interning`.
+same applies to the images of nodes; for ResourceSlices and ResourceClaims see `interning`. Like a client-go transform
+(TransformFunc), decoding drops what no decision reads: annotations except KEPT_ANNOTATIONS and configured ones,
+generations except those of pods and disruption budgets, and volumes whose source does not matter, such as a pod's token
+volume, whose name differs in every pod.
 
 Rule: an object is decoded completely or not at all. Values are shared between objects and must not be modified.
 """
@@ -39,14 +39,13 @@ KEPT_ANNOTATIONS: Mapping[str, frozenset[str]] = {
 }
 """Kind -> annotations that decisions or simulations read with any configuration; other kinds keep none."""
 
-KEPT_GENERATIONS = frozenset({"Pod", "PodDisruptionBudget"})
-"""Kinds whose metadata.generation is kept; in other kinds it only makes equal objects unequal."""
+KEPT_GENERATIONS = frozenset({"Pod", "PodDisruptionBudget"})  # In other kinds it only makes equal objects unequal
 
 _ENCODER = msgspec.json.Encoder()
 
 
 class WatchedPod(Object, frozen=True):
-    """A pod in a watch event. Its spec stays raw JSON, because it nearly always equals the cached pod's spec."""
+    """A pod in a watch event; its spec stays raw JSON, because it nearly always equals the cached pod's."""
 
     kind: str = ""
     spec: Raw = Raw(b"{}")
@@ -57,7 +56,7 @@ _POD_SPEC_DECODER = msgspec.json.Decoder(PodSpec)
 
 
 class Decoder:
-    """Decode the objects of one kind. Not thread-safe: every reflector has its own."""
+    """Decodes the objects of one kind. Not thread-safe: every reflector has its own."""
 
     def __init__(self, kind: str, extra_annotations: frozenset[str] = frozenset()) -> None:
         """`kind` is a key of KINDS; `extra_annotations`: annotations to keep in addition to KEPT_ANNOTATIONS."""
@@ -66,7 +65,7 @@ class Decoder:
         self._type = KINDS[kind].type
         self._accepted_kinds = ("", kind_without_group(kind))
         self._accepted_lists = ("", f"{kind_without_group(kind)}List")
-        # With the `kind` field, which says whether this is an object of that kind.
+        # The types of ours have no `kind` field; what was sent has one, which is checked.
         sent = msgspec.defstruct("Sent", [("kind", str, "")], bases=(self._type,), frozen=True, gc=self._type is Pod)
         page = msgspec.defstruct("Page", [("items", list[sent] | None, None)], bases=(ListPage,))  # type: ignore[valid-type]
         watched: Any = WatchedPod if self._type is Pod else sent
@@ -75,11 +74,11 @@ class Decoder:
         self._pages: msgspec.json.Decoder[Any] = msgspec.json.Decoder(page)
         self._events: msgspec.json.Decoder[Any] = msgspec.json.Decoder(event)
         self._devices = DeviceInterning()
-        # Field -> values: parts of different types may have the same JSON.
+        # A pool per field, because parts of different types may have the same JSON.
         self._pools: defaultdict[str, InternPool] = defaultdict(InternPool)
 
     def decode(self, raw: bytes | Raw) -> Object:
-        """Return the object of a JSON text; ValueError, with the path of the field, if decisions could not read it."""
+        """Return the object of a JSON text; ValueError, with the path of the field, if it is invalid."""
         try:
             return self.prepare_item(self._items.decode(raw))
         except msgspec.MsgspecError as error:
@@ -87,17 +86,10 @@ class Decoder:
         except RecursionError as error:
             raise ValueError("nested too deeply") from error
 
-    def decode_item(self, raw: Raw) -> Object | None:
-        """Return an item of a list; None if it is of another kind or cannot be decoded, as `decode` would tell."""
-        try:
-            return self._checked(self._items.decode(raw))
-        except (ValueError, RecursionError):
-            return None
-
     def decode_page(self, body: bytes) -> ListPage:
-        """Return a page of a list in one pass, without a look at each item: that is left to `prepare_item`.
+        """Return a page of a list, decoded in one pass; its items are passed to `prepare_item`.
 
-        The items are raw JSON if one of them cannot be decoded. ApiUnreachable for a response of another kind.
+        If one item cannot be decoded, all items are raw JSON. ApiUnreachable for a response of another kind.
         """
         try:
             page = self._pages.decode(body)
@@ -107,19 +99,19 @@ class Decoder:
         return listed
 
     def prepare_item(self, sent: Any) -> Object:
-        """Return the object of an item of `decode_page`; ValueError if decisions could not read it."""
+        """Return the object of an item of `decode_page`; ValueError if it is invalid."""
         if isinstance(sent, Raw):
             return self.decode(sent)
         found = self._checked(sent)
         if found is None:
-            raise ValueError(f"it is a {sent.kind[:100]!r}")
+            raise ValueError(f"unexpected kind {sent.kind[:100]!r}")
         return found
 
     def decode_event(self, line: bytes, get_cached: Callable[[Key], Object | None]) -> tuple[str, Object] | None:
-        """Return (event type, object) of a watch line; None if the object is of another kind or cannot be decoded.
+        """Return (event type, object) of a watch line; None if the object is of another kind or invalid.
 
         The caller decodes a line that gives None part by part, to find out why. Parts that equal those of the cached
-        object are shared with it, and a pod's spec is not parsed if the generation shows that it did not change.
+        object are shared with it, and a pod's spec is not parsed if its generation shows that it has not changed.
         """
         try:
             event = self._events.decode(line)
@@ -130,11 +122,11 @@ class Decoder:
             return None
 
     def _checked(self, sent: Any) -> Object | None:
-        """Return the object of a decoded item or event; None if it is of another kind."""
+        """Return the object as a struct of its own type; None if it is of another kind."""
         if sent.kind not in self._accepted_kinds:
             return None
         if isinstance(sent, Pod):
-            return self._prepare(sent)  # makes a new object of its parts
+            return self._prepare(sent)  # which makes a new Pod from its parts
         return self._prepare(self._type(*[getattr(sent, field) for field in self._type.__struct_fields__]))
 
     def _prepare(self, found: Any) -> Object:
@@ -159,7 +151,12 @@ class Decoder:
         cached = get_cached((sent.metadata.namespace, sent.metadata.name))
         if cached is None or cached.metadata.uid != sent.metadata.uid:
             return self._prepare(Pod(sent.metadata, _POD_SPEC_DECODER.decode(sent.spec), sent.status))
-        spec = cached.spec if _has_same_spec(cached, sent) else _POD_SPEC_DECODER.decode(sent.spec)
+        # The spec has not changed if generation and node name are the same. The generation does not count the binding
+        # to a node (registry/core/pod, v1.36), which may be another one after a restore of etcd. It is 0 before v1.33.
+        node, generation = cached.spec.node_name, sent.metadata.generation
+        is_same = node and 0 < generation == cached.metadata.generation
+        is_same = is_same and b'"nodeName":' + _ENCODER.encode(node) in bytes(sent.spec)
+        spec = cached.spec if is_same else _POD_SPEC_DECODER.decode(sent.spec)
         return self._updated_pod(self._strip(Pod(sent.metadata, spec, sent.status)), cached)
 
     def _strip(self, found: Any) -> Any:
@@ -181,7 +178,7 @@ class Decoder:
         )
 
     def _updated_pod(self, found: Pod, cached: Pod) -> Pod:
-        """Return the next state of a pod; parts that did not change are taken from the previous state."""
+        """Return the new state of a pod, with unchanged parts taken from the cached state."""
         a, b = cached.metadata, found.metadata
         if a.creation_timestamp != b.creation_timestamp:
             return self._intern_pod(found)
@@ -211,11 +208,9 @@ class Decoder:
         return Pod(metadata, self._intern_spec(found), self._intern_status(found))
 
     def _intern_spec(self, found: Pod) -> PodSpec:
-        """Return the interned spec; a spec that equals another pod's was validated before.
-
-        Pods of a template share all but node, volumes (StatefulSet), affinity (DaemonSet) and scheduling group (Job).
-        Resource claims may be named in each pod, too.
-        """
+        """Return the interned spec; one that equals another pod's has been validated before."""
+        # Pods of a template differ in node, volumes (StatefulSet), affinity (DaemonSet), scheduling group (Job) and
+        # the names of resource claims.
         spec = replace(
             found.spec, node_name="", volumes=None, affinity=None, scheduling_group=None, resource_claims=None
         )
@@ -232,7 +227,7 @@ class Decoder:
         )
 
     def _intern_status(self, found: Pod) -> PodStatus:
-        """Return the interned status; pods share all but the start time, the nominated node and generated claims."""
+        # Pods share all but the start time, the nominated node and generated claims.
         status = replace(
             found.status,
             start_time=None,
@@ -243,7 +238,7 @@ class Decoder:
         key = _ENCODER.encode(status)
         if not self._pools["statuses"].has(key):
             validate(found)
-        start_time(found)
+        start_time(found)  # ValueError if it is invalid
         return replace(
             self._pools["statuses"].get(key, status),
             start_time=found.status.start_time and self._pools["times"].text(found.status.start_time),
@@ -254,10 +249,7 @@ class Decoder:
 
 
 def strip_unread_fields(kind: str, one: Any, extra_annotations: frozenset[str] = frozenset()) -> Object:
-    """Return the object without unread annotations and claim templates, which may hold confidential data.
-
-    `extra_annotations`: annotations to keep in addition to KEPT_ANNOTATIONS.
-    """
+    """Return the object without unread annotations and claim templates, which may hold confidential data."""
     if one.metadata.annotations:
         kept = KEPT_ANNOTATIONS.get(kind, frozenset())
         found = one.metadata.annotations.items()
@@ -269,16 +261,6 @@ def strip_unread_fields(kind: str, one: Any, extra_annotations: frozenset[str] =
         one = replace(one, spec=replace(one.spec, volumes=volumes))  # only the existence of a claim template matters
     stripped: Object = one
     return stripped
-
-
-def _has_same_spec(cached: Pod, sent: WatchedPod) -> bool:
-    """Return whether the sent spec of a bound pod equals the cached one, by generation and node name."""
-    # A generation counts the changes of the spec, but not the binding to a node (registry/core/pod, v1.36): after a
-    # restore of etcd, the pod may have been bound to another node. The generation is 0 before v1.33.
-    node, generation = cached.spec.node_name, sent.metadata.generation
-    if not node or not 0 < generation == cached.metadata.generation:
-        return False
-    return b'"nodeName":' + _ENCODER.encode(node) in bytes(sent.spec)
 
 
 def _relevant_volumes(volumes: list[Volume] | None) -> list[Volume] | None:

@@ -93,7 +93,7 @@ class DeltaQueue:
         self._loop = loop
 
     def close(self) -> None:
-        """Release the threads that wait for room: the queue is no longer read."""
+        """Release the threads that wait for room, because reading has ended."""
         with self._condition:
             self._closed = True
             self._condition.notify_all()

@@ -1,6 +1,6 @@
-"""Collect garbage while a large cluster is read or cached, without collections that visit all of its objects.
+"""Control the garbage collector, so that no collection visits all objects of a large cluster.
 
-Rule: no object is frozen before the collection that would find it to be garbage.
+Rule: objects are frozen only right after a collection, because frozen garbage is never freed.
 """
 
 import contextlib
@@ -14,10 +14,10 @@ INTERVAL_WHILE_LISTING_SECONDS = 0.5  # Seconds between two garbage collections 
 
 
 async def collect_periodically(states: Sequence[ReflectorState], sleep: Callable[[float], Awaitable[None]]) -> None:
-    """Collect reference cycles among objects created since the last collection, and freeze the survivors."""
+    """Collect cycles among objects created since the last collection, and freeze the survivors."""
     # A collection over the whole cache, or after a large list, would block the event loop for seconds. Therefore
     # automatic collection is off, survivors are frozen (gc.freeze), and collections are frequent while kinds are
-    # listed: each one then has few objects to visit. Skipping them would freeze garbage for ever.
+    # listed: each then visits few objects.
     relists, is_listing, left = 0, False, INTERVAL_SECONDS
     while True:
         await sleep(INTERVAL_WHILE_LISTING_SECONDS)
@@ -32,8 +32,8 @@ async def collect_periodically(states: Sequence[ReflectorState], sleep: Callable
 
 @contextlib.contextmanager
 def without_collections() -> Iterator[None]:
-    """Pause automatic collections; only around work that ends, because the whole process goes without them."""
-    # While objects are loaded, each collection would visit all of them and hold the interpreter lock for a second.
+    """Disable automatic collection in the whole process while objects are loaded."""
+    # Each collection would visit all objects loaded so far and hold the interpreter lock for up to a second.
     is_enabled = gc.isenabled()
     gc.disable()
     try:

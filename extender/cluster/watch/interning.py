@@ -1,10 +1,9 @@
 """Share equal parts of objects in memory: one object for equal values, while they are in use.
 
-A cluster has a hundred thousand devices of a few models. Devices of a model differ in a few attributes, such as their
-UUID: every other value exists once. Claims of a template differ in names and in the device that they have.
+A cluster may have a hundred thousand devices of a few models, which differ in a few attributes, such as their UUID;
+every other value is stored once. Claims of a template differ in names and in their allocated devices.
 
-Rule: every table is bounded. Only what was just decoded is changed, and to an equal value; from then on values are
-shared and stay as they are.
+Rule: every pool is bounded. Only newly decoded objects are modified, and only to equal values; shared values never are.
 """
 
 from collections import defaultdict
@@ -16,10 +15,8 @@ from msgspec.structs import force_setattr, replace
 from extender.k8s.devices.objects import Device, DeviceAttribute, ResourceClaim, ResourceSlice
 from extender.k8s.objects import ObjectMeta
 
-MAX_INTERNED_VALUES = 10_000  # Bound on each of the two generations of values in an InternPool
-
-MAX_INTERNED_BYTES = 4 << 20
-"""Bound on the JSON of each of the two generations: thousands of templates, but only a few pods of hostile length."""
+MAX_INTERNED_VALUES = 10_000  # Values in each of the two generations of an InternPool
+MAX_INTERNED_BYTES = 4 << 20  # JSON of each generation: thousands of templates, but only a few pods of hostile length
 
 _PARTS_OF_DEVICES = (
     "capacity",
@@ -37,10 +34,10 @@ _ENCODER = msgspec.json.Encoder()
 
 
 class InternPool:
-    """Intern values: return the same object for equal values, while they are in use.
+    """Returns the same object for equal values, while they are in use.
 
-    Two generations bound the memory: when the recent one is full it replaces the previous one, and a value that is used
-    again moves to the recent one. A value that is not used for two generations is forgotten.
+    Two generations bound the memory: a full recent one replaces the previous one, and a value that is used again moves
+    to the recent one. A value that is not used for two generations is forgotten.
     """
 
     def __init__(self) -> None:
@@ -64,7 +61,6 @@ class InternPool:
         return key in self._recent or key in self._previous
 
     def text(self, value: str) -> str:
-        """Intern a string."""
         return self.get(value, value) if value else value
 
     def intern(self, value: T) -> T:
@@ -78,13 +74,11 @@ class DeviceInterning:
     def __init__(self) -> None:
         self._names = InternPool()
         self._attributes = InternPool()
-        self._latest: dict[str, DeviceAttribute] = {}
-        """Attribute -> value of the device before, which nearly always has the same."""
-        self._pools: defaultdict[str, InternPool] = defaultdict(InternPool)
-        """Field -> values: parts of different types may have the same JSON."""
+        self._latest: dict[str, DeviceAttribute] = {}  # Attribute -> value on the previous device, nearly always equal
+        self._pools: defaultdict[str, InternPool] = defaultdict(InternPool)  # Per field: types may share their JSON
 
     def slice(self, found: ResourceSlice) -> ResourceSlice:
-        """Return the slice with interned devices, and of its metadata what identifies it."""
+        """Return the slice with interned devices, reduced to identifying metadata."""
         about, spec = found.metadata, found.spec
         self._intern_names(spec, "driver", "node_name")
         self._intern_names(spec.pool, "name")
@@ -105,14 +99,14 @@ class DeviceInterning:
             attributes[name] = known
 
     def claim(self, found: ResourceClaim) -> ResourceClaim:
-        """Return the claim with an interned spec and allocation, without labels and the time of its creation."""
+        """Return the claim with interned spec and allocation, without labels and creationTimestamp."""
         owners, users = found.metadata.owner_references or (), found.status.reserved_for or ()
         for owner in owners:
             self._intern_names(owner, "api_version", "kind")
         by_uid = {owner.uid: owner for owner in owners}
         for user in users:
             self._intern_names(user, "api_group", "resource")
-            pod = by_uid.get(user.uid)  # for which the claim was created
+            pod = by_uid.get(user.uid)  # a generated claim is owned by the pod that it is reserved for
             if pod is not None and pod.name == user.name:
                 force_setattr(user, "uid", pod.uid)
                 force_setattr(user, "name", pod.name)

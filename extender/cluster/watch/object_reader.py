@@ -1,10 +1,11 @@
-"""Read each object that the API server sends, reuse the cached one, decode it or skip it, and queue what was read.
+"""Decode, reuse or skip each object that the API server sends, and queue the result.
 
-An object that decisions could not read is counted and skipped: its cached state stays, and its deletion still applies.
+An invalid object is counted and skipped: its cached state stays, and its deletion still applies.
 
 Rule: an object that cannot be decoded affects no other object.
 """
 
+import contextlib
 import logging
 import time
 from collections.abc import Callable, Sequence
@@ -26,22 +27,21 @@ from extender.utilities.log_throttle import Throttle
 
 log = logging.getLogger(__name__)
 
-OBJECTS_PER_PAUSE = 20  # Objects of a list that a thread reads before it pauses for PAUSE_SECONDS
+OBJECTS_PER_PAUSE = 20  # Objects of a list that a thread reads between two pauses
 PAUSE_SECONDS = 0.0005  # Length of a pause, in which the event loop gets the interpreter lock
 SKIP_LOG_INTERVAL_SECONDS = 60.0  # Minimum seconds between two log lines about skipped objects of a kind
 
 
 @dataclass(eq=False)
 class ObjectReader:
-    """Reads the objects of one kind for a reflector; counts skipped ones in `state.skipped`."""
+    """Reads the objects of one kind for a reflector."""
 
     kind: str
     decoder: Decoder
     store: DeltaQueue
     state: ReflectorState
     clock: Callable[[], float]
-    must_decode: bool = False
-    """True if the next list decodes every object: cached ones may be wrong despite an equal resourceVersion."""
+    must_decode: bool = False  # True if the next list reuses no cached object: it may be wrong despite its version
 
     def __post_init__(self) -> None:
         self._throttle = Throttle(SKIP_LOG_INTERVAL_SECONDS, self.clock)
@@ -49,25 +49,23 @@ class ObjectReader:
         self._reads = 0
 
     def read_event(self, line: bytes) -> Change | None:
-        """Return the change of a watch line on the fast path, for nearly all events; else None."""
+        """Return the change of a watch line; None for the few lines that need a closer look."""
         found = self.decoder.decode_event(line, self._get_cached)
         if found is None or found[0] not in OBJECT_EVENT_TYPES:
             return None
         return Change(self.kind, found[1], found[0] == "DELETED")
 
     def read_item(self, raw: Raw) -> Object | None:
-        """Return an item of a list; None if it is skipped.
-
-        Once the cache has synced, most items are cached at the same resourceVersion: then metadata alone is decoded.
-        """
-        found = None if self.store.has_synced else self.decoder.decode_item(raw)
-        if found is not None:
-            return found
+        """Return an item of a list; None if it is skipped."""
+        # Once the cache has synced, most items are cached at the same resourceVersion: only their metadata is decoded.
+        if not self.store.has_synced:
+            with contextlib.suppress(ValueError):  # the reason is found and counted below
+                return self.decoder.decode(raw)
         meta = self.read_metadata(raw)
         return None if meta is None else self.read_listed(meta, raw)
 
     def read_metadata(self, raw: Raw) -> PartialObjectMetadata | None:
-        """Return kind and metadata; None, counted as skipped, if the JSON is not an object."""
+        """Return kind and metadata; None if the JSON is not an object, which is skipped."""
         try:
             return list_watch.decode_metadata(raw)
         except ValueError as error:
@@ -75,7 +73,7 @@ class ObjectReader:
             return None
 
     def read_listed(self, meta: PartialObjectMetadata, raw: Raw) -> Object | None:
-        """Return an item of a list: the cached object if its resourceVersion is equal or the item cannot be decoded."""
+        """Return an item of a list: the cached object if that has the same version, or if the item is invalid."""
         cached = self._cached(meta)
         sent = meta.metadata.uid, meta.metadata.resource_version
         if cached is not None and identity(cached) == sent and not self.must_decode:
@@ -83,11 +81,10 @@ class ObjectReader:
         return self._decode(meta, raw, cached)
 
     def read_change(self, meta: PartialObjectMetadata, raw: Raw, is_deleted: bool) -> Change | None:
-        """Return the change of an event; for a deletion, with the cached object if its last state cannot be decoded."""
+        """Return the change of an event; for a deletion, with the cached object if the sent one is invalid."""
         cached = self._cached(meta) if is_deleted else None
-        if cached is not None:  # with the version of the deletion: at its own, the last list already includes it
-            version = meta.metadata.resource_version
-            metadata = replace(cached.metadata, resource_version=version)
+        if cached is not None:  # with the deletion's version: at its own, the change would count as listed already
+            metadata = replace(cached.metadata, resource_version=meta.metadata.resource_version)
             cached = replace(cached, metadata=metadata)
         found = self._decode(meta, raw, cached)
         return None if found is None else Change(self.kind, found, is_deleted)
@@ -98,11 +95,10 @@ class ObjectReader:
         self.must_decode = False
 
     def put_nothing(self, is_forbidden: bool) -> None:
-        """Queue that the kind has no objects, or that they are unknown: `is_forbidden`."""
+        """Queue an empty list: the kind has no objects, or they are unknown (`is_forbidden`)."""
         self.store.put(Replaced(self.kind, (), "", is_forbidden))
 
     def put_changes(self, changes: Sequence[Change]) -> None:
-        """Queue the events of one read, if there are any."""
         if changes:
             self.state.events += len(changes)
             self.store.put(Deltas(self.kind, changes))
@@ -116,10 +112,10 @@ class ObjectReader:
     def _decode(self, meta: PartialObjectMetadata, raw: Raw, otherwise: Object | None) -> Object | None:
         """Return the object; None if it is of another kind; `otherwise` if it cannot be decoded."""
         if meta.kind not in ("", kind_without_group(self.kind)):
-            self.skip(meta.key, f"it is a {meta.kind[:100]!r}")
+            self.skip(meta.key, f"unexpected kind {meta.kind[:100]!r}")
             return None
         if not meta.metadata.name:
-            self.skip(meta.key, "it has no metadata or no name")
+            self.skip(meta.key, "metadata.name is missing")
             return None
         try:
             return self.decoder.decode(raw)
@@ -129,8 +125,8 @@ class ObjectReader:
 
     def _cached(self, meta: PartialObjectMetadata) -> Object | None:
         """Return the cached object if it has the same UID, not just the same name."""
-        # The event loop's thread needs the interpreter lock, too: a sleeping thread releases it at once, a running one
-        # only after the switch interval.
+        # Sleep now and then, because the event loop's thread needs the interpreter lock, too: a sleeping thread
+        # releases it at once, a running one only after the switch interval.
         self._reads += 1
         if self._reads % OBJECTS_PER_PAUSE == 0 and self.store.has_synced:
             time.sleep(PAUSE_SECONDS)

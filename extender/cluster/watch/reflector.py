@@ -14,7 +14,6 @@ import random
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import NoReturn
 
@@ -27,7 +26,7 @@ from extender.cluster.watch.delta_queue import DeltaQueue
 from extender.cluster.watch.list_watch import ListerWatcher, PartialObjectMetadata, Resource, WatchSettings
 from extender.cluster.watch.object_reader import ObjectReader
 from extender.cluster.watch.retry import Outage, RetryTimer
-from extender.cluster.watch.state import Phase, ReflectorState
+from extender.cluster.watch.state import CurrentWatch, EarlierRounds, InitialEvents, Phase, ReflectorState
 from extender.k8s.kinds import Key
 from extender.k8s.objects import Object
 
@@ -37,41 +36,6 @@ MAX_IN_A_ROW = 3  # Refusals, incomplete initial events or too large resourceVer
 
 MAX_SILENT_WATCHES = 2
 """Consecutive watches without any line before a relist: only a list shows whether etcd was restored from a backup."""
-
-
-@dataclass(slots=True)
-class _Watch:
-    """The watch of one round."""
-
-    accepted_at: float | None = None  # Time at which the server accepted it; None before that
-    has_received: bool = False
-    has_progressed: bool = False  # True if an event or bookmark advanced the resourceVersion
-
-
-@dataclass(slots=True)
-class _InitialEvents:
-    """The initial events of a watch, which replace a list (client-go's watchList, KEP-3157)."""
-
-    enabled: bool = True  # False after a failure: the kind is listed in pages
-    fallback_reason: str | None = None  # Reason of that failure, until a list in pages has succeeded
-    objects: dict[Key, Object] | None = None  # Collected so far; None once complete, or if none were requested
-    cuts: int = 0  # Watches in a row that ended before their initial events were complete
-
-    def fall_back(self, reason: str) -> None:
-        """List in pages from now on, as client-go does for one list (ListAndWatch, fallbackToList)."""
-        self.enabled, self.fallback_reason = False, reason
-
-
-@dataclass(slots=True)
-class _History:
-    """What earlier rounds showed; decides what the next failure means, and whether it is logged."""
-
-    synced: bool = False  # True if the kind has been watched since it was last unreadable
-    refusals: int = 0  # 403s and 404s in a row
-    too_large: int = 0  # Answers in a row that the resourceVersion is too large
-    silent_watches: int = 0  # Watches in a row that received nothing
-    logged_error: str = ""  # Error of the last warning: it is logged once, not at every retry
-    logged_phase: Phase | None = None  # FORBIDDEN or ABSENT if that has been logged since the kind was last watched
 
 
 class Reflector:
@@ -99,9 +63,9 @@ class Reflector:
         self._api = ListerWatcher(resource, api, self._retry.stopped)
         self._reader = ObjectReader(resource.kind, decoder, store, self.state, clock)
         self._must_list = True
-        self._initial = _InitialEvents()
-        self._watch = _Watch()
-        self._history = _History()
+        self._initial = InitialEvents()
+        self._watch = CurrentWatch()
+        self._history = EarlierRounds()
 
     # --- for other threads ---
 
@@ -141,7 +105,7 @@ class Reflector:
         if reason is not None:
             self._api.relist_reason = None
             self._schedule_relist(reason)
-        self._watch, self._initial.objects = _Watch(), None
+        self._watch, self._initial.objects = CurrentWatch(), None
         if self._must_list and not self.state.phase.is_unreadable:
             self.state.enter(Phase.LISTING, self._clock())
         # 2. List in pages if a list is due and the watch cannot deliver it as initial events. Then watch until the
@@ -153,7 +117,7 @@ class Reflector:
             self._run_watch()
         except (ApiError, ApiUnreachable) as error:
             failure = error
-        # 3. Start over if `stop` or `request_relist` interrupted a request: that is no failure.
+        # 3. Start over if `stop` or `request_relist` interrupted a request, which does not count as a failure.
         if self._api.is_interrupted:
             return 0.0
         # 4. After a watch that lasted or advanced, the next backoff begins at 0.
@@ -189,8 +153,7 @@ class Reflector:
         for page in list_watch.list_pages(fetch, decode, self.settings.page_size):
             self.state.last_contact = self._clock()
             version = page.metadata.resource_version
-            found = map(self._reader.read_item, page.items or ())
-            objects += [one for one in found if one is not None]
+            objects += filter(None, map(self._reader.read_item, page.items or ()))
         self._store_list(objects, version)
 
     def _store_list(self, objects: list[Object], version: str) -> None:

@@ -1,13 +1,13 @@
-"""Time the retries of the reflectors, alone and, while the API server cannot be reached, together.
+"""Time the retries of the reflectors: each on its own, or all together while the API server is unreachable.
 
 Each reflector backs off on its own, up to 30 s (client-go's reflector). During an outage one of them at a time retries
 within PROBE_INTERVAL_SECONDS instead: its request is the probe, which needs no other endpoint and no other permission.
 The first request that succeeds ends the outage, and all reflectors retry at once. In client-go they come back one by
 one, because its reflectors share nothing.
 
-Rule: only a failed connection begins an outage and only a request that succeeds ends it. Before that end a refusal says
-nothing: an API server that starts answers 403 until it has read its roles. After it an error that the API server itself
-answered is waited out; a 429 or a Retry-After always is.
+Rule: only a failed connection begins an outage, and only a successful request ends it. Until then refusals are ignored:
+an API server that is starting answers 403 until it has read its roles. Afterwards, an error from the API server itself
+gets its full backoff; a 429 or a Retry-After always does.
 """
 
 import threading
@@ -15,21 +15,20 @@ from collections.abc import Callable, Iterator
 
 from extender.cluster.apiserver.stream import ApiError, ApiUnreachable
 
-PROBE_INTERVAL_SECONDS = 3.0  # Longest wait of the reflector whose turn it is to probe
+PROBE_INTERVAL_SECONDS = 3.0  # Longest wait of the reflector that probes during an outage
 RESUME_SPREAD_SECONDS = 1.0  # Seconds over which the reflectors spread their retries after an outage
-GATEWAY_ERRORS = (502, 503, 504)  # Status codes with which a load balancer says that it reaches no API server
+GATEWAY_ERRORS = (502, 503, 504)  # Status codes of a load balancer that cannot reach an API server
 
 
 class Outage:
-    """An outage of one API server, as all reflectors of a source see it; every method is thread-safe."""
+    """An outage of one API server, shared by all reflectors of a source; every method is thread-safe."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        self.woken: list[threading.Event] = []  # set at the end of every outage
+        self.woken: list[threading.Event] = []  # Set at the end of every outage
         self.is_under_way = False
-        # Time of the next probe; in the past while it is under way, or if no reflector has taken the turn.
-        self._probe_at: float | None = None
+        self._probe_at: float | None = None  # Time of the next probe; in the past if no reflector has planned one
 
     def begin(self) -> None:
         """Record a failed connection."""
@@ -37,7 +36,7 @@ class Outage:
             self.is_under_way = True
 
     def limit(self, seconds: float) -> float:
-        """Return the seconds to wait in an outage: fewer, if it is the caller's turn to probe."""
+        """Return the seconds to wait during an outage: fewer if the caller becomes the one that probes."""
         with self._lock:
             now = self._clock()
             if seconds > 0 and (self._probe_at is None or self._probe_at <= now):
@@ -46,14 +45,12 @@ class Outage:
             return seconds
 
     def end(self) -> None:
-        """Record a request that succeeded; if connections had failed before, wake all reflectors."""
+        """Record a successful request; if an outage is under way, wake all reflectors."""
         with self._lock:
             for woken in self.woken if self.is_under_way else ():
                 woken.set()
-            self.is_under_way, self._probe_at = (
-                False,
-                None,
-            )  # after the events: a reader that sees no outage sees its end
+            # After the events are set, so that `RetryTimer.is_outage`, which takes no lock, sees one or the other.
+            self.is_under_way, self._probe_at = False, None
 
 
 class RetryTimer:
@@ -72,8 +69,7 @@ class RetryTimer:
         self._new_backoff = new_backoff
         self._wait = wait
         self._backoff = new_backoff()
-        self._relist_backoff = new_backoff()
-        """Between relists after 410 Gone, which a watch that only advanced does not end."""
+        self._relist_backoff = new_backoff()  # After 410 Gone; a watch that advanced without lasting does not reset it
         self._woken = threading.Event()
         self._has_succeeded = self._waits_for_end = self._is_unreachable = self._was_unreachable = False
         outage.woken.append(self._woken)
@@ -84,29 +80,29 @@ class RetryTimer:
         return not self._has_succeeded and (self._outage.is_under_way or self._woken.is_set())
 
     def stop(self) -> None:
-        """End the wait that is under way, and every later one."""
+        """End the current wait, and all later ones at once."""
         self.stopped.set()
         self._woken.set()
 
     def begin(self) -> None:
-        """Begin a round of requests: an outage that ends from now on cuts the wait after it short."""
+        """Begin a round of requests: the end of an outage from now on cuts short the wait after the round."""
         self._was_unreachable, self._is_unreachable = self._is_unreachable, False
         self._waits_for_end = self._has_succeeded = False
         self._woken.clear()
 
     def succeed(self) -> None:
-        """Record a request of this round that succeeded."""
+        """Record a successful request of this round."""
         self._has_succeeded = True
         self._outage.end()
 
     def reset(self, has_lasted: bool = False) -> None:
-        """Begin a new backoff, with an immediate retry; after a watch that lasted, also of relists."""
+        """Begin a new backoff, with an immediate retry; after a watch that lasted, also for relists."""
         self._backoff = self._new_backoff()
         if has_lasted:
             self._relist_backoff = self._new_backoff()
 
     def delay(self, error: Exception | None = None, is_expired: bool = False) -> float:
-        """Return the seconds to wait after a round that failed; `is_expired`: with 410 Gone."""
+        """Return the seconds to wait after a failed round; `is_expired`: it ended with 410 Gone."""
         asks_to_wait = isinstance(error, ApiError) and (error.code == 429 or error.retry_after is not None)
         may_join = not self._has_succeeded and not asks_to_wait
         self._is_unreachable = may_join and _is_unreachable(error)
@@ -119,7 +115,7 @@ class RetryTimer:
         return self._outage.limit(seconds) if self._waits_for_end else seconds
 
     def sleep(self, seconds: float) -> None:
-        """Wait until `stop`, or in an outage until its end."""
+        """Wait until `stop`, or during an outage until its end."""
         if not self._waits_for_end:
             self._wait(self.stopped, seconds)
             return
@@ -129,9 +125,8 @@ class RetryTimer:
             self._wait(self.stopped, self.jitter() * RESUME_SPREAD_SECONDS)
 
     def _begin_recovery(self) -> None:
-        """Begin a new backoff without the immediate retry: an API server that starts refuses requests at first."""
         self.reset()
-        next(self._backoff)
+        next(self._backoff)  # skip the immediate retry: an API server that is starting refuses requests at first
 
 
 def _is_unreachable(error: Exception | None) -> bool:

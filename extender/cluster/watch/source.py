@@ -1,7 +1,7 @@
 """Keep the cluster cache in sync with an API server: one reflector per kind, stale detection and resync.
 
 The counterpart of client-go's SharedInformerFactory and Controller: a thread per kind lists and watches (`Reflector`)
-and queues what it read; the event loop applies it in short turns, between which requests are answered. The cache has
+and queues the results; the event loop applies them in short turns, between which requests are answered. The cache has
 synced (WaitForCacheSync) once every kind has been listed or is known to be unreadable.
 
 Rule: the cache is current, or `problem` says why it may be stale.
@@ -20,11 +20,7 @@ from extender.cluster.cache.cache import Change, ClusterCache, ReflectorStatus
 from extender.cluster.watch.decode import Decoder
 from extender.cluster.watch.delta_queue import DeltaQueue, Deltas, Replaced
 from extender.cluster.watch.garbage import collect_periodically
-from extender.cluster.watch.list_watch import (
-    POD_GROUP_RESOURCES,
-    RESOURCES,
-    WatchSettings,
-)
+from extender.cluster.watch.list_watch import POD_GROUP_RESOURCES, RESOURCES, WatchSettings
 from extender.cluster.watch.reflector import Reflector
 from extender.cluster.watch.retry import Outage
 from extender.cluster.watch.state import Phase, ReflectorState
@@ -41,11 +37,8 @@ log = logging.getLogger(__name__)
 TURN_SECONDS = 0.001  # Seconds for which changes are applied before the event loop serves requests again
 INITIAL_TURN_SECONDS = 0.02  # Seconds of a turn before the first sync, when no request can be answered
 NODES_PER_SETTLE = 50  # Changed nodes whose arrays are updated between two reads of the clock
-
-RELIST_DELAY_SECONDS = 1.0
-"""Seconds between a failure to apply changes and the relist, so that a bug does not cause a loop of relists."""
-
-JOIN_SECONDS = 2.5  # Seconds for which the end of the source waits for its threads, all of them together
+RELIST_DELAY_SECONDS = 1.0  # Seconds from a failure to apply changes to the relist, so that a bug causes no tight loop
+JOIN_SECONDS = 2.5  # Seconds to wait for the threads at the end, all of them together
 
 
 class _FirstLists:
@@ -57,7 +50,7 @@ class _FirstLists:
         self.changes: list[Change] = []
 
     def take(self, item: Replaced | Deltas) -> None:
-        """Take a list, which includes the changes of its kind so far, or changes."""
+        """Take changes, or a list, which supersedes earlier changes of its kind."""
         if isinstance(item, Deltas):
             self.changes.extend(item.changes)
             return
@@ -71,7 +64,7 @@ class _FirstLists:
 class KubernetesSource:
     """Fill and update a ClusterCache from an API server; `run` is a task of the event loop that serves requests."""
 
-    is_live = True  # answers take effect in this cluster, so their effects are assumed
+    is_live = True  # Answers take effect in this cluster, so their effects are assumed
 
     def __init__(
         self,
@@ -86,22 +79,22 @@ class KubernetesSource:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        """`stale_after`: seconds after which a watch that is broken makes the cache stale.
+        """`stale_after`: seconds after which a broken watch makes the cache stale.
 
-        `verify_interval`: seconds between two verifications of all kinds, 0 disables them; `pod_annotations`: those to
-        keep in addition to KEPT_ANNOTATIONS; `pod_groups`: whether to watch PodGroups.
+        `verify_interval`: seconds between two verifications of all kinds, 0 disables them; `pod_annotations`: kept in
+        addition to KEPT_ANNOTATIONS; `pod_groups`: whether to watch PodGroups.
         """
         self.cache = cache
         self.queue = DeltaQueue(cache, clock)
-        self.fatal: str | None = None  # Reason why the source has ended for good; None while it runs
+        self.fatal: str | None = None  # Reason why the source has stopped for good; None while it runs
         resources = (*RESOURCES, *POD_GROUP_RESOURCES) if pod_groups else RESOURCES
         outage = Outage(clock)
         decoders = {one.kind: Decoder(one.kind) for one in resources} | {"Pod": Decoder("Pod", pod_annotations)}
+        # A kind without a reflector counts as having no objects.
         self.reflectors = {
             one.kind: Reflector(one, api, decoders[one.kind], self.queue, settings, clock, outage=outage)
             for one in resources
         }
-        """Kind -> reflector, for the watched kinds; a kind without a reflector counts as having no objects."""
         self.verification = Verification(
             cache, self.reflectors, self.queue, self._in_turns, verify_interval, clock, sleep
         )
@@ -109,23 +102,21 @@ class KubernetesSource:
         self._clock = clock
         self._sleep = sleep
         self._version = VersionFinder(api)
-        self._changing = asyncio.Lock()
-        """Held while the cache is changed: by one list, some events, or the preparation for a profile."""
+        self._changing = asyncio.Lock()  # Held while the cache is changed: by a list, events or `adopt`
         self._first = _FirstLists()
         self._skipped: Counter[str] = Counter()
 
     # --- staleness --------------------------------------------------------------------------------------------
 
     def problem(self) -> str | None:
-        """Return why the cache must not be used for decisions now; None if it is current."""
+        """Return why the cache cannot be used for decisions now; None if it is current."""
         if self.fatal is not None:
             return self.fatal
         if self.cache.version == 0:
             return self._not_synced()
         now = self._clock()
         for reflector in self.reflectors.values():
-            state, plural = reflector.state, reflector.resource.plural
-            since = state.broken_since
+            state, plural, since = reflector.state, reflector.resource.plural, reflector.state.broken_since
             if state.regressed:
                 return f"resourceVersion of {plural} went backwards, waiting for a second list to confirm it"
             if since is not None and now - since > self._stale_after:
@@ -168,11 +159,11 @@ class KubernetesSource:
 
     @property
     def found_version(self) -> FoundVersion | None:
-        """Return the version of kube-scheduler's pods, else the API server's; None before the first sync."""
+        """The version of kube-scheduler's pods, else the API server's; None before the first sync."""
         return self._version.found
 
     def watch_version(self, on_found: OnVersionFound) -> None:
-        """Call `on_found` when `found_version` has changed: before the first sync, and after an upgrade."""
+        """Call `on_found` when `found_version` changes: before the first sync, and after an upgrade."""
         self._version.on_found = on_found
 
     # --- running ----------------------------------------------------------------------------------------------
@@ -198,7 +189,7 @@ class KubernetesSource:
                 tasks.create_task(self.verification.verify_after_interruptions())
         except* ClusterLost:
             log.critical("%s", self.fatal)
-        except* Exception as errors:  # nothing updates the cache any more: not ready, so that the pod is restarted
+        except* Exception as errors:  # nothing updates the cache now: report not ready, so that the pod is restarted
             self.fatal = f"watching the cluster has ended: {INTERNAL}"
             log.critical("%s", self.fatal, exc_info=errors)
         finally:
@@ -227,7 +218,8 @@ class KubernetesSource:
             async with self._changing:
                 try:
                     await self._in_turns(self._apply_queued())
-                except Exception:  # a bug must not end the sync; the cache may be inconsistent now
+                # A bug must not end the sync. The cache may be inconsistent now: rebuild it, then relist the kind.
+                except Exception:
                     item = await self.queue.get()
                     log.exception("applying changes of %s failed, relisting", item.kind)
                     await self._in_turns(self.cache.rebuild(self._skip) if self.cache.version else iter(()))
@@ -244,16 +236,17 @@ class KubernetesSource:
                 ends = time.perf_counter() + turn
 
     async def adopt(self, scheduler: KubeScheduler, activate: Callable[[], None]) -> None:
-        """Prepare the cache for decisions for this kube-scheduler, while decisions continue with the previous one."""
+        """Prepare the cache for another kube-scheduler, while decisions continue with the previous one."""
         async with self._changing:
             await self._in_turns(self.cache.adopt(scheduler, activate, self._skip))
 
     def _apply_queued(self) -> Iterator[None]:
-        """Apply what is queued now, in steps; the item that fails stays the first in the queue."""
+        """Apply the queued items in steps; an item that fails stays the first in the queue."""
         for _ in range(len(self.queue) - 1):
             yield from self._apply(self.queue.first)
             self.queue.done()
         yield from self._apply(self.queue.first)
+        # The arrays are updated once for all items: that takes as long for one event of a node as for many.
         while self.cache.version and not self.cache.mutable_snapshot().refresh_layout(NODES_PER_SETTLE):
             yield
         self.queue.done()
@@ -293,7 +286,7 @@ class KubernetesSource:
         first = self._first
         first.take(item)
         if isinstance(item, Replaced) and first.objects.keys() == self.reflectors.keys():
-            gc.collect()
+            gc.collect()  # automatic collection is off, see `collect_periodically`
             yield from self._version.look_at([one for one in first.objects["Pod"] if isinstance(one, Pod)])
             yield from self.cache.build(first.objects, first.forbidden, self._skip)
             gc.freeze()

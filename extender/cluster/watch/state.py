@@ -1,9 +1,13 @@
-"""The state of a reflector: its phase, the one function that changes it, and counters.
+"""The state of a reflector: its phase, the one function that changes it, counters, and what its rounds have shown.
 
-Rule: written by the reflector's thread, read by any.
+Rule: written by the reflector's thread; other threads read `ReflectorState` only.
 """
 
+from dataclasses import dataclass
 from enum import StrEnum
+
+from extender.k8s.kinds import Key
+from extender.k8s.objects import Object
 
 
 class Phase(StrEnum):
@@ -29,21 +33,21 @@ class ReflectorState:
         self.phase = Phase.STARTING
         self.version = ""  # resourceVersion of the last list, event or bookmark (client-go's LastSyncResourceVersion)
         self.last_contact: float | None = None  # Time of the last list page, event or bookmark
-        self.broken_since: float | None = None  # Time since which the cache may be stale; None while it is watched
-        self.regressed = False  # The last list was older than the cache, and no second one has confirmed that yet
-        self.fatal: str | None = None  # Reason why the reflector has ended for good
+        self.broken_since: float | None = None  # Time since when the cache may be stale; None while it is watched
+        self.regressed = False  # True if the last list was older than the cache, until a second list confirms that
+        self.fatal: str | None = None  # Reason why the reflector has stopped for good
         self.last_error: str | None = None
-        self.interruptions = 0  # Number of times the watch was interrupted
+        self.interruptions = 0  # Number of times that the watch was interrupted
         self.relists = 0
         self.watch_restarts = 0
         self.events = 0
         self.skipped = 0
 
     def enter(self, phase: Phase, now: float, error: Exception | None = None) -> None:
-        """Make the transition to a phase; `error`: the reason, if a list or watch failed."""
+        """Enter a phase; `error`: the reason, if a list or watch failed."""
         if error is not None:
             self.last_error = str(error)
-        # A kind that is unreadable stays so while it is retried, until a list of it is complete.
+        # An unreadable kind stays so while it is retried, until a list of it is complete.
         if phase is Phase.BACKOFF and self.phase.is_unreadable:
             return
         self.phase = phase
@@ -59,3 +63,38 @@ class ReflectorState:
         """Record that the cache has a complete list of this resourceVersion."""
         self.version, self.broken_since, self.regressed = version, None, False
         self.enter(Phase.LISTING, now)
+
+
+@dataclass(slots=True)
+class CurrentWatch:
+    """The watch of one round."""
+
+    accepted_at: float | None = None  # Time at which the server accepted it; None before that
+    has_received: bool = False
+    has_progressed: bool = False  # True if an event or bookmark advanced the resourceVersion
+
+
+@dataclass(slots=True)
+class InitialEvents:
+    """The initial events of a watch, which replace a list (client-go's watchList, KEP-3157)."""
+
+    enabled: bool = True  # False after a failure: the kind is listed in pages
+    fallback_reason: str | None = None  # Reason of that failure, until a list in pages has succeeded
+    objects: dict[Key, Object] | None = None  # Collected so far; None once complete, or if none were requested
+    cuts: int = 0  # Watches in a row that ended before their initial events were complete
+
+    def fall_back(self, reason: str) -> None:
+        """List in pages from now on, as client-go does for one list (ListAndWatch, fallbackToList)."""
+        self.enabled, self.fallback_reason = False, reason
+
+
+@dataclass(slots=True)
+class EarlierRounds:
+    """What earlier rounds showed; decides what the next failure means, and whether it is logged."""
+
+    synced: bool = False  # True if the kind has been watched since it was last unreadable
+    refusals: int = 0  # 403s and 404s in a row
+    too_large: int = 0  # Answers in a row that the resourceVersion is too large
+    silent_watches: int = 0  # Watches in a row that received nothing
+    logged_error: str = ""  # Error of the last warning: it is logged once, not at every retry
+    logged_phase: Phase | None = None  # FORBIDDEN or ABSENT if that has been logged since the kind was last watched

@@ -1,10 +1,10 @@
 """Compare the cluster cache with the API server, and relist the kinds that differ (instead of client-go's resync).
 
 Names, UIDs and resourceVersions are compared: of all kinds at an interval, and of a kind after its watch was
-interrupted. An API server that was restored from a backup meanwhile, and whose resourceVersion has caught up with ours,
-lets the watch continue as if nothing had happened.
+interrupted. If etcd was restored from a backup in the meantime, and its resourceVersion has caught up with ours, the
+watch resumes without any sign of it.
 
-Rule: a difference that an event in flight can explain is none.
+Rule: a difference that an event in flight can explain does not count.
 """
 
 import logging
@@ -23,29 +23,25 @@ from extender.utilities.daemon_thread import run_in_daemon_thread
 
 log = logging.getLogger(__name__)
 
-INTERRUPTION_CHECK_SECONDS = 1.0  # Seconds between two checks for watches that were interrupted
-
-MIN_REVERIFY_SECONDS = 300.0
-"""Minimum seconds between two verifications of a kind that interruptions of its watch trigger."""
-
-EVENT_GRACE_SECONDS = 5.0
-"""Seconds after which a difference from the API server cannot be explained by an event in flight."""
+INTERRUPTION_CHECK_SECONDS = 1.0  # Seconds between two checks for interrupted watches
+MIN_REVERIFY_SECONDS = 300.0  # Minimum seconds between two verifications of a kind after interruptions
+EVENT_GRACE_SECONDS = 5.0  # Seconds after which no event in flight explains a difference from the API server
 
 
 @dataclass(eq=False)
 class Verification:
-    """Verifies the cached objects of the watched kinds; used by the event loop's thread."""
+    """Verifies the cached objects of the watched kinds. Used by the event loop's thread."""
 
     cache: ClusterCache
     reflectors: Mapping[str, Reflector]
     queue: DeltaQueue
-    in_turns: Callable[[Iterator[None]], Awaitable[None]]  # Runs steps, between which the event loop serves requests
+    in_turns: Callable[[Iterator[None]], Awaitable[None]]  # Runs steps, and lets the event loop serve requests
     interval: float  # Seconds between two verifications of all kinds; 0 disables every verification
     clock: Callable[[], float]
     sleep: Callable[[float], Awaitable[None]]
-    divergences: Counter[str] = field(default_factory=Counter)  # Kind -> objects that were found to differ
+    divergences: Counter[str] = field(default_factory=Counter)  # Kind -> number of objects found to differ
+    # Kind -> differences that have caused a relist: it cannot repair an object that cannot be decoded.
     reported: defaultdict[str, dict[Key, object]] = field(default_factory=lambda: defaultdict(dict))
-    """Kind -> differences that were relisted already; a relist cannot repair an object that cannot be decoded."""
 
     async def verify_periodically(self) -> None:
         """Verify all kinds every `interval` seconds, until cancelled."""
@@ -77,20 +73,22 @@ class Verification:
     async def verify(self, kind: str) -> int:
         """Verify one kind, relist it if objects differ, and return the number of new divergences.
 
-        A kind that is not being watched is not verified, and older changes that are still queued postpone the result to
-        the next verification. Raises ApiError and ApiUnreachable.
+        A kind that is not being watched is not verified. Raises ApiError and ApiUnreachable.
         """
         reflector = self.reflectors.get(kind)
         if reflector is None or reflector.state.phase is not Phase.WATCHING or not self.cache.version:
             return 0
+        # 1. Compare, and compare again after events in flight have had time to arrive.
         began = self.clock()
         differing = await self._differences(kind)
         if differing:
             await self.sleep(EVENT_GRACE_SECONDS)
             again = await self._differences(kind)
+            # 2. If changes from before the comparison are still queued, leave it to the next verification.
             if self.queue.oldest is not None and self.queue.oldest <= began:
                 return 0
             differing = {key: both for key, both in differing.items() if again.get(key) == both}
+        # 3. Relist, unless the same differences have caused a relist before.
         new = {key: both for key, both in differing.items() if self.reported[kind].get(key) != both}
         if new:
             self.divergences[kind] += len(new)

@@ -1,8 +1,7 @@
-"""Find the version of kube-scheduler in a live cluster, and notice when an upgrade changes it.
+"""Find the version of kube-scheduler in a live cluster, and notice upgrades.
 
-kube-scheduler's pods come with the watch of pods; where there are none that name a version (k3s, a managed control
-plane), the API server's version counts, which is read at the start and once a minute. A change of it counts once two
-reads in a row agree: while a control plane of several nodes is upgraded, each read may reach another API server.
+The version is taken from kube-scheduler's pods, which are watched anyway. If there are none (k3s, a managed control
+plane), the API server's version counts; it is read at the start and once a minute.
 
 Rule: a version that cannot be found is None; it never keeps the cache from syncing.
 """
@@ -27,10 +26,10 @@ from extender.utilities.daemon_thread import run_in_daemon_thread
 log = logging.getLogger(__name__)
 
 READ_INTERVAL_SECONDS = 60.0  # Seconds between two reads of the API server's version
-MAX_FIRST_READS = 5  # Failures to reach the API server's version after which the cache syncs without it
+MAX_FIRST_READS = 5  # Attempts after which the cache syncs without the API server's version
 RETRY_SECONDS = 1.0  # Seconds between two of the first reads
 READ_TIMEOUT_SECONDS = (5.0, 5.0)  # Seconds to connect, and between two reads of the response
-PODS_PER_STEP = 500  # Pods that are looked at before other tasks run
+PODS_PER_STEP = 500  # Pods examined before other tasks run
 
 
 class VersionFinder:
@@ -45,7 +44,7 @@ class VersionFinder:
         self._last_read: FoundVersion | None = None  # The API server's version at the last read
 
     def look_at(self, pods: Sequence[Pod]) -> Iterator[None]:
-        """Look for kube-scheduler among all pods of the cluster, in steps."""
+        """Search all pods of the cluster for kube-scheduler, in steps."""
         found = []
         for number, pod in enumerate(pods):
             if is_kube_scheduler(pod):
@@ -67,6 +66,8 @@ class VersionFinder:
         """Read the API server's version every READ_INTERVAL_SECONDS until cancelled."""
         while True:
             await sleep(READ_INTERVAL_SECONDS)
+            # While a control plane of several nodes is upgraded, each read may reach another API server: a change
+            # counts once two reads in a row agree.
             before = self._last_read
             if await self._read() and self._last_read == before:
                 self._of_api_server = before

@@ -1,6 +1,6 @@
-"""Arguments of the plugins that take any (pkg/scheduler/apis/config/v1, v1.36): types, ranges, defaults, and effect.
+"""Plugin arguments (pkg/scheduler/apis/config/v1, v1.36): types, defaults, and the fields of Profile that they set.
 
-Rule: a value is refused if decisions would be wrong by it; all else kube-scheduler checks when it starts.
+Rule: a value is rejected if decisions would be wrong with it; everything else is left to kube-scheduler.
 """
 
 # ruff: noqa: RUF012  # pydantic copies defaults
@@ -19,14 +19,14 @@ from extender.k8s.selectors import compile_preferred_terms, parse_node_selector
 
 
 class PluginArgs(KubernetesSection):
-    """Base of the arguments of all plugins."""
+    """Base of all plugin arguments."""
 
     api_version: Any = None
     kind: Any = None
 
     @abstractmethod
     def profile_fields(self) -> dict[str, Any]:
-        """Return the fields of Profile that the arguments set, with their values."""
+        """Return the fields of Profile that the arguments set."""
 
 
 class ResourceSpec(KubernetesSection):
@@ -35,11 +35,12 @@ class ResourceSpec(KubernetesSection):
 
 
 def _weights(resources: Any) -> Any:
-    """Fill in the default resources, and weight 1 where it is 0 or absent (SetDefaults_NodeResourcesFitArgs)."""
+    """Fill in the default resources and weights (SetDefaults_NodeResourcesFitArgs)."""
     if resources is None or resources == []:
         return [{"name": "cpu", "weight": 1}, {"name": "memory", "weight": 1}]
     if not isinstance(resources, list):
         return resources
+    # Anything that is not as expected is left to the validation of the type.
     return [
         {**one, "weight": 1} if isinstance(one, dict) and one.get("weight") in (None, 0) else one for one in resources
     ]
@@ -55,7 +56,7 @@ class ShapePointSection(KubernetesSection):
 
 def _by_utilization(shape: list[ShapePointSection]) -> list[ShapePointSection]:
     if any(left.utilization >= right.utilization for left, right in pairwise(shape)):
-        raise ValueError("utilization must increase from point to point")  # what lies between them is interpolated
+        raise ValueError("utilization must increase from point to point")  # we interpolate between them
     return shape
 
 
@@ -140,12 +141,12 @@ class NodeAffinitySection(KubernetesSection):
     preferred_during_scheduling_ignored_during_execution: list[PreferredSchedulingTermSection] = []
 
     def affinity(self) -> k8s.NodeAffinity:
-        """Return the affinity as the engine reads it."""
+        """Convert to the engine's type."""
         return msgspec.convert(self.model_dump(by_alias=True, exclude_none=True), k8s.NodeAffinity)
 
     @model_validator(mode="after")
     def _parses(self) -> Self:
-        # The engine takes a term that does not parse for one that matches no node, as it must for those of pods.
+        # Checked here, because the engine lets an invalid term match no node, as it must for the terms of pods.
         affinity = self.affinity()
         compile_preferred_terms(affinity.preferred or ())
         if affinity.required is not None:
@@ -165,7 +166,7 @@ class SpreadConstraintSection(KubernetesSection):
     topology_key: NonEmptyText
     when_unsatisfiable: Literal["DoNotSchedule", "ScheduleAnyway"]
     label_selector: None = None
-    """Each pod's Services and controller give it (BuildDefaultConstraints)."""
+    """Derived from each pod's Services and controller (BuildDefaultConstraints)."""
     min_domains: Int32 | None = None
     node_affinity_policy: str | None = None
     node_taints_policy: str | None = None
@@ -220,10 +221,10 @@ ARGS_OF: Final[dict[str, type[PluginArgs]]] = {
     "PodTopologySpread": PodTopologySpreadArgs,
     "VolumeBinding": VolumeBindingArgs,
 }
-"""Plugin -> type of its arguments."""
+"""Plugin -> type of its arguments, for plugins that take any."""
 
 
 def args_type(plugin: str, minor: int) -> type[PluginArgs] | None:
-    """Return the type of a plugin's arguments; None where kube-scheduler does not look at them."""
+    """Return the type of a plugin's arguments; None: kube-scheduler does not read them."""
     has_type = plugin != "DynamicResources" or minor >= 34  # the minor that added DynamicResourcesArgs
     return ARGS_OF.get(plugin) if has_type else None

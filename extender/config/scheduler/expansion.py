@@ -1,11 +1,11 @@
-"""Which plugins a profile runs at each extension point: default list, `enabled`, `disabled` and MultiPoint merged.
+"""Plugins of a profile by extension point: the default list, `enabled`, `disabled` and MultiPoint merged.
 
 Mirrors v1.mergePlugins, and runtime.NewFramework with updatePluginList and expandMultiPointPlugins (v1.36).
 
 Rule: a plugin that is not in-tree may implement any extension point; only the points that name it say which.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from extender.config.document import KeyPath, Mistake
@@ -25,7 +25,7 @@ Weighted = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class PluginSet:
-    """One extension point after the default list is merged (v1.PluginSet)."""
+    """Plugins of one extension point, defaults included (v1.PluginSet)."""
 
     enabled: tuple[Weighted, ...] = ()
     disabled: tuple[str, ...] = ()
@@ -33,18 +33,18 @@ class PluginSet:
 
 @dataclass(frozen=True, slots=True)
 class Expanded:
-    """The plugins of a profile."""
+    """The plugins of a profile, with MultiPoint expanded."""
 
     points: Mapping[str, tuple[str, ...]]
-    """Extension point -> in-tree plugins that run there, in order."""
+    """Extension point -> in-tree plugins, in the order in which they run."""
     weights: Mapping[str, int]
     """Score plugin -> weight."""
     foreign: Mapping[str, frozenset[str]]
-    """Extension point -> enabled plugins that are not in-tree and may run there."""
+    """Extension point -> enabled plugins that are not in-tree, and may run there."""
 
 
 def merge_plugins(plugins: PluginsSection | None, features: Features) -> dict[str, PluginSet]:
-    """Return the plugin set of every extension point and of multiPoint."""
+    """Return the plugin sets of all extension points and of multiPoint, with the default plugins."""
     given = plugins or PluginsSection()
     return {
         str(info.alias): _merge(default_plugins(features) if name == "multi_point" else (), getattr(given, name))
@@ -55,7 +55,7 @@ def merge_plugins(plugins: PluginsSection | None, features: Features) -> dict[st
 def _merge(default: Iterable[Weighted], custom: PluginSetSection) -> PluginSet:
     """Merge one extension point (v1.mergePluginSet): a default plugin that is enabled again keeps its position."""
     disabled = tuple(one.name for one in custom.disabled)
-    # A plugin that is enabled twice counts where it stands last.
+    # Upstream's map of custom plugins keeps the last entry of a name.
     last = {one.name: index for index, one in enumerate(custom.enabled)}
     enabled, replaced = [], set()
     for name, weight in () if "*" in disabled else default:
@@ -71,7 +71,7 @@ def _merge(default: Iterable[Weighted], custom: PluginSetSection) -> PluginSet:
 
 
 def expand(sets: Mapping[str, PluginSet], minor: int) -> Expanded:
-    """Return the plugins of a profile."""
+    """Expand MultiPoint: each of its plugins runs at all extension points that it implements."""
     named = dict.fromkeys(name for plugins in sets.values() for name, _ in plugins.enabled)
     registry = in_tree(minor) | evaluated_out_of_tree(named)
     points, foreign = dict[str, tuple[str, ...]](), dict[str, frozenset[str]]()
@@ -80,27 +80,22 @@ def expand(sets: Mapping[str, PluginSet], minor: int) -> Expanded:
         own, disabled = [name for name, _ in sets[point].enabled], sets[point].disabled
         multi = [] if "*" in disabled else [name for name, _ in everywhere if name not in disabled]
         runs = {name for name, one in registry.items() if one.implements(point, minor)}
-        points[point] = _in_order([name for name in own if name in runs], [name for name in multi if name in runs])
+        # expandMultiPointPlugins: first the MultiPoint plugins that the point configures again, then the other ones of
+        # MultiPoint, then the point's own.
+        again, others = [name for name in own if name in multi], [name for name in multi if name not in own]
+        points[point] = tuple(name for name in dict.fromkeys((*again, *others, *own)) if name in runs)
         foreign[point] = frozenset({*own, *multi} - registry.keys())
-    weights = dict(reversed((*sets["score"].enabled, *everywhere)))  # those of `score` count before those of MultiPoint
+    weights = dict(reversed((*sets["score"].enabled, *everywhere)))  # a weight of `score` overrides that of MultiPoint
     return Expanded(points, {name: weight or 1 for name, weight in weights.items()}, foreign)
 
 
-def _in_order(own: Collection[str], multi: Collection[str]) -> tuple[str, ...]:
-    """Return the plugins in the order in which they run (expandMultiPointPlugins)."""
-    again = (name for name in own if name in multi)  # MultiPoint plugins that the point configures again
-    return tuple(dict.fromkeys((*again, *(name for name in multi if name not in own), *own)))
-
-
 def misplaced_plugins(sets: Mapping[str, PluginSet], minor: int, path: KeyPath) -> Iterator[Mistake]:
-    """Yield the in-tree plugins that this minor does not have, or not there, of the plugins at `path`.
-
-    They tell which version a file is for. Other names are plugins that are not in-tree.
-    """
+    """Yield the in-tree plugins at `path` that this minor lacks, or that do not implement their extension point."""
+    # kube-scheduler rejects them itself. We need them to find the version that a file is for.
     registry = in_tree(minor)
     for point, plugins in sets.items():
         for index, (name, _) in enumerate(plugins.enabled):
-            # The positions of multiPoint are those of the merged list, not the file's.
+            # Positions in multiPoint are those of the merged list, not of the file.
             at = (*path, point, "enabled") if point == "multiPoint" else (*path, point, "enabled", index)
             if name in ("", "*") or (name in IN_TREE and name not in registry):
                 yield Mistake(at, f'plugin "{name}" does not exist')

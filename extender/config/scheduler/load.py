@@ -10,18 +10,17 @@ Steps 2 to 4 depend on the version and are repeated when another version is foun
 Rule: what cannot be read is refused with place and reason; anything else that kube-scheduler refuses is left to it.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from pydantic.alias_generators import to_camel
 
 from extender.config.decoding import DecodingError, decode
 from extender.config.document import Document, KeyPath, Mistake
+from extender.config.models import Configuration
 from extender.config.scheduler.arguments import args_type
 from extender.config.scheduler.expansion import expand, merge_plugins, misplaced_plugins
 from extender.config.scheduler.schema import (
@@ -39,17 +38,14 @@ from extender.k8s.version.found import FoundVersion
 from extender.k8s.version.gates import NO_EMULATION, Emulation
 from extender.k8s.version.versions import DEFAULT_MINOR, NEWEST_MINOR, OLDEST_MINOR
 
-if TYPE_CHECKING:  # models imports the schema of this package
-    from extender.config.models import Configuration
-
+# Order in which minors are tried while none is set or found; the first one that accepts the file is assumed.
 ASSUMED_MINORS: Final = (*range(DEFAULT_MINOR, OLDEST_MINOR - 1, -1), *range(DEFAULT_MINOR + 1, NEWEST_MINOR + 1))
-"""Order in which minors are tried while none is set or found; the first one that accepts the file is assumed."""
 
 ASSUMED: Final = "assumed, because the configuration fits it and no version was found in the cluster"
 """Source of a minor that was assumed."""
 
+# In-tree plugins that can reject a pod but that we don't evaluate. DynamicResources is reported per pod.
 NOT_EVALUATED: Final = frozenset({"GangScheduling"})
-"""In-tree plugins that can reject a pod but that we don't evaluate. DynamicResources is reported per pod."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +74,7 @@ class SchedulerSource:
         try:
             return self._resolve(found)
         except ConfigError as error:
+            # Tell the operator if only the default version is at fault.
             other = self._assumed() if found is None else None
             if other is None:
                 raise
@@ -197,6 +194,7 @@ def _release(
     if not isinstance(version, str | None):
         raise ConfigError(f'version must be text such as "1.33", not {version!r}')
     found = found or FoundVersion(DEFAULT_MINOR, "default")
+    # Each flag is tried by itself, so that `key` names the one at fault.
     key = "version"
     try:
         if version is not None:

@@ -1,4 +1,4 @@
-"""In-tree plugins: which extension points each implements, in which minors, and the default profile's list.
+"""In-tree plugins: their extension points by minor, and the default profile.
 
 Mirrors plugins.NewInTreeRegistry, the interfaces that each plugin asserts and v1.getDefaultPlugins.
 
@@ -12,6 +12,7 @@ from typing import Final
 from extender.k8s.version.features import Features
 from extender.k8s.version.versions import NEWEST_MINOR, OLDEST_MINOR
 
+# In the order in which kube-scheduler expands MultiPoint (frameworkImpl.getExtensionPoints).
 EXTENSION_POINTS: Final = (
     "preFilter",
     "filter",
@@ -30,7 +31,6 @@ EXTENSION_POINTS: Final = (
     "podGroupPostFilter",
     "placementFeasible",
 )
-"""In the order in which kube-scheduler expands MultiPoint (frameworkImpl.getExtensionPoints)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +40,12 @@ class InTreePlugin:
     points: tuple[str, ...]
     """Extension points that it implements."""
     since: int = OLDEST_MINOR
-    """First and last minor that have it."""
+    """First minor with the plugin, and the last one."""
     until: int = NEWEST_MINOR
     later: tuple[tuple[int, str], ...] = ()
-    """(minor, extension point that it implements since then)."""
+    """(first minor, extension point) for what it implements only since then."""
     earlier: tuple[tuple[int, str], ...] = ()
-    """(minor, extension point that it implements up to then, that one included)."""
+    """(last minor, extension point) for what it implements no longer."""
 
     def implements(self, point: str, minor: int) -> bool:
         later = (name for first, name in self.later if first <= minor)
@@ -53,8 +53,8 @@ class InTreePlugin:
         return point in (*self.points, *later, *earlier)
 
 
+# In the default profile up to 1.30; CinderLimits never.
 _VOLUME_LIMITS: Final = InTreePlugin(("preFilter", "filter"), until=31)
-"""In the default profile up to 1.30; CinderLimits never."""
 
 IN_TREE: Final[dict[str, InTreePlugin]] = {
     "SchedulingGates": InTreePlugin(("preEnqueue",)),
@@ -90,7 +90,7 @@ IN_TREE: Final[dict[str, InTreePlugin]] = {
     "TopologyPlacementGenerator": InTreePlugin(("placementGenerate",), since=36),
     "PodGroupPodsCount": InTreePlugin(("placementScore",), since=36),
 }
-"""Plugin -> what it implements."""
+"""Plugin by name."""
 
 DEFAULT_WEIGHTS: Final = {
     "TaintToleration": 3,
@@ -99,20 +99,20 @@ DEFAULT_WEIGHTS: Final = {
     "InterPodAffinity": 2,
     "DynamicResources": 2,
 }
-"""Plugin of the default list -> its weight, where it is not 1."""
+"""Plugin of the default list -> weight, if it is not 1."""
 
 
 def in_tree(minor: int) -> dict[str, InTreePlugin]:
-    """Return the plugins that kube-scheduler of this minor has."""
+    """Return the in-tree plugins of this minor."""
     return {name: one for name, one in IN_TREE.items() if one.since <= minor <= one.until}
 
 
 def evaluated_out_of_tree(names: Iterable[str]) -> dict[str, InTreePlugin]:
-    """Return those of the plugins that are not in-tree and that the engine's registry has."""
+    """Return the plugins that are not in-tree but in the engine's registry."""
     others = [name for name in names if name not in IN_TREE]
     if not others:
         return {}
-    # Importing the engine takes longer than reading a file, and few files name such a plugin.
+    # Imported late: importing the engine takes longer than reading a file, and few files name such a plugin.
     from extender.core.framework.plugins import FILTERS, PREFILTERS, SCORES
 
     tables: dict[str, Container[str]] = {"preFilter": PREFILTERS, "filter": FILTERS, "score": SCORES}
@@ -126,6 +126,7 @@ def default_plugins(features: Features) -> tuple[tuple[str, int], ...]:
 
 
 def _default_names(features: Features) -> Iterator[str]:
+    # The order decides which plugin names a node's reason: the first one that rejects it.
     first = ("NodeUnschedulable", "NodeName")
     yield from ("SchedulingGates", "PrioritySort", *(reversed(first) if features.node_name_is_prefiltered else first))
     yield from ("TaintToleration", "NodeAffinity", "NodePorts")

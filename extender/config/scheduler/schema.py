@@ -1,8 +1,7 @@
-"""Fields and types of KubeSchedulerConfiguration (kubescheduler.config.k8s.io/v1), as kube-scheduler v1.36 decodes it.
+"""Types of KubeSchedulerConfiguration (kubescheduler.config.k8s.io/v1), as kube-scheduler v1.36 decodes it.
 
-Types and ranges of what we read: what kube-scheduler alone reads is `Any`, because it checks that itself. Defaults are
-filled in by `load` and `expansion`. Arguments of plugins are decoded by `arguments`, once it is known which plugin they
-belong to.
+Only fields that we read have types and ranges; kube-scheduler validates the others itself, so they are `Any`. Defaults
+are filled in by `load` and `expansion`; `arguments` has the types of plugin arguments.
 
 Rule: an unknown field is an error, and null is an absent field, as in kube-scheduler's strict decoding.
 """
@@ -26,7 +25,7 @@ GROUP_POINTS_SINCE: Final = {
     "pod_group_post_filter": 37,
     "placement_feasible": 38,
 }
-"""Field of PluginsSection for an extension point of pod groups -> first minor whose configuration has it."""
+"""Field of PluginsSection for a pod group extension point -> first minor whose configuration has it."""
 
 _YAML_CONSTANTS: Final = {
     spelling: value
@@ -34,7 +33,7 @@ _YAML_CONSTANTS: Final = {
     for word in words
     for spelling in (word, word.capitalize(), word.upper())
 }
-# With more digits in the exponent, the number might not end, or not be a number.
+# At most two digits in the exponent: 1e999 would be infinite, and an integer from 1e99999 would not end.
 _FRACTION: Final = re.compile(r"[-+]?((0|[1-9]\d*)(\.\d*)?|\.\d+)([eE][-+]?\d{1,2})?", re.ASCII)
 
 
@@ -44,34 +43,33 @@ def _duration(text: str) -> str:
 
 
 def kubernetes_scalar(text: str) -> object:
-    """Return a plain scalar as Kubernetes' YAML reader does (sigs.k8s.io/yaml).
-
-    YAML 1.1's booleans and decimal fractions are typed, too; a fraction without a rest is an integer.
-    """
+    """Resolve a plain scalar as Kubernetes' YAML reader does (sigs.k8s.io/yaml), with YAML 1.1's booleans."""
     if text in _YAML_CONSTANTS:
         return _YAML_CONSTANTS[text]
     value = plain_scalar(text)
     if not isinstance(value, str) or not _FRACTION.fullmatch(value):
         return value
     number = float(value)
+    # The reader goes through JSON, whose decoder takes 3.0 for an integer field.
     return int(number) if number.is_integer() else number
 
 
 GoDuration = Annotated[str, AfterValidator(_duration)]
-"""Text of a Go duration; `nanoseconds_of` reads it."""
+"""A Go duration as text; `nanoseconds_of` parses it."""
 Int32 = Annotated[StrictInt, Field(ge=-(2**31), le=2**31 - 1)]
 Percentage = Annotated[StrictInt, Field(ge=0, le=100)]
 Int64 = Annotated[StrictInt, Field(ge=-(2**63), le=2**63 - 1)]
 
 
 class KubernetesSection(Section):
-    """Base of all types of kube-scheduler's configuration: null is what Go's JSON decoder makes of it."""
+    """Base of kube-scheduler's configuration types: null is decoded as in Go."""
 
     @model_validator(mode="before")
     @classmethod
     def _null_elements_are_empty(cls, data: Any) -> Any:
         if not isinstance(data, dict):
-            return data  # not a mapping: its type is refused next
+            return data  # not a mapping: its type is rejected next
+        # Go's JSON decoder leaves the zero value in the place of a null element.
         empty_of = {info.alias: "" if str in get_args(info.annotation) else {} for info in cls.model_fields.values()}
         return {
             key: [empty_of.get(key) if one is None else one for one in value] if isinstance(value, list) else value
@@ -83,7 +81,7 @@ class PluginSection(KubernetesSection):
     name: str = ""
     """Name of the plugin."""
     weight: Int32 | None = None
-    """Factor for its score; unset or 0: 1."""
+    """Weight of its score; unset or 0: 1."""
 
 
 class PluginSetSection(KubernetesSection):
@@ -127,7 +125,7 @@ class ProfileSection(KubernetesSection):
     """KubeSchedulerProfile."""
 
     scheduler_name: str | None = None
-    """spec.schedulerName of the pods that the profile schedules; unset in the only profile: default-scheduler."""
+    """spec.schedulerName of the profile's pods; unset in the only profile: default-scheduler."""
     percentage_of_nodes_to_score: Percentage | None = None
     """Overrides percentageOfNodesToScore for this profile."""
     plugins: PluginsSection | None = None
@@ -155,7 +153,7 @@ class ExtenderTLSSection(KubernetesSection):
 
 
 class ExtenderSection(KubernetesSection):
-    """How kube-scheduler calls one extender (Extender)."""
+    """Extender: how kube-scheduler calls one extender."""
 
     url_prefix: str = ""
     filter_verb: str = ""
@@ -166,7 +164,7 @@ class ExtenderSection(KubernetesSection):
     enable_https: StrictBool = Field(default=False, alias="enableHTTPS")
     tls_config: ExtenderTLSSection | None = None
     http_timeout: GoDuration | None = None
-    """Duration as Go writes it, such as 5s; unset or 0s: 5s (NewHTTPExtender)."""
+    """Go duration such as 5s; unset or 0s: 5s (NewHTTPExtender)."""
     node_cache_capable: StrictBool = False
     managed_resources: list[ManagedResourceSection] = []
     ignorable: StrictBool = False
@@ -179,6 +177,7 @@ class KubeSchedulerConfiguration(KubernetesSection):
     profiles: list[ProfileSection] = []
     extenders: list[ExtenderSection] = []
 
+    # Listed so that they are known; kube-scheduler validates them.
     parallelism: Any = None
     leader_election: Any = None
     client_connection: Any = None

@@ -1,4 +1,4 @@
-"""The ResourceClaims of a pod: the objects that its spec names, or why kube-scheduler cannot use one of them.
+"""ResourceClaims of a pod: the objects that its spec names, or why kube-scheduler cannot use one of them.
 
 Mirrors foreachPodResourceClaim and PreFilter of dynamicresources, and Name and IsForPod of
 k8s.io/dynamic-resource-allocation/resourceclaim (v1.36). The limit of pods that a claim is reserved for (256) is the
@@ -32,6 +32,7 @@ def pod_claims(snapshot: Snapshot, pod: Pod) -> tuple[ResourceClaim, ...] | str:
 
 def each_claim(snapshot: Snapshot, pod: Pod) -> Iterator[tuple[PodResourceClaim, ResourceClaim | str | None]]:
     """Yield each entry of spec.resourceClaims with its claim, or why that cannot be used; None: no claim was needed."""
+    # Of several statuses with one name the first counts, as in upstream's loop.
     created = {one.name: one.resource_claim_name for one in reversed(pod.status.resource_claim_statuses or ())}
     for named in pod.spec.resource_claims or ():
         yield named, _claim(snapshot, pod, named, created)
@@ -48,13 +49,14 @@ def _claim(
         if named.name not in created:
             return f'pod "{pod.key}": {NOT_CREATED}'
         name = created[named.name]
-    if name is None:
+    if name is None:  # the resource claim controller found that none is needed
         return None
     claim = snapshot.objects.resource_claims.get((pod.metadata.namespace, name))
     if claim is None:
         return f'could not find ResourceClaim "{pod.metadata.namespace}/{name}"'
     if claim.metadata.deletion_timestamp is not None:
         return f'resourceclaim "{name}" is being deleted'
+    # An earlier pod of the same name may have left its claim.
     owner = claim.metadata.controller
     if named.resource_claim_name is None and (owner is None or owner.uid != pod.metadata.uid):
         pod_word = "Pod" if snapshot.features.claim_reasons_of_1_36 else "pod"
@@ -75,6 +77,7 @@ def request_problem(snapshot: Snapshot, claim: ResourceClaim) -> str | None:
 
     Raises UnsupportedRequest.
     """
+    # These are PreFilter's checks; the allocator finds the other errors of a request (`structured.requests`).
     for request in claim.spec.devices.requests or ():
         if request.exactly is not None:
             classes = [(request.name, request.exactly.device_class_name)]
@@ -104,9 +107,9 @@ def binding_failed(claim: ResourceClaim) -> bool:
 
 
 def waits_since(claim: ResourceClaim) -> int | None:
-    """Return since when an allocated claim waits for its devices to be prepared, in nanoseconds since 1970.
+    """Return when an allocated claim began to wait for its devices to be prepared, in nanoseconds since 1970.
 
-    None: it does not wait, or not for a limited time (isClaimTimeout).
+    None: it does not wait, or without a time limit (isClaimTimeout).
     """
     allocation = claim.status.allocation
     if allocation is None or allocation.allocation_timestamp is None or _binding(claim) is not None:
@@ -126,7 +129,7 @@ def _binding(claim: ResourceClaim) -> bool | None:
         same = (device.driver, device.pool, device.device)
         statuses = (one for one in claim.status.devices or () if (one.driver, one.pool, one.device) == same)
         status = next(statuses, None)
-        if status is None:
+        if status is None:  # the driver has not reported on it yet
             return None
         conditions = {one.type: one.status for one in reversed(status.conditions or ())}
         if any(conditions.get(name) == "True" for name in device.binding_failure_conditions or ()):

@@ -10,6 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
+from typing import Any
 
 import numpy as np
 
@@ -41,8 +42,8 @@ other_fields = attrgetter(*_OTHER_FIELDS)
 
 NO_OTHER_FIELDS = (None,) * len(_OTHER_FIELDS)
 
-_SPARE = 64
-"""Nodes without slices of their own whose changes are told apart; with more of them, every node counts as changed."""
+_MAX_CHANGES = 100_000
+"""Changes that are remembered: about 1 MB. After so many all nodes are numbered again, 130 ms for 5,000."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,19 +72,15 @@ class _DevicesInUse:
 
     def count(self, result: DeviceRequestAllocationResult, times: int, *, counts_shares: bool) -> None:
         """Count a result once more (1) or once less (-1)."""
-        device = (result.driver, result.pool, result.device)
-        if result.share_id is None or not counts_shares:
-            _add(self._devices, device, times)
-            return
-        _add(self._shares, device, times)
-        if result.consumed_capacity is None:
-            return
-        amounts = self._capacity.setdefault(device, {})
-        for name, amount in result.consumed_capacity.items():
-            amounts[name] = amounts.get(name, 0) + times * parse(amount)
-        _add(self._consumers, device, times)
-        if device not in self._consumers:
-            del self._capacity[device]
+        device, is_share = (result.driver, result.pool, result.device), counts_shares and result.share_id is not None
+        _add(self._shares if is_share else self._devices, device, times)
+        if is_share and result.consumed_capacity is not None:
+            amounts = self._capacity.setdefault(device, {})
+            for name, amount in result.consumed_capacity.items():
+                amounts[name] = amounts.get(name, 0) + times * parse(amount)
+            _add(self._consumers, device, times)
+            if device not in self._consumers:
+                del self._capacity[device]
 
 
 def _add(counts: Counter[DeviceID], device: DeviceID, times: int) -> None:
@@ -101,32 +98,29 @@ class DeviceIndex(Index):
         super().__init__(snapshot)
         self._in_use = _DevicesInUse()
         self.state = self._in_use.state
-        self._of_pool: dict[PoolID, Slices] = defaultdict(dict)
+        self._of_pool: dict[PoolID, Slices] = {}
         """Pool -> its slices, of any generation."""
-        self._of_node: dict[str, tuple[ResourceSlice, ...]] = {}
+        self._of_node: dict[str, Slices] = {}
         """Node name -> slices that no other node sees."""
         self._unusual: set[str] = set()
         """Names of the slices of one node that are not `_is_usual`."""
-        self._shared: dict[PoolID, Slices] = defaultdict(dict)
+        self._shared: dict[PoolID, Slices] = {}
         """Pool -> its slices that other nodes may see."""
         self._gathered: dict[PoolID, dict[bytes, Pool | None]] = defaultdict(dict)
         """Pool in `_shared` -> conditions that hold on a node -> what is seen there without slices of the node."""
         self._layout: SharedPools | None = None
         """Kept until a shared slice or the set of nodes changes."""
-        self.version = 0
-        """Incremented by every change of a pool or of a device's use."""
-        self.shared_version = 0
-        """`version` of the last change that more than one node sees."""
-        self.unknown_version = 0
-        """`version` of the last change of which it is not known any more which nodes see it."""
-        self._changed: dict[str, int] = {}
-        """Node name -> `version` of its last change; the last one at the end."""
+        self.changes: list[str | None] = []
+        """Names of the nodes whose own devices changed, the last one at the end; None: devices that several nodes see.
+
+        A new list after _MAX_CHANGES, so that names of nodes that are gone do not gather.
+        """
 
     # --- changes ---
 
     def object_changed(self, field: str, before: Object | None, after: Object | None) -> None:
         if field == "resource_claims":
-            self._results(tuple(_results(before)), tuple(_results(after)))
+            self._claim(tuple(_results(before)), tuple(_results(after)))
         elif field == "resource_slices":
             for one in (before, after):
                 if isinstance(one, ResourceSlice):
@@ -142,75 +136,49 @@ class DeviceIndex(Index):
         if is_now and features.dra_device_taint_rules:
             rules = self.snapshot.objects.device_taint_rules.values()
             one = with_rule_taints(one, rules, needs_selector=features.taint_rules_need_a_selector)
-        tables = [self._of_pool]
-        if self._is_shared(one.spec):
-            tables.append(self._shared)
-            self._layout = None
-        else:
-            self._put_on_node(one.spec.node_name or "", name, one if is_now else None)
-        for table in tables:
+        shared = self._is_shared(one.spec)
+        node = None if shared else one.spec.node_name or ""
+        places: list[tuple[dict[Any, Slices], Any]] = [(self._of_pool, pool_id)]
+        places.append((self._shared, pool_id) if shared else (self._of_node, node))
+        for table, key in places:
             if is_now:
-                table[pool_id][name] = one
-            else:
-                table[pool_id].pop(name, None)
-        self._pool_changed(pool_id)
-        if pool_id in self._shared:
+                table.setdefault(key, {})[name] = one
+            elif table.get(key, {}).pop(name, None) is not None and not table[key]:
+                del table[key]
+        self._unusual.discard(name)
+        if is_now and not shared and not _is_usual(one.spec):
+            self._unusual.add(name)
+        if shared or pool_id in self._shared:
             self._layout = None
         self._gathered.pop(pool_id, None)
-        for table in tables:
-            if not table[pool_id]:
-                del table[pool_id]
+        self._changed(node)
+        self._pool_changed(pool_id)
 
-    def _put_on_node(self, node: str, name: str, one: ResourceSlice | None) -> None:
-        """Add, replace or remove (None) the slice of that name among those of a node."""
-        others = tuple(other for other in self._of_node.get(node, ()) if other.metadata.name != name)
-        self._of_node[node] = others if one is None else (*others, one)
-        if not self._of_node[node]:
-            del self._of_node[node]
-        self._unusual.discard(name)
-        if one is not None and not _is_usual(one.spec):
-            self._unusual.add(name)
-        self._node_changed(node)
-
-    def _results(
+    def _claim(
         self, before: tuple[DeviceRequestAllocationResult, ...], after: tuple[DeviceRequestAllocationResult, ...]
     ) -> None:
-        """Handle a claim's devices; kube-scheduler takes an allocation for immutable."""
-        if before == after:
+        if before == after:  # nearly always: kube-scheduler takes an allocation for immutable
             return
         counts_shares = self.snapshot.features.dra_consumable_capacity
-        for result in before:
-            self._in_use.count(result, -1, counts_shares=counts_shares)
-        for result in after:
-            self._in_use.count(result, 1, counts_shares=counts_shares)
+        for times, results in ((-1, before), (1, after)):
+            for result in results:
+                self._in_use.count(result, times, counts_shares=counts_shares)
         for pool_id in {PoolID(result.driver, result.pool) for result in (*before, *after)}:
             self._pool_changed(pool_id)
 
     def _pool_changed(self, pool_id: PoolID) -> None:
         slices = self._of_pool.get(pool_id, {})
         if pool_id in self._shared:
-            self.version += 1
-            self.shared_version = self.version
+            self._changed(None)
         for node in {one.spec.node_name or "" for one in slices.values() if not self._is_shared(one.spec)}:
-            self._node_changed(node)
+            self._changed(node)
 
-    def _node_changed(self, node: str) -> None:
-        self.version += 1
-        self._changed.pop(node, None)
-        self._changed[node] = self.version
-        # Names of nodes that are gone would gather here in a cluster that is scaled up and down.
-        if len(self._changed) > 2 * len(self._of_node) + _SPARE:
-            self._changed.clear()
-            self.unknown_version = self.version
+    def _changed(self, node: str | None) -> None:
+        if len(self.changes) >= _MAX_CHANGES:
+            self.changes = []
+        self.changes.append(node)
 
     # --- reading ---
-
-    def nodes_changed_since(self, version: int) -> Iterator[str]:
-        """Yield the names of the nodes of which something that no other node sees changed after that version."""
-        for node, changed in reversed(self._changed.items()):
-            if changed <= version:
-                return
-            yield node
 
     def pools_at(self, row: int) -> tuple[Pool, ...]:
         """Return the pools that a node sees, as `gather_pools`, without valid ones that have no devices there.
@@ -222,12 +190,9 @@ class DeviceIndex(Index):
 
     def own_slices_at(self, row: int) -> Mapping[PoolID, Sequence[ResourceSlice]]:
         """Return the slices that no other node sees, by pool."""
-        slices = self._of_node.get(self.snapshot.node_names[row], ())
-        if len(slices) == 1:
-            return {_pool_of(slices[0]): slices}
-        own = defaultdict[PoolID, list[ResourceSlice]](list)
-        for one in slices:
-            own[_pool_of(one)].append(one)
+        own: dict[PoolID, list[ResourceSlice]] = {}
+        for one in self._of_node.get(self.snapshot.node_names[row], {}).values():
+            own.setdefault(_pool_of(one), []).append(one)
         return own
 
     def is_usual(self, pool_id: PoolID, slices: Sequence[ResourceSlice]) -> bool:
@@ -237,8 +202,7 @@ class DeviceIndex(Index):
 
     def own_pool(self, pool_id: PoolID, slices: Sequence[ResourceSlice], row: int) -> Pool | None:
         """Return the pool of which a node has these slices for itself."""
-        shared = self._shared[pool_id].values() if pool_id in self._shared else ()
-        return self._gather([*slices, *shared], row)
+        return self._gather([*slices, *self._shared.get(pool_id, {}).values()], row)
 
     def shared_pools_at(self, row: int) -> list[Pool]:
         """Return those of `pools_at` of which the node has no slices for itself, in any order.

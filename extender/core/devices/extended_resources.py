@@ -1,10 +1,10 @@
-"""Extended resources that a DeviceClass backs: which class, and the claim that kube-scheduler makes for a pod's.
+"""Extended resources that a DeviceClass backs, and the claim that kube-scheduler creates for those of a pod.
 
 Devices of the class provide the resource on nodes without a device plugin. Mirrors extendedresourcecache
 (k8s.io/dynamic-resource-allocation/deviceclass) and extendeddynamicresources.go of dynamicresources (v1.36; feature
 DRAExtendedResource).
 
-Rule: what is requested of which node; which devices are allocated for it is decided by `node_allocations`.
+Rule: requests only; `node_allocations` chooses the devices.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -40,9 +40,9 @@ IN_MEMORY = "<extended-resources>"
 def delegated_to_dra(snapshot: Snapshot, resource: str) -> BoolArray | None:
     """Return [node]: whether DynamicResources decides about the resource there; None: on no node.
 
-    Mirrors noderesources.shouldDelegateResourceToDRA (v1.36). Where DeviceClasses may not be read, any extended
-    resource may be backed by one.
+    Mirrors noderesources.shouldDelegateResourceToDRA (v1.36).
     """
+    # Where DeviceClasses may not be read, any extended resource may be backed by one.
     if not snapshot.features.dra_extended_resource or not (
         (is_extended(resource) or resource.startswith(CLASS_PREFIX))
         if "device_classes" in snapshot.unreadable_tables
@@ -54,15 +54,12 @@ def delegated_to_dra(snapshot: Snapshot, resource: str) -> BoolArray | None:
 
 @derived("device_classes")
 def classes_by_resource(snapshot: Snapshot) -> Mapping[str, DeviceClass]:
-    """Return extended resource -> the DeviceClass that backs it.
-
-    Of two classes that name the same resource, the newer one backs it, or the first by name; the other one, if it comes
-    later, cannot be requested by its own name either. They come by name here, as in the first list of kube-scheduler;
-    classes created since then come in the order of their creation there.
-    """
+    """Return extended resource -> the DeviceClass that backs it."""
+    # By name, as in the first list of kube-scheduler; classes created since then come in order of creation there.
     found: dict[str, DeviceClass] = {}
     for one in sorted(snapshot.objects.device_classes.values(), key=lambda of: of.metadata.name):
         named = one.spec.extended_resource_name
+        # The newer one of two classes backs the resource. A class that lost cannot be requested by its own name either.
         if named is not None and named in found and not _created(found[named]) < _created(one):
             continue
         if named is not None:
@@ -175,11 +172,7 @@ class DeviceRequests:
 
 
 def device_requests(snapshot: Snapshot, pod: Pod, resources: Sequence[str]) -> DeviceRequests:
-    """Return the requests of the pod's claim where devices provide these resources (createRequestsAndMappings).
-
-    Init containers that end before the others start use the others' devices; what they need beyond is requested once,
-    for the one that needs most.
-    """
+    """Return the requests of the pod's claim where devices provide these resources (createRequestsAndMappings)."""
     requests, mappings = list[DeviceRequest](), list[ContainerExtendedResourceRequest]()
     for name in sorted(resources):
         device_class = classes_by_resource(snapshot)[name].metadata.name
@@ -193,6 +186,7 @@ def _requests_of_resource(pod: Pod, resource: str, device_class: str) -> DeviceR
     init_containers = pod.spec.init_containers or ()
     containers = [*init_containers, *(pod.spec.containers or ())]
     is_short = [at < len(init_containers) and one.restart_policy != "Always" for at, one in enumerate(containers)]
+    # 1. Request devices for the containers that run at the same time.
     long_lived: dict[int, tuple[str, int]] = {}
     mappings = list[ContainerExtendedResourceRequest]()
     for at, container in enumerate(containers):
@@ -200,6 +194,8 @@ def _requests_of_resource(pod: Pod, resource: str, device_class: str) -> DeviceR
         if amount:
             long_lived[at] = _request_name(at, container, resource), amount
             mappings.append(ContainerExtendedResourceRequest(container.name, resource, long_lived[at][0]))
+    # 2. Init containers that end before the others start use the others' devices. What they need beyond is requested
+    #    once, for the one that needs most.
     largest: tuple[str, int] | None = None
     extra, of_short = set[str](), list[tuple[str, str]]()
     for at, container in enumerate(containers):
@@ -219,6 +215,7 @@ def _requests_of_resource(pod: Pod, resource: str, device_class: str) -> DeviceR
     for container_name, name in of_short:
         served_by = largest[0] if largest is not None and name in extra else name
         mappings.append(ContainerExtendedResourceRequest(container_name, resource, served_by))
+    # 3. Build the requests, in upstream's order.
     named = ([largest] if largest is not None else []) + list(long_lived.values())
     requests = [
         DeviceRequest(

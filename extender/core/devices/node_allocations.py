@@ -1,13 +1,12 @@
-"""Allocate devices to a pod's claims on all nodes: nodes whose devices are alike are worked out once, and remembered.
+"""Allocate devices to a pod's claims on all nodes: nodes whose devices are alike are evaluated once, and remembered.
 
-There is one memo: what the claims ask, and the content of the pools that a node sees -> outcome. Claims are taken
-without their names, so that pods of one controller share their outcomes, and nodes by `NodeEquivalence`.
+There is one memo: the content of claims, and that of the pools that a node sees -> outcome. Claims are taken without
+their names, so that pods of one controller share their outcomes, and nodes by `NodeEquivalence`.
 
-Rule: what is remembered decides how long an answer takes, never what it is: the work that it may cost is counted as if
-nothing were, and what had to make room and is needed again is counted again.
+Rule: what is remembered decides how long an answer takes, never what it is: work is counted as if nothing were.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -16,13 +15,7 @@ from typing import Final, NamedTuple
 import msgspec
 import numpy as np
 
-from extender.core.devices.counted_selector import (
-    AttributeProjection,
-    CountedSelector,
-    SelectorResults,
-    WorkAccount,
-    alternatives,
-)
+from extender.core.devices.attribute_projection import AttributeProjection, alternatives
 from extender.core.devices.device_index import DeviceIndex
 from extender.core.devices.node_equivalence import NodeEquivalence
 from extender.core.devices.structured.allocation import Allocated, AllocatedClaim, ClaimToAllocate
@@ -31,7 +24,7 @@ from extender.core.devices.structured.pools import AllocationError, InvalidPools
 from extender.core.snapshot.arrays import IntArray
 from extender.core.snapshot.snapshot import Index, Snapshot
 from extender.k8s.devices.objects import DeviceClaim, DeviceClass
-from extender.k8s.devices.selector import Selector, compile_selector
+from extender.k8s.devices.selector import compile_selector
 from extender.k8s.limits.limits import WorkBudget, WorkLimitReached, call_budget, compile_steps
 from extender.utilities.lru import LRU
 
@@ -43,12 +36,9 @@ _MAX_KEY_BYTES: Final = 64 << 10
 """Largest content of claims, encoded, whose outcomes are remembered."""
 _MAX_EQUIVALENCES: Final = 8
 """Sets of what selectors read for which it is remembered which nodes are alike."""
-_MAX_SELECTORS: Final = 128
 _MAX_ANSWERS_PER_NODE: Final = 2
 _SPARE: Final = 64
 """Answers that are remembered for claims in addition."""
-_MAX_NEEDED: Final = 500_000
-"""Results of selectors that all answers together name as needed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +48,7 @@ class CannotAllocate:
 
 @dataclass(frozen=True, slots=True)
 class AllocationFailed:
-    """Upstream answers with this text."""
+    """Upstream rejects the node with this text."""
 
     text: str
     is_error: bool
@@ -67,7 +57,7 @@ class AllocationFailed:
 
 @dataclass(frozen=True, slots=True)
 class NotAllocated:
-    """What kube-scheduler would do is not evaluated."""
+    """The node is not evaluated."""
 
     reason: str
 
@@ -77,7 +67,7 @@ Outcome = Allocated | CannotAllocate | AllocationFailed | NotAllocated
 
 @dataclass(frozen=True, slots=True)
 class NodeAllocations:
-    """What the allocator says about the claims of one pod, on every node."""
+    """The allocator's outcome for the claims of one pod, on every node."""
 
     outcomes: tuple[Outcome, ...]
     """Outcomes without devices, which differ from node to node: `at` has them."""
@@ -102,68 +92,48 @@ def allocate_on_nodes(
 
 
 class AllocationMemo(Index):
-    """Outcomes by what claims ask and by the content of the pools that a node sees."""
+    """Outcomes by the content of claims and of the pools that a node sees."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         super().__init__(snapshot)
-        self._devices = snapshot.index(DeviceIndex)
         self._claims = LRU[bytes, _ClaimOutcomes](_MAX_CLAIMS)
+        # Claims that read the same, such as those that differ in the number of devices, share the numbers of nodes: the
+        # first filter of 5,000 nodes for another of them then takes 160 ms instead of 340.
         self._equivalences = LRU[AttributeProjection, NodeEquivalence](_MAX_EQUIVALENCES)
-        self._selectors = LRU[str, Selector](_MAX_SELECTORS)
-        self._results: SelectorResults = {}
 
     def on_nodes(self, claims: Sequence[ClaimToAllocate], rows: IntArray) -> NodeAllocations:
         """Return what `allocate_on_nodes` does."""
-        classes, specs = self._classes(claims), [claim.spec for claim in claims]
+        # 1. Limit the size of the input before any work.
+        specs, known = [claim.spec for claim in claims], self.snapshot.objects.device_classes
+        requests = tuple(alternatives(specs))
+        names = sorted({one.device_class_name for one in requests})
+        classes = {name: known["", name] for name in names if ("", name) in known}
+        selectors = (of.selectors or () for of in (*requests, *(one.spec for one in classes.values())))
+        expressions = {one.cel.expression for each in selectors for one in each if one.cel is not None}
         budget = call_budget()
         try:
-            budget.spend(compile_steps(_expressions(specs, classes)))
+            budget.spend(compile_steps(expressions))
         except WorkLimitReached as error:
             outcome, too_much = np.full(len(self.snapshot.nodes), NOT_ASKED, np.int64), NotAllocated(str(error))
             outcome[rows] = 0
             return NodeAllocations((too_much,), outcome, lambda _: too_much)
+        # 2. Look the content of the claims up.
         key = msgspec.msgpack.encode((specs, [(name, one.spec) for name, one in classes.items()]))
-        make = partial(self._new, specs, classes)
+        make = partial(self._new, specs, classes, expressions)
         found = make() if len(key) > _MAX_KEY_BYTES else self._claims.use_or_make(key, make)
-        answer = found.on_nodes(tuple(map(str, claims)), rows, budget)
-        needed = sum(one.needed for one in self._claims.values())
-        while needed > _MAX_NEEDED:
-            needed -= self._claims.pop_oldest().needed
-        return answer
+        # 3. Evaluate the nodes whose content has no outcome yet.
+        return found.on_nodes(tuple(map(str, claims)), rows, budget)
 
-    def _classes(self, claims: Sequence[ClaimToAllocate]) -> dict[str, DeviceClass]:
-        requests = (request for claim in claims for request in claim.spec.requests or ())
-        names = {one.device_class_name for request in requests for one in alternatives(request)}
-        known = self.snapshot.objects.device_classes
-        return {name: known["", name] for name in sorted(names) if ("", name) in known}
-
-    def _new(self, specs: Sequence[DeviceClaim], classes: Mapping[str, DeviceClass]) -> "_ClaimOutcomes":
-        account, selectors = WorkAccount(), dict[str, CountedSelector]()
-
-        def selector(expression: str) -> CountedSelector:
-            if expression not in selectors:
-                of_1_37 = self.snapshot.features.selectors_of_1_37
-                compiled = self._selectors.use_or_make(
-                    expression, lambda: compile_selector(expression, of_1_37=of_1_37)
-                )
-                selectors[expression] = CountedSelector(compiled, self._results, account)
-            return selectors[expression]
-
+    def _new(
+        self, specs: Sequence[DeviceClaim], classes: Mapping[str, DeviceClass], expressions: Iterable[str]
+    ) -> "_ClaimOutcomes":
+        snapshot, features = self.snapshot, self.snapshot.features
+        selectors = {one: compile_selector(one, of_1_37=features.selectors_of_1_37) for one in expressions}
         claims = [ClaimToAllocate(_NAMESPACE, _placeholder(number), spec) for number, spec in enumerate(specs)]
-        allocator = Allocator(claims, classes, selector, self.snapshot.features)
-        projection = AttributeProjection.of_claims(specs, selectors.values())
-        equivalence = self._equivalences.use_or_make(
-            projection, lambda: NodeEquivalence(self.snapshot, self._devices, projection)
-        )
-        return _ClaimOutcomes(self.snapshot, self._devices, equivalence, allocator, account)
-
-
-def _expressions(claims: Sequence[DeviceClaim], classes: Mapping[str, DeviceClass]) -> Iterator[str]:
-    """Yield the expressions of all selectors."""
-    requests = (request for claim in claims for request in claim.requests or ())
-    of_requests = (one.selectors or () for request in requests for one in alternatives(request))
-    of_classes = (one.spec.selectors or () for one in classes.values())
-    yield from (one.cel.expression for each in (*of_requests, *of_classes) for one in each if one.cel is not None)
+        allocator = Allocator(claims, classes, selectors.__getitem__, features)
+        projection = AttributeProjection.of(specs, selectors.values())
+        equivalence = self._equivalences.use_or_make(projection, lambda: NodeEquivalence(snapshot, projection))
+        return _ClaimOutcomes(snapshot, equivalence, allocator)
 
 
 class _Answer(NamedTuple):
@@ -172,9 +142,7 @@ class _Answer(NamedTuple):
     outcome: Outcome
     """Without devices."""
     steps: int
-    """Steps that the allocator takes, without those of selectors."""
-    results: Mapping[int, int]
-    """As `WorkAccount.used`; what the results are of would take much memory."""
+    """Steps that the allocator took."""
     names_pools: bool
     """The text names a pool or device of the node."""
 
@@ -182,36 +150,26 @@ class _Answer(NamedTuple):
 class _ClaimOutcomes:
     """Outcomes of claims of one content, and of their classes', on nodes by number."""
 
-    def __init__(
-        self,
-        snapshot: Snapshot,
-        devices: DeviceIndex,
-        equivalence: NodeEquivalence,
-        allocator: Allocator,
-        account: WorkAccount,
-    ) -> None:
+    def __init__(self, snapshot: Snapshot, equivalence: NodeEquivalence, allocator: Allocator) -> None:
         self._snapshot = snapshot
-        self._devices = devices
+        self._devices = snapshot.index(DeviceIndex)
         self._equivalence = equivalence
         self._allocator = allocator
-        self._account = account
         self._answers: dict[int, _Answer] = {}
         """Number of nodes -> answer."""
-        self.needed = 0
-        """Results of selectors that the answers name."""
 
     def on_nodes(self, texts: Sequence[str], rows: IntArray, budget: WorkBudget) -> NodeAllocations:
         """Return the outcomes for claims of this content and these names."""
         numbers = self._equivalence.numbers()
         if len(self._answers) > _MAX_ANSWERS_PER_NODE * len(numbers) + _SPARE:
             self._answers.clear()
-            self.needed = 0
         places = dict[Outcome, int]()
         distinct, first, group = np.unique(numbers[rows], return_index=True, return_inverse=True)
         place_of, outcome = np.full(len(distinct), NOT_ASKED, np.int64), np.full(len(numbers), NOT_ASKED, np.int64)
         named = list[int]()
+        # 1. Evaluate one node of each number, in the order in which nodes are asked for, so that the same nodes are too
+        #    late whatever is remembered.
         with suppress(WorkLimitReached):
-            # In the order in which nodes are asked for, so that the same nodes are too late whatever is remembered.
             for at in np.argsort(first).tolist():
                 answer = self._answer(int(distinct[at]), int(rows[first[at]]), budget)
                 if answer.names_pools:
@@ -220,17 +178,17 @@ class _ClaimOutcomes:
                     place_of[at] = places.setdefault(answer.outcome, len(places))
         outcome[rows] = place_of[group]
         outcomes = [_named(one, texts) for one in places]
+        # 2. Evaluate all nodes of a number whose text names a pool or a device: it is another one on each.
         with suppress(WorkLimitReached):
-            # A text that names a pool or a device is another one on each node.
             for row in rows[np.isin(group, named)].tolist():
                 found = self._evaluate(row, budget)[0]
                 outcome[row] = len(outcomes)
                 outcomes.append(_named(found, texts))
+        # 3. Leave the others to kube-scheduler.
         late = rows[outcome[rows] == NOT_ASKED]
         if len(late):
             outcome[late] = len(outcomes)
             outcomes.append(NotAllocated(budget.exceeded))
-        self._account.end_call()
         return NodeAllocations(tuple(outcomes), outcome, partial(self._at, texts))
 
     def _at(self, texts: Sequence[str], row: int) -> Outcome:
@@ -239,29 +197,23 @@ class _ClaimOutcomes:
             return _named(self._evaluate(row, call_budget())[0], texts)
         except WorkLimitReached as error:
             return NotAllocated(str(error))
-        finally:
-            self._account.end_call()
 
     def _answer(self, number: int, row: int, budget: WorkBudget) -> _Answer:
         """Return the answer for nodes of a number, of which the row is one, and spend its steps."""
         found = self._answers.get(number)
         if found is not None:
-            budget.spend(found.steps + self._account.charge(found.results))
+            budget.spend(found.steps)
             return found
         left = budget.left
         outcome, names_pools = self._evaluate(row, budget)
         if isinstance(outcome, tuple):
             # Without devices, outcomes of thousands of nodes are equal and take the memory of one.
             outcome = tuple([AllocatedClaim((), one.chosen, None) for one in outcome])
-        used = self._account.used
-        found = _Answer(outcome, left - budget.left - self._account.steps, used, names_pools)
-        self._answers[number] = found
-        self.needed += len(used)
+        found = self._answers[number] = _Answer(outcome, left - budget.left, names_pools)
         return found
 
     def _evaluate(self, row: int, budget: WorkBudget) -> tuple[Outcome, bool]:
-        """Return what the allocator says of a node, and whether its text names a pool; raises WorkLimitReached."""
-        self._account.next_node()
+        """Return the allocator's outcome on a node, and whether its text names a pool; raises WorkLimitReached."""
         try:
             pools = self._devices.pools_at(row)
             found = self._allocator.allocate(self._snapshot.nodes[row], pools, self._devices.state, budget)
@@ -294,7 +246,7 @@ def _with_names(text: str, claims: Sequence[str]) -> str:
 
 
 _NAMESPACE: Final = "\0"
-"""What stands for a claim's namespace in texts that are remembered."""
+"""Stands for a claim's namespace in texts that are remembered."""
 
 
 def _placeholder(number: int) -> str:

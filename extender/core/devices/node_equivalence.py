@@ -6,12 +6,12 @@ kube-scheduler reads for the claims: so names, and attributes that no selector r
 Rule: a change of one node's devices numbers that node again, and no other.
 """
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from typing import Final
 
 import numpy as np
 
-from extender.core.devices.counted_selector import AttributeProjection, digest
+from extender.core.devices.attribute_projection import AttributeProjection, digest
 from extender.core.devices.device_index import NO_OTHER_FIELDS, DeviceIndex, SharedPools, other_fields
 from extender.core.devices.structured.pools import (
     AllocationError,
@@ -20,7 +20,7 @@ from extender.core.devices.structured.pools import (
     NotEvaluated,
     Pool,
     PoolID,
-    selects_node,
+    is_for_node,
 )
 from extender.core.snapshot.arrays import IntArray
 from extender.core.snapshot.snapshot import Snapshot
@@ -41,13 +41,16 @@ _PoolNumber = tuple[bool, PoolID, int]
 class NodeEquivalence:
     """Numbers nodes so that two have the same number if claims that read the same of devices end alike on both."""
 
-    def __init__(self, snapshot: Snapshot, devices: DeviceIndex, projection: AttributeProjection) -> None:
+    def __init__(self, snapshot: Snapshot, projection: AttributeProjection) -> None:
         self._snapshot = snapshot
-        self._devices = devices
+        self._devices = snapshot.index(DeviceIndex)
         self._projection = projection
         self._numbers: IntArray = np.empty(0, np.int64)
         self._names: tuple[str, ...] = ()
-        self._seen = -1
+        self._changes: list[str | None] = []
+        """`DeviceIndex.changes` when it was read last."""
+        self._read = 0
+        """How many of these were read."""
         self._next = 0
         self._number_of: dict[Hashable, int] = {}
         """Content of a pool or of a node -> its number."""
@@ -60,32 +63,31 @@ class NodeEquivalence:
 
     def numbers(self) -> IntArray:
         """Return [node]: its number, up to date."""
-        devices, names = self._devices, self._snapshot.frozen_node_names
-        if self._seen == devices.version and self._names is names:
-            return self._numbers
-        layout = devices.layout()
-        if self._names is not names:
-            for gone in self._own.keys() - self._snapshot.node_row.keys():
-                del self._own[gone]
-        starts_anew = devices.unknown_version > self._seen or len(self._number_of) > 2 * self._needed + _SPARE
+        snapshot, names, changes = self._snapshot, self._snapshot.frozen_node_names, self._devices.changes
+        starts_anew = changes is not self._changes or len(self._number_of) > 2 * self._needed + _SPARE
+        changed = changes[0 if starts_anew else self._read :]
+        # 1. Forget the pools of nodes that changed or are gone.
         if starts_anew:
             self._own.clear()
             self._number_of.clear()
             self._counting.clear()
-        changed = () if starts_anew else tuple(devices.nodes_changed_since(self._seen))
-        for name in changed:
-            self._own.pop(name, None)
-        if starts_anew or devices.shared_version > self._seen or self._names is not names:
-            known: dict[int, _PoolNumber] = {}
-            numbers = (self._number(row, layout, known) for row in range(len(names)))
-            self._numbers = np.fromiter(numbers, np.int64, len(names))
-            if starts_anew:
-                self._needed = len(self._number_of)
+        elif not changed and names is self._names:
+            return self._numbers
+        for name in {*changed, *(self._own.keys() - snapshot.node_row.keys() if names is not self._names else ())}:
+            self._own.pop(name or "", None)
+        # 2. Number the nodes that changed (0.04 ms for one), or all: 130 ms for 5,000, or 15 ms while `_own` is valid.
+        layout, known = self._devices.layout(), dict[int, _PoolNumber]()
+        if starts_anew or None in changed or names is not self._names:
+            rows: Iterable[int] = range(len(names))
+            self._numbers = np.empty(len(names), np.int64)
         else:
+            rows = [snapshot.node_row[name] for name in set(changed) if name in snapshot.node_row]
             self._numbers = self._numbers.copy()
-            for row in [self._snapshot.node_row[name] for name in changed if name in self._snapshot.node_row]:
-                self._numbers[row] = self._number(row, layout, {})
-        self._names, self._seen = names, devices.version
+        for row in rows:
+            self._numbers[row] = self._number(row, layout, known)
+        if starts_anew:
+            self._needed = len(self._number_of)
+        self._names, self._changes, self._read = names, changes, len(changes)
         return self._numbers
 
     def _number(self, row: int, layout: SharedPools, known: dict[int, _PoolNumber]) -> int:
@@ -164,7 +166,12 @@ class NodeEquivalence:
     def _device(self, pool_id: PoolID, published: ResourceSlice, device: Device, node: Node | None) -> Hashable:
         read = self._projection.of_devices(pool_id.driver, (device,))
         use = self._use((*pool_id, device.name))
-        seen = node is None or not published.spec.per_device_node_selection or _sees(node, device)
+        seen: bool | str = True
+        if node is not None and published.spec.per_device_node_selection:
+            try:
+                seen = is_for_node(device, node)
+            except NodeSelectorError as error:
+                seen = str(error)
         # Most devices are told apart by what selectors read and by whether they are in use.
         is_plain = not self._projection.all_capacity and other_fields(device) == NO_OTHER_FIELDS and has_values(device)
         policies = (one.request_policy for one in (device.capacity or {}).values())
@@ -189,11 +196,3 @@ def _terms(pool: Pool) -> Iterator[int | None]:
             on = device if one.spec.per_device_node_selection else one.spec
             selector = on.node_selector
             yield None if on.node_name is not None else len((selector and selector.node_selector_terms) or ())
-
-
-def _sees(node: Node, device: Device) -> bool | str:
-    """Return whether a device of a slice with perDeviceNodeSelection is for the node, or why that does not parse."""
-    try:
-        return selects_node(node, device.node_name, device.all_nodes, device.node_selector)
-    except NodeSelectorError as error:
-        return str(error)

@@ -18,11 +18,12 @@ from extender.core.framework.plugins import (
     FILTERS,
     NODES_NOT_EVALUATED,
     PREFILTERS,
+    WITHOUT_PREFILTER,
     dynamic_resources,
+    is_switched_off,
     plugins_missing_permissions,
     volume_restrictions,
 )
-from extender.core.framework.plugins.shared.cycle_state import WITHOUT_PREFILTER, is_switched_off
 from extender.core.framework.scheduling_context import SchedulingContext
 from extender.core.framework.status import SUCCESS, Code, CodeArray, Status, filter_error
 from extender.core.profile import Profile

@@ -95,13 +95,16 @@ class Constraint(ABC):
     nominated_demand: IntArray | None
     """[column, node]: summed demand of the nominated pods; None without nominated pods."""
 
+    code: ClassVar[Code] = Code.UNSCHEDULABLE
+    """Code of the nodes that do not fit, unless a subclass has several."""
+
     @abstractmethod
     def fits(self, headroom: IntArray) -> BoolArray:
         """Return [node]: whether the incoming pod fits with `headroom` [column, node]."""
 
     def codes(self, headroom: IntArray) -> CodeArray:
         """Return [node]: the Code with `headroom` [column, node]."""
-        return np.where(self.fits(headroom), np.uint8(Code.SUCCESS), np.uint8(Code.UNSCHEDULABLE))
+        return np.where(self.fits(headroom), np.uint8(Code.SUCCESS), np.uint8(self.code))
 
     def reason_keys(self, headroom: IntArray, rows: NodeRows) -> IntArray:
         """Return [row]: a number below 2**32; nodes with the same code and key share their reasons.

@@ -12,12 +12,14 @@ from typing import Final
 
 import numpy as np
 
-from extender.core.framework.plugins import NORMALIZE_SCORE, SCORES, plugins_missing_permissions
-from extender.core.framework.plugins.shared.cycle_state import (
+from extender.core.framework.plugins import (
+    NORMALIZE_SCORE,
     NOT_FOUND,
+    SCORES,
     SCORES_READING_PREFILTER,
     WITHOUT_PRESCORE,
     is_score_switched_off,
+    plugins_missing_permissions,
 )
 from extender.core.framework.plugins.shared.normalize import MAX_NODE_SCORE
 from extender.core.framework.scheduling_context import SchedulingContext

@@ -1,16 +1,10 @@
 """Find the preemption candidates (framework/preemption Evaluator.findCandidates, v1.36) and apply the policies to them.
 
-    dry run                          the victims that kube-scheduler would select
-    policy vetoes                    a candidate whose victims a policy rejects is not a candidate
-    whole pod groups                 on nodes where a pod group falls below its minimum: reprieve its members last
-    kube-scheduler's victims         of two interchangeable pods evict the one that kube-scheduler chose; where a plugin
-                                     decides that is not evaluated, or pods go together only, evict what it chose;
-                                     evict no other system pods
+The dry run finds the victims that kube-scheduler would select. `apply_policies` then vetoes the nodes whose victims a
+policy rejects, and proposes other victims for some nodes. Without policies, and without candidates from kube-scheduler,
+it changes nothing.
 
-Without policies and without candidates from kube-scheduler only the first step runs. Each later step proposes other
-victims for some nodes.
-
-Rule: pods are put back in `dry_run` only; this module decides in which groups and in which order.
+Rule: this module decides which pods the reprieve tries first; only `reprieve` puts pods back.
 """
 
 from collections.abc import Iterator, Sequence
@@ -46,11 +40,11 @@ from extender.k8s.workloads import workload_of
 
 
 def preemption_would_help(context: SchedulingContext, checks: Sequence[Check], rows: NodeRows) -> BoolArray:
-    """Return [row]: whether the policies would leave a candidate there; all `rows` must reject the pod as they are."""
+    """Return [row]: whether the node is a candidate with the policies applied; the pod must fit on none of `rows`."""
     if context.profile.preemption.vetoes_victims:
         return apply_policies(dry_run_preemption(context, checks, rows)).candidate
-    # No policy vetoes victims, so they need not be selected: where the pod fits with all potential victims removed, and
-    # does not with all of them put back, some pod cannot be put back.
+    # Without vetoes, no victims need to be selected: where the pod fits with all potential victims removed and does not
+    # fit with all of them put back, the reprieve leaves at least one victim.
     snapshot, last = context.snapshot, _last_helped(context.snapshot)
     # Protections depend on the time, too.
     if not last or last[0][0] is not checks or context.profile.preemption.may_change_victims:
@@ -62,16 +56,14 @@ def preemption_would_help(context: SchedulingContext, checks: Sequence[Check], r
 
 @derived("any")
 def _last_helped(_snapshot: Snapshot) -> list[tuple[Sequence[Check], BoolArray]]:
-    """Return the place for the checks of the pod that was asked for last, and [node]: whether it would fit."""
+    """Return the place for the checks of the last pod, and [node]: whether it fits without the potential victims."""
     return []
 
 
-def apply_policies(run: DryRun, scheduler_decides: BoolArray | None = None) -> DryRun:
+def apply_policies(run: DryRun, keeps_sent_victims: BoolArray | None = None) -> DryRun:
     """Return the dry run with the victims that the profile's policies prefer and with their vetoes.
 
-    `scheduler_decides`: [node] of the snapshot where a plugin that is not evaluated decides or chose the victims, or
-    pods go together only; None: nowhere. Our reprieve could spare a pod there that must be evicted, so kube-scheduler's
-    own victims are kept.
+    `keeps_sent_victims`: [node] of the snapshot, see `Evaluation.keeps_sent_victims`; None: nowhere.
     """
     policy, named = run.context.profile.preemption, run.scheduler_victims
     # 1. Vetoes on the victims that kube-scheduler would select.
@@ -89,8 +81,9 @@ def apply_policies(run: DryRun, scheduler_decides: BoolArray | None = None) -> D
     mixed = np.flatnonzero(unrequested.any(axis=0) & reprieved.any(axis=0) & run.candidate)
     if len(mixed):
         run = _prefer_scheduler_victims(run, named, mixed, unrequested, reprieved)
-    # 4. Where kube-scheduler alone knows all rules: its own victims, unless one of them may not be evicted.
-    if scheduler_decides is not None and len(places := np.flatnonzero(scheduler_decides[run.rows])):
+    # 4. kube-scheduler's own victims where our reprieve could spare one of them; no victims at all where a policy
+    #    protects one of them.
+    if keeps_sent_victims is not None and len(places := np.flatnonzero(keeps_sent_victims[run.rows])):
         victims = named & ~(named & ~run.potential.evictable.mask).any(axis=0)
         run = _replace_victims(run, places, victims[:, places], SCHEDULER_VICTIMS)
     # 5. No system pods that kube-scheduler did not choose. Where policies may change victims, protections leave them
@@ -109,14 +102,14 @@ def apply_policies(run: DryRun, scheduler_decides: BoolArray | None = None) -> D
 
 
 def _policy_vetoes(run: DryRun, places: IntArray) -> Iterator[PolicyVeto]:
-    """Yield the vetoes on the victims of these nodes, [place], always of the same policies and in the same order."""
+    """Yield the vetoes on the victims of these nodes: one for each policy that has vetoes, always in the same order."""
     if run.context.profile.preemption.disruption_budgets == "Strict":
         yield PolicyVeto("disruptionBudgets: Strict", _exceeds_budgets(run, places), _exceeded_budget_messages)
     yield from victim_limit_vetoes(run, places)
 
 
 def _replace_victims(run: DryRun, places: IntArray, victims: BoolArray, method: int) -> DryRun:
-    """Replace the victims on the nodes in `places` by `victims` [k, place], and decide the vetoes there again.
+    """Replace the victims on the nodes in `places` by `victims` [k, place], and evaluate the vetoes there again.
 
     `method` is a place in `core.preemption.dry_run.VICTIM_SELECTION_METHODS`.
     """
@@ -136,12 +129,9 @@ def _replace_victims(run: DryRun, places: IntArray, victims: BoolArray, method: 
 
 
 def _exceeds_budgets(run: DryRun, places: IntArray) -> BoolArray:
-    """Return [place]: whether a budget selects more of the victims than it allows.
-
-    The split of `pods_violating_pdbs` narrows the work down. If no victim is in the violating group, no budget is
-    exceeded, for the split counts all evictable pods and the victims are among them. If the violating victims alone
-    exceed a budget, so do all of them.
-    """
+    """Return [place]: whether a budget selects more of the victims than it allows."""
+    # The split of `pods_violating_pdbs` saves most of the work. It counts all evictable pods, so if no victim is in the
+    # violating group, no budget is exceeded. If the violating victims alone exceed a budget, so do all of them.
     violating = select_columns(run.victims, places) & select_columns(run.potential.violating, places)
     pdbs = budget_index(run.snapshot, run.context.profile.preemption)
     exceeds = exceeds_budgets(pdbs, run.victim_rows(places, violating))
@@ -167,7 +157,7 @@ def _exceeded_budget_messages(run: DryRun, places: IntArray) -> list[str]:
 
 
 def _evict_whole_pod_groups(run: DryRun) -> DryRun:
-    """Reprieve the other members of pod groups that fall below their minimum last: alone they serve no purpose."""
+    """Reprieve the members of pod groups that fall below their minimum last: they are of no use without the others."""
     if not run.snapshot.index(PodGroupIndex).members:
         return run
     places = np.flatnonzero(run.makes_room)
@@ -179,7 +169,7 @@ def _evict_whole_pod_groups(run: DryRun) -> DryRun:
     last = members & potential.evictable.mask
     other = run.rerun(places, potential, (potential.violating & ~last, potential.non_violating & ~last, last))
     changed = _replace_victims(run, places, other.victims, WHOLE_POD_GROUPS)
-    # Vetoed victims are worse than victims that are not; then the profile's ranking decides.
+    # Keep the change on nodes where it is better: not vetoed, or else by the profile's ranking.
     before, after = (
         RankingKeys({"vetoes": [one.vetoed[places].astype(np.int64)], **ranking_keys(one, places).by_criterion})
         for one in (run, changed)
@@ -189,7 +179,7 @@ def _evict_whole_pod_groups(run: DryRun) -> DryRun:
 
 
 def _members_of_broken_groups(run: DryRun, places: IntArray) -> tuple[BoolArray, BoolArray]:
-    """Return [k, place]: members of pod groups that fall below their minimum; and [place]: whether there are any."""
+    """Return [k, place]: whether the pod is of a group that falls below its minimum; [place]: whether any is."""
     groups, victims = run.snapshot.index(PodGroupIndex), run.victim_rows(places)
     broken_at, broken_group, _ = groups.below_minimum(victims.pods, victims.candidate_index)
     pods = run.pods[:, places]
@@ -206,10 +196,10 @@ def _members_of_broken_groups(run: DryRun, places: IntArray) -> tuple[BoolArray,
 def _prefer_scheduler_victims(
     run: DryRun, scheduler_victims: BoolArray, mixed: IntArray, unrequested: BoolArray, reprieved: BoolArray
 ) -> DryRun:
-    """Prefer kube-scheduler's victim where two pods are interchangeable.
+    """Exchange our victims for interchangeable pods that kube-scheduler chose.
 
-    `mixed`: places of candidates with pods in both masks, [k, node]: our victims that kube-scheduler did not choose,
-    and the victims of its choice that we put back.
+    `unrequested`: [k, node], our victims that kube-scheduler did not choose; `reprieved`: [k, node], the victims of its
+    choice that we put back; `mixed`: places of the candidates that have both.
     """
     common = _importances(run, mixed, unrequested) & _importances(run, mixed, reprieved)
     victims, methods = run.victims.copy(), run.methods.copy()
@@ -225,7 +215,7 @@ def _prefer_scheduler_victims(
 
 
 def _importances(run: DryRun, places: IntArray, mask: BoolArray) -> set[tuple[int, int, int]]:
-    """Return (place, priority, start time) of each pod of `mask` [k, node]: interchangeable pods have the same."""
+    """Return (place, priority, start time) of each pod in `mask` [k, node]; interchangeable pods agree in all three."""
     pods, pod_table = run.victim_rows(places, select_columns(mask, places)), run.snapshot.pod_table
     priority, start = pod_table.priority[pods.pods], pod_table.start[pods.pods]
     return set(zip(places[pods.candidate_index].tolist(), priority.tolist(), start.tolist(), strict=True))

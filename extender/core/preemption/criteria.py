@@ -12,7 +12,7 @@ The default ranking is kube-scheduler's, in this order (pickOneNodeForPreemption
 2^31 makes every summand positive: without it, one more victim of negative priority would make a candidate look better.
 The other criteria in `CRITERIA` are this extender's own; operators may put them anywhere in the ranking.
 
-Rule: a criterion is a function of a dry run and of the places of some candidates in it; a key is [candidate], int64.
+Rule: a criterion is a function of a dry run and of the places of some candidates; a key is [candidate], int64.
 """
 
 from collections.abc import Callable, Sequence
@@ -39,17 +39,18 @@ _PARTS_PER_MILLION = 10**6
 def best_candidates(run: DryRun, limit: int | None) -> IntArray:
     """Return the places of the best `limit` candidates (None: all), best first.
 
-    With limit 1 this is pickOneNodeForPreemption (framework/preemption, v1.36). After each criterion only candidates
-    with fewer than `limit` better ones are kept, so expensive criteria are computed for few candidates.
+    With limit 1 this is pickOneNodeForPreemption (framework/preemption, v1.36).
     """
     best = np.flatnonzero(run.candidate)
     ranks, wanted = np.zeros(len(best), np.int64), len(best) if limit is None else limit
     for name in (*run.context.profile.preemption.ranking, *TIE_BREAKERS):
+        # After each criterion only candidates with fewer than `limit` better ones remain, so the expensive criteria at
+        # the end of the ranking are computed for few candidates.
         if len(best) <= 1:
             break
         keys = CRITERIA[name](run, best)
         if wanted < len(best) and not ranks.any():
-            # All are equal so far: the first key rules most of them out, without sorting.
+            # All are equal so far: the first key excludes most of them without sorting.
             kept = keys[0] <= np.partition(keys[0], wanted - 1)[wanted - 1]
             best, ranks, keys = best[kept], ranks[kept], [key[kept] for key in keys]
             if len(keys) == 1 and keys[0].min() == keys[0].max():
@@ -70,15 +71,13 @@ def ranking_keys(run: DryRun, places: IntArray, then: Sequence[str] = ()) -> Ran
 
 
 def _highest_priority(run: DryRun, places: IntArray) -> Sequence[IntArray]:
-    """Return the priority of the most important victim.
-
-    Where kube-scheduler does not sort the victims, it takes the first one for it, that is, one that violates a PDB if
-    any does.
-    """
+    """Return the priority of the most important victim."""
     priority, policy = run.snapshot.pod_table.priority, run.context.profile.preemption
     # Sorted by priority first, the most important victim has it: no need to list the victims.
     if policy.importance[0] == "Priority":
         victims = select_columns(run.victims, places)
+        # Before it sorted the victims, kube-scheduler took the first one for the most important: a PDB-violating one if
+        # there is any.
         if not run.context.features.victims_are_sorted and policy == UPSTREAM.preemption:
             violating = victims & select_columns(run.potential.violating, places)
             victims = np.where(violating.any(axis=0), violating, victims)
@@ -87,7 +86,7 @@ def _highest_priority(run: DryRun, places: IntArray) -> Sequence[IntArray]:
 
 
 def _first_of(run: DryRun, places: IntArray, victims: BoolArray) -> IntArray:
-    """Return [candidate]: pod row of the most important of these victims [k, candidate]."""
+    """Return [candidate]: pod row of the most important pod in `victims` [k, candidate]."""
     if not len(places):  # a cluster without pods has no ranks to search
         return np.zeros(0, np.int64)
     pods: IntArray = run.context.layout.pod[victims.argmax(axis=0), run.rows[places]]
@@ -154,11 +153,9 @@ def _workloads(run: DryRun, places: IntArray) -> Sequence[IntArray]:
 
 
 def _pod_groups(run: DryRun, places: IntArray) -> Sequence[IntArray]:
-    """Return the number of pod groups that fall below their minimum, and of the victims outside them.
-
-    A group below its minimum is lost as a whole, so further victims from that group add no cost.
-    """
+    """Return the number of pod groups that fall below their minimum, and the number of victims outside these groups."""
     victims, (count,) = run.victim_rows(places), _victim_count(run, places)
+    # A group below its minimum is lost as a whole, so further victims from that group add no cost.
     candidate, _, lost = run.snapshot.index(PodGroupIndex).below_minimum(victims.pods, victims.candidate_index)
     of_broken = np.zeros(len(places), np.int64)
     np.add.at(of_broken, candidate, lost)
@@ -185,7 +182,7 @@ def _unused_capacity(run: DryRun, places: IntArray) -> Sequence[IntArray]:
 
 
 def _unrequested_victims(run: DryRun, places: IntArray) -> Sequence[IntArray]:
-    """Return the number of victims that kube-scheduler did not choose; 0 for all if it sent no candidates."""
+    """Return the number of victims that kube-scheduler did not choose; 0 if it sent no candidates."""
     if run.scheduler_victims is None:
         return [np.zeros(len(places), np.int64)]
     return [count_per_node(select_columns(run.victims & ~run.scheduler_victims, places))]
@@ -195,7 +192,7 @@ Criterion = Callable[[DryRun, IntArray], Sequence[IntArray]]
 """Computes the keys of the candidates in some places of a dry run, the most significant first."""
 
 TIE_BREAKERS = ("named", "name")
-"""Criteria for candidates that are equal by the profile's ranking, as decisions name them."""
+"""Criteria for candidates that are equal by the profile's ranking, by their names in decisions."""
 
 CRITERIA: dict[str, Criterion] = {
     "PDBViolations": lambda run, places: [run.violations[places]],

@@ -50,9 +50,9 @@ VICTIM_SELECTION_METHODS = ("reprieve", "whole pod groups", "scheduler preferred
 """Methods by which the victims of a node were selected, as decisions show them.
 
 - reprieve: the pods that the reprieve could not put back, as in kube-scheduler.
-- whole pod groups: the same with members of broken pod groups put back last.
-- scheduler preferred: the reprieve's, with pods exchanged for equal ones that kube-scheduler had selected.
-- kube-scheduler: kube-scheduler's own, because a filter plugin that is not evaluated matters on the node.
+- whole pod groups: the same, but members of broken pod groups were put back last.
+- scheduler preferred: the same, but some pods were exchanged for interchangeable ones that kube-scheduler selected.
+- kube-scheduler: kube-scheduler's own victims (`Evaluation.keeps_sent_victims`).
 """
 
 REPRIEVE, WHOLE_POD_GROUPS, SCHEDULER_PREFERRED, SCHEDULER_VICTIMS = range(len(VICTIM_SELECTION_METHODS))
@@ -60,10 +60,10 @@ REPRIEVE, WHOLE_POD_GROUPS, SCHEDULER_PREFERRED, SCHEDULER_VICTIMS = range(len(V
 
 @dataclass(frozen=True, slots=True)
 class PolicyVeto:
-    """Nodes that a policy rules out although evicting their victims would make room."""
+    """Nodes that a policy rejects although evicting their victims would make room."""
 
     policy: str
-    """Key and value of the policy in the configuration, if it has one; names no pod, budget or namespace."""
+    """Key and value of the policy in the configuration, if it has one; without names of pods, budgets or namespaces."""
     nodes: BoolArray
     """[node]: True if the policy rejects the victims there."""
     messages: Callable[["DryRun", IntArray], list[str]]
@@ -77,9 +77,10 @@ class UnsyncedDeletions:
     """Pods whose deletion has been seen by only one of kube-scheduler's cache and ours."""
 
     recently_evicted: BoolArray | None = None
-    """[pod]: victims of kube-scheduler that began to terminate shortly ago: never put back; None: no pod."""
+    """[pod]: kube-scheduler's victims that began to terminate shortly ago; never put back. None: no pod."""
     unknown_to_kube_scheduler: BoolArray | None = None
-    """[pod]: terminating pods that kube-scheduler no longer holds: neither in the way nor victims; None: no pod."""
+    """[pod]: terminating pods that kube-scheduler's cache no longer has; they take no room and are no victims. None: no
+    pod."""
 
 
 NO_UNSYNCED_DELETIONS = UnsyncedDeletions()
@@ -138,15 +139,15 @@ class DryRun:
     def victim_rows(self, places: IntArray, victims: BoolArray | None = None) -> VictimRows:
         """List the victims on the nodes in `places` one by one; `victims`: [k, place], a subset to list instead."""
         mask = select_columns(self.victims, places) if victims is None else victims
-        # numpy finds set values in one dimension much faster than in two.
+        # numpy finds true values in one dimension much faster than in two.
         k, place = np.divmod(np.flatnonzero(mask.reshape(-1)), max(len(places), 1))
         return VictimRows(self.pods[k, places[place]].astype(np.int64), place, len(places))
 
     def _named_on(self, place: int, recently_evicted: BoolArray) -> BoolArray:
         """Return [k]: the victims of one node that the answer names.
 
-        They are those that the API server does not show terminating. If it shows all of them terminating, they are
-        named all the same: then the pod is nominated, and no further pod is evicted.
+        They are those that the API server does not show as terminating. If it shows all of them as terminating, the
+        answer names all: then the pod is nominated, and no further pod is evicted.
         """
         victims, pods = self.victims[:, place], self.pods[:, place]
         shown: BoolArray = victims & recently_evicted[pods]
@@ -164,8 +165,7 @@ class DryRun:
     def victims_on(self, place: int) -> tuple[Pod, ...]:
         """Return the victims of one node that the answer names, in upstream's order.
 
-        That is the order in which the reprieve failed (PDB-violating pods first); upstream sorts by importance again
-        only if the node has potential victims of both groups, and before some patches never.
+        That is the order in which the reprieve could not put them back, PDB-violating pods first.
         """
         evicted, victims = self.deletions.recently_evicted, self.victims[:, place]
         if evicted is not None:
@@ -176,6 +176,8 @@ class DryRun:
         pod_table = self.snapshot.pod_table
         has_both = violating.any() and self.potential.non_violating[:, place].any()
         policy = self.context.profile.preemption
+        # Upstream sorts the victims by importance again only if the node has potential victims of both groups, and
+        # before some patches never.
         if (has_both and self.context.features.victims_are_sorted) or policy != UPSTREAM.preemption:
             if policy.importance == UPSTREAM.preemption.importance:
                 started = [pod for pod in pods if pod_table.start[pod] != NEVER]
@@ -191,8 +193,9 @@ class DryRun:
     def statuses(self, places: IntArray) -> list[Status]:
         """Return [place]: why each of these nodes is not a candidate.
 
-        Without potential victims kube-scheduler's "No preemption victims found …"; with them the filter status after
-        removing all of them; where the preemptor would fit then, the messages of the policies that reject the victims.
+        Without potential victims it is kube-scheduler's "No preemption victims found …". With potential victims it is
+        the filter status after removing all of them; if the preemptor fits then, the messages of the policies that
+        reject the victims.
         """
         found = np.full(len(places), NO_VICTIMS_FOUND, np.object_)
         has_potential = select_columns(self.potential.evictable.mask, places).any(axis=0)
@@ -209,7 +212,7 @@ class DryRun:
         return list(found)
 
     def rerun(self, places: IntArray, potential: PotentialVictims, order: Sequence[BoolArray]) -> "DryRun":
-        """Dry-run some of the nodes again with other potential victims or another reprieve order (see `reprieve`)."""
+        """Dry-run some of the nodes again in another order of reprieve (see `reprieve`)."""
         checks = [check.take(places) for check in self.checks]
         return _select_victims_on_nodes(self.context, checks, self.rows[places], potential, order, None, self.deletions)
 

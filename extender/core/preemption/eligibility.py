@@ -1,6 +1,6 @@
 """Decide whether a pod may be scheduled and may preempt at all (defaultpreemption.PodEligibleToPreemptOthers, v1.36).
 
-Rule: looks at the preemptor and at its nominated node only; rate limits and policies are checked elsewhere.
+Rule: only the preemptor and its nominated node are looked at; `rate_limits` and other modules check the policies.
 """
 
 from extender.core.framework.filter import FilterRun
@@ -19,7 +19,7 @@ TERMINATING_POD_ON_NOMINATED_NODE = "not eligible due to a terminating pod on th
 
 
 def skip_reason(pod: Pod) -> str | None:
-    """Return why kube-scheduler skips the pod (skipPodSchedule), or never sees it; None: it does not, gates aside."""
+    """Return why kube-scheduler skips the pod (skipPodSchedule) or never queues it, gates aside; None: it tries it."""
     if pod.metadata.deletion_timestamp is not None:
         return f"skip schedule deleting pod: {pod.key}"
     if pod.spec.node_name:
@@ -44,17 +44,18 @@ def run_pre_enqueue_plugins(snapshot: Snapshot, pod: Pod, profile: Profile) -> S
 
 
 def not_schedulable(snapshot: Snapshot, pod: Pod, profile: Profile) -> str | None:
-    """Return why the pod may not preempt, because it needs no node (any more); None if it may.
+    """Return why the pod of a request may not preempt: it does not need a node, or not any more; None: it may.
 
-    kube-scheduler asks for no such pod, unless its cache is behind: then the one here knows that the pod is bound,
-    terminating or finished. A UID that runs already would make the preemptor its own victim. Gates are only removed,
-    so those of the request alone count.
+    kube-scheduler sends such a pod only if its cache is behind ours, which shows that the pod is bound, terminating or
+    finished.
     """
     cached, row = snapshot.objects.pods.get((pod.metadata.namespace, pod.metadata.name)), snapshot.running_row(pod)
     known = cached if cached is not None and cached.metadata.uid == pod.metadata.uid else None
     reason = skip_reason(pod) or (skip_reason(known) if known is not None else None)
     if reason is None and row is not None:
+        # It would become its own victim.
         reason = f"its UID is that of pod {snapshot.pods[row].key}, which runs already"
+    # Gates can only be removed, so those of the cached pod may be out of date.
     if reason is None and pod.spec.scheduling_gates and SCHEDULING_GATES in profile.pre_enqueue_plugins:
         reason = f"waits for {len(pod.spec.scheduling_gates)} scheduling gates"
     return None if reason is None else f"the pod may not preempt ({reason})"
@@ -63,8 +64,8 @@ def not_schedulable(snapshot: Snapshot, pod: Pod, profile: Profile) -> str | Non
 def pod_eligible_to_preempt_others(filter_run: FilterRun) -> tuple[bool, str]:
     """Return (eligible, kube-scheduler's message if not).
 
-    Mirrors defaultpreemption.PodEligibleToPreemptOthers, v1.36. A pod whose nominated node became unresolvable may
-    preempt elsewhere at once; otherwise it waits for victims that are still terminating there.
+    Mirrors defaultpreemption.PodEligibleToPreemptOthers, v1.36. A pod waits for victims that still terminate on its
+    nominated node, unless that node has become unresolvable.
     """
     context = filter_run.context
     if context.pod.spec.preemption_policy == "Never":
@@ -80,10 +81,10 @@ def pod_eligible_to_preempt_others(filter_run: FilterRun) -> tuple[bool, str]:
 
 
 def _is_worth_waiting_for(filter_run: FilterRun, nominated: int) -> bool:
-    """Return whether evictions on the nominated node may still help, by the status that kube-scheduler keeps for it.
+    """Return whether evictions on the nominated node may still help, by its status in framework.NodeToStatusMap.
 
-    It keeps none for a node that fits or that a PreFilterResult leaves out; that counts as unresolvable, and up to
-    v1.31 as success (framework.NodeToStatusMap), so that the pod waits.
+    A node that fits, or that a PreFilterResult leaves out, is not in that map. Since v1.32 that means unresolvable;
+    before it meant success, so that the pod waited.
     """
     code = filter_run.codes[nominated]
     if filter_run.context.features.left_out_nodes_are_unresolvable:

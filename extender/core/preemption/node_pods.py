@@ -1,10 +1,10 @@
 """Immutable lists of the pods of each node, shared by all recorded decisions.
 
-A recorded decision refers to the pods of thousands of nodes; recording them would be too slow and too large if every
-decision copied them.
+A recorded decision refers to the pods of thousands of nodes. Copying them for each decision would take too much time
+and memory.
 
-Rule: the list of a node is never changed; a new one is made after a pod of the node is added, changed or removed, or
-counts against other budgets.
+Rule: lists are immutable. A node gets a new one after one of its pods is added, changed or removed, or counts against
+other budgets.
 """
 
 from collections.abc import Sequence

@@ -4,7 +4,7 @@ The first half of defaultpreemption.SelectVictimsOnNode (v1.36): every pod of st
 victim unless a policy protects it, and filterPodsWithPDBViolation splits them into those whose eviction would violate a
 PodDisruptionBudget and the others.
 
-Rule: nothing is put back here; the result is kept, and only nodes that changed are computed again.
+Rule: the result is cached, and only nodes that changed since are computed again.
 """
 
 from collections import defaultdict
@@ -24,7 +24,7 @@ from extender.k8s.priority import BELOW_ALL_PRIORITIES
 from extender.utilities.lru import LRU
 
 _MAX_KEPT_PREEMPTORS = 32
-"""Preemptor priorities (and protection keys) for which one snapshot keeps the potential victims."""
+"""Number of preemptor priorities (and protection keys) whose potential victims a snapshot caches."""
 
 _MAX_NODES_TO_UPDATE = 1000
 """If more nodes than this changed, computing all nodes at once is cheaper than updating them one by one."""
@@ -52,13 +52,12 @@ class PotentialVictims:
 def potential_victims(context: SchedulingContext, scheduler_victims: BoolArray | None = None) -> PotentialVictims:
     """Return all pods of strictly lower priority that no policy protects.
 
-    They depend only on the highest priority in the cluster that is lower than the preemptor's, and on the pods that are
-    protected from it, so preemptors of nearby priorities share them. `scheduler_victims`: [pod] that kube-scheduler
-    selected, see `ProtectionIndex.protected`.
+    `scheduler_victims`: [pod] that kube-scheduler selected, see `ProtectionIndex.protected`.
     """
     snapshot, policy, layout = context.snapshot, context.profile.preemption, context.layout
     budgets, size = budget_index(snapshot, policy), len(snapshot.nodes)
-    # 1. What they depend on.
+    # 1. The cache key. Potential victims depend only on the highest priority in the cluster that is lower than the
+    #    preemptor's, and on the pods that are protected from it, so preemptors of nearby priorities share them.
     lower = (priority for priority in snapshot.pod_table.priorities if priority < context.pod.priority)
     below, protected = max(lower, default=BELOW_ALL_PRIORITIES) + 1, None
     key: tuple[object, ...] = (below,)
@@ -66,8 +65,8 @@ def potential_victims(context: SchedulingContext, scheduler_victims: BoolArray |
         protections = snapshot.index(ProtectionIndex, policy)
         protected = protections.protected(context, scheduler_victims)
         key += (scheduler_victims is None, protections.cache_key(context))
-    # 2. The nodes that changed since they were found for such a preemptor last, or where a pod is protected now or no
-    #    longer; all nodes if there are too many of these or the arrays have other shapes now.
+    # 2. The nodes to compute: those that changed since then, or where a pod has become protected or unprotected; all
+    #    nodes if that is cheaper or the arrays have other shapes now.
     kept = _kept(snapshot)[policy]
     version, potential = kept.pop(key, (0, None))
     changed = budgets.node_versions.changed_since(version, size) if potential is not None else np.arange(size)
@@ -83,7 +82,7 @@ def potential_victims(context: SchedulingContext, scheduler_victims: BoolArray |
         or (not potential.evictable.has_negative_demand and (layout.demand[:, :, changed] < 0).any())
     ):
         potential = None
-    # 3. Their pods of lower priority, what these request, and which of them violate budgets.
+    # 3. Their evictable pods, what these request, and which of them violate budgets.
     at = slice(None) if potential is None else changed
     mask: BoolArray = layout.priority[:, at] < below
     if protected is not None:

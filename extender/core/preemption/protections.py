@@ -6,7 +6,7 @@ cooldown of workloads. A terminating pod is never protected: its eviction cannot
 The engine needs one mask of all pods (`ProtectionIndex.protected`); explanations and the guard need all reasons for one
 pod (`protection_reasons`). Both use `rule_matches`, so that they cannot disagree about which pods a rule covers.
 
-Rule: a policy only ever removes pods from the potential victims.
+Rule: policies only remove pods from the potential victims; they never add any.
 """
 
 from collections import defaultdict
@@ -39,7 +39,7 @@ _FOREVER_NANOSECONDS = 2**62
 def rule_matches(rule: Protection, pod: Pod) -> bool:
     """Return whether the pod meets every condition of the rule that depends on the pod alone.
 
-    The preemptor's priority and the pod's runtime are checked elsewhere, because they differ from call to call.
+    The conditions on the preemptor's priority and on the pod's runtime are checked per call.
     """
     metadata, owner = pod.metadata, pod.metadata.controller
     annotations = metadata.annotations or {}
@@ -60,12 +60,12 @@ def rule_matches(rule: Protection, pod: Pod) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class PreemptionToleration:
-    """Protection of a PriorityClass's pods from preemptors of a low priority for some time (scheduler-plugins)."""
+    """Temporary protection of a PriorityClass's pods from preemptors of low priority (scheduler-plugins)."""
 
     minimum_preemptable_priority: int
     """Preemptors of this priority and above may evict the pods at once."""
     duration: int
-    """Nanoseconds since the start of the pod for which it is protected from all other preemptors."""
+    """Nanoseconds for which a pod is protected from all other preemptors after its start."""
 
 
 NO_PREEMPTION_TOLERATION = PreemptionToleration(BELOW_ALL_PRIORITIES, 0)
@@ -188,15 +188,15 @@ class ProtectionIndex(Index):
     # --- queries ---
 
     def cache_key(self, context: SchedulingContext) -> tuple[object, ...]:
-        """Return a key under which preemptors meet nearly the same protections; runtimes and cooldowns still differ."""
+        """Return a key that preemptors with the same protections share, runtimes and cooldowns aside."""
         tenant = self._tenants.get(context.pod.metadata.namespace)
         return tenant, tuple(_applies_to_preemptor(rule, context.pod) for rule in self._policy.protections)
 
     def protected(self, context: SchedulingContext, scheduler_victims: BoolArray | None) -> BoolArray:
         """Return [pod]: whether it is protected from this preemptor at this time.
 
-        `scheduler_victims`: [pod] that kube-scheduler selected, so that system pods among them stay allowed; None:
-        system pods are treated like all others.
+        `scheduler_victims`: [pod] that kube-scheduler selected; all other system pods are protected. None: system pods
+        are treated like any other.
         """
         pod_table, cooldown = context.snapshot.pod_table, self._policy.limits.workload_cooldown
         size = len(pod_table.start)
@@ -219,9 +219,9 @@ class ProtectionIndex(Index):
     def _conditional_protections(
         self, context: SchedulingContext, size: int
     ) -> Iterator[tuple[BoolArray, int | IntArray | None]]:
-        """Yield ([pod]: covered by the rule, start time after which it protects them; None: whenever they started).
+        """Yield ([pod]: covered by a rule, start time after which the rule protects it; None: at any time).
 
-        These rules apply to some preemptors only, or to pods that have run for less than a given time.
+        These are the rules that depend on the preemptor's priority or on the pod's runtime.
         """
         now = context.history.now
         for rule, matched in self._conditional:
@@ -237,10 +237,10 @@ def _is_conditional(rule: Protection) -> bool:
 
 
 def is_system_victim(pod: Pod) -> bool:
-    """Return whether only kube-scheduler may select this pod as a victim.
+    """Return whether we must not select this pod as a victim unless kube-scheduler did.
 
-    That is a mirror pod (evicting it does not stop the static pod), a terminating pod (it need not be evicted again) or
-    a system-critical pod.
+    Evicting a mirror pod does not stop the static pod, a terminating pod need not be evicted again, and a
+    system-critical pod should run.
     """
     return (
         MIRROR in (pod.metadata.annotations or {})
@@ -262,16 +262,16 @@ class ProtectionReason:
 
     text: str
     until: int | None = None
-    """When it ends by itself, in nanoseconds since 1970; None: no such time."""
+    """When it expires, in nanoseconds since 1970; None: it does not expire."""
 
 
 def protection_reasons(context: SchedulingContext, pod: Pod) -> tuple[str, ...]:
-    """Return every reason why the pod may not be a victim, with the end of those that expire by themselves."""
+    """Return all reasons why the pod may not be a victim; those that expire include the time."""
     return tuple(one.text for one in protections_of(context, pod))
 
 
 def protections_of(context: SchedulingContext, pod: Pod) -> Iterator[ProtectionReason]:
-    """Yield every reason why the pod may not be a victim."""
+    """Yield all reasons why the pod may not be a victim."""
     if pod.metadata.deletion_timestamp is not None:
         return
     policy, history, started = context.profile.preemption, context.history, start_time(pod)
@@ -302,10 +302,7 @@ def protections_of(context: SchedulingContext, pod: Pod) -> Iterator[ProtectionR
 
 
 def _expiring(context: SchedulingContext, text: str, started: int, duration: int) -> ProtectionReason:
-    """Return the reason with the end of a protection that began at `started`, if it ever ends.
-
-    A pod that has not started has no such time: its runtime has not begun to count.
-    """
+    """Return the reason for a protection that lasts for `duration` after `started`."""
     if duration >= _FOREVER_NANOSECONDS:
         return ProtectionReason(text)
     if started == NEVER:

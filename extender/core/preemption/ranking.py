@@ -3,7 +3,7 @@
 Mirrors pickOneNodeForPreemption (framework/preemption, v1.36). Upstream breaks the last tie by Go's map order; here the
 node name is the last criterion. `criteria` computes the keys.
 
-Rule: this is the only place that decides which candidate is better.
+Rule: only this module decides which candidate is better.
 """
 
 from collections.abc import Mapping, Sequence

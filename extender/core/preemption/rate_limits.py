@@ -32,9 +32,9 @@ from extender.utilities.text import pluralize
 
 
 def preemption_refusal(context: SchedulingContext) -> str | None:
-    """Return why the pod may not preempt on any node now, and until when; None if it may."""
+    """Return why the pod may not preempt on any node now, and until when; None: it may."""
     policy, history, unread = context.profile.preemption, context.history, context.snapshot.unreadable_tables
-    # A protection that needs a kind without list permission: its result must not be guessed.
+    # Without permission to list what a protection reads, evicting a pod could violate it.
     if policy.tenant_label is not None and "namespaces" in unread:
         return "cannot determine the pod's tenant: no permission to list Namespaces"
     if policy.preemption_toleration and "priority_classes" in unread:
@@ -64,10 +64,10 @@ def preemption_refusal(context: SchedulingContext) -> str | None:
 
 
 def _wait_nanoseconds(ages: Iterable[int], window: int, limit: int, wanted: int = 1) -> int | None:
-    """Return after how many nanoseconds `wanted` more events stay within `limit` per sliding `window`; None: now.
+    """Return the wait in nanoseconds until `wanted` more events stay within `limit` per sliding window; None: no wait.
 
-    `ages`: nanoseconds since the earlier events. If `wanted` alone exceeds the limit, the time until the window is
-    empty.
+    `ages`: nanoseconds since the earlier events. If `wanted` alone exceeds the limit, it is the time until the window
+    is empty.
     """
     within = sorted(age for age in ages if age < window)
     if len(within) + wanted <= limit:
@@ -82,25 +82,25 @@ def _wait_nanoseconds(ages: Iterable[int], window: int, limit: int, wanted: int 
 
 @dataclass(frozen=True, slots=True)
 class _VictimLimit:
-    """A limit on the victims of one node; terminating pods do not count, for they are not evicted again."""
+    """A limit on the victims of one node. Terminating pods do not count, as they are not evicted again."""
 
     policy: str
     """Key and value of the limit in the configuration."""
     always_allowed: int
     """Victim count up to which the limit is never exceeded."""
     exceeds: Callable[[VictimRows], BoolArray] | None
-    """Function from the victims of nodes with more -> [node]: the limit is exceeded; None: it always is."""
+    """For nodes with more victims: function from the victims -> [node]: the limit is exceeded; None: it always is."""
     message: Callable[[Sequence[Pod]], str]
     """Function from the victims of one node to the reason why the limit rejects them."""
     wait: Callable[[VictimRows], int | None] = lambda _: None
-    """Function from the victims of nodes to the nanoseconds until it may allow those of the first of them."""
+    """Function from the victims of nodes to the shortest wait in nanoseconds until it may allow those of one node."""
 
     def messages(self, run: DryRun, places: IntArray) -> list[str]:
         """Return [place]: the reason, see `PolicyVeto.messages`."""
         return [self.message(run.victims_on(place)) for place in places.tolist()]
 
     def wait_of_first(self, run: DryRun, places: IntArray) -> int | None:
-        """Return the nanoseconds until the limit may allow the first node, see `PolicyVeto.wait`."""
+        """Return the shortest wait until the limit may allow one of these nodes, see `PolicyVeto.wait`."""
         return self.wait(run.victim_rows(places, _evicted(run, places)))
 
 

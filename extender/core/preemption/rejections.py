@@ -1,6 +1,6 @@
 """Find out whether a `/preempt` needs no eviction at all, and why a node that kube-scheduler sent is not in the answer.
 
-Rule: reasons only; which pods are evicted is decided elsewhere.
+Rule: this module finds reasons; it selects no victims.
 """
 
 from collections.abc import Iterable
@@ -28,15 +28,15 @@ _MAX_LISTED_PODS = 3
 """Number of protected pods of a node that a message lists."""
 
 _MAX_EXPLAINED_NODES = 100
-"""Nodes whose messages list protected pods: the list reads every pod of a node while kube-scheduler waits."""
+"""Limit on nodes whose messages list protected pods: listing reads every pod of a node while kube-scheduler waits."""
 
 
 def no_eviction_needed(
     filter_run: FilterRun, run: DryRun, sent: ResolvedCandidates, scheduler_decides: BoolArray
 ) -> CandidateRejection | None:
-    """Return why no eviction is needed after deletions that kube-scheduler may not have seen; None: one is.
+    """Return why recent deletions make an eviction unnecessary; None: it is necessary.
 
-    kube-scheduler schedules the pod again when it sees them.
+    kube-scheduler may not have seen these deletions yet, and will try the pod again when it does.
     """
     context, snapshot, codes = filter_run.context, run.snapshot, filter_run.codes
     recent = context.history.recent_deletions
@@ -53,13 +53,13 @@ def no_eviction_needed(
             return CandidateRejection(
                 RejectionReason.NOT_NEEDED, f"no eviction is needed: the victims on node {name} are gone"
             )
-    # 2. The pod fits on a sent node where a pod was deleted. kube-scheduler may have sent the node for a reason that is
-    #    not known here, such as a plugin of its own; hence `trusts_fit`.
+    # 2. The pod fits on a sent node where a pod was deleted. kube-scheduler may have sent that node for a reason that
+    #    we don't know, such as a custom plugin; hence `trusts_fit`.
     changed = set(recent.values()) if context.history.trusts_fit else set()
     for name, row in zip(sent.nodes, sent.rows.tolist(), strict=True):
         if name in changed and codes[row] == Code.SUCCESS and not scheduler_decides[row]:
             return CandidateRejection(RejectionReason.FITS, f"no eviction is needed: the pod fits on node {name} now")
-    # 3. The pod fits on its nominated node, or will when victims that terminate there are gone.
+    # 3. The pod fits on its nominated node, or will fit once the victims that terminate there are gone.
     name = nominated_node(snapshot, context.pod)
     nominated = snapshot.node_row.get(name)
     if nominated is None or name not in recent.values() or scheduler_decides[nominated]:
@@ -68,7 +68,7 @@ def no_eviction_needed(
         return CandidateRejection(
             RejectionReason.FITS, f"no eviction is needed: the pod fits on its nominated node {name} now"
         )
-    # PodEligibleToPreemptOthers, as kube-scheduler will find it when it has seen the deletions.
+    # PodEligibleToPreemptOthers will say the same in kube-scheduler once it has seen the deletions.
     waits = codes[nominated] == Code.UNSCHEDULABLE and any(
         pod.metadata.uid in recent and pod.priority < context.pod.priority and is_terminating_by_preemption(pod)
         for pod in snapshot.pods_on(name)
@@ -79,7 +79,7 @@ def no_eviction_needed(
 def rejections_of(
     filter_run: FilterRun, run: DryRun, sent: ResolvedCandidates, kept: Iterable[str]
 ) -> dict[str, CandidateRejection]:
-    """Return node -> why it is not among the `kept` nodes, for all nodes that were sent."""
+    """Return sent node -> why it is not among the `kept` nodes."""
     place_of = np.full(len(filter_run.codes), -1)
     place_of[run.rows] = np.arange(len(run.rows))
     places, dropped = place_of[sent.rows], dict(sent.dropped)
@@ -111,7 +111,7 @@ def rejections_of(
 
 
 def _protected_pods(run: DryRun, sent: ResolvedCandidates, node: str) -> tuple[str, int | None]:
-    """Return the pods of lower priority that policies protect, with all reasons, and when the first is free again."""
+    """Return the protected pods of lower priority with all reasons, and when the first protection of a pod ends."""
     protected, ends = list[str](), list[int]()
     for pod in run.snapshot.pods_on(node):
         if pod.priority < run.context.pod.priority:

@@ -16,11 +16,11 @@ preemptor leaves 2 CPUs of headroom on both nodes:
 With two groups (PDB-violating pods, then the others) the steps run once per group, on the headroom that the first group
 left; the masks in `order` say which pods of rank k belong to the group.
 
-Most columns never run short: a node on which the preemptor fits keeps fitting until a pod returns that takes of a
-column with too little headroom for all. So only columns that may run short are followed, and columns that few pods use
-only on the nodes of those pods.
+Most columns never run short: putting pods back can only make the preemptor unfit where a column has too little headroom
+for all of them. So only columns that may run short are followed, and columns that few pods use only on the nodes of
+those pods.
 
-Rule: this is the only reprieve loop; the pods, their order and what they take are passed in.
+Rule: this is the only reprieve loop; the pods, their order and their demand are passed in.
 """
 
 from collections.abc import Iterator, Sequence
@@ -38,9 +38,8 @@ from extender.core.snapshot.node_layout import SparseDemand
 def reprieve(emptied: FilterResults, evictable: EvictablePods, order: Sequence[BoolArray]) -> BoolArray:
     """Return the victims [k, node]: the evictable pods that cannot be put back.
 
-    No victims where the preemptor does not fit even without them. `emptied`: the filter results with all of them
-    removed. `order`: masks [k, node] that partition the evictable pods; the pods of the first mask are put back first,
-    within a mask the most important ones.
+    There are none where the preemptor does not fit even with all evictable pods removed (`emptied`). `order`: masks
+    [k, node] that partition the evictable pods; those of the first mask are put back first, most important first.
     """
     fits_emptied: BoolArray = emptied.codes == Code.SUCCESS
     followed = list(_followed_columns(emptied, fits_emptied, evictable))
@@ -48,7 +47,7 @@ def reprieve(emptied: FilterResults, evictable: EvictablePods, order: Sequence[B
     for group in order:
         reprieved = group.copy()
         for k in np.flatnonzero(group.any(axis=1)).tolist():
-            # All columns are checked before any is changed: a pod that one plugin rejects takes nothing of the others.
+            # Check all columns before changing any: a pod that one plugin rejects takes no headroom from the others.
             fits = reprieved[k]
             for columns in followed:
                 columns.reject(k, fits)
@@ -79,7 +78,7 @@ class _FollowedColumns:
 
 
 class _FollowedConstraint(_FollowedColumns):
-    """Headroom of a constraint with another rule than `headroom >= 0` in every column, such as topology spread."""
+    """Headroom of a constraint whose rule is not `headroom >= 0` in every column, such as topology spread."""
 
     def __init__(self, nodes: IntArray, headroom: IntArray, demand: IntArray, constraint: Constraint) -> None:
         """`constraint`: restricted to these nodes; otherwise as in the base class."""
@@ -98,8 +97,8 @@ def _followed_columns(emptied: FilterResults, fits: BoolArray, evictable: Evicta
     sparse: list[tuple[IntArray, SparseDemand]] = []
     for check, beside, headroom in zip(emptied.checks, *emptied.headrooms, strict=True):
         if isinstance(check, ColumnwiseConstraint):
-            # RunFilterPluginsWithNominatedPods: the pod must fit with and without the nominated pods. Headroom with
-            # them is the smaller one, unless one of them takes a negative amount; so follow the minimum.
+            # RunFilterPluginsWithNominatedPods: the pod must fit with and without the nominated pods. The headroom with
+            # them is the smaller one unless one of them takes a negative amount, so follow the minimum.
             least = headroom if beside is headroom else np.minimum(headroom, beside)
             # BASE_RESOURCES, for all nodes: the columns from the first to the last that may run short.
             base = list(check.ranked_demand.base)
@@ -128,7 +127,7 @@ def _followed_columns(emptied: FilterResults, fits: BoolArray, evictable: Evicta
 def _constraint_room(
     check: Constraint, headroom: IntArray, fits: BoolArray, evictable: EvictablePods
 ) -> Iterator[_FollowedColumns]:
-    """Yield the constraint for the nodes where evictable pods have demand on it; no reprieve affects it elsewhere."""
+    """Yield the constraint for the nodes on which evictable pods have demand on it: only there the reprieve matters."""
     sparse = [taking.among(evictable.mask) for taking in check.ranked_demand.sparse]
     has_demand = np.zeros(len(fits), np.bool_)
     for taking in sparse:

@@ -1,11 +1,10 @@
 """Resolve the candidates that kube-scheduler sent to `/preempt` to node rows and pod rows of the snapshot.
 
-kube-scheduler sends what its own dry run found (ExtenderPreemptionArgs.NodeNameToMetaVictims). Its cache and ours may
-differ by a few watch events. Where ours is the newer one, a victim has been deleted meanwhile or is terminating: the
-candidate stands, without that pod. Where ours is the older one, the candidate names a node or a pod that the snapshot
-does not have yet.
+kube-scheduler sends the candidates that its own dry run found (ExtenderPreemptionArgs.NodeNameToMetaVictims). Its cache
+and ours may differ by a few watch events. If ours is newer, a victim may have been deleted: the candidate stays,
+without that pod. If ours is older, the candidate may name a node or pod that the snapshot does not have yet.
 
-Rule: a candidate that names what is not known here is dropped: it cannot be judged.
+Rule: a candidate with an unknown node or victim is rejected.
 """
 
 import enum
@@ -25,7 +24,7 @@ from extender.k8s.objects import Pod
 class RejectionReason(enum.Enum):
     """Why a node that kube-scheduler sent is not in the answer to `/preempt`, with the message unless details say more.
 
-    The first three are decided here, REJECTED by the guard, and the others by `core.engine.preempt`.
+    The first three are found here, REJECTED by the guard, and the others by `core.engine.preempt`.
     """
 
     UNKNOWN_NODE = "node is not in the cluster cache"
@@ -44,8 +43,7 @@ class RejectionReason(enum.Enum):
 CONTRADICTIONS = frozenset(
     {RejectionReason.UNKNOWN_NODE, RejectionReason.UNKNOWN_VICTIM, RejectionReason.FITS, RejectionReason.UNRESOLVABLE}
 )
-"""Reasons that cannot be while both caches are the same: kube-scheduler would not have sent the candidate."""
-
+"""Reasons that are impossible while both caches agree: kube-scheduler would not have sent the candidate."""
 
 PASSED_ON_WITHOUT_VICTIMS = frozenset({RejectionReason.FITS, RejectionReason.UNRESOLVABLE, RejectionReason.NO_ROOM})
 """Reasons that do not keep a candidate that was sent without victims out of the answer (v1.38)."""
@@ -57,15 +55,15 @@ class CandidateRejection:
 
     code: RejectionReason
     details: str = ""
-    """Filter status, refusal, or what the policy says; "": the code says it all."""
+    """Filter status, refusal, or message of a policy; "": the code's own message suffices."""
     protected: str = ""
-    """Pods that policies protect, where no victims make room."""
+    """Pods that policies protect on a node where no victims make room."""
     protected_until: int | None = None
     """When the first of these protections ends by itself, in nanoseconds since 1970; None: no such time."""
 
     @property
     def message(self) -> str:
-        """The reason as the answer's log line, the decision and the audit log show it."""
+        """The reason as log lines, decisions and the audit log show it."""
         protected = f"; not evictable: {self.protected}" if self.protected else ""
         return f"{self.details or self.code.value}{protected}"
 
@@ -89,7 +87,7 @@ class PodUIDs(Index):
         self.read()
 
     def read(self) -> tuple[npt.NDArray[np.bytes_], npt.NDArray[np.uint64]]:
-        """Return [pod]: its UID, empty if of another length than UID_BYTES; and `uid_ends` of these."""
+        """Return [pod]: its UID, empty if it is not UID_BYTES long; and the `uid_ends` of these UIDs."""
         if self._unread:
             pods, rows = self.snapshot.pods, list(self._unread)
             uids = (pods[row].metadata.uid.encode("utf-8", "surrogatepass") for row in rows)
@@ -116,17 +114,17 @@ class ResolvedCandidates:
     dropped: dict[str, CandidateRejection]
     """Node -> why its candidate could not be resolved."""
     victims: BoolArray
-    """[pod]: True if it was sent as a victim on its own node."""
+    """[pod]: True if it was sent as a victim on the node on which it runs."""
     deleted: frozenset[str] = frozenset()
-    """Nodes of which a victim was removed or finished shortly ago, and is not among `victims`."""
+    """Nodes on which a sent victim was removed or finished shortly ago; it is not among `victims`."""
 
 
 def resolve_candidates(
     snapshot: Snapshot, sent: Mapping[str, SentCandidate], recent_deletions: Mapping[str, str]
 ) -> ResolvedCandidates:
-    """Look up every node and victim; candidates with an unknown node or victim go to `dropped`.
+    """Look up every node and victim.
 
-    `recent_deletions`: UID -> node of pods that are known to be deleted; as victims they are left out.
+    `recent_deletions`: UID -> node of pods that are known to be deleted; they are left out as victims.
     """
     candidates = SentCandidates.of(sent)
     names, place_of = candidates.nodes, np.repeat(np.arange(len(candidates.sizes)), candidates.sizes)
@@ -145,7 +143,11 @@ def resolve_candidates(
         for place in np.flatnonzero((rows >= 0) & unknown)
     }
     if len(missing) and snapshot.features.groups_are_evicted_whole:
-        grouped = [_is_of_group(snapshot, uid) for uid in uid_texts(candidates.uids[missing])]
+        # kube-scheduler may evict a PodGroup whole (v1.37). If the group runs on several nodes, it sends all its pods
+        # as victims on one of them, but refuses an answer that has them: an extender's victims must run on the node
+        # (HTTPExtender.convertPodUIDToPod). With fewer victims the group would break.
+        running = map(snapshot.pod_table.row_of.get, uid_texts(candidates.uids[missing]))
+        grouped = [row is not None and snapshot.pods[row].spec.scheduling_group is not None for row in running]
         dropped |= {
             names[place]: CandidateRejection(RejectionReason.GROUP_ELSEWHERE)
             for place in place_of[missing[grouped]].tolist()
@@ -156,23 +158,13 @@ def resolve_candidates(
     return ResolvedCandidates(nodes, rows[resolved], dropped, victims, frozenset(deleted.intersection(nodes)))
 
 
-def _is_of_group(snapshot: Snapshot, uid: str) -> bool:
-    """Return whether the pod runs and is one of a PodGroup, which kube-scheduler may evict whole (v1.37).
-
-    Of such a group on several nodes it sends all pods as victims on one node. It refuses an answer that has them: an
-    extender's victims must run on the node (HTTPExtender.convertPodUIDToPod). With fewer of them the group would break.
-    """
-    row = snapshot.pod_table.row_of.get(uid)
-    return row is not None and snapshot.pods[row].spec.scheduling_group is not None
-
-
 def _pods_of_victims(snapshot: Snapshot, sent: SentCandidates, rows: NodeRows, place_of: IntArray) -> IntArray:
-    """Return [victim]: its pod row, -1 if no such pod runs on its node; `place_of`: [victim], place of its node."""
+    """Return [victim]: its pod row, -1 if no such pod runs on the node; `place_of`: [victim], place of the node."""
     found = np.full(len(sent.uids), -1)
     if sent.uids.dtype.kind == "S":
-        # 1. Victims that were sent in the order of their ranks, as kube-scheduler does. All nodes at once: step k
-        #    compares the pod of rank k with the first victim of the node that is not found yet. For that the ends of
-        #    the UIDs are enough, as numbers; the whole UIDs are compared at last.
+        # 1. Victims that were sent by rank, as kube-scheduler sends them, on all nodes at once: step k compares the pod
+        #    of rank k with the first victim of its node that is not found yet. Comparing the last eight bytes of the
+        #    UIDs as numbers is faster; the whole UIDs are compared afterwards.
         known, (uids, ends) = np.flatnonzero(rows >= 0), snapshot.index(PodUIDs).read()
         pods, until = snapshot.layout.pod.take(rows[known], axis=1), np.cumsum(sent.sizes)[known]
         first = until - sent.sizes[known]
@@ -187,11 +179,11 @@ def _pods_of_victims(snapshot: Snapshot, sent: SentCandidates, rows: NodeRows, p
         differs = uids.take(found).view(np.uint32) != sent.uids.view(np.uint32)
         if differs.any():
             found[differs.reshape(-1, UID_BYTES // 4).any(axis=1)] = -1
-    # 2. The others. The mapping of one node is small: a lookup is faster than in one of all pods, and proves the node
-    #    as well.
+    # 2. The others, in the mapping of their node: it is small, so a lookup is faster than in the mapping of all pods,
+    #    and it proves that the pod runs on the node.
     others = np.flatnonzero(found < 0)
     if len(others):
-        pods_on = [*snapshot.pod_table.on_node, {}]  # the last one is what the row -1 of an unknown node picks
+        pods_on = [*snapshot.pod_table.on_node, {}]  # row -1 of an unknown node selects the last one
         of_victims = zip(rows[place_of[others]].tolist(), uid_texts(sent.uids[others]), strict=True)
         found[others] = [pods_on[row].get(uid, -1) for row, uid in of_victims]
     return found

@@ -35,7 +35,7 @@ NO_CANDIDATE = "no candidate node for preemption"
 
 
 def dynamic_resources_post_filter(filter_run: FilterRun) -> tuple[CyclePostFilter, Key | None]:
-    """Build the status of DynamicResources' PostFilter; with the claim that it deallocates or deletes, if any."""
+    """Build the status of DynamicResources' PostFilter, and return the claim that it deallocates or deletes, if any."""
     context, name = filter_run.context, DYNAMIC_RESOURCES
     if not context.features.dynamic_resource_allocation:
         return CyclePostFilter(code="Unschedulable", reasons=[PLUGIN_DISABLED]), None
@@ -52,24 +52,25 @@ def dynamic_resources_post_filter(filter_run: FilterRun) -> tuple[CyclePostFilte
 
 
 def rejected_by(filter_run: FilterRun, plugin: str) -> BoolArray:
-    """Return [node]: whether this plugin is the one that rejected it."""
+    """Return [node]: whether this plugin rejected it."""
     checks = np.array([one.plugin == plugin for one in filter_run.checks] + [False], np.bool_)
     return checks[filter_run.rejected_by // 2]
 
 
 def preemption_failed(reason: str, code: str = "Unschedulable") -> CyclePostFilter:
-    """Build DefaultPreemption's status for a pod that no eviction helps, or for which none is allowed."""
+    """Build DefaultPreemption's status for a pod that cannot or may not preempt."""
     return CyclePostFilter(code=code, reasons=[f"preemption: {reason}"])
 
 
 def preemption_succeeded(node: str, victims: int, features: Features) -> CyclePostFilter:
-    """Build DefaultPreemption's status for a pod that is nominated to the node; upstream has no singular."""
+    """Build DefaultPreemption's status for a pod that is nominated to the node."""
+    # Upstream says "1 victims", too.
     placement = f"preemption: found a potential placement for pod on node {node}, preempting {victims} victims"
     return CyclePostFilter(code="Success", reasons=[placement] if features.post_filter_tells_placement else [])
 
 
 def fit_error(nodes: int, reasons: Mapping[str, int], prefilter: str = "", post_filter: str = "") -> str:
-    """Build the message: that of PreFilter, or else the number of nodes per reason; then that of PostFilter."""
+    """Build the message of PreFilter, or else of the number of nodes per reason, followed by that of PostFilter."""
     first = prefilter or ", ".join(sorted(f"{count} {reason}" for reason, count in reasons.items()))
     parts = [f"0/{nodes} nodes are available:", f"{first}." if first else "", post_filter]
     return " ".join(filter(None, parts))

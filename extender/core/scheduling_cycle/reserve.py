@@ -24,7 +24,6 @@ from extender.k8s.devices.objects import (
     EXTENDED_RESOURCE_CLAIM,
     AllocationResult,
     DeviceClaim,
-    DeviceRequestAllocationResult,
     ResourceClaim,
     ResourceClaimConsumerReference,
     ResourceClaimSpec,
@@ -43,7 +42,7 @@ class Reservation:
     allocations: tuple[ClaimAllocation, ...] = ()
     """[claim]: when its devices were allocated."""
     extended_resource_claim: PodExtendedResourceClaimStatus | None = None
-    """What the pod's status says of the claim for its extended resources."""
+    """The entry in the pod's status for the claim of its extended resources."""
 
     def reports(self) -> list[ReservedClaim]:
         """Return the claims with their devices."""
@@ -51,7 +50,17 @@ class Reservation:
             ReservedClaim(
                 claim=f"{claim.metadata.namespace}/{claim.metadata.name}",
                 allocation=allocated,
-                devices=[_report(one) for one in allocation.devices.results or ()] if allocation is not None else [],
+                devices=[
+                    ReservedDevice(
+                        request=device.request,
+                        driver=device.driver,
+                        pool=device.pool,
+                        device=device.device,
+                        admin_access=bool(device.admin_access),
+                        consumed_capacity={name: str(one) for name, one in (device.consumed_capacity or {}).items()},
+                    )
+                    for device in (allocation.devices.results or () if allocation is not None else ())
+                ],
             )
             for claim, allocated in zip(self.claims, self.allocations, strict=True)
             for allocation in (claim.status.allocation,)
@@ -65,7 +74,7 @@ NO_RESERVATION = Reservation()
 def reserve(context: SchedulingContext, row: int) -> Reservation:
     """Return the pod's claims as they are stored when it is bound to the node, on which the filters passed.
 
-    A claim without an allocation gets the devices that were found for it; where that is not evaluated, it stays so.
+    A claim without an allocation gets the devices that were found for it, if we evaluate that.
     """
     snapshot, pod = context.snapshot, context.pod
     is_enabled = dynamic_resources.NAME in context.profile.filter_plugins
@@ -77,7 +86,11 @@ def reserve(context: SchedulingContext, row: int) -> Reservation:
     names = (f"{pod.metadata.uid}-{number}" for number in count())
     results = iter([one.result(names) for one in chosen] if isinstance(chosen, tuple) else ())
     reserved = list(_reserved_claims(snapshot, pod, results))
-    extended = _extended_resources(snapshot, pod, row)
+    extended = DeviceRequests()
+    if extended_resource_claim(snapshot, pod) is not None:
+        # What the containers request of devices on this node instead of extended resources.
+        lacking = resources_from_devices(snapshot, pod)
+        extended = device_requests(snapshot, pod, lacking.groups[int(lacking.group[row])])
     allocation = next(results, None) if extended.requests else None
     status = None
     if allocation is not None:
@@ -90,7 +103,7 @@ def reserve(context: SchedulingContext, row: int) -> Reservation:
 def _reserved_claims(
     snapshot: Snapshot, pod: Pod, results: Iterator[AllocationResult]
 ) -> Iterator[tuple[ResourceClaim, ClaimAllocation]]:
-    """Yield the claims that the pod names, those without an allocation with the next result."""
+    """Yield the claims of the pod's spec; those without an allocation get the next of `results`."""
     claims = pod_claims(snapshot, pod)
     for claim in claims if isinstance(claims, tuple) else ():
         if claim.status.allocation is not None:
@@ -107,16 +120,8 @@ def _reserved(claim: ResourceClaim, pod: Pod, allocation: AllocationResult) -> R
     return replace(claim, status=replace(claim.status, allocation=allocation, reserved_for=reserved_for))
 
 
-def _extended_resources(snapshot: Snapshot, pod: Pod, row: int) -> DeviceRequests:
-    """Return what the pod's containers ask of devices on the node instead of extended resources."""
-    if extended_resource_claim(snapshot, pod) is None:
-        return DeviceRequests()
-    lacking = resources_from_devices(snapshot, pod)
-    return device_requests(snapshot, pod, lacking.groups[int(lacking.group[row])])
-
-
 def _extended_resource_claim(pod: Pod, asked: DeviceRequests) -> ResourceClaim:
-    """Return the claim that kube-scheduler creates for them, whose name ends in characters of its choice."""
+    """Return the claim that kube-scheduler creates for extended resources; the API server generates its real name."""
     own = pod.metadata
     name = f"{own.name}-extended-resources-simulated"
     metadata = ObjectMeta(
@@ -127,17 +132,6 @@ def _extended_resource_claim(pod: Pod, asked: DeviceRequests) -> ResourceClaim:
         owner_references=[OwnerReference("v1", "Pod", own.name, own.uid, controller=True)],
     )
     return ResourceClaim(metadata, ResourceClaimSpec(DeviceClaim(list(asked.requests))), ResourceClaimStatus())
-
-
-def _report(device: DeviceRequestAllocationResult) -> ReservedDevice:
-    return ReservedDevice(
-        request=device.request,
-        driver=device.driver,
-        pool=device.pool,
-        device=device.device,
-        admin_access=bool(device.admin_access),
-        consumed_capacity={name: str(amount) for name, amount in (device.consumed_capacity or {}).items()},
-    )
 
 
 def claim_keys(pod: Pod) -> Iterator[Key]:

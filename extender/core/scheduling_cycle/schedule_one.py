@@ -117,7 +117,7 @@ def schedule_one(
 
 
 def schedule_evaluated(evaluation: Evaluation, draw: Draw | None = None) -> Cycle:
-    """Try to schedule a pod that `not_tried_reason` says nothing about."""
+    """Try to schedule a pod that `not_tried_reason` does not exclude."""
     pod, feasible = evaluation.context.pod, evaluation.feasible
     if not len(evaluation.rows):
         return Cycle(pod, "Unschedulable", NO_NODES)

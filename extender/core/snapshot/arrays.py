@@ -7,7 +7,8 @@ Rule: knows arrays and selectors only, and nothing of a snapshot.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
@@ -121,15 +122,13 @@ class Encoded:
         return np.fromiter(map(count, self.values), np.int64, len(self.values))[self.codes]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class LabelColumn(Encoded):
     """[node]: value of one label, None where a node does not have it."""
 
     code_of: Mapping[str | None, int]
     present: BoolArray
     """[node]: True if it has the label."""
-    _parsed: list[tuple[IntArray, BoolArray]] = field(default_factory=list, repr=False, compare=False)
-    """Place for `_numbers`, which few requirements need."""
 
     @classmethod
     def of(cls, values: Sequence[str | None]) -> "LabelColumn":
@@ -157,18 +156,17 @@ class LabelColumn(Encoded):
                 else:
                     listed = mask_of(np.array(codes, np.int64), len(self.values))[self.codes]
                 return ~listed if wanted.operator == "NotIn" else listed
-        numbers, are_numbers = self._numbers()
+        numbers, are_numbers = self._numbers
         beyond = numbers > wanted.bound if wanted.operator == "Gt" else numbers < wanted.bound
         satisfied: BoolArray = (beyond & are_numbers)[self.codes]
         return satisfied
 
+    @cached_property
     def _numbers(self) -> tuple[IntArray, BoolArray]:
-        """Return [value]: the integer that it spells, and whether it spells one, which Gt and Lt need."""
-        if not self._parsed:
-            numbers = [parse_int64(value) for value in self.values]
-            as_array = np.array([number or 0 for number in numbers], np.int64)
-            self._parsed.append((as_array, np.array([number is not None for number in numbers], np.bool_)))
-        return self._parsed[0]
+        """[value]: the integer that it spells, and whether it spells one; few requirements are Gt or Lt."""
+        numbers = [parse_int64(value) for value in self.values]
+        as_array = np.array([number or 0 for number in numbers], np.int64)
+        return as_array, np.array([number is not None for number in numbers], np.bool_)
 
 
 def encode(values: Sequence[Any], key: Callable[[Any], Any] = lambda value: value) -> Encoded:

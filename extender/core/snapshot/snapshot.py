@@ -190,7 +190,7 @@ class Snapshot(NodeTable):
         self.observer, self.node_versions = None, node_versions.copy()
         with self._derived_values_restored():
             try:
-                self._versions["any"] += 1  # no value of the last call may be taken for one of these nodes
+                self._versions["any"] += 1  # some values change in place (the last filter run): leave them alone
                 for node in nodes:
                     # A watch's thread must not take UID and resourceVersion for the API server's.
                     metadata = msgspec.structs.replace(node.metadata, uid="", resource_version="")
@@ -232,7 +232,7 @@ class Snapshot(NodeTable):
         if not has_row and identity(pod) in self.pod_table.row_of:
             raise ValueError(f"has the same UID as pod {self.pods[self.pod_table.row_of[identity(pod)]].key}")
         self.pod_table.validate(pod)
-        # 3. Remove the old state. Another pod of the same name goes to the end of the list, as in the API server's.
+        # 3. Remove the old state. Another pod of the same name goes to the end of the list.
         order = self._remove_pod(key, before) if before is not None else 0
         if not same:
             self.objects.pods.pop(key, None)

@@ -176,7 +176,7 @@ class SchedulingGroupIndex(GroupIndex):
 
         Without the PodGroup objects (`has_objects`) these are all pods of a group.
         """
-        # To kube-scheduler a group whose object does not exist is no group.
+        # kube-scheduler ignores a group without an object.
         if not has_objects:
             return np.flatnonzero(self.of_pod != NO_GROUP)
         return np.concatenate([np.empty(0, np.int64), *map(self.rows_of, self._whole)])

@@ -3,12 +3,12 @@
 Rule: a function that is declared but implemented nowhere is not followed, and is named.
 """
 
-import math
 import operator
 from collections.abc import Callable
 from contextlib import suppress
 from itertools import islice
-from typing import Any
+from math import ceil
+from typing import Any, Final
 
 from extender.k8s.cel.functions import Overload, functions
 from extender.k8s.cel.types import DYN, Type, is_optional, name_of
@@ -39,21 +39,21 @@ def call(
     apply: Callable[..., Any] | None = None,
 ) -> Evaluate:
     """Return what evaluates a call of a function, or of `apply` instead; raises UnsupportedFeature."""
-    if apply is None:
-        apply = _implementation(name, overloads, of_1_37=of_1_37)
+    apply = apply or _implementation(name, overloads, of_1_37=of_1_37)
     cost = _cost(name, overloads, of_1_37=of_1_37)
     if len(overloads) == 1:  # what the cost tracker assumes is that overload's
         asserted = _ASSERTIONS.get(name, ())
         arguments = [_asserting(each, *asserted[index : index + 1]) for index, each in enumerate(arguments)]
-    if len(arguments) == 1:
-        return _unary(apply, cost, arguments[0])
     if len(arguments) == 2:
         return _binary(apply, cost, *arguments)
 
     def evaluate(run: Run) -> Any:
         values = [each(run) for each in arguments]
+        if cost is None:
+            run.cost += 1
+            return apply(run, *values)
         result = apply(run, *values)
-        run.cost += 1 if cost is None else cost(run, values, result)
+        run.cost += cost(run, values, result)
         return result
 
     return evaluate
@@ -68,19 +68,6 @@ def both(run: Run, one: Evaluate, other: Evaluate) -> tuple[Any, Any]:
             other(run)
         raise
     return left, other(run)
-
-
-def _unary(apply: Callable[..., Any], cost: Cost | None, argument: Evaluate) -> Evaluate:
-    def evaluate(run: Run) -> Any:
-        value = argument(run)
-        if cost is None:
-            run.cost += 1
-            return apply(run, value)
-        result = apply(run, value)
-        run.cost += cost(run, [value], result)
-        return result
-
-    return evaluate
 
 
 def _binary(apply: Callable[..., Any], cost: Cost | None, one: Evaluate, other: Evaluate) -> Evaluate:
@@ -120,12 +107,9 @@ def _bound(name: str, overload: Overload) -> Callable[..., Any]:
         return overload.apply
     target = overload.arguments[0] if overload.arguments else DYN
     if target[0] in ("struct", "opaque") and not is_optional(target):
-        return _unreachable  # of a type whose values only functions make that are not evaluated
+        # Only functions that are not evaluated make values of this type, so that no value passes the test.
+        return lambda _run, *_values: None
     raise UnsupportedFeature(f"{name}()")
-
-
-def _unreachable(_run: Run, *_values: Any) -> Any:
-    raise AssertionError("no value of this type can be made")
 
 
 def _test(wanted: Type) -> Callable[[Any], bool]:
@@ -190,32 +174,8 @@ def _panic(what: str) -> Aborted:
 # --- costs ---------------------------------------------------------------------------------------------------------
 
 
-def _traversed(_run: Run, values: list[Any], _result: Any) -> int:
-    return math.ceil(size(values[0]) * 0.1)
-
-
-def _traversed_twice(_run: Run, values: list[Any], _result: Any) -> int:
-    return math.ceil(size(values[0]) * 2 * 0.1)
-
-
-def _compared(_run: Run, values: list[Any], _result: Any) -> int:
-    return math.ceil(min(size(values[0]), size(values[1])) * 0.1)
-
-
-def _joined(_run: Run, values: list[Any], _result: Any) -> int:
-    return math.ceil((size(values[0]) + size(values[1])) * 0.1)
-
-
 def _matched(_run: Run, values: list[Any], _result: Any) -> int:
-    return math.ceil((1.0 + size(values[0])) * 0.1) * math.ceil(size(values[1]) * 0.25)
-
-
-def _made(_run: Run, _values: list[Any], result: Any) -> int:
-    return size(result) + 11
-
-
-def _product(_run: Run, values: list[Any], _result: Any) -> int:
-    return 1 + size(values[0]) * size(values[1])
+    return ceil((1.0 + size(values[0])) * 0.1) * ceil(size(values[1]) * 0.25)
 
 
 def _sorted_by(_run: Run, values: list[Any], _result: Any) -> int:
@@ -223,10 +183,6 @@ def _sorted_by(_run: Run, values: list[Any], _result: Any) -> int:
     items = values[-1]
     factor = 2.1 if items and type(items[0]) in (str, bytes) else 2.0
     return int(len(items) * len(items) * factor) + 11
-
-
-def _searched(run: Run, values: list[Any], _result: Any) -> int:
-    return _tree(run, values[0])
 
 
 def _tree(run: Run, value: Any) -> int:
@@ -242,23 +198,33 @@ def _tree(run: Run, value: Any) -> int:
     return 1
 
 
+_TRAVERSED: Final[Cost] = lambda _run, values, _result: ceil(size(values[0]) * 0.1)  # noqa: E731
+_SEARCHED: Final[Cost] = lambda run, values, _result: _tree(run, values[0])  # noqa: E731
+
 _BY_FUNCTION: dict[str, Cost] = {
-    **dict.fromkeys(("isSorted", "sum", "max", "min", "indexOf", "lastIndexOf"), _searched),
-    **dict.fromkeys(("lowerAscii", "upperAscii", "substring", "trim", "startsWith", "endsWith"), _traversed),
-    **dict.fromkeys(("strings.quote", "format", "quantity", "isQuantity", "semver", "isSemver"), _traversed),
-    **dict.fromkeys(("replace", "split"), _traversed_twice),
+    **dict.fromkeys(("isSorted", "sum", "max", "min", "indexOf", "lastIndexOf"), _SEARCHED),
+    **dict.fromkeys(("lowerAscii", "upperAscii", "substring", "trim", "startsWith", "endsWith"), _TRAVERSED),
+    **dict.fromkeys(("strings.quote", "format", "quantity", "isQuantity", "semver", "isSemver"), _TRAVERSED),
+    **dict.fromkeys(("replace", "split"), lambda _run, values, _result: ceil(size(values[0]) * 2 * 0.1)),
     **dict.fromkeys(("find", "findAll"), _matched),
-    **dict.fromkeys(("slice", "lists.range", "reverse"), _made),
-    **dict.fromkeys(("sets.contains", "sets.intersects"), _product),
+    **dict.fromkeys(("slice", "lists.range", "reverse"), lambda _run, _values, result: size(result) + 11),
+    **dict.fromkeys(
+        ("sets.contains", "sets.intersects"), lambda _run, values, _result: 1 + size(values[0]) * size(values[1])
+    ),
     "sets.equivalent": lambda _run, values, _result: 1 + 2 * size(values[0]) * size(values[1]),
     "distinct": _sorted_by,
-    "join": lambda _run, _values, result: math.ceil(size(result) * 2 * 0.1),
-    "contains": lambda _run, values, _result: math.ceil(size(values[0]) * 0.1) * math.ceil(size(values[1]) * 0.1),
+    "join": lambda _run, _values, result: ceil(size(result) * 2 * 0.1),
+    "contains": lambda _run, values, _result: ceil(size(values[0]) * 0.1) * ceil(size(values[1]) * 0.1),
 }
 _BY_OVERLOAD: dict[str, Cost] = {
-    **dict.fromkeys(("bytes(string)", "string(bytes)"), _traversed),
-    **{f"{name}({kind})": _compared for name in ("_<_", "_<=_", "_>_", "_>=_") for kind in ("string", "bytes")},
-    **dict.fromkeys(("_+_(string)", "_+_(bytes)"), _joined),
+    **dict.fromkeys(("bytes(string)", "string(bytes)"), _TRAVERSED),
+    **dict.fromkeys(
+        [f"{name}({kind})" for name in ("_<_", "_<=_", "_>_", "_>=_") for kind in ("string", "bytes")],
+        lambda _run, values, _result: ceil(min(size(values[0]), size(values[1])) * 0.1),
+    ),
+    **dict.fromkeys(
+        ("_+_(string)", "_+_(bytes)"), lambda _run, values, _result: ceil((size(values[0]) + size(values[1])) * 0.1)
+    ),
     **dict.fromkeys((".sort(list)", ".@sortByAssociatedKeys(list)"), _sorted_by),
     "@in(list)": lambda _run, values, _result: size(values[1]),
     ".matches(string)": _matched,
@@ -268,9 +234,9 @@ _BY_OVERLOAD: dict[str, Cost] = {
 """By function, with a dot before a member, and the type of its last argument."""
 
 _SINCE_1_37: dict[str, Cost] = {
-    "includes": _searched,
+    "includes": _SEARCHED,
     "matches": _matched,
-    **dict.fromkeys(("startsWith", "endsWith"), lambda _run, values, _result: math.ceil(size(values[1]) * 0.1)),
+    **dict.fromkeys(("startsWith", "endsWith"), lambda _run, values, _result: ceil(size(values[1]) * 0.1)),
 }
 """By function: what costs otherwise than up to v1.36."""
 

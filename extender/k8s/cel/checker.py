@@ -8,7 +8,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from extender.k8s.cel.environment import Environment
 from extender.k8s.cel.functions import Overload, functions
 from extender.k8s.cel.library.formatting import CLAUSES, interpolate
 from extender.k8s.cel.library.patterns import problem
@@ -22,6 +21,7 @@ from extender.k8s.cel.types import (
     INT,
     NAMED_TYPES,
     STRING,
+    Environment,
     TooLarge,
     Type,
     Unifier,

@@ -14,12 +14,24 @@ from typing import Any, Final
 
 from extender.k8s.cel.calls import Evaluate, both, call
 from extender.k8s.cel.checker import Checked
+from extender.k8s.cel.interpreter import (
+    KEYS,
+    Loop,
+    Qualifier,
+    appended,
+    bad_key,
+    chained,
+    held,
+    is_plain,
+    literal_path,
+    loop_over,
+    resolved,
+)
 from extender.k8s.cel.library import patterns
 from extender.k8s.cel.syntax import Expr
 from extender.k8s.cel.types import NAMED_TYPES, is_dyn, is_optional, name_of
 from extender.k8s.cel.values import (
     NO_SUCH_OVERLOAD,
-    NONE,
     Aborted,
     CelError,
     Optional,
@@ -29,19 +41,20 @@ from extender.k8s.cel.values import (
     Uint,
     UnsupportedFeature,
     check_key,
+    check_map_key,
     equal,
-    find,
-    go_name,
     size,
-    type_name,
     written,
 )
 from extender.k8s.limits.limits import constant_budget
 
 _LIST_COST: Final = 10
 _MAP_COST: Final = 30
-_DEFERRED: Final = object()
-"""A loop's result before it is first asked for."""
+_CHAINED: Final = ("_[_]", "_?._", "_[?_]")
+"""Functions that read a key."""
+_CONVERSIONS: Final = frozenset(
+    ("bool", "bytes", "double", "duration", "dyn", "int", "string", "timestamp", "type", "uint"),
+)
 
 
 class PlanError(Exception):
@@ -58,8 +71,8 @@ class Plan:
     qualified: Evaluate | None = None
     """Evaluates a variable, its fields and keys without the one that the variable itself costs."""
     ternary: bool = False
-    path: tuple[str, ...] | None = None
-    """Literal fields and keys that are read of the declared variable; () is all of it."""
+    declared: bool = False
+    """It is the declared variable."""
 
     @property
     def uncounted(self) -> Evaluate:
@@ -76,8 +89,18 @@ def plan(root: Expr, checked: Checked) -> tuple[Evaluate, int, set[tuple[str, ..
     return evaluate, planner.slots, planner.paths
 
 
-def constant(value: Any) -> Plan:
+def _constant(value: Any) -> Plan:
     return Plan(lambda _run: value, constant=True, value=value)
+
+
+def _counted(evaluate: Evaluate, *, declared: bool = False) -> Plan:
+    """Return the plan of a variable, which costs one beside its fields and keys."""
+
+    def counted(run: Run) -> Any:
+        run.cost += 1
+        return evaluate(run)
+
+    return Plan(counted, qualified=evaluate, declared=declared)
 
 
 class _Planner:
@@ -90,10 +113,12 @@ class _Planner:
         self.slots = 0
         self.scopes: list[dict[str, int]] = []
         self.starts: dict[int, Evaluate] = {}
+        """Result variable of a loop -> what it starts with."""
         self.growing: set[int] = set()
+        """Result variables of loops that only add to a list or a map."""
         self.paths: set[tuple[str, ...]] = set()
         self._kinds: dict[str, Callable[[Expr], Plan]] = {
-            "literal": lambda node: constant(node.value),
+            "literal": lambda node: _constant(node.value),
             "ident": self._attribute,
             "select": self._attribute,
             "call": self._call,
@@ -102,7 +127,7 @@ class _Planner:
             "loop": self._loop,
         }
         self._operators: dict[str, Callable[[Expr], Plan]] = {
-            **dict.fromkeys(("_[_]", "_?._", "_[?_]"), self._attribute),
+            **dict.fromkeys(_CHAINED, self._attribute),
             **dict.fromkeys(("_&&_", "_||_"), self._logical),
             **dict.fromkeys(("_==_", "_!=_"), self._equality),
             **dict.fromkeys(("or", "orValue"), self._alternative),
@@ -116,20 +141,33 @@ class _Planner:
     # --- variables, fields and keys --------------------------------------------------------------------------------
 
     def _attribute(self, node: Expr) -> Plan:
+        """Return the plan of a name, or of fields and keys behind something."""
         name = self.checked.names.get(node.id)
+        # 1. A name of a type.
         if name is not None and (self._is_type(name) or self.checked.types[node.id][0] == "type"):
             if name not in NAMED_TYPES:  # cel-go takes each name of that type for the name of one
                 raise PlanError(f"reference to undefined type: {name}")
-            return constant(TypeValue(name_of(NAMED_TYPES[name])))
+            return _constant(TypeValue(name_of(NAMED_TYPES[name])))
+        # 2. Split the chain into its root and what is read of it.
         root, qualifiers = self._chain(node)
-        if root.path is not None:
+        if root.declared:
             literal = takewhile(lambda each: type(each.key) is str, qualifiers)
-            self.paths.add((*root.path, *(each.key for each in literal)))
-        if qualifiers:
-            return self._qualified(root, qualifiers)
-        if name is not None and self._may_be_optional(node):
-            return Plan(_resolved(root.evaluate), qualified=_resolved(root.uncounted))
-        return root
+            self.paths.add(tuple(each.key for each in literal))
+        if not qualifiers:
+            if name is not None and self._may_be_optional(node):
+                return Plan(resolved(root.evaluate), qualified=resolved(root.uncounted))
+            return root
+        # 3. Evaluate it.
+        tested = qualifiers[-1].test_only
+        if tested and root.ternary:
+            raise UnsupportedFeature("has() of a ternary's field")  # whose cost may wrap below zero
+        evaluate = chained(root.uncounted, qualifiers, tested=tested)
+        if tested:
+            return Plan(evaluate, qualified=evaluate)
+        if root.declared and len(qualifiers) <= 3 and all(map(is_plain, qualifiers)):
+            get, keys = self.environment.fields[qualifiers[0].key].value, [each.key for each in qualifiers[1:]]
+            return Plan(literal_path(get, keys, 1, evaluate), qualified=literal_path(get, keys, 0, evaluate))
+        return _counted(evaluate)
 
     def _is_type(self, name: str) -> bool:
         return self._slot(name) is None and name not in self.variable_names
@@ -139,107 +177,55 @@ class _Planner:
         return is_optional(kind) or is_dyn(kind)
 
     def _slot(self, name: str) -> int | None:
+        """Return the place of a loop's variable."""
         return next((scope[name] for scope in reversed(self.scopes) if name in scope), None)
 
-    def _chain(self, node: Expr) -> tuple[Plan, list["_Qualifier"]]:
+    def _chain(self, node: Expr) -> tuple[Plan, list[Qualifier]]:
         """Return the root of a chain of fields and keys, and the chain."""
-        path = self._path(node)
-        if path is not None:
-            return self._read(path), []
         name = self.checked.names.get(node.id)
         if name is not None:
-            return (self.plan(node) if self._is_type(name) else _counted(self._held(name))), []
+            if self._slot(name) is not None:
+                return _counted(self._held(name)), []
+            return (self._variable() if name in self.variable_names else self.plan(node)), []
         if node.kind == "select" and node.operand is not None:
             root, qualifiers = self._links(node.operand)
-            return root, [*qualifiers, _Qualifier(node.name, test_only=node.test_only)]
+            return root, [*qualifiers, Qualifier(node.name, test_only=node.test_only)]
         operand, key = node.args
         root, qualifiers = self._links(operand)
-        optional = node.name != "_[_]"
-        planned = self.plan(key)
+        optional, planned = node.name != "_[_]", self.plan(key)
         if planned.constant:
-            if type(planned.value) not in _KEYS:
-                raise _bad_key(planned.value, PlanError)
-            return root, [*qualifiers, _Qualifier(planned.value, optional=optional)]
+            if type(planned.value) is list:
+                raise PlanError("invalid qualifier type: *types.baseList")
+            if type(planned.value) not in KEYS:
+                raise bad_key(planned.value, PlanError)
+            return root, [*qualifiers, Qualifier(planned.value, optional=optional)]
         if self._is_beside_local(operand):  # cel-go looks for the key's variables outside of all loops
             raise UnsupportedFeature("a key behind a name with a leading dot that is a loop's variable, too")
-        return root, [*qualifiers, _Qualifier(None, planned.uncounted, optional=optional)]
+        return root, [*qualifiers, Qualifier(None, planned.uncounted, optional=optional)]
 
-    def _links(self, node: Expr) -> tuple[Plan, list["_Qualifier"]]:
-        chained = node.kind == "select" and not node.test_only
-        chained = chained or (node.kind == "call" and node.name in ("_[_]", "_?._", "_[?_]"))
-        return self._chain(node) if node.kind == "ident" or chained else (self.plan(node), [])
+    def _links(self, node: Expr) -> tuple[Plan, list[Qualifier]]:
+        is_field = node.kind == "ident" or (node.kind == "select" and not node.test_only)
+        is_key = node.kind == "call" and node.name in _CHAINED
+        return self._chain(node) if is_field or is_key else (self.plan(node), [])
 
-    def _path(self, node: Expr) -> tuple[str, ...] | None:
-        """Return the literal fields and keys of the declared variable that a node reads, None for any other node.
-
-        Only as far as their types are declared: a value that is dynamic needs the tests of a chain.
-        """
-        if node.kind == "ident":
-            name = self.checked.names.get(node.id, "")
-            return () if name in self.variable_names and self._slot(name) is None else None
-        if node.kind == "select" and not node.test_only and node.operand is not None:
-            operand, key = node.operand, node.name
-        elif node.kind == "call" and node.name == "_[_]" and type(node.args[1].value) is str:
-            operand, key = node.args[0], node.args[1].value
-        else:
-            return None
-        before = self._path(operand)
-        if before is None or self.checked.types[operand.id][0] not in ("struct", "map"):
-            return None
-        return (*before, key)
-
-    def _read(self, path: tuple[str, ...]) -> Plan:
-        """Return the plan of a literal path of the declared variable."""
-        if not path:
-            getters = {name: each.value for name, each in self.environment.fields.items()}
-            whole = _counted(lambda run: StringMap((name, get(run.variable)) for name, get in getters.items()))
-            whole.path = path
-            return whole
-        get, keys = self.environment.fields[path[0]].value, path[1:]
-
-        def reader(cost: int) -> Evaluate:
-            def walk(run: Run) -> Any:
-                run.cost += cost
-                value = get(run.variable)
-                for key in keys:
-                    value, _ = _qualify(value, key, test=False)
-                return value
-
-            if len(keys) != 2:  # nearly all paths have two, and are read in every run
-                return walk
-            first, second = keys
-
-            def evaluate(run: Run) -> Any:
-                try:
-                    value = get(run.variable)[first][second]
-                except KeyError:  # an error, or a map that has every key
-                    return walk(run)
-                run.cost += cost
-                return value
-
-            return evaluate
-
-        return Plan(reader(len(path) + 1), qualified=reader(len(path)), path=path)
+    def _variable(self) -> Plan:
+        """Return the plan of the declared variable as a whole."""
+        getters = {name: each.value for name, each in self.environment.fields.items()}
+        return _counted(
+            lambda run: StringMap((name, get(run.variable)) for name, get in getters.items()), declared=True
+        )
 
     def _held(self, name: str) -> Evaluate:
         """Return what evaluates a variable of a loop."""
         slot = self._slot(name)
         assert slot is not None
-        start = self.starts.get(slot)
-        return (lambda run: run.slots[slot]) if start is None else (lambda run: _held(run, slot, start))
+        return held(slot, self.starts.get(slot))
 
     def _is_beside_local(self, node: Expr) -> bool:
         """Return whether a chain's variable is the declared one where a loop has a variable of its name."""
         while node.kind in ("select", "call") and node.children():
             node = node.children()[0]
         return self.checked.names.get(node.id, "").startswith(".")
-
-    def _qualified(self, root: Plan, qualifiers: list["_Qualifier"]) -> Plan:
-        tested = qualifiers[-1].test_only
-        if tested and root.ternary:
-            raise UnsupportedFeature("has() of a ternary's field")  # whose cost may wrap below zero
-        evaluate = _chained(root.uncounted, qualifiers, tested=tested)
-        return Plan(evaluate, qualified=evaluate) if tested else _counted(evaluate)
 
     # --- calls -----------------------------------------------------------------------------------------------------
 
@@ -266,7 +252,7 @@ class _Planner:
             return Plan(call(name, overloads, arguments, of_1_37=self.of_1_37, apply=of_constant))
         evaluate = call(name, overloads, arguments, of_1_37=self.of_1_37)
         if name in _CONVERSIONS and len(planned) == 1 and planned[0].constant:
-            return constant(self._folded(evaluate))
+            return _constant(self._folded(evaluate))
         return Plan(evaluate)
 
     def _folded(self, evaluate: Evaluate) -> Any:
@@ -286,35 +272,7 @@ class _Planner:
         name = self.checked.names.get(node.args[0].id, "")
         if self._slot(name) not in self.growing:
             return None
-        held = self._held(name)
-        added = [self.plan(each).evaluate for each in node.args[1:]]
-
-        def extend(run: Run) -> list[Any]:
-            run.cost += 2
-            found: list[Any] = held(run)
-            items = added[0](run)
-            run.work(len(items))
-            found.extend(items)
-            return found
-
-        def insert(run: Run) -> dict[Any, Any]:
-            run.cost += 2
-            found: dict[Any, Any] = held(run)
-            values = [each(run) for each in added]
-            entries = values[0] if len(values) == 1 else None
-            if len(values) == 2:
-                _check_key(values[0])
-                entries = {values[0]: values[1]}
-            if not isinstance(entries, dict):
-                raise CelError(NO_SUCH_OVERLOAD)
-            run.work(len(entries) + 1)
-            for key, value in entries.items():
-                if key in found:
-                    raise CelError(f"insert failed: key {written(key)} already exists")
-                found[key] = value
-            return found
-
-        return Plan(extend if node.name == "_+_" else insert)
+        return Plan(appended(self._held(name), [self.plan(each).evaluate for each in node.args[1:]]))
 
     def _logical(self, node: Expr) -> Plan:
         """Return the plan of && or ||: an error counts only where no term decides."""
@@ -398,7 +356,7 @@ class _Planner:
                 return otherwise(run)
             raise CelError(NO_SUCH_OVERLOAD)
 
-        found = _resolved(evaluate) if self._may_be_optional(node) else evaluate
+        found = resolved(evaluate) if self._may_be_optional(node) else evaluate
         return Plan(found, qualified=found, ternary=True)
 
     # --- lists, maps and loops -------------------------------------------------------------------------------------
@@ -408,7 +366,7 @@ class _Planner:
         optional = frozenset(node.optional)
         if all(each.constant for each in planned):
             if not optional:
-                return constant([each.value for each in planned])
+                return _constant([each.value for each in planned])
             raise UnsupportedFeature("an optional element that is a constant")
         elements = [each.evaluate for each in planned]
 
@@ -443,7 +401,7 @@ class _Planner:
             found: dict[Any, Any] = {}
             for key_of, value_of, may_lack in entries:
                 key, value = key_of(run), value_of(run)
-                _check_key(key)
+                check_map_key(key)
                 if may_lack:
                     if type(value) is not Optional:
                         raise _not_optional(f"entry '{written(key)}'", value)
@@ -456,7 +414,7 @@ class _Planner:
 
         # cel-go makes maps of constants while it plans, so that errors of their keys are errors of the plan.
         if all(each.constant for each in planned) and not optional:
-            return constant(self._folded(evaluate))
+            return _constant(self._folded(evaluate))
         return Plan(evaluate)
 
     def _loop(self, node: Expr) -> Plan:
@@ -476,159 +434,14 @@ class _Planner:
         self.scopes.pop()
         result = self.plan(node.args[4]).evaluate
         self.scopes.pop()
-        over = range_plan.evaluate
-        is_bind = range_plan.constant and range_plan.value == []  # cel.bind() is a loop over nothing
-
-        def bind(run: Run) -> Any:
-            run.slots[result_slot] = _DEFERRED
-            return result(run)
-
-        def evaluate(run: Run) -> Any:
-            values = run.slots
-            within = over(run)
-            values[result_slot] = _DEFERRED
-            for one, other in _items(within, bool(loop.variable2)):
-                values[first] = one
-                values[second] = other
-                try:
-                    if condition(run) is False:
-                        break
-                except CelError:  # an error does not end the loop: a later step may absorb it
-                    pass
-                try:
-                    values[result_slot] = step(run)
-                except CelError as error:
-                    values[result_slot] = error
-                run.check()
-                run.work(2)
-            return result(run)
-
-        return Plan(bind if is_bind else evaluate)
-
-
-_CONVERSIONS = frozenset(
-    ("bool", "bytes", "double", "duration", "dyn", "int", "string", "timestamp", "type", "uint"),
-)
+        # cel.bind() is a loop over nothing.
+        over = None if range_plan.constant and range_plan.value == [] else range_plan.evaluate
+        slots = (result_slot, first, second)
+        return Plan(loop_over(Loop(over, slots, bool(loop.variable2), condition, step, result)))
 
 
 def _not_optional(what: str, value: Any) -> CelError:
     return CelError(f"cannot initialize optional {what} from non-optional value {written(value)}")
-
-
-def _resolved(evaluate: Evaluate) -> Evaluate:
-    """Return what evaluates a variable or a ternary, whose value may be an optional one."""
-
-    def resolved(run: Run) -> Any:
-        value = evaluate(run)
-        if type(value) is Optional and value.present:
-            _within(run, value)
-        return value
-
-    return resolved
-
-
-def _within(run: Run, optional: Optional) -> Any:
-    """Return an optional's value, which cel-go 0.26 makes a Go value and back: not every value stands that."""
-    value = optional.value
-    if run.of_1_37:
-        return value
-    if type(value) in (Optional, TypeValue) or hasattr(value, "type_name"):
-        raise UnsupportedFeature(
-            "an optional quantity, version, type or optional value that is a variable's or a ternary's"
-        )
-    return value
-
-
-def _counted(evaluate: Evaluate) -> Plan:
-    """Return the plan of a variable, which costs one beside its fields and keys."""
-
-    def counted(run: Run) -> Any:
-        run.cost += 1
-        return evaluate(run)
-
-    return Plan(counted, qualified=evaluate)
-
-
-@dataclass(slots=True)
-class _Qualifier:
-    """A field or a key: `key`, or what `evaluate` returns."""
-
-    key: Any
-    evaluate: Evaluate | None = None
-    optional: bool = False
-    test_only: bool = False
-
-
-def _chained(base: Evaluate, qualifiers: list[_Qualifier], *, tested: bool) -> Evaluate:
-    steps = [(each.key, each.evaluate, each.optional, each.test_only) for each in qualifiers]
-
-    def evaluate(run: Run) -> Any:
-        value = base(run)
-        is_optional = type(value) is Optional
-        if is_optional:
-            if not value.present:
-                return False if tested else value
-            value = _within(run, value)
-        for key, key_of, optional, test_only in steps:
-            is_optional = is_optional or optional
-            if key_of is not None:
-                key = key_of(run)
-            value, present = _qualify(value, key, test=is_optional or test_only)
-            if test_only:
-                run.cost += 1
-                return present
-            if not present:
-                return False if tested else NONE
-            run.cost += 1
-        return Optional(value) if is_optional else value
-
-    return evaluate
-
-
-_KEYS = frozenset((str, int, Uint, float, bool))
-
-
-def _qualify(value: Any, key: Any, *, test: bool) -> tuple[Any, bool]:
-    """Return the value of a field or a key, and whether it is there; without `test` a missing one is an error."""
-    if type(key) not in _KEYS:
-        raise _bad_key(key, CelError)
-    if isinstance(value, dict):
-        found, present = find(value, key)
-        if present or test:
-            return found, present
-    elif type(value) is list:
-        index = _index(key)
-        if 0 <= index < len(value):
-            return value[index], True
-        if not test:
-            raise CelError(f"index out of bounds: {written(key)}")
-        return None, False
-    elif test:
-        return None, False
-    raise CelError(f"no such key: {written(key)}")
-
-
-def _bad_key(key: Any, error: type[Exception]) -> Exception:
-    """Return the error of a key of a type that no list or map has."""
-    if type(key) is list and error is PlanError:
-        return error("invalid qualifier type: *types.baseList")
-    if type(key) in (list, StringMap):  # upstream has several types of lists, and maps of Go's and its own
-        return UnsupportedFeature(f"a key of the type {type_name(key)}")
-    return error(f"invalid qualifier type: {go_name(key)}")
-
-
-def _index(key: Any) -> int:
-    if type(key) is str or type(key) is bool:
-        raise CelError(f"unsupported index type '{type_name(key)}' in list")
-    if key != key or key != int(key):
-        raise CelError(f"unsupported index value {written(key)} in list")
-    return int(key)
-
-
-def _check_key(key: Any) -> None:
-    check_key(key)
-    if type(key) is float or isinstance(key, (list, dict)):
-        raise UnsupportedFeature("a map with keys that are doubles, lists or maps")
 
 
 def _constant_membership(item: Plan, within: list[Any]) -> Plan | None:
@@ -637,7 +450,7 @@ def _constant_membership(item: Plan, within: list[Any]) -> Plan | None:
     None where cel-go makes no set of them.
     """
     if not within:
-        return constant(False)
+        return _constant(False)
     kinds = {type(each) for each in within}
     if not kinds <= {str, int, Uint, float, bool} or (bool in kinds and len(kinds) > 1):
         return None
@@ -655,31 +468,3 @@ def _constant_membership(item: Plan, within: list[Any]) -> Plan | None:
             return False
 
     return Plan(contained)
-
-
-# --- loops ---------------------------------------------------------------------------------------------------------
-
-
-def _held(run: Run, slot: int, start: Evaluate) -> Any:
-    """Return a loop's result so far, which starts when it is first asked for."""
-    value = run.slots[slot]
-    if value is _DEFERRED:
-        try:
-            value = start(run)
-        except CelError as error:
-            value = error
-        run.slots[slot] = value
-    if isinstance(value, CelError):
-        raise value
-    return value
-
-
-def _items(within: Any, pairs: bool) -> Any:
-    """Return the values of a loop's two variables, None for a missing one."""
-    if isinstance(within, dict):
-        return list(within.items())
-    if type(within) is list:
-        return enumerate(within) if pairs else [(each, None) for each in within]
-    if pairs:
-        raise CelError(f"unsupported comprehension range type: {go_name(within)}")
-    raise CelError(f"got '{go_name(within)}', expected iterable type")

@@ -5,7 +5,9 @@ A type is a tuple: its kind, and then its parameters; ("opaque" | "struct" | "pa
 Rule: the work of unifying is counted, since a few nested bindings can name a type that is exponentially large.
 """
 
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
 
 Type = tuple[Any, ...]
 
@@ -87,6 +89,31 @@ def _written(of: Type, names: dict[str, str]) -> str:
     name = str(of[1] if of[0] in ("opaque", "struct", "param") else names.get(of[0], of[0]))
     within = parameters(of)
     return f"{name}({', '.join(_written(each, names) for each in within)})" if within else name
+
+
+# --- what an expression may name besides functions and types --------------------------------------------------------
+
+
+class Field(NamedTuple):
+    type: Type
+    value: Callable[[Any], Any]
+    """Reads it from what stands for the variable in a run; maps, and maps within them, are `StringMap`s."""
+
+
+@dataclass(frozen=True)
+class Environment:
+    """The declared variable, an object of a struct type with these fields. `of_1_37`: cel-go 0.29, else 0.26.
+
+    The language knows no object of Kubernetes: the caller declares what it must know of one.
+    """
+
+    variable: str
+    type: Type
+    fields: Mapping[str, Field]
+    of_1_37: bool
+
+
+# --- unification ----------------------------------------------------------------------------------------------------
 
 
 class TooLarge(Exception):

@@ -136,6 +136,13 @@ def check_key(key: Any) -> None:
         raise Aborted(f"internal error: runtime error: hash of unhashable type {name}")
 
 
+def check_map_key(key: Any) -> None:
+    """Raise Aborted or UnsupportedFeature for a key of a map that is made."""
+    check_key(key)
+    if type(key) is float or isinstance(key, (list, dict)):
+        raise UnsupportedFeature("a map with keys that are doubles, lists or maps")
+
+
 _NAMES: dict[type, tuple[str, str]] = {
     type(None): ("null_type", "types.Null"),
     bool: ("bool", "types.Bool"),

@@ -5,7 +5,7 @@ Mirrors CompilationResult.DeviceMatches (k8s.io/dynamic-resource-allocation/cel,
 Rule: each part is read when it is first asked for, and once.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -28,41 +28,34 @@ class DeviceView:
 
     def check(self) -> None:
         """Raise CelError for an attribute that has no value, whatever a selector reads."""
-        if self._problem:
-            raise CelError(self._problem)
-
-    @cached_property
-    def _problem(self) -> str:
+        if has_values(self.device):
+            return  # nearly every device: a fifth of the time that it takes to convert all values
         for name, attribute in sorted((self.device.attributes or {}).items()):
             try:
                 self._value(attribute)
             except CelError as error:
-                return f"attribute {name}: {error}"
-        return ""
+                raise CelError(f"attribute {name}: {error}") from None
 
     @cached_property
     def attribute_values(self) -> EndlessMap:
         """{domain: {id: value}} of the attributes; a name without a domain has the driver's."""
-        return self._by_domain((name, self._value(one)) for name, one in (self.device.attributes or {}).items())
+        return self._by_domain(self.device.attributes or {}, self._value)
 
     @cached_property
     def capacity_values(self) -> EndlessMap:
         """{domain: {id: quantity}} of the capacity."""
-        return self._by_domain((name, quantity(one.value)) for name, one in (self.device.capacity or {}).items())
+        return self._by_domain(self.device.capacity or {}, lambda capacity: quantity(capacity.value))
 
-    def _by_domain(self, values: Iterable[tuple[str, Any]]) -> EndlessMap:
+    def _by_domain(self, values: Mapping[str, Any], convert: Callable[[Any], Any]) -> EndlessMap:
         found = EndlessMap()
-        for name, value in values:
+        own = found[self.driver] = StringMap()
+        for name, value in values.items():
             domain, separator, identifier = name.partition("/")
-            if not separator:
-                domain, identifier = self.driver, name
-            found.setdefault(domain, StringMap())[identifier] = value
+            of = found.setdefault(domain, StringMap()) if separator else own
+            of[identifier if separator else name] = convert(value)
+        if not own:
+            del found[self.driver]
         return found
-
-    @cached_property
-    def has_values(self) -> bool:
-        """Whether each attribute has one value, as `has_values`."""
-        return has_values(self.device)
 
 
 def has_values(device: Device) -> bool:
@@ -84,9 +77,12 @@ def _is_version(attribute: DeviceAttribute) -> bool:
 
 def _value(attribute: DeviceAttribute) -> Any:
     """Return an attribute's value; raises CelError (getAttributeValue)."""
-    for value in (attribute.int_value, attribute.bool_value, attribute.string_value):
-        if value is not None:
-            return value
+    if attribute.int_value is not None:
+        return attribute.int_value
+    if attribute.bool_value is not None:
+        return attribute.bool_value
+    if attribute.string_value is not None:
+        return attribute.string_value
     if attribute.version_value is None:
         raise CelError("unsupported attribute value")
     return _version(attribute.version_value)

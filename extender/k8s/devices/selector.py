@@ -13,11 +13,10 @@ from operator import attrgetter
 from typing import Any, Final
 
 from extender.k8s.cel.checker import check, error_text
-from extender.k8s.cel.environment import Environment, Field
 from extender.k8s.cel.parser import parse
 from extender.k8s.cel.plan import PlanError, plan
 from extender.k8s.cel.syntax import SyntaxFailure, Tree
-from extender.k8s.cel.types import ANY, BOOL, DYN, STRING, declared
+from extender.k8s.cel.types import ANY, BOOL, DYN, STRING, Environment, Field, declared
 from extender.k8s.cel.values import (
     Aborted,
     CelError,

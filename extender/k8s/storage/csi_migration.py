@@ -1,7 +1,7 @@
-"""Translate in-tree volumes to the CSI drivers that they have migrated to.
+"""Translate in-tree volumes to the CSI drivers that they migrated to.
 
-Mirrors csi-translation-lib and nodevolumelimits.isCSIMigrationOn (v1.36). Azure File and vSphere are left out, because
-the scheduler ignores their migration: their volumes count for no limit.
+Mirrors csi-translation-lib and nodevolumelimits.isCSIMigrationOn (v1.36). Azure File and vSphere are missing, because
+kube-scheduler ignores their migration: their volumes count for no limit.
 
 Rule: MIGRATIONS is the only list of migrated plugins.
 """
@@ -19,8 +19,8 @@ from extender.k8s.well_known import BETA_REGION, BETA_ZONE, REGION, ZONE, ZONE_D
 MIGRATED_PLUGINS: Final = "storage.alpha.kubernetes.io/migrated-plugins"
 """Annotation of a CSINode that lists the in-tree plugins for which its kubelet uses CSI drivers."""
 
+# Migrated provisioners whose volumes kube-scheduler does not count.
 NOT_COUNTED: Final = frozenset({"kubernetes.io/azure-file", "kubernetes.io/vsphere-volume"})
-"""Migrated provisioners whose volumes the scheduler does not count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,14 +30,15 @@ class Migration:
     plugin: str
     driver: str
     handle: Callable[[InTreeDisk, Labels], str | None]
-    """Function from volume source and PersistentVolume labels to the CSI volume handle; None for another plugin."""
+    """(volume source, labels of the PersistentVolume) -> CSI volume handle; None for another plugin's volume."""
     topology_key: str = ""
-    """Node label that the driver uses for zones; empty if node affinity is not translated."""
+    """Node label with which the driver names zones; "" if node affinity is not translated."""
 
 
 def _gce(disk: InTreeDisk, labels: Labels) -> str | None:
     if disk.gce_persistent_disk is None:
         return None
+    # csi-translation-lib does not know the project, nor the zone without labels, and writes UNSPECIFIED for them.
     zones = _zones(labels) or ["UNSPECIFIED"]
     if _region_error(zones) is not None:
         return None
@@ -51,7 +52,7 @@ def _zones(labels: Labels) -> list[str]:
 
 
 def _region_error(zones: Sequence[str]) -> str | None:
-    """Return why several zones have not one region in common; None: they have. Mirrors gceGetRegionFromZones."""
+    """Return why several zones have no common region; None: they have one (gceGetRegionFromZones)."""
     if len(zones) < 2:
         return None
     malformed = next((zone for zone in zones if zone.count("-") != 2), None)
@@ -63,9 +64,9 @@ def _region_error(zones: Sequence[str]) -> str | None:
 
 
 def translation_error(volume: PersistentVolume) -> str | None:
-    """Return why the volume of a migrated plugin cannot be translated to CSI; None: it can, or need not be.
+    """Return why the volume cannot be translated to CSI; None: it can, or need not be.
 
-    Mirrors TranslateInTreePVToCSI of csi-translation-lib (v1.36); only GCE's fails.
+    Mirrors TranslateInTreePVToCSI of csi-translation-lib (v1.36), which fails for GCE only.
     """
     if volume.spec.gce_persistent_disk is None:
         return None
@@ -109,7 +110,7 @@ _DRIVERS: Final = {one.plugin: one.driver for one in MIGRATIONS}
 
 
 def driver_of(provisioner: str) -> str | None:
-    """Return the CSI driver of a StorageClass's provisioner; None if the scheduler does not count its volumes."""
+    """Return the CSI driver of a StorageClass's provisioner; None if kube-scheduler does not count its volumes."""
     return None if provisioner in NOT_COUNTED else _DRIVERS.get(provisioner, provisioner)
 
 
@@ -128,13 +129,14 @@ def migration_of(volume: PersistentVolume) -> Migration | None:
 
 
 def migrated_affinity(volume: PersistentVolume, topology_key: str) -> VolumeNodeAffinity | None:
-    """Return the volume's node affinity, or its zone labels as one, translated to the driver's topology key.
+    """Return the volume's node affinity, else one made of its zone labels, with the driver's topology key.
 
     Mirrors plugins.translateTopologyFromInTreeToCSI.
     """
     affinity, labels = volume.spec.node_affinity, volume.metadata.labels or {}
     terms = (affinity.required.node_selector_terms if affinity and affinity.required else None) or []
     zone, region = _labels_in_use(terms, labels)
+    # 1. Zones: of the affinity, else of the label, which is added to every term.
     if _has_values(terms, zone):
         terms = [_renamed(term, zone, topology_key) for term in terms]
     elif zone in labels:
@@ -143,13 +145,14 @@ def migrated_affinity(volume: PersistentVolume, topology_key: str) -> VolumeNode
         if zones:
             found = terms or [NodeSelectorTerm()]
             terms = [replace(one, match_expressions=[*(one.match_expressions or ()), added]) for one in found]
+    # 2. Regions keep their label, but the beta one is replaced by the GA one.
     if region == BETA_REGION and _has_values(terms, region):
         terms = [_renamed(term, region, REGION) for term in terms]
     return VolumeNodeAffinity(NodeSelector(terms)) if terms else affinity
 
 
 def _labels_in_use(terms: Iterable[NodeSelectorTerm], labels: Labels) -> tuple[str, str]:
-    """Return the zone and region label keys, GA or beta, that the node affinity uses, or else the volume's labels."""
+    """Return the zone and region keys, GA or beta, that the node affinity uses, else those of the volume's labels."""
     keys = {one.key for term in terms for one in term.match_expressions or ()}
     for held in (keys, labels):
         if ZONE in held:

@@ -79,8 +79,7 @@ class TopologyTerm(Value, frozen=True):
 
 class StorageClass(Object, frozen=True):
     provisioner: str = ""
-    volume_binding_mode: str = "Immediate"
-    """Defaults to Immediate, as the API server sets it."""
+    volume_binding_mode: str = "Immediate"  # the API server's default
     allowed_topologies: list[TopologyTerm] | None = None
 
 

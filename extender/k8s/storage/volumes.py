@@ -1,4 +1,4 @@
-"""Claims that a pod uses, and how claims, volumes and storage classes refer to each other.
+"""Claims of a pod, and the references between claims, volumes and storage classes.
 
 Mirrors component-helpers/storage/{volume,ephemeral} (v1.36).
 
@@ -27,31 +27,32 @@ class ClaimUse(NamedTuple):
     name: str
     """Name of the claim."""
     is_ephemeral: bool
-    """True if the claim is created for this pod from a template in its spec (generic ephemeral volume)."""
+    """Whether the claim is created from a template in the pod's spec (generic ephemeral volume)."""
 
 
 def claim_uses(pod: Pod) -> Iterator[ClaimUse]:
-    """Yield the claims that the pod uses, in the order of its volumes."""
+    """Yield the pod's claims in the order of its volumes."""
     for volume in pod.spec.volumes or ():
         if volume.persistent_volume_claim is not None:
             yield ClaimUse(volume.persistent_volume_claim.claim_name, is_ephemeral=False)
         elif volume.ephemeral is not None:
+            # The ephemeral volume controller makes the name of its claim of both (ephemeral.VolumeClaimName).
             yield ClaimUse(f"{pod.metadata.name}-{volume.name}", is_ephemeral=True)
 
 
 def named_claims(pod: Pod) -> list[str]:
-    """Return the names of the claims that the pod refers to, ephemeral volumes left out."""
+    """Return the names of the pod's claims, without those of ephemeral volumes."""
     return [use.name for use in claim_uses(pod) if not use.is_ephemeral] if pod.spec.volumes else []
 
 
 def is_for_pod(claim: PersistentVolumeClaim, pod: Pod) -> bool:
-    """Return whether the claim was created for the pod's ephemeral volume. Mirrors ephemeral.VolumeIsForPod."""
+    """Return whether the claim was created for the pod's ephemeral volume (ephemeral.VolumeIsForPod)."""
     owner = claim.metadata.controller
     return owner is not None and owner.uid == pod.metadata.uid
 
 
 def not_for_pod_message(claim: PersistentVolumeClaim, pod: Pod) -> str:
-    """Return kube-scheduler's message for an ephemeral volume's claim that the pod does not own."""
+    """Return kube-scheduler's message about an ephemeral volume's claim that the pod does not own."""
     named = f"{claim.metadata.namespace}/{claim.metadata.name}"
     return f"PVC {named} was not created for pod {pod.key} (pod is not owner)"
 
@@ -62,22 +63,22 @@ def is_bound(claim: PersistentVolumeClaim) -> bool:
 
 
 def claim_class(claim: PersistentVolumeClaim) -> str:
-    """Return the name of the claim's StorageClass; empty without one."""
+    """Return the name of the claim's StorageClass, or ""."""
+    # The beta annotation still takes precedence (GetPersistentVolumeClaimClass).
     return (claim.metadata.annotations or {}).get(BETA_CLASS, claim.spec.storage_class_name or "")
 
 
 def volume_class(volume: PersistentVolume) -> str:
-    """Return the name of the volume's StorageClass; empty without one."""
+    """Return the name of the volume's StorageClass, or ""."""
     return (volume.metadata.annotations or {}).get(BETA_CLASS, volume.spec.storage_class_name)
 
 
 def has_storage_request(claim: PersistentVolumeClaim) -> bool:
-    """Return whether the claim requests a storage size."""
     return "storage" in _requests(claim)
 
 
 def requested_storage(claim: PersistentVolumeClaim) -> int:
-    """Return the requested size in nano-bytes, as quantities are compared."""
+    """Return the requested size in nano-bytes, in which quantities are compared."""
     return quantity.parse(_requests(claim).get("storage"))
 
 
@@ -91,28 +92,25 @@ def storage_capacity(volume: PersistentVolume) -> int:
 
 
 def is_reserved_for(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
-    """Return whether the volume's claimRef names this claim. Mirrors volume.IsVolumeBoundToClaim."""
+    """Return whether the volume's claimRef names this claim (volume.IsVolumeBoundToClaim)."""
     reference, metadata = volume.spec.claim_ref, claim.metadata
     if reference is None or (reference.name, reference.namespace) != (metadata.name, metadata.namespace):
         return False
+    # Without a UID an administrator has reserved the volume for a claim of that name.
     return not reference.uid or reference.uid == metadata.uid
 
 
 def selected_node(claim: PersistentVolumeClaim) -> str | None:
-    """Return the node that a scheduler selected for provisioning the claim's volume."""
+    """Return the node that kube-scheduler selected for provisioning the claim's volume."""
     return (claim.metadata.annotations or {}).get(SELECTED_NODE)
 
 
 def is_compatible(volume: PersistentVolume, claim: PersistentVolumeClaim, *, compares_classes: bool) -> bool:
-    """Return whether mode and attributes class match and the volume is not being deleted; ignores the size.
+    """Return whether volume mode and attributes class match and the volume is not being deleted; ignores the size.
 
     `compares_classes`: False up to v1.30, which does not read attributes classes.
     """
-    return (
-        (volume.spec.volume_mode or "Filesystem") == (claim.spec.volume_mode or "Filesystem")
-        and (
-            not compares_classes
-            or (volume.spec.volume_attributes_class_name or "") == (claim.spec.volume_attributes_class_name or "")
-        )
-        and volume.metadata.deletion_timestamp is None
-    )
+    has_mode = (volume.spec.volume_mode or "Filesystem") == (claim.spec.volume_mode or "Filesystem")
+    given, wanted = volume.spec.volume_attributes_class_name, claim.spec.volume_attributes_class_name
+    has_class = not compares_classes or (given or "") == (wanted or "")
+    return has_mode and has_class and volume.metadata.deletion_timestamp is None

@@ -47,6 +47,7 @@ def _value_in(declared: Mapping[str, Any], gates: Mapping[str, bool], version: V
         return value
     if "since" in declared:
         return version.has(declared["since"], declared["backports"])
+    # "until": a change that ended the behavior in the next minor, or earlier by a backport.
     return declared["first"] <= version.minor and not version.has(declared["until"] + 1, declared["backports"])
 
 
@@ -54,7 +55,7 @@ def _value_in(declared: Mapping[str, Any], gates: Mapping[str, bool], version: V
 class Features:
     """The switches of one kube-scheduler; `Features()` are those of DEFAULT_MINOR with its default feature gates."""
 
-    # --- feature gates
+    # --- feature gates (docs/scheduler.md lists fields in this order)
     in_place_pod_vertical_scaling: bool = gate("InPlacePodVerticalScaling")
     """A running pod counts with the maximum of its desired, allocated and actuated requests."""
     in_place_pod_level_resources_vertical_scaling: bool = gate("InPlacePodLevelResourcesVerticalScaling")

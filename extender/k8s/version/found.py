@@ -26,11 +26,11 @@ from extender.k8s.version.versions import (
     supported_version,
 )
 
+# Minors that kube-scheduler may seem newer than kube-apiserver, whose version is read less often than pods change.
 MAX_MINORS_AHEAD: Final = 1
-"""Minors that kube-scheduler may seem newer than kube-apiserver, whose version is read less often than pods change."""
 
+# Minors that kube-scheduler may be older than kube-apiserver: the version skew policy allows 1, some stay behind.
 MAX_MINORS_BEHIND: Final = 3
-"""Minors that kube-scheduler may be older than kube-apiserver: the version skew policy allows 1, some stay behind."""
 
 NAMESPACE: Final = "kube-system"
 """Namespace of kube-scheduler's static pods."""
@@ -71,6 +71,7 @@ class FoundVersion:
     def _nearest(cls, found: Version, source: str) -> Self:
         minor = min(max(found.minor, OLDEST_MINOR), NEWEST_VERIFIED.minor)
         newest = NEWEST_PATCHES[minor]
+        # A patch that is newer than those we compared most likely behaves as the newest of them.
         is_beyond = found.minor != minor or (found.patch or 0) > newest
         nearest = Version(minor, newest) if is_beyond else found
         return cls(nearest.minor, "; ".join((source, *assumption(found, nearest))), nearest.patch)
@@ -124,6 +125,7 @@ def chosen_version(of_pods: FoundVersion | None, of_api_server: FoundVersion | N
     """Return the pods' version if it is plausible beside this API server, else the API server's version."""
     if of_api_server is None:
         return of_pods
+    # A tag far from the API server's version follows a numbering of its own, such as that of a distribution.
     if of_pods is None:
         why = "no pod of kube-scheduler names its version"
     elif -MAX_MINORS_AHEAD <= of_api_server.minor - of_pods.minor <= MAX_MINORS_BEHIND:

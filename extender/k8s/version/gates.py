@@ -18,21 +18,21 @@ start with a "removed" gate, and behaves as its default says."""
 ALL_OF_STAGE: Final[Mapping[str, Stage]] = {"AllAlpha": "alpha", "AllBeta": "beta"}
 """Gate that sets all gates of a stage -> that stage."""
 
+# First minor that does not start with a gate that is on while one that it needs is off.
 NEEDS_ARE_CHECKED_SINCE: Final = 35
-"""First minor that does not start with a gate that is on while one that it needs is off."""
 
+# First minor whose pods of PodGroups are left to kube-scheduler, whatever the gate GenericWorkload says: an API server
+# without the gate drops the fields.
 GROUPS_LEFT_TO_SCHEDULER_SINCE: Final = 37
-"""First minor whose pods of PodGroups are left to kube-scheduler, whatever the gate GenericWorkload says: an API server
-without the gate drops the fields."""
 
+# Minors that --emulated-version may be older than kube-scheduler.
 MAX_MINORS_EMULATED: Final = 3
-"""Minors that --emulated-version may be older than kube-scheduler."""
 
 OLDEST_EMULATED_MINOR: Final = 31
 
+# Ratio of difflib from which a gate counts as misspelt: LegacySidecarContainers, a gate of its own, is as similar to
+# SidecarContainers as 0.85.
 MIN_SIMILARITY: Final = 0.86
-"""Ratio of difflib from which a gate counts as misspelt: LegacySidecarContainers, a gate of its own, is as similar to
-SidecarContainers as 0.85."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +57,7 @@ class Emulation:
         """
         if minor < OLDEST_EMULATED_MINOR and self != NO_EMULATION:
             raise ValueError(f"1.{minor} cannot emulate versions: 1.{OLDEST_EMULATED_MINOR} is the first that can")
+        # Without --min-compatibility-version it is one minor before the emulated one (SetEmulationVersion).
         floor = max(minor - MAX_MINORS_EMULATED, OLDEST_EMULATED_MINOR)
         emulated = minor if self.version is None else self.version
         compatible = max(emulated - 1, floor) if self.min_compatibility is None else self.min_compatibility
@@ -107,6 +108,7 @@ class Gate:
     def value(self, gates: Mapping[str, bool], minor: int, emulation: Emulation = NO_EMULATION) -> bool:
         """Return whether the gate is on with these --feature-gates: by name, else by AllAlpha or AllBeta."""
         emulated, _ = emulation.of(minor)
+        # A gate set by name wins over AllAlpha and AllBeta, which win over its default.
         by_stage: dict[Stage | None, bool] = {stage: gates[key] for key, stage in ALL_OF_STAGE.items() if key in gates}
         return gates.get(self.name, by_stage.get(self.stage(emulated), self.default(minor, emulation)))
 
@@ -157,6 +159,7 @@ def gate_warnings(gates: Mapping[str, bool], minor: int, emulation: Emulation = 
         for name, one in UNSUPPORTED_GATES.items()
         if one.value(gates, minor, emulation) != one.default(minor, emulation)
     }
+    # Pods with its fields are left to kube-scheduler anyway.
     if minor >= GROUPS_LEFT_TO_SCHEDULER_SINCE:
         changed.pop("GenericWorkload", None)
     return tuple(f"feature gate {name}{by} is not supported: its default is assumed" for name, by in changed.items())

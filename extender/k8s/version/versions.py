@@ -13,23 +13,23 @@ from typing import Final
 
 OLDEST_MINOR: Final = 29
 NEWEST_MINOR: Final = 38
+# Minor that is assumed where none is set or found: the newest one that the corpus in tests/parity was judged by.
 DEFAULT_MINOR: Final = 37
-"""Minor that is assumed where none is set or found: the newest one that the corpus in tests/parity was judged by."""
 
+# Verified minor -> newest patch whose code was compared; later patches are treated as this one.
 NEWEST_PATCHES: Final[Mapping[int, int]] = {
     29: 14, 30: 14, 31: 14, 32: 13, 33: 13, 34: 12, 35: 8, 36: 5, 37: 2
 }  # fmt: skip
-"""Verified minor -> newest patch whose code was compared; later patches are treated as this one."""
 
 Backports = Mapping[int, int]
 """Minor -> its first patch with a change that a later minor has from its first release on."""
 
+# Major, minor and an optional patch, then the "+" of a vendor's /version, a pre-release or a build.
 _FOUND: Final = re.compile(r"v?([0-9]{1,3})\.([0-9]{1,3})(?:\.(?P<patch>[0-9]{1,3})(?![0-9]))?(?:\+|(?:[.+_-].*))?")
-"""Major, minor and an optional patch, then the "+" of a vendor's /version, a pre-release or a build."""
+# As _FOUND, but stricter: in a setting, "1.36.x" is a mistake and not a vendor's image tag.
 _SET: Final = re.compile(r"v?([0-9]{1,3})\.(0|[1-9][0-9]{0,2})(?:\.(?P<patch>0|[1-9][0-9]{0,2}))?(?:[+-].*)?")
-"""As _FOUND, but stricter: in a setting, "1.36.x" is a mistake and not a vendor's image tag."""
+# The tag follows the last slash and precedes the digest; a colon before that slash belongs to the registry's port.
 _IMAGE_TAG: Final = re.compile(r"(?:.*/)?[^/:@]+:(?P<tag>[^/:@]+)(?:@.*)?")
-"""The tag follows the last slash and precedes the digest; a colon before that slash belongs to the registry's port."""
 
 
 @dataclass(frozen=True, slots=True, order=True)

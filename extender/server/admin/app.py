@@ -69,6 +69,7 @@ def create_admin_app(
 class _BrowserGuard:
     """ASGI middleware that refuses forbidden clients and adds the security headers to every response."""
 
+    # Plain ASGI: Starlette's BaseHTTPMiddleware passes each response through a queue and a task of its own.
     def __init__(self, app: ASGIApp, config: Configuration) -> None:
         self._app = app
         self._host = config.admin.host.lower()
@@ -99,6 +100,7 @@ class _BrowserGuard:
     def _refusal(self, request: Request) -> Response | None:
         if not self._allows_remote and not is_loopback(request.scope.get("client")):
             return error_response(403, _REMOTE_REFUSED)
+        # A page of another site whose name now resolves to this address (DNS rebinding) still sends its own name.
         host = request.headers.get("host", "")
         name = host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0].lower()
         if not self._is_allowed_host(name):
@@ -106,6 +108,7 @@ class _BrowserGuard:
         origin = request.headers.get("origin")
         if origin is not None and origin.partition("://")[2] != host:
             return error_response(403, "cross-origin requests are not allowed")
+        # A form can send no JSON, and a script of another site only after a preflight, which has no route here (CSRF).
         is_json = request.headers.get("content-type", "").partition(";")[0].strip().lower() == "application/json"
         if request.method == "POST" and not is_json:
             return error_response(415, "the body must be JSON: with curl, add -H 'Content-Type: application/json'")

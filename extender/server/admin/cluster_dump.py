@@ -68,5 +68,6 @@ async def _chunks_of_child(server_context: ServerContext, decision_thread: Decis
 
 
 def _encode(server_context: ServerContext, objects: ClusterObjects) -> Iterator[bytes]:
+    # The objects are as the API server sent them; an annotation tells which effects the service assumes.
     annotations = server_context.settings.scheduler.preemption.annotations
     return encode_list(objects, annotations, server_context.cache.assumed.effects())

@@ -88,6 +88,7 @@ def cache_metrics(cache: ClusterCache, source: ClusterSource) -> Iterator[Metric
     yield _gauge("cache_objects", "Number of objects of this kind in the cluster cache.", counts, "kind")
     if not reflectors:
         return
+    # A kind that cannot be listed has an age that only grows, and would raise an alert about staleness.
     readable = (one for one in reflectors if one.phase not in ("forbidden", "absent"))
     ages = {one.kind: one.age for one in readable if one.age is not None}
     yield _gauge("cache_age_seconds", "Seconds since the last list, event or bookmark of this kind.", ages, "kind")

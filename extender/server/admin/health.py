@@ -39,6 +39,7 @@ class HealthEndpoints:
     async def readyz(self, request: Request) -> Response:
         """Answer 200 if the process accepts calls, else 503; `?verbose` lists the checks."""
         is_verbose = "verbose" in request.query_params
+        # Without waiting: endpoints should be removed at once, whatever is being decided.
         if self.server_context.lifecycle.is_draining and not is_verbose:
             return error_response(503, DRAINING)
         problem, checks = await self.decision_thread.run_shared("readyz", lambda: readiness(self.server_context))

@@ -92,7 +92,7 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def key(self) -> tuple[str, Reason, str]:
-        """The same for notices that belong to one series."""
+        """Identity of the series: repetitions have the same key."""
         return self.pod.metadata.uid, self.reason, cut_note(self.note)
 
     @property

@@ -1,9 +1,9 @@
 """The guard: validate every answer before it is encoded, so that no bug elsewhere evicts a wrong pod or omits a node.
 
-kube-scheduler trusts an extender: it deletes the victims of a /preempt answer without the eviction API. Each rule below
-is checked once more against the snapshot, with as little of the engine's own code as possible.
+kube-scheduler trusts an extender: it deletes the victims of a /preempt answer without the eviction API. So each rule is
+checked again on the snapshot, with as little of the engine's own code as possible.
 
-Rule: nothing is repaired here. A candidate that breaks a rule is rejected and reported; a filter or prioritize answer
+Rule: the guard repairs nothing. A candidate that breaks a rule is rejected and logged; a /filter or /prioritize answer
 that breaks one raises GuardError.
 """
 
@@ -35,7 +35,7 @@ _Scores = Sequence[Annotated[int, Meta(ge=0, le=10)]]
 """Type of valid scores: 0 to extenderv1.MaxExtenderPriority."""
 
 _ENCODER = Encoder()
-"""JSON tells an integer from `true` and `2.0`, and is the fastest look at many of them."""
+"""Encoding to JSON distinguishes integers from `true` and `2.0`, and is the fastest way to check many of them."""
 
 _TERMINAL_PHASES = ("Succeeded", "Failed")
 """Phases of pods that kube-scheduler does not keep in its node infos."""
@@ -69,8 +69,8 @@ class GuardCase:
     ) -> None:
         """`context`: what the decision was made with. `sent`: None if kube-scheduler did not send the node.
 
-        `pods_by_uid`: UID -> pod on the candidate's node; empty if the node is unknown. `as_sent`: plugins that are not
-        evaluated apply to the node, so the answer must be kube-scheduler's own victims.
+        `pods_by_uid`: UID -> pod on the candidate's node; empty if the node is unknown. `as_sent`: the victims must be
+        kube-scheduler's own.
         """
         self.context = context
         self.preemptor, self.snapshot, self.policy = context.pod, context.snapshot, context.profile.preemption
@@ -78,10 +78,10 @@ class GuardCase:
         self.sent_uids = sent.victims if sent is not None else ()
         deletions = context.history.recent_deletions
         self.deleted_uids = {uid for uid, node in deletions.items() if node == candidate.node} if deletions else set()
-        """Pods that were deleted, or began to terminate, on the node shortly ago: to be taken for gone."""
+        """UIDs of pods on the node that were deleted or began to terminate shortly ago; they count as gone."""
         self.uids = [pod.metadata.uid for pod in candidate.victims]
         self.victims = [pods_by_uid[uid] for uid in self.uids if uid in pods_by_uid]
-        """The victims as the snapshot has them; without those that are not on the node, which VictimUnknown rejects."""
+        """The victims as the snapshot has them, without those that are not on the node: VictimUnknown rejects these."""
 
 
 def guard_preempt(
@@ -96,8 +96,8 @@ def guard_preempt(
 ) -> GuardResult:
     """Return the candidates that break no rule, in their order, and the first rule that each other candidate breaks.
 
-    `as_sent`: nodes that the engine cannot evaluate completely (`not_evaluated`), where it answers kube-scheduler's own
-    victims. There the victims must be the sent ones, and kube-scheduler's count of PDB violations is accepted too.
+    `as_sent`: nodes that are answered with kube-scheduler's own victims. There the victims must be the sent ones, and
+    kube-scheduler's count of PDB violations is accepted, too.
     """
     context, candidates = SchedulingContext(preemptor, snapshot, profile, (), history), tuple(candidates)
     count_per_node = Counter(candidate.node for candidate in candidates)
@@ -124,14 +124,14 @@ def pods_by_uid_on(snapshot: Snapshot, node: str) -> dict[str, Pod]:
 
 
 def _may_preempt(case: GuardCase) -> bool:
-    """Return whether the preemptor waits for a node, may preempt, and is none of its own victims."""
+    """Return whether the preemptor waits for a node, may preempt, and is not its own victim."""
     metadata, spec, phase = case.preemptor.metadata, case.preemptor.spec, case.preemptor.status.phase
     waits = not (spec.node_name or spec.scheduling_gates or metadata.deletion_timestamp or phase in _TERMINAL_PHASES)
     return waits and spec.preemption_policy != "Never" and metadata.uid not in case.uids
 
 
 def _adds_no_system_pod(case: GuardCase) -> bool:
-    """Return whether kube-scheduler chose every victim itself that is a system pod or terminating."""
+    """Return whether kube-scheduler chose every victim that is a system pod or terminating."""
     return not any(_is_system_pod(victim) for victim in case.victims if victim.metadata.uid not in case.sent_uids)
 
 
@@ -141,10 +141,6 @@ def _is_system_pod(pod: Pod) -> bool:
         or pod.metadata.deletion_timestamp is not None
         or pod.priority >= SYSTEM_CRITICAL_PRIORITY
     )
-
-
-def _is_protected(case: GuardCase, pod: Pod) -> bool:
-    return next(protections_of(case.context, pod), None) is not None
 
 
 def _counts_violations_correctly(case: GuardCase) -> bool:
@@ -158,14 +154,14 @@ def _counts_violations_correctly(case: GuardCase) -> bool:
         for uid, pod in case.pods_by_uid.items()
         if pod.priority < case.preemptor.priority
         and not (keeps_system_pods and uid not in case.sent_uids and _is_system_pod(pod))
-        and not _is_protected(case, pod)
+        and not any(protections_of(case.context, pod))
     )
     counted = recount_budgets(case.snapshot, case.policy).violations(potential, frozenset(case.uids))
     return claimed == counted
 
 
 def _respects_strict_budgets(case: GuardCase) -> bool:
-    """Return whether no victim violates a budget, as Strict requires, whatever count kube-scheduler sent."""
+    """Return whether no victim violates a budget under Strict, whatever count kube-scheduler sent."""
     if case.policy.disruption_budgets != "Strict":
         return True
     return recount_budgets(case.snapshot, case.policy).violations(case.victims, frozenset(case.uids)) == 0
@@ -183,16 +179,17 @@ def _is_most_important_first(case: GuardCase) -> bool:
 
 
 def _is_as_sent(case: GuardCase) -> bool:
-    """Return whether the victims are the sent ones, where kube-scheduler decides; pods deleted shortly ago may lack."""
+    """Return whether the victims are the sent ones if they have to be; recently deleted ones may be missing."""
     sent, answered = set(case.sent_uids), set(case.uids)
     return not case.as_sent or sent - case.deleted_uids <= answered <= sent
 
 
 def rules() -> tuple[tuple[str, Callable[[GuardCase], bool]], ...]:
-    """Return (rule, predicate: a candidate keeps it), in order: a rule may rely on earlier ones.
+    """Return (rule, predicate: the candidate keeps it) in order; a rule may rely on earlier ones.
 
-    The names are metric labels. A function and no constant: `make mutants` changes what is in functions.
+    The names are metric labels.
     """
+    # A function instead of a constant, because `make mutants` mutates only functions.
     return (
         ("NodeNotSent", lambda case: case.sent is not None or case.policy.candidates == "AllNodes"),
         ("NodeUnknown", lambda case: case.candidate.node in case.snapshot.node_row),
@@ -203,7 +200,7 @@ def rules() -> tuple[tuple[str, Callable[[GuardCase], bool]], ...]:
         ("DuplicateVictim", lambda case: len(set(case.uids)) == len(case.uids)),
         ("VictimNotLower", lambda case: all(victim.priority < case.preemptor.priority for victim in case.victims)),
         ("ProtectedVictimAdded", _adds_no_system_pod),
-        ("VictimProtected", lambda case: not any(_is_protected(case, victim) for victim in case.victims)),
+        ("VictimProtected", lambda case: not any(any(protections_of(case.context, one)) for one in case.victims)),
         ("TooManyVictims", _is_within_max_victims),
         ("NotMostImportantFirst", _is_most_important_first),
         ("NotAsSent", _is_as_sent),

@@ -1,10 +1,9 @@
 """Recount the PodDisruptionBudget violations of victims, independently of the engine's code.
 
-Every potential victim of a node counts against the budgets that select it, the most important first, including pods
-that stay; a pod that counts against an exhausted budget is violating (defaultpreemption.filterPodsWithPDBViolation,
-v1.36), and since v1.37 counts against no further one. With `budgetAccounting: Live` a budget allows what the healthy
-pods in the cluster cache leave over, and a pod counts as the eviction API would count it
-(pkg/registry/core/pod/storage/eviction.go, v1.36).
+All potential victims of a node, including pods that stay, count against the budgets that select them, most important
+first. A pod that counts against an exhausted budget is violating (defaultpreemption.filterPodsWithPDBViolation, v1.36);
+since v1.37 it counts against no further budget. With `budgetAccounting: Live` allowances follow from the healthy pods
+in the cluster cache, and pods count as the eviction API counts them (pkg/registry/core/pod/storage/eviction.go, v1.36).
 
 Rule: plain Python, pod by pod, as upstream does it. It may be slower than the engine, but must share no code with it.
 """

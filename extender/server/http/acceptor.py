@@ -82,7 +82,6 @@ class Acceptor:
     ) -> None:
         """Accept from `listening`, which `close` closes; `keep_alive`: seconds for the first byte, without TLS."""
         self.max_connections = max_connections()
-        self._name = name
         self._listening = listening
         self._make_protocol = make_protocol
         self._state = state
@@ -96,7 +95,8 @@ class Acceptor:
         """Connections whose TLS handshake can start, oldest first."""
         self._starting: dict[Task[Any], None] = {}
         """TLS handshakes under way, oldest first; without TLS, connections that are becoming a protocol."""
-        self._log = ThrottledLoggers(log)
+        warn = ThrottledLoggers(log)
+        self._warn: Callable[..., None] = lambda key, message, *args: warn(key, f"%s: {message}", name, *args)
 
     @property
     def _batch(self) -> int:
@@ -154,7 +154,7 @@ class Acceptor:
     def _accept(self) -> None:
         room = min(self._batch, self.max_connections - self._count())
         if room <= 0:
-            self._log("full", "%s: more than %d connections, closing idle ones", self._name, self.max_connections)
+            self._warn("full", "more than %d connections, closing idle ones", self.max_connections)
             room = self._make_room()
             if not room:
                 self._pause()
@@ -164,7 +164,7 @@ class Acceptor:
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:  # EMFILE, ENFILE, ENOBUFS, ENOMEM
-                self._log("no descriptor", "%s: cannot accept connections: %s", self._name, error.strerror)
+                self._warn("no descriptor", "cannot accept connections: %s", error.strerror)
                 self._make_room()
                 self._pause()
                 return
@@ -239,9 +239,7 @@ class Acceptor:
                 oldest = next(iter(self._starting))
                 del self._starting[oldest]
                 oldest.cancel()
-                self._log(
-                    "full", "%s: more than %d TLS handshakes under way, closing the oldest", self._name, MAX_HANDSHAKES
-                )
+                self._warn("full", "more than %d TLS handshakes under way, closing the oldest", MAX_HANDSHAKES)
             self._start(self._shake_hands(self._ready.popleft(), tls))
         if self._ready:
             self._loop.call_soon(self._start_handshakes, tls)

@@ -115,7 +115,7 @@ class PreemptLine(AuditLine, frozen=True, kw_only=True):
     """Minor version of kube-scheduler that the decision followed; None: the call failed before its request was
     parsed."""
     scheduler_release: str | None = None
-    """The same with its patch, if that is known."""
+    """Minor version and patch; the minor alone if the patch is unknown."""
     policies: list[str] = []
     """Keys of `preemption` that differ from kube-scheduler's own, with their values."""
     cache: AuditCache

@@ -165,6 +165,7 @@ class AuditTarget:
 
     def _follow(self, path: Path) -> None:
         """Open a new file if log rotation has moved or removed the current one."""
+        # No signal tells about a rotation, so compare the path with the open file, which costs two system calls.
         held = os.fstat(self._fd)
         try:
             if not stat.S_ISREG(held.st_mode) or os.path.samestat(held, os.stat(path)):

@@ -18,14 +18,15 @@ from typing import Literal, get_args
 import msgspec
 
 from extender.core.profile import UNCONFIGURED, KubeScheduler, Profile
-from extender.core.record import DecisionRecord, PreemptRecord, RecordedPod
+from extender.core.record import DecisionRecord, PreemptRecord, PrioritizeRecord, RecordedPod
 from extender.k8s.objects import Pod
 from extender.k8s.time import SECOND, format_time, parse_time
-from extender.report import render
 from extender.report import summary as sentences
+from extender.report.ranking_report import report_ranking
+from extender.report.render import render_nodes, render_pod_claims
 from extender.report.scheduler_report import changed_policies, report_scheduler
 from extender.report.schema import DecisionReport, DecisionSummary, VerbName
-from extender.report.tried_node import render_incoming_pod
+from extender.report.tried_node import report_pod
 
 VERBS: tuple[VerbName, ...] = get_args(VerbName)
 
@@ -73,6 +74,7 @@ class KeptDecision:
     @cached_property
     def size(self) -> int:
         """Estimated memory in bytes, including the summary that a listing adds."""
+        # The key twice: in this object and in the summary.
         texts = getsizeof(self.cache) + getsizeof(self.error) + 2 * getsizeof(self.pod.key)
         return 500 + _SUMMARY_BYTES + texts + (self.pod.size if self.record is None else self.record.size)
 
@@ -131,20 +133,16 @@ class KeptDecision:
     def decision(self, node: str | None = None, *, every_pod: bool = True) -> DecisionReport:
         """Render the decision, or only one node of it; `every_pod`: with the pods of every node, not only of `node`."""
         summary, record = self.summary, self.record
-        rendered = render.render(record, node=node, every_pod=every_pod) if record else render.RenderedDecision([])
         return DecisionReport(
             **{name: getattr(summary, name) for name in summary.__struct_fields__},
             cache=self.cache,
             scheduler=report_scheduler(self.scheduler, self.profile),
             policies=changed_policies(self.profile or self.scheduler.profiles[0]),
-            incoming=msgspec.structs.replace(
-                render_incoming_pod(self.pod.decode(), self.scheduler.features),
-                claims=render.render_pod_claims(record),
-            ),
+            incoming=report_pod(self.pod.decode(), self.scheduler.features, render_pod_claims(record)),
             filters=list(record.request.filters) if record else [],
-            nodes=rendered.nodes,
-            ranking=rendered.ranking,
-            highest=rendered.highest,
+            nodes=render_nodes(record, node=node, every_pod=every_pod) if record else [],
+            ranking=report_ranking(record) if isinstance(record, PreemptRecord) else None,
+            highest=record.highest if isinstance(record, PrioritizeRecord) else None,
             not_evaluated=list(record.not_evaluated) if record else [],
             rejected=dict(record.decision.rejected) if isinstance(record, PreemptRecord) else {},
             error=self.error,

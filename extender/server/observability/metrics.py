@@ -249,6 +249,7 @@ class Metrics:
         violations = best.num_pdb_violations if best is not None else 0
         self._counters["victims",].inc(len(best.victims) if best is not None else 0)
         self._counters["violations",].inc(violations)
+        # kube-scheduler prefers the fewest violations before anything else, so this is the least that it would cause.
         fewest = min(request.sent.num_pdb_violations, default=0)
         self._counters["violations_avoided",].inc(max(0, fewest - violations))
 

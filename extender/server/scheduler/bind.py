@@ -1,6 +1,7 @@
 """POST /bind: bytes -> request -> API server -> bytes, within the call's deadline.
 
-Rule: the answer is the API server's result, or the reason why it is unknown; nothing is sent after the deadline.
+Rule: the answer is the API server's result, or the reason why the result is unknown; no API request is sent after the
+deadline.
 """
 
 import asyncio
@@ -45,7 +46,13 @@ async def bind(server_context: ServerContext, binder: Binder, body: bytes, deadl
     try:
         deadline.check()
         result = await _bind_in_thread(binder, request, deadline)
-        answer = _confirm(server_context, request, result)
+        if result.outcome == "bound" and server_context.cache.version:
+            assumed = server_context.cache.assumed
+            assumed.assume_bound(request.pod_namespace, request.pod_name, request.pod_uid, request.node)
+        server_context.metrics.count("binds", result.outcome)
+        pod, tries = f"{request.pod_namespace}/{request.pod_name}", result.tries
+        log.info("bind %r to %r: %s after %d attempt(s) %r", pod, request.node, result.outcome, tries, result.error)
+        answer = Answer(encode_bind(result.error), "error" if result.error else "decided")
     except Exception as error:
         result, mode = replace(result, error=error_message(error)), "failed"
         answer = failure_answer("bind", server_context, error)
@@ -74,14 +81,3 @@ async def _bind_in_thread(binder: Binder, request: ExtenderBindingArgs, deadline
             return await asyncio.get_running_loop().run_in_executor(binder.threads, work)
     except TimeoutError:  # the thread continues until its own timeouts end it
         return TIMED_OUT
-
-
-def _confirm(server_context: ServerContext, request: ExtenderBindingArgs, result: BindResult) -> Answer:
-    if result.outcome == "bound" and server_context.cache.version:
-        server_context.cache.assumed.assume_bound(
-            request.pod_namespace, request.pod_name, request.pod_uid, request.node
-        )
-    server_context.metrics.count("binds", result.outcome)
-    pod = f"{request.pod_namespace}/{request.pod_name}"
-    log.info("bind %r to %r: %s after %d attempt(s) %r", pod, request.node, result.outcome, result.tries, result.error)
-    return Answer(encode_bind(result.error), "error" if result.error else "decided")

@@ -6,11 +6,11 @@
     /preempt      503, or 200 with no victims (preemption.onFailure: Error | Veto)
     /bind         200 with the error
 
-A pod whose schedulerName no profile has is not ours: /filter accepts every node and /prioritize scores none. A bound
-pod that waits for room to grow in place is passed through by all three.
+A pod whose schedulerName no profile has is not ours: /filter accepts every node and /prioritize scores none. All three
+pass through a bound pod that waits for room to grow in place. In mode Observe every failed call is passed through.
 
-Rule: every failure is counted once, here. Of failures of one verb for the same reason, at most one line per 10 s is
-logged; a bug is logged each time.
+Rule: every failure is counted once, here. Failures of one verb for the same reason are logged at most once per 10 s; a
+bug is logged each time.
 """
 
 import logging
@@ -40,7 +40,7 @@ def failure_answer(verb: str, server_context: ServerContext, error: Exception) -
 
 
 def pass_through(verb: str, server_context: ServerContext, request: object, error: Exception) -> Answer:
-    """Log a pod that is not judged here, count it unless it waits for a resize, and return the pass-through answer."""
+    """Log that the pod is left to kube-scheduler, count it unless it waits for a resize, and pass the call through."""
     server_context.log_failure((verb, type(error)), "%s passed through: %s", verb, error)
     if not isinstance(error, LeftToScheduler):
         server_context.metrics.count_failure(error)
@@ -49,7 +49,7 @@ def pass_through(verb: str, server_context: ServerContext, request: object, erro
 
 
 def record_failure(verb: str, server_context: ServerContext, error: Exception) -> None:
-    """Count the error in `extender_failures_total`, and log it unless the same has just been logged."""
+    """Count the error in `extender_failures_total`, and log it unless the same error was just logged."""
     server_context.metrics.count_failure(error)
     if isinstance(error, ExtenderError):
         server_context.log_failure((verb, type(error)), "%s failed: %s", verb, error)
@@ -57,12 +57,19 @@ def record_failure(verb: str, server_context: ServerContext, error: Exception) -
         log.error("%s failed", verb, exc_info=error)
 
 
-def record_not_evaluated(verb: str, server_context: ServerContext, pod: Pod, plugins: tuple[str, ...]) -> None:
-    """Count the plugins that a decision leaves to kube-scheduler, once per call and in every mode, and log them.
+def record_not_evaluated(
+    verb: str, server_context: ServerContext, pod: Pod, plugins: tuple[str, ...], counted: set[str]
+) -> None:
+    """Count and log the plugins that a decision leaves to kube-scheduler, in every mode.
 
-    Those that the profile leaves to it for every pod are logged at the start only.
+    `counted`: plugins that were counted before for this call, which may be decided several times.
     """
+    plugins = tuple(plugin for plugin in plugins if plugin not in counted)
+    if not plugins:
+        return
+    counted.update(plugins)
     server_context.metrics.count_not_evaluated(plugins)
+    # Plugins of the profile that are never evaluated were logged at start.
     profile = server_context.settings.scheduler.profile_of(pod)
     known = profile.not_evaluated_plugins if profile is not None else ()
     if names := ", ".join(plugin for plugin in plugins if plugin not in known):
@@ -70,5 +77,5 @@ def record_not_evaluated(verb: str, server_context: ServerContext, pod: Pod, plu
 
 
 def error_message(error: Exception) -> str:
-    """Return the text that clients see; internal errors are not disclosed."""
+    """Return the text for clients; internal errors are not disclosed."""
     return str(error) if isinstance(error, ExtenderError) else INTERNAL

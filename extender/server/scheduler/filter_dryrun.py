@@ -1,10 +1,10 @@
 """POST /filter-dryrun: where the pod would fit if the nodes of the request were in the cluster as they were sent.
 
-Cluster Autoscaler asks with template nodes: nodes that a group would add. The answer is that of /filter, and what
-/filter answers by itself (a pod that is not ours, kill switch, mode Observe) is answered here, too.
+Cluster Autoscaler sends template nodes: nodes that a node group would add. The answer is that of /filter, including its
+pass-through answers (a pod that is not ours, kill switch, mode Observe).
 
-Rule: nothing is assumed, recorded or kept, no call of kube-scheduler waits for more than one of these decisions, and
-only extender_filter_dryruns_total counts them.
+Rule: a dry run has no effects and is not recorded, no call of kube-scheduler waits for more than one dry run, and only
+extender_filter_dryruns_total counts them.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ from extender.wire.encode import encode_filter, encode_filter_error
 log = logging.getLogger(__name__)
 
 MAX_WAITING = 32
-"""Dry runs in flight; Cluster Autoscaler asks with up to 16 threads."""
+"""Limit on dry runs in flight; Cluster Autoscaler sends them from up to 16 threads."""
 
 
 @dataclass(slots=True)
@@ -40,7 +40,7 @@ class DryRuns:
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def answer(self, body: bytes, deadline: Deadline) -> Answer:
-        """Return the answer to a request; of a failure, the error. Raises RequestError."""
+        """Return the answer to a request, which is an error if the dry run fails. Raises RequestError."""
         self._waiting += 1
         try:
             if self._waiting > MAX_WAITING:
@@ -55,7 +55,7 @@ class DryRuns:
             self._waiting -= 1
 
     def failed(self, error: Exception) -> Answer:
-        """Log the error, and return the answer that names it."""
+        """Log the error, and return it as an answer."""
         if isinstance(error, ExtenderError):
             self.server_context.log_failure(("filter-dryrun", type(error)), "%s failed: %s", "filter-dryrun", error)
         else:
@@ -63,28 +63,22 @@ class DryRuns:
         return Answer(encode_filter_error(error_message(error)), "error")
 
     async def _answer(self, request: FilterRequest, deadline: Deadline) -> Answer:
-        settings = self.server_context.settings
-        if settings.kill_switch is not None or settings.is_observing:
+        context, sent = self.server_context, SentNodes()
+        if context.settings.kill_switch is not None or context.settings.is_observing:
             return accept_every_node(request)
-        sent = SentNodes()
         async with self._turn:
-            await asyncio.sleep(0)  # calls of kube-scheduler come in between
+            await asyncio.sleep(0)  # lets calls of kube-scheduler go first
             for _ in decode_in_steps(request, sent):
                 await asyncio.sleep(0)
             deadline.check()
             try:
-                answer = self._decide(request, sent)
+                snapshot, profile, history = context.decision_inputs(request.pod, None)
             except (UnknownScheduler, LeftToScheduler):
                 return accept_every_node(request)
+            with snapshot.with_nodes(sent.that_differ(snapshot)):
+                decision = engine.filter(snapshot, request.pod, request.nodes, profile, history)
+            guard_filter(request.nodes, decision)
+            status = cache_summary(context.cache, context.source)
+            body = encode_filter(request, decision)
             deadline.check()
-        return answer
-
-    def _decide(self, request: FilterRequest, sent: SentNodes) -> Answer:
-        context = self.server_context
-        snapshot, profile, history = context.decision_inputs(request.pod, None)
-        with snapshot.with_nodes(sent.that_differ(snapshot)):
-            decision = engine.filter(snapshot, request.pod, request.nodes, profile, history)
-        guard_filter(request.nodes, decision)
-        status = cache_summary(context.cache, context.source)
-        body = encode_filter(request, decision)
         return Answer(body, "decided", not_evaluated=decision.not_evaluated, cache_status=status)

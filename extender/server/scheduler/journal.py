@@ -1,10 +1,9 @@
 """The journal of a call, with five sinks: recording, decision log (/decisions), log line, audit log and Events.
 
-A sink is called while the cluster cache is in the state of the decision: it takes what the effects of the decision
-change. What it returns is called once `call.result` is final: it writes the entry, of a preemption before the answer is
-sent, of a decision without effects afterwards.
+A sink runs before the effects of the decision, which change the cluster cache. The function that it returns writes the
+entry once `call.result` is final: before the answer of a preemption is sent, after that of a decision without effects.
 
-Rule: a failing sink is logged and never costs the answer.
+Rule: a sink that fails is logged and never costs the answer.
 """
 
 import logging
@@ -64,10 +63,10 @@ class Call:
     binding: BindResult | None = None
     """/bind: the result of the binding."""
     record: DecisionRecord | None = None
-    """Record of the decision, once a sink has asked for it."""
+    """Record of the decision, once a sink needed it."""
 
     def decision_record(self) -> DecisionRecord | None:
-        """Return the record of the decision, which the sinks share; only while the cache is in its state."""
+        """Return the record of the decision, which the sinks share; call it before the cluster cache changes."""
         decision = self.result.decision
         if self.record is None and decision is not None:
             if isinstance(decision, FilterDecision):
@@ -86,7 +85,7 @@ Write = Callable[[], None]
 
 
 def begin(server_context: ServerContext, call: Call) -> list[tuple[str, Write]]:
-    """Begin the journal's entry of a call, before the effects of its decision; `end` writes it."""
+    """Begin the journal's entry of a call before the effects of its decision; `end` writes it."""
     writes = []
     for name, sink in SINKS.items():
         try:
@@ -110,7 +109,7 @@ def end(call: Call, writes: list[tuple[str, Write]]) -> None:
 
 
 def write(server_context: ServerContext, call: Call) -> None:
-    """Write the journal's entry of a call whose result has no effects that are yet to be applied."""
+    """Write the journal's entry of a call whose decision has no effects, or whose effects have been applied."""
     end(call, begin(server_context, call))
 
 
@@ -202,7 +201,7 @@ def _counting_lost(audit_log: AuditLog) -> Iterator[None]:
 
 
 def _events(server_context: ServerContext, call: Call) -> Write | None:
-    """Return the function that queues the Events of a preemption; None if there is nothing to say to any pod."""
+    """Return the function that queues the Events of a preemption; None if no pod gets an Event."""
     recorder, decision = server_context.events, call.result.decision
     if recorder is None or not recorder.is_on or call.result.mode != "answered":
         return None
@@ -213,7 +212,7 @@ def _events(server_context: ServerContext, call: Call) -> Write | None:
     preemption = AnsweredPreemption(record, rejecting_policies(decision))
 
     def queue() -> None:
-        if call.result.mode == "answered":  # else its effects failed, and so did the call
+        if call.result.mode == "answered":  # otherwise applying the effects failed, and with it the call
             recorder.record(preemption)
 
     return queue
@@ -225,13 +224,13 @@ SINKS: dict[str, Callable[[ServerContext, Call], Write | None]] = {
     "audit line": _audit,
     "Events": _events,
 }
-"""What a sink stores -> the sink; `end` writes the log line, which takes nothing before."""
+"""Name of the entry -> its sink. `end` writes the log line, which does not read the cluster cache."""
 
 
 def _audit_line(
     server_context: ServerContext, call: Call, cache: audit.AuditCache, decided: dict[str, Any]
 ) -> AuditLine:
-    """Return the audit line of /preempt or /bind; `decided`: the keys that depend on the decision of /preempt."""
+    """Return the audit line of /preempt or /bind; `decided`: keys that depend on the decision of /preempt."""
     request, result, binding = call.request, call.result, call.binding
     keys: dict[str, Any] = {
         "event": "audit",

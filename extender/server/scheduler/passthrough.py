@@ -69,9 +69,9 @@ def score_difference(request: FilterRequest, decision: PrioritizeDecision) -> st
 
 
 def preempt_difference(request: PreemptRequest, decision: PreemptDecision) -> str | None:
-    """Return how the best candidate differs from those sent; None if it is a sent candidate with the same victims.
+    """Return how the best candidate differs from the sent ones; None if it is one of them with the same victims.
 
-    Which of the sent candidates kube-scheduler would have chosen is not compared.
+    It may still be another one than kube-scheduler would have chosen.
     """
     if not decision.kept:
         return "a veto" if request.sent else None
@@ -87,7 +87,7 @@ DIFFERENCES: Mapping[str, Callable[[Any, Any], str | None]] = {
     "prioritize": score_difference,
     "preempt": preempt_difference,
 }
-"""Verb -> function that returns how a decision on a request differs from the pass-through answer; None: it does not."""
+"""Verb -> function that describes how a decision differs from the pass-through answer; None: it does not."""
 
 
 def _join_quoted(names: list[str]) -> str:

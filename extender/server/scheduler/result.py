@@ -18,8 +18,8 @@ CallVerb = VerbName | Literal["bind"]
 Decision = FilterDecision | PreemptDecision | PrioritizeDecision
 
 AnswerKind = Literal["decided", "noVictims", "asSent", "error"]
-"""Content of an answer: the decision; no victims (an empty map in answer to /preempt); what changes nothing for
-kube-scheduler (every node, no scores, its own candidates); an error."""
+"""Content of an answer. decided: the decision; noVictims: an empty map in answer to /preempt; asSent: an answer that
+changes nothing for kube-scheduler (every node, no scores, its own candidates); error: an error."""
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -30,17 +30,17 @@ class Answer(msgspec.Struct, frozen=True):
     status: int = 200
     """HTTP status; 503: no safe answer exists, and the body gives the reason."""
     not_evaluated: tuple[str, ...] = ()
-    """Filter plugins that the decision leaves to kube-scheduler."""
+    """Plugins that the decision leaves to kube-scheduler."""
     cache_status: str | None = None
     """Versions and ages of the cluster cache at the decision; None where nothing was decided."""
     veto_reason: str | None = None
-    """/preempt: why no pod is evicted; None: some pod is, or the call is not a /preempt."""
+    """/preempt: why no pod is evicted; None: a pod is evicted, or the call is not a /preempt."""
     id: str | None = None
     """ID of the call in /decisions, recordings and audit lines; None: the request could not be parsed."""
     summary: "CallSummary | None" = None
     """Summary of the call; None: the request could not be parsed."""
     after_send: Callable[[], None] = nothing_to_write
-    """Writes what kube-scheduler need not wait for; to be called once, before the cluster cache changes."""
+    """Writes the journal of a call without effects; to be called once, before the cluster cache changes."""
 
 
 class CallSummary(msgspec.Struct, frozen=True):
@@ -54,7 +54,7 @@ class CallSummary(msgspec.Struct, frozen=True):
     kept: int = 0
     """Number of nodes that the decision accepts, scores or evicts from."""
     scheduler_name: str = ""
-    """spec.schedulerName of the pod; a binding does not name it."""
+    """spec.schedulerName of the pod; "" for a binding, which does not contain it."""
 
 
 class CallResult(msgspec.Struct, frozen=True):

@@ -1,6 +1,6 @@
 """The scheduler's port as an ASGI application: POST /filter, /prioritize, /preempt, /bind and /filter-dryrun.
 
-Calls of kube-scheduler that arrive in one piece are begun at once (`at_once`).
+A call of kube-scheduler that arrives in one piece is answered without a task of its own (`at_once`).
 
 Rule: every request gets exactly one response, in JSON, never a redirect.
 """
@@ -49,10 +49,10 @@ BODIES_IN_FLIGHT = 1.5
 """Limit for the bodies and answers of all calls in flight together, as a multiple of `server.maxBodyBytes`."""
 
 SEND_BYTES = 256 << 10
-"""Part of a large answer that is written at once: what the client has not read is in the connection's buffer twice."""
+"""Size of the parts in which a large answer is written; the connection buffers the unread rest of a part twice."""
 
 RETRY_AFTER_SECONDS = b"1"
-"""Retry-After of an overload."""
+"""Retry-After of an overload response, in seconds."""
 
 # Response headers; openapi.json describes them.
 DECISION_HEADER = b"x-extender-decision"
@@ -95,7 +95,7 @@ class SchedulerApp:
 
     @property
     def at_once(self) -> dict[bytes, Begin]:
-        """Path -> function that begins a call whose request is complete: those that seldom wait for anything."""
+        """Path -> function that begins a call whose request is complete; only for calls that rarely wait."""
         return {path.encode(): self._begin for path, name in PATHS.items() if name != "bind"}
 
     def _begin(self, scope: Scope, content: bytes) -> Coroutine[Any, Any, Response]:
@@ -121,7 +121,7 @@ class SchedulerApp:
 
 
 async def _send_in_parts(response: Response, request: Request, send: Send, bodies: BodiesInFlight, body: Body) -> None:
-    """Send a large answer as fast as it is read, counted as in flight; if that takes too long, close the connection."""
+    """Send a large answer as fast as the client reads it; if that takes too long, close the connection."""
     content = memoryview(response.body)
     try:
         async with asyncio.timeout(WRITE_TIMEOUT_SECONDS) as body.timeout:
@@ -152,7 +152,7 @@ async def _dry_run(dry_runs: DryRuns, scope: Scope, read: ReadBody) -> Response:
 
 
 async def _call(name: CallVerb, scope: Scope, read: ReadBody, server_context: ServerContext) -> Response:
-    """Answer one call; its duration is counted from its arrival, and every error becomes a response."""
+    """Answer one call; its duration counts from its arrival, and every error becomes a response."""
     metrics, caller, is_overload = server_context.metrics, caller_of(scope), False
     deadline = Deadline(caller.arrived_at + server_context.timeout, server_context.clock, is_caller_gone=caller.is_gone)
     try:
@@ -202,11 +202,7 @@ async def _read_body(name: CallVerb, read: ReadBody, server_context: ServerConte
 
 
 def _headers(answer: Answer, *, closes: bool) -> list[Header]:
-    """Return the response headers. `closes`: the connection ends with this response.
-
-    The rest of a rejected body may still arrive and must not be parsed as a request. After a failure, a new connection
-    may reach another replica behind the Service.
-    """
+    """Return the response headers. `closes`: the connection ends with this response."""
     headers = []
     if answer.id is not None:
         headers.append((DECISION_HEADER, answer.id.encode()))
@@ -216,13 +212,15 @@ def _headers(answer: Answer, *, closes: bool) -> list[Header]:
         headers.append((NOT_EVALUATED_HEADER, _limited(", ".join(answer.not_evaluated))))
     if answer.veto_reason:
         headers.append((VETOED_HEADER, _limited(answer.veto_reason)))
+    # The rest of a rejected body may still arrive and must not be parsed as a request. After a failure, a new
+    # connection may reach another replica behind the Service.
     if closes:
         headers.append(CLOSE)
     return headers
 
 
 def _limited(text: str) -> bytes:
-    """Return text with names that others chose as ASCII of limited length."""
+    """Return the text as printable ASCII of limited length, as others choose the names in it."""
     printable = _printable(text)
     if len(printable) > _MAX_HEADER_CHARACTERS:
         return printable[: _MAX_HEADER_CHARACTERS - 3] + b"..."

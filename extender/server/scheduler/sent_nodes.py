@@ -1,9 +1,9 @@
-"""Whole nodes of a request that the cluster cache does not hold: they count as they were sent, in one decision only.
+"""Use whole nodes of a request that the cluster cache lacks, as they were sent, for one decision.
 
-/filter and /prioritize need the nodes that are unknown by name: kube-scheduler may have seen a node first. A dry run
-needs those that are sent in another state, too: an autoscaler asks about nodes that it would change or add.
+/filter and /prioritize use nodes with unknown names: kube-scheduler may have seen a node first. A dry run also uses
+nodes that were sent in another state: an autoscaler asks about nodes that it would change or add.
 
-Rule: a node that cannot be read, or too many of them, is a RequestError; nothing that was sent stays.
+Rule: a node that cannot be decoded, or too many nodes, is a RequestError; no sent node stays in the snapshot.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -20,15 +20,15 @@ from extender.wire.decode import FilterRequest, decode_node
 DecisionT = TypeVar("DecisionT", FilterDecision, PrioritizeDecision)
 
 MAX_SENT_NODES = 1000
-"""Nodes of a request that the cluster cache lacks or holds in another state: what Cluster Autoscaler adds to a group at
-most in one turn (its --max-nodes-per-scaleup). So many keep other calls waiting for 70 ms."""
+"""Limit on nodes of a request that the cluster cache lacks or holds in another state: the default of Cluster
+Autoscaler's --max-nodes-per-scaleup. That many keep other calls waiting for 70 ms."""
 
 NODES_PER_STEP = 50
 """Whole nodes that are decoded in one step, which takes about 3 ms."""
 
 
 def decide_as_sent(snapshot: Snapshot, request: FilterRequest, decide: Callable[[], DecisionT]) -> DecisionT:
-    """Decide with the whole nodes of the request that the snapshot does not know; names alone may be unknown."""
+    """Decide with the whole nodes of the request that the snapshot lacks, if it has any."""
     if not request.has_whole_nodes:
         return decide()
     unknown = [place for place, name in enumerate(request.nodes) if name not in snapshot.node_row]
@@ -61,7 +61,16 @@ class SentNodes:
 
     def that_differ(self, snapshot: Snapshot) -> Sequence[Node]:
         """Return the nodes that the snapshot lacks, or has in another state."""
-        found = [node for _, node in self._by_name.values() if _differs(snapshot, node)]
+        found = []
+        for _, node in self._by_name.values():
+            cached = snapshot.objects.nodes.get(("", node.metadata.name))
+            # Decisions read no other metadata of a node.
+            if cached is None or (cached.metadata.labels, cached.spec, cached.status) != (
+                node.metadata.labels,
+                node.spec,
+                node.status,
+            ):
+                found.append(node)
         _check_count(len(found))
         return found
 
@@ -75,16 +84,8 @@ def _check_count(count: int) -> None:
 
 
 def decode_in_steps(request: FilterRequest, sent: SentNodes) -> Iterator[None]:
-    """Decode all whole nodes of the request, and yield in between."""
+    """Decode all whole nodes of the request, and yield between steps so that other calls can run."""
     for place, raw in enumerate(request.raw_nodes(), 1):
         sent.add(place - 1, raw)
         if place % NODES_PER_STEP == 0:
             yield
-
-
-def _differs(snapshot: Snapshot, node: Node) -> bool:
-    """Return whether decisions would find another node than the cached one: they read no other metadata of it."""
-    cached = snapshot.objects.nodes.get(("", node.metadata.name))
-    if cached is None:
-        return True
-    return (cached.metadata.labels, cached.spec, cached.status) != (node.metadata.labels, node.spec, node.status)

@@ -1,8 +1,7 @@
 """The verbs filter, prioritize and preempt: bytes -> request -> snapshot -> engine -> guard -> bytes.
 
 The kill switch skips the middle: bytes -> request -> pass-through answer. Mode Observe runs every step, logs the
-difference, and returns the pass-through answer. The journal's entry of a call (`scheduler.journal`) encloses the
-effects of its decision, which change the cluster cache.
+difference, and returns the pass-through answer.
 
 Rule: nothing here knows HTTP. A RequestError is the client's fault and is raised; any other error is logged once and
 answered by the failure policy of the verb (`server.scheduler.failure_policy`).
@@ -51,7 +50,7 @@ from extender.wire.encode import encode_filter, encode_preempt, encode_prioritiz
 log = logging.getLogger(__name__)
 
 MAX_GUARDED_ATTEMPTS = 3
-"""Attempts to decide one /preempt, each without the nodes that the guard rejected, before the call fails."""
+"""Attempts to decide one /preempt before the call fails, each without the nodes that the guard has rejected."""
 
 RequestT = TypeVar("RequestT", FilterRequest, PreemptRequest)
 DecisionT = TypeVar("DecisionT", FilterDecision, PrioritizeDecision, PreemptDecision)
@@ -69,10 +68,11 @@ def answer(
 ) -> Answer:
     """Run one call and return its answer: the decision, or a pass-through answer or veto. Raises RequestError only.
 
-    `history`: the time and the earlier evictions to decide by; None: now. A missed deadline counts as a failure.
+    `history`: the time of the decision and the evictions before it; None: now and the current ones. A missed deadline
+    counts as a failure.
     """
     request, started = verb.decode(server_context, body), time.perf_counter()
-    decide = partial(verb.decide, server_context, request, history, deadline)
+    decide = partial(verb.decide, server_context, request, history, deadline, set())
     result = _decide(verb, server_context, request, decide, deadline)
     given = _finish(verb, server_context, body, request, result, started)
     given.after_send()
@@ -80,12 +80,12 @@ def answer(
 
 
 async def answer_live(verb: "Verb[Any, Any]", server_context: ServerContext, body: bytes, deadline: Deadline) -> Answer:
-    """Run one call as `answer` does; where its decision contradicts kube-scheduler, wait for the watch (`CacheLag`).
+    """Run one call like `answer`, but wait for the watch if the decision contradicts kube-scheduler (`CacheLag`).
 
-    The caller calls `after_send` of the answer.
+    The caller must call `after_send` of the answer.
     """
     request, started = verb.decode(server_context, body), time.perf_counter()
-    decide: Callable[[], Any] = partial(verb.decide, server_context, request, None, deadline)
+    decide: Callable[[], Any] = partial(verb.decide, server_context, request, None, deadline, set())
     settings, source = server_context.settings, server_context.source
     if source.is_live and settings.needs_cluster and not settings.is_observing:
         decide = await _decided(decide, server_context, request, deadline)
@@ -96,7 +96,7 @@ async def answer_live(verb: "Verb[Any, Any]", server_context: ServerContext, bod
 async def _decided(
     decide: Callable[[], Any], server_context: ServerContext, request: Any, deadline: Deadline
 ) -> Callable[[], Any]:
-    """Wait until the decision stands; return a function that returns it, or raises the error with which it failed."""
+    """Decide until the decision is final; return a function that returns it, or raises its error."""
     cache, metrics, uid = server_context.cache, server_context.metrics, request.pod.metadata.uid
     decision: Future[Any] = Future()
     try:
@@ -110,7 +110,7 @@ async def _decided(
 def _finish(
     verb: "Verb[Any, Any]", server_context: ServerContext, body: bytes, request: Any, result: CallResult, started: float
 ) -> Answer:
-    """Apply the effects of a decision and return its answer; the journal's entry is written here or by `after_send`."""
+    """Apply the effects of a decision and return its answer; the journal is written here or by `after_send`."""
     milliseconds = (time.perf_counter() - started) * 1000
     sent = len(request.sent if isinstance(request, PreemptRequest) else request.nodes)
     kept, evaluation = 0, None
@@ -119,14 +119,17 @@ def _finish(
     history = server_context.history() if evaluation is None else evaluation.context.history
     call_id = server_context.decisions.next_id(verb.name)
     call = Call(call_id, verb.name, result, history, request, body, milliseconds)
-    # kube-scheduler does not wait for the entry of a decision without effects; evictions are recorded before it knows.
+    # 1. Collect what the journal reads of the cluster cache, which the effects change. Evictions are recorded before
+    #    kube-scheduler knows of them; decisions without effects after the response, which saves latency.
     writes = journal.begin(server_context, call) if isinstance(request, PreemptRequest) else None
+    # 2. Apply the effects.
     if result.mode == "answered":
         try:
             verb.apply_effects(server_context, request, result.decision)
             server_context.metrics.count("answers", verb.name, verb.results[0 if kept else 1])
-        except Exception as error:  # the assume cache would miss the eviction: better to answer with a failure
+        except Exception as error:  # the assume cache would lack the eviction, so fail the call
             call.result, kept = _failed(verb.name, server_context, request, error), 0
+    # 3. Write the journal, now that the result is final.
     if writes is not None:
         journal.end(call, writes)
     pod, result = request.pod.metadata, call.result
@@ -144,7 +147,7 @@ def _decide(
     decide: Callable[[], Any],
     deadline: Deadline,
 ) -> CallResult:
-    """Return the decision as answer, or the pass-through answer (kill switch, mode Observe); or the failure."""
+    """Return the result of the call: its decision, a pass-through answer (kill switch, mode Observe), or a failure."""
     settings, metrics = server_context.settings, server_context.metrics
     if settings.kill_switch is not None:
         is_veto = verb.name == "preempt" and settings.kill_switch == "Veto"
@@ -154,15 +157,13 @@ def _decide(
     try:
         deadline.check()
         decision = decide()
-        if decision.not_evaluated:
-            record_not_evaluated(verb.name, server_context, request.pod, decision.not_evaluated)
         if isinstance(decision, PreemptDecision):
             metrics.count_unknown_candidates(decision.dropped.values())
         difference = passthrough.DIFFERENCES[verb.name](request, decision) if settings.is_observing else None
         given = passthrough.ANSWERS[verb.name](request) if settings.is_observing else verb.encode(request, decision)
         deadline.check()
     except Exception as error:
-        if isinstance(error, RequestError) and not settings.is_observing:  # a whole node that is unknown and bad
+        if isinstance(error, RequestError) and not settings.is_observing:  # a whole node that cannot be decoded
             raise
         return _failed(verb.name, server_context, request, error)
     cache_status = cache_summary(server_context.cache, server_context.source)
@@ -177,14 +178,10 @@ def _decide(
 
 
 def _failed(verb: schema.VerbName, server_context: ServerContext, request: Any, error: Exception) -> CallResult:
-    """Return the answer to a call that failed; a pod that is not judged here is passed through.
-
-    That is a pod that is not ours, except by /preempt, and a bound pod that is to grow in place. In mode Observe every
-    call is passed through, and only counted as what it would have been.
-    """
+    """Return the result of a call that failed, or whose pod is left to kube-scheduler (see `failure_policy`)."""
     metrics, is_observing = server_context.metrics, server_context.settings.is_observing
     is_passed = isinstance(error, LeftToScheduler) or (isinstance(error, UnknownScheduler) and verb != "preempt")
-    if is_observing:
+    if is_observing:  # the call is passed through, and counted as what it would have been
         metrics.count("observed_answers", verb, "same" if is_passed else "failed")
     if is_passed:
         given = pass_through(verb, server_context, request, error)
@@ -218,10 +215,11 @@ class Verb(ABC, Generic[RequestT, DecisionT]):
         request: RequestT,
         history: EvictionHistory | None,
         deadline: Deadline,
+        counted: set[str],
     ) -> DecisionT:
         """Make a decision that the guard accepts; raises ExtenderError if that fails, RequestError for a bad node.
 
-        `history`, None: the current.
+        `history`: None: the current one; `counted`: see `record_not_evaluated`.
         """
 
     @abstractmethod
@@ -251,12 +249,14 @@ class Filter(Verb[FilterRequest, FilterDecision]):
         request: FilterRequest,
         history: EvictionHistory | None,
         deadline: Deadline,
+        counted: set[str],
     ) -> FilterDecision:
         server_context.cache.assumed.forget_preemption(request.pod)
         snapshot, profile, history = server_context.decision_inputs(request.pod, history)
         decision = decide_as_sent(
             snapshot, request, lambda: engine.filter(snapshot, request.pod, request.nodes, profile, history)
         )
+        record_not_evaluated("filter", server_context, request.pod, decision.not_evaluated, counted)
         guard_filter(request.nodes, decision)
         return decision
 
@@ -282,11 +282,13 @@ class Prioritize(Verb[FilterRequest, PrioritizeDecision]):
         request: FilterRequest,
         history: EvictionHistory | None,
         deadline: Deadline,
+        counted: set[str],
     ) -> PrioritizeDecision:
         snapshot, profile, history = server_context.decision_inputs(request.pod, history)
         decision = decide_as_sent(
             snapshot, request, lambda: engine.prioritize(snapshot, request.pod, request.nodes, profile, history)
         )
+        record_not_evaluated("prioritize", server_context, request.pod, decision.not_evaluated, counted)
         guard_scores(request.nodes, decision.scores)
         return decision
 
@@ -312,6 +314,7 @@ class Preempt(Verb[PreemptRequest, PreemptDecision]):
         request: PreemptRequest,
         history: EvictionHistory | None,
         deadline: Deadline,
+        counted: set[str],
     ) -> PreemptDecision:
         server_context.cache.assumed.forget_preemption(request.pod)
         snapshot, profile, current = server_context.decision_inputs(request.pod, history)
@@ -327,6 +330,7 @@ class Preempt(Verb[PreemptRequest, PreemptDecision]):
         sent, rejected = request.sent, dict[str, str]()
         for _ in range(MAX_GUARDED_ATTEMPTS):
             decision = engine.preempt(snapshot, request.pod, sent, profile, current)
+            record_not_evaluated("preempt", server_context, request.pod, decision.not_evaluated, counted)
             result = guard_preempt(
                 snapshot, request.pod, sent, decision.kept, as_sent=decision.as_sent, profile=profile, history=current
             )
@@ -353,7 +357,7 @@ class Preempt(Verb[PreemptRequest, PreemptDecision]):
         return sum(bool(candidate.victims) for candidate in decision.kept)
 
     def apply_effects(self, server_context: ServerContext, request: PreemptRequest, decision: PreemptDecision) -> None:
-        """Assume the preemption if the answer has one node; of several nodes kube-scheduler chooses one itself."""
+        """Assume the preemption if the answer has one node; of several nodes, kube-scheduler chooses one itself."""
         try:
             if server_context.source.is_live and len(decision.kept) == 1 and decision.kept[0].victims:
                 (chosen,) = decision.kept
@@ -378,7 +382,7 @@ def _decode_nodes(server_context: ServerContext, body: bytes) -> FilterRequest:
 
 
 def decode_nodes(server_context: ServerContext, body: bytes) -> FilterRequest:
-    """Decode ExtenderArgs of any size, without the memory of the last request; a long list of names is rejected."""
+    """Decode ExtenderArgs of any size without `last_names`; a long list of names is rejected."""
     most = server_context.max_node_names_body_bytes
     request = decode_filter(body, most)
     if len(body) > most and not request.has_whole_nodes:

@@ -15,10 +15,10 @@ export const bodyKey = ({ kind }) => (kind === "ResourceClaim" ? "claims" : WORK
 export function scenarioForm(parse) {
   const nodeNames = (key) => el("input", { name: key, size: 24, spellcheck: "false", autocomplete: "off", placeholder: "node names" });
   const check = (key, checked = false) => el("input", { type: "checkbox", name: key, checked });
-  const changes = { drain: nodeNames("drain"), removeNodes: nodeNames("removeNodes"), cordon: nodeNames("cordon") };
+  const changes = [nodeNames("drain"), nodeNames("removeNodes"), nodeNames("cordon")];
   const template = el("textarea", { name: "addNodes", rows: 5, spellcheck: "false", autocomplete: "off" });
   const number = el("input", { type: "number", name: "count", min: 1, value: 1 });
-  const [untilFull, gang, comeBack] = [check("untilFull"), check("gang"), check("replaceEvicted", true)];
+  const switches = [check("untilFull"), check("gang"), check("replaceEvicted", true)];
 
   function addedNodes() {
     const count = number.valueAsNumber;
@@ -30,26 +30,25 @@ export function scenarioForm(parse) {
     }
   }
 
+  /** The names of the inputs are the keys of the body; what has its default is left out. */
   function body() {
     const given = {};
-    for (const [key, input] of Object.entries(changes)) {
+    for (const input of changes) {
       const names = input.value.split(/[\s,]+/).filter(Boolean);
-      if (names.length) given[key] = names;
+      if (names.length) given[input.name] = names;
     }
-    if (template.value.trim()) given.addNodes = addedNodes();
-    if (untilFull.checked) given.untilFull = true;
-    if (gang.checked) given.gang = true;
-    if (!comeBack.checked) given.replaceEvicted = false;
+    if (template.value.trim()) given[template.name] = addedNodes();
+    for (const box of switches) if (box.checked !== box.defaultChecked) given[box.name] = box.checked;
     return given;
   }
 
   const label = (text, input) => el("label", {}, `${text} `, input);
   const checkLabel = (text, input) => el("label", { class: "check" }, input, ` ${text}`);
   const fields = el("details", { id: "scenario" }, el("summary", {}, "Change nodes, schedule until full or all or nothing"),
-    el("div", { class: "filters" }, label("Drain", changes.drain), label("Remove", changes.removeNodes), label("Cordon", changes.cordon)),
+    el("div", { class: "filters" }, ["Drain", "Remove", "Cordon"].map((text, place) => label(text, changes[place]))),
     el("label", { class: "block" }, "Nodes to add, as JSON", template),
-    el("div", { class: "filters" }, label("Number of each", number), checkLabel("as many of this pod as fit", untilFull),
-      checkLabel("all pods or none", gang), checkLabel("evicted pods come back", comeBack)));
-  const changesNodes = () => [template, ...Object.values(changes)].some((field) => field.value.trim());
+    el("div", { class: "filters" }, label("Number of each", number), 
+      ["as many of this pod as fit", "all pods or none", "evicted pods come back"].map((text, place) => checkLabel(text, switches[place]))));
+  const changesNodes = () => [template, ...changes].some((field) => field.value.trim());
   return { fields, body, changesNodes };
 }

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from extender import cli
 from extender.cli.sources.replay_settings import settings_override
-from extender.config.scheduler import kube_scheduler_of
+from extender.config.scheduler.load import kube_scheduler_of
 from extender.k8s.version.gates import NO_EMULATION, Emulation
 from extender.server.recording.lines import SETTINGS
 from extender.server.scheduler import verbs

@@ -207,8 +207,8 @@ def test_nothing_in_a_name_steers_the_terminal(tmp_path):
     [
         pytest.param(["--drain", "n9"], "drain: no node 'n9' in the cluster", id="an unknown node"),
         pytest.param(["--drain", "n1", "--cordon", "n1"], "drain: node 'n1' is named in cordon too", id="twice"),
-        pytest.param(["--pending", "--gang"], "gang: give pods or workloads", id="a gang of no pods"),
-        pytest.param(["--pending", "--until-full"], "untilFull: give exactly one pod or one workload", id="no pod"),
+        pytest.param(["--pending", "--gang"], "gang: requires pods or workloads", id="a gang of no pods"),
+        pytest.param(["--pending", "--until-full"], "untilFull: requires exactly one pod or one workload", id="no pod"),
         pytest.param(["--add-node", "/none.yaml"], "none.yaml: No such file or directory", id="no file"),
     ],
 )

@@ -414,7 +414,7 @@ def test_the_configuration_s_policies_and_cluster_are_taken(world, arriving, tmp
         ),
         pytest.param(
             "apiVersion: resource.k8s.io/v1\nkind: ResourceClaimTemplate\nmetadata: {name: gpu}",
-            "pod.yaml: a simulation creates no claim from a ResourceClaimTemplate: give a ResourceClaim with its spec, "
+            "pod.yaml: a simulation creates no claim from a ResourceClaimTemplate: add a ResourceClaim with its spec, "
             "and name it as resourceClaimName in the pod",
             id="a template of claims",
         ),

@@ -10,8 +10,9 @@ import pytest
 from extender.cli.http_client import TLSClientConfig
 from extender.cli.output import following
 from extender.cli.output.decision_report import Invocation
-from extender.cli.output.explanation import Output, new_console
+from extender.cli.output.explanation import Output
 from extender.cli.output.following import Follower
+from extender.cli.output.tables import new_console
 from extender.cli.sources.decision_source import DecisionListOptions, DecisionSourceError, ServiceDecisions
 from extender.errors import RequestError
 from extender.k8s.time import format_time, parse_time

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from extender.cluster.cache.cache import Change, ClusterCache
 from extender.cluster.files.manifests import load_cluster
-from extender.config.scheduler import kube_scheduler_of
+from extender.config.scheduler.load import kube_scheduler_of
 from extender.core.profile import KubeScheduler
 from extender.core.snapshot.snapshot import Index
 from extender.errors import NotReady

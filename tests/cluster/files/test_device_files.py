@@ -70,9 +70,8 @@ def test_a_version_with_other_fields_is_refused(kind):
     old = thing(kind, "a") | {"apiVersion": "resource.k8s.io/v1beta1"}
     with pytest.raises(ClusterFileError) as caught:
         load_cluster(cluster({}, others=[old]))
-    assert (
-        str(caught.value) == f"cluster: {kind} a: apiVersion resource.k8s.io/v1beta1 is not read, only v1 and v1beta2"
-    )
+    problem = "apiVersion resource.k8s.io/v1beta1 is not supported, only v1 and v1beta2"
+    assert str(caught.value) == f"cluster: {kind} a: {problem}"
 
 
 def test_a_request_that_names_no_number_is_for_one_device():

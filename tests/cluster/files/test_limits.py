@@ -24,7 +24,7 @@ HOSTILE = {
     "Lists": (
         "c.json",
         b'{"kind":"List","items":[' * 100 + b"]}" * 100,
-        "c.json: item 0: more than 3 Lists in each other",
+        "c.json: item 0: Lists nested more than 3 levels deep",
     ),
     "an integer": (
         "c.json",
@@ -34,14 +34,14 @@ HOSTILE = {
     "a NUL byte": ("c.json", POD + b"\0}", "c.json: not JSON: "),
     "a NUL byte in YAML": ("c.yaml", b"kind: \0", "c.yaml: not YAML: control characters are not allowed"),
     "half of UTF-16": ("c.json", b"\xff\xfe\x00\xd8", "c.json: 'utf-16"),
-    "gzip cut off": ("c.json.gz", gzip.compress(POD * 100)[:-20], "c.json.gz: the gzip file is cut off"),
+    "gzip cut off": ("c.json.gz", gzip.compress(POD * 100)[:-20], "c.json.gz: the gzip file is truncated"),
     "gzip damaged": ("c.json.gz", gzip.compress(POD)[:-8] + b"12345678", "c.json.gz: the gzip file is damaged: CRC"),
     "a mistake in line 3": (
         "c.json",
         b'{\n"kind":\n"Pod",,}',
         "c.json: not JSON: expected '\"' at line 3",
     ),
-    "an end in the middle": ("c.json", b'{"kind": "Secret"}{"kind', "c.json: not JSON: it ends too early"),
+    "an end in the middle": ("c.json", b'{"kind": "Secret"}{"kind', "c.json: not JSON: unexpected end"),
 }
 
 

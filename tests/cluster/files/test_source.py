@@ -12,7 +12,7 @@ import pytest
 from extender.cluster.cache.cache import ClusterCache
 from extender.cluster.files import manifests
 from extender.cluster.files.source import FileSource
-from extender.config.scheduler import kube_scheduler_of
+from extender.config.scheduler.load import kube_scheduler_of
 from extender.errors import ClusterFileError, NotReady
 
 

@@ -9,7 +9,7 @@ from extender.cluster.list import lister
 from extender.cluster.list import read as reading
 from extender.cluster.list.read import read_cluster, read_for_pod
 from extender.cluster.watch.list_watch import POD_GROUP_RESOURCES, RESOURCES
-from extender.config.scheduler import kube_scheduler_of
+from extender.config.scheduler.load import kube_scheduler_of
 from extender.core.profile import UNCONFIGURED, KubeScheduler, PreemptionPolicy, Profile, Protection
 from extender.errors import ClusterLost
 from extender.k8s.version.found import COMPONENT

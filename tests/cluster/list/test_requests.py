@@ -6,7 +6,7 @@ import pytest
 
 from extender.cluster.files.manifests import load_cluster
 from extender.cluster.list.requests import ListRequest, late_requests_for, requests_for
-from extender.config.scheduler import kube_scheduler_of
+from extender.config.scheduler.load import kube_scheduler_of
 from extender.core.evaluation import Evaluation
 from extender.core.profile import UNCONFIGURED, KubeScheduler, PreemptionPolicy, Profile
 from extender.core.snapshot.snapshot import Snapshot

@@ -23,10 +23,6 @@ class Counting(Decoder):
         self.decoded += 1
         return super().decode(raw)
 
-    def decode_item(self, raw):
-        self.decoded += 1
-        return super().decode_item(raw)
-
 
 def unreadable(name: str, version: int):
     return a_pod(name, version) | UNREADABLE

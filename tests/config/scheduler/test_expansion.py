@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from extender.config.decoding import decode
-from extender.config.scheduler import kube_scheduler_of
 from extender.config.scheduler.expansion import expand, merge_plugins, misplaced_plugins
+from extender.config.scheduler.load import kube_scheduler_of
 from extender.config.scheduler.plugins import IN_TREE, default_plugins, in_tree
 from extender.config.scheduler.schema import API_VERSION, KIND, PluginsSection
 from extender.core.framework.plugins import FILTERS

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 import extender
 from extender.config import Configuration, load_config
-from extender.config.scheduler import kube_scheduler_of, load_kube_scheduler, read_configuration, read_scheduler
 from extender.config.scheduler.arguments import ARGS_OF
+from extender.config.scheduler.load import kube_scheduler_of, load_kube_scheduler, read_configuration, read_scheduler
 from extender.config.scheduler.plugins import IN_TREE
 from extender.config.scheduler.schema import (
     API_VERSION,
@@ -91,7 +91,7 @@ PLACES = {
     "no YAML": (HEAD + "profiles: [", "k.yaml:"),
     "deep nesting": (HEAD + "profiles: " + "[" * 1000, "k.yaml:3: is nested deeper than 100 levels"),
     "more than a ConfigMap holds": ("#" * (1 << 20) + "\n", "k.yaml: is larger than 1 MiB"),
-    "two documents": (HEAD + "---\n" + HEAD, "k.yaml:3: holds more than one document"),
+    "two documents": (HEAD + "---\n" + HEAD, "k.yaml:3: contains more than one document"),
 }
 
 

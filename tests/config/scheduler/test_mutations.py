@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from extender.config.scheduler import kube_scheduler_of
+from extender.config.scheduler.load import kube_scheduler_of
 from extender.errors import ConfigError
 from tests.profiles import by_profile
 

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from extender import evaluate
-from extender.config.scheduler import kube_scheduler_of
+from extender.config.scheduler.load import kube_scheduler_of
 
 ROOT = Path(__file__).parents[3]
 FILES = sorted((ROOT / "deploy" / "scheduler" / "profiles").glob("*.yaml"))

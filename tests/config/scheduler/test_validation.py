@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import extender
-from extender.config.scheduler import kube_scheduler_of
+from extender.config.scheduler.load import kube_scheduler_of
 from extender.errors import ConfigError
 from tests.builders import cluster, incoming, node, pod
 

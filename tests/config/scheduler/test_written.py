@@ -13,7 +13,7 @@ import yaml
 from typer.testing import CliRunner
 
 from extender import cli
-from extender.config.scheduler import kube_scheduler_of
+from extender.config.scheduler.load import kube_scheduler_of
 from extender.config.scheduler.plugins import default_plugins
 from extender.errors import ConfigError
 from extender.k8s.version.gates import NO_EMULATION, Emulation

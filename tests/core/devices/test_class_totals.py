@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 import extender
-from extender.config.scheduler import kube_scheduler_of
+from extender.config.scheduler.load import kube_scheduler_of
 from extender.core.devices.class_totals import _parts, class_totals
 from extender.core.framework.filter import scheduling_context
 from extender.core.framework.scheduling_signature import cached_verdicts

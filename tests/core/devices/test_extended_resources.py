@@ -3,7 +3,7 @@
 import pytest
 
 import extender
-from extender.config.scheduler import kube_scheduler_of
+from extender.config.scheduler.load import kube_scheduler_of
 from extender.core import engine
 from extender.core.devices.extended_resources import device_requests, extended_resource_claim
 from extender.core.profile import FILTER_PLUGINS, KubeScheduler, Profile

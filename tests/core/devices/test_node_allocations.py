@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 
 from extender.cluster.files.manifests import load_cluster
-from extender.core.devices import counted_selector, node_allocations, node_equivalence
+from extender.core.devices import device_index, node_allocations, node_equivalence
 from extender.core.devices.device_index import DeviceIndex
 from extender.core.devices.node_allocations import (
     NOT_ASKED,
@@ -592,11 +592,9 @@ def test_too_much_work_is_not_evaluated_where_it_comes_too_late_whatever_is_kept
 
 LIMITS = {
     "_MAX_ANSWERS_PER_NODE": node_allocations,
+    "_MAX_CHANGES": device_index,
     "_MAX_CLAIMS": node_allocations,
     "_MAX_EQUIVALENCES": node_allocations,
-    "_MAX_NEEDED": node_allocations,
-    "_MAX_RESULTS": counted_selector,
-    "_MAX_SELECTORS": node_allocations,
     "_SPARE": node_equivalence,
 }
 

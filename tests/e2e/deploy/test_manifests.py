@@ -15,7 +15,7 @@ from extender.cli.commands.openapi import ADMIN_DOCUMENT
 from extender.config import Configuration
 from extender.config.load import load_config
 from extender.config.preemption import BuiltinProtectionsSection
-from extender.config.scheduler import load_kube_scheduler
+from extender.config.scheduler.load import load_kube_scheduler
 from extender.k8s.version.features import Features
 from extender.k8s.version.versions import Version
 from extender.server.admin import app as admin

@@ -257,7 +257,7 @@ def test_a_snapshot_gives_the_scenario_of_its_objects(options):
             {"workloads": [{"kind": "Job", "metadata": {"name": "x"}, "spec": {"parallelism": 0}}] * 1001},
             "1001 workloads exceed the limit of 1000 per request",
         ),
-        ({"pending": True, "untilFull": True}, "untilFull: give exactly one pod or one workload"),
+        ({"pending": True, "untilFull": True}, "untilFull: requires exactly one pod or one workload"),
     ],
 )
 def test_a_scenario_is_refused_that_is(body, problem):
@@ -283,20 +283,20 @@ def test_the_pods_of_drained_and_removed_nodes_are_limited(monkeypatch):
     [
         pytest.param(
             {},
-            "nothing to schedule: give `pod`, `pods`, `workloads`, `pending: true` or a change of nodes",
+            "nothing to schedule: specify `pod`, `pods`, `workloads`, `pending: true` or a change of nodes",
             id="nothing",
         ),
         pytest.param([], "invalid body: expected object, got array", id="a list"),
         pytest.param({"pendin": True}, "invalid body: object contains unknown field pendin", id="a typo"),
         pytest.param({"pending": 1}, "invalid body: expected bool, got int at $.pending", id="not a boolean"),
-        pytest.param({"pod": {}, "pods": [{}]}, "give `pod` or `pods`, not both", id="one pod and several"),
+        pytest.param({"pod": {}, "pods": [{}]}, "specify `pod` or `pods`, not both", id="one pod and several"),
         pytest.param(
             {"pod": 5}, "pod 1 of the request: expected an object with metadata and spec", id="a number for a pod"
         ),
         pytest.param({"pod": {"spec": {}}}, "pod 1 of the request: ", id="a pod without metadata"),
         pytest.param(
             {"pods": [{"metadata": {"name": "a"}}, {"kind": "Job", "metadata": {"name": "b"}}]},
-            "pod 2 of the request: 'Job' is not a Pod: give it in `workloads`",
+            "pod 2 of the request: 'Job' is not a Pod: put it into `workloads`",
             id="a workload",
         ),
         pytest.param(
@@ -330,7 +330,7 @@ def test_the_pods_of_drained_and_removed_nodes_are_limited(monkeypatch):
             {"pending": True, "preemption": {"keepCandidates": 3}, "preset": "strict"},
             "body: preemption: keepCandidates must be 1 with budgetAccounting: Live, "
             "limits.workloadCooldown (preset strict): "
-            "of several nodes kube-scheduler chooses one itself, and the pods that it evicts would not be known here",
+            "if several nodes are sent, kube-scheduler chooses one itself, and the evicted pods are unknown here",
             id="policies that do not go together",
         ),
         pytest.param(

@@ -164,7 +164,7 @@ def test_a_contradictory_change_is_an_error_that_names_its_line(rig, line):
             id="another kind of object",
         ),
         pytest.param(
-            "cluster.json.gz", gzip.compress(b'{"items":[]}')[:-9], "the gzip file is cut off", id="half a cluster"
+            "cluster.json.gz", gzip.compress(b'{"items":[]}')[:-9], "the gzip file is truncated", id="half a cluster"
         ),
         pytest.param("calls.jsonl", None, "No such file", id="no calls"),
     ],

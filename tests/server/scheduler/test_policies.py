@@ -9,7 +9,7 @@ import pytest
 
 from extender.cluster.cache.cache import ClusterCache
 from extender.cluster.files.manifests import load_cluster
-from extender.config.scheduler import load_kube_scheduler
+from extender.config.scheduler.load import load_kube_scheduler
 from extender.core.profile import PreemptionPolicy
 from extender.server.app import create_app
 from extender.server.settings import ConfigFile, LiveSettings

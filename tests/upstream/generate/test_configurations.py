@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from extender.config.scheduler import kube_scheduler_of
+from extender.config.scheduler.load import kube_scheduler_of
 from extender.errors import ConfigError
 from tests.parity.agreement import load
 from tests.upstream.generate.configurations import (

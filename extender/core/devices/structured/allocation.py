@@ -5,34 +5,17 @@ Rule: values only.
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from extender.core.devices.structured.capacity import quantity_text
 from extender.core.devices.structured.pools import DeviceID
-from extender.k8s.devices.device_view import DeviceView
 from extender.k8s.devices.objects import (
     AllocationResult,
     DeviceAllocationResult,
     DeviceClaim,
     DeviceRequestAllocationResult,
 )
-from extender.k8s.limits.limits import WorkBudget
 from extender.k8s.objects import NodeSelector
-
-
-class DeviceMatcher(Protocol):
-    """A selector as the allocator reads it: a `Selector`, or one that keeps its results."""
-
-    @property
-    def error(self) -> str: ...
-
-    @property
-    def unsupported(self) -> str: ...
-
-    @property
-    def reads(self) -> frozenset[tuple[str, str, str]] | None: ...
-
-    def matches(self, device: DeviceView, budget: WorkBudget) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)

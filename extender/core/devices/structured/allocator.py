@@ -1,15 +1,14 @@
 """Choose devices for the claims of a pod on one node: the first complete solution, in a fixed order.
 
 Mirrors Allocator.Allocate (k8s.io/dynamic-resource-allocation/structured, v1.36) with the implementation that feature
-gates select there: "incubating" with binding conditions or consumable capacity, else "stable". Upstream's order of
-pools and slices is chance up to v1.35 and with the stable one; here it is the order of their names. Upstream's search
-is recursive; this one keeps its calls in a list, so that no number of claims is too deep.
+gates select there: "incubating" with binding conditions or consumable capacity, else "stable".
 
 Rule: a pure function of the claims, the pools of the node and the devices in use; each device that is tried takes a
 step of the budget.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
 
@@ -19,7 +18,6 @@ from extender.core.devices.structured.allocation import (
     AllocatedDevice,
     AllocatedState,
     ClaimToAllocate,
-    DeviceMatcher,
 )
 from extender.core.devices.structured.capacity import UnusablePolicy
 from extender.core.devices.structured.node_devices import NodeDevices, Taken
@@ -33,6 +31,7 @@ from extender.core.devices.structured.pools import (
 )
 from extender.core.devices.structured.requests import Choice, ClaimCompiler, CompiledClaim, CompiledRequest
 from extender.k8s.devices.objects import DeviceClass
+from extender.k8s.devices.selector import Selector
 from extender.k8s.limits.limits import WorkBudget
 from extender.k8s.objects import Node, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 from extender.k8s.version.features import Features
@@ -51,14 +50,12 @@ class Allocator:
         self,
         claims: Sequence[ClaimToAllocate],
         classes: Mapping[str, DeviceClass],
-        selectors: Callable[[str], DeviceMatcher],
+        selectors: Callable[[str], Selector],
         features: Features,
     ) -> None:
         compiler = ClaimCompiler(classes, selectors, features)
         self._features = features
         self._claims = [compiler.compile(number, claim) for number, claim in enumerate(claims)]
-        self._is_certain = all(map(_is_certain, self._claims))
-        """No node gives an error before the search."""
 
     def allocate(
         self, node: Node, pools: Sequence[Pool], state: AllocatedState, budget: WorkBudget
@@ -68,28 +65,20 @@ class Allocator:
         `pools` as `gather_pools` returns them. Raises AllocationError, InvalidPools, NotEvaluated, WorkLimitReached.
         """
         devices = NodeDevices(self._claims, self._features, node, state, budget)
+        search = _Search(self._claims, self._features, pools, devices, budget)
         try:
-            search = _Search(self._claims, self._features, pools, devices, budget)
-            if not self._is_certain:
-                search.check_claims()
+            # 1. Check the claims, and find the devices of requests for all of them.
+            search.check_claims()
+            # 2. Search devices for one request after the other (allocateOne).
             if search.run():
+                # 3. Build the results, with the nodes that can use the devices (createNodeSelector).
                 return search.allocated()
         except UnusablePolicy:
             raise NotEvaluated("a request policy of capacity that no API server admits") from None
+        # 4. Invalid pools only matter where the others do not suffice; up to v1.34 they end the search.
         if self._features.device_pools_of_1_35 and any(pool.invalid_reason for pool in pools):
             raise InvalidPools("invalid resource pools were encountered")
         return None
-
-
-def _is_certain(claim: CompiledClaim) -> bool:
-    if claim.constraint_error or any(choice.error for choice in claim.choices):
-        return False
-    if any(one.error or one.takes_all for choice in claim.choices for one in choice.alternatives):
-        return False
-    return sum(min(one.count for one in choice.alternatives) for choice in claim.choices) <= MAX_DEVICES
-
-
-# --- search ---------------------------------------------------------------------------------------------------------
 
 
 class _Ended(Enum):
@@ -105,23 +94,21 @@ class _Ended(Enum):
     """All claims have their devices."""
 
 
+@dataclass(slots=True)
 class _Call:
     """An open call of the search; it is resumed with what the call that it made has ended with."""
 
-    __slots__ = ("all_exceeded", "alternative", "choice", "claim", "number", "request", "start", "taken")
-
-    def __init__(self, claim: int, choice: int, request: CompiledRequest | None, number: int, start: int) -> None:
-        self.claim = claim
-        self.choice = choice
-        self.request = request
-        """None: the call tries one alternative after the other."""
-        self.number = number
-        """Devices that the request has so far."""
-        self.start = start
-        """Place of the next candidate."""
-        self.taken: Taken | None = None
-        self.alternative = -1
-        self.all_exceeded = True
+    claim: int
+    choice: int
+    request: CompiledRequest | None
+    """None: the call tries one alternative after the other."""
+    number: int = 0
+    """Devices that the request has so far."""
+    start: int = 0
+    """Place of the next candidate."""
+    taken: Taken | None = None
+    alternative: int = -1
+    all_exceeded: bool = True
 
 
 class _Search:
@@ -167,9 +154,10 @@ class _Search:
                 raise AllocationError(f"claim {claim.text}: {exceeds}")
             if claim.constraint_error:
                 raise AllocationError(claim.constraint_error)
-        self._devices.forget_matches()
+        self._devices.matches.clear()  # upstream's cache of selector results starts with the search, too
 
     def _count_checked(self, claim: CompiledClaim, choice: Choice, request: CompiledRequest) -> int:
+        """Return how many devices a request is for; raises AllocationError."""
         if request.error:
             raise AllocationError(request.error)
         if not request.takes_all:
@@ -177,26 +165,23 @@ class _Search:
         # Up to v1.35 the second alternative remembers the answers of selectors under the first one's name.
         renamed = not self._features.device_allocator_of_1_36 and request in choice.alternatives[1:2]
         remembers = choice.alternatives[0] if renamed else request
-        found: list[PoolDevice] = []
+        found = self._all_devices[request] = list[PoolDevice]()
         for pool in self._pools:
             unusable = "being updated" if pool.incomplete else "invalid" if pool.invalid_reason else ""
             if unusable:
                 asks = f"asks for all devices, but resource pool {pool.id} is currently {unusable}"
                 raise AllocationError(f"claim {claim.text}, request {request.name}: {asks}", names_pool=True)
             self._budget.spend(len(pool.devices))
-            found += [
-                one
-                for one in pool.devices
-                if self._devices.selects(request, one, remembers) and self._devices.belongs(request, one)
-            ]
-        self._all_devices[request] = found
+            for one in pool.devices:
+                if self._devices.selects(request, one, remembers) and self._devices.belongs(request, one):
+                    found.append(one)
         return len(found)
 
     # --- the search itself
 
     def run(self) -> bool:
         """Return whether all claims can have their devices; `allocated` then returns them."""
-        # Upstream's search calls itself, for each device; a list of open calls has no limit of depth.
+        # Upstream's search is recursive; a list of open calls has no limit of depth.
         calls = self._calls
         ended = self._enter(0, None, 0, 0)
         while ended is not _Ended.DONE:
@@ -224,7 +209,7 @@ class _Search:
                     return _Ended.DONE
                 chosen = self._choices[choice]
                 if chosen.is_list:
-                    self._calls.append(_Call(chosen.claim, choice, None, 0, 0))
+                    self._calls.append(_Call(chosen.claim, choice, None))
                     return _Ended.ADVANCE
                 request = chosen.alternatives[0]
             count = request.count
@@ -269,7 +254,10 @@ class _Search:
         return self._enter(call.choice, goes_on, call.number + 1, 0)
 
     def _next_candidate(self, call: _Call, request: CompiledRequest, ended: _Ended) -> _Ended:
-        """Take the next device that the request can have; devices of one request are taken in order only."""
+        """Take the next device that the request can have; devices of one request are taken in order only.
+
+        As in upstream's loop, a device is tested for (1) use, (2) selectors, (3) capacity, and what `take` tests.
+        """
         if ended is not _Ended.ADVANCE:
             self._devices.give_back(call.taken)
             if ended is _Ended.EXCEEDED:
@@ -300,12 +288,11 @@ class _Search:
     def allocated(self) -> Allocated:
         """Return the devices of each claim; raises AllocationError where one has a node selector of several terms."""
         alternatives = {call.choice: call.alternative for call in self._calls if call.request is None}
-        found = []
-        at = 0
+        found, first = list[AllocatedClaim](), 0
         for claim, taken in zip(self._claims, self._devices.taken, strict=True):
-            chosen = tuple(alternatives.get(choice) for choice in range(at, at + len(claim.choices)))
-            at += len(claim.choices)
-            devices = tuple(self._device(one) for one in taken)
+            chosen = tuple(alternatives.get(choice) for choice in range(first, first + len(claim.choices)))
+            first += len(claim.choices)
+            devices = tuple(map(self._device, taken))
             found.append(AllocatedClaim(devices, chosen, self._node_selector(claim, taken)))
         return tuple(found)
 
@@ -324,24 +311,21 @@ class _Search:
 
     def _node_selector(self, claim: CompiledClaim, taken: Sequence[Taken]) -> NodeSelector | None:
         """Return which nodes can use all devices of a claim; None: every node. Mirrors createNodeSelector (v1.36)."""
-        fields: list[NodeSelectorRequirement] = []
-        labels: list[NodeSelectorRequirement] = []
+        fields, labels = list[NodeSelectorRequirement](), list[NodeSelectorRequirement]()
         binds = knows_shares(self._features) and self._features.device_allocator_of_1_36
         for device, published in ((one.device.device, one.device.slice.spec) for one in taken):
             on = device if published.per_device_node_selection else published
             if on.node_name is not None or (binds and device.binds_to_node):
                 is_node = NodeSelectorRequirement("metadata.name", "In", [self._devices.node.metadata.name])
                 return NodeSelector([NodeSelectorTerm(match_fields=[is_node])])
-            terms = on.node_selector.node_selector_terms if on.node_selector is not None else None
-            if terms and len(terms) > 1:
+            terms = (on.node_selector.node_selector_terms if on.node_selector is not None else None) or ()
+            if len(terms) > 1:
                 many = f"unsupported ResourceSlice.NodeSelector with {len(terms)} terms"
                 raise AllocationError(f"create NodeSelector for claim {claim.name}: {many}")
-            for term in terms or ():
+            for term in terms:
                 _add_new(fields, term.match_fields)
                 _add_new(labels, term.match_expressions)
-        if not fields and not labels:
-            return None
-        return NodeSelector([NodeSelectorTerm(labels or None, fields or None)])
+        return NodeSelector([NodeSelectorTerm(labels or None, fields or None)]) if fields or labels else None
 
 
 def _candidates(pools: Sequence[Pool], features: Features) -> tuple[Sequence[PoolDevice], Pool | None]:
@@ -349,12 +333,8 @@ def _candidates(pools: Sequence[Pool], features: Features) -> tuple[Sequence[Poo
     if features.device_pools_of_1_35:
         usable = [pool for pool in pools if not pool.incomplete and not pool.invalid_reason]
         return (usable[0].devices if len(usable) == 1 else [one for pool in usable for one in pool.devices]), None
-    found: list[PoolDevice] = []
-    for pool in pools:
-        if pool.invalid_reason:
-            return found, pool
-        found += pool.devices
-    return found, None
+    invalid = next((at for at, pool in enumerate(pools) if pool.invalid_reason), len(pools))
+    return [one for pool in pools[:invalid] for one in pool.devices], next(iter(pools[invalid:]), None)
 
 
 def _add_new(to: list[NodeSelectorRequirement], added: Sequence[NodeSelectorRequirement] | None) -> None:

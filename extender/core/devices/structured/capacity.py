@@ -1,8 +1,7 @@
-"""Capacity of a device that several claims share: what a request consumes, and whether that much is left.
+"""Capacity of a device that several claims share: the amount that a request consumes, and whether it is left.
 
 Mirrors structured/internal/incubating/consumable_capacity.go (k8s.io/dynamic-resource-allocation, v1.37). Amounts are
-in nano-units. Upstream compares an amount with the policy's default as Go structs, by spelling; here by amount: an API
-server only admits a default that the rest of the policy admits too, so that it makes no difference.
+in nano-units.
 
 Rule: amounts of one device and one request; which shares exist is passed in.
 """
@@ -46,8 +45,7 @@ def has_room(
 ) -> bool:
     """Return whether a device has the capacity left that a request consumes; raises UnusablePolicy, CapacityError.
 
-    `allocated`: what claims consume already, `allocating`: what this allocation has given so far. A request of a
-    capacity that the device does not have, or that its policy does not admit, has no room.
+    `allocated`: what claims consume already, `allocating`: what this allocation has given so far.
     Mirrors CmpRequestOverCapacity (v1.37).
     """
     if requests and any(name not in capacities for name in requests):
@@ -128,6 +126,8 @@ def _counts_milli(valid: CapacityRequestPolicyRange, features: Features) -> bool
 
 def _violates(amount: int, policy: CapacityRequestPolicy, features: Features) -> bool:
     """Return whether the policy does not admit an amount; its default is always admitted."""
+    # Upstream compares the default by its spelling. An API server only admits a default that the rest of the policy
+    # admits too, so that comparing amounts makes no difference.
     if policy.default is not None and amount == parse(policy.default):
         return False
     valid = policy.valid_range

@@ -1,13 +1,12 @@
-"""Constraints between the devices of one claim, fed one device at a time.
+"""Constraints between the devices of one claim: the search adds devices, and removes them again in reverse order.
 
 Mirrors matchAttributeConstraint and distinctAttributeConstraint (k8s.io/dynamic-resource-allocation/structured, package
-incubating, v1.37). The search adds devices and removes them again in reverse order.
+incubating, v1.37).
 
 Rule: state of one search; a constraint never looks ahead.
 """
 
-from abc import ABC, abstractmethod
-from typing import Any
+from typing import Any, Protocol
 
 from extender.core.devices.structured.pools import PoolDevice
 from extender.k8s.devices.objects import DeviceAttribute
@@ -16,32 +15,26 @@ _TYPES = ("string_value", "int_value", "bool_value", "version_value")
 """Fields of a DeviceAttribute in the order in which upstream looks for the one that is set."""
 
 
-class AttributeConstraint(ABC):
+class AttributeConstraint(Protocol):
     """A constraint with the devices that have been added."""
 
-    def __init__(self, attribute: str) -> None:
-        self.attribute = attribute
-        """Fully qualified name."""
-
-    @abstractmethod
     def add(self, request: str, device: PoolDevice) -> bool:
         """Add a device and return True, or return False if the constraint does not allow it."""
 
-    @abstractmethod
     def remove(self, request: str) -> None:
         """Remove the device that was added last, for this request."""
 
 
-class MatchAttribute(AttributeConstraint):
-    """All devices have the attribute, with the same value."""
+class MatchAttribute:
+    """All devices have the attribute (a fully qualified name), with the same value."""
 
     def __init__(self, attribute: str) -> None:
-        super().__init__(attribute)
+        self._attribute = attribute
         self._first: DeviceAttribute | None = None
         self._count = 0
 
-    def add(self, request: str, device: PoolDevice) -> bool:
-        attribute = find_attribute(device, self.attribute)
+    def add(self, _request: str, device: PoolDevice) -> bool:
+        attribute = find_attribute(device, self._attribute)
         if attribute is None:
             return False
         if self._count == 0:
@@ -53,19 +46,15 @@ class MatchAttribute(AttributeConstraint):
         self._count += 1
         return True
 
-    def remove(self, request: str) -> None:
+    def remove(self, _request: str) -> None:
         self._count -= 1
 
 
-class DistinctAttribute(AttributeConstraint):
-    """All devices have the attribute, each with another value.
-
-    Up to v1.36 one value is remembered per request: the next device of the same request replaces it, and removing
-    that one forgets both. v1.34 compares the addresses of values, which differ from device to device.
-    """
+class DistinctAttribute:
+    """All devices have the attribute, each with another value."""
 
     def __init__(self, attribute: str, *, remembers_all: bool, compares_values: bool = True) -> None:
-        super().__init__(attribute)
+        self._attribute = attribute
         self._remembers_all = remembers_all
         self._compares_values = compares_values
         self._values: dict[str | int, tuple[str | None, Any]] = {}
@@ -73,10 +62,11 @@ class DistinctAttribute(AttributeConstraint):
         self._count = 0
 
     def add(self, request: str, device: PoolDevice) -> bool:
-        attribute = find_attribute(device, self.attribute)
+        attribute = find_attribute(device, self._attribute)
         if attribute is None:
             return False
         of = _type_of(attribute)
+        # v1.34 compares the addresses of values, which differ from device to device.
         value = of, getattr(attribute, of or "", None) if self._compares_values else device.id
         if self._count and self._values and (of is None or value in self._values.values()):
             return False
@@ -89,6 +79,7 @@ class DistinctAttribute(AttributeConstraint):
         self._values.pop(self._key(request), None)
 
     def _key(self, request: str) -> str | int:
+        # Up to v1.36 the next device of a request replaces its value, and removing that one forgets both.
         return self._count if self._remembers_all else request
 
 

@@ -1,8 +1,6 @@
-"""Counters that devices of a pool share: what is left of them while devices are chosen.
+"""Counters that devices of a pool share: the amounts left while devices are chosen.
 
-Mirrors checkAvailableCounters (k8s.io/dynamic-resource-allocation/structured/internal/incubating, v1.37). Upstream
-keeps what is available of a pool for all nodes of a scheduling cycle; here each node computes it, which differs only
-where slices of one pool give nodes other counters, or pools have one name before v1.36.4.
+Mirrors checkAvailableCounters (k8s.io/dynamic-resource-allocation/structured/internal/incubating, v1.37).
 
 Rule: state of one search; amounts in nano-units.
 """
@@ -35,11 +33,10 @@ class Counters:
         self._needs: dict[PoolDevice, tuple[tuple[_Counter, int], ...]] = {}
 
     def take(self, one: PoolDevice) -> bool:
-        """Take a device's counters and return True; False, without taking any, if a counter of its pool is exceeded.
-
-        That may be a counter which the device does not consume: one that devices in use exceed already.
-        """
+        """Take a device's counters and return True; False, without taking any, if a counter of its pool is exceeded."""
         pool = self._key(one)
+        # Upstream computes it once for all nodes of a scheduling cycle. That differs only where slices of one pool give
+        # nodes other counters, or pools have one name before v1.36.4.
         if pool not in self._available:
             self._available[pool] = self._left_by_devices_in_use(one)
         available, consumed = self._available[pool], self._consumed.setdefault(pool, {})
@@ -49,6 +46,7 @@ class Counters:
         self._budget.spend(1 + (len(available) + len(needs)) // _COUNTERS_PER_STEP)
         for key, amount in needs:
             consumed[key] = consumed.get(key, 0) + amount
+        # All counters are compared: devices in use may exceed one already that this device does not consume.
         if all(consumed.get(key, 0) <= amount for key, amount in available.items()):
             return True
         self.give_back(one)
@@ -61,7 +59,7 @@ class Counters:
             consumed[key] -= amount
 
     def _key(self, one: PoolDevice) -> PoolID | str:
-        """Return what the counters of a device's pool are kept by."""
+        """Return the key of a device's pool: before v1.36.4 pools of one name share their counters."""
         return one.pool.id if self._features.counters_are_of_drivers else one.pool.id.pool
 
     def _left_by_devices_in_use(self, one: PoolDevice) -> dict[_Counter, int]:

@@ -6,13 +6,14 @@ Rule: whatever is taken can be given back, the last first; nothing here looks ah
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from extender.core.devices.structured.allocation import AllocatedState
 from extender.core.devices.structured.capacity import Amounts, CapacityError, consumed_by, has_room
 from extender.core.devices.structured.constraints import AttributeConstraint, DistinctAttribute, MatchAttribute
 from extender.core.devices.structured.counters import Counters
-from extender.core.devices.structured.pools import AllocationError, DeviceID, NotEvaluated, PoolDevice, is_available_on
+from extender.core.devices.structured.pools import AllocationError, DeviceID, NotEvaluated, PoolDevice, is_for_node
 from extender.core.devices.structured.requests import CompiledClaim, CompiledRequest
 from extender.core.devices.structured.taints import prevents_allocation
 from extender.k8s.devices.objects import DeviceConstraint
@@ -24,17 +25,17 @@ from extender.k8s.version.features import Features
 _NOTHING: Final[Mapping[Any, Any]] = {}
 
 
+@dataclass(eq=False, slots=True)
 class Taken:
     """A device that the search has taken, with what is needed to undo it."""
 
-    __slots__ = ("consumed", "counted", "device", "request", "shares_before")
-
-    def __init__(self, request: CompiledRequest, device: PoolDevice, *, counted: bool) -> None:
-        self.request = request
-        self.device = device
-        self.counted = counted
-        self.consumed: Mapping[str, int] | None = None
-        self.shares_before: Mapping[str, int] | None = None
+    request: CompiledRequest
+    device: PoolDevice
+    counted: bool
+    """It consumes counters of its pool."""
+    consumed: Mapping[str, int] | None = None
+    """Capacity that its share consumes; None: the device is not shared."""
+    shares_before: Mapping[str, int] | None = None
 
 
 class NodeDevices:
@@ -55,7 +56,8 @@ class NodeDevices:
         self._budget = budget
         self.taken: list[list[Taken]] = [[] for _ in claims]
         """[claim]"""
-        self._matches: dict[tuple[CompiledRequest, PoolDevice], bool] = {}
+        self.matches: dict[tuple[CompiledRequest, PoolDevice], bool] = {}
+        """Results of `selects`."""
         self._constraints = [[_constraint(one, features) for one in claim.constraints] for claim in claims]
         self._allocating: dict[PoolDevice, set[int]] = {}
         """Device -> claims that have it for themselves."""
@@ -75,13 +77,10 @@ class NodeDevices:
         """Return whether the selectors of the class and of the request select a device that the node can use."""
         if one.device.binding_conditions and not self._features.dra_device_binding_conditions:
             return False
-        found = self._matches.get((remembers, one))
+        found = self.matches.get((remembers, one))
         if found is None:
-            found = self._matches[remembers, one] = self._evaluate(request, one)
+            found = self.matches[remembers, one] = self._evaluate(request, one)
         return found
-
-    def forget_matches(self) -> None:
-        self._matches.clear()
 
     def _evaluate(self, request: CompiledRequest, one: PoolDevice) -> bool:
         for at, selector in request.selectors:
@@ -99,7 +98,7 @@ class NodeDevices:
                 raise AllocationError(text, names_pool=True) from None
             except UnsupportedFeature as feature:
                 raise NotEvaluated(f"{at}: {feature}") from None
-        return not one.slice.spec.per_device_node_selection or is_available_on(one, self.node)
+        return not one.slice.spec.per_device_node_selection or is_for_node(one.device, self.node)
 
     def belongs(self, request: CompiledRequest, one: PoolDevice) -> bool:
         """Return whether the device is one of all that the request is for, as to its capacity."""
@@ -133,38 +132,43 @@ class NodeDevices:
 
         `must`: without it the claim has no solution, so that a constraint in the way is an error.
         """
-        shareable = bool(one.device.allow_multiple_allocations) and self._features.dra_consumable_capacity
-        counted = False
-        if one.device.consumes_counters:
-            if not self._features.dra_partitionable_devices:
+        features = self._features
+        shareable = features.dra_consumable_capacity and bool(one.device.allow_multiple_allocations)
+        # 1. Consume counters of the pool, once for all shares of a device.
+        counted = bool(one.device.consumes_counters) and not (shareable and self._is_shared(one))
+        if one.device.consumes_counters and not features.dra_partitionable_devices:
+            return None
+        if counted:
+            if must and not features.device_counters_of_1_36_2:
+                raise NotEvaluated("all devices of a pool with counters before 1.36.2")
+            if not self._counters.take(one):
                 return None
-            if not (shareable and self._is_shared(one)):
-                if must and not self._features.device_counters_of_1_36_2:
-                    raise NotEvaluated("all devices of a pool with counters before 1.36.2")
-                if not self._counters.take(one):
-                    return None
-                counted = True
-        taken = Taken(request, one, counted=counted)
+        # 2. Check the taints, 3. the constraints of the claim.
+        taken = Taken(request, one, counted)
         is_tainted = (
             one.device.taints
-            and self._features.dra_device_taints
+            and features.dra_device_taints
             and prevents_allocation(
-                one.device.taints, request.tolerations, whatever_effect=not self._features.device_pools_of_1_35
+                one.device.taints, request.tolerations, whatever_effect=not features.device_pools_of_1_35
             )
         )
         if is_tainted or not self._add_to_constraints(taken, must=must):
-            if counted and self._features.counters_are_given_back:
+            if counted and features.counters_are_given_back:
                 self._counters.give_back(one)
             return None
+        # 4. Check the capacity of a device of a request for all; `room` has been asked about any other before.
         if must and not self.room(request, one):
             # What upstream does not give back where a request for all devices fails stays taken for the alternatives.
-            if self._features.counters_are_given_back:
+            if features.counters_are_given_back:
                 self._remove(taken)
             elif not shareable:
                 self._allocating.setdefault(one, set()).add(request.claim)
             return None
+        # 5. Take the device, or a share of it.
         if shareable:
-            self._share(taken)
+            taken.consumed = consumed_by(one.device.capacity or {}, request.capacity, features)
+            before = taken.shares_before = self._shares.get(one.id)
+            self._shares[one.id] = {name: each + (before or {}).get(name, 0) for name, each in taken.consumed.items()}
         else:
             self._allocating.setdefault(one, set()).add(request.claim)
         self.taken[request.claim].append(taken)
@@ -181,21 +185,11 @@ class NodeDevices:
                 constraints[before].remove(request.base_name)
             if must:
                 claim = self._claims[request.claim].text
-                broken = (
-                    f"cannot add device {'/'.join(taken.device.id)} because a claim constraint would not be satisfied"
-                )
+                device = "/".join(taken.device.id)
+                broken = f"cannot add device {device} because a claim constraint would not be satisfied"
                 raise AllocationError(f"claim {claim}, request {request.name}: {broken}", names_pool=True)
             return False
         return True
-
-    def _share(self, taken: Taken) -> None:
-        """Add what the request consumes to the shares of a device."""
-        device_id = taken.device.id
-        taken.consumed = consumed_by(taken.device.device.capacity or {}, taken.request.capacity, self._features)
-        before = taken.shares_before = self._shares.get(device_id)
-        self._shares[device_id] = {
-            name: amount + (before or {}).get(name, 0) for name, amount in taken.consumed.items()
-        }
 
     def _is_shared(self, one: PoolDevice) -> bool:
         state = self._state

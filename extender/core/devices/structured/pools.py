@@ -1,9 +1,8 @@
 """Pools of devices as one node sees them: which slices count there, and whether a pool can be used.
 
-Mirrors GatherPools and NodeMatches (k8s.io/dynamic-resource-allocation/structured/internal/incubating, v1.36). Pools
-and slices come in the order of their names, which v1.36 introduced; before, it was chance.
+Mirrors GatherPools and NodeMatches (k8s.io/dynamic-resource-allocation/structured/internal/incubating, v1.36).
 
-Rule: facts about slices and one node; which devices are in use is not known here.
+Rule: reads slices and one node, not which devices are in use.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -90,7 +89,7 @@ class Pool:
 class AllocationError(Exception):
     """An error that ends the scheduling cycle (code Error), in upstream's words.
 
-    `names_pool`: they name a pool or a device of the node, so that they are no other node's words.
+    `names_pool`: the text names a pool or a device of the node, so that no other node can share it.
     """
 
     def __init__(self, text: str, *, names_pool: bool = False) -> None:
@@ -103,14 +102,16 @@ class InvalidPools(Exception):
 
 
 class NotEvaluated(Exception):
-    """A feature that is not followed here would decide; the message names it."""
+    """The result depends on a feature that is not evaluated; the message names it."""
+
+
+class NodeSelectorError(NotEvaluated):
+    """A node selector that does not parse. Upstream's texts have whole objects in Go's notation."""
 
 
 def knows_shares(features: Features) -> bool:
-    """Return whether upstream's allocator is one that knows of shared devices, not the "stable" one.
-
-    1.34 has but one allocator that supports the status of devices, the "experimental" one.
-    """
+    """Return whether upstream's allocator is one that knows of shared devices, not the "stable" one."""
+    # v1.34 has only one allocator that supports the status of devices, the "experimental" one.
     needs_status = not features.device_pools_of_1_35 and features.dra_resource_claim_device_status
     return features.dra_device_binding_conditions or features.dra_consumable_capacity or needs_status
 
@@ -128,8 +129,14 @@ def gather_pools(
     """
     found: dict[PoolID, list[ResourceSlice]] = {}
     for one in slices:
-        if _is_relevant(one, node, features):
-            _add(found, one)
+        if not _is_relevant(one, node, features):
+            continue
+        # Only the newest generation of a pool counts.
+        known = found.setdefault(PoolID(one.spec.driver, one.spec.pool.name), [])
+        if known and one.spec.pool.generation > known[0].spec.pool.generation:
+            known.clear()
+        if not known or one.spec.pool.generation == known[0].spec.pool.generation:
+            known.append(one)
     pools = (_build(pool_id, of_pool, slices_of_pool, features) for pool_id, of_pool in found.items())
     return in_order(pool for pool in pools if pool is not None)
 
@@ -143,12 +150,8 @@ def is_seen_for_counters(spec: ResourceSliceSpec, features: Features) -> bool:
 
 def in_order(pools: Iterable[Pool]) -> tuple[Pool, ...]:
     """Return pools in the order in which they are tried: those with binding conditions come last."""
+    # By name since v1.36; before, the order was that of a Go map.
     return tuple(sorted(pools, key=lambda pool: (pool.has_binding_conditions, pool.id)))
-
-
-def is_available_on(one: PoolDevice, node: Node) -> bool:
-    """Return whether the node can use a device of a slice with perDeviceNodeSelection; raises NotEvaluated."""
-    return _selects(node, one.device)
 
 
 def _is_relevant(one: ResourceSlice, node: Node, features: Features) -> bool:
@@ -161,25 +164,8 @@ def _is_relevant(one: ResourceSlice, node: Node, features: Features) -> bool:
     if is_seen_for_counters(spec, features):
         return True
     if spec.node_name or spec.all_nodes or spec.node_selector is not None:
-        return _selects(node, spec)
-    return bool(spec.per_device_node_selection) and any(_selects(node, one) for one in spec.devices or ())
-
-
-def _selects(node: Node, on: ResourceSliceSpec | Device) -> bool:
-    try:
-        return selects_node(node, on.node_name, on.all_nodes, on.node_selector)
-    except NodeSelectorError as error:
-        raise NotEvaluated(str(error)) from None
-
-
-def _add(found: dict[PoolID, list[ResourceSlice]], one: ResourceSlice) -> None:
-    """Add a slice to its pool, of which only the newest generation counts."""
-    pool_id = PoolID(one.spec.driver, one.spec.pool.name)
-    known = found.get(pool_id)
-    if known is None or one.spec.pool.generation > known[0].spec.pool.generation:
-        found[pool_id] = [one]
-    elif one.spec.pool.generation == known[0].spec.pool.generation:
-        known.append(one)
+        return is_for_node(spec, node)
+    return bool(spec.per_device_node_selection) and any(is_for_node(one, node) for one in spec.devices or ())
 
 
 def _build(
@@ -189,14 +175,16 @@ def _build(
     features: Features,
 ) -> Pool | None:
     """Return the pool with these slices of one generation; None: a newer one exists that has nothing for the node."""
+    # 1. Sort the slices by name, as upstream does since v1.36.
     slices.sort(key=lambda one: one.metadata.name)
-    # Slices should agree on how many there are. Upstream believes the first one: one of this node alone, if any.
+    # 2. Slices should agree on how many there are. Upstream believes the first one: one of this node alone, if any.
     on_node = (one for one in slices if one.spec.node_name and not is_seen_for_counters(one.spec, features))
     first = next(on_node, slices[0])
     newest = first.spec.pool
     complete = len(slices) == newest.resource_slice_count
     if not features.device_pools_of_1_35:
         return Pool(pool_id, slices, incomplete=not complete, invalid_reason=_duplicate_device(slices))
+    # 3. Slices that are missing here may be for other nodes only: then the pool is complete, unless a newer one exists.
     others: list[ResourceSlice] = []
     if not complete:
         of_pool = slices_of_pool(pool_id)
@@ -207,6 +195,7 @@ def _build(
             return Pool(pool_id, incomplete=True)
         names = {one.metadata.name for one in slices}
         others = [one for one in same if one.metadata.name not in names]
+    # 4. Validate the pool.
     if not features.dra_partitionable_devices:
         reason = _duplicate_device(slices)
         return Pool(pool_id, invalid_reason=reason) if reason else Pool(pool_id, slices)
@@ -217,29 +206,29 @@ def _with_counters(pool_id: PoolID, slices: Sequence[ResourceSlice], others: Seq
     """Return the pool whose devices share the counters that some of its slices declare."""
     of_pool = (*slices, *others)
     offering = [one for one in slices if not one.spec.shared_counters]
-    sets = {counters.name: counters for one in of_pool for counters in one.spec.shared_counters or ()}
-    reason = _duplicate_device(offering) or _duplicate_set(of_pool) or _unknown_counter(sets, of_pool)
+    all_sets = [counters for one in of_pool for counters in one.spec.shared_counters or ()]
+    sets = {counters.name: counters for counters in all_sets}
+    duplicate = _duplicate(counters.name for counters in all_sets)
+    reason = _duplicate_device(offering) or ("" if duplicate is None else f"duplicate counter set name {duplicate}")
+    reason = reason or _unknown_counter(sets, of_pool)
     if reason:
         return Pool(pool_id, invalid_reason=reason)
     return Pool(pool_id, offering, other_slices=others, counter_sets=sets.values())
 
 
 def _duplicate_device(slices: Iterable[ResourceSlice]) -> str:
-    names: set[str] = set()
-    for device in _devices(slices):
-        if device.name in names:
-            return f"duplicate device name {device.name}"
-        names.add(device.name)
-    return ""
+    found = _duplicate(device.name for device in _devices(slices))
+    return "" if found is None else f"duplicate device name {found}"
 
 
-def _duplicate_set(slices: Iterable[ResourceSlice]) -> str:
-    names: set[str] = set()
-    for counters in (counters for one in slices for counters in one.spec.shared_counters or ()):
-        if counters.name in names:
-            return f"duplicate counter set name {counters.name}"
-        names.add(counters.name)
-    return ""
+def _duplicate(names: Iterable[str]) -> str | None:
+    """Return the first name that was there before."""
+    known = set[str]()
+    for name in names:
+        if name in known:
+            return name
+        known.add(name)
+    return None
 
 
 def _unknown_counter(sets: Mapping[str, CounterSet], slices: Iterable[ResourceSlice]) -> str:
@@ -262,17 +251,21 @@ def _devices(slices: Iterable[ResourceSlice]) -> Iterator[Device]:
 _NAME_FIELD = "metadata.name"
 
 
-class NodeSelectorError(Exception):
-    """A node selector that does not parse. Upstream's texts have whole objects in Go's notation."""
+def is_for_node(on: ResourceSliceSpec | Device, node: Node) -> bool:
+    """Return whether a slice or device names or selects the node; raises NodeSelectorError."""
+    if on.node_name:
+        return node.metadata.name == on.node_name
+    return bool(on.all_nodes) or (on.node_selector is not None and selects_node(on.node_selector, node))
 
 
-def selects_node(node: Node, node_name: str | None, all_nodes: bool | None, selector: NodeSelector | None) -> bool:
-    """Return whether these three fields of a slice or device select the node; raises NodeSelectorError."""
-    if node_name:
-        return node.metadata.name == node_name
-    if all_nodes:
-        return True
-    return selector is not None and any(_holds(term, node) for term in _terms(msgspec.json.encode(selector)))
+def selects_node(selector: NodeSelector, node: Node) -> bool:
+    """Return whether a node selector selects the node; raises NodeSelectorError."""
+    labels, name = node.metadata.labels or {}, node.metadata.name
+    return any(
+        all(one.holds(labels.get(one.key)) for one in term.labels)
+        and all(((name if one.key == _NAME_FIELD else "") == one.value) != one.negated for one in term.fields)
+        for term in _terms(msgspec.json.encode(selector))
+    )
 
 
 @lru_cache(maxsize=4096)
@@ -281,11 +274,3 @@ def _terms(selector: bytes) -> tuple[NodeTerm, ...]:
         return parse_node_selector(msgspec.json.decode(selector, type=NodeSelector)).terms or ()
     except SelectorError as error:
         raise NodeSelectorError("a node selector that does not parse") from error
-
-
-def _holds(term: NodeTerm, node: Node) -> bool:
-    labels = node.metadata.labels or {}
-    name = node.metadata.name
-    return all(one.holds(labels.get(one.key)) for one in term.labels) and all(
-        ((name if one.key == _NAME_FIELD else "") == one.value) != one.negated for one in term.fields
-    )

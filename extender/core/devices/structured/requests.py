@@ -1,25 +1,25 @@
-"""What claims request, compiled once for all nodes, and why a request cannot be allocated anywhere.
+"""Requests of claims, compiled once for all nodes, and the errors of those that cannot be allocated anywhere.
 
 Mirrors validateDeviceRequest and the checks before it in Allocate (k8s.io/dynamic-resource-allocation/structured,
 v1.36).
 
-Rule: reads no node; an error is remembered with its request, as the order in which upstream finds errors decides.
+Rule: reads no node.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from extender.core.devices.structured.allocation import ClaimToAllocate, DeviceMatcher
+from extender.core.devices.structured.allocation import ClaimToAllocate
 from extender.core.devices.structured.pools import knows_shares
 from extender.k8s.devices.objects import (
     DeviceClass,
     DeviceConstraint,
     DeviceRequest,
-    DeviceSelector,
     DeviceSubRequest,
     ExactDeviceRequest,
     ResourceQuantities,
 )
+from extender.k8s.devices.selector import Selector
 from extender.k8s.objects import Toleration
 from extender.k8s.version.features import Features
 
@@ -32,17 +32,18 @@ class CompiledRequest:
     name: str
     parent: str
     """Name of the request that it is an alternative of; "" for a request."""
+    # Raised when the search comes to the request: the first error in upstream's order decides.
     error: str
     """Why it cannot be allocated anywhere."""
-    selectors: tuple[tuple[str, DeviceMatcher], ...]
-    """(beginning of its errors, selector): those of the class, then its own."""
+    selectors: tuple[tuple[str, Selector], ...]
+    """(prefix of its errors, selector): those of the class, then its own."""
     takes_all: bool
     count: int
     admin_access: bool
     tolerations: Sequence[Toleration]
     capacity: ResourceQuantities | None
     constraints: tuple[int, ...]
-    """Constraints of the claim that are about it."""
+    """Numbers of the claim's constraints that apply to it."""
 
     @property
     def base_name(self) -> str:
@@ -57,7 +58,7 @@ class CompiledRequest:
 
 @dataclass(slots=True)
 class Choice:
-    """What is allocated for one request of a claim: the request itself, or one of its alternatives."""
+    """A request of a claim: itself, or the alternatives of its prioritized list."""
 
     claim: int
     alternatives: list[CompiledRequest]
@@ -80,29 +81,27 @@ class ClaimCompiler:
     """Compiles claims; `selectors` returns the compiled selector of an expression."""
 
     classes: Mapping[str, DeviceClass]
-    selectors: Callable[[str], DeviceMatcher]
+    selectors: Callable[[str], Selector]
     features: Features
 
     def compile(self, number: int, claim: ClaimToAllocate) -> CompiledClaim:
-        constraints = claim.spec.constraints or ()
-        compiled = CompiledClaim(str(claim), claim.name, constraints, self._constraint_error(str(claim), constraints))
+        constraints, error = claim.spec.constraints or (), ""
+        for at, one in enumerate(constraints):
+            if one.match_attribute is None and (one.distinct_attribute is None or not knows_shares(self.features)):
+                error = f"claim {claim}, constraint #{at}: empty constraint (unsupported constraint type?)"
+                break
+        compiled = CompiledClaim(str(claim), claim.name, constraints, error)
         for request in claim.spec.requests or ():
             listed = request.first_available or ()
             alternatives = [self._request(number, compiled, one, one.name, request.name) for one in listed] or [
                 self._request(number, compiled, request.exactly or ExactDeviceRequest(), request.name, "")
             ]
-            error = self._gate_error(compiled, request)
-            compiled.choices.append(Choice(number, alternatives, bool(listed), error))
+            compiled.choices.append(Choice(number, alternatives, bool(listed), self._gate_error(compiled, request)))
         return compiled
-
-    def _constraint_error(self, claim: str, constraints: Sequence[DeviceConstraint]) -> str:
-        for number, one in enumerate(constraints):
-            if one.match_attribute is None and (one.distinct_attribute is None or not knows_shares(self.features)):
-                return f"claim {claim}, constraint #{number}: empty constraint (unsupported constraint type?)"
-        return ""
 
     def _gate_error(self, claim: CompiledClaim, request: DeviceRequest) -> str:
         """Return why the feature gates do not allow a request; "": they do."""
+        # The "stable" allocator ignores capacity, and so does not check this gate.
         features, listed, name = self.features, request.first_available or (), None
         if listed and not features.dra_prioritized_list:
             reason = "has subrequests, but the DRAPrioritizedList feature is disabled"
@@ -122,19 +121,22 @@ class ClaimCompiler:
         self, number: int, claim: CompiledClaim, spec: ExactDeviceRequest | DeviceSubRequest, name: str, parent: str
     ) -> CompiledRequest:
         device_class = self.classes.get(spec.device_class_name)
-        of_class = None if device_class is None else device_class.spec.selectors
+        selectors = [] if device_class is None else [(f"class {spec.device_class_name}", device_class.spec.selectors)]
+        selectors.append((f"claim {claim.text}", spec.selectors))
         names = {parent, f"{parent}/{name}"} if parent else {name}
         return CompiledRequest(
             number,
             name,
             parent,
             self._error(spec, device_class, f"claim {claim.text}, request {name}"),
-            (
-                *self._compiled(f"class {spec.device_class_name}", of_class),
-                *self._compiled(f"claim {claim.text}", spec.selectors),
+            tuple(
+                (f"{of}: selector #{at}", self.selectors(one.cel.expression))
+                for of, own in selectors
+                for at, one in enumerate(own or ())
+                if one.cel is not None
             ),
             spec.allocation_mode == "All",
-            spec.count if spec.allocation_mode == "ExactCount" else 0,
+            spec.count if spec.allocation_mode == "ExactCount" else 0,  # `All` counts the devices of each node
             isinstance(spec, ExactDeviceRequest) and bool(spec.admin_access),
             spec.tolerations or (),
             spec.capacity.requests if spec.capacity is not None else None,
@@ -158,8 +160,3 @@ class ClaimCompiler:
         if spec.allocation_mode not in ("ExactCount", "All"):
             return f"{at}: unsupported count mode {spec.allocation_mode}"
         return ""
-
-    def _compiled(self, of: str, selectors: Sequence[DeviceSelector] | None) -> Iterator[tuple[str, DeviceMatcher]]:
-        for number, one in enumerate(selectors or ()):
-            if one.cel is not None:
-                yield f"{of}: selector #{number}", self.selectors(one.cel.expression)

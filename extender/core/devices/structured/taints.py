@@ -1,4 +1,4 @@
-"""Taints of devices: which requests they keep away, and which DeviceTaintRules add.
+"""Taints of devices: the requests that do not tolerate them, and the taints that DeviceTaintRules add.
 
 Mirrors resourceclaim.ToleratesTaint and tracker.applyPatches (k8s.io/dynamic-resource-allocation, v1.37).
 
@@ -19,7 +19,7 @@ _PREVENTING_EFFECTS = ("NoSchedule", "NoExecute")
 def prevents_allocation(
     taints: Iterable[DeviceTaint], tolerations: Collection[Toleration], *, whatever_effect: bool
 ) -> bool:
-    """Return whether a taint of a device is not tolerated; `whatever_effect`: as up to v1.34, of any effect."""
+    """Return whether a taint is not tolerated; `whatever_effect`: also one of another effect, as up to v1.34."""
     return any(
         (whatever_effect or taint.effect in _PREVENTING_EFFECTS)
         and not any(_tolerates(one, taint) for one in tolerations)
@@ -47,6 +47,7 @@ def with_rule_taints(
     without = None if needs_selector else DeviceTaintSelector()
     selectors = [(rule.spec.device_selector or without, rule.spec.taint) for rule in rules]
     spec = published.spec
+    # Rules that select by class or by CEL exist in v1alpha3 before v1.35 only, and are not evaluated.
     for_slice = [
         (selector.device, taint)
         for selector, taint in selectors

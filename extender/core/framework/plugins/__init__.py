@@ -7,7 +7,7 @@ Rule: a plugin exists if it is in a table here; nothing registers itself by impo
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal
+from typing import Final, Literal
 
 import numpy as np
 
@@ -79,23 +79,6 @@ FILTERS: dict[str, Callable[[SchedulingContext], Sequence[Check]]] = {
 }
 """Filter plugins: each returns its checks for all nodes, none where kube-scheduler skips the plugin for this pod."""
 
-SCORES_OF_PODS_ON_NODE: dict[str, Callable[[SchedulingContext], node_resources.Scorer | None]] = {
-    node_resources.FIT_NAME: node_resources.fit_scorer,
-    node_resources.BALANCED_ALLOCATION_NAME: node_resources.balanced_scorer,
-}
-"""Score plugins that read the pods of a node, and no others, so that single nodes can be scored again; None: Skip."""
-
-
-def _scored_now(name: str) -> Callable[[SchedulingContext, NodeRows], IntArray | None]:
-    """Return the entry in SCORES for a plugin of SCORES_OF_PODS_ON_NODE."""
-
-    def score(context: SchedulingContext, rows: NodeRows) -> IntArray | None:
-        scorer = SCORES_OF_PODS_ON_NODE[name](context)
-        return None if scorer is None else scorer(context.snapshot, rows)
-
-    return score
-
-
 SCORES: dict[str, Callable[[SchedulingContext, NodeRows], IntArray | None]] = {
     taint_toleration.NAME: taint_toleration.score,
     node_affinity.NAME: node_affinity.score,
@@ -103,7 +86,8 @@ SCORES: dict[str, Callable[[SchedulingContext, NodeRows], IntArray | None]] = {
     pod_topology_spread.NAME: pod_topology_spread.score,
     inter_pod_affinity.NAME: inter_pod_affinity.score,
     dynamic_resources.NAME: dynamic_resources.score,
-    **{name: _scored_now(name) for name in SCORES_OF_PODS_ON_NODE},
+    node_resources.FIT_NAME: node_resources.fit_score,
+    node_resources.BALANCED_ALLOCATION_NAME: node_resources.balanced_score,
     image_locality.NAME: image_locality.score,
 }
 """Score plugins: each returns [row] 0 to 100, or any number if NORMALIZE_SCORE has the plugin; None where
@@ -116,6 +100,12 @@ NORMALIZE_SCORE: dict[str, Callable[[IntArray], IntArray]] = {
     dynamic_resources.NAME: normalize,
 }
 """Score plugins whose scores are relative to those of the other feasible nodes (ScoreExtensions) -> [row]: 0 to 100."""
+
+SCORES_OF_PODS_ON_NODE: dict[str, Callable[[SchedulingContext], node_resources.Scorer | None]] = {
+    node_resources.FIT_NAME: node_resources.fit_scorer,
+    node_resources.BALANCED_ALLOCATION_NAME: node_resources.balanced_scorer,
+}
+"""Score plugins that read the pods of a node, and no others, so that single nodes can be scored again; None: Skip."""
 
 SCORES_WITHOUT_PODS = frozenset({taint_toleration.NAME, node_affinity.NAME, image_locality.NAME})
 """Score plugins that read no other pods."""
@@ -146,6 +136,51 @@ NODES_NOT_EVALUATED: dict[str, Callable[[SchedulingContext], BoolArray]] = {
 }
 """Filter plugins with features that are not followed -> [node] where the pod needs one, or an object that may not be
 read."""
+
+
+# --- plugins without their PreFilter or PreScore --------------------------------------------------------------------
+
+# Where PreFilter or PreScore of a plugin is not enabled, its state is missing in CycleState (getPreFilterState and
+# getPreScoreState, v1.36). Plugins that are not listed here compute it themselves then, as all modules here do.
+
+WITHOUT_PREFILTER: Final[Mapping[str, str]] = {
+    node_ports.NAME: 'reading "PreFilterNodePorts" from cycleState: not found',
+    node_resources.FIT_NAME: 'error reading "PreFilterNodeResourcesFit" from cycleState: not found',
+    volume_restrictions.NAME: 'cannot read "PreFilterVolumeRestrictions" from cycleState',
+    volume_binding.NAME: "not found",
+    pod_topology_spread.NAME: 'reading "PreFilterPodTopologySpread" from cycleState: not found',
+    inter_pod_affinity.NAME: 'error reading "PreFilterInterPodAffinity" from cycleState: not found',
+    node_declared_features.NAME: 'error reading "PreFilterNodeDeclaredFeatures" from cycle-state: not found',
+    dynamic_resources.NAME: "not found",
+}
+"""Filter plugin that fails on every node without its PreFilter -> its error."""
+
+WITHOUT_PRESCORE: Final[Mapping[str, str]] = {
+    taint_toleration.NAME: 'failed to read "PreScoreTaintToleration" from cycleState: not found',
+    pod_topology_spread.NAME: 'error reading "PreScorePodTopologySpread" from cycleState: not found',
+    inter_pod_affinity.NAME: 'failed to read "PreScoreInterPodAffinity" from cycleState: not found',
+}
+"""Score plugin that fails without its PreScore -> its error."""
+
+SCORES_READING_PREFILTER: Final = frozenset({volume_binding.NAME, dynamic_resources.NAME})
+"""Plugins that score what their PreFilter found, and fail without it."""
+
+NOT_FOUND: Final = "not found"
+"""Error of a plugin that reads what its PreFilter did not write."""
+
+
+def is_switched_off(plugin: str, features: Features) -> bool:
+    """Return whether a feature gate makes a filter plugin do nothing, although it is enabled."""
+    if plugin == dynamic_resources.NAME:
+        return not features.dynamic_resource_allocation
+    return plugin == node_declared_features.NAME and not features.node_declared_features
+
+
+def is_score_switched_off(plugin: str, features: Features) -> bool:
+    """Return whether a feature gate makes a score plugin do nothing, although it is enabled."""
+    if plugin == volume_binding.NAME:
+        return not features.storage_capacity_scoring
+    return is_switched_off(plugin, features)
 
 
 # --- objects that plugins read --------------------------------------------------------------------------------------

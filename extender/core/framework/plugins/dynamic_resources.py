@@ -259,7 +259,7 @@ def _verdicts(context: SchedulingContext) -> Verdicts | None:
     for _, nodes in found.unavailable:
         found.reject(nodes & found.undecided, NOT_AVAILABLE)
     if not context.history.now and any(_waits_since(context, claim) is not None for claim in state.all):
-        found.leave(found.undecided, "the time limit of binding conditions, without a time")
+        found.leave(found.undecided, "the timeout of binding conditions (no current time)")
     return found
 
 

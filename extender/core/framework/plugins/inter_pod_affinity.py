@@ -18,7 +18,7 @@ import numpy as np
 from extender.core.framework.filter_checks import Check, ConflictConstraint, Constraint, StaticCheck
 from extender.core.framework.plugins.shared.normalize import MAX_NODE_SCORE
 from extender.core.framework.scheduling_context import SchedulingContext
-from extender.core.framework.status import Code, CodeArray, PreFilterResult, Status
+from extender.core.framework.status import Code, PreFilterResult, Status
 from extender.core.snapshot.affinity_terms import (
     FewTerms,
     ManyTerms,
@@ -62,7 +62,7 @@ def _own_terms(context: SchedulingContext, *lists: Iterator[AffinityTerm]) -> Te
     snapshot, terms = context.snapshot, chain.from_iterable(lists)
     if are_many(context.pod.spec.affinity):
         return ManyTerms(terms, snapshot.node_label_keys)
-    # As upstream, few terms name the namespaces that their namespaceSelector matches.
+    # Upstream adds the namespaces that a namespaceSelector matches to the named ones; ManyTerms matches it itself.
     keeps_selector = snapshot.features.negative_namespace_selector_matches_all
     return FewTerms(merge_namespaces(term, snapshot.namespace_labels, keeps_selector=keeps_selector) for term in terms)
 
@@ -215,15 +215,14 @@ class AffinityConstraint(Constraint):
     """[node]: True if the node has all topology keys of the terms."""
     matches_itself: bool
 
+    code = Code.UNSCHEDULABLE_AND_UNRESOLVABLE
+
     def fits(self, headroom: IntArray) -> BoolArray:
         fits: BoolArray = np.logical_and.reduce(headroom[:-1] >= 0, axis=0)
         if self.matches_itself:
             # The first pod of a series: while the cluster has no match, it need not find one.
             fits |= headroom[-1] == _NO_MATCH
         return fits & self.has_keys
-
-    def codes(self, headroom: IntArray) -> CodeArray:
-        return np.where(self.fits(headroom), np.uint8(Code.SUCCESS), np.uint8(Code.UNSCHEDULABLE_AND_UNRESOLVABLE))
 
     def reasons(self, headroom: IntArray, row: int) -> tuple[str, ...]:
         return () if self.fits(headroom)[row] else (REASON_AFFINITY,)

@@ -10,7 +10,6 @@ from extender.core.framework.scheduling_context import SchedulingContext
 from extender.core.framework.status import PreFilterResult
 from extender.core.snapshot.arrays import IntArray, NodeRows
 from extender.core.snapshot.selector_index import nodes_in_term, nodes_matching
-from extender.k8s.objects import NodeSelectorTerm
 from extender.k8s.selectors import SelectorError, compile_node_selector, compile_preferred_terms, required_node_affinity
 
 NAME = "NodeAffinity"
@@ -27,26 +26,17 @@ def prefilter(context: SchedulingContext) -> PreFilterResult:
     affinity, names = context.pod.spec.affinity, set[str]()
     required = affinity.node_affinity.required if affinity and affinity.node_affinity else None
     terms = (required.node_selector_terms or []) if required else []
-    for term in terms:  # terms are ORed: their node names are united
-        term_names = _node_names(term)
-        if term_names is None:
+    for term in terms:
+        fields = [one for one in term.match_fields or () if one.key == "metadata.name" and one.operator == "In"]
+        if not fields:
             return PreFilterResult()
-        names |= term_names
+        # Requirements of a term are ANDed, terms are ORed.
+        names |= set.intersection(*(set(field.values or ()) for field in fields))
     if not terms:
         return PreFilterResult()
     if not names:
         return PreFilterResult.rejecting(NAME, REASON_CONFLICT)
     return PreFilterResult(node_names=frozenset(names))
-
-
-def _node_names(term: NodeSelectorTerm) -> set[str] | None:
-    """Return the node names that a term's metadata.name requirements leave; None if it has no such requirement."""
-    name_sets = [
-        set(field.values or ())
-        for field in term.match_fields or ()
-        if field.key == "metadata.name" and field.operator == "In"
-    ]
-    return set.intersection(*name_sets) if name_sets else None
 
 
 def filter(context: SchedulingContext) -> tuple[StaticCheck, ...]:

@@ -126,7 +126,7 @@ class BaseRequests:
 def filter(context: SchedulingContext) -> tuple[ResourceConstraint, ...]:
     """Return one constraint; never none, because every node limits its number of pods."""
     snapshot, profile = context.snapshot, context.profile
-    # 1. PreFilter: the requests. Resources that the profile ignores are left out.
+    # 1. PreFilter: the requests.
     requests = incoming_requests(context.pod, context.features) | {"pods": 1}
     scalars = (name for name in sorted(requests) if name not in BASE_RESOURCES and requests[name] > 0)
     # Quirk of v1.34: without extended resources in the pod, as there are no DeviceClasses to look up then, every scalar
@@ -146,7 +146,7 @@ def filter(context: SchedulingContext) -> tuple[ResourceConstraint, ...]:
         amounts, elsewhere = snapshot.scalar_allocatable(name), delegated(name)
         return amounts if elsewhere is None else np.where(elsewhere, _UNLIMITED, amounts)
 
-    # 2. The columns: BASE_RESOURCES up to the last requested one, then the extended resources.
+    # 2. The columns: BASE_RESOURCES up to the last requested one, then extended resources that are not ignored.
     extended, absent = _without_absent(snapshot, [name for name in scalars if not profile.ignores(name)], delegated)
     base = max(BASE_RESOURCES.index(name) for name in requests if name in BASE_RESOURCES) + 1
     capacity, use = snapshot.allocatable[:base], snapshot.used[:base]
@@ -292,6 +292,11 @@ def _resource_scores(strategy: ScoringStrategy, capacity: IntArray, requested: I
     return interpolate(strategy.shape, np.where(requested > capacity, 100, requested * 100 // capacity))
 
 
+def fit_score(context: SchedulingContext, rows: NodeRows) -> IntArray:
+    """Return [row]: 0-100, see `fit_scorer`."""
+    return fit_scorer(context)(context.snapshot, rows)
+
+
 def balanced_scorer(context: SchedulingContext) -> Scorer | None:
     """Return the scorer: 50-100, 75 if the pod does not change the balance; None (Skip) if it requests no resource."""
     names, features = context.profile.balanced_resources, context.features
@@ -312,6 +317,12 @@ def balanced_scorer(context: SchedulingContext) -> Scorer | None:
         return half + (half + after - _balance(before, capacity)) // 2
 
     return scores
+
+
+def balanced_score(context: SchedulingContext, rows: NodeRows) -> IntArray | None:
+    """Return [row]: 50-100, see `balanced_scorer`."""
+    scorer = balanced_scorer(context)
+    return None if scorer is None else scorer(context.snapshot, rows)
 
 
 def _balance(used: IntArray, capacity: IntArray) -> IntArray:

@@ -136,7 +136,7 @@ def _missing_drivers(context: SchedulingContext, drivers: Collection[str]) -> tu
         if known is not None and known.spec.prevent_pod_scheduling_if_missing:
             nodes = _nodes_without(snapshot).get(driver)
             missing = _has_csi_node(snapshot).copy() if nodes is None else nodes.copy()
-            # Volumes of in-tree plugins do not need the driver where there is no CSINode: they are not migrated there.
+            # Volumes of in-tree plugins are not migrated on a node without a CSINode, so they do not need the driver.
             if driver in native:
                 missing |= ~_has_csi_node(snapshot)
             reason = f"{driver} CSI driver is not installed on the node"

@@ -32,7 +32,7 @@ from extender.k8s.selectors import (
     requirement,
 )
 from extender.k8s.storage.csi_migration import migrated_affinity, migration_of, translation_error
-from extender.k8s.storage.objects import PersistentVolume, PersistentVolumeClaim, StorageClass
+from extender.k8s.storage.objects import PersistentVolumeClaim, StorageClass
 from extender.k8s.storage.volumes import (
     NO_PROVISIONER,
     WAIT_FOR_FIRST_CONSUMER,
@@ -195,19 +195,14 @@ def _check_bound(snapshot: Snapshot, claims: Sequence[PersistentVolumeClaim]) ->
         volume = storage(snapshot).volume(claim.spec.volume_name)
         if volume is None:
             bits[bits == 0] = _PV_NOT_EXIST
-        else:
-            bits[(bits == 0) & ~_has_access(snapshot, volume)] = _NODE_CONFLICT
+            continue
+        has_access, migration = affinity_matches(snapshot, volume.spec.node_affinity), migration_of(volume)
+        if migration is not None and migration.topology_key:
+            # On nodes where the in-tree plugin is migrated to a CSI driver, the driver's topology key decides.
+            migrated = affinity_matches(snapshot, migrated_affinity(volume, migration.topology_key))
+            has_access = np.where(is_migrated(snapshot, migration.plugin), migrated, has_access)
+        bits[(bits == 0) & ~has_access] = _NODE_CONFLICT
     return bits
-
-
-def _has_access(snapshot: Snapshot, volume: PersistentVolume) -> BoolArray:
-    """Return [node]: whether the node has access to a bound volume."""
-    in_tree, migration = affinity_matches(snapshot, volume.spec.node_affinity), migration_of(volume)
-    if migration is None or not migration.topology_key:
-        return in_tree
-    # On nodes where the in-tree plugin is migrated to a CSI driver, the driver's topology key decides.
-    migrated = affinity_matches(snapshot, migrated_affinity(volume, migration.topology_key))
-    return np.where(is_migrated(snapshot, migration.plugin), migrated, in_tree)
 
 
 # --- unbound claims -------------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ Mirrors pkg/scheduler/framework/plugins/volumerestrictions (v1.36).
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -14,7 +14,7 @@ from extender.core.framework.scheduling_context import SchedulingContext
 from extender.core.framework.status import PreFilterResult
 from extender.core.snapshot.selector_index import KeyIndex
 from extender.core.snapshot.volume_index import not_found, storage
-from extender.k8s.objects import Pod, Volume
+from extender.k8s.objects import Pod
 from extender.k8s.storage.volumes import READ_WRITE_ONCE_POD, named_claims
 
 NAME = "VolumeRestrictions"
@@ -36,23 +36,19 @@ class _Disk(NamedTuple):
     read_only: bool
 
 
-def _disks(volume: Volume) -> Iterator[_Disk]:
-    """Yield one disk per identity of the volume; an RBD image has one for each of its monitors."""
-    if (gce := volume.gce_persistent_disk) is not None:
-        yield _Disk(("gce", gce.pd_name), gce.read_only)
-    if (aws := volume.aws_elastic_block_store) is not None:
-        yield _Disk(("aws", aws.volume_id), read_only=False)
-    if (iscsi := volume.iscsi) is not None:
-        yield _Disk(("iscsi", iscsi.iqn), iscsi.read_only)
-    if (rbd := volume.rbd) is not None:
-        for monitor in rbd.monitors or ():
-            yield _Disk(("rbd", monitor, rbd.pool, rbd.image), rbd.read_only)
-
-
 def _disks_of(pod: Pod) -> list[_Disk]:
-    """Return every disk that the pod mounts inline."""
-    volumes = pod.spec.volumes
-    return [disk for volume in volumes for disk in _disks(volume)] if volumes else []
+    """Return every disk that the pod mounts inline; an RBD image has one for each of its monitors."""
+    found = []
+    for volume in pod.spec.volumes or ():
+        if (gce := volume.gce_persistent_disk) is not None:
+            found.append(_Disk(("gce", gce.pd_name), gce.read_only))
+        if (aws := volume.aws_elastic_block_store) is not None:
+            found.append(_Disk(("aws", aws.volume_id), read_only=False))
+        if (iscsi := volume.iscsi) is not None:
+            found.append(_Disk(("iscsi", iscsi.iqn), iscsi.read_only))
+        if (rbd := volume.rbd) is not None:
+            found += [_Disk(("rbd", monitor, rbd.pool, rbd.image), rbd.read_only) for monitor in rbd.monitors or ()]
+    return found
 
 
 class DiskMountIndex(KeyIndex):
@@ -92,29 +88,6 @@ class ClaimUserIndex(KeyIndex):
         return named_claims(pod)
 
 
-def _claim_conflicts(context: SchedulingContext, names: set[str], in_use: int) -> ConflictConstraint:
-    """Return the constraint that no other pod uses the claims; its headroom is equal on all nodes.
-
-    `in_use`: number of the claims that a running pod uses.
-    """
-    snapshot, users = context.snapshot, context.snapshot.index(ClaimUserIndex).users
-    # Quirk: AddPod and RemovePod compare claim names only, so pods of other namespaces count in a dry run.
-    uses: Counter[int] = Counter()
-    for name in names:
-        uses.update(users.get(name, {}))
-    return ConflictConstraint.of(
-        context,
-        NAME,
-        REASON_CLAIM if context.features.read_write_once_pod_reason_of_1_34 else REASON_CLAIM_UNTIL_1_33,
-        snapshot.pod_amounts(uses),
-        lambda pod, _node: sum(name in names for name in named_claims(pod)),
-        np.full(len(snapshot.nodes), -in_use),
-    )
-
-
-# --- plugin ---------------------------------------------------------------------------------------------------------
-
-
 def prefilter(context: SchedulingContext) -> PreFilterResult:
     """Reject the pod if a claim that it names does not exist."""
     for name in named_claims(context.pod):
@@ -125,13 +98,28 @@ def prefilter(context: SchedulingContext) -> PreFilterResult:
 
 def filter(context: SchedulingContext) -> tuple[ConflictConstraint, ...]:
     """Return a constraint for disks and one for claims; none (Skip) without disks while no claim is in use."""
-    claims = ((name, storage(context.snapshot).claim(context.pod, name)) for name in named_claims(context.pod))
-    exclusive = {name for name, claim in claims if claim and READ_WRITE_ONCE_POD in (claim.spec.access_modes or ())}
-    # Here, unlike in a dry run, pods of the same namespace count only.
-    pods, users = context.snapshot.pods, context.snapshot.index(ClaimUserIndex).users
-    namespace = context.pod.metadata.namespace
-    in_use = sum(any(pods[row].metadata.namespace == namespace for row in users.get(name, ())) for name in exclusive)
+    snapshot, namespace = context.snapshot, context.pod.metadata.namespace
+    # 1. isVolumeConflict
     disks = disk_checks(context)
-    if not disks and not in_use:
-        return ()
-    return (*disks, _claim_conflicts(context, exclusive, in_use)) if exclusive else disks
+    # 2. satisfyReadWriteOncePod: no running pod of the namespace uses one of the claims, on whatever node.
+    claims = ((name, storage(snapshot).claim(context.pod, name)) for name in named_claims(context.pod))
+    exclusive = {name for name, claim in claims if claim and READ_WRITE_ONCE_POD in (claim.spec.access_modes or ())}
+    users = [snapshot.index(ClaimUserIndex).users.get(name, Counter[int]()) for name in exclusive]
+    in_use = sum(any(snapshot.pods[row].metadata.namespace == namespace for row in rows) for rows in users)
+    if not exclusive or not (disks or in_use):
+        return disks
+    # Quirk: AddPod and RemovePod compare claim names only, so pods of other namespaces count in a dry run.
+    uses = Counter[int]()
+    for rows in users:
+        uses.update(rows)
+    return (
+        *disks,
+        ConflictConstraint.of(
+            context,
+            NAME,
+            REASON_CLAIM if context.features.read_write_once_pod_reason_of_1_34 else REASON_CLAIM_UNTIL_1_33,
+            snapshot.pod_amounts(uses),
+            lambda pod, _node: sum(name in exclusive for name in named_claims(pod)),
+            np.full(len(snapshot.nodes), -in_use),
+        ),
+    )

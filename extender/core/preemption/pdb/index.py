@@ -37,8 +37,8 @@ budget that selects it."""
 def budget_matcher(budget: PodDisruptionBudget, empty_selects: str = "Nothing") -> LabelMatcher | None:
     """Compile the budget's selector; None if it selects no pod.
 
-    It selects none if it is unset, invalid, or empty: kube-scheduler ignores budgets with an empty selector up to v1.37
-    (filterPodsWithPDBViolation), although in policy/v1 such a budget covers its namespace. `empty_selects`:
+    That is a selector that is unset, invalid or empty. Up to v1.37 kube-scheduler ignores budgets with an empty
+    selector (filterPodsWithPDBViolation), although in policy/v1 such a budget covers its namespace. `empty_selects`:
     "Nothing" as in kube-scheduler, or "Everything".
     """
     try:
@@ -51,7 +51,8 @@ def budget_matcher(budget: PodDisruptionBudget, empty_selects: str = "Nothing") 
 
 @lru_cache(maxsize=1)
 def difference(before: frozenset[int], after: frozenset[int]) -> tuple[frozenset[int], frozenset[int]]:
-    """Return what left the set and what joined it; remembered, because pods of one template share their sets."""
+    """Return the numbers that left the set, and those that joined it."""
+    # Cached because pods of one template share their sets.
     return before - after, after - before
 
 
@@ -74,7 +75,7 @@ class NamespaceSelectors:
         return bool(self._by_row)
 
     def set(self, row: int, selector: LabelMatcher | None) -> LabelPredicate:
-        """Set the selector of a budget row, None removes it; return which labels it selects."""
+        """Set the selector of a budget row and return its predicate on labels; None: remove it."""
         before, _ = self._by_row.pop(row, (None, None))
         for wanted in before.requirements if before is not None else ():
             self._keys[wanted.key] -= 1
@@ -121,9 +122,9 @@ def _pod_predicate(selector: LabelMatcher, *, skips_unlabelled: bool) -> LabelPr
 
 
 class BudgetIndex(Index):
-    """Budgets that every running pod counts against.
+    """Budgets that each running pod counts against.
 
-    A budget has a budget row from its creation to its deletion; then the row is used for another one.
+    A budget has a budget row from its creation to its deletion; after that the row is reused.
     """
 
     reads = ("budgets",)
@@ -140,13 +141,13 @@ class BudgetIndex(Index):
         """[budget]: number of its pods that may be disrupted, 0 or less: none."""
         self._allowances: IntArray | None = None
         self.node_versions = NodeVersions()
-        """[node]: version of its pods and of what their budgets allow, as far as preemption reads them."""
+        """[node]: version of its pods and of the allowances of their budgets, as far as preemption reads them."""
         self.several_on_node: dict[int, dict[int, set[int]]] = defaultdict(dict)
         """Budget row -> node row -> pod rows that count against it there, on nodes with more than one such pod."""
         self._single_on_node: dict[int, dict[int, int]] = defaultdict(dict)
         """Budget row -> node row -> pod row, on nodes with one such pod: the common case, cheaper than a set."""
         self._budgets_of: list[frozenset[int]] = []
-        """[pod]: budget rows that it counts against; the list ends with the last pod that has ever had any."""
+        """[pod]: budget rows that it counts against; the list ends with the last pod that ever counted against one."""
         self._uses = RowLists()
         """[pod]: `_budgets_of`, as of the last call of `uses`."""
         self._changed_pods: set[int] = set()
@@ -158,9 +159,9 @@ class BudgetIndex(Index):
         self._selectors: dict[str, NamespaceSelectors] = {}
         """Namespace -> selectors; absent where no budget selects a pod."""
         self._disrupted: dict[Key, frozenset[int]] = {}
-        """Pod -> budget rows that have it in status.disruptedPods: the API server already counted its eviction."""
+        """Pod -> budget rows that list it in status.disruptedPods: the API server has counted its eviction already."""
         self._has_pods = False
-        """True once the index has received running pods; while it is built, all other objects come first."""
+        """True once the index has received running pods; while it is built, budgets arrive before pods."""
 
     # --- pods ---
 
@@ -179,7 +180,7 @@ class BudgetIndex(Index):
         self._settle_uses()
 
     def pod_changed(self, row: int, before: Pod, after: Pod, parts: frozenset[PodPart]) -> None:
-        """Recount the pod, except after a change of labels that leaves its budgets as they are."""
+        """Recount the pod, unless only its labels changed and the same budgets select it."""
         if parts.isdisjoint(_RELEVANT_PARTS):
             selectors = self._selectors.get(after.metadata.namespace)
             selected_before = selectors.rows_selecting(before.metadata.labels or {}) if selectors else _NONE
@@ -196,7 +197,7 @@ class BudgetIndex(Index):
         self._set_budgets(row, self._not_disrupted(pod, selected_by))
 
     def _not_disrupted(self, pod: Pod, budgets: frozenset[int]) -> frozenset[int]:
-        """Return those of the budgets for which the API server has not counted the pod's eviction already."""
+        """Leave out the budgets for which the API server has counted the pod's eviction already."""
         if not self._disrupted:
             return budgets
         disrupted = self._disrupted.get((pod.metadata.namespace, pod.metadata.name))
@@ -219,7 +220,7 @@ class BudgetIndex(Index):
 
     @property
     def listed(self) -> IntArray:
-        """[budget]: its turn in the order in which the budgets were listed or created."""
+        """[budget]: its position in the order in which the budgets were listed or created."""
         turns: IntArray = np.zeros(len(self.allowed), np.int64)
         turns[list(self._rows.values())] = np.arange(len(self._rows))
         return turns
@@ -322,11 +323,9 @@ class BudgetIndex(Index):
         return len(self.allowed) - 1
 
     def _set_allowed(self, row: int, allowed: int) -> None:
-        """Set what a budget allows; the nodes where that can change the split of the pods have changed.
-
-        Those have more pods of the budget than the lower of the old and the new allowance; elsewhere no pod violates
-        the budget, neither before nor after.
-        """
+        """Set the allowance of a budget, and note the nodes on which that can change the split of the pods."""
+        # These have more pods of the budget than the lower of both allowances. Elsewhere no pod violates the budget,
+        # neither before nor after.
         lower = min(allowed, self.allowed[row])
         if allowed == self.allowed[row]:
             return

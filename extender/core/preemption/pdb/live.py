@@ -60,9 +60,10 @@ class LiveBudget:
 
     @property
     def is_shared(self) -> bool:
-        """Return whether unready pods count against the same row as ready ones: they do if no pod has to be healthy.
+        """Return whether unready pods count against the same row as ready ones.
 
-        With desiredHealthy 0 the eviction API skips its rule for unready pods, so they use up disruptionsAllowed.
+        They do with desiredHealthy 0: the eviction API skips its rule for unready pods then, so they use up
+        disruptionsAllowed.
         """
         return self.object.status.desired_healthy == 0 and not self.always_evicts_unready
 
@@ -73,7 +74,7 @@ class LiveBudgetIndex(BudgetIndex):
     def __init__(self, snapshot: Snapshot, empty_selects: str = "Nothing") -> None:
         super().__init__(snapshot, empty_selects)
         self._multiple_budgets = frozenset((self._new_row(),))
-        """The row that pods with several budgets count against: it allows nothing, as the eviction API rejects them."""
+        """Row that pods with several budgets count against; it allows nothing, as the eviction API rejects them."""
         self._budgets_by_row: dict[int, LiveBudget] = {}
         self._counted: dict[int, tuple[int, int, frozenset[int]]] = {}
         """Pod row -> (1 if healthy else 0, 1 if its eviction is approved else 0, the budgets that count it)."""

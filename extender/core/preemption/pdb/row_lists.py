@@ -1,6 +1,6 @@
 """Lists of numbers by row, one after the other in one array.
 
-Rule: a long list costs what it holds, whatever the number of other rows.
+Rule: the memory of a list depends on its own length only.
 """
 
 from collections.abc import Collection, Mapping
@@ -49,7 +49,7 @@ class RowLists:
         self._numbers[: self._used] = numbers
 
     def of(self, rows: npt.NDArray[np.integer]) -> tuple[IntArray, IntArray]:
-        """Return (index in `rows`, number) of every number in the lists of these rows, as two parallel arrays."""
+        """Return (index in `rows`, number) for all numbers in the lists of these rows, as two parallel arrays."""
         lengths = self._lengths[rows]
         places = np.flatnonzero(lengths)
         lengths, at = lengths[places], self._starts[rows[places]]

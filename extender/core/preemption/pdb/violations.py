@@ -9,8 +9,8 @@ a budget allows one disruption and selects two evictable pods of the node:
     important           1              1       non-violating
     unimportant         2              1       violating, even if the important one is put back
 
-Violating pods are reprieved first, although the unimportant one is tried before the important one then: evicting it is
-worse than evicting any pod that violates no budget, so it gets the first chance to stay.
+Violating pods are reprieved first, so here the unimportant pod is tried before the important one: evicting a violating
+pod is worse than evicting any other, so it gets the first chance to stay.
 
 Since v1.37 a pod counts against its budgets up to the first one that it exceeds, so that the others have more left for
 less important pods. Upstream takes the budgets in the order of a Go map; here in that of their list (see `chance`).
@@ -18,7 +18,7 @@ less important pods. Upstream takes the budgets in the order of a Go map; here i
 `exceeds_budgets` checks the outcome instead: a budget is exceeded if it selects more of the actual victims than it
 allows, whatever the split says. Profiles with disruptionBudgets Strict reject such victims.
 
-Rule: pure functions of the budget index and of masks of pods.
+Rule: these are pure functions of the budget index and of masks of pods.
 """
 
 import numpy as np

@@ -73,14 +73,9 @@ def _extreme(name: str, replaced_by: int) -> Callable[..., Any]:
     return implementation
 
 
-def _index_of(run: Run, items: list[Any], item: Any) -> int:
+def _index_of(run: Run, items: list[Any], item: Any, indices: range) -> int:
     run.work(len(items))
-    return next((index for index, each in enumerate(items) if equal(each, item, run)), -1)
-
-
-def _last_index_of(run: Run, items: list[Any], item: Any) -> int:
-    run.work(len(items))
-    return next((index for index in range(len(items) - 1, -1, -1) if equal(items[index], item, run)), -1)
+    return next((index for index in indices if equal(items[index], item, run)), -1)
 
 
 def _slice(run: Run, items: list[Any], start: int, end: int) -> list[Any]:
@@ -120,30 +115,23 @@ def _flattened(run: Run, items: list[Any], depth: int) -> list[Any]:
     return found
 
 
-def _sort(run: Run, items: Any) -> list[Any]:
+def _sort_by_keys(run: Run, items: Any, keys: Any = None) -> list[Any]:
+    """Return the items in the order of their keys, or of themselves."""
     if type(items) is not list:
-        raise wanted("sort", items)
-    return _sort_by_keys(run, items, items)
-
-
-def _sort_by_keys(run: Run, items: Any, keys: list[Any]) -> list[Any]:
-    """Return the items in the order of their keys; equal ones: Go's sort is not stable beyond 12 of them."""
-    if type(items) is not list:
-        raise wanted("@sortByAssociatedKeys", items)
+        raise wanted("sort" if keys is None else "@sortByAssociatedKeys", items)
     if not items:
         return items
-    run.work(len(items) * len(items).bit_length())
-    if not is_comparable(keys[0]):
+    by, count = items if keys is None else keys, len(items)
+    run.work(count * count.bit_length())
+    if not is_comparable(by[0]):
         raise CelError("list elements must be comparable")
-    if len(items) > 1 and any(type_name(each) != type_name(keys[0]) for each in keys):
+    if count > 1 and any(type_name(each) != type_name(by[0]) for each in by):
         raise CelError("list elements must have the same type")
-    by_key: Callable[[int, int], int] = lambda one, other: _compared(keys[one], keys[other]) or 0  # noqa: E731
-    order = sorted(range(len(items)), key=cmp_to_key(by_key))
+    by_key: Callable[[int, int], int] = lambda one, other: _compared(by[one], by[other]) or 0  # noqa: E731
+    order = sorted(range(count), key=cmp_to_key(by_key))
     # Go sorts up to 12 items by insertion, which is stable; sort() has equal values in any order.
-    if len(items) > 12 and items is not keys:
-        ties = any(_compared(keys[one], keys[other]) == 0 for one, other in pairwise(order))
-        if ties:
-            raise UnsupportedFeature("sortBy() with equal keys, whose order is not defined")
+    if count > 12 and keys is not None and any(by_key(one, other) == 0 for one, other in pairwise(order)):
+        raise UnsupportedFeature("sortBy() with equal keys, whose order is not defined")
     return [items[index] for index in order]
 
 
@@ -168,13 +156,19 @@ def _distinct(run: Run, items: list[Any]) -> list[Any]:
     return found
 
 
-def _sets_contains(run: Run, items: list[Any], wanted: list[Any]) -> bool:
-    return all(contains(items, each, run) for each in _spent(run, wanted))
+def _contains_all(run: Run, items: list[Any], others: list[Any]) -> bool:
+    run.work(len(others))
+    return all(contains(items, each, run) for each in others)
 
 
-def _spent(run: Run, items: list[Any]) -> list[Any]:
+def _intersects(run: Run, one: list[Any], other: list[Any]) -> bool:
+    run.work(len(one))
+    return any(contains(other, each, run) for each in one)
+
+
+def _reversed(run: Run, items: list[Any]) -> list[Any]:
     run.work(len(items))
-    return items
+    return items[::-1]
 
 
 def _insert_all(run: Run, within: dict[Any, Any], entries: dict[Any, Any]) -> dict[Any, Any]:
@@ -241,7 +235,7 @@ def _of_each(declaration: str) -> str:
 
 OPERATORS: dict[str, Callable[..., Any]] = {
     "flatten: list<list<T>>.() -> list<T>; list<dyn>.(int) -> list<dyn>": _flatten,
-    _of_each("sort: list<#>.() -> list<#>"): _sort,
+    _of_each("sort: list<#>.() -> list<#>"): _sort_by_keys,
     _of_each("@sortByAssociatedKeys: list<T>.(list<#>) -> list<T>"): _sort_by_keys,
 }
 
@@ -250,19 +244,19 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     _of_each("max: list<#>.() -> #"): _extreme("max", -1),
     _of_each("min: list<#>.() -> #"): _extreme("min", 1),
     **{f"sum: list<{each}>.() -> {each}": _sum(zero) for each, zero in _ZERO.items()},
-    "indexOf: list<A>.(A) -> int": _index_of,
-    "lastIndexOf: list<A>.(A) -> int": _last_index_of,
+    "indexOf: list<A>.(A) -> int": lambda run, items, item: _index_of(run, items, item, range(len(items))),
+    "lastIndexOf: list<A>.(A) -> int": lambda run, items, item: _index_of(
+        run, items, item, range(len(items) - 1, -1, -1)
+    ),
     "slice: list<T>.(int, int) -> list<T>": _slice,
     "lists.range: (int) -> list<int>": _range,
-    "reverse: list<T>.() -> list<T>": lambda run, items: _spent(run, items)[::-1],
+    "reverse: list<T>.() -> list<T>": _reversed,
     "distinct: list<T>.() -> list<T>": _distinct,
-    "sets.contains: (list<T>, list<T>) -> bool": _sets_contains,
+    "sets.contains: (list<T>, list<T>) -> bool": _contains_all,
     "sets.equivalent: (list<T>, list<T>) -> bool": lambda run, one, other: (
-        _sets_contains(run, one, other) and _sets_contains(run, other, one)
+        _contains_all(run, one, other) and _contains_all(run, other, one)
     ),
-    "sets.intersects: (list<T>, list<T>) -> bool": lambda run, one, other: any(
-        contains(other, each, run) for each in _spent(run, one)
-    ),
+    "sets.intersects: (list<T>, list<T>) -> bool": _intersects,
     "cel.@mapInsert: (map<K, V>, K, V) -> map<K, V>": lambda run, within, key, value: _insert_all(
         run, within, {key: value}
     ),

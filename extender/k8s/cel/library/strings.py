@@ -28,20 +28,17 @@ def _quoted(character: str) -> str:
     return f"\\x{code:02x}" if code < 128 else f"\\u{code:04x}" if code < 65536 else f"\\U{code:08x}"
 
 
-def _out_of_range(index: int) -> CelError:
-    return CelError(f"index out of range: {index}")
-
-
-def _char_at(_run: Run, text: str, index: int) -> str:
+def _within(text: str, index: int) -> int:
+    """Return an index of a text or its end; raises CelError."""
     if not 0 <= index <= len(text):
-        raise _out_of_range(index)
-    return text[index : index + 1]
+        raise CelError(f"index out of range: {index}")
+    return index
 
 
 def _check_offset(run: Run, text: str, part: str, offset: int) -> int | None:
     """Return where an empty part is found; raises CelError."""
     if offset < 0 and (part or run.of_1_37):
-        raise _out_of_range(offset)
+        raise CelError(f"index out of range: {offset}")
     if part:
         return None
     return min(offset, len(text)) if run.of_1_37 else offset
@@ -55,18 +52,13 @@ def _index_of(run: Run, text: str, part: str, offset: int = 0) -> int:
     return text.find(part, offset)
 
 
-def _last_index_of(run: Run, text: str, part: str) -> int:
-    if not part:
-        return len(text)
-    run.work(len(text) // 16)
-    return -1 if not text else text.rfind(part)
-
-
-def _last_index_of_offset(run: Run, text: str, part: str, offset: int) -> int:
-    found = _check_offset(run, text, part, offset)
+def _last_index_of(run: Run, text: str, part: str, offset: int | None = None) -> int:
+    found = _check_offset(run, text, part, len(text) if offset is None else offset)
     if found is not None:
         return found
     run.work(len(text) // 16)
+    if offset is None:
+        return text.rfind(part)
     return -1 if offset >= len(text) else text.rfind(part, 0, offset + len(part))
 
 
@@ -89,19 +81,12 @@ def _split(run: Run, text: str, separator: str, count: int = -1) -> list[str]:
     return list(text)
 
 
-def _substring(run: Run, text: str, start: int) -> str:
-    if not 0 <= start <= len(text):
-        raise _out_of_range(start)
-    run.work(len(text) // 16)
-    return text[start:]
-
-
-def _substring_range(run: Run, text: str, start: int, end: int) -> str:
+def _substring(run: Run, text: str, start: int, end: int | None = None) -> str:
+    if end is None:
+        end = max(start, len(text))
     if start > end:
         raise CelError(f"invalid substring range. start: {start}, end: {end}")
-    for index in (start, end):
-        if not 0 <= index <= len(text):
-            raise _out_of_range(index)
+    start, end = _within(text, start), _within(text, end)
     run.work((end - start) // 16)
     return text[start:end]
 
@@ -115,16 +100,14 @@ def _join(run: Run, parts: list[Any], separator: str = "") -> str:
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "charAt: string.(int) -> string": _char_at,
+    "charAt: string.(int) -> string": lambda _run, text, index: text[_within(text, index) :][:1],
     "indexOf: string.(string) -> int; string.(string, int) -> int": _index_of,
-    "lastIndexOf: string.(string) -> int": _last_index_of,
-    "lastIndexOf: string.(string, int) -> int": _last_index_of_offset,
+    "lastIndexOf: string.(string) -> int; string.(string, int) -> int": _last_index_of,
     "lowerAscii: string.() -> string": lambda _run, text: text.translate(_LOWER),
     "upperAscii: string.() -> string": lambda _run, text: text.translate(_UPPER),
     "replace: string.(string, string) -> string; string.(string, string, int) -> string": _replace,
     "split: string.(string) -> list<string>; string.(string, int) -> list<string>": _split,
-    "substring: string.(int) -> string": _substring,
-    "substring: string.(int, int) -> string": _substring_range,
+    "substring: string.(int) -> string; string.(int, int) -> string": _substring,
     "trim: string.() -> string": lambda _run, text: text.strip(SPACE),
     "strings.quote: (string) -> string": lambda _run, text: f'"{text.translate(_ESCAPES)}"',
     "join: list<string>.() -> string; list<string>.(string) -> string": _join,

@@ -108,7 +108,7 @@ def test_a_context_may_be_named(tmp_path):
     )
     assert credentials.load(path).configuration.host == "https://dev"
     assert credentials.load(path, "prod").configuration.host == "https://prod"
-    with pytest.raises(CredentialsError, match=r"config: unknown context 'test' \(there are: dev, prod\)"):
+    with pytest.raises(CredentialsError, match=r"config: unknown context 'test' \(known: dev, prod\)"):
         credentials.load(path, "test")
 
 
@@ -116,16 +116,16 @@ TO_USER_C = "current-context: a\ncontexts: [{name: a, context: {cluster: b, user
 
 BROKEN = {
     "no such file": (None, "no such file$"),
-    "empty": ("", "this is not a kubeconfig"),
-    "a list": ("- a\n- b\n", "this is not a kubeconfig"),
-    "text": (SECRET, "this is not a kubeconfig"),
+    "empty": ("", "not a kubeconfig"),
+    "a list": ("- a\n- b\n", "not a kubeconfig"),
+    "text": (SECRET, "not a kubeconfig"),
     "not YAML": (f"users: [{SECRET}\n  x: {{", "not YAML at line"),
-    "entries without a name": (f"current-context: a\nusers:\n- token: {SECRET}\n", "this is not a kubeconfig"),
-    "entries that are text": (f"current-context: a\nusers: [{SECRET}]\n", "this is not a kubeconfig"),
+    "entries without a name": (f"current-context: a\nusers:\n- token: {SECRET}\n", "not a kubeconfig"),
+    "entries that are text": (f"current-context: a\nusers: [{SECRET}]\n", "not a kubeconfig"),
     "no current-context": (f"users: []\ntoken: {SECRET}", "no current-context"),
     "no such cluster": (
         "current-context: a\ncontexts: [{name: a, context: {cluster: b}}]",
-        r"context a: unknown cluster 'b' \(there are: none\)",
+        r"context a: unknown cluster 'b' \(known: none\)",
     ),
     "no such user": (
         TO_USER_C,
@@ -133,7 +133,7 @@ BROKEN = {
     ),
     "no server": (
         "current-context: a\ncontexts: [{name: a, context: {cluster: b}}]\nclusters: [{name: b}]",
-        "its cluster names no server",
+        "its cluster has no server",
     ),
     "a user that is text": (
         "\n".join([TO_USER_C, f"users: [{{name: c, user: {SECRET}}}]"]),
@@ -161,12 +161,12 @@ def test_a_broken_kubeconfig_is_told_in_one_sentence_without_quoting_it(case, tm
         ({"client-certificate": "gone.crt", "token": SECRET}, "File does not exist: .*gone.crt"),
         ({"client-certificate-data": SECRET + "!"}, "context main"),
         ({"tokenFile": "gone"}, "the token file .*gone: No such file"),
-        ({"token": f"{SECRET} {SECRET}"}, "does not hold a token"),
+        ({"token": f"{SECRET} {SECRET}"}, "not a valid token"),
         ({"token": SECRET, "as": "admin"}, "impersonation"),
-        ({"exec": {"command": "x", "apiVersion": "v1", "env": [{"value": SECRET}]}}, "its apiVersion must be one of"),
+        ({"exec": {"command": "x", "apiVersion": "v1", "env": [{"value": SECRET}]}}, "apiVersion must be one of"),
         (
             {"exec": {"command": "x", "apiVersion": "client.authentication.k8s.io/v1", "env": [{"value": SECRET}]}},
-            "its args or env",
+            "invalid args or env",
         ),
         ({"auth-provider": {"name": "oidc", "config": {"client-secret": SECRET}}}, "context main: Invalid kube-config"),
     ],
@@ -377,7 +377,7 @@ def test_H7_only_regular_files_are_read_as_kubeconfig_token_certificate_and_auth
         (
             "a0: &a0 {k: v}\n"
             + "".join(f"a{n}: &a{n} {{<<: [{', '.join([f'*a{n - 1}'] * 9)}]}}\n" for n in range(1, 20)),
-            "its aliases stand for more than 10,000 values",
+            "its aliases expand to more than 10,000 values",
         ),
         ("users: \0", "not YAML"),
     ],

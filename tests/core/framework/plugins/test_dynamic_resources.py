@@ -3,7 +3,7 @@
 import pytest
 
 import extender
-from extender.config.scheduler import kube_scheduler_of
+from extender.config.scheduler.load import kube_scheduler_of
 from extender.core import engine
 from extender.core.devices.device_index import DeviceIndex
 from extender.core.evaluation import Evaluation

@@ -213,7 +213,13 @@ class AttachedVolumeIndex(Index):
             elif isinstance(one, PersistentVolumeClaim):
                 remove_member(self._claims_of, one.spec.volume_name, _key(one))
             elif isinstance(one, VolumeAttachment):
-                self._attachment_changed(one, is_now)
+                key, volume = ("", one.metadata.name), one.spec.source.persistent_volume_name or ""
+                if is_now:
+                    self._attaching[volume].add(key)
+                    self._attach(key, one)
+                else:
+                    remove_member(self._attaching, volume, key)
+                    self._detach(key)
         one = after or before
         if isinstance(one, PersistentVolumeClaim):
             self._refresh(_uses_of(_key(one)))
@@ -226,15 +232,6 @@ class AttachedVolumeIndex(Index):
         elif isinstance(one, StorageClass):
             # It names the driver of claims without a volume. It rarely changes, so all claims may be looked up again.
             self._refresh(self._uses)
-
-    def _attachment_changed(self, attachment: VolumeAttachment, is_now: bool) -> None:
-        key, volume = ("", attachment.metadata.name), attachment.spec.source.persistent_volume_name or ""
-        if is_now:
-            self._attaching[volume].add(key)
-            self._attach(key, attachment)
-        else:
-            remove_member(self._attaching, volume, key)
-            self._detach(key)
 
     def _attach(self, key: Key, attachment: VolumeAttachment) -> None:
         if not self.snapshot.features.volume_attachments_count:

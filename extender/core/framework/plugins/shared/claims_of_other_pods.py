@@ -13,7 +13,7 @@ import numpy as np
 from extender.core.framework.filter_checks import ColumnwiseConstraint, StaticCheck
 from extender.core.framework.plugins.shared.attached_volumes import AttachedVolumeIndex
 from extender.core.framework.scheduling_context import SchedulingContext
-from extender.core.framework.status import Code, CodeArray, Status, filter_error
+from extender.core.framework.status import Code, Status, filter_error
 from extender.core.snapshot.arrays import BoolArray, IntArray, NodeRows
 from extender.core.snapshot.node_layout import RankedDemand
 from extender.core.snapshot.snapshot import Snapshot
@@ -46,8 +46,7 @@ class _OtherPodsClaims(ColumnwiseConstraint):
     lasting: IntArray
     """[node]: the same for the pods that the incoming pod cannot evict, or else as `first`."""
 
-    def codes(self, headroom: IntArray) -> CodeArray:
-        return np.where(self.fits(headroom), np.uint8(Code.SUCCESS), np.uint8(Code.ERROR))
+    code = Code.ERROR
 
     def reason_keys(self, headroom: IntArray, rows: NodeRows) -> IntArray:
         has_all = headroom[0, rows] <= self.headroom[0, rows]
