@@ -6,6 +6,7 @@ python -c 'from tests.property.test_scheduling_signatures import check; check(47
 import random
 from dataclasses import replace as replace_fields
 
+import pytest
 from hypothesis import given
 from msgspec.structs import replace
 
@@ -21,7 +22,7 @@ from tests.profiles import SEEDS, examples
 from tests.property.generate import case
 from tests.property.test_changes import change, metadata, objects_of, put
 
-SOME = examples(3, 60, 20_000)
+SOME = examples(1, 60, 20_000)
 PROFILE = Profile()
 PROFILES = [
     PROFILE,
@@ -113,6 +114,7 @@ def test_kept_verdicts_are_those_of_a_new_snapshot(seed):
     check(seed)
 
 
+@pytest.mark.slow
 def test_pods_of_the_generator_have_signatures():
     assert check(1) > STEPS
     context = scheduling_context(Snapshot(), variants(typed(case(1).pod), random.Random(1))[1], PROFILE)

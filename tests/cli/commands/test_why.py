@@ -342,6 +342,7 @@ def test_waiting_outlives_reads_that_fail_but_not_its_time(live, monkeypatch):
     assert isinstance(run("new", *access, "--wait", "--wait-timeout", "0.1").exception, ClusterLost)
 
 
+@pytest.mark.slow
 def test_a_manifest_is_of_the_namespace_that_it_names_or_that_of_the_option_or_of_the_context(live, tmp_path):
     _, access = live
     given, manifest = incoming("new"), tmp_path / "pod.yaml"

@@ -348,6 +348,7 @@ def test_nodes_share_their_images_although_no_two_hold_the_same_set():
     assert one.status.allocatable is other.status.allocatable
 
 
+@pytest.mark.slow
 def test_a_template_is_still_shared_after_thousands_of_others():
     decoder = Decoder("Pod")
     first = decoder.decode(json.dumps(full_pod(0)).encode())

@@ -168,6 +168,7 @@ def test_what_opt_map_doubles_again_and_again_is_not_followed():
         parse("a" + ".optMap(x, x)" * 30, escaped_names=True)
 
 
+@pytest.mark.slow
 def test_a_tree_has_nodes_by_the_text_that_is_charged():
     assert len(parse("optional.of(1)" + ".optMap(x,x)" * 4, escaped_names=True).positions) == 202
     selector = compile_selector("optional.of(1)" + ".optMap(x,x)" * 11 + ".hasValue()", of_1_37=True)

@@ -255,6 +255,7 @@ async def shown(port, context):
     return dict(part[0] for part in subject)["commonName"]
 
 
+@pytest.mark.slow
 async def test_security_rotated_while_100_calls_a_second_are_answered_none_fails(app, certificates, mounted, often):
     """On connections that are kept and on new ones; six certificates, shown within a moment of the change."""
     files = TLSFiles("server", mounted.section(mutual=False))
