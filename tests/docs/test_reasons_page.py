@@ -104,7 +104,7 @@ def texts_of_package(package: ModuleType) -> set[str]:
 
 @functools.cache  # it parses 40 modules, for two tests
 def of_plugins() -> set[str]:
-    found = texts_of_package(plugins) | texts_of_package(devices) | texts(score)
+    found = texts(plugins) | texts_of_package(plugins) | texts_of_package(devices) | texts(score)
     found |= texts(status, "Status", "filter_error") | texts(node_filter, "left_out_by_prefilter")
     found |= texts(volume_index, "not_found") | texts(volumes, "not_for_pod_message")
     found |= texts(selector, "OPTIONAL_FIELD") | texts(limits, "TOO_MANY_HARD_CONSTRAINTS") | LIMITS

@@ -4,7 +4,7 @@ Rule: names and attributes that nothing reads, such as a UUID, are left out.
 """
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, Final
 
@@ -29,8 +29,6 @@ class AttributeProjection:
     """All attributes and capacity."""
     all_capacity: bool = False
     """All capacity, with its request policies."""
-    _spelled: dict[str, tuple[list[str], list[str]]] = field(default_factory=dict, compare=False, repr=False)
-    """Driver -> names of attributes and capacity on its devices, as each name may be spelled."""
 
     @classmethod
     def of(cls, claims: Iterable[DeviceClaim], selectors: Iterable[Selector]) -> "AttributeProjection":
@@ -51,9 +49,7 @@ class AttributeProjection:
         """Return what is read of devices of one driver, as [name][device]."""
         if self.everything:
             return (tuple([digest((device.attributes, device.capacity)) for device in devices]),)
-        if driver not in self._spelled:
-            self._spelled[driver] = _spellings(self.attributes, driver), _spellings(self.capacity, driver)
-        attribute_names, capacity_names = self._spelled[driver]
+        attribute_names, capacity_names = _spellings(self.attributes, driver), _spellings(self.capacity, driver)
         # A column per name takes a third less time than a row per device.
         attributes = [device.attributes or _NOTHING for device in devices]
         found: list[tuple[Hashable, ...]] = [tuple([of.get(name) for of in attributes]) for name in attribute_names]

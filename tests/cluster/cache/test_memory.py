@@ -19,6 +19,7 @@ from extender.cluster.cache.cache import Change, ClusterCache
 from extender.cluster.watch import interning
 from extender.cluster.watch.decode import Decoder
 from extender.core import engine
+from extender.core.devices import device_index
 from extender.core.profile import (
     DEFAULT_IMPORTANCE,
     DEFAULT_RANKING,
@@ -63,13 +64,13 @@ Objects = Sequence[tuple[str, Any]]
 POLICIES = {"with every policy": EVERYTHING, "as kube-scheduler does": PreemptionPolicy()}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("policy", POLICIES)
 def test_L3_nothing_is_left_of_objects_that_came_and_went(policy, monkeypatch):
     monkeypatch.setattr(cache_module, "MAX_REMEMBERED_DELETIONS", FEW)
     monkeypatch.setattr(recent_deletions, "MAX_RECENT_DELETIONS", FEW)
     monkeypatch.setattr(interning, "MAX_INTERNED_VALUES", FEW)
     monkeypatch.setattr(pod_table, "_MAX_CACHED_TEMPLATES", FEW)
+    monkeypatch.setattr(device_index, "_MAX_CHANGES", FEW)
     decoders = {kind: Decoder(kind) for kind in KINDS}
     profile, cache = Profile(preemption=POLICIES[policy]), ClusterCache()
     cache.prepare_for(KubeScheduler((profile,)))

@@ -75,7 +75,7 @@ def unread(monkeypatch):
     async def many(*_):
         return Answer(b" " * (8 * MIB), "decided")
 
-    monkeypatch.setattr(routes, "_answer", many)
+    monkeypatch.setattr(routes.verbs, "answer_live", many)
 
     async def send(talk):
         talk._writer.transport.pause_reading()
