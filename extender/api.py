@@ -16,7 +16,7 @@ from extender.core.profile import UNCONFIGURED, UPSTREAM, KubeScheduler
 from extender.core.snapshot.snapshot import Snapshot
 from extender.errors import ConfigError, RequestError, UnknownScheduler
 from extender.k8s.kinds import ClusterObjects
-from extender.k8s.objects import Node, Pod
+from extender.k8s.objects import Pod
 from extender.k8s.version.features import Features
 from extender.report.diagnose import diagnose, not_found
 from extender.report.pod_schema import Diagnosis
@@ -106,39 +106,56 @@ def simulate(
     cluster: ClusterObjects | Mapping[str, Any] | Snapshot,
     pods: Iterable[Pod | Mapping[str, Any]] = (),
     *,
+    pending: bool = False,
     workloads: Iterable[Mapping[str, Any]] = (),
     add_nodes: Iterable[tuple[Mapping[str, Any], int]] = (),
+    cordon: Iterable[str] = (),
+    remove_nodes: Iterable[str] = (),
+    drain: Iterable[str] = (),
+    until_full: bool = False,
+    gang: bool = False,
+    replace_evicted: bool = True,
     version: str | None = None,
     feature_gates: Mapping[str, bool] | None = None,
     scheduler_config: SchedulerConfig | None = None,
     scheduler: KubeScheduler | None = None,
     history: EvictionHistory | None = None,
-    **scenario: Any,
+    seed: int | None = None,
 ) -> Simulation:
-    """Simulate the arrival of `pods`, and with `pending=True` new attempts for the pending pods of the cluster.
+    """Simulate the arrival of `pods`, and with `pending` new attempts for the pending pods of the cluster.
 
     Runs whole scheduling cycles as kube-scheduler does; `cluster` itself does not change. A pod that no profile
-    schedules is skipped, also where no configuration is given: then only `default-scheduler` is.
-    First nodes are added (`add_nodes`: pairs of a Node and how many of them), cordoned (`cordon`), removed with their
-    pods (`remove_nodes`), and drained within disruption budgets (`drain`); then the pods arrive, and the missing
-    replicas of `workloads` (manifests of Deployments, ReplicaSets, StatefulSets and Jobs). `gang` schedules all that
-    arrive or nothing; `until_full` counts how many copies of the one pod, or pods of the one workload, fit. Evicted
-    pods come back through their controllers, unless `replace_evicted` is False. `seed` chooses among equal nodes at
-    random, otherwise the first by name is chosen. These are the fields of `extender.whatif.scenario.Scenario`; the
-    other arguments are those of `evaluate`. The result describes the scenario in `scenario` and `replacements`.
+    schedules is skipped, also where no configuration is given: then only `default-scheduler` is. `seed` chooses among
+    equal nodes at random, otherwise the first by name is chosen; the other arguments are those of `evaluate`.
+    First nodes are added (`add_nodes`: pairs of a Node and how many of them), cordoned, removed with their pods, and
+    drained within disruption budgets; then the pods arrive, and the missing replicas of `workloads` (manifests of
+    Deployments, ReplicaSets, StatefulSets and Jobs). `gang` schedules all that arrive or nothing; `until_full` counts
+    how many copies of the one pod, or pods of the one workload, fit. Evicted pods come back through their controllers,
+    unless `replace_evicted` is False. The result says what became of all that in `scenario` and `replacements`.
     Raises RequestError for a pod that cannot be admitted, for example because its PriorityClass does not exist, and for
     a scenario that names a node which does not exist.
     """
-    asked = Scenario(
+    scenario = Scenario(
         pods=[_convert_pod(pod) for pod in pods],
+        pending=pending,
+        seed=seed,
+        add_nodes=[
+            AddedNodes(added, count)
+            for node, count in add_nodes
+            for added in load_cluster({"apiVersion": "v1", **node, "kind": "Node"}).nodes
+        ],
+        cordon=list(cordon),
+        remove_nodes=list(remove_nodes),
+        drain=list(drain),
         workloads=[parse_workload(one) for one in workloads],
-        add_nodes=[AddedNodes(_convert_node(node), count) for node, count in add_nodes],
-        **scenario,
+        until_full=until_full,
+        gang=gang,
+        replace_evicted=replace_evicted,
     )
     ours = _chosen_scheduler(scheduler, scheduler_config, version, feature_gates)
     objects = cluster.frozen() if isinstance(cluster, Snapshot) else load_cluster(cluster)
     now = history or EvictionHistory(time.time_ns())
-    return _simulate(Snapshot.build(objects, ours.features), ours, asked, history=now)
+    return _simulate(Snapshot.build(objects, ours.features), ours, scenario, history=now)
 
 
 def why(
@@ -253,8 +270,3 @@ def _convert_pod(pod: Pod | Mapping[str, Any]) -> Pod:
     if isinstance(pod, Mapping) and pod.get("kind", "Pod") != "Pod":  # its template would not be read
         raise RequestError(f"a {pod['kind']} is not a Pod")
     return pod if isinstance(pod, Pod) else msgspec.convert(pod, Pod)
-
-
-def _convert_node(node: Mapping[str, Any]) -> Node:
-    (converted,) = load_cluster({"apiVersion": "v1", **node, "kind": "Node"}).nodes
-    return converted

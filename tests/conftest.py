@@ -56,12 +56,14 @@ def marker_of(path: Path) -> str | None:
 @pytest.hookimpl(tryfirst=True)  # before Hypothesis reads its options, and before workers are started with them
 def pytest_configure(config):
     named = [Path(config.invocation_params.dir, arg.partition("::")[0]) for arg in config.args]
-    if all(path.suffix == ".py" or marker_of(path) for path in named):
+    chosen = any(str(arg).startswith("-m") for arg in config.invocation_params.args)
+    if not chosen and all(path.suffix == ".py" or marker_of(path) for path in named):
         config.option.markexpr = ""  # a module, or a marked folder, that is named runs whole
     if config.option.hypothesis_profile == "long" and config.option.hypothesis_seed is None:
         config.option.hypothesis_seed = str(random.SystemRandom().randrange(2**32))
 
 
+@pytest.hookimpl(optionalhook=True)  # xdist may be switched off
 def pytest_xdist_auto_num_workers():
     """Return one worker more than there are cores: tests with sockets and processes wait more than they compute."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

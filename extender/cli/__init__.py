@@ -60,7 +60,8 @@ def main(arguments: Sequence[str] | None = None, name: str | None = None) -> NoR
     except (ExtenderError, OSError) as error:
         from extender.cli import logs
 
-        logs.print_message(str(error))
+        for line in str(error).splitlines():
+            logs.print_message(line)
         sys.exit(2)
     sys.exit(0)
 

@@ -65,9 +65,8 @@ def echo(text: str) -> None:
 
 
 def print_message(message: str) -> None:
-    """Print an error, a warning or the progress of a command to standard error, in lines that begin with its name."""
-    for line in message.splitlines():
-        echo(f"extender: {printable(line)}")
+    """Print an error, a warning or the progress of a command as one line to standard error."""
+    echo(f"extender: {printable(message)}")
 
 
 def silence() -> None:

@@ -62,7 +62,10 @@ def decode(section: type[S], data: Mapping[str, Any], path: KeyPath = ()) -> S:
     try:
         return section.model_validate(data, by_alias=True, by_name=False)
     except ValidationError as error:
-        mistakes = [Mistake((*path, *one["loc"]), _message(one, section)) for one in error.errors()]
+        # pydantic puts "[key]" behind the key of a mapping that is invalid itself.
+        places = [one["loc"][: -1 if one["loc"][-1:] == ("[key]",) else None] for one in error.errors()]
+        messages = [_message(one, section) for one in error.errors()]
+        mistakes = [Mistake((*path, *place), message) for place, message in zip(places, messages, strict=True)]
         raise DecodingError(mistakes) from error
 
 

@@ -37,6 +37,7 @@ from extender.core.preemption.sent_candidates import (
 from extender.core.profile import UNCONFIGURED, KubeScheduler, Profile
 from extender.core.snapshot.arrays import BoolArray, IntArray
 from extender.core.snapshot.snapshot import OBJECTS_PER_STEP, Snapshot
+from extender.core.snapshot.workloads import SchedulingGroupIndex
 from extender.errors import PluginFailed
 from extender.k8s.candidates import SentCandidate
 from extender.k8s.objects import ObjectMeta, Pod
@@ -170,7 +171,8 @@ def prepare_in_steps(snapshot: Snapshot, scheduler: KubeScheduler) -> Iterator[N
     context = scheduling_context(snapshot, Pod(ObjectMeta()), profile)
     potential_victims(context)
     yield
-    _ = Evaluation(snapshot, context.pod, profile).keeps_sent_victims
+    if snapshot.features.groups_are_evicted_whole:
+        snapshot.index(SchedulingGroupIndex)
     yield
     snapshot.index(PodUIDs).read()
     yield

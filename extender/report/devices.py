@@ -47,7 +47,7 @@ from extender.report.device_reasons import (
     shortened,
     value_of,
 )
-from extender.report.schema import ClaimReport, DeviceRequestReport
+from extender.report.schema import ClaimReport, DeviceRequestReport, PodClaimReport
 
 EXTENDED_RESOURCES = "extended resources"
 """Name of the claim that kube-scheduler creates for the extended resources of a pod."""
@@ -64,15 +64,15 @@ _CANNOT = "cannot be allocated"
 # --- the claims of the pod, wherever it may run ---------------------------------------------------------------------
 
 
-def report_pod_claims(devices: RecordedDevices, pod: Pod, features: Features) -> list[ClaimReport]:
+def report_pod_claims(devices: RecordedDevices, pod: Pod, features: Features) -> list[PodClaimReport]:
     """Return the claims of the pod, each with its allocation, or with the reason why it cannot be used.
 
     Extended resources that a DeviceClass backs are the last claim.
     """
     own = [
-        ClaimReport(name=one.name, note=shortened(one.problem) or "no claim is needed")
+        PodClaimReport(name=one.name, note=shortened(one.problem) or "no claim is needed")
         if one.claim is None
-        else ClaimReport(name=one.name, claim=_key(one.claim), note=_allocation(one.claim))
+        else PodClaimReport(name=one.name, claim=_key(one.claim), note=_allocation(one.claim))
         for one in devices.claims
     ]
     snapshot = Snapshot.build(ClusterObjects(device_classes=devices.classes), features)
@@ -82,7 +82,7 @@ def report_pod_claims(devices: RecordedDevices, pod: Pod, features: Features) ->
     backed = [name for name in extended_resources(snapshot, pod) if name in classes]
     names = listed([f"{name} (class {classes[name].metadata.name})" for name in backed])
     note = f"{names}: devices, on nodes without a device plugin for it"
-    return [*own, ClaimReport(name=EXTENDED_RESOURCES, note=note)]
+    return [*own, PodClaimReport(name=EXTENDED_RESOURCES, note=note)]
 
 
 def _allocation(claim: ResourceClaim) -> str:

@@ -22,7 +22,7 @@ from extender.core.framework.status import Code, Status
 from extender.core.preemption.eligibility import PREEMPTION_POLICY_NEVER, TERMINATING_POD_ON_NOMINATED_NODE
 from extender.core.profile import KubeScheduler
 from extender.core.record import record_dry_run, record_request
-from extender.core.scheduling_cycle.removal import pod_removed_from_node
+from extender.core.scheduling_cycle.pod_off_node import pod_removed_from_node
 from extender.core.scheduling_cycle.schedule_one import (
     NOT_OURS,
     NOT_TRIED,
@@ -356,14 +356,11 @@ def _rejected_sentence(
     if len(nodes) == 1:
         where = f"{pod} does not fit on {nodes[0].name}: {prefilter or ', '.join(nodes[0].reasons)}"
     else:
-        where = f"{pod} fits on none of {len(nodes)} nodes: {prefilter or _reason_phrases(nodes)}"
+        # `5 with too little cpu, 1 cordoned`: the most common reason first
+        counts = Counter(phrase_of(one.code, one.plugin, tuple(one.reasons)) for one in nodes if one.code != "Success")
+        phrases = join_counts(sorted(counts.items(), key=lambda item: (-item[1], item[0])), MAX_PHRASES)
+        where = f"{pod} fits on none of {len(nodes)} nodes: {prefilter or phrases}"
     return f"{where}; {_preemption_clause(cycle.pod, preemption)}"
-
-
-def _reason_phrases(nodes: Iterable[NodeDiagnosis]) -> str:
-    """Render `5 with too little cpu, 1 cordoned`, the most common reason first."""
-    counts = Counter(phrase_of(one.code, one.plugin, tuple(one.reasons)) for one in nodes if one.code != "Success")
-    return join_counts(sorted(counts.items(), key=lambda item: (-item[1], item[0])), MAX_PHRASES)
 
 
 def phrase_of(code: str, plugin: str, reasons: Iterable[str]) -> str:

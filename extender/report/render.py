@@ -17,7 +17,7 @@ from extender.core.record import (
     RecordedRequest,
 )
 from extender.report.devices import report_claims, report_pod_claims
-from extender.report.schema import ClaimReport, NodeOutcome, NodeReport
+from extender.report.schema import NodeOutcome, NodeReport, PodClaimReport
 from extender.report.tried_node import TriedNode, status_report
 
 FITS_AFTER_EVICTION = "the pod would fit after an eviction; scored by what that would cost"
@@ -37,7 +37,7 @@ def render_nodes(record: DecisionRecord, *, node: str | None = None, every_pod: 
 # --- resource claims --------------------------------------------------------------------------------------------------
 
 
-def render_pod_claims(record: DecisionRecord | None) -> list[ClaimReport]:
+def render_pod_claims(record: DecisionRecord | None) -> list[PodClaimReport]:
     """Render the resource claims of the incoming pod."""
     request = None if record is None else record.request
     if request is None or request.devices is None:

@@ -56,7 +56,7 @@ def _changed(policy: Any, upstream: Any) -> Iterator[str]:
 
 
 def limitations(scheduler: KubeScheduler) -> list[str]:
-    """Return what our verdicts do not take into account: sampled nodes, plugins, and known faults of the patch."""
+    """Return what our verdicts do not take into account: sampled nodes, plugins, and known bugs of the patch."""
     notes = known_faults(Version(scheduler.minor, scheduler.patch))
     for profile in scheduler.profiles:
         name = f"profile {profile.scheduler_name}"

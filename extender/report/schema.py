@@ -27,6 +27,17 @@ class ReportStruct(msgspec.Struct, rename="camel", omit_defaults=True, frozen=Tr
     """Base class of the schema: keys in camelCase, defaults left out."""
 
 
+class PodClaimReport(ReportStruct, frozen=True, kw_only=True):
+    """A resource claim of the incoming pod, as it was at the decision."""
+
+    name: str
+    """Its name in the pod; `extended resources` for the claim that kube-scheduler makes for them."""
+    claim: str = ""
+    """`namespace/name` of the ResourceClaim; empty: it does not exist yet."""
+    note: str = ""
+    """Its allocation, or the reason why it cannot be used."""
+
+
 class DeviceReport(ReportStruct, frozen=True, kw_only=True):
     """A device that a request may choose on a node."""
 
@@ -60,17 +71,13 @@ class DeviceRequestReport(ReportStruct, frozen=True, kw_only=True):
 
 
 class ClaimReport(ReportStruct, frozen=True, kw_only=True):
-    """A resource claim of the incoming pod, as it was at the decision: wherever the pod may run, or on one node."""
+    """A resource claim of the pod on one node."""
 
     name: str
     """Its name in the pod; `extended resources` for the claim that kube-scheduler makes for them."""
     claim: str = ""
     """`namespace/name`; empty: it does not exist yet."""
-    note: str = ""
-    """Its allocation, or the reason why it cannot be used, wherever the pod may run."""
-
-    # --- on one node ---
-    summary: str = ""
+    summary: str
     """Whether it can be allocated there, or where it is allocated."""
     devices: list[str] = []
     """Devices that are allocated to it, or would be there: `driver/pool/device`."""
@@ -100,7 +107,7 @@ class PodReport(ReportStruct, frozen=True, kw_only=True):
     uid: str
     priority: int = 0
     requests: ResourceAmounts = {}
-    claims: list[ClaimReport] = []
+    claims: list[PodClaimReport] = []
     """Its resource claims; of the incoming pod only."""
 
 

@@ -32,9 +32,9 @@ from extender.k8s.version.features import Features
 from extender.report.ranking_report import flags_of_node, keys_at, recorded_chance, render_keys
 from extender.report.schema import (
     BudgetReport,
-    ClaimReport,
     NodeOutcome,
     NodeReport,
+    PodClaimReport,
     PodReport,
     PodRole,
     ResourceAmounts,
@@ -50,7 +50,7 @@ def status_report(status: Status) -> StatusReport:
     return StatusReport(code=status.code.text, plugin=status.plugin, reasons=list(status.reasons))
 
 
-def report_pod(pod: Pod, features: Features, claims: Sequence[ClaimReport] = ()) -> PodReport:
+def report_pod(pod: Pod, features: Features, claims: Sequence[PodClaimReport] = ()) -> PodReport:
     """Describe an incoming or nominated pod with its requests."""
     amounts = dict(requests.incoming_requests(pod, features))
     return PodReport(key=pod.key, uid=pod.metadata.uid, priority=pod.priority, requests=amounts, claims=list(claims))

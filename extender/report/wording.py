@@ -2,7 +2,7 @@
 
 kube-scheduler's own reasons and messages stay in their plugins. The page loads these tables as /ui/wording.json.
 
-Rule: codes and words only; nothing is computed here, and no module of the engine is loaded.
+Rule: codes and words only; nothing is computed here, and of the engine only types are read.
 """
 
 from typing import Any, NamedTuple

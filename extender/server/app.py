@@ -5,7 +5,7 @@ Rule: importing this module starts nothing; all state belongs to the application
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import Protocol
 from extender.cluster.apiserver import binding
 from extender.cluster.cache.cache import ClusterCache
 from extender.config import Configuration
+from extender.core.profile import KubeScheduler
 from extender.server.admin.collectors import EventLoopCollector, register_collectors
 from extender.server.context import Binder, ServerContext
 from extender.server.events.recorder import EventApi, EventRecorder
@@ -73,13 +74,19 @@ def create_app(
     live_settings.on_scheduler = server_context.metrics.add_plugins
     live_settings.on_scheduler(live_settings.active.scheduler)
     live_settings.cache = cache
-    live_settings.adopt = None if isinstance(source, NoSource) else source.adopt
+    live_settings.adopt = partial(_adopt_at_once, cache) if isinstance(source, NoSource) else source.adopt
     source.watch_version(live_settings.use_version)
     waits = EventLoopCollector()
     register_collectors(server_context.metrics, server_context, waits)
     app = SchedulerApp(server_context)
     app.lifespan = partial(_run_tasks, app, waits, records=config.recording.directory is not None)
     return app
+
+
+async def _adopt_at_once(cache: ClusterCache, scheduler: KubeScheduler, activate: Callable[[], None]) -> None:
+    """Prepare a cluster cache that has no source, such as the example."""
+    cache.prepare_for(scheduler)
+    activate()
 
 
 @contextlib.asynccontextmanager

@@ -270,7 +270,7 @@ class LiveSettings:
         # 2. It replaces a target whose preparation is still under way.
         if self._preparing is not None:
             self._preparing.cancel()
-        # 3. An empty cache, or one without a source, is prepared at once.
+        # 3. An empty cache is prepared at once.
         if self.cache is None or self.adopt is None or not self.cache.version:
             if self.cache is not None:
                 self.cache.prepare_for(target)

@@ -55,7 +55,6 @@ def test_help_loads_neither_the_engine_nor_the_server():
     assert loaded_by(*(command.split() for command in commands)) == [(0, set())] * len(commands)
 
 
-@pytest.mark.slow
 def test_a_question_to_a_service_loads_neither_the_engine_nor_the_server(service):
     asked = [["explain", "--url", service, *question.split()] for question in QUESTIONS]
     assert loaded_by(*asked) == [(0, set())] * len(QUESTIONS)

@@ -79,7 +79,6 @@ def test_every_property_runs_in_the_default_profile():
     assert not [path for path in DEFAULT if "in_long" in path.read_text(encoding="utf-8")]
 
 
-@pytest.mark.slow
 def test_every_property_says_what_does_not_hold():
     """Each test of random cases, or a function of its module that it calls, has an assertion with a message."""
     silent = []

@@ -7,7 +7,6 @@ import copy
 import random
 from collections import Counter
 
-import pytest
 from hypothesis import given
 
 from extender.core.profile import KubeScheduler, PreemptionPolicy, Profile
@@ -154,7 +153,6 @@ def test_a_seed_decides_everything(seed):
     assert simulated(seed, draws=seed)[1] == simulated(seed, draws=seed)[1], "a seed gives two results"
 
 
-@pytest.mark.slow
 def test_what_is_bound_has_its_volumes_to_itself_and_claims_that_nobody_makes_volumes_for_have_one(seeds):
     """Cases whose pod has claims; `VolumeBinding` said yes, so that what is chosen must be there."""
     chosen = made = 0

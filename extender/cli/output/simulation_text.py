@@ -13,7 +13,7 @@ from extender.cli.output.tables import TextRow, format_table, separated, summary
 from extender.errors import printable
 from extender.report.simulation_schema import Comparison, NodeUsage, PendingPod, PodOutcome, Simulation
 from extender.utilities.text import join_names, pluralize
-from extender.whatif.comparison import Change, VersionComparison, VersionOutcome, pod_outcomes, value_of
+from extender.whatif.comparison import VersionComparison, pod_outcomes, value_of
 
 
 def render(result: Simulation) -> Iterator[Text]:
@@ -147,7 +147,10 @@ def render_versions(comparison: VersionComparison) -> Iterator[Text]:
             for mark, style, version, outcome in zip(
                 "-+", ("red", "green"), comparison.compared, found.outcomes, strict=True
             ):
-                yield Text(f"    {mark} {version}: {printable(_describe(outcome, change))}", style)
+                value = value_of(outcome, change)
+                shown = ", ".join(map(str, value)) if isinstance(value, list) else value
+                shown = NONE if shown in (None, "") else str(shown)
+                yield Text(f"    {mark} {version}: {printable(shown)}", style)
     if comparison.differences:
         yield Text()
     summary = comparison.summary
@@ -161,10 +164,3 @@ def render_versions(comparison: VersionComparison) -> Iterator[Text]:
     yield from _render_counts(comparison.compared, comparison.results)
     for note in dict.fromkeys(note for result in comparison.results for note in result.notes):
         yield Text(f"note: {printable(note)}", style="dim")
-
-
-def _describe(outcome: VersionOutcome | None, change: Change) -> str:
-    value = value_of(outcome, change)
-    if isinstance(value, list):
-        return ", ".join(map(str, value)) or NONE
-    return NONE if value in (None, "") else str(value)

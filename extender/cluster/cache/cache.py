@@ -3,7 +3,8 @@
 Files replace the whole cache (`replace`); list and watch fill it kind by kind (`build`, `relist`) and then apply single
 changes (`apply`). Long operations are generators that yield after a bounded number of objects, so that requests are
 answered in between, from the cache as it was before. Unlike kube-scheduler, which copies changed NodeInfos into a
-snapshot per scheduling cycle (UpdateSnapshot), this cache updates one snapshot in place.
+snapshot per scheduling cycle (UpdateSnapshot), this cache updates one snapshot in place. A deletion goes through
+`apply` and `Snapshot.remove` to the `pod_removed` of each Index.
 
 Rule: a reader sees the cache before a change or after it, never half of a change. The result of `snapshot()` is valid
 until the reader yields to the event loop. All methods but `replace` and `api_object` belong to the event loop's thread.

@@ -175,7 +175,9 @@ def _authorities(entry: Entry) -> Findings:
     if entry.url.scheme != "https":
         return
     if entry.tls.insecure:
-        yield "warning", "tlsConfig.insecure", "any certificate is accepted", "set caFile instead"
+        has_authority = entry.tls.ca_file or entry.tls.ca_data  # kube-scheduler does not start with both
+        advice = "remove insecure" if has_authority else "set caFile instead"
+        yield "warning", "tlsConfig.insecure", "any certificate is accepted", advice
     elif not (entry.tls.ca_file or entry.tls.ca_data):
         # enableHTTPS without a CA makes kube-scheduler set insecure itself (makeTransport).
         if entry.section.enable_https:
@@ -277,6 +279,8 @@ def _weight(entry: Entry) -> Findings:
     if not section.prioritize_verb:
         if section.weight:
             yield "note", "weight", "has no effect without prioritizeVerb", ""
+        return
+    if section.weight <= 0:  # kube-scheduler does not start
         return
     others = sum(one.weight for one in entry.document.extenders if one.prioritize_verb and one is not section)
     for profile in entry.scheduler.profiles:

@@ -21,7 +21,7 @@ from extender.config.document import Document, KeyPath, Mistake
 from extender.config.models import Configuration
 from extender.config.scheduler.arguments import args_type
 from extender.config.scheduler.expansion import expand, merge_plugins, misplaced_plugins
-from extender.config.scheduler.plugins import EXTENSION_POINTS, GROUP_POINTS_SINCE
+from extender.config.scheduler.plugins import GROUP_POINTS_SINCE
 from extender.config.scheduler.schema import (
     API_VERSION,
     KIND,
@@ -29,7 +29,6 @@ from extender.config.scheduler.schema import (
     ProfileSection,
     kubernetes_scalar,
 )
-from extender.config.values import suggestion
 from extender.core.profile import DEFAULT_SCHEDULER_NAME, UPSTREAM, KubeScheduler, Profile
 from extender.errors import ConfigError
 from extender.k8s.version.features import Features
@@ -291,10 +290,8 @@ def _fields_by_args(
 
 def _unknown_points(section: ProfileSection, path: KeyPath, minor: int) -> list[Mistake]:
     """Return a mistake for each extension point that the version does not have."""
-    known, mistakes = ("multiPoint", *EXTENSION_POINTS), []
-    for point in section.plugins:
-        if point not in known:
-            mistakes.append(Mistake((*path, "plugins", point), f"unknown key{suggestion(point, known)}"))
-        elif minor < GROUP_POINTS_SINCE.get(point, OLDEST_MINOR):
-            mistakes.append(Mistake((*path, "plugins", point), f"unknown key in 1.{minor}"))
-    return mistakes
+    return [
+        Mistake((*path, "plugins", point), f"unknown key in 1.{minor}")
+        for point in section.plugins
+        if minor < GROUP_POINTS_SINCE.get(point, OLDEST_MINOR)
+    ]

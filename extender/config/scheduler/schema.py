@@ -14,7 +14,8 @@ from pydantic import AfterValidator, BeforeValidator, Field, StrictBool, StrictI
 
 from extender.config.decoding import Section
 from extender.config.document import plain_scalar
-from extender.config.values import nanoseconds_of
+from extender.config.scheduler.plugins import EXTENSION_POINTS
+from extender.config.values import nanoseconds_of, suggestion
 
 API_VERSION: Final = "kubescheduler.config.k8s.io/v1"
 KIND: Final = "KubeSchedulerConfiguration"
@@ -83,9 +84,16 @@ class PluginSetSection(KubernetesSection):
     """Default plugins that are disabled; `*`: all of them."""
 
 
+def _known_point(point: str) -> str:
+    known = ("multiPoint", *EXTENSION_POINTS)
+    if point not in known:
+        raise ValueError(f"unknown key{suggestion(point, known)}")
+    return point
+
+
 # A mapping, because the extension points are listed in `plugins`, and differ between versions.
 Plugins = Annotated[
-    dict[str, PluginSetSection],
+    dict[Annotated[str, AfterValidator(_known_point)], PluginSetSection],
     BeforeValidator(
         lambda sets: {k: {} if v is None else v for k, v in sets.items()} if isinstance(sets, dict) else sets
     ),

@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from extender.k8s.devices.objects import Device, DeviceClaim, DeviceSubRequest, ExactDeviceRequest
-from extender.k8s.devices.selector import Selector
+from extender.k8s.devices.selector import DeviceMatcher
 
 _NOTHING: Final[Mapping[str, Any]] = {}
 _ENCODER: Final = msgspec.msgpack.Encoder()
@@ -31,7 +31,7 @@ class AttributeProjection:
     """All capacity, with its request policies."""
 
     @classmethod
-    def of(cls, claims: Iterable[DeviceClaim], selectors: Iterable[Selector]) -> "AttributeProjection":
+    def of(cls, claims: Iterable[DeviceClaim], selectors: Iterable[DeviceMatcher]) -> "AttributeProjection":
         """Return what selectors read, and the constraints and requests of claims."""
         names: dict[str, set[str]] = {"attributes": set(), "capacity": set()}
         everything = all_capacity = False

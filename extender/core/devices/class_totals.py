@@ -3,10 +3,10 @@
 Mirrors calculateDRAResourceTotals (noderesources/resource_allocation.go, v1.36). Unlike the allocator, it counts slices
 of every generation, and reads neither taints nor counters nor whether the pool is valid.
 
-Rule: what is remembered decides how long an answer takes, never what it is.
+Rule: what is remembered decides how long an answer takes, never what it is; work is counted as by `counted_selector`.
 """
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -14,7 +14,10 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from extender.core.devices.attribute_projection import AttributeProjection, digest
+from extender.core.devices.counted_selector import (
+    CountedSelector,
+    WorkAccount,
+)
 from extender.core.devices.device_index import DeviceIndex
 from extender.core.devices.extended_resources import CLASS_PREFIX, classes_by_resource
 from extender.core.devices.structured.pools import DeviceID
@@ -22,7 +25,7 @@ from extender.core.snapshot.arrays import BoolArray, IntArray
 from extender.core.snapshot.derived import derived_by
 from extender.core.snapshot.selector_index import nodes_matching
 from extender.core.snapshot.snapshot import Snapshot
-from extender.k8s.devices.device_view import DeviceView, has_values
+from extender.k8s.devices.device_view import DeviceView
 from extender.k8s.devices.objects import Device, ResourceSlice, ResourceSliceSpec
 from extender.k8s.devices.selector import DeviceSelectorError, Selector, UnsupportedFeature, compile_selector
 from extender.k8s.limits.limits import WorkBudget, WorkLimitReached, call_budget, compile_steps
@@ -38,7 +41,7 @@ _READS: Final = frozenset({"device_classes", "resource_slices", "resource_claims
 
 
 def scored_capacity(snapshot: Snapshot, resource: str) -> IntArray:
-    """Return [node]: allocatable amount of an extended resource; where the node itself has none, that of devices."""
+    """Return [node]: allocatable amount of an extended resource; devices, where the node itself has none."""
     plain, totals = snapshot.scalar_allocatable(resource), _totals(snapshot, resource)
     return plain if totals is None else np.where(plain == 0, totals.capacity, plain)
 
@@ -53,12 +56,12 @@ def scored_use(snapshot: Snapshot, resource: str) -> IntArray:
 
 @dataclass(frozen=True, slots=True)
 class ClassTotals:
-    """Devices of a class, counted by node."""
+    """How many devices of a class nodes have."""
 
     capacity: IntArray
     """[node]: 0 where a selector fails."""
     used: IntArray
-    """[node]: how many of these are allocated, whole or in part."""
+    """[node]: of these, those that claims have, whole or in part."""
 
 
 def _totals(snapshot: Snapshot, resource: str) -> ClassTotals | None:
@@ -79,7 +82,6 @@ def class_totals(snapshot: Snapshot, class_name: str) -> ClassTotals | None:
     if parts is None:
         return None
     placed, state = _placed(snapshot, class_name), snapshot.index(DeviceIndex).state
-    # A device counts once, however many claims share it.
     ids, counts = [one for part in parts for one in part.ids], np.array([len(part.ids) for part in parts], np.int64)
     held = {*state.devices, *state.shared} if state.shared else state.devices
     in_use = np.fromiter(map(held.__contains__, ids), np.bool_, len(ids))
@@ -89,12 +91,12 @@ def class_totals(snapshot: Snapshot, class_name: str) -> ClassTotals | None:
 
 @dataclass(frozen=True, slots=True)
 class _Placed:
-    """The nodes that can use each part of a class."""
+    """Which nodes the parts of a class are for."""
 
     row: IntArray
     """[part]: the only node; _NO_NODE: none or many."""
     many: tuple[tuple[int, PackedBits], ...]
-    """(part, [node]: whether the node can use it)"""
+    """(part, [node]: whether it is for the node)"""
     fails: BoolArray
     """[node]"""
 
@@ -115,7 +117,7 @@ def _placed(snapshot: Snapshot, class_name: str) -> _Placed:
     for number, part in enumerate(parts):
         try:
             nodes = _nodes_of(snapshot, part.on)
-        except SelectorError:  # an error on every node
+        except SelectorError:
             fails[:] = True
             continue
         if isinstance(nodes, int):
@@ -129,13 +131,16 @@ def _placed(snapshot: Snapshot, class_name: str) -> _Placed:
 
 
 def _nodes_of(snapshot: Snapshot, on: ResourceSliceSpec | Device) -> BoolArray | int:
-    """Return [node]: whether it can use a slice or device, or the row of the only node; raises SelectorError."""
+    """Return [node]: whether a slice or device is for it, or the row of the only node; raises SelectorError.
+
+    Quirk: a slice without any node selection is for every node, a device without any for none.
+    """
     if not on.all_nodes:
         if on.node_name:
             return snapshot.node_row.get(on.node_name, _NO_NODE)
         if on.node_selector is not None:
             return nodes_matching(snapshot, parse_node_selector(on.node_selector))
-        if isinstance(on, Device):  # a slice without any node selection counts on every node, a device on none
+        if isinstance(on, Device):
             return _NO_NODE
     return np.ones(len(snapshot.nodes), np.bool_)
 
@@ -144,28 +149,30 @@ def _nodes_of(snapshot: Snapshot, on: ResourceSliceSpec | Device) -> BoolArray |
 
 
 class _Part(NamedTuple):
-    """Devices of one slice that the same nodes can use."""
+    """Devices of one slice that are for the same nodes."""
 
     on: ResourceSliceSpec | Device
-    """What names the nodes: the slice, or with perDeviceNodeSelection the device."""
+    """Where the nodes are named: in the device, with perDeviceNodeSelection."""
     ids: tuple[DeviceID, ...]
     """Those of the class."""
     fails: bool
-    """A selector fails on one of them, so that these nodes have no totals."""
+    """A selector fails on one of them, which leaves the nodes without totals."""
 
 
 class _Matched(NamedTuple):
-    """Devices of a class in one slice."""
+    """What a class has of one slice."""
 
     published: ResourceSlice
     parts: tuple[_Part, ...]
     steps: int
-    """Steps that it took to find them."""
+    """Steps that it took, without those of selectors."""
+    results: Mapping[int, int]
+    """As in `WorkAccount.used`."""
 
 
 @derived_by("device_classes")
 def _matched(_snapshot: Snapshot, _class_name: str) -> dict[str, _Matched]:
-    """Return slice name -> devices of a class, which `_parts` fills in."""
+    """Return the place for what a class has of each slice, by the slice's name."""
     return {}
 
 
@@ -181,13 +188,13 @@ def _selectors(snapshot: Snapshot, class_name: str) -> tuple[Selector, ...] | No
 
 @derived_by("device_classes", "resource_slices")
 def _parts(snapshot: Snapshot, class_name: str) -> tuple[_Part, ...] | None:
-    """Return the devices of a class; None if that is too much work. Only slices that changed are evaluated again."""
-    selectors, found = _selectors(snapshot, class_name), list[_Part]()
-    if selectors is None:
+    """Return the devices of a class; None if that is too much work. Only slices that changed are looked at again."""
+    compiled, account, found = _selectors(snapshot, class_name), WorkAccount(), list[_Part]()
+    if compiled is None:
         return None
-    projection = AttributeProjection.of((), selectors)
+    selectors = [CountedSelector(one, {}, account) for one in compiled]
     budget = call_budget()
-    budget.spend(compile_steps(one.expression for one in selectors))
+    budget.spend(compile_steps(one.expression for one in compiled))
     matched = _matched(snapshot, class_name)
     slices = {one.metadata.name: one for one in snapshot.objects.resource_slices.values()}
     for gone in matched.keys() - slices.keys():
@@ -197,54 +204,38 @@ def _parts(snapshot: Snapshot, class_name: str) -> tuple[_Part, ...] | None:
             known = matched.get(name)
             if known is None or known.published is not one:
                 left = budget.left
-                parts = tuple(_parts_of_slice(one.spec, selectors, projection, budget, snapshot.features))
-                known = matched[name] = _Matched(one, parts, left - budget.left)
+                account.next_node()
+                parts = tuple(_parts_of_slice(one.spec, selectors, budget, snapshot.features))
+                known = matched[name] = _Matched(one, parts, left - budget.left - account.steps, account.used)
             else:
-                budget.spend(known.steps)  # as if it were evaluated now, so that the limit is reached at the same slice
+                budget.spend(known.steps + account.charge(known.results))
             found += known.parts
         return tuple(found)
     return None
 
 
 def _parts_of_slice(
-    spec: ResourceSliceSpec,
-    selectors: Sequence[Selector],
-    projection: AttributeProjection,
-    budget: WorkBudget,
-    features: Features,
+    spec: ResourceSliceSpec, selectors: Sequence[CountedSelector], budget: WorkBudget, features: Features
 ) -> Iterator[_Part]:
     """Yield the parts of a slice, with the devices that all selectors select; raises WorkLimitReached."""
-    devices, columns = spec.devices or (), projection.of_devices(spec.driver, spec.devices or ())
-    results = dict[Hashable, bool | None]()
-    of_class = list[bool | None]()
-    for at, device in enumerate(devices):
-        budget.spend(1)
-        # Most devices of a slice are alike. An attribute without a value fails also selectors that do not read it.
-        key = *[column[at] for column in columns], None if has_values(device) else digest(device.attributes)
-        if key not in results:
-            results[key] = _selects(spec.driver, device, selectors, budget, features)
-        of_class.append(results[key])
-    parts: Iterable[tuple[ResourceSliceSpec | Device, Sequence[int]]] = [(spec, range(len(devices)))]
-    if spec.per_device_node_selection:
-        parts = ((one, [at]) for at, one in enumerate(devices))
-    for on, here in parts:
-        fails = any(of_class[at] is None for at in here)
-        ids = [(spec.driver, spec.pool.name, devices[at].name) for at in here if of_class[at] and not fails]
-        yield _Part(on, tuple(ids), fails)
+    devices = spec.devices or ()
+    for on, here in [(one, [one]) for one in devices] if spec.per_device_node_selection else [(spec, devices)]:
+        try:
+            matching = [one for one in here if _selects(spec.driver, one, selectors, budget, features)]
+        except (DeviceSelectorError, UnsupportedFeature):
+            yield _Part(on, (), fails=True)
+        else:
+            yield _Part(on, tuple([(spec.driver, spec.pool.name, one.name) for one in matching]), fails=False)
 
 
 def _selects(
-    driver: str, device: Device, selectors: Sequence[Selector], budget: WorkBudget, features: Features
-) -> bool | None:
-    """Return whether all selectors hold, None if one fails; raises WorkLimitReached."""
-    # Upstream's scorer does not tell selectors whether a device can be shared.
+    driver: str, device: Device, selectors: Sequence[CountedSelector], budget: WorkBudget, features: Features
+) -> bool:
+    """Return whether all selectors hold; raises DeviceSelectorError, UnsupportedFeature, WorkLimitReached."""
     view = DeviceView(driver, device, shows_sharing=False, shows_lists=features.selectors_of_1_37)
-    try:
-        for selector in selectors:
-            if selector.error or selector.unsupported:
-                return None
-            if not selector.matches(view, budget):
-                return False
-    except (DeviceSelectorError, UnsupportedFeature):
-        return None
+    for selector in selectors:
+        if selector.error or selector.unsupported:
+            raise DeviceSelectorError(selector.error or selector.unsupported)
+        if not selector.matches(view, budget):
+            return False
     return True

@@ -16,6 +16,7 @@ import msgspec
 import numpy as np
 
 from extender.core.devices.attribute_projection import AttributeProjection, alternatives
+from extender.core.devices.counted_selector import CountedSelector, SelectorResults, WorkAccount
 from extender.core.devices.device_index import DeviceIndex
 from extender.core.devices.node_equivalence import NodeEquivalence
 from extender.core.devices.structured.allocation import Allocated, AllocatedClaim, ClaimToAllocate
@@ -24,7 +25,7 @@ from extender.core.devices.structured.pools import AllocationError, InvalidPools
 from extender.core.snapshot.arrays import IntArray
 from extender.core.snapshot.snapshot import Index, Snapshot
 from extender.k8s.devices.objects import DeviceClaim, DeviceClass
-from extender.k8s.devices.selector import compile_selector
+from extender.k8s.devices.selector import Selector, compile_selector
 from extender.k8s.limits.limits import WorkBudget, WorkLimitReached, call_budget, compile_steps
 from extender.utilities.lru import LRU
 
@@ -34,6 +35,10 @@ _MAX_CLAIMS: Final = 32
 """Contents of claims, those asked about last, whose outcomes are remembered."""
 _MAX_KEY_BYTES: Final = 64 << 10
 """Largest content of claims, encoded, whose outcomes are remembered."""
+_MAX_SELECTORS: Final = 128
+"""Compiled selectors that are remembered."""
+_MAX_NEEDED: Final = 500_000
+"""Results of selectors that all answers together name as needed."""
 _MAX_EQUIVALENCES: Final = 8
 """Sets of what selectors read for which it is remembered which nodes are alike."""
 _MAX_ANSWERS_PER_NODE: Final = 2
@@ -100,6 +105,9 @@ class AllocationMemo(Index):
         # Claims that read the same, such as those that differ in the number of devices, share the numbers of nodes: the
         # first filter of 5,000 nodes for another of them then takes 160 ms instead of 340.
         self._equivalences = LRU[AttributeProjection, NodeEquivalence](_MAX_EQUIVALENCES)
+        # Claims of other content often have the same selectors, those of their DeviceClass.
+        self._selectors = LRU[str, Selector](_MAX_SELECTORS)
+        self._results: SelectorResults = {}
 
     def on_nodes(self, claims: Sequence[ClaimToAllocate], rows: IntArray) -> NodeAllocations:
         """Return what `allocate_on_nodes` does."""
@@ -122,18 +130,30 @@ class AllocationMemo(Index):
         make = partial(self._new, specs, classes, expressions)
         found = make() if len(key) > _MAX_KEY_BYTES else self._claims.use_or_make(key, make)
         # 3. Evaluate the nodes whose content has no outcome yet.
-        return found.on_nodes(tuple(map(str, claims)), rows, budget)
+        answer = found.on_nodes(tuple(map(str, claims)), rows, budget)
+        # 4. Drop the outcomes that were used longest ago.
+        needed = sum(one.needed for one in self._claims.values())
+        while needed > _MAX_NEEDED:
+            needed -= self._claims.pop_oldest().needed
+        return answer
 
     def _new(
         self, specs: Sequence[DeviceClaim], classes: Mapping[str, DeviceClass], expressions: Iterable[str]
     ) -> "_ClaimOutcomes":
-        snapshot, features = self.snapshot, self.snapshot.features
-        selectors = {one: compile_selector(one, of_1_37=features.selectors_of_1_37) for one in expressions}
+        snapshot, features, account = self.snapshot, self.snapshot.features, WorkAccount()
+        selectors = {
+            one: CountedSelector(
+                self._selectors.use_or_make(one, partial(compile_selector, one, of_1_37=features.selectors_of_1_37)),
+                self._results,
+                account,
+            )
+            for one in expressions
+        }
         claims = [ClaimToAllocate(_NAMESPACE, _placeholder(number), spec) for number, spec in enumerate(specs)]
         allocator = Allocator(claims, classes, selectors.__getitem__, features)
         projection = AttributeProjection.of(specs, selectors.values())
         equivalence = self._equivalences.use_or_make(projection, lambda: NodeEquivalence(snapshot, projection))
-        return _ClaimOutcomes(snapshot, equivalence, allocator)
+        return _ClaimOutcomes(snapshot, equivalence, allocator, account)
 
 
 class _Answer(NamedTuple):
@@ -142,7 +162,9 @@ class _Answer(NamedTuple):
     outcome: Outcome
     """Without devices."""
     steps: int
-    """Steps that the allocator took."""
+    """Steps that the allocator takes, without those of selectors."""
+    results: Mapping[int, int]
+    """As `WorkAccount.used`; the contents themselves would take much memory."""
     names_pools: bool
     """The text names a pool or device of the node."""
 
@@ -150,19 +172,25 @@ class _Answer(NamedTuple):
 class _ClaimOutcomes:
     """Outcomes of claims of one content, and of their classes', on nodes by number."""
 
-    def __init__(self, snapshot: Snapshot, equivalence: NodeEquivalence, allocator: Allocator) -> None:
+    def __init__(
+        self, snapshot: Snapshot, equivalence: NodeEquivalence, allocator: Allocator, account: WorkAccount
+    ) -> None:
         self._snapshot = snapshot
         self._devices = snapshot.index(DeviceIndex)
         self._equivalence = equivalence
         self._allocator = allocator
         self._answers: dict[int, _Answer] = {}
         """Number of nodes -> answer."""
+        self._account = account
+        self.needed = 0
+        """Results of selectors that the answers name."""
 
     def on_nodes(self, texts: Sequence[str], rows: IntArray, budget: WorkBudget) -> NodeAllocations:
         """Return the outcomes for claims of this content and these names."""
         numbers = self._equivalence.numbers()
         if len(self._answers) > _MAX_ANSWERS_PER_NODE * len(numbers) + _SPARE:
             self._answers.clear()
+            self.needed = 0
         places = dict[Outcome, int]()
         distinct, first, group = np.unique(numbers[rows], return_index=True, return_inverse=True)
         place_of, outcome = np.full(len(distinct), NOT_ASKED, np.int64), np.full(len(numbers), NOT_ASKED, np.int64)
@@ -189,6 +217,7 @@ class _ClaimOutcomes:
         if len(late):
             outcome[late] = len(outcomes)
             outcomes.append(NotAllocated(budget.exceeded))
+        self._account.end_call()
         return NodeAllocations(tuple(outcomes), outcome, partial(self._at, texts))
 
     def _at(self, texts: Sequence[str], row: int) -> Outcome:
@@ -197,23 +226,28 @@ class _ClaimOutcomes:
             return _named(self._evaluate(row, call_budget())[0], texts)
         except WorkLimitReached as error:
             return NotAllocated(str(error))
+        finally:
+            self._account.end_call()
 
     def _answer(self, number: int, row: int, budget: WorkBudget) -> _Answer:
         """Return the answer for nodes of a number, of which the row is one, and spend its steps."""
         found = self._answers.get(number)
         if found is not None:
-            budget.spend(found.steps)
+            budget.spend(found.steps + self._account.charge(found.results))
             return found
         left = budget.left
         outcome, names_pools = self._evaluate(row, budget)
         if isinstance(outcome, tuple):
             # Without devices, outcomes of thousands of nodes are equal and take the memory of one.
             outcome = tuple([AllocatedClaim((), one.chosen, None) for one in outcome])
-        found = self._answers[number] = _Answer(outcome, left - budget.left, names_pools)
+        used = self._account.used
+        found = self._answers[number] = _Answer(outcome, left - budget.left - self._account.steps, used, names_pools)
+        self.needed += len(used)
         return found
 
     def _evaluate(self, row: int, budget: WorkBudget) -> tuple[Outcome, bool]:
         """Return the allocator's outcome on a node, and whether its text names a pool; raises WorkLimitReached."""
+        self._account.next_node()
         try:
             pools = self._devices.pools_at(row)
             found = self._allocator.allocate(self._snapshot.nodes[row], pools, self._devices.state, budget)

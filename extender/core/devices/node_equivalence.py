@@ -65,7 +65,7 @@ class NodeEquivalence:
         """Return [node]: its number, up to date."""
         snapshot, names, changes = self._snapshot, self._snapshot.frozen_node_names, self._devices.changes
         starts_anew = changes is not self._changes or len(self._number_of) > 2 * self._needed + _SPARE
-        changed = changes[0 if starts_anew else self._read :]
+        changed = [] if starts_anew else changes[self._read :]
         # 1. Forget the pools of nodes that changed or are gone.
         if starts_anew:
             self._own.clear()

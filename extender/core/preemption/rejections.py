@@ -1,5 +1,7 @@
 """Find out whether a `/preempt` needs no eviction at all, and why a node that kube-scheduler sent is not in the answer.
 
+The reasons are declared in `sent_candidates` (RejectionReason), which finds the first of them.
+
 Rule: this module finds reasons; it selects no victims.
 """
 

@@ -67,9 +67,16 @@ def literal_path(get: Evaluate, keys: list[str], cost: int, otherwise: Evaluate)
     return evaluate
 
 
-def chained(base: Evaluate, qualifiers: list[Qualifier], *, tested: bool) -> Evaluate:
-    """Return the closure of a chain behind a value; `tested`: of has(), whether the last field exists."""
-    steps = [(each.key, each.evaluate, each.optional, each.test_only) for each in qualifiers]
+def chained(base: Evaluate, qualifiers: list[Qualifier], *, tested: bool, literal: int) -> Evaluate:
+    """Return the closure of a chain behind a value; `tested`: of has(), whether the last field exists.
+
+    `literal`: so many qualifiers are a field of the declared variable and literal keys of the maps in it.
+    """
+    # cel-go observes a qualifier that fails, too: a literal path costs the same wherever it ends.
+    steps = [
+        (each.key, each.evaluate, each.optional, each.test_only, int(number >= literal))
+        for number, each in enumerate(qualifiers)
+    ]
 
     def evaluate(run: Run) -> Any:
         value = base(run)
@@ -78,7 +85,8 @@ def chained(base: Evaluate, qualifiers: list[Qualifier], *, tested: bool) -> Eva
             if not value.present:
                 return False if tested else value
             value = unwrapped(run, value)
-        for key, key_of, optional, test_only in steps:
+        run.cost += literal
+        for key, key_of, optional, test_only, cost in steps:
             is_optional = is_optional or optional
             if key_of is not None:
                 key = key_of(run)
@@ -88,7 +96,7 @@ def chained(base: Evaluate, qualifiers: list[Qualifier], *, tested: bool) -> Eva
                 return present
             if not present:
                 return False if tested else NONE
-            run.cost += 1
+            run.cost += cost
         return Optional(value) if is_optional else value
 
     return evaluate

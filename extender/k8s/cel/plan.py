@@ -161,7 +161,8 @@ class _Planner:
         tested = qualifiers[-1].test_only
         if tested and root.ternary:
             raise UnsupportedFeature("has() of a ternary's field")  # whose cost may wrap below zero
-        evaluate = chained(root.uncounted, qualifiers, tested=tested)
+        literal_keys = sum(1 for _ in takewhile(is_plain, qualifiers[:3])) if root.declared else 0
+        evaluate = chained(root.uncounted, qualifiers, tested=tested, literal=literal_keys)
         if tested:
             return Plan(evaluate, qualified=evaluate)
         if root.declared and len(qualifiers) <= 3 and all(map(is_plain, qualifiers)):

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
 from operator import attrgetter
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from extender.k8s.cel.checker import check, error_text
 from extender.k8s.cel.parser import parse
@@ -26,7 +26,7 @@ from extender.k8s.cel.values import (
 from extender.k8s.devices.device_view import DeviceView
 from extender.k8s.limits.limits import WorkBudget
 
-__all__ = ["DeviceSelectorError", "DeviceView", "Selector", "UnsupportedFeature", "compile_selector"]
+__all__ = ["DeviceMatcher", "DeviceSelectorError", "DeviceView", "Selector", "UnsupportedFeature", "compile_selector"]
 
 _DOMAINS: Final = ("attributes", "capacity")
 """Fields of the variable `device` that are maps by domain and id."""
@@ -56,6 +56,21 @@ OPTIONAL_FIELD: Final = (
     "fields"
 )
 """Hint after the error of a selector that reads a missing attribute, since v1.37 (EnhanceRuntimeError)."""
+
+
+class DeviceMatcher(Protocol):
+    """A selector as the allocator reads it: a `Selector`, or one whose results are remembered."""
+
+    @property
+    def error(self) -> str: ...
+
+    @property
+    def unsupported(self) -> str: ...
+
+    @property
+    def reads(self) -> frozenset[tuple[str, str, str]] | None: ...
+
+    def matches(self, device: DeviceView, budget: WorkBudget) -> bool: ...
 
 
 class DeviceSelectorError(Exception):

@@ -130,7 +130,6 @@ NTH = 40
 """Every so many scenarios of a category; `pytest tests/tools/test_list_requests.py` takes all of them, in minutes."""
 
 
-@pytest.mark.slow
 def test_what_is_read_decides_as_the_whole_cluster_does():
     assert sum(compare_reads(load(category, NTH)) for category in EVERY_CATEGORY) > 5
 

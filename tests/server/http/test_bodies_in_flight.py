@@ -7,7 +7,7 @@ import pytest
 
 from extender.server.app import create_app
 from extender.server.http import body
-from extender.server.scheduler import routes
+from extender.server.scheduler import routes, verbs
 from extender.server.scheduler.result import Answer
 from tests.server.conftest import configuration, filled_cache, filter_body
 from tests.server.sockets import post, served, talking
@@ -75,7 +75,7 @@ def unread(monkeypatch):
     async def many(*_):
         return Answer(b" " * (8 * MIB), "decided")
 
-    monkeypatch.setattr(routes.verbs, "answer_live", many)
+    monkeypatch.setattr(verbs, "answer_live", many)
 
     async def send(talk):
         talk._writer.transport.pause_reading()

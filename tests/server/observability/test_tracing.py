@@ -199,7 +199,6 @@ def test_without_the_packages_the_error_says_what_to_install(monkeypatch):
         tracing.start_tracing("http://localhost:4318/v1/traces")
 
 
-@pytest.mark.slow
 def test_nothing_is_imported_where_it_is_off():
     """FastAPI imports the package opentelemetry-api by itself; that is none of the extra's."""
     code = (

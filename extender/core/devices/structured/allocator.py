@@ -31,7 +31,7 @@ from extender.core.devices.structured.pools import (
 )
 from extender.core.devices.structured.requests import Choice, ClaimCompiler, CompiledClaim, CompiledRequest
 from extender.k8s.devices.objects import DeviceClass
-from extender.k8s.devices.selector import Selector
+from extender.k8s.devices.selector import DeviceMatcher
 from extender.k8s.limits.limits import WorkBudget
 from extender.k8s.objects import Node, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 from extender.k8s.version.features import Features
@@ -50,7 +50,7 @@ class Allocator:
         self,
         claims: Sequence[ClaimToAllocate],
         classes: Mapping[str, DeviceClass],
-        selectors: Callable[[str], Selector],
+        selectors: Callable[[str], DeviceMatcher],
         features: Features,
     ) -> None:
         compiler = ClaimCompiler(classes, selectors, features)

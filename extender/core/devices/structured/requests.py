@@ -19,7 +19,7 @@ from extender.k8s.devices.objects import (
     ExactDeviceRequest,
     ResourceQuantities,
 )
-from extender.k8s.devices.selector import Selector
+from extender.k8s.devices.selector import DeviceMatcher
 from extender.k8s.objects import Toleration
 from extender.k8s.version.features import Features
 
@@ -35,7 +35,7 @@ class CompiledRequest:
     # Raised when the search comes to the request: the first error in upstream's order decides.
     error: str
     """Why it cannot be allocated anywhere."""
-    selectors: tuple[tuple[str, Selector], ...]
+    selectors: tuple[tuple[str, DeviceMatcher], ...]
     """(prefix of its errors, selector): those of the class, then its own."""
     takes_all: bool
     count: int
@@ -81,7 +81,7 @@ class ClaimCompiler:
     """Compiles claims; `selectors` returns the compiled selector of an expression."""
 
     classes: Mapping[str, DeviceClass]
-    selectors: Callable[[str], Selector]
+    selectors: Callable[[str], DeviceMatcher]
     features: Features
 
     def compile(self, number: int, claim: ClaimToAllocate) -> CompiledClaim:

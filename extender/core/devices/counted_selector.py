@@ -1,0 +1,89 @@
+"""Results of selectors by what they read of a device: shared by all nodes, and counted as if none were remembered.
+
+Rule: a call is charged once for each result that it needs, also for those of earlier calls, so that the same work
+always ends at the same step; devices that are the same to a selector cost a step each, on however many nodes.
+"""
+
+from collections.abc import Hashable, Mapping
+from typing import Final
+
+from extender.core.devices.attribute_projection import AttributeProjection, digest
+from extender.k8s.devices.device_view import DeviceView, has_values
+from extender.k8s.devices.selector import DeviceSelectorError, Selector, UnsupportedFeature
+from extender.k8s.limits.limits import WorkBudget
+
+_MAX_RESULTS: Final = 32_768
+"""Results of selectors for devices, as these see them, that are remembered together."""
+
+SelectorResults = dict[Hashable, tuple[bool | DeviceSelectorError | UnsupportedFeature, int]]
+"""Expression and what it reads of a device -> (result, steps that it took)."""
+
+
+class WorkAccount:
+    """Counts the steps of selectors in one call as if no results were remembered from calls before."""
+
+    def __init__(self) -> None:
+        self.charged: set[int] = set()
+        """Hashes of the results that this call has been charged for."""
+        self.used: dict[int, int] = {}
+        """Hashes of the results that the current node needs -> steps."""
+        self.steps = 0
+        """Steps that the current node has been charged for."""
+
+    def charge(self, results: Mapping[int, int]) -> int:
+        """Charge this call for results, and return the steps of those that it was not charged for before."""
+        steps = sum(results[one] for one in results.keys() - self.charged)
+        self.charged.update(results)
+        return steps
+
+    def next_node(self) -> None:
+        self.used, self.steps = {}, 0
+
+    def end_call(self) -> None:
+        self.charged.clear()
+        self.next_node()
+
+
+class CountedSelector:
+    """A selector of one pod's claims or of a class, as the allocator sees it; `results` may be shared with others."""
+
+    def __init__(self, selector: Selector, results: SelectorResults, account: WorkAccount) -> None:
+        self.expression, self.error, self.unsupported = selector.expression, selector.error, selector.unsupported
+        self.reads = selector.reads
+        self._selector = selector
+        self._projection = AttributeProjection.of((), [selector])
+        self._results = results
+        self._account = account
+
+    def matches(self, device: DeviceView, budget: WorkBudget) -> bool:
+        """As Selector.matches."""
+        budget.spend(1)
+        read = self._projection.of_devices(device.driver, (device.device,))
+        # An attribute without a value fails every selector, also one that does not read it.
+        broken = None if has_values(device.device) else digest(device.device.attributes)
+        key = self.expression, device.driver, device.allow_multiple_allocations, read, broken
+        # A hash, because what it is of would be held for each node; a collision only counts too few steps.
+        charge, account = hash(key), self._account
+        found = self._results.get(key)
+        if found is None:
+            left = budget.left
+            result: bool | DeviceSelectorError | UnsupportedFeature
+            try:
+                result = self._selector.matches(device, budget)
+            except (DeviceSelectorError, UnsupportedFeature) as error:
+                result = type(error)(*error.args)  # without the frames that its traceback keeps
+            if len(self._results) >= _MAX_RESULTS:
+                self._results.clear()
+            steps = left - budget.left
+            self._results[key] = result, steps
+            account.steps += steps
+        else:
+            result, steps = found
+            if charge not in account.charged:
+                account.steps += steps
+                budget.spend(steps)
+        account.charged.add(charge)
+        account.used[charge] = steps
+        if not isinstance(result, bool):
+            raise type(result)(*result.args)
+        return result
