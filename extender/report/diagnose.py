@@ -72,7 +72,7 @@ TRIED_AGAIN = (
 )
 """Hint for a pod that fits but is pending."""
 
-OTHER_PROFILES = "a KubeSchedulerConfiguration that has a profile of this name says how that scheduler judges it"
+OTHER_PROFILES = "to see how that scheduler would decide, use a KubeSchedulerConfiguration with a profile of this name"
 """Hint for a pod of another scheduler."""
 
 _INSUFFICIENT = "Insufficient "
@@ -373,7 +373,7 @@ def phrase_of(code: str, plugin: str, reasons: Iterable[str]) -> str:
         short = [one.removeprefix(_INSUFFICIENT) for one in reasons if one.startswith(_INSUFFICIENT)]
         if short:
             return f"with too little {' and '.join(short)}"
-        return "that run as many pods as they may" if "Too many pods" in reasons else f"with {message}"
+        return "that are at their pod limit" if "Too many pods" in reasons else f"with {message}"
     return REJECTED_BY.get(plugin, f"rejected by {plugin} ({message})")
 
 
@@ -427,10 +427,10 @@ def _with_placement(found: Diagnosis, pod: Pod, *, has_profile: bool) -> Diagnos
     elif not has_profile:
         why = f'{where}; no profile has its schedulerName "{pod.spec.scheduler_name}": another scheduler placed it'
     elif own is None:
-        why = f"{where}, a node that the cluster does not have any more"
+        why = f"{where}, a node that no longer exists"
     elif own.code != "Success":
         reasons = ", ".join(own.reasons)
-        why = f"{where}, where it would not fit any more: {reasons}; kube-scheduler does not move a pod for that"
+        why = f"{where}, where it would no longer fit: {reasons}; kube-scheduler does not move running pods"
     else:
         why = f"{where}, {_rank(own, others, found.nodes)}"
     placed: Diagnosis = replace(found, state="Assigned", verdict="Fits", placement=placement, why=why)
@@ -449,7 +449,7 @@ def _rank(own: NodeDiagnosis, others: Sequence[NodeDiagnosis], nodes: Sequence[N
     best, compared = others[0], f"of {feasible} nodes on which it fits now"
     if own.scores.rank > 1:
         ahead = f"{best.name} would score {_total(best)} now, and {own.name} {total}"
-        return f"number {own.scores.rank} {compared}: {ahead}; kube-scheduler does not move a pod for that"
+        return f"with rank {own.scores.rank} {compared}: {ahead}; kube-scheduler does not move running pods"
     if _total(best) == total:
         return f"which has the highest score {compared}, {total}, as {best.name} has"
     return f"which has the highest score {compared}: {total}, before {best.name} with {_total(best)}"

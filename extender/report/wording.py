@@ -172,7 +172,7 @@ CRITERIA = {
     ),
     "PodDeletionCost": Criterion("Pod deletion cost", "lowest", "pod deletion cost"),
     "EvictionCost": Criterion("Eviction cost", "lowest", "eviction cost"),
-    "QoSClass": Criterion("QoS class", "lowest", "the quality of service of its victims"),
+    "QoSClass": Criterion("QoS class", "lowest", "the QoS class of its victims"),
     "GracePeriod": Criterion("Grace period", "shortest", "the longest grace period"),
     "Workloads": Criterion("Workloads", "fewest", "the number of workloads that lose a pod"),
     "PodGroups": Criterion("Broken pod groups", "fewest", "broken pod groups"),

@@ -144,7 +144,7 @@ def _priority_class(snapshot: Snapshot, pod: Pod) -> PriorityClass | None:
     if name in SYSTEM_PRIORITY_CLASSES:
         return PriorityClass(replace(pod.metadata, name=name), SYSTEM_PRIORITY_CLASSES[name])
     if "priority_classes" in snapshot.unreadable_tables:
-        raise RequestError(f"pod {pod.key!r}: set spec.priority: no permission to list PriorityClasses")
+        raise RequestError(f"pod {pod.key!r}: no permission to list PriorityClasses, so spec.priority must be set")
     raise RequestError(f"pod {pod.key!r}: no PriorityClass with name {name!r} was found")
 
 

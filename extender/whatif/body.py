@@ -141,7 +141,7 @@ def _parse_claim(given: Any, place: str) -> ResourceClaim:
         raise RequestError(f"{place}: expected a ResourceClaim with metadata and spec")
     claims = _load({"apiVersion": "resource.k8s.io/v1", **given, "kind": "ResourceClaim"}, place).resource_claims
     if not claims:
-        raise RequestError(f"{place}: apiVersion: must be of resource.k8s.io, not {given['apiVersion']!r:.100}")
+        raise RequestError(f"{place}: apiVersion: must be in group resource.k8s.io, not {given['apiVersion']!r:.100}")
     return claims[0]
 
 

@@ -280,8 +280,8 @@ def test_a_running_pod_does_not_stand_in_its_own_way():
 
 def test_the_node_of_a_running_pod_is_compared_with_the_others():
     found = reported_of("a", {node("n1"): [pod("a"), pod("b", cpu="2")], node("n2"): [], node("n3", cpu="500m"): []})
-    assert found.why.startswith("default/a is on n1, number 2 of 2 nodes on which it fits now: n2 would score ")
-    assert found.why.endswith("; kube-scheduler does not move a pod for that")
+    assert found.why.startswith("default/a is on n1, with rank 2 of 2 nodes on which it fits now: n2 would score ")
+    assert found.why.endswith("; kube-scheduler does not move running pods")
     assert found.placement is not None
     assert found.placement.runners_up == ["n2"]
 
@@ -292,7 +292,7 @@ def test_the_node_of_a_running_pod_is_compared_with_the_others():
         pytest.param({node("n1"): [pod("a")]}, "the only node of the cluster", id="alone"),
         pytest.param(
             {node("n1", unschedulable=True): [pod("a")], node("n2"): []},
-            "where it would not fit any more: node(s) were unschedulable; kube-scheduler does not move a pod for that",
+            "where it would no longer fit: node(s) were unschedulable; kube-scheduler does not move running pods",
             id="a cordoned node",
         ),
         pytest.param(
@@ -315,7 +315,7 @@ def test_why_a_pod_is_where_it_is(nodes, why):
 def test_a_pod_on_a_node_that_is_gone(nodes):
     here = built(cluster(nodes, waiting=[pod("a", nodeName="n9")]))
     found = diagnose(here, here.objects.pods["default", "a"], SCHEDULER)
-    assert found.why == "default/a is on n9, a node that the cluster does not have any more"
+    assert found.why == "default/a is on n9, a node that no longer exists"
 
 
 @pytest.mark.parametrize("shared", [False, True])

@@ -408,7 +408,7 @@ def test_a_class_that_is_not_there_or_may_not_be_read_is_an_error():
     with pytest.raises(RequestError, match=r"pod 'default/new': no PriorityClass with name 'none' was found"):
         arrive(manifest(priorityClassName="none"))
     with pytest.raises(
-        RequestError, match=r"pod 'default/new': set spec.priority: no permission to list PriorityClasses"
+        RequestError, match=r"pod 'default/new': no permission to list PriorityClasses, so spec.priority must be set"
     ):
         arrive(manifest(priorityClassName="none"), unread=("priority_classes",))
 

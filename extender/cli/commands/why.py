@@ -128,7 +128,7 @@ def _named_pod(pod: str, namespace: str | None) -> "ReportTarget":
     if slash and namespace not in (None, before):
         raise typer.BadParameter(f"namespace {namespace} contradicts {pod}", param_hint="--namespace")
     if not name or "/" in before or (slash and not before):
-        raise typer.BadParameter(f"{pod}: not a name, or a namespace and a name: NAMESPACE/POD")
+        raise typer.BadParameter(f"expected POD or NAMESPACE/POD, not {pod}")
     return ReportTarget(namespace=before or namespace or "", name=name)
 
 

@@ -156,8 +156,8 @@ def render_versions(comparison: VersionComparison) -> Iterator[Text]:
     summary = comparison.summary
     same = summary.pods - summary.decided_otherwise - summary.other_reason
     yield Text(
-        f"{pluralize(summary.pods, 'pod')}: {summary.decided_otherwise} decided otherwise, {summary.other_reason} for "
-        f"another reason or with another number of feasible nodes, {same} the same",
+        f"{pluralize(summary.pods, 'pod')}: {summary.decided_otherwise} with a different decision, "
+        f"{summary.other_reason} with only a different reason or number of feasible nodes, {same} unchanged",
         style="bold",
     )
     yield Text()

@@ -220,7 +220,7 @@ def _render_node(found: Diagnosis, node: NodeDiagnosis, *, show_all: bool) -> It
         yield indented(text(f"preemption: {_preemption_cell(node.preemption)}"))
     if node.scores is not None:
         best = [one for one in found.nodes if one.scores is not None and one.scores.rank == 1 and one is not node]
-        yield from section_heading(f"scores, number {node.scores.rank} of {found.feasible}")
+        yield from section_heading(f"scores, rank {node.scores.rank} of {found.feasible}")
         yield _scores_table(found, [*best[:1], node])
     if found.details is not None:
         yield from node_report.render_claims(found.details, show_all=show_all)

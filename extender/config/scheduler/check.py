@@ -134,7 +134,12 @@ def _address(entry: Entry) -> Findings:
     # On loopback nothing is in between; elsewhere a Service or proxy may change port and path.
     local = is_loopback(url.hostname)
     if port == entry.config.admin.port != server.port:
-        yield "error", "urlPrefix", f"port {port} is admin.port, which serves no calls", f"server.port is {server.port}"
+        yield (
+            "error",
+            "urlPrefix",
+            f"port {port} is admin.port, which does not serve the extender's verbs",
+            f"server.port is {server.port}",
+        )
     elif port != server.port:
         message = f"port {port}, but server.port is {server.port}"
         advice = "" if local else "right only if a Service or load balancer translates it"
@@ -216,11 +221,15 @@ def _verbs(entry: Entry) -> Findings:
     if not given:
         yield "error", "", "has no verb: kube-scheduler never calls it", "set preemptVerb: preempt"
     elif "preemptVerb" not in given and entry.has_policies:
-        message = "is missing: preemption policies have no effect, as kube-scheduler preempts without calling"
+        message = (
+            "is missing: preemption policies have no effect, as kube-scheduler preempts without calling the extender"
+        )
         yield "warning", "preemptVerb", message, "preemptVerb: preempt"
     for profile in entry.scheduler.profiles if "preemptVerb" in given else ():
         if "DefaultPreemption" not in profile.post_filter_plugins:
-            message = f"profile {profile.scheduler_name} has no DefaultPreemption: it never preempts, and never calls"
+            message = (
+                f"profile {profile.scheduler_name} has no DefaultPreemption: it never preempts or calls the extender"
+            )
             yield "note", "preemptVerb", message, ""
 
 

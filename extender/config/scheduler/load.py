@@ -76,7 +76,7 @@ class SchedulerSource:
             other = self._assumed() if found is None else None
             if other is None:
                 raise
-            assumed = f"scheduler.version is auto: none was found, so 1.{DEFAULT_MINOR} is taken"
+            assumed = f"scheduler.version is auto: no version was found, so 1.{DEFAULT_MINOR} is assumed"
             raise ConfigError(f"{error}\n{assumed}; {other.version} accepts this") from error
 
     def assume(self) -> KubeScheduler:

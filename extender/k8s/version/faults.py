@@ -35,9 +35,11 @@ FAULTS: Final = (
         "not exist is an error for the pod",
     ),
     Fault({29: 6, 30: 2}, "kube-scheduler crashes on a pod whose node affinity names only missing nodes", {29: 5}),
-    Fault({32: 4}, "containsCIDR of device selectors is false for a CIDR whose address is not its network's"),
-    Fault({33: 4}, "kube-scheduler crashes on a pod with a container without requests whose status shows resources"),
-    Fault({34: 2, 35: 1}, "its API calls wait for its client's rate limit (SchedulerAsyncAPICalls is on)"),
+    Fault({32: 4}, "containsCIDR in device selectors returns false for a CIDR with host bits set, such as 10.0.0.1/8"),
+    Fault({33: 4}, "kube-scheduler crashes on a pod if the status of a container without requests reports resources"),
+    Fault(
+        {34: 2, 35: 1}, "asynchronous API calls are throttled by the client's rate limit (SchedulerAsyncAPICalls is on)"
+    ),
     Fault({34: 4, 35: 1}, "a device may be allocated to two claims that change at the same time"),
     Fault({35: 8, 36: 4}, "a pod held back by a PreEnqueue plugin is not retried every five minutes"),
     Fault({36: 2}, "kube-scheduler crashes on a claim for all devices if one of them has counters"),

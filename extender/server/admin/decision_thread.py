@@ -110,7 +110,7 @@ class DecisionThread:
         if self.is_hung and not was_hung:
             frame = sys._current_frames().get(self._thread_id)
             log.critical(
-                "the thread that decides is stuck for %.0fs, /livez fails: it is at %s",
+                "the thread that decides has been stuck for %.0fs, so /livez fails; it is at %s",
                 self.silent_seconds,
                 position(frame),
             )

@@ -172,7 +172,7 @@ def test_an_upgrade_after_which_another_number_fits_decides_otherwise(world, wri
     options = ("--pod", write(incoming("a")), "--until-full", "--compare-versions", "1.32", "1.33")
     result = run("--cluster", path, *options)
     assert "≠   fit until full   3      1" in result.stdout
-    assert "2 pods: 2 decided otherwise" in result.stdout
+    assert "2 pods: 2 with a different decision" in result.stdout
     assert result.exit_code == 1
 
 

@@ -291,7 +291,7 @@ def test_an_upgrade_is_shown_pod_by_pod_with_decisions_first(tmp_path):
     assert "untolerated taint(s)" in shown[7]
     assert (
         shown[9]
-        == "2 pods: 1 decided otherwise, 1 for another reason or with another number of feasible nodes, 0 the same"
+        == "2 pods: 1 with a different decision, 1 with only a different reason or number of feasible nodes, 0 unchanged"
     )
     found = json.loads(
         run("--cluster", world, "--pod", arriving, "--compare-versions", "1.33", "1.36", "-o", "json").stdout
@@ -308,7 +308,7 @@ def test_an_upgrade_without_effect_is_exit_code_0(world, arriving):
     shown = lines("--cluster", world, "--pod", arriving, "--compare-versions", "1.35", "1.36")
     assert (
         shown[0]
-        == "1 pod: 0 decided otherwise, 0 for another reason or with another number of feasible nodes, 1 the same"
+        == "1 pod: 0 with a different decision, 0 with only a different reason or number of feasible nodes, 1 unchanged"
     )
 
 

@@ -96,7 +96,7 @@ def test_one_node_is_shown_in_full(asked):
     for part in ("preemption: evicts default/a", "AVAILABLE", "pods on n1, most important first", "victim"):
         assert part in shown
     shown = asked(FITTING, "incoming", "--node", "n1", waiting=[incoming()]).stdout
-    for part in ("the pod fits", "scores, number 1 of 1", "AVAILABLE"):
+    for part in ("the pod fits", "scores, rank 1 of 1", "AVAILABLE"):
         assert part in shown
 
 
@@ -228,9 +228,9 @@ def test_a_manifest_of_a_pod_that_runs_already_is_an_error(tmp_path, monkeypatch
         pytest.param(["a", "--cluster", "x", "--context", "y"], "--cluster cannot be", id="a file and a context"),
         pytest.param(["shop/a", "--timeout", "inf"], "--timeout", id="no time limit"),
         pytest.param(["shop/a", "-n", "batch"], "contradicts shop/a", id="two namespaces"),
-        pytest.param(["a/b/c"], "not a name, or a namespace and a name", id="three parts"),
-        pytest.param(["/a"], "not a name, or a namespace and a name", id="an empty namespace"),
-        pytest.param(["shop/"], "not a name, or a namespace and a name", id="an empty name"),
+        pytest.param(["a/b/c"], "expected POD or NAMESPACE/POD", id="three parts"),
+        pytest.param(["/a"], "expected POD or NAMESPACE/POD", id="an empty namespace"),
+        pytest.param(["shop/"], "expected POD or NAMESPACE/POD", id="an empty name"),
     ],
 )
 def test_arguments_that_contradict_each_other_are_refused(arguments, message):

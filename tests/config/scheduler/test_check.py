@@ -345,7 +345,7 @@ def test_a_profile_without_preemption_never_calls():
     profiles = [{"schedulerName": "a"}, {"schedulerName": "b", "plugins": plugins}]
     findings = check.check_entry(entry(document(OURS, profiles=profiles), {}))
     assert [one.message for one in findings] == [
-        "profile b has no DefaultPreemption: it never preempts, and never calls"
+        "profile b has no DefaultPreemption: it never preempts or calls the extender"
     ]
 
 

@@ -173,4 +173,4 @@ async def test_H3_a_thread_that_does_not_turn_counts_as_hung_until_it_turns(deci
     await until(lambda: not decisions.here.is_hung)
     watching.cancel()
     (line,) = (record.getMessage() for record in caplog.records)
-    assert line.startswith("the thread that decides is stuck for 0s, /livez fails: it is at ")
+    assert line.startswith("the thread that decides has been stuck for 0s, so /livez fails; it is at ")

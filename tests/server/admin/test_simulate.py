@@ -390,7 +390,7 @@ def test_claims_come_with_their_pods():
         pytest.param([7], "claim 1 of the request: expected a ResourceClaim with metadata and spec", id="no object"),
         pytest.param(
             [CLAIM | {"apiVersion": "foo/v1"}],
-            "claim 1 of the request: apiVersion: must be of resource.k8s.io, not 'foo/v1'",
+            "claim 1 of the request: apiVersion: must be in group resource.k8s.io, not 'foo/v1'",
             id="another API",
         ),
         pytest.param(
