@@ -290,8 +290,8 @@ def test_an_upgrade_is_shown_pod_by_pod_with_decisions_first(tmp_path):
     assert "untolerated taint {k: v}" in shown[6]
     assert "untolerated taint(s)" in shown[7]
     assert (
-        shown[9]
-        == "2 pods: 1 with a different decision, 1 with only a different reason or number of feasible nodes, 0 unchanged"
+        shown[9] == "2 pods: 1 with a different decision, 1 with only a different reason or number of feasible nodes, "
+        "0 unchanged"
     )
     found = json.loads(
         run("--cluster", world, "--pod", arriving, "--compare-versions", "1.33", "1.36", "-o", "json").stdout
