@@ -126,7 +126,7 @@ class DeviceIndex(Index):
                 if isinstance(one, ResourceSlice):
                     self._slice(one, is_now=one is after)
         elif self.snapshot.features.dra_device_taint_rules:
-            # Rules are few and change rarely, so a change updates all slices instead of those that a rule selects.
+            # Rules are few and change rarely, so a change updates all slices, not only those that the rule selects.
             for name in [name for slices in self._of_pool.values() for name in slices]:
                 self._slice(self.snapshot.objects.resource_slices["", name], is_now=True)
 

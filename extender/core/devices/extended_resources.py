@@ -194,8 +194,8 @@ def _requests_of_resource(pod: Pod, resource: str, device_class: str) -> DeviceR
         if amount:
             long_lived[at] = _request_name(at, container, resource), amount
             mappings.append(ContainerExtendedResourceRequest(container.name, resource, long_lived[at][0]))
-    # 2. Init containers that end before other containers start use the devices of those. Additional devices are
-    #    requested once, for the init container that needs the most.
+    # 2. Init containers that end before other containers start reuse the devices of the other containers. Additional
+    #    devices are requested once, for the init container that needs the most.
     largest: tuple[str, int] | None = None
     extra, of_short = set[str](), list[tuple[str, str]]()
     for at, container in enumerate(containers):

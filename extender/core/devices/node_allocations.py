@@ -160,7 +160,7 @@ class _Answer(NamedTuple):
     """The outcome on all nodes of a group."""
 
     outcome: Outcome
-    """Without devices."""
+    """The allocator's outcome, without devices."""
     steps: int
     """Steps of the allocator, except those of selectors."""
     results: Mapping[int, int]

@@ -92,7 +92,7 @@ class ManyTerms:
         self._keys: dict[str, int] = {}
         self._key_of, self._weights = array("i"), array("q")
         self._unlabelled: dict[_Namespace, tuple[BoolArray, BoolArray, IntArray]] = {}
-        """Namespace -> [term]: selects it, [term]: also matches a pod without labels, totals of the latter terms."""
+        """Namespace -> [term]: matches it, [term]: also matches a pod without labels in it, totals of the latter."""
         self._known: dict[tuple[_Namespace, Signature], tuple[bool, dict[str, int]]] = {}
         for term in terms:
             if term.topology_key in keys:
@@ -155,7 +155,7 @@ class ManyTerms:
 
 
 TermSet = FewTerms | ManyTerms
-"""Compiled terms of one kind of one pod."""
+"""Compiled terms of one kind, of one pod."""
 
 
 def are_many(affinity: Affinity | None) -> bool:
@@ -237,8 +237,8 @@ def _parses(terms: Iterator[AffinityTerm]) -> bool:
 # --- terms of all running pods --------------------------------------------------------------------------------------
 
 _Anchor = tuple[str | None, tuple[str, ...]]
-"""Namespace (None: any), and label key and value (key alone: any value; empty: any labels), that a pod must have to
-match a term."""
+"""(namespace, (label key, value)) that a pod must have to match a term; None is any namespace, (key,) any value of the
+label, () any labels."""
 
 
 class _TermOwners(RowSet):

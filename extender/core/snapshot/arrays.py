@@ -33,7 +33,7 @@ MAX_AMOUNT = 2**55
 """Largest amount in a column (36 PB, 36 Tcores): larger ones are clamped, so that sums over a node fit int64."""
 
 NEVER = np.iinfo(np.int64).max
-"""Start time of a pod that has none: later than any other."""
+"""Start time of a pod that has not started: later than any other start time."""
 
 
 def select_columns(array: npt.NDArray[Any], rows: IntArray) -> npt.NDArray[Any]:

@@ -19,7 +19,7 @@ from extender.core.snapshot.arrays import BASE_RESOURCES, NEVER, IntArray, PodAm
 from extender.core.snapshot.pod_table import PodTable
 
 Importance = Callable[[IntArray], Sequence[IntArray]]
-"""Function from pod rows to sort keys, the first key first; the most important pod has the smallest keys."""
+"""Function from pod rows to sort keys, most significant key first; the most important pod has the smallest keys."""
 
 
 _SPARE_RANKS = 4
@@ -117,7 +117,7 @@ class RankedDemand:
     """Rows of the selected nodes; None if all nodes are selected."""
 
     def take(self, rows: IntArray) -> "RankedDemand":
-        """Narrow the selected nodes to those at the indexes `rows`."""
+        """Narrow the selection to the nodes at the indexes `rows`."""
         return replace(self, rows=rows if self.rows is None else self.rows[rows])
 
     @cached_property

@@ -36,7 +36,7 @@ _MAX_CACHED_TEMPLATES = 8192
 """Maximum number of pod templates whose resources are cached."""
 
 _MAX_CACHED_TEMPLATE_BYTES = 8 << 20
-"""Maximum size of the JSON of these templates."""
+"""Maximum size of the JSON of all cached templates."""
 
 _ENCODER = msgspec.json.Encoder()
 
@@ -71,7 +71,7 @@ class PodTable:
         self.scalar_requests: dict[str, dict[int, int]] = {}
         """Resource that is not in BASE_RESOURCES -> pod row -> amount."""
         self.scalar_resources: dict[int, tuple[tuple[str, int], ...]] = {}
-        """Pod row -> (resource, amount) of each of these resources that the pod requests."""
+        """Pod row -> (resource, amount) of each resource in `scalar_requests` that the pod requests."""
         self.priorities: Counter[int] = Counter()
         """Priority -> number of pods that have it."""
         self.node = np.full(64, -1, np.int64)
@@ -79,7 +79,7 @@ class PodTable:
         self.priority = np.zeros(64, np.int64)
         """[pod]: scheduling priority."""
         self.start = np.full(64, NEVER)
-        """[pod]: start time in nanoseconds since 1970, NEVER without one."""
+        """[pod]: start time in nanoseconds since 1970, NEVER if the pod has not started."""
         self.order = np.zeros(64, np.int64)
         """[pod]: position in listing order."""
         self.terminating = np.zeros(64, np.bool_)

@@ -129,7 +129,7 @@ class Snapshot(NodeTable):
             self.observer(kind, key, one)
 
     def put_all(self, kind: str, objects: Sequence[Object], on_skipped: OnSkipped | None = None) -> Iterator[None]:
-        """Put each object, in steps; many new pods are added together, which is faster.
+        """Put the objects in steps; many new pods are added together, which is faster.
 
         Raises ValueError for an object that cannot be read if `on_skipped` is None.
         """
@@ -506,7 +506,7 @@ class Index:
             self.pod_added(row, pod)
 
     def pod_removed(self, row: int, pod: Pod) -> None:
-        """Handle a pod that is about to leave its row; its columns still hold its values."""
+        """Handle a pod that is about to leave its row; the columns still hold the pod's values."""
 
     def pod_changed(self, row: int, before: Pod, after: Pod, parts: frozenset[PodPart]) -> None:
         """Handle a new state of a running pod, which differs in `parts`; row and node stay the same."""

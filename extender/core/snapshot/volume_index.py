@@ -33,11 +33,11 @@ class VolumeIndex(Index):
     def __init__(self, snapshot: Snapshot) -> None:
         super().__init__(snapshot)
         self.by_number: dict[int, PersistentVolume] = {}
-        """Number -> volume; numbers follow listing order and stay the same while the volume exists."""
+        """Volume number -> volume; volume numbers follow listing order and stay the same while the volume exists."""
         self._numbers: dict[str, int] = {}
         self._next_number = 0
         self._groups: dict[tuple[str, ...], set[int]] = {}
-        """(storage class) or (claim's namespace, claim's name) -> numbers of its volumes."""
+        """(storage class) or (claim's namespace, claim's name) -> volume numbers."""
 
     def object_changed(self, _field: str, before: PersistentVolume | None, after: PersistentVolume | None) -> None:
         if before is not None:
@@ -53,11 +53,11 @@ class VolumeIndex(Index):
             del self.by_number[self._numbers.pop(before.metadata.name)]
 
     def free_volumes(self, storage_class: str) -> list[int]:
-        """Return the numbers of the class's volumes that have no claimRef."""
+        """Return the volume numbers of the class's volumes without a claimRef."""
         return sorted(self._groups.get((storage_class,), ()))
 
     def reserved_volumes(self, namespace: str, claim: str) -> list[int]:
-        """Return the numbers of the volumes whose claimRef names the claim, of any class."""
+        """Return the volume numbers of the volumes, of any class, whose claimRef names the claim."""
         return sorted(self._groups.get((namespace, claim), ()))
 
     def volume(self, name: str) -> PersistentVolume | None:

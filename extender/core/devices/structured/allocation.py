@@ -90,4 +90,4 @@ class AllocatedClaim(NamedTuple):
 
 
 Allocated = tuple[AllocatedClaim, ...]
-"""[claim to allocate]."""
+"""Allocated claims, [claim to allocate]."""

@@ -130,7 +130,7 @@ class _Search:
         self._budget = budget
         self._calls: list[_Call] = []
         self._claim = 0
-        """Claim of the last call."""
+        """Index of the claim of the last call."""
         self._all_devices: dict[CompiledRequest, list[PoolDevice]] = {}
         self._candidates, self._invalid = _candidates(pools, features)
 
