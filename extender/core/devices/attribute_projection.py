@@ -1,6 +1,6 @@
-"""AttributeProjection: what claims read of a device, so that devices that differ in nothing else are treated as one.
+"""Attributes and capacities of a device that claims read; devices that differ in nothing else are treated as equal.
 
-Rule: names and attributes that nothing reads, such as a UUID, are left out.
+Rule: names, and attributes that no claim reads (such as a UUID), are left out.
 """
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
@@ -19,20 +19,20 @@ _ENCODER: Final = msgspec.msgpack.Encoder()
 
 @dataclass(frozen=True, slots=True)
 class AttributeProjection:
-    """What selectors and constraints read of a device's attributes and capacity."""
+    """Names of the device attributes and capacities that claims read."""
 
     attributes: tuple[str, ...] = ()
-    """Fully qualified names, sorted; the domain may be left out on a device of the driver of that name."""
+    """Fully qualified names, sorted; a device may omit a domain that equals its driver's name."""
     capacity: tuple[str, ...] = ()
-    """Likewise."""
+    """Fully qualified names, sorted, like `attributes`."""
     everything: bool = False
-    """All attributes and capacity."""
+    """Whether all attributes and capacities are read."""
     all_capacity: bool = False
-    """All capacity, with its request policies."""
+    """Whether all capacities are read, with their request policies."""
 
     @classmethod
     def of(cls, claims: Iterable[DeviceClaim], selectors: Iterable[DeviceMatcher]) -> "AttributeProjection":
-        """Return what selectors read, and the constraints and requests of claims."""
+        """Return the names that these selectors read, and that the constraints and requests of these claims read."""
         names: dict[str, set[str]] = {"attributes": set(), "capacity": set()}
         everything = all_capacity = False
         for selector in selectors:
@@ -46,11 +46,11 @@ class AttributeProjection:
         return cls(tuple(sorted(names["attributes"])), tuple(sorted(names["capacity"])), everything, all_capacity)
 
     def of_devices(self, driver: str, devices: Sequence[Device]) -> tuple[tuple[Hashable, ...], ...]:
-        """Return what is read of devices of one driver, as [name][device]."""
+        """Return the values that claims read of one driver's devices, as [name][device]."""
         if self.everything:
             return (tuple([digest((device.attributes, device.capacity)) for device in devices]),)
         attribute_names, capacity_names = _spellings(self.attributes, driver), _spellings(self.capacity, driver)
-        # A column per name takes a third less time than a row per device.
+        # Building a column per name takes a third less time than building a row per device.
         attributes = [device.attributes or _NOTHING for device in devices]
         found: list[tuple[Hashable, ...]] = [tuple([of.get(name) for of in attributes]) for name in attribute_names]
         if capacity_names:
@@ -61,18 +61,18 @@ class AttributeProjection:
 
 
 def _spellings(names: tuple[str, ...], driver: str) -> list[str]:
-    """Return qualified names, and those of the driver's domain without it too."""
+    """Return the qualified names, and those in the driver's own domain also without the domain."""
     own = f"{driver}/"
     return [one for name in names for one in ((name, name[len(own) :]) if name.startswith(own) else (name,))]
 
 
 def digest(content: object) -> bytes:
-    """Return a hash that stands for content of any size."""
+    """Return a hash of fixed size for an object of any size."""
     return blake2b(_ENCODER.encode(content), digest_size=16).digest()
 
 
 def alternatives(claims: Iterable[DeviceClaim]) -> Iterator[ExactDeviceRequest | DeviceSubRequest]:
-    """Yield the requests of claims, and instead of a prioritized list its alternatives."""
+    """Yield the requests of claims; a prioritized list yields its alternatives."""
     for request in (request for claim in claims for request in claim.requests or ()):
         if request.exactly is not None:
             yield request.exactly

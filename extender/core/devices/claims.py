@@ -1,10 +1,10 @@
-"""ResourceClaims of a pod: the objects that its spec names, or why kube-scheduler cannot use one of them.
+"""Look up the ResourceClaims that a pod's spec names, or the reason why kube-scheduler cannot use one of them.
 
 Mirrors foreachPodResourceClaim and PreFilter of dynamicresources, and Name and IsForPod of
-k8s.io/dynamic-resource-allocation/resourceclaim (v1.36). The limit of pods that a claim is reserved for (256) is the
-API server's: the plugin does not look at it.
+k8s.io/dynamic-resource-allocation/resourceclaim (v1.36). The API server enforces the limit of 256 pods that a claim is
+reserved for; the plugin does not check it.
 
-Rule: reads claims and DeviceClasses; which devices a claim gets is decided by `node_allocations`.
+Rule: reads claims and DeviceClasses only; `node_allocations` chooses the devices.
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,11 +16,11 @@ from extender.k8s.objects import Pod, PodResourceClaim
 from extender.k8s.time import parse_time
 
 NOT_CREATED = "ResourceClaim not created yet"
-"""End of the reason while a claim is to be created from a template."""
+"""End of the reason while a claim has yet to be created from its template."""
 
 
 def pod_claims(snapshot: Snapshot, pod: Pod) -> tuple[ResourceClaim, ...] | str:
-    """Return the pod's claims in the order of its spec, without those that need none, or why it cannot be scheduled."""
+    """Return the pod's claims in spec order, or why it cannot be scheduled; entries that need no claim are left out."""
     found = list[ResourceClaim]()
     for _, claim in each_claim(snapshot, pod):
         if isinstance(claim, str):
@@ -31,8 +31,8 @@ def pod_claims(snapshot: Snapshot, pod: Pod) -> tuple[ResourceClaim, ...] | str:
 
 
 def each_claim(snapshot: Snapshot, pod: Pod) -> Iterator[tuple[PodResourceClaim, ResourceClaim | str | None]]:
-    """Yield each entry of spec.resourceClaims with its claim, or why that cannot be used; None: no claim was needed."""
-    # Of several statuses with one name the first counts, as in upstream's loop.
+    """Yield each entry of spec.resourceClaims with its claim, or why it cannot be used; None if it needs no claim."""
+    # If several statuses have the same name, the first one counts, as in upstream's loop.
     created = {one.name: one.resource_claim_name for one in reversed(pod.status.resource_claim_statuses or ())}
     for named in pod.spec.resource_claims or ():
         yield named, _claim(snapshot, pod, named, created)
@@ -41,7 +41,7 @@ def each_claim(snapshot: Snapshot, pod: Pod) -> Iterator[tuple[PodResourceClaim,
 def _claim(
     snapshot: Snapshot, pod: Pod, named: PodResourceClaim, created: Mapping[str, str | None]
 ) -> ResourceClaim | str | None:
-    """Return the claim of one entry; `created`: entry -> name of the claim made from its template."""
+    """Return the claim of one entry; `created`: name of an entry -> name of the claim created from its template."""
     name = named.resource_claim_name
     if name is None:
         if named.resource_claim_template_name is None:
@@ -49,14 +49,14 @@ def _claim(
         if named.name not in created:
             return f'pod "{pod.key}": {NOT_CREATED}'
         name = created[named.name]
-    if name is None:  # the resource claim controller found that none is needed
+    if name is None:  # the resource claim controller found that no claim is needed
         return None
     claim = snapshot.objects.resource_claims.get((pod.metadata.namespace, name))
     if claim is None:
         return f'could not find ResourceClaim "{pod.metadata.namespace}/{name}"'
     if claim.metadata.deletion_timestamp is not None:
         return f'resourceclaim "{name}" is being deleted'
-    # An earlier pod of the same name may have left its claim.
+    # An earlier pod with the same name may have left its claim behind.
     owner = claim.metadata.controller
     if named.resource_claim_name is None and (owner is None or owner.uid != pod.metadata.uid):
         pod_word = "Pod" if snapshot.features.claim_reasons_of_1_36 else "pod"
@@ -69,15 +69,15 @@ def _key(claim: ResourceClaim) -> str:
 
 
 class UnsupportedRequest(Exception):
-    """A request without a DeviceClass, which ends the scheduling cycle; its text is kube-scheduler's."""
+    """A request without a DeviceClass, which ends the scheduling cycle; the message is kube-scheduler's."""
 
 
 def request_problem(snapshot: Snapshot, claim: ResourceClaim) -> str | None:
-    """Return why an unallocated claim cannot be allocated on any node; None: its requests and their classes are known.
+    """Return why an unallocated claim cannot be allocated anywhere; None if its requests and their classes are known.
 
     Raises UnsupportedRequest.
     """
-    # These are PreFilter's checks; the allocator finds the other errors of a request (`structured.requests`).
+    # PreFilter's checks only: the allocator finds the other errors of a request (`structured.requests`).
     for request in claim.spec.devices.requests or ():
         if request.exactly is not None:
             classes = [(request.name, request.exactly.device_class_name)]
@@ -102,14 +102,14 @@ def request_problem(snapshot: Snapshot, claim: ResourceClaim) -> str | None:
 
 
 def binding_failed(claim: ResourceClaim) -> bool:
-    """Return whether a device of an allocated claim failed to be prepared for binding."""
+    """Return whether preparing the devices of an allocated claim for binding has failed."""
     return _binding(claim) is False
 
 
 def waits_since(claim: ResourceClaim) -> int | None:
     """Return when an allocated claim began to wait for its devices to be prepared, in nanoseconds since 1970.
 
-    None: it does not wait, or without a time limit (isClaimTimeout).
+    None if it does not wait, or waits without a time limit (isClaimTimeout).
     """
     allocation = claim.status.allocation
     if allocation is None or allocation.allocation_timestamp is None or _binding(claim) is not None:
@@ -118,9 +118,9 @@ def waits_since(claim: ResourceClaim) -> int | None:
 
 
 def _binding(claim: ResourceClaim) -> bool | None:
-    """Return whether an allocated claim is ready for binding (isClaimReadyForBinding); None: not yet, False: failed.
+    """Return True if an allocated claim is ready for binding, None if it is not ready yet, False if it failed.
 
-    The first device that is not ready decides.
+    Mirrors isClaimReadyForBinding: the first device that is not ready decides.
     """
     allocation = claim.status.allocation
     for device in (allocation.devices.results if allocation is not None else None) or ():
@@ -129,7 +129,7 @@ def _binding(claim: ResourceClaim) -> bool | None:
         same = (device.driver, device.pool, device.device)
         statuses = (one for one in claim.status.devices or () if (one.driver, one.pool, one.device) == same)
         status = next(statuses, None)
-        if status is None:  # the driver has not reported on it yet
+        if status is None:  # the driver has not reported on the device yet
             return None
         conditions = {one.type: one.status for one in reversed(status.conditions or ())}
         if any(conditions.get(name) == "True" for name in device.binding_failure_conditions or ()):
@@ -143,9 +143,9 @@ _PARTS = 256
 
 
 class ResourceClaimParts(Index):
-    """All ResourceClaims of the cluster in parts, as decisions are recorded with them.
+    """All ResourceClaims of the cluster, split into parts that the records of decisions share.
 
-    Claims change with every pod that is bound: a change copies one part, and records share the others.
+    Claims change with every pod that is bound: a change copies one part only.
     """
 
     reads = ("resource_claims",)
@@ -167,7 +167,7 @@ class ResourceClaimParts(Index):
             del self._parts[number][key]
 
     def frozen(self) -> tuple[tuple[ResourceClaim, ...], ...]:
-        """Return the claims as they are now."""
+        """Return the current claims; later changes do not affect the returned tuples."""
         for number in self._changed:
             self._frozen[number] = tuple(self._parts[number].values())
         self._changed.clear()

@@ -1,9 +1,9 @@
-"""Count the devices of a DeviceClass on each node for scores: those published there, and those that claims have.
+"""Count, for scoring, the devices of a DeviceClass that each node publishes and those that are allocated to claims.
 
 Mirrors calculateDRAResourceTotals (noderesources/resource_allocation.go, v1.36). Unlike the allocator, it counts slices
-of every generation, and reads neither taints nor counters nor whether the pool is valid.
+of every generation, and ignores taints, counters and whether the pool is valid.
 
-Rule: what is remembered decides how long an answer takes, never what it is; work is counted as by `counted_selector`.
+Rule: the cache affects how long an answer takes, never the answer; work is counted as in `counted_selector`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -34,20 +34,20 @@ from extender.k8s.selectors import SelectorError, parse_node_selector
 from extender.k8s.version.features import Features
 
 PackedBits = npt.NDArray[np.uint8]
-"""Eight booleans a byte (np.packbits)."""
+"""Eight booleans per byte (np.packbits)."""
 
 _NO_NODE: Final = -1
 _READS: Final = frozenset({"device_classes", "resource_slices", "resource_claims"})
 
 
 def scored_capacity(snapshot: Snapshot, resource: str) -> IntArray:
-    """Return [node]: allocatable amount of an extended resource; devices, where the node itself has none."""
+    """Return [node]: allocatable amount of an extended resource; number of devices if the node itself has none."""
     plain, totals = snapshot.scalar_allocatable(resource), _totals(snapshot, resource)
     return plain if totals is None else np.where(plain == 0, totals.capacity, plain)
 
 
 def scored_use(snapshot: Snapshot, resource: str) -> IntArray:
-    """Return [node]: amount in use of what `scored_capacity` returns: requests of pods, or devices that claims have."""
+    """Return [node]: used part of `scored_capacity`: requests of pods, or devices allocated to claims."""
     plain, totals = snapshot.scalar_used(resource), _totals(snapshot, resource)
     if totals is None:
         return plain
@@ -56,16 +56,16 @@ def scored_use(snapshot: Snapshot, resource: str) -> IntArray:
 
 @dataclass(frozen=True, slots=True)
 class ClassTotals:
-    """How many devices of a class nodes have."""
+    """Numbers of devices of a class on each node."""
 
     capacity: IntArray
-    """[node]: 0 where a selector fails."""
+    """[node]: devices that the node publishes; 0 if a selector fails."""
     used: IntArray
-    """[node]: of these, those that claims have, whole or in part."""
+    """[node]: devices of `capacity` that are allocated to claims, whole or in part."""
 
 
 def _totals(snapshot: Snapshot, resource: str) -> ClassTotals | None:
-    """Return the totals of the class that backs a resource; None without one, or if they are not known."""
+    """Return the totals of the class that backs a resource; None if no class backs it or its totals are unknown."""
     features = snapshot.features
     if not features.dra_extended_resource or not features.extended_resource_devices_are_scored:
         return None
@@ -77,7 +77,7 @@ def _totals(snapshot: Snapshot, resource: str) -> ClassTotals | None:
 
 @derived_by("nodes", "device_classes", "resource_slices", "resource_claims")
 def class_totals(snapshot: Snapshot, class_name: str) -> ClassTotals | None:
-    """Return the totals of a class; None if its selectors are too much work."""
+    """Return the totals of a class; None if evaluating its selectors exceeds the work limit."""
     parts = _parts(snapshot, class_name)
     if parts is None:
         return None
@@ -91,17 +91,17 @@ def class_totals(snapshot: Snapshot, class_name: str) -> ClassTotals | None:
 
 @dataclass(frozen=True, slots=True)
 class _Placed:
-    """Which nodes the parts of a class are for."""
+    """The nodes that the parts of a class are for."""
 
     row: IntArray
-    """[part]: the only node; _NO_NODE: none or many."""
+    """[part]: row of the part's only node; _NO_NODE if it is for no node or for many."""
     many: tuple[tuple[int, PackedBits], ...]
-    """(part, [node]: whether it is for the node)"""
+    """(part, [node]: whether the part is for the node)"""
     fails: BoolArray
-    """[node]"""
+    """[node]: whether a selector fails for the node."""
 
     def on_nodes(self, of_parts: IntArray) -> IntArray:
-        """Return [node]: the sum of what its parts have, [part]; 0 where a selector fails."""
+        """Return [node]: sum of `of_parts`, [part], over the parts for the node; 0 if a selector fails."""
         has_row = self.row >= 0
         found = np.bincount(self.row[has_row], of_parts[has_row], len(self.fails)).astype(np.int64)
         for part, bits in self.many:
@@ -125,15 +125,15 @@ def _placed(snapshot: Snapshot, class_name: str) -> _Placed:
             if part.fails and nodes != _NO_NODE:
                 fails[nodes] = True
         else:
-            many.append((number, np.packbits(nodes)))  # bits, as each device of a slice may be for other nodes
+            many.append((number, np.packbits(nodes)))  # bits, as each device of a slice may be for different nodes
             fails |= nodes & part.fails
     return _Placed(row, tuple(many), fails)
 
 
 def _nodes_of(snapshot: Snapshot, on: ResourceSliceSpec | Device) -> BoolArray | int:
-    """Return [node]: whether a slice or device is for it, or the row of the only node; raises SelectorError.
+    """Return [node]: whether a slice or device is for the node, or the row of its only node; raises SelectorError.
 
-    Quirk: a slice without any node selection is for every node, a device without any for none.
+    Quirk: without any node selection, a slice is for every node, but a device is for none.
     """
     if not on.all_nodes:
         if on.node_name:
@@ -152,33 +152,33 @@ class _Part(NamedTuple):
     """Devices of one slice that are for the same nodes."""
 
     on: ResourceSliceSpec | Device
-    """Where the nodes are named: in the device, with perDeviceNodeSelection."""
+    """The object that selects the nodes: the slice, or with perDeviceNodeSelection the device."""
     ids: tuple[DeviceID, ...]
-    """Those of the class."""
+    """Devices that the class selects."""
     fails: bool
-    """A selector fails on one of them, which leaves the nodes without totals."""
+    """Whether a selector fails on one of the devices, which leaves the nodes without totals."""
 
 
 class _Matched(NamedTuple):
-    """What a class has of one slice."""
+    """The devices of one slice that a class selects, cached."""
 
     published: ResourceSlice
     parts: tuple[_Part, ...]
     steps: int
-    """Steps that it took, without those of selectors."""
+    """Steps that the evaluation took, except those of selectors."""
     results: Mapping[int, int]
-    """As in `WorkAccount.used`."""
+    """Selector results that were used, as in `WorkAccount.used`."""
 
 
 @derived_by("device_classes")
 def _matched(_snapshot: Snapshot, _class_name: str) -> dict[str, _Matched]:
-    """Return the place for what a class has of each slice, by the slice's name."""
+    """Return the cache of a class, which `_parts` fills: name of the slice -> matched devices."""
     return {}
 
 
 @derived_by("device_classes")
 def _selectors(snapshot: Snapshot, class_name: str) -> tuple[Selector, ...] | None:
-    """Return the compiled selectors of a class; None if that is too much work."""
+    """Return the compiled selectors of a class; None if compiling them exceeds the work limit."""
     of_class = (one.cel for one in snapshot.objects.device_classes["", class_name].spec.selectors or ())
     expressions = [one.expression for one in of_class if one is not None]
     if compile_steps(expressions) > call_budget().left:
@@ -188,7 +188,7 @@ def _selectors(snapshot: Snapshot, class_name: str) -> tuple[Selector, ...] | No
 
 @derived_by("device_classes", "resource_slices")
 def _parts(snapshot: Snapshot, class_name: str) -> tuple[_Part, ...] | None:
-    """Return the devices of a class; None if that is too much work. Only slices that changed are looked at again."""
+    """Return the parts of a class; None if that exceeds the work limit. Only changed slices are evaluated again."""
     compiled, account, found = _selectors(snapshot, class_name), WorkAccount(), list[_Part]()
     if compiled is None:
         return None
@@ -217,7 +217,7 @@ def _parts(snapshot: Snapshot, class_name: str) -> tuple[_Part, ...] | None:
 def _parts_of_slice(
     spec: ResourceSliceSpec, selectors: Sequence[CountedSelector], budget: WorkBudget, features: Features
 ) -> Iterator[_Part]:
-    """Yield the parts of a slice, with the devices that all selectors select; raises WorkLimitReached."""
+    """Yield the parts of a slice, each with the devices that all selectors match; raises WorkLimitReached."""
     devices = spec.devices or ()
     for on, here in [(one, [one]) for one in devices] if spec.per_device_node_selection else [(spec, devices)]:
         try:
@@ -231,7 +231,7 @@ def _parts_of_slice(
 def _selects(
     driver: str, device: Device, selectors: Sequence[CountedSelector], budget: WorkBudget, features: Features
 ) -> bool:
-    """Return whether all selectors hold; raises DeviceSelectorError, UnsupportedFeature, WorkLimitReached."""
+    """Return whether all selectors match; raises DeviceSelectorError, UnsupportedFeature, WorkLimitReached."""
     view = DeviceView(driver, device, shows_sharing=False, shows_lists=features.selectors_of_1_37)
     for selector in selectors:
         if selector.error or selector.unsupported:

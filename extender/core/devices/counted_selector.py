@@ -1,7 +1,7 @@
-"""Results of selectors by what they read of a device: shared by all nodes, and counted as if none were remembered.
+"""Cache selector results by the values that they read of a device; work is counted as if nothing were cached.
 
-Rule: a call is charged once for each result that it needs, also for those of earlier calls, so that the same work
-always ends at the same step; devices that are the same to a selector cost a step each, on however many nodes.
+Rule: a call is charged once for each result that it needs, cached or not, so that the same work always ends at the same
+step; devices that look the same to a selector cost one step each, on however many nodes.
 """
 
 from collections.abc import Hashable, Mapping
@@ -13,14 +13,14 @@ from extender.k8s.devices.selector import DeviceSelectorError, Selector, Unsuppo
 from extender.k8s.limits.limits import WorkBudget
 
 _MAX_RESULTS: Final = 32_768
-"""Results of selectors for devices, as these see them, that are remembered together."""
+"""Maximum number of cached results, over all selectors."""
 
 SelectorResults = dict[Hashable, tuple[bool | DeviceSelectorError | UnsupportedFeature, int]]
-"""Expression and what it reads of a device -> (result, steps that it took)."""
+"""Expression and the values that it reads of a device -> (result, steps that it took)."""
 
 
 class WorkAccount:
-    """Counts the steps of selectors in one call as if no results were remembered from calls before."""
+    """Counts the steps of selectors in one call as if earlier calls had cached no results."""
 
     def __init__(self) -> None:
         self.charged: set[int] = set()
@@ -31,7 +31,7 @@ class WorkAccount:
         """Steps that the current node has been charged for."""
 
     def charge(self, results: Mapping[int, int]) -> int:
-        """Charge this call for results, and return the steps of those that it was not charged for before."""
+        """Charge this call for the given results; return the steps of those that it was not charged for before."""
         steps = sum(results[one] for one in results.keys() - self.charged)
         self.charged.update(results)
         return steps
@@ -45,7 +45,7 @@ class WorkAccount:
 
 
 class CountedSelector:
-    """A selector of one pod's claims or of a class, as the allocator sees it; `results` may be shared with others."""
+    """A selector of a pod's claims or of a class, as the allocator sees it; several selectors may share `results`."""
 
     def __init__(self, selector: Selector, results: SelectorResults, account: WorkAccount) -> None:
         self.expression, self.error, self.unsupported = selector.expression, selector.error, selector.unsupported
@@ -56,13 +56,13 @@ class CountedSelector:
         self._account = account
 
     def matches(self, device: DeviceView, budget: WorkBudget) -> bool:
-        """As Selector.matches."""
+        """Evaluate like `Selector.matches`, but use cached results."""
         budget.spend(1)
         read = self._projection.of_devices(device.driver, (device.device,))
-        # An attribute without a value fails every selector, also one that does not read it.
+        # An attribute without a value fails every selector, even one that does not read it.
         broken = None if has_values(device.device) else digest(device.device.attributes)
         key = self.expression, device.driver, device.allow_multiple_allocations, read, broken
-        # A hash, because what it is of would be held for each node; a collision only counts too few steps.
+        # Only the hash is held for each node, to save memory; a collision merely counts too few steps.
         charge, account = hash(key), self._account
         found = self._results.get(key)
         if found is None:
@@ -71,7 +71,7 @@ class CountedSelector:
             try:
                 result = self._selector.matches(device, budget)
             except (DeviceSelectorError, UnsupportedFeature) as error:
-                result = type(error)(*error.args)  # without the frames that its traceback keeps
+                result = type(error)(*error.args)  # without the frames that the traceback keeps alive
             if len(self._results) >= _MAX_RESULTS:
                 self._results.clear()
             steps = left - budget.left

@@ -1,9 +1,9 @@
-"""Index the slices of devices by node and pool, and the devices that claims have been given.
+"""Index ResourceSlices by node and pool, and the devices that are allocated to claims.
 
-Counterpart of the resource slice tracker and of allocatedDevices (dynamicresources/allocateddevices.go, v1.36), which
-kube-scheduler keeps up to date too. The pools that a node sees are gathered from here.
+Counterpart of kube-scheduler's resource slice tracker and allocatedDevices (dynamicresources/allocateddevices.go,
+v1.36). The pools that a node sees are gathered from this index.
 
-Rule: a change of one slice or claim moves the entries of its own pool only.
+Rule: a change of a slice or claim updates the entries of its own pools only.
 """
 
 from collections import Counter, defaultdict
@@ -38,40 +38,40 @@ Slices = dict[str, ResourceSlice]
 _OTHER_FIELDS = tuple(one for one in Device.__struct_fields__ if one not in ("name", "attributes", "capacity"))
 
 other_fields = attrgetter(*_OTHER_FIELDS)
-"""Returns what a device has beside name, attributes and capacity."""
+"""Returns all fields of a device except name, attributes and capacity."""
 
 NO_OTHER_FIELDS = (None,) * len(_OTHER_FIELDS)
 
 _MAX_CHANGES = 100_000
-"""Changes that are remembered: about 1 MB. After so many all nodes are numbered again, 130 ms for 5,000."""
+"""Maximum length of the change log, about 1 MB; beyond it all nodes are regrouped, 130 ms for 5,000."""
 
 
 @dataclass(frozen=True, slots=True)
 class SharedPools:
-    """Where the pools with slices for more than one node are seen."""
+    """The nodes that see each pool with slices for more than one node."""
 
     nodes: tuple[str, ...]
-    """`Snapshot.frozen_node_names` of the time."""
+    """`Snapshot.frozen_node_names` when this was computed."""
     everywhere: tuple[PoolID, ...]
     """Pools that all nodes see alike."""
     on: dict[int, dict[PoolID, bytes]]
-    """Node row -> pool that not all nodes see alike -> bits of its conditions (`_conditions`) that hold there."""
+    """Node row -> pool that not all nodes see alike -> bits of the conditions (`_conditions`) that hold on the node."""
 
 
 class _DevicesInUse:
-    """Counts the results of claims by device."""
+    """Counts the allocation results of claims by device."""
 
     def __init__(self) -> None:
         self._devices: Counter[DeviceID] = Counter()
         self._shares: Counter[DeviceID] = Counter()
         self._consumers: Counter[DeviceID] = Counter()
-        """Shared device -> how many results consume capacity of it."""
+        """Shared device -> number of results that consume its capacity."""
         self._capacity: dict[DeviceID, dict[str, int]] = {}
         self.state = AllocatedState(self._devices, self._shares, self._capacity)
-        """It follows the counts."""
+        """A live view of these counts."""
 
     def count(self, result: DeviceRequestAllocationResult, times: int, *, counts_shares: bool) -> None:
-        """Count a result once more (1) or once less (-1)."""
+        """Add a result to the counts (`times` is 1), or remove it (-1)."""
         device, is_share = (result.driver, result.pool, result.device), counts_shares and result.share_id is not None
         _add(self._shares if is_share else self._devices, device, times)
         if is_share and result.consumed_capacity is not None:
@@ -90,7 +90,7 @@ def _add(counts: Counter[DeviceID], device: DeviceID, times: int) -> None:
 
 
 class DeviceIndex(Index):
-    """Slices of devices by node and pool, and the devices that are in use."""
+    """ResourceSlices by node and pool, and the devices that are in use."""
 
     reads = ("device_taint_rules", "resource_slices", "resource_claims")
 
@@ -99,21 +99,21 @@ class DeviceIndex(Index):
         self._in_use = _DevicesInUse()
         self.state = self._in_use.state
         self._of_pool: dict[PoolID, Slices] = {}
-        """Pool -> its slices, of any generation."""
+        """Pool -> its slices of all generations."""
         self._of_node: dict[str, Slices] = {}
         """Node name -> slices that no other node sees."""
         self._unusual: set[str] = set()
-        """Names of the slices of one node that are not `_is_usual`."""
+        """Names of the slices for a single node that are not `_is_usual`."""
         self._shared: dict[PoolID, Slices] = {}
-        """Pool -> its slices that other nodes may see."""
+        """Pool -> its slices that several nodes may see."""
         self._gathered: dict[PoolID, dict[bytes, Pool | None]] = defaultdict(dict)
-        """Pool in `_shared` -> conditions that hold on a node -> what is seen there without slices of the node."""
+        """Pool in `_shared` -> bits of the conditions on a node -> the pool there, without slices of the node alone."""
         self._layout: SharedPools | None = None
-        """Kept until a shared slice or the set of nodes changes."""
+        """Cached until a shared slice or the set of nodes changes."""
         self.changes: list[str | None] = []
-        """Names of the nodes whose own devices changed, the last one at the end; None: devices that several nodes see.
+        """Change log: nodes whose own devices changed, newest last; None for devices that several nodes see.
 
-        A new list after _MAX_CHANGES, so that names of nodes that are gone do not gather.
+        A new list starts after _MAX_CHANGES, so that names of removed nodes do not accumulate.
         """
 
     # --- changes ---
@@ -126,7 +126,7 @@ class DeviceIndex(Index):
                 if isinstance(one, ResourceSlice):
                     self._slice(one, is_now=one is after)
         elif self.snapshot.features.dra_device_taint_rules:
-            # A rule selects devices by driver, pool and name; rules are few and change rarely, so all slices follow.
+            # Rules are few and change rarely, so a change updates all slices, not only those that the rule selects.
             for name in [name for slices in self._of_pool.values() for name in slices]:
                 self._slice(self.snapshot.objects.resource_slices["", name], is_now=True)
 
@@ -157,7 +157,7 @@ class DeviceIndex(Index):
     def _claim(
         self, before: tuple[DeviceRequestAllocationResult, ...], after: tuple[DeviceRequestAllocationResult, ...]
     ) -> None:
-        if before == after:  # nearly always: kube-scheduler takes an allocation for immutable
+        if before == after:  # nearly always: kube-scheduler treats an allocation as immutable
             return
         counts_shares = self.snapshot.features.dra_consumable_capacity
         for times, results in ((-1, before), (1, after)):
@@ -181,7 +181,7 @@ class DeviceIndex(Index):
     # --- reading ---
 
     def pools_at(self, row: int) -> tuple[Pool, ...]:
-        """Return the pools that a node sees, as `gather_pools`, without valid ones that have no devices there.
+        """Return the pools that a node sees, like `gather_pools`, without valid pools that have no devices there.
 
         Raises AllocationError, NotEvaluated.
         """
@@ -196,18 +196,18 @@ class DeviceIndex(Index):
         return own
 
     def is_usual(self, pool_id: PoolID, slices: Sequence[ResourceSlice]) -> bool:
-        """Return whether the pool is one valid slice of one node, and its devices have nothing but a name, attributes,
-        and capacity without request policies. `slices`: those of one node."""
+        """Return whether the pool is one valid slice for a single node, and its devices have only a name, attributes,
+        and capacity without request policies. `slices`: the pool's slices for that node alone."""
         return len(slices) == len(self._of_pool[pool_id]) == 1 and slices[0].metadata.name not in self._unusual
 
     def own_pool(self, pool_id: PoolID, slices: Sequence[ResourceSlice], row: int) -> Pool | None:
-        """Return the pool of which a node has these slices for itself."""
+        """Return the pool as a node sees it; `slices`: the pool's slices for that node alone."""
         return self._gather([*slices, *self._shared.get(pool_id, {}).values()], row)
 
     def shared_pools_at(self, row: int) -> list[Pool]:
-        """Return those of `pools_at` of which the node has no slices for itself, in any order.
+        """Return the pools of `pools_at` that have no slices for the node alone, in any order.
 
-        Nodes that see the same of a pool get the same object.
+        Nodes that see a pool alike get the same object.
         """
         layout, own = self.layout(), self.own_slices_at(row)
         found = [self._shared_pool(one, bits, row) for one, bits in layout.on.get(row, {}).items() if one not in own]
@@ -215,7 +215,7 @@ class DeviceIndex(Index):
         return [pool for pool in found if pool is not None]
 
     def layout(self) -> SharedPools:
-        """Return where the pools with slices for more than one node are seen."""
+        """Return the nodes that see each pool with slices for more than one node."""
         nodes = self.snapshot.frozen_node_names
         if self._layout is None or self._layout.nodes is not nodes:
             self._layout = self._lay_out(nodes)
@@ -236,14 +236,14 @@ class DeviceIndex(Index):
         return SharedPools(nodes, tuple(everywhere), dict(on))
 
     def _shared_pool(self, pool_id: PoolID, bits: bytes, row: int) -> Pool | None:
-        """Return a pool as a node sees it that has no slices of its own; `bits`: the conditions that hold there."""
+        """Return the pool as seen by a node without slices of its own; `bits`: the conditions that hold on the node."""
         kept = self._gathered[pool_id]
         if bits not in kept:
             kept[bits] = self._gather(self._shared[pool_id].values(), row)
         return kept[bits]
 
     def _gather(self, slices: Iterable[ResourceSlice], row: int) -> Pool | None:
-        """Return the pool of these slices as a node sees it; None if it offers nothing there and is not in the way."""
+        """Return the pool of these slices as a node sees it; None if it is complete and valid but offers no device."""
         snapshot = self.snapshot
         pools = gather_pools(
             slices, snapshot.nodes[row], lambda one: tuple(self._of_pool[one].values()), snapshot.features
@@ -252,14 +252,14 @@ class DeviceIndex(Index):
         return usable[0] if usable else None
 
     def _is_shared(self, spec: ResourceSliceSpec) -> bool:
-        """Return whether more than one node may see the slice, as NewAllocator distributes them (v1.36)."""
+        """Return whether more than one node may see the slice, as in NewAllocator (v1.36)."""
         return not spec.node_name or is_seen_for_counters(spec, self.snapshot.features)
 
     def _is_seen_everywhere(self, spec: ResourceSliceSpec) -> bool:
         return bool(spec.all_nodes) or is_seen_for_counters(spec, self.snapshot.features)
 
     def _conditions(self, slices: Iterable[ResourceSlice]) -> Iterator[ResourceSliceSpec | Device]:
-        """Yield shared slices, and devices where each says it, that some nodes see and others do not."""
+        """Yield the shared slices, and devices that select nodes themselves, that not all nodes see."""
         for one in slices:
             if one.spec.node_selector is not None and not self._is_seen_everywhere(one.spec):
                 yield one.spec
@@ -268,7 +268,7 @@ class DeviceIndex(Index):
 
 
 def _results(claim: Object | None) -> Iterator[DeviceRequestAllocationResult]:
-    """Yield the devices that the claim keeps from other claims."""
+    """Yield the allocation results that keep other claims off a device: all without admin access."""
     if isinstance(claim, ResourceClaim) and claim.status.allocation is not None:
         yield from (one for one in claim.status.allocation.devices.results or () if not one.admin_access)
 
@@ -278,7 +278,7 @@ def _pool_of(one: ResourceSlice) -> PoolID:
 
 
 def _mask(snapshot: Snapshot, part: ResourceSliceSpec | Device) -> BoolArray:
-    """Return [node]: whether the node sees the slice or device; one that does not parse is in the way of every node."""
+    """Return [node]: whether the node sees the slice or device; if the selector does not parse, every node does."""
     if part.node_name:
         found = np.zeros(len(snapshot.nodes), np.bool_)
         if part.node_name in snapshot.node_row:
@@ -293,7 +293,7 @@ def _mask(snapshot: Snapshot, part: ResourceSliceSpec | Device) -> BoolArray:
 
 
 def _is_usual(spec: ResourceSliceSpec) -> bool:
-    """Return whether a slice can be a valid pool, and its devices have nothing but a name, attributes and capacity."""
+    """Return whether a slice can be a valid pool, and its devices have only a name, attributes and capacity."""
     devices = spec.devices or ()
     policies = (one.request_policy for device in devices for one in (device.capacity or {}).values())
     return (

@@ -1,4 +1,4 @@
-"""Extended resources that a DeviceClass backs, and the claim that kube-scheduler creates for those of a pod.
+"""Extended resources that a DeviceClass backs, and the claim that kube-scheduler creates for a pod that requests them.
 
 Devices of the class provide the resource on nodes without a device plugin. Mirrors extendedresourcecache
 (k8s.io/dynamic-resource-allocation/deviceclass) and extendeddynamicresources.go of dynamicresources (v1.36; feature
@@ -31,18 +31,18 @@ CLASS_PREFIX = "deviceclass.resource.kubernetes.io/"
 """Prefix of the extended resource that requests a DeviceClass by its name."""
 
 IN_MEMORY = "<extended-resources>"
-"""Name of the claim until kube-scheduler creates it, when it binds the pod."""
+"""Name of the claim before kube-scheduler creates it on binding the pod."""
 
 
 # --- which class backs a resource -----------------------------------------------------------------------------------
 
 
 def delegated_to_dra(snapshot: Snapshot, resource: str) -> BoolArray | None:
-    """Return [node]: whether DynamicResources decides about the resource there; None: on no node.
+    """Return [node]: whether the resource is delegated to DynamicResources there; None if it is on no node.
 
     Mirrors noderesources.shouldDelegateResourceToDRA (v1.36).
     """
-    # Where DeviceClasses may not be read, any extended resource may be backed by one.
+    # If DeviceClasses cannot be read, one may back any extended resource.
     if not snapshot.features.dra_extended_resource or not (
         (is_extended(resource) or resource.startswith(CLASS_PREFIX))
         if "device_classes" in snapshot.unreadable_tables
@@ -55,11 +55,11 @@ def delegated_to_dra(snapshot: Snapshot, resource: str) -> BoolArray | None:
 @derived("device_classes")
 def classes_by_resource(snapshot: Snapshot) -> Mapping[str, DeviceClass]:
     """Return extended resource -> the DeviceClass that backs it."""
-    # By name, as in the first list of kube-scheduler; classes created since then come in order of creation there.
+    # Sorted by name, like kube-scheduler's initial list; it gets classes created later in order of creation.
     found: dict[str, DeviceClass] = {}
     for one in sorted(snapshot.objects.device_classes.values(), key=lambda of: of.metadata.name):
         named = one.spec.extended_resource_name
-        # The newer one of two classes backs the resource. A class that lost cannot be requested by its own name either.
+        # The newer of two classes backs the resource. A class skipped here cannot be requested by its own name either.
         if named is not None and named in found and not _created(found[named]) < _created(one):
             continue
         if named is not None:
@@ -96,7 +96,7 @@ class ExtendedResourceClaimIndex(Index):
 
 
 def _owned(claim: ResourceClaim | None) -> Iterator[tuple[str, tuple[str, str], ResourceClaim]]:
-    """Yield the UID of the pod that owns a claim for extended resources, with the claim's key and the claim."""
+    """Yield (UID of the pod that owns the claim, key of the claim, claim) for a claim for extended resources."""
     if claim is None or (claim.metadata.annotations or {}).get(EXTENDED_RESOURCE_CLAIM) != "true":
         return
     for uid in dict.fromkeys(owner.uid for owner in claim.metadata.owner_references or () if owner.controller):
@@ -104,10 +104,10 @@ def _owned(claim: ResourceClaim | None) -> Iterator[tuple[str, tuple[str, str], 
 
 
 def extended_resource_claim(snapshot: Snapshot, pod: Pod) -> ResourceClaim | None:
-    """Return the claim for the extended resources that DeviceClasses back, or None if the pod requests none.
+    """Return the claim for the extended resources that DeviceClasses back; None if the pod requests none.
 
-    It is the one of an earlier scheduling cycle, or else has the name IN_MEMORY and no requests: these depend on the
-    node (`device_requests`).
+    This is the claim of an earlier scheduling cycle, or else a claim named IN_MEMORY without requests, which depend on
+    the node (`device_requests`).
     """
     if not snapshot.features.dra_extended_resource or not snapshot.objects.device_classes:
         return None
@@ -120,7 +120,7 @@ def extended_resource_claim(snapshot: Snapshot, pod: Pod) -> ResourceClaim | Non
 
 
 def extended_resources(snapshot: Snapshot, pod: Pod) -> dict[str, int]:
-    """Return extended resource -> amount that the pod requests, without those of amount 0."""
+    """Return extended resource -> amount that the pod requests, without zero amounts."""
     requests = incoming_requests(pod, snapshot.features).items()
     return {
         name: amount for name, amount in requests if amount and (is_extended(name) or name.startswith(CLASS_PREFIX))
@@ -132,7 +132,7 @@ def extended_resources(snapshot: Snapshot, pod: Pod) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class ResourcesFromDevices:
-    """Which of the pod's extended resources devices must provide on each node."""
+    """The pod's extended resources that devices must provide on each node."""
 
     group: IntArray
     """[node]: index into `groups`."""
@@ -143,7 +143,7 @@ class ResourcesFromDevices:
 
 
 def resources_from_devices(snapshot: Snapshot, pod: Pod) -> ResourcesFromDevices:
-    """Split the nodes by the extended resources that they lack (filterExtendedResources)."""
+    """Group the nodes by the extended resources that they lack (filterExtendedResources)."""
     size, backed = len(snapshot.nodes), classes_by_resource(snapshot)
     cannot_fit, group = np.zeros(size, np.bool_), np.zeros(size, np.int64)
     groups: list[tuple[str, ...]] = [()]
@@ -163,16 +163,16 @@ def resources_from_devices(snapshot: Snapshot, pod: Pod) -> ResourcesFromDevices
 
 @dataclass(frozen=True, slots=True)
 class DeviceRequests:
-    """What the pod's containers ask of devices instead of extended resources."""
+    """Requests for devices that replace the extended resources of a pod's containers."""
 
     requests: tuple[DeviceRequest, ...] = ()
-    """By name."""
+    """Sorted by name."""
     mappings: tuple[ContainerExtendedResourceRequest, ...] = ()
-    """Which request serves which container, as the pod's status shows it."""
+    """The request that serves each container, as in the pod's status."""
 
 
 def device_requests(snapshot: Snapshot, pod: Pod, resources: Sequence[str]) -> DeviceRequests:
-    """Return the requests of the pod's claim where devices provide these resources (createRequestsAndMappings)."""
+    """Return the requests of the pod's claim on nodes where devices provide `resources` (createRequestsAndMappings)."""
     requests, mappings = list[DeviceRequest](), list[ContainerExtendedResourceRequest]()
     for name in sorted(resources):
         device_class = classes_by_resource(snapshot)[name].metadata.name
@@ -194,8 +194,8 @@ def _requests_of_resource(pod: Pod, resource: str, device_class: str) -> DeviceR
         if amount:
             long_lived[at] = _request_name(at, container, resource), amount
             mappings.append(ContainerExtendedResourceRequest(container.name, resource, long_lived[at][0]))
-    # 2. Init containers that end before the others start use the others' devices. What they need beyond is requested
-    #    once, for the one that needs most.
+    # 2. Init containers that end before other containers start reuse the devices of the other containers. Additional
+    #    devices are requested once, for the init container that needs the most.
     largest: tuple[str, int] | None = None
     extra, of_short = set[str](), list[tuple[str, str]]()
     for at, container in enumerate(containers):
@@ -227,13 +227,13 @@ def _requests_of_resource(pod: Pod, resource: str, device_class: str) -> DeviceR
 
 
 def _amount(container: Container, resource: str) -> int:
-    """Return how many devices the container requests; 0 also for a fraction (Quantity.AsInt64)."""
+    """Return the number of devices that the container requests; 0 for a fraction (Quantity.AsInt64)."""
     requests = (container.resources.requests if container.resources is not None else None) or {}
     nano = quantity.parse(requests.get(resource, "0"))
     return nano // quantity.NANO if nano % quantity.NANO == 0 else 0
 
 
 def _request_name(container_at: int, container: Container, resource: str) -> str:
-    """Return the name of a container's request: with its place, and the resource's among those that it requests."""
+    """Return the request's name, with the indexes of the container and of the resource in its sorted requests."""
     requests = (container.resources.requests if container.resources is not None else None) or {}
     return f"container-{container_at}-request-{sorted(requests).index(resource)}"

@@ -1,9 +1,9 @@
-"""Allocate devices to a pod's claims on all nodes: nodes whose devices are alike are evaluated once, and remembered.
+"""Allocate devices to a pod's claims on all nodes; nodes with equivalent devices are evaluated once and cached.
 
-There is one memo: the content of claims, and that of the pools that a node sees -> outcome. Claims are taken without
-their names, so that pods of one controller share their outcomes, and nodes by `NodeEquivalence`.
+The cache has one entry per set of claim specs and group of nodes (`NodeEquivalence`). Its keys leave out the names of
+claims, so that pods of one controller share outcomes.
 
-Rule: what is remembered decides how long an answer takes, never what it is: work is counted as if nothing were.
+Rule: the cache affects how long an answer takes, never the answer: work is counted as if nothing were cached.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -32,18 +32,18 @@ from extender.utilities.lru import LRU
 NOT_ASKED: Final = -1
 
 _MAX_CLAIMS: Final = 32
-"""Contents of claims, those asked about last, whose outcomes are remembered."""
+"""Maximum number of sets of claim specs with cached outcomes."""
 _MAX_KEY_BYTES: Final = 64 << 10
-"""Largest content of claims, encoded, whose outcomes are remembered."""
+"""Maximum size of encoded claim specs whose outcomes are cached."""
 _MAX_SELECTORS: Final = 128
-"""Compiled selectors that are remembered."""
+"""Maximum number of compiled selectors that are cached."""
 _MAX_NEEDED: Final = 500_000
-"""Results of selectors that all answers together name as needed."""
+"""Maximum number of selector results to which all cached answers refer, counted once per answer."""
 _MAX_EQUIVALENCES: Final = 8
-"""Sets of what selectors read for which it is remembered which nodes are alike."""
+"""Maximum number of projections whose groups of nodes are cached."""
 _MAX_ANSWERS_PER_NODE: Final = 2
 _SPARE: Final = 64
-"""Answers that are remembered for claims in addition."""
+"""Cached answers per set of claim specs, in addition to _MAX_ANSWERS_PER_NODE."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class AllocationFailed:
 
     text: str
     is_error: bool
-    """The code is Error, which ends the scheduling cycle; otherwise UnschedulableAndUnresolvable."""
+    """Whether the code is Error, which ends the scheduling cycle, and not UnschedulableAndUnresolvable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +75,9 @@ class NodeAllocations:
     """The allocator's outcome for the claims of one pod, on every node."""
 
     outcomes: tuple[Outcome, ...]
-    """Outcomes without devices, which differ from node to node: `at` has them."""
+    """Outcomes without devices, which differ between nodes: `at` returns them."""
     outcome: IntArray
-    """[node]: index in `outcomes`; NOT_ASKED: another node than the ones asked for."""
+    """[node]: index in `outcomes`; NOT_ASKED if the outcome of the node was not requested."""
     _at: Callable[[int], Outcome] = field(compare=False)
 
     def at(self, row: int) -> Outcome:
@@ -89,28 +89,28 @@ class NodeAllocations:
 def allocate_on_nodes(
     snapshot: Snapshot, claims: Sequence[ClaimToAllocate], rows: IntArray | None = None
 ) -> NodeAllocations:
-    """Return the allocator's outcome for these claims of one pod on the nodes `rows`, in this order; None: on all.
+    """Return the allocator's outcome for one pod's claims on the nodes `rows` (None: all), evaluated in this order.
 
-    The work is limited: nodes that come too late are not evaluated.
+    Work is limited: the nodes beyond the limit are not evaluated.
     """
     return snapshot.index(AllocationMemo).on_nodes(claims, np.arange(len(snapshot.nodes)) if rows is None else rows)
 
 
 class AllocationMemo(Index):
-    """Outcomes by the content of claims and of the pools that a node sees."""
+    """Cached outcomes by claim specs and groups of nodes."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         super().__init__(snapshot)
         self._claims = LRU[bytes, _ClaimOutcomes](_MAX_CLAIMS)
-        # Claims that read the same, such as those that differ in the number of devices, share the numbers of nodes: the
-        # first filter of 5,000 nodes for another of them then takes 160 ms instead of 340.
+        # Claims that read the same attributes, such as claims that differ only in count, share groups of nodes: the
+        # first filter of 5,000 nodes for another such claim then takes 160 ms instead of 340.
         self._equivalences = LRU[AttributeProjection, NodeEquivalence](_MAX_EQUIVALENCES)
-        # Claims of other content often have the same selectors, those of their DeviceClass.
+        # Claims with different specs often have the same selectors, those of their DeviceClass.
         self._selectors = LRU[str, Selector](_MAX_SELECTORS)
         self._results: SelectorResults = {}
 
     def on_nodes(self, claims: Sequence[ClaimToAllocate], rows: IntArray) -> NodeAllocations:
-        """Return what `allocate_on_nodes` does."""
+        """Implement `allocate_on_nodes`."""
         # 1. Limit the size of the input before any work.
         specs, known = [claim.spec for claim in claims], self.snapshot.objects.device_classes
         requests = tuple(alternatives(specs))
@@ -125,13 +125,13 @@ class AllocationMemo(Index):
             outcome, too_much = np.full(len(self.snapshot.nodes), NOT_ASKED, np.int64), NotAllocated(str(error))
             outcome[rows] = 0
             return NodeAllocations((too_much,), outcome, lambda _: too_much)
-        # 2. Look the content of the claims up.
+        # 2. Look up the cached outcomes for the specs of the claims.
         key = msgspec.msgpack.encode((specs, [(name, one.spec) for name, one in classes.items()]))
         make = partial(self._new, specs, classes, expressions)
         found = make() if len(key) > _MAX_KEY_BYTES else self._claims.use_or_make(key, make)
-        # 3. Evaluate the nodes whose content has no outcome yet.
+        # 3. Evaluate the groups of nodes that have no outcome yet.
         answer = found.on_nodes(tuple(map(str, claims)), rows, budget)
-        # 4. Drop the outcomes that were used longest ago.
+        # 4. Drop the least recently used outcomes.
         needed = sum(one.needed for one in self._claims.values())
         while needed > _MAX_NEEDED:
             needed -= self._claims.pop_oldest().needed
@@ -157,20 +157,20 @@ class AllocationMemo(Index):
 
 
 class _Answer(NamedTuple):
-    """The outcome on nodes of one number."""
+    """The outcome on all nodes of a group."""
 
     outcome: Outcome
-    """Without devices."""
+    """The allocator's outcome, without devices."""
     steps: int
-    """Steps that the allocator takes, without those of selectors."""
+    """Steps of the allocator, except those of selectors."""
     results: Mapping[int, int]
-    """As `WorkAccount.used`; the contents themselves would take much memory."""
+    """As in `WorkAccount.used`: hashes, because the keys of the results would take much memory."""
     names_pools: bool
-    """The text names a pool or device of the node."""
+    """Whether the text names a pool or device of the node."""
 
 
 class _ClaimOutcomes:
-    """Outcomes of claims of one content, and of their classes', on nodes by number."""
+    """Cached allocation outcomes per group of equivalent nodes, for claims and device classes with the same spec."""
 
     def __init__(
         self, snapshot: Snapshot, equivalence: NodeEquivalence, allocator: Allocator, account: WorkAccount
@@ -180,13 +180,13 @@ class _ClaimOutcomes:
         self._equivalence = equivalence
         self._allocator = allocator
         self._answers: dict[int, _Answer] = {}
-        """Number of nodes -> answer."""
+        """Group of nodes -> answer."""
         self._account = account
         self.needed = 0
-        """Results of selectors that the answers name."""
+        """Number of selector results to which the answers refer."""
 
     def on_nodes(self, texts: Sequence[str], rows: IntArray, budget: WorkBudget) -> NodeAllocations:
-        """Return the outcomes for claims of this content and these names."""
+        """Return the outcomes for claims with these specs; `texts`: the names of the claims."""
         numbers = self._equivalence.numbers()
         if len(self._answers) > _MAX_ANSWERS_PER_NODE * len(numbers) + _SPARE:
             self._answers.clear()
@@ -195,8 +195,8 @@ class _ClaimOutcomes:
         distinct, first, group = np.unique(numbers[rows], return_index=True, return_inverse=True)
         place_of, outcome = np.full(len(distinct), NOT_ASKED, np.int64), np.full(len(numbers), NOT_ASKED, np.int64)
         named = list[int]()
-        # 1. Evaluate one node of each number, in the order in which nodes are asked for, so that the same nodes are too
-        #    late whatever is remembered.
+        # 1. Evaluate one node of each group, in the order of `rows`, so that the same nodes exceed the work limit
+        #    whatever is cached.
         with suppress(WorkLimitReached):
             for at in np.argsort(first).tolist():
                 answer = self._answer(int(distinct[at]), int(rows[first[at]]), budget)
@@ -206,13 +206,13 @@ class _ClaimOutcomes:
                     place_of[at] = places.setdefault(answer.outcome, len(places))
         outcome[rows] = place_of[group]
         outcomes = [_named(one, texts) for one in places]
-        # 2. Evaluate all nodes of a number whose text names a pool or a device: it is another one on each.
+        # 2. Evaluate every node of a group whose text names a pool or device, as these differ between the nodes.
         with suppress(WorkLimitReached):
             for row in rows[np.isin(group, named)].tolist():
                 found = self._evaluate(row, budget)[0]
                 outcome[row] = len(outcomes)
                 outcomes.append(_named(found, texts))
-        # 3. Leave the others to kube-scheduler.
+        # 3. Leave the remaining nodes to kube-scheduler.
         late = rows[outcome[rows] == NOT_ASKED]
         if len(late):
             outcome[late] = len(outcomes)
@@ -230,7 +230,7 @@ class _ClaimOutcomes:
             self._account.end_call()
 
     def _answer(self, number: int, row: int, budget: WorkBudget) -> _Answer:
-        """Return the answer for nodes of a number, of which the row is one, and spend its steps."""
+        """Return the answer for the group of nodes that the row belongs to, and spend its steps."""
         found = self._answers.get(number)
         if found is not None:
             budget.spend(found.steps + self._account.charge(found.results))
@@ -238,7 +238,7 @@ class _ClaimOutcomes:
         left = budget.left
         outcome, names_pools = self._evaluate(row, budget)
         if isinstance(outcome, tuple):
-            # Without devices, outcomes of thousands of nodes are equal and take the memory of one.
+            # Without devices, the outcomes of thousands of nodes are equal and share the memory of one.
             outcome = tuple([AllocatedClaim((), one.chosen, None) for one in outcome])
         used = self._account.used
         found = self._answers[number] = _Answer(outcome, left - budget.left - self._account.steps, used, names_pools)
@@ -260,7 +260,7 @@ class _ClaimOutcomes:
         return CannotAllocate() if found is None else found, False
 
 
-# --- names of claims, which the memo leaves out ---------------------------------------------------------------------
+# --- names of claims, which the cache leaves out --------------------------------------------------------------------
 
 
 def _named(outcome: Outcome, claims: Sequence[str]) -> Outcome:
@@ -280,9 +280,9 @@ def _with_names(text: str, claims: Sequence[str]) -> str:
 
 
 _NAMESPACE: Final = "\0"
-"""Stands for a claim's namespace in texts that are remembered."""
+"""Placeholder for a claim's namespace in cached texts."""
 
 
 def _placeholder(number: int) -> str:
-    """Return what stands for a claim's name in texts that are remembered; no object can have this name."""
+    """Return the placeholder for a claim's name in cached texts; no object can have this name."""
     return f"\0{number}\0"

@@ -1,9 +1,9 @@
-"""NodeEquivalence: nodes whose devices are alike to claims that read the same of them (equivalence classes of nodes).
+"""Group nodes whose devices are equivalent for claims that read the same attributes of devices.
 
-Two nodes are alike if their pools, in the order in which they are tried, offer devices that differ in nothing that
-kube-scheduler reads for the claims: so names, and attributes that no selector reads, such as a UUID, are left out.
+Nodes are equivalent if their pools, in the order in which they are tried, offer devices that are equal in everything
+that kube-scheduler reads for the claims. Names, and attributes that no selector reads (such as a UUID), do not count.
 
-Rule: a change of one node's devices numbers that node again, and no other.
+Rule: a change of one node's devices regroups that node only.
 """
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping
@@ -29,17 +29,17 @@ from extender.k8s.devices.objects import Device, ResourceSlice
 from extender.k8s.objects import Node
 
 _SPARE: Final = 64
-"""Contents of pools and nodes, beside those of the present nodes, that keep their numbers."""
+"""Groups that may accumulate, beyond twice the needed ones, before all nodes are regrouped."""
 
 _Use = bool | tuple[bool, frozenset[tuple[str, int]] | None]
-"""Whether a claim has the device for itself; of a shared one also the capacity that shares consume."""
+"""Whether a claim has the device for itself; for a shared device also the capacity that its shares consume."""
 
 _PoolNumber = tuple[bool, PoolID, int]
-"""Place of a pool among those of a node (`in_order`), and its number."""
+"""Sort key of a pool among those of a node (`in_order`), and the number of the pool's group."""
 
 
 class NodeEquivalence:
-    """Numbers nodes so that two have the same number if claims that read the same of devices end alike on both."""
+    """Groups nodes so that claims with this projection have the same outcome on all nodes of a group."""
 
     def __init__(self, snapshot: Snapshot, projection: AttributeProjection) -> None:
         self._snapshot = snapshot
@@ -48,25 +48,25 @@ class NodeEquivalence:
         self._numbers: IntArray = np.empty(0, np.int64)
         self._names: tuple[str, ...] = ()
         self._changes: list[str | None] = []
-        """`DeviceIndex.changes` when it was read last."""
+        """`DeviceIndex.changes` at the last call of `numbers`."""
         self._read = 0
-        """How many of these were read."""
+        """Number of entries of `_changes` that were read."""
         self._next = 0
         self._number_of: dict[Hashable, int] = {}
-        """Content of a pool or of a node -> its number."""
+        """Key of a group of pools or of nodes -> number of the group."""
         self._needed = 0
-        """How many of these the nodes had when all of them were numbered last."""
+        """Number of these groups after all nodes were last grouped."""
         self._own: dict[str, tuple[Mapping[PoolID, bytes] | None, tuple[_PoolNumber, ...]]] = {}
         """Node name -> (`SharedPools.on` of the node, its pools with slices that no other node sees)."""
         self._counting: set[int] = set()
-        """Numbers of the pools whose devices consume counters."""
+        """Groups of the pools whose devices consume counters."""
 
     def numbers(self) -> IntArray:
-        """Return [node]: its number, up to date."""
+        """Return [node]: number of its group, up to date."""
         snapshot, names, changes = self._snapshot, self._snapshot.frozen_node_names, self._devices.changes
         starts_anew = changes is not self._changes or len(self._number_of) > 2 * self._needed + _SPARE
         changed = [] if starts_anew else changes[self._read :]
-        # 1. Forget the pools of nodes that changed or are gone.
+        # 1. Drop the cached pools of nodes that changed or were removed.
         if starts_anew:
             self._own.clear()
             self._number_of.clear()
@@ -75,7 +75,7 @@ class NodeEquivalence:
             return self._numbers
         for name in {*changed, *(self._own.keys() - snapshot.node_row.keys() if names is not self._names else ())}:
             self._own.pop(name or "", None)
-        # 2. Number the nodes that changed (0.04 ms for one), or all: 130 ms for 5,000, or 15 ms while `_own` is valid.
+        # 2. Group the changed nodes (0.04 ms each), or all: 130 ms for 5,000, or 15 ms while `_own` is valid.
         layout, known = self._devices.layout(), dict[int, _PoolNumber]()
         if starts_anew or None in changed or names is not self._names:
             rows: Iterable[int] = range(len(names))
@@ -91,14 +91,14 @@ class NodeEquivalence:
         return self._numbers
 
     def _number(self, row: int, layout: SharedPools, known: dict[int, _PoolNumber]) -> int:
-        """Return the number of a node; `known`: `id` of a shared pool -> its number."""
+        """Return the group of a node; `known`: `id()` of a shared pool -> its group."""
         name, conditions = self._snapshot.node_names[row], layout.on.get(row)
         own = self._own.get(name)
         try:
             if own is None or own[0] != conditions:
                 own = self._own[name] = conditions, tuple(self._own_pools(row))
             pools = own[1]
-            # Nodes that see the same of a shared pool have the same object, whose content is then looked at once.
+            # Nodes that see a shared pool alike have the same object, which is then evaluated once.
             for one in self._devices.shared_pools_at(row) if conditions or layout.everywhere else ():
                 if id(one) not in known:
                     known[id(one)] = self._pool(one, row)
@@ -108,12 +108,12 @@ class NodeEquivalence:
         if len(pools) > 1:
             pools = tuple(sorted(pools))
         counting = [pool_id.pool for _, pool_id, number in pools if number in self._counting]
-        # Upstream takes counters of pools with the same name for the same.
+        # Upstream treats counters as the same if their pools have the same name.
         same_names = tuple(map(counting.index, counting)) if len(counting) > 1 else ()
         return self._intern((tuple([number for _, _, number in pools]), same_names))
 
     def _intern(self, content: Hashable) -> int:
-        # A number is never given again, as answers are remembered by it, also after `_number_of` was cleared.
+        # Numbers are never reused, even after `_number_of` was cleared, because answers are cached by number.
         number = self._number_of.get(content)
         if number is None:
             number = self._number_of[content] = self._next
@@ -123,7 +123,7 @@ class NodeEquivalence:
     # --- pools ---
 
     def _own_pools(self, row: int) -> Iterator[_PoolNumber]:
-        """Yield the pools of which the node has slices for itself."""
+        """Yield the pools that have slices for the node alone."""
         for pool_id, slices in self._devices.own_slices_at(row).items():
             if not self._projection.all_capacity and self._devices.is_usual(pool_id, slices):
                 yield False, pool_id, self._intern(self._usual_content(pool_id, slices[0]))
@@ -133,7 +133,7 @@ class NodeEquivalence:
                 yield self._pool(pool, row)
 
     def _usual_content(self, pool_id: PoolID, published: ResourceSlice) -> Hashable:
-        """Return `_content` of a pool that is usual, without gathering it: most of a large cluster's are."""
+        """Return `_content` of a usual pool without gathering it: most pools of a large cluster are usual."""
         (driver, name), state, devices = pool_id, self._devices.state, published.spec.devices or ()
         ids = [(driver, name, device.name) for device in devices]
         if state.shared and any(one in state.shared for one in ids):
@@ -148,7 +148,7 @@ class NodeEquivalence:
         return pool.has_binding_conditions, pool.id, number
 
     def _content(self, pool: Pool, node: Node) -> Hashable:
-        """Return all that decides about allocations from a pool on a node, apart from names."""
+        """Return everything, except names, that an allocation from the pool on this node depends on."""
         found = tuple(
             [self._device(pool.id, one, device, node) for one in pool.slices for device in one.spec.devices or ()]
         )
@@ -172,7 +172,7 @@ class NodeEquivalence:
                 seen = is_for_node(device, node)
             except NodeSelectorError as error:
                 seen = str(error)
-        # Most devices are told apart by what selectors read and by whether they are in use.
+        # Most devices differ only in the values that selectors read and in whether they are in use.
         is_plain = not self._projection.all_capacity and other_fields(device) == NO_OTHER_FIELDS and has_values(device)
         policies = (one.request_policy for one in (device.capacity or {}).values())
         if isinstance(use, bool) and seen is True and is_plain and all(one is None for one in policies):
@@ -181,7 +181,7 @@ class NodeEquivalence:
         return read, use, seen, digest((other_fields(device), device.capacity, attributes))
 
     def _use(self, device: DeviceID) -> _Use:
-        """Return how a device is in use; False: it is not."""
+        """Return how a device is in use; False if it is not."""
         state = self._devices.state
         if device not in state.shared:
             return device in state.devices
@@ -190,7 +190,7 @@ class NodeEquivalence:
 
 
 def _terms(pool: Pool) -> Iterator[int | None]:
-    """Yield for each device how many terms its node selector has (an allocation takes one); None: it is of a node."""
+    """Yield each device's number of node selector terms (allocations accept one); None if it names a node instead."""
     for one in pool.slices:
         for device in one.spec.devices or ():
             on = device if one.spec.per_device_node_selection else one.spec

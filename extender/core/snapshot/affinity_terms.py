@@ -1,9 +1,9 @@
-"""Pod affinity and anti-affinity terms of running pods: which of them match a given pod, and by which topology keys.
+"""Match pod affinity and anti-affinity terms of running pods with a given pod, by topology key.
 
-A pod may have thousands of terms. Those whose topologyKey no node has never match and are dropped; the others are found
-by an anchor, a namespace and a label that a pod must have to match.
+A pod may have thousands of terms. Terms whose topologyKey no node has never match and are dropped; others are found
+by an anchor: a namespace and a label that a pod must have to match.
 
-Rule: results are equal to checking every term of every running pod (NodeInfo.PodsWithAffinity, v1.36).
+Rule: results equal those of checking every term of every running pod (NodeInfo.PodsWithAffinity, v1.36).
 """
 
 import hashlib
@@ -34,12 +34,12 @@ from extender.k8s.selectors import SelectorError
 from extender.utilities.groups import remove_member
 
 _MAX_ANCHORS = 32
-"""Anchors of the terms of one pod; with more, it is found by their namespaces only, or for every pod."""
+"""Maximum number of anchors of a pod's terms; with more, the terms are found by namespace only, or for every pod."""
 
 _MAX_CACHED_NAMESPACES = 16
 _MAX_CACHED_SIGNATURES = 256
 _MAX_SIGNATURE_LENGTH = 64
-"""Longest signature whose result ManyTerms caches."""
+"""Maximum length of a signature whose result ManyTerms caches."""
 
 
 # --- terms of one pod -----------------------------------------------------------------------------------------------
@@ -52,7 +52,7 @@ class TargetPod:
     namespace: str
     labels: Labels
     namespace_labels: tuple[Labels, ...]
-    """Label sets of its namespace, one of which a namespaceSelector has to match."""
+    """Label sets of the pod's namespace; a namespaceSelector has to match one of them."""
 
     def is_matched_by(self, term: AffinityTerm) -> bool:
         return term.pods.matches(self.namespace, self.labels, self.namespace_labels)
@@ -65,7 +65,7 @@ class FewTerms:
         self.terms = tuple(terms)
 
     def weights_for(self, target: TargetPod, keys: Set[str]) -> Mapping[str, int]:
-        """Return topology key -> sum of the weights of the terms that match the pod; `keys`: those that nodes have."""
+        """Return topology key -> sum of the weights of the terms that match the pod; `keys`: label keys of nodes."""
         weights: dict[str, int] = defaultdict(int)
         for term in self.terms:
             if term.topology_key in keys and target.is_matched_by(term):
@@ -78,13 +78,13 @@ class FewTerms:
 
 
 _Namespace = tuple[int | None, tuple[Signature, ...]]
-"""The part of a namespace that terms read: index of the list of those that name it, signatures of its label sets."""
+"""The part of a namespace that terms read: index of the list of terms that name it, signatures of its label sets."""
 
 
 class ManyTerms:
-    """Terms that are matched together; results are cached for the namespaces and label sets that were matched last."""
+    """Terms that are matched together; results are cached for recent namespaces and label sets."""
 
-    # What a pod without labels matches is computed once per namespace; labels change it for the terms that name them.
+    # Matches of a pod without labels are computed once per namespace; labels only change them for terms that name them.
 
     def __init__(self, terms: Iterable[AffinityTerm], keys: Set[str]) -> None:
         """Take the terms whose topology key is one of `keys`; raises SelectorError if a term does not parse."""
@@ -92,8 +92,7 @@ class ManyTerms:
         self._keys: dict[str, int] = {}
         self._key_of, self._weights = array("i"), array("q")
         self._unlabelled: dict[_Namespace, tuple[BoolArray, BoolArray, IntArray]] = {}
-        """Namespace -> [term]: whether it selects the namespace, [term]: whether it also matches a pod without labels,
-        totals of the terms that do."""
+        """Namespace -> [term]: matches it, [term]: also matches a pod without labels in it, totals of the latter."""
         self._known: dict[tuple[_Namespace, Signature], tuple[bool, dict[str, int]]] = {}
         for term in terms:
             if term.topology_key in keys:
@@ -117,7 +116,7 @@ class ManyTerms:
         return self._matched(target)[0]
 
     def _matched(self, target: TargetPod) -> tuple[bool, dict[str, int]]:
-        """Return whether all terms match, and topology key -> sum of the weights of those that do."""
+        """Return whether all terms match, and topology key -> sum of the weights of the matching terms."""
         signatures = tuple(map(self._namespace_selectors.signature, target.namespace_labels))
         namespace, labels = (self._naming.find(target.namespace), signatures), self._selectors.signature(target.labels)
         known = self._known.get((namespace, labels))
@@ -132,7 +131,7 @@ class ManyTerms:
         return known
 
     def _totals(self, namespace: _Namespace, labels: Signature) -> IntArray:
-        """Return [0: number of the terms that match, 1: sum of their weights][topology key]."""
+        """Return [0: number of matching terms, 1: sum of their weights][topology key]."""
         if namespace not in self._unlabelled:
             if len(self._unlabelled) >= _MAX_CACHED_NAMESPACES:
                 self._unlabelled.clear()
@@ -148,7 +147,7 @@ class ManyTerms:
         return totals + self._sums(changed, np.where(matches[changed], 1, -1))
 
     def _sums(self, rows: IntArray, counts: IntArray | int) -> IntArray:
-        """Return the totals of these terms, each counted so often."""
+        """Return the totals of the terms `rows`, each counted `counts` times."""
         totals, keys = np.zeros((2, len(self._keys)), np.int64), np.asarray(self._key_of)[rows]
         np.add.at(totals[0], keys, counts)
         np.add.at(totals[1], keys, counts * np.asarray(self._weights)[rows])
@@ -156,7 +155,7 @@ class ManyTerms:
 
 
 TermSet = FewTerms | ManyTerms
-"""Compiled terms of one kind of one pod."""
+"""Compiled terms of one kind, of one pod."""
 
 
 def are_many(affinity: Affinity | None) -> bool:
@@ -181,7 +180,7 @@ _NO_TERMS = PodTerms(FewTerms(), FewTerms(), FewTerms())
 
 
 class ExistingTerms:
-    """Terms of a running or nominated pod; a list that has a term that does not parse counts as empty."""
+    """Terms of a running or nominated pod; a list with a term that does not parse counts as empty."""
 
     __slots__ = ("_affinity", "_compiled", "_keys", "_live_keys", "_namespace", "are_many")
 
@@ -192,8 +191,8 @@ class ExistingTerms:
         self._compiled = _NO_TERMS if self.are_many else self._compile(frozenset())
 
     def on(self, keys: frozenset[str]) -> PodTerms:
-        """Return the terms; of many, those whose topology key is one of `keys`, the label keys of nodes."""
-        # `node_label_keys` is one object until it changes, so that mostly nothing is compared.
+        """Return the terms; if they are many, only those with a topology key in `keys`, the label keys of nodes."""
+        # `node_label_keys` is one object until it changes, so usually nothing is compared.
         if self.are_many and keys is not self._keys:
             live_keys = {term.topology_key for term in raw_terms(self._affinity)} & keys
             if live_keys != self._live_keys:
@@ -214,8 +213,8 @@ class ExistingTerms:
             try:
                 return build(lists)
             except SelectorError:
-                # An existing pod with terms that do not parse must not fail the incoming pod. One term makes its list
-                # count as empty, as for upstream.
+                # An existing pod with terms that do not parse must not fail the incoming pod. As upstream, a list with
+                # such a term counts as empty.
                 return build(one for one in lists if _parses(one()))
 
         attracts, repels = affinity.pod_affinity, affinity.pod_anti_affinity
@@ -238,8 +237,8 @@ def _parses(terms: Iterator[AffinityTerm]) -> bool:
 # --- terms of all running pods --------------------------------------------------------------------------------------
 
 _Anchor = tuple[str | None, tuple[str, ...]]
-"""Namespace (None: any) and label key and value (only a key: any value; empty: any labels) that a pod must have to
-match a term."""
+"""(namespace, (label key, value)) that a pod must have to match a term; None is any namespace, (key,) any value of the
+label, () any labels."""
 
 
 class _TermOwners(RowSet):
@@ -252,7 +251,7 @@ class _TermOwners(RowSet):
         self.terms = ExistingTerms(namespace, affinity)
         self.has_namespace_selector = any(term.namespace_selector is not None for term in raw_terms(affinity))
         self.anchors = self._anchors(namespace, affinity)
-        """Every pod that one of the terms matches has one of these."""
+        """Every pod that one of the terms matches has one of these anchors."""
 
     def _anchors(self, namespace: str, affinity: Affinity) -> Set[_Anchor]:
         if not self.terms.are_many:
@@ -268,7 +267,7 @@ class _TermOwners(RowSet):
 
 
 def _anchors(pods: PodSelector) -> Iterable[_Anchor]:
-    """Return anchors, one of which every pod that the term matches has."""
+    """Return the anchors of a term: every pod that the term matches has one of them."""
     if pods.selector.is_nothing:
         return ()
     required = [one for one in pods.selector.requirements if one.operator in ("In", "Exists")]
@@ -290,7 +289,7 @@ class TermOwnerIndex(Index):
         super().__init__(snapshot)
         self._by_key: dict[tuple[str, bytes], _TermOwners] = {}
         self._by_anchor: dict[str | None, dict[tuple[str, ...], dict[_TermOwners, None]]] = {}
-        """Namespace of the pods that the terms can match (None: any) -> label anchor -> the same entries."""
+        """Namespace of the pods that the terms can match (None: any) -> label anchor -> owners of the terms."""
         self.version = 0
         """Incremented when a pod that has terms is added or removed."""
         self._with_namespace_selector = 0
@@ -329,11 +328,11 @@ class TermOwnerIndex(Index):
 
     @property
     def has_namespace_selectors(self) -> bool:
-        """Return whether a term of a running pod has a namespaceSelector."""
+        """Whether a term of a running pod has a namespaceSelector."""
         return self._with_namespace_selector > 0
 
     def owners_for(self, target: TargetPod) -> Iterable[_TermOwners]:
-        """Return the owners, each once, whose terms can match the pod by its namespace and labels."""
+        """Return the distinct owners whose terms can match the pod by namespace and labels."""
         found: dict[_TermOwners, None] = {}
         for anchored in (self._by_anchor.get(target.namespace), self._by_anchor.get(None)):
             if anchored:
@@ -343,7 +342,7 @@ class TermOwnerIndex(Index):
         return found
 
     def terms_of_nominee(self, pod: Pod) -> ExistingTerms:
-        """Return the terms of a nominated pod; they are cached while it is one, because every decision reads them."""
+        """Return the terms of a nominated pod; they are cached while it is nominated, as every decision reads them."""
         cached = self._nominees.get(identity(pod))
         if cached is None or cached[0] is not pod.spec.affinity:
             nominated = set(map(identity, self.snapshot.nominees))
@@ -358,5 +357,5 @@ def _owners_key(pod: Pod) -> tuple[str, bytes] | None:
     affinity = pod.spec.affinity
     if affinity is None or not (affinity.pod_affinity or affinity.pod_anti_affinity):
         return None
-    # A digest: the terms themselves may have a megabyte, which the pod holds already.
+    # A digest: the terms may take a megabyte, which the pod already holds.
     return pod.metadata.namespace, hashlib.blake2b(msgspec.json.encode(affinity), digest_size=16).digest()

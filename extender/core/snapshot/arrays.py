@@ -3,7 +3,7 @@
 Axis names used everywhere in `core`: `node` is a row of `Snapshot.nodes`, `pod` a row of `Snapshot.pods` (running
 pods), `k` a pod's rank by importance on its node, `resource` an index into BASE_RESOURCES.
 
-Rule: knows arrays and selectors only, and nothing of a snapshot.
+Rule: knows arrays and selectors only, nothing of a snapshot.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +19,7 @@ from extender.k8s.selectors import Requirement, parse_int64
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 NodeRows = npt.NDArray[np.int64]
-"""Row numbers of some of the snapshot's nodes."""
+"""Rows of a selection of the snapshot's nodes."""
 
 Array = TypeVar("Array", bound=npt.NDArray[Any])
 
@@ -33,18 +33,18 @@ MAX_AMOUNT = 2**55
 """Largest amount in a column (36 PB, 36 Tcores): larger ones are clamped, so that sums over a node fit int64."""
 
 NEVER = np.iinfo(np.int64).max
-"""Start time of a pod that has none: later than any other."""
+"""Start time of a pod that has not started: later than any other start time."""
 
 
 def select_columns(array: npt.NDArray[Any], rows: IntArray) -> npt.NDArray[Any]:
     """Select columns of the last axis."""
-    # Mostly all nodes are selected: then the array itself is returned, as a copy of [k, node] would cost milliseconds.
+    # Usually all nodes are selected: then the array itself is returned, as copying [k, node] would cost milliseconds.
     are_all = len(rows) == array.shape[-1] and bool((rows[1:] > rows[:-1]).all())
     return array if are_all else array[..., rows]
 
 
 def grown(array: Array, row: int, fill: int) -> Array:
-    """Return an array that has this row: itself, or a copy that is longer by a quarter, the rest set to `fill`."""
+    """Return the array if it has this row, or else a copy that is longer by a quarter, padded with `fill`."""
     if row < len(array):
         return array
     longer = np.full((max(len(array) + len(array) // 4, row + 1), *array.shape[1:]), fill, array.dtype)
@@ -60,29 +60,29 @@ def count_per_node(mask: BoolArray) -> IntArray:
 
 
 def mask_of(rows: IntArray, size: int) -> BoolArray:
-    """Return [row] of `size` rows: whether it is one of `rows`."""
+    """Return [row], of length `size`: whether the row is one of `rows`."""
     found = np.zeros(size, np.bool_)
     found[rows] = True
     return found
 
 
 def index_in(rows: IntArray, size: int) -> IntArray:
-    """Return [row] of `size` rows: its index in `rows`, -1 for other rows."""
+    """Return [row], of length `size`: index of the row in `rows`, -1 for other rows."""
     found = np.full(size, -1)
     found[rows] = np.arange(len(rows))
     return found
 
 
 def over_limit(candidate_index: IntArray, numbers: IntArray, allowed: IntArray, size: int) -> BoolArray:
-    """Return [candidate] of `size` candidates: whether some number occurs there more often than `allowed[number]`.
+    """Return [candidate], of length `size`: whether a number occurs there more often than `allowed[number]`.
 
-    `candidate_index` and `numbers` go together, one entry per occurrence.
+    `candidate_index` and `numbers` have one entry per occurrence.
     """
     result = np.zeros(size, np.bool_)
     room, together = allowed[numbers], np.bincount(candidate_index, minlength=size)[candidate_index]
     result[candidate_index[room <= 0]] = True
-    # No number can exceed its limit where all entries of the candidate together do not; nor is counting needed where
-    # the result is known.
+    # A number can exceed its limit only if all entries of the candidate together exceed it. Candidates whose result is
+    # known are not counted either.
     risky = np.flatnonzero((room < together) & ~result[candidate_index])
     keys, counts = np.unique(candidate_index[risky] * len(allowed) + numbers[risky], return_counts=True)
     result[keys[counts > allowed[keys % len(allowed)]] // len(allowed)] = True
@@ -90,7 +90,7 @@ def over_limit(candidate_index: IntArray, numbers: IntArray, allowed: IntArray, 
 
 
 def clamped(amount: int) -> int:
-    """Clamp an amount to what a column holds."""
+    """Clamp an amount to the range of a column."""
     return min(max(amount, -MAX_AMOUNT), MAX_AMOUNT)
 
 
@@ -124,11 +124,11 @@ class Encoded:
 
 @dataclass(frozen=True)
 class LabelColumn(Encoded):
-    """[node]: value of one label, None where a node does not have it."""
+    """[node]: value of one label, None if the node does not have the label."""
 
     code_of: Mapping[str | None, int]
     present: BoolArray
-    """[node]: True if it has the label."""
+    """[node]: whether the node has the label."""
 
     @classmethod
     def of(cls, values: Sequence[str | None]) -> "LabelColumn":
@@ -137,13 +137,13 @@ class LabelColumn(Encoded):
         return cls(encoded.codes, encoded.values, code_of, encoded.codes != code_of.get(None, -1))
 
     def sums(self, nodes: IntArray, amounts: IntArray) -> IntArray:
-        """Return [value]: sum of the amounts over the nodes that have it; `nodes` may contain a node more than once."""
+        """Return [value]: sum of the amounts over the nodes with the value; `nodes` may repeat a node."""
         sums = np.zeros(len(self.values), np.int64)
         np.add.at(sums, self.codes[nodes], amounts)
         return sums
 
     def holds(self, wanted: Requirement) -> BoolArray:
-        """Return [node]: whether its value of the label satisfies the requirement."""
+        """Return [node]: whether its label value satisfies the requirement."""
         match wanted.operator:
             case "Exists":
                 return self.present
@@ -163,14 +163,14 @@ class LabelColumn(Encoded):
 
     @cached_property
     def _numbers(self) -> tuple[IntArray, BoolArray]:
-        """[value]: the integer that it spells, and whether it spells one; few requirements are Gt or Lt."""
+        """[value]: its integer, and whether it is one; computed on demand, as few requirements are Gt or Lt."""
         numbers = [parse_int64(value) for value in self.values]
         as_array = np.array([number or 0 for number in numbers], np.int64)
         return as_array, np.array([number is not None for number in numbers], np.bool_)
 
 
 def encode(values: Sequence[Any], key: Callable[[Any], Any] = lambda value: value) -> Encoded:
-    """Dictionary-encode `values`; two are equal if their keys are."""
+    """Dictionary-encode `values`; values are equal if their keys are equal."""
     index: dict[Any, int] = {}
     distinct: list[Any] = []
     codes = np.empty(len(values), np.int32)
@@ -186,7 +186,7 @@ def encode(values: Sequence[Any], key: Callable[[Any], Any] = lambda value: valu
 
 @dataclass(frozen=True, slots=True)
 class PodAmounts:
-    """A sparse column: the amounts that some running pods take; all other pods take nothing."""
+    """A sparse column: amounts that running pods take; pods without an entry take nothing."""
 
     pods: IntArray
     """Pod rows, each at most once."""
@@ -221,7 +221,7 @@ class RowSet:
 
     def __init__(self) -> None:
         self.members: dict[int, None] = {}
-        """Its rows; a dict takes half the memory of a set, which grows four times at once."""
+        """The rows; a dict takes half the memory of a set, which quadruples when it grows."""
         self._rows: IntArray | None = None
 
     def add(self, row: int) -> None:

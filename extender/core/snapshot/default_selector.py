@@ -1,4 +1,4 @@
-"""Compute a pod's default selector from its Services and controller, for spreading without a selector.
+"""Compute a pod's default selector from its Services and controller, for topology spreading without a selector.
 
 Mirrors helper.DefaultSelector (pkg/scheduler/framework/plugins/helper/spread.go, v1.36).
 
@@ -33,7 +33,7 @@ class ServiceIndex(Index):
 
 
 def default_selector(snapshot: Snapshot, pod: Pod) -> LabelMatcher:
-    """Return the labels that the pod's Services select by, merged with its controller's selector; empty without any."""
+    """Return the selectors of the pod's Services, merged with its controller's selector; empty without any."""
     metadata, owner = pod.metadata, pod.metadata.controller
     controller = (owner.api_version, owner.kind, owner.name) if owner else ("", "", "")
     return _selector(snapshot, (metadata.namespace, labels_key(metadata.labels), controller))
@@ -41,7 +41,7 @@ def default_selector(snapshot: Snapshot, pod: Pod) -> LabelMatcher:
 
 @derived_by("services", "replication_controllers", "replica_sets", "stateful_sets")
 def _selector(snapshot: Snapshot, pod: tuple[str, LabelsKey, tuple[str, str, str]]) -> LabelMatcher:
-    """`pod`: its namespace, labels and controller (apiVersion, kind, name), which are all that its selector reads."""
+    """Return the default selector; `pod`: namespace, labels and controller (apiVersion, kind, name) of the pod."""
     namespace, labels, (version, kind, name) = pod[0], dict(pod[1]), pod[2]
     wanted: Labels = {}
     for selector in snapshot.index(ServiceIndex).by_namespace.get(namespace, {}).values():
@@ -50,14 +50,14 @@ def _selector(snapshot: Snapshot, pod: tuple[str, LabelsKey, tuple[str, str, str
     key, objects = (namespace, name), snapshot.objects
     workload: ReplicaSet | StatefulSet | None = None
     if (version, kind) == ("v1", "ReplicationController"):
-        # Its values win over those of Services.
+        # The controller's selector overrides the selectors of Services.
         controller = objects.replication_controllers.get(key)
         wanted |= (controller.spec.selector if controller else None) or {}
     elif (version, kind) == ("apps/v1", "ReplicaSet"):
         workload = objects.replica_sets.get(key)
     elif (version, kind) == ("apps/v1", "StatefulSet"):
         workload = objects.stateful_sets.get(key)
-    # A selector that does not parse, or that selects no pod, adds no condition.
+    # A selector that does not parse or that selects no pod adds no condition.
     selected = EVERYTHING
     with suppress(SelectorError):
         compiled = EVERYTHING if workload is None else compile_label_selector(workload.spec.selector)

@@ -1,13 +1,13 @@
-"""Derived values: computed from a snapshot when they are first read, and cached until what they were read from changes.
+"""Derived values: computed from a snapshot on first read, and cached until the objects that they depend on change.
 
-A snapshot changes between decisions. What depends on it follows in one of two ways, and in no other:
+A snapshot changes between decisions. Data derived from it is kept up to date in one of two ways:
 
 - An `Index` (see `core.snapshot.snapshot`) is called back for every change, object by object, or once for many
-  new pods. It suits sums and groups of which a change moves one entry.
-- A derived value is computed again. Every aspect of the snapshot has a version, which a change of that aspect
+  new pods. It suits sums and groups in which a change moves one entry.
+- A derived value is recomputed. Every aspect of the snapshot has a version, which a change of the aspect
   increments; `derived` and `derived_by` return a function's cached value while the versions of the aspects that it
-  reads are the same. It suits columns over all nodes and answers to queries. Where a value has a part per node,
-  `NodeVersions` say which parts to compute again.
+  reads are the same. It suits columns over all nodes and answers to queries. If a value has a part per node,
+  `NodeVersions` tells which parts to recompute.
 
 Rule: a derived function reads only the aspects that it declares.
 """
@@ -46,29 +46,29 @@ Aspect = (
 )
 """Parts of the snapshot that change independently of each other, each with a version of its own.
 
-`any`: all objects, and which kinds may not be read; `nodes`: the set of nodes, their labels and declared features;
-`node_label_keys`: the set of label keys that nodes have; `taints`: with spec.unschedulable; `pods`: which pods run
-where, their specs and statuses; `pod_labels`: labels of pods that keep running; every other aspect is a field of
+`any`: all objects, and the kinds that may not be read; `nodes`: the set of nodes, their labels and declared features;
+`node_label_keys`: the set of label keys that nodes have; `taints`: with spec.unschedulable; `pods`: the set of running
+pods, their nodes, specs and statuses; `pod_labels`: labels of pods that keep running; every other aspect is a field of
 ObjectTables.
 """
 
 
-# Tenants write the keys of derived values, as these are made of pods. So not only their number is limited.
+# Keys are made of pods, so tenants control them: their size is limited, not only their number.
 
 MAX_KEY_BYTES = 8 << 10
-"""Largest key, encoded, whose value is cached: no ordinary pod has a longer one."""
+"""Maximum size of an encoded key whose value is cached: no ordinary pod has a larger key."""
 
 MAX_CACHED_BYTES = 32 << 20
-"""Bytes of all values of a snapshot that are cached by key, with their keys, as `_value_bytes` estimates them."""
+"""Maximum memory of a snapshot's values that are cached by key, with their keys, as estimated by `_value_bytes`."""
 
 _BYTES_PER_ENCODED_BYTE = 16
-"""Memory of small Python objects per byte of their encoding, at most."""
+"""Maximum memory of small Python objects per byte of their encoding."""
 
 _SAMPLE_SIZE = 16
-"""Items of a long collection that `_value_bytes` measures."""
+"""Number of items of a long collection that `_value_bytes` measures."""
 
 _OBJECT_BYTES = 64
-"""Memory of a small object and of the reference to it."""
+"""Memory of a small object and the reference to it."""
 
 
 class Versioned:
@@ -85,14 +85,14 @@ class Versioned:
 
     @property
     def version(self) -> int:
-        """Number of changes, of whatever aspect."""
+        """Number of changes of any aspect."""
         return self._versions["any"]
 
     @contextmanager
     def _derived_values_restored(self) -> Iterator[None]:
-        """Restore versions and values at the end, for changes that are taken back inside the `with` block.
+        """Restore versions and values when the `with` block ends, for changes that are undone inside it.
 
-        Values that were computed inside are dropped: their versions will belong to other changes.
+        Values computed inside are dropped, because later changes will reuse their versions.
         """
         versions, derived, derived_by, size = dict(self._versions), self._derived, self._derived_by, self._cached_bytes
         self._derived = dict(derived)
@@ -108,7 +108,7 @@ class Versioned:
         self, values: dict[Any, tuple[tuple[int, ...], Any, int]], key: Any, entry: tuple[Any, Any, int]
     ) -> None:
         if self._cached_bytes + entry[2] > MAX_CACHED_BYTES:
-            # Only made-up keys grow as large as this, so dropping all is as good as any order of eviction.
+            # Only contrived keys grow this large, so dropping all values is as good as any order of eviction.
             self._cached_bytes = 0
             for of_function in self._derived_by.values():
                 of_function.clear()
@@ -118,12 +118,12 @@ class Versioned:
 
 
 def derived(*reads: Aspect) -> Callable[[Callable[[S], T]], Callable[[S], T]]:
-    """Cache the value of a function of a snapshot until one of `reads` changes; it must read no other aspect."""
+    """Cache a function's value for a snapshot until one of `reads` changes; the function must read no other aspect."""
 
     def decorate(build: Callable[[S], T]) -> Callable[[S], T]:
         @wraps(build)
         def current(snapshot: S) -> T:
-            # From a list: every decision comes here dozens of times, and a generator takes twice as long.
+            # A list, because a generator takes twice as long and every decision comes here dozens of times.
             versions = tuple([snapshot._versions[aspect] for aspect in reads])
             known = snapshot._derived.get(build)
             if known is None or known[0] != versions:
@@ -146,14 +146,14 @@ def derived_by(*reads: Aspect, max_entries: int = 128) -> Callable[[Callable[[S,
             known = values.get(key)
             if known is not None and known[0] == versions:
                 return cast(T, known[1])
-            # 1. Compute it, which may cache other values of this function.
+            # 1. Compute the value, which may cache other values of this function.
             value = build(snapshot, key)
-            # 2. Make room: for the outdated value of the key, or the oldest one.
+            # 2. Make room: drop the outdated value of the key, or else the oldest value.
             old = values.pop(key, None)
             if old is None and len(values) >= max_entries:
                 old = values.pop(next(iter(values)))
             snapshot._cached_bytes -= old[2] if old is not None else 0
-            # 3. Cache it, unless it would take too much memory.
+            # 3. Cache the value, unless it would take too much memory.
             key_bytes = len(_ENCODER.encode(key))
             if key_bytes <= MAX_KEY_BYTES:
                 size = key_bytes * _BYTES_PER_ENCODED_BYTE + _value_bytes(value)
@@ -165,11 +165,11 @@ def derived_by(*reads: Aspect, max_entries: int = 128) -> Callable[[Callable[[S,
     return decorate
 
 
-_ENCODER = msgspec.msgpack.Encoder(enc_hook=lambda _: None)  # only the length of what it encodes is read
+_ENCODER = msgspec.msgpack.Encoder(enc_hook=lambda _: None)  # only the length of the encoding is read
 
 
 def _value_bytes(value: Any) -> int:
-    """Estimate the memory of a value: its arrays, and what its collections hold, from a sample of long ones."""
+    """Estimate the memory of a value: its arrays, and the items of its collections, sampled from long ones."""
     if isinstance(value, np.ndarray):
         return value.nbytes
     if isinstance(value, str | bytes):
@@ -185,7 +185,7 @@ def _value_bytes(value: Any) -> int:
 
 
 class NodeVersions:
-    """[node]: version of what is derived from the pods of one node."""
+    """[node]: version of the values derived from the node's pods."""
 
     def __init__(self) -> None:
         self.latest = 0
@@ -193,7 +193,7 @@ class NodeVersions:
         self._versions: IntArray = np.zeros(64, np.int64)
 
     def copy(self) -> "NodeVersions":
-        """Return the same versions, which change independently."""
+        """Return a copy, which changes independently."""
         other = NodeVersions()
         other.latest, other._versions = self.latest, self._versions.copy()
         return other
@@ -205,7 +205,7 @@ class NodeVersions:
         self._versions[node] = self.latest
 
     def changed_together(self, nodes: IntArray) -> None:
-        """Give these nodes the next version, the same one for all."""
+        """Give all of these nodes the same next version."""
         self._versions = grown(self._versions, int(nodes.max(initial=0)), 0)
         self.latest += 1
         self._versions[nodes] = self.latest

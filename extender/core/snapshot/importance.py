@@ -1,9 +1,9 @@
-"""Order pods by importance by configured criteria (preemption.importance) instead of kube-scheduler's.
+"""Order pods by configured criteria of importance (preemption.importance) instead of kube-scheduler's.
 
-The reprieve puts back a node's most important pods first. A pod is more important with a higher Priority, an earlier
-StartTime, and a higher cost by each of the other criteria (`PodCosts`); equal pods keep their listing order.
+The dry run reprieves a node's most important pods first. A pod is more important with a higher Priority, an earlier
+StartTime, and a higher cost by each other criterion (`PodCosts`); equal pods keep their listing order.
 
-Rule: kube-scheduler's order is the snapshot's own layout; any other order has a layout of its own over the same pods.
+Rule: the snapshot's own layout has kube-scheduler's order; every other order has a separate layout of the same pods.
 """
 
 import re
@@ -26,11 +26,11 @@ _DEFAULT_GRACE_PERIOD_SECONDS = 30
 """Grace period of a pod that sets none (core/v1 DefaultTerminationGracePeriodSeconds, v1.36)."""
 
 _MAX_GRACE_PERIOD_SECONDS = 2**40
-"""Longer grace periods count as this, so that sums over victims fit int64."""
+"""Longer grace periods are clamped to this, so that sums over victims fit int64."""
 
 
 def annotated_cost(pod: Pod, annotation: str) -> int:
-    """Return the 32-bit integer in the annotation, 0 without one (helper.GetDeletionCostFromPodAnnotations, v1.36)."""
+    """Return the 32-bit integer in the annotation; 0 without one (helper.GetDeletionCostFromPodAnnotations, v1.36)."""
     text = (pod.metadata.annotations or {}).get(annotation, "0")
     value = int(text) if _COST.fullmatch(text) else 0
     return value if -_INT32_BOUND <= value < _INT32_BOUND else 0
@@ -64,7 +64,7 @@ class PodCosts(Index):
 
 
 class ImportanceLayout(Index):
-    """A layout in a configured order of importance."""
+    """A node layout in a configured order of importance."""
 
     def __init__(self, snapshot: Snapshot, importance: tuple[str, ...], annotation: str) -> None:
         super().__init__(snapshot)

@@ -1,10 +1,10 @@
 """Running pods by node and rank: one column per node, its pods from the most to the least important.
 
-With `pod_table` the counterpart of kube-scheduler's NodeInfo (framework.NodeInfo, v1.36): NodeInfo.Pods sorted by
+Together with `pod_table`, the counterpart of NodeInfo (framework.NodeInfo, v1.36): NodeInfo.Pods, sorted by
 importance, and NodeInfo.Requested, as arrays over all nodes. The order is kube-scheduler's or a configured one; pods
 that are equally important keep their listing order.
 
-Rule: `lay_out` writes the nodes that it is given; all others stay as they are.
+Rule: `lay_out` writes only the nodes that it is given.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,15 +19,15 @@ from extender.core.snapshot.arrays import BASE_RESOURCES, NEVER, IntArray, PodAm
 from extender.core.snapshot.pod_table import PodTable
 
 Importance = Callable[[IntArray], Sequence[IntArray]]
-"""Function from pod rows to sort keys, the first key first; the most important pod has the smallest keys."""
+"""Function from pod rows to sort keys, most significant key first; the most important pod has the smallest keys."""
 
 
 _SPARE_RANKS = 4
-"""One spare rank per so many ranks: one pod more on the fullest node must not copy all nodes."""
+"""One spare rank per this many ranks, so that one more pod on the fullest node does not copy all nodes."""
 
 
 class NodeLayout:
-    """Arrays of [k, node], where k is the rank; they have as many ranks as the fullest node has pods."""
+    """Arrays [k, node], where k is a pod's rank; they have as many ranks as the fullest node has pods."""
 
     def __init__(self, importance: Importance) -> None:
         self._importance = importance
@@ -47,7 +47,7 @@ class NodeLayout:
         self.pod: npt.NDArray[np.int32] = self._pod[:depth]
         """[k, node]: pod row, -1 where the node has fewer pods."""
         self.priority: IntArray = self._priority[:depth]
-        """[k, node]: priority; NEVER where the node has fewer pods, which is not lower than any preemptor's."""
+        """[k, node]: priority; where the node has fewer pods NEVER, which is not lower than any preemptor's."""
         self.demand: IntArray = self._demand[:depth]
         """[k, resource, node]: requests of BASE_RESOURCES."""
 
@@ -74,7 +74,7 @@ class NodeLayout:
         if not nodes and self.pod.shape[1] == size:
             return
         self.resize(max((len(of.on_node[node]) for node in nodes), default=1), size, len(of.node))
-        # One node at a time: between two decisions mostly one has changed.
+        # One node at a time: usually only one has changed between two decisions.
         for node in nodes:
             pods = np.fromiter(of.on_node[node].values(), np.int64)
             # lexsort's last key is the first one to sort by.
@@ -98,7 +98,7 @@ class SparseDemand:
     node_index: IntArray
     """[entry]: index of its node among the selected nodes."""
     amounts: IntArray
-    """[entry]: amount that it takes."""
+    """[entry]: amount that the pod takes."""
 
     def among(self, mask: npt.NDArray[np.bool_]) -> "SparseDemand":
         """Keep the entries of pods in the mask [k, node]."""
@@ -112,12 +112,12 @@ class RankedDemand:
 
     layout: NodeLayout
     columns: tuple[PodAmounts | int, ...]
-    """An int is an index into BASE_RESOURCES, of which every pod takes something; these come first."""
+    """An int is an index into BASE_RESOURCES, which have an amount for every pod; these columns come first."""
     rows: IntArray | None = None
-    """Rows of the selected nodes; None: all nodes."""
+    """Rows of the selected nodes; None if all nodes are selected."""
 
     def take(self, rows: IntArray) -> "RankedDemand":
-        """Select some of the selected nodes, by their index."""
+        """Narrow the selection to the nodes at the indexes `rows`."""
         return replace(self, rows=rows if self.rows is None else self.rows[rows])
 
     @cached_property
@@ -127,7 +127,7 @@ class RankedDemand:
 
     @cached_property
     def sparse(self) -> tuple[SparseDemand, ...]:
-        """The other columns, restricted to the selected nodes."""
+        """The sparse columns, restricted to the selected nodes."""
         index_of = None if self.rows is None else index_in(self.rows, self.layout.pod.shape[1])
         found = []
         for number, column in enumerate(self.columns):
@@ -149,12 +149,12 @@ class RankedDemand:
         return dense
 
     def demand(self, base: slice) -> IntArray:
-        """Return [k, resource, node]: amounts of some of BASE_RESOURCES; a view, which callers must not write to."""
+        """Return [k, resource, node]: amounts of BASE_RESOURCES[base]; a view, which callers must not write to."""
         demand = self.layout.demand[:, base]
         return demand if self.rows is None else demand.take(self.rows, axis=2)
 
     def sums(self, mask: npt.NDArray[np.bool_]) -> IntArray:
-        """Return [column, node]: sum of the amounts that the pods of the mask [k, node] take."""
+        """Return [column, node]: sum of the amounts that the pods in the mask [k, node] take."""
         sums = np.zeros((len(self.columns), self._size), np.int64)
         if self.base:
             demand = self.demand(slice(len(self.base)))

@@ -1,6 +1,6 @@
 """The nodes of a snapshot, one row each, with their columns.
 
-Rule: rows are contiguous; where a node is removed, the last one takes its row.
+Rule: rows are contiguous; when a node is removed, the last node takes its row.
 """
 
 from collections import Counter
@@ -15,11 +15,11 @@ from extender.k8s.objects import Node, ResourceList
 from extender.k8s.requests import allocatable
 
 _MAX_LABEL_COLUMNS = 4096
-"""Label columns that are cached: more than nodes have label keys, so that terms of all keys build each once."""
+"""Maximum number of cached label columns: more than nodes have label keys, so that each column is built only once."""
 
 
 class NodeTable(Versioned):
-    """Nodes, and columns over them, [node], which are derived values."""
+    """Nodes, and columns over the nodes, [node], which are derived values."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -27,14 +27,14 @@ class NodeTable(Versioned):
         self.node_names: list[str] = []
         self.node_row: dict[str, int] = {}
         self.node_order: dict[str, int] = {}
-        """Node name -> place in listing order."""
+        """Node name -> position in listing order."""
         self._label_key_counts: Counter[str] = Counter()
         """Label key -> number of nodes that have it."""
         self._resources: list[dict[str, int]] = []
         """[node]: allocatable amounts by resource name, in the scheduler's units."""
 
     def _write_node(self, node: Node) -> int | None:
-        """Add or update a node; return the row of a new one. Raises ValueError, and changes nothing, if unreadable."""
+        """Add or update a node; return the row of a new node. Raises ValueError, changing nothing, if unreadable."""
         amounts = {name: clamped(amount) for name, amount in allocatable(node.status.allocatable).items()}
         name = node.metadata.name
         row = self.node_row.get(name)
@@ -53,12 +53,12 @@ class NodeTable(Versioned):
         return row
 
     def _drop_node(self, name: str) -> None:
-        """Remove a node; the last one takes its row."""
+        """Remove a node; the last node takes its row."""
         row, last = self.node_row.pop(name), self.node_names[-1]
         del self.node_order[name]
         self._count_labels(self.nodes[row], None)
         columns: tuple[list[Any], ...] = self.nodes, self.node_names, self._resources
-        # Moving the last row is cheaper than moving all behind it, and leaves no gap that every column must skip.
+        # Moving the last row is cheaper than moving all rows behind, and leaves no gap that every column must skip.
         for column in columns:
             column[row] = column[-1]
             column.pop()
@@ -80,7 +80,7 @@ class NodeTable(Versioned):
             self._versions["node_label_keys"] += 1
 
     def _node_rows_changed(self) -> None:
-        # Rows of nodes are part of what is derived from pods, too.
+        # Values derived from pods contain rows of nodes, too.
         for aspect in ("nodes", "taints", "allocatable", "images", "pods"):
             self._versions[aspect] += 1
 
@@ -95,17 +95,17 @@ class NodeTable(Versioned):
     @property
     @derived("allocatable")
     def allocatable_names(self) -> frozenset[str]:
-        """Names of the resources that some node has."""
+        """Names of the resources that at least one node has."""
         return frozenset().union(*self._resources)
 
     def scalar_allocatable(self, resource: str) -> IntArray:
-        """Return [node]: allocatable amount of an extended resource, 0 where a node does not have it."""
+        """Return [node]: allocatable amount of an extended resource, 0 if the node does not have it."""
         if resource not in self.allocatable_names:
             return np.zeros(len(self._resources), np.int64)
         return self._scalar_allocatable(resource)
 
     def has_scalar(self, resource: str) -> BoolArray:
-        """Return [node]: whether the node's allocatable names an extended resource, be it with the amount 0."""
+        """Return [node]: whether the node's allocatable lists an extended resource, even with amount 0."""
         if resource not in self.allocatable_names:
             return np.zeros(len(self._resources), np.bool_)
         return np.fromiter((resource in own for own in self._resources), np.bool_, len(self._resources))
@@ -117,12 +117,12 @@ class NodeTable(Versioned):
     @property
     @derived("node_label_keys")
     def node_label_keys(self) -> frozenset[str]:
-        """Label keys that some node has: the same object until the set changes."""
+        """Label keys that at least one node has: the same object until the set changes."""
         return frozenset(self._label_key_counts)
 
     def label(self, key: str) -> LabelColumn:
         """Return [node]: value of one label."""
-        # Pods may name thousands of keys that no node has: these share one column.
+        # Pods may name thousands of keys that no node has: these keys share one column.
         return self._label(key) if key in self._label_key_counts else self._absent_label
 
     @derived_by("nodes", max_entries=_MAX_LABEL_COLUMNS)

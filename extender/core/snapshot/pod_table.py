@@ -1,9 +1,9 @@
-"""The running pods, one row each, with their columns and the sums of every node.
+"""Running pods, one row each, with columns over the pods and sums per node.
 
-With `node_layout` the counterpart of kube-scheduler's NodeInfo (framework.NodeInfo, v1.36): its Pods, Requested and
+With `node_layout`, the counterpart of kube-scheduler's NodeInfo (framework.NodeInfo, v1.36): its Pods, Requested and
 NonZeroRequested, as columns over all nodes and pods instead of one object per node. A pod keeps its row while it runs.
 
-Rule: a change costs what it adds or removes; nothing is computed over all pods.
+Rule: the cost of a change depends on the pods that it adds or removes; nothing is computed over all pods.
 """
 
 from collections import Counter, defaultdict
@@ -33,10 +33,10 @@ PodPart = Literal["labels", "annotations", "owners", "spec", "status"]
 
 _TERMINAL_PHASES = frozenset({"Succeeded", "Failed"})
 _MAX_CACHED_TEMPLATES = 8192
-"""Pod templates whose resources are cached."""
+"""Maximum number of pod templates whose resources are cached."""
 
 _MAX_CACHED_TEMPLATE_BYTES = 8 << 20
-"""Bound on the JSON of these templates."""
+"""Maximum size of the JSON of all cached templates."""
 
 _ENCODER = msgspec.json.Encoder()
 
@@ -50,11 +50,11 @@ class PodResources:
     non_zero: tuple[int, int] = (0, 0)
     """cpu and memory, with a default for containers that request none."""
     scalar_resources: tuple[tuple[str, int], ...] = ()
-    """(resource, amount) of the others (framework.Resource.ScalarResources)."""
+    """(resource, amount) of all other resources (framework.Resource.ScalarResources)."""
 
 
 NewPod = tuple[Pod, int, int, PodResources, int]
-"""A pod, its node's row, its place in listing order, `resources_of` it and its `start_time`."""
+"""A pod, the row of its node, its position in listing order, its `resources_of` and its `start_time`."""
 
 
 class PodTable:
@@ -69,9 +69,9 @@ class PodTable:
         self.on_node: list[dict[str, int]] = []
         """[node]: its pods, `identity` -> pod row (NodeInfo.Pods)."""
         self.scalar_requests: dict[str, dict[int, int]] = {}
-        """Resource that is not one of BASE_RESOURCES -> pod row -> amount."""
+        """Resource that is not in BASE_RESOURCES -> pod row -> amount."""
         self.scalar_resources: dict[int, tuple[tuple[str, int], ...]] = {}
-        """Pod row -> (resource, amount) of each of these resources that the pod requests."""
+        """Pod row -> (resource, amount) of each resource in `scalar_requests` that the pod requests."""
         self.priorities: Counter[int] = Counter()
         """Priority -> number of pods that have it."""
         self.node = np.full(64, -1, np.int64)
@@ -79,11 +79,11 @@ class PodTable:
         self.priority = np.zeros(64, np.int64)
         """[pod]: scheduling priority."""
         self.start = np.full(64, NEVER)
-        """[pod]: start time in nanoseconds since 1970, NEVER without one."""
+        """[pod]: start time in nanoseconds since 1970, NEVER if the pod has not started."""
         self.order = np.zeros(64, np.int64)
-        """[pod]: place in listing order."""
+        """[pod]: position in listing order."""
         self.terminating = np.zeros(64, np.bool_)
-        """[pod]: True if it has a deletionTimestamp."""
+        """[pod]: whether it has a deletionTimestamp."""
         self.demand = np.zeros((64, len(BASE_RESOURCES)), np.int64)
         """[pod, resource]: requests of BASE_RESOURCES."""
         self.non_zero = np.zeros((64, 2), np.int64)
@@ -92,7 +92,7 @@ class PodTable:
         self._free: list[int] = []
         self._cached_resources: dict[bytes, PodResources] = {}
         self._cached_bytes = 0
-        """Length of the keys of `_cached_resources`."""
+        """Total length of the keys of `_cached_resources`."""
 
     @property
     def non_zero_requested(self) -> IntArray:
@@ -102,8 +102,8 @@ class PodTable:
     def importance(self, pods: IntArray) -> tuple[IntArray, ...]:
         """Return sort keys of pod rows: higher priority, then earlier start (util.MoreImportantPod, v1.36)."""
         # Quirk up to v1.36: for a pod without a start time upstream reads the clock at each comparison, so the pod that
-        # it asks about first is the more important one, and its insertion sort inverts the listing order of such
-        # equals. Since v1.37 it reads the clock once for each pod, in listing order.
+        # it compares first is more important, and its insertion sort reverses the listing order of such equal pods.
+        # Since v1.37 it reads the clock once for each pod, in listing order.
         order = self.order[pods]
         if not self._features.unstarted_pods_in_listing_order:
             order = np.where(self.start[pods] == NEVER, -order, order)
@@ -126,10 +126,10 @@ class PodTable:
     def add(self, pod: Pod, node: int, order: int) -> int:
         """Add a pod to a node and return its row (NodeInfo.AddPod).
 
-        Raises ValueError, and changes nothing, for a pod that `validate` refuses.
+        Raises ValueError, and changes nothing, for a pod that `validate` rejects.
         """
         resources, started = self.resources_of(pod), start_time(pod)
-        row = self._free.pop() if self._free else len(self.pods)  # columns stay as long as most pods ever ran at once
+        row = self._free.pop() if self._free else len(self.pods)  # columns never shrink below the peak number of pods
         if row == len(self.pods):
             self.reserve(row + 1)
             self.pods.append(NO_POD)
@@ -140,7 +140,7 @@ class PodTable:
         return row
 
     def add_all(self, new: Sequence[NewPod]) -> list[int]:
-        """Add pods together, as `add` does, and return their rows; none of them may be in the table."""
+        """Add pods together, as `add` does, and return their rows; none of them may be in the table yet."""
         # Column by column: numpy writes a hundred rows in the time of a few single rows.
         pods, nodes, orders, resources, starts = zip(*new, strict=True)
         first, end = len(self.pods), len(self.pods) + len(pods)
@@ -167,9 +167,9 @@ class PodTable:
     def change(self, row: int, pod: Pod) -> bool:
         """Store a new state of the row's pod; return whether its rank or its amounts on the node may have changed.
 
-        Raises ValueError, and changes nothing, for a pod that `validate` refuses.
+        Raises ValueError, and changes nothing, for a pod that `validate` rejects.
         """
-        # 1. What may raise comes before the first change.
+        # 1. Compute everything that may raise before the first change.
         resources, started, node = self.resources_of(pod), start_time(pod), int(self.node[row])
         cpu, memory = self.non_zero[row].tolist()
         held = PodResources(tuple(self.demand[row].tolist()), (cpu, memory), self.scalar_resources.get(row, ()))
@@ -214,7 +214,7 @@ class PodTable:
             remove_member(self.scalar_requests, resource, row)
 
     def reserve(self, rows: int) -> None:
-        """Make room in the columns for this number of rows."""
+        """Make room in the columns for `rows` rows."""
         last = rows - 1
         self.node, self.start = grown(self.node, last, -1), grown(self.start, last, NEVER)
         self.priority, self.order = grown(self.priority, last, 0), grown(self.order, last, 0)
@@ -227,9 +227,9 @@ class PodTable:
         start_time(pod)
 
     def resources_of_many(self) -> Callable[[Pod], PodResources]:
-        """Return a faster `resources_of` for pods that all exist as long as it is used."""
-        # Pods of one template share most objects (`cluster.watch.decode` interns them): identity says that they are
-        # equal, without encoding them. An id may be reused once an object is gone, hence the condition above.
+        """Return a faster `resources_of`, for pods that all stay alive while it is in use."""
+        # Pods of one template share most objects (`cluster.watch.decode` interns them): identity proves that they are
+        # equal without encoding them. An id may be reused once an object is freed, hence the condition above.
         known: dict[tuple[int, ...], PodResources] = {}
 
         def resources_of(pod: Pod) -> PodResources:
@@ -266,11 +266,11 @@ class PodTable:
 
 
 class PodsWithoutRow:
-    """Pods that take nothing of a known node: pending, nominated, finished, or bound to an unknown node."""
+    """Pods that use nothing of a known node: pending, nominated, finished, or bound to an unknown node."""
 
     def __init__(self) -> None:
         self.orders: dict[Key, int] = {}
-        """Key -> place in listing order."""
+        """Key -> position in listing order."""
         self.nominated: dict[Key, Pod] = {}
         """Pending pods that have a nominatedNodeName."""
         self._by_unknown_node: dict[str, set[Key]] = defaultdict(set)
@@ -285,7 +285,7 @@ class PodsWithoutRow:
             self.nominated[key] = pod
 
     def remove(self, key: Key, pod: Pod) -> int | None:
-        """Remove a pod and return its place in listing order; None if the pod table has it."""
+        """Remove a pod and return its position in listing order; None if the pod table has it."""
         order = self.orders.pop(key, None)
         if order is None:
             return None
@@ -294,7 +294,7 @@ class PodsWithoutRow:
         return order
 
     def take_pods_of(self, node: str) -> list[tuple[Key, int]]:
-        """Remove the pods that are bound to a node; return (key, place in listing order) of each."""
+        """Remove the pods that are bound to a node; return (key, position in listing order) of each."""
         keys = sorted(self._by_unknown_node.pop(node, ()), key=self.orders.__getitem__)
         return [(key, self.orders.pop(key)) for key in keys]
 
@@ -303,12 +303,12 @@ class PodsWithoutRow:
 
 
 def identity(pod: Pod) -> str:
-    """Return the UID; for a pod from a file that has none, namespace/name."""
+    """Return the UID, or namespace/name for a pod from a file without UIDs."""
     return pod.metadata.uid or pod.key
 
 
 def _resource_parts(pod: Pod) -> tuple[object, ...]:
-    """Return all that `running_usage` reads of the pod, but whether a resize is infeasible."""
+    """Return the fields that `running_usage` reads, except those that report an infeasible resize."""
     spec, status = pod.spec, pod.status
     return (
         spec.containers,
@@ -328,12 +328,12 @@ def is_finished(pod: Pod) -> bool:
 
 
 def is_assumed_terminating(pod: Pod) -> bool:
-    """Return whether the pod's eviction was approved, and no watch event has shown its deletion yet."""
+    """Return whether the pod's eviction was approved, but no watch event has reported its deletion yet."""
     return pod.metadata.deletion_timestamp == ASSUMED_DELETION_TIMESTAMP
 
 
 def changed_parts(before: Pod, after: Pod) -> frozenset[PodPart]:
-    """Return the parts in which two states of a pod differ, as far as columns, indexes and policies read them."""
+    """Return the parts that differ between two states of a pod, as far as columns, indexes and policies read them."""
     a, b = before.metadata, after.metadata
     found: list[PodPart] = []
     if a.labels != b.labels:
@@ -352,7 +352,7 @@ def changed_parts(before: Pod, after: Pod) -> frozenset[PodPart]:
 def _same_status(one: Pod, other: Pod) -> bool:
     a, b = one.status, other.status
     deleted, other_deleted = one.metadata.deletion_timestamp, other.metadata.deletion_timestamp
-    # The time of a deletion does not matter, only whether it is assumed or the API server's.
+    # The time of a deletion does not matter, only whether it is assumed or set by the API server.
     if deleted != other_deleted and {None, ASSUMED_DELETION_TIMESTAMP} & {deleted, other_deleted}:
         return False
     return a is b or (
@@ -370,6 +370,6 @@ def _same_status(one: Pod, other: Pod) -> bool:
 
 
 def start_time(pod: Pod) -> int:
-    """Return nanoseconds since 1970, or NEVER if the pod has not started; raises ValueError as `parse_time`."""
+    """Return nanoseconds since 1970, or NEVER if the pod has not started; raises ValueError like `parse_time`."""
     text = pod.status.start_time
     return parse_time(text) if text else int(NEVER)

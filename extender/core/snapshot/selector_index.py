@@ -3,7 +3,7 @@
 A requirement is checked once per distinct value of a node label, and a pod selector once per namespace and label set.
 Results are cached until nodes or pods change, so that pods of one template share them.
 
-Rule: results are equal to checking every node and pod one by one.
+Rule: results equal those of checking every node and pod one by one.
 """
 
 from abc import ABC, abstractmethod
@@ -25,10 +25,10 @@ from extender.k8s.selectors import LabelMatcher, NodeMatcher, NodeTerm, Requirem
 from extender.utilities.groups import remove_member
 
 MAX_REQUIREMENTS_ONE_BY_ONE = 64
-"""Selectors with more requirements than this, all together, are matched by a SelectorTable instead of one by one."""
+"""Selectors with more requirements than this in total are matched by a SelectorTable instead of one by one."""
 
 Signature = tuple[int, ...]
-"""The postings that a label set has: label sets with equal signatures match the same selectors."""
+"""Indexes of the posting lists for a label set: label sets with equal signatures match the same selectors."""
 
 _Rows = npt.NDArray[np.int32]
 
@@ -45,7 +45,7 @@ def nodes_matching(snapshot: Snapshot, matcher: NodeMatcher) -> BoolArray:
 
 
 def nodes_in_any_term(snapshot: Snapshot, terms: Iterable[NodeTerm]) -> BoolArray:
-    """Return [node]: whether the node matches one of the terms."""
+    """Return [node]: whether the node matches at least one of the terms."""
     found = np.zeros(len(snapshot.nodes), np.bool_)
     for term in terms:
         found |= nodes_in_term(snapshot, term)
@@ -82,7 +82,7 @@ def _all_hold(snapshot: Snapshot, requirements: Iterable[Requirement]) -> BoolAr
 
 
 class Postings:
-    """Lists of numbers by key: slices of one array, because millions of small lists would take too much memory."""
+    """Lists of numbers by key, as slices of one array: millions of small lists would take too much memory."""
 
     __slots__ = ("_keys", "_number_of", "_numbers", "_offsets")
 
@@ -97,11 +97,11 @@ class Postings:
         self._offsets = None
 
     def find(self, key: Hashable) -> int | None:
-        """Return the index of the key's list; None without one."""
+        """Return the index of the key's list; None if the key has no list."""
         return self._number_of.get(key)
 
     def lists(self, indices: Iterable[int]) -> _Rows:
-        """Return the numbers of some lists, one list after the other."""
+        """Return the concatenated contents of the lists with these indexes."""
         if self._offsets is None:
             keys = np.array(self._keys, np.int32)
             in_order = np.array(self._numbers, np.int32)[np.argsort(keys, kind="stable")]
@@ -113,15 +113,15 @@ class Postings:
 
 
 class SelectorTable:
-    """Label selectors in rows, which are matched with a label set at once.
+    """Label selectors, one per row, that are matched with a label set all at once.
 
-    Each label is looked up in postings that list the requirements which it meets or breaks. So the time depends on the
+    Each label is looked up in the posting lists of requirements that it meets or breaks. So the time depends on the
     labels and the requirements that name them, not on the other selectors.
     """
 
     def __init__(self, selectors: Iterable[LabelMatcher] = ()) -> None:
         self._needed = array("i")
-        """[selector]: number of its requirements that only a label can meet; -1: matches nothing."""
+        """[selector]: number of its requirements that only a label can meet; -1 if it matches nothing."""
         self._postings = Postings()
         """(label key, value), or (label key, None) for any value -> rows whose requirement the label meets, and ~row
         for rows whose requirement it breaks."""
@@ -139,13 +139,13 @@ class SelectorTable:
         self._needed.append(needed)
 
     def signature(self, labels: Mapping[str, str]) -> Signature:
-        """Return the postings that the labels have."""
+        """Return the indexes of the posting lists for these labels."""
         find = self._postings.find
         found = (find(key) for one in labels.items() for key in (one, (one[0], None)))
         return tuple([index for index in found if index is not None])
 
     def matching(self, signature: Signature) -> BoolArray:
-        """Return [selector]: whether it matches label sets of this signature."""
+        """Return [selector]: whether it matches label sets with this signature."""
         needed = np.asarray(self._needed)
         matches: BoolArray = needed == 0
         if signature:
@@ -160,14 +160,14 @@ class SelectorTable:
 
 
 class KeyIndex(Index, ABC):
-    """Running pods by the keys that their specs have, such as host ports; a subclass for each kind of key."""
+    """Running pods by keys in their specs, such as host ports; one subclass per kind of key."""
 
     pod_parts = frozenset({"spec"})
 
     def __init__(self, snapshot: Snapshot) -> None:
         super().__init__(snapshot)
         self.users: dict[Any, Counter[int]] = {}
-        """Key -> pod row -> how often the pod has it."""
+        """Key -> pod row -> number of times that the pod has the key."""
 
     @abstractmethod
     def keys_of(self, pod: Pod) -> Iterable[Hashable]:
@@ -196,7 +196,7 @@ class LabelGroup(RowSet):
         self.labels = labels
         self.key = key
         self.selected_by: dict[Hashable, frozenset[int]] = {}
-        """Meaning of empty selectors -> rows of the budgets that select it; written by `preemption.pdb.index`."""
+        """Meaning of empty selectors -> rows of budgets that select the group; written by `preemption.pdb.index`."""
 
 
 NO_GROUP = LabelGroup("", {}, labels_key({}))
@@ -213,8 +213,8 @@ class LabelGroups(Index):
         self.by_namespace: dict[str, dict[LabelsKey, LabelGroup]] = {}
         self.of_pod: list[LabelGroup] = []
         """[pod]: its group, NO_GROUP where a row is free."""
-        # Pods of one template share their labels (`cluster.watch.decode` interns them), so most are found without a
-        # key of all labels. A group holds its labels, so that no other object has their id.
+        # Pods of one template share their labels (`cluster.watch.decode` interns them), so most groups are found
+        # without a key of all labels. A group holds its labels, so their id is not reused.
         self._by_identity: dict[tuple[str, int], LabelGroup] = {}
         """(namespace, `id()` of the group's labels) -> group."""
 
@@ -239,7 +239,7 @@ class LabelGroups(Index):
             remove_member(self.by_namespace, group.namespace, group.key)
 
     def in_namespaces(self, names: frozenset[str] | None) -> Iterator[LabelGroup]:
-        """Yield the groups of these namespaces; None: of all namespaces."""
+        """Yield the groups of these namespaces; None for all namespaces."""
         for name in self.by_namespace if names is None else names:
             yield from self.by_namespace.get(name, {}).values()
 
@@ -253,7 +253,7 @@ class MatchingPods:
     nodes: IntArray
     """[index in rows]: node row."""
     non_terminating: IntArray
-    """[node]: number of them that are not terminating."""
+    """[node]: number of these pods that are not terminating."""
 
 
 def pods_matching(snapshot: Snapshot, *selectors: PodSelector) -> MatchingPods:
@@ -277,7 +277,7 @@ def _groups_matching(groups: Iterable[LabelGroup], selectors: Sequence[LabelMatc
     if sum(len(one.requirements) for one in selectors) <= MAX_REQUIREMENTS_ONE_BY_ONE:
         yield from (group for group in groups if all(one.matches(group.labels) for one in selectors))
         return
-    # Groups whose labels the selectors do not tell apart are matched once.
+    # Groups with the same signature are matched once: the selectors cannot tell their labels apart.
     table, matches = SelectorTable(selectors), dict[Signature, bool]()
     for group in groups:
         signature = table.signature(group.labels)

@@ -1,14 +1,14 @@
 """The cluster that a decision reads: nodes and running pods in rows, with numpy columns over both.
 
-Counterpart of kube-scheduler's backend/cache Snapshot; `pod_table` and `layout` hold what upstream keeps in one
-NodeInfo per node. A change has two steps:
+Counterpart of kube-scheduler's backend/cache Snapshot; `pod_table` and `layout` hold the data of upstream's
+NodeInfos. A change has two steps:
 
 1. `put`, `remove` or `put_all` update the tables and call the indexes, object by object.
 2. `refresh_layout` updates the arrays of the nodes that have changed.
 
-What other modules derive from it follows as an `Index` or as a derived value; `core.snapshot.derived` explains both.
+Other modules derive data from it with an `Index` or a derived value; `core.snapshot.derived` explains both.
 
-Rule: it changes between decisions and never during one; changes and decisions belong to one thread.
+Rule: a snapshot changes between decisions, never during one; all changes and decisions run on one thread.
 """
 
 import weakref
@@ -47,13 +47,13 @@ OnSkipped = Callable[[str, ValueError], None]
 """Called with the kind and the error of an object that is skipped because it cannot be read."""
 
 OBJECTS_PER_STEP = 50
-"""Objects other than pods that are put in, or nodes that are laid out, in one step of a long operation."""
+"""Number of objects other than pods to put, or of nodes to lay out, in one step of a long operation."""
 
 PODS_PER_STEP = 100
-"""Pods that are put in together."""
+"""Number of pods to put in one step."""
 
 _FREED_PER_STEP = 1000
-"""Entries of one container that `dismantle` frees before it yields."""
+"""Number of entries of one container that `dismantle` frees before it yields."""
 
 I = TypeVar("I", bound="Index")  # noqa: E741
 
@@ -64,9 +64,9 @@ class Snapshot(NodeTable):
     def __init__(self, features: Features = DEFAULT_FEATURES) -> None:
         super().__init__()
         self.features: Final = features
-        """Switches of the kube-scheduler whose decisions this snapshot is for. They decide what a pod requests, too."""
+        """Features of the kube-scheduler that this snapshot serves; the requests of a pod depend on them, too."""
         self.objects = ObjectTables()
-        """Every object by kind and key, pods that are not running included."""
+        """Every object by kind and key, including pods that are not running."""
         self._unreadable_tables: frozenset[str] = frozenset()
         self.pod_table = PodTable(features)
         self.pods = self.pod_table.pods
@@ -86,7 +86,7 @@ class Snapshot(NodeTable):
 
     @classmethod
     def build(cls, objects: ClusterObjects, features: Features = DEFAULT_FEATURES) -> "Snapshot":
-        """Return a snapshot of these objects, arrays included; raises ValueError if one of them cannot be read."""
+        """Return a snapshot of these objects, with its arrays laid out; raises ValueError if one cannot be read."""
         snapshot = cls(features)
         snapshot.unreadable_tables = frozenset(objects.unreadable_tables)
         for kind in KIND_LOAD_ORDER:
@@ -129,7 +129,7 @@ class Snapshot(NodeTable):
             self.observer(kind, key, one)
 
     def put_all(self, kind: str, objects: Sequence[Object], on_skipped: OnSkipped | None = None) -> Iterator[None]:
-        """Put each object, in steps; many new pods are added together, which is faster.
+        """Put the objects in steps; many new pods are added together, which is faster.
 
         Raises ValueError for an object that cannot be read if `on_skipped` is None.
         """
@@ -162,9 +162,9 @@ class Snapshot(NodeTable):
             self.observer(kind, key, None)
 
     def refresh_layout(self, max_nodes: int | None = None) -> bool:
-        """Lay out the changed nodes, at most `max_nodes` of them; return whether all are laid out, as decisions need.
+        """Lay out the changed nodes, at most `max_nodes`; return whether all are laid out, which decisions require.
 
-        Counterpart of cache.UpdateSnapshot (v1.36), which copies changed nodes only, too.
+        Counterpart of cache.UpdateSnapshot (v1.36), which also copies changed nodes only.
         """
         nodes = sorted(islice(self._touched, max_nodes))
         self.layout.lay_out(nodes, len(self.nodes), self.pod_table)
@@ -180,19 +180,19 @@ class Snapshot(NodeTable):
 
     @contextmanager
     def with_nodes(self, nodes: Collection[Node]) -> Iterator[None]:
-        """Have these nodes in the cluster inside the `with` block, in place of those of the same names.
+        """Put these nodes into the cluster inside the `with` block, replacing nodes with the same names.
 
-        Pods that are bound to one of them run there meanwhile. Afterwards all is as before: derived values are still
-        valid, and the observer was told nothing. Raises ValueError if a node cannot be read.
+        Pods bound to these nodes run there meanwhile. Afterwards everything is as before: derived values are still
+        valid, and the observer has not been called. Raises ValueError if a node cannot be read.
         """
         cached = {node.metadata.name: self.objects.nodes.get(("", node.metadata.name)) for node in nodes}
         order, observer, node_versions = self._next_order, self.observer, self.node_versions
         self.observer, self.node_versions = None, node_versions.copy()
         with self._derived_values_restored():
             try:
-                self._versions["any"] += 1  # some values change in place (the last filter run): leave them alone
+                self._versions["any"] += 1  # values that change in place (the last filter run) must stay untouched
                 for node in nodes:
-                    # A watch's thread must not take UID and resourceVersion for the API server's.
+                    # The thread of a watch must not mistake UID and resourceVersion for the API server's.
                     metadata = msgspec.structs.replace(node.metadata, uid="", resource_version="")
                     self.put("Node", msgspec.structs.replace(node, metadata=metadata))
                 self.refresh_layout()
@@ -222,23 +222,23 @@ class Snapshot(NodeTable):
     # --- changes of pods --------------------------------------------------------------------------------------
 
     def _put_pod(self, key: Key, before: Pod | None, pod: Pod) -> None:
-        """Add a pod, or give the pod of this key, `before`, another state."""
-        # 1. A pod that stays where it is.
+        """Add a pod, or replace `before`, the state of the pod with this key."""
+        # 1. Update in place a pod that does not move.
         same = before is not None and identity(before) == identity(pod)
         if before is not None and same and self._update_in_place(key, before, pod):
             return
-        # 2. Refuse what cannot be read, while nothing has changed yet.
+        # 2. Reject a pod that cannot be read, before anything changes.
         has_row = same and key not in self._without_row.orders
         if not has_row and identity(pod) in self.pod_table.row_of:
             raise ValueError(f"has the same UID as pod {self.pods[self.pod_table.row_of[identity(pod)]].key}")
         self.pod_table.validate(pod)
-        # 3. Remove the old state. Another pod of the same name goes to the end of the list.
+        # 3. Remove the old state. A different pod with the same name goes to the end of the list.
         order = self._remove_pod(key, before) if before is not None else 0
         if not same:
             self.objects.pods.pop(key, None)
             order = self._next_order
             self._next_order += 1
-        # 4. Add the new one.
+        # 4. Add the new state.
         self.objects.pods[key] = pod
         node = self.node_row.get(pod.spec.node_name)
         if node is not None and not is_finished(pod):
@@ -249,7 +249,7 @@ class Snapshot(NodeTable):
     def _put_new_pods(
         self, pods: Sequence[Pod], resources_of: Callable[[Pod], PodResources], on_skipped: OnSkipped | None
     ) -> bool:
-        """Add pods whose names and UIDs differ from each other and from those that are there; return False if not."""
+        """Add pods if their names and UIDs are unique and not yet in use; return False, changing nothing, otherwise."""
         keys, uids = [key_of("Pod", pod) for pod in pods], set(map(identity, pods))
         table, row_of = self.objects.pods, self.pod_table.row_of
         if not len(set(keys)) == len(uids) == len(pods):
@@ -273,7 +273,7 @@ class Snapshot(NodeTable):
                 self._without_row.add(key, pod, order)
             else:
                 running.append((pod, node, order, resources, started))
-        # 2. Fill the tables, and tell each index once.
+        # 2. Fill the tables, and call each index once.
         table.update(added)
         self._next_order += len(added)
         self._versions["any"] += 1
@@ -321,7 +321,7 @@ class Snapshot(NodeTable):
             index.pod_changed(row, before, pod, parts)
 
     def _remove_pod(self, key: Key, pod: Pod) -> int:
-        """Remove a pod from its node, or from the pods without a row; return its place in listing order."""
+        """Remove a pod from its node, or from the pods without a row; return its position in listing order."""
         order = self._without_row.remove(key, pod)
         return self._remove_from_node(self.pod_table.row_of[identity(pod)]) if order is None else order
 
@@ -358,7 +358,7 @@ class Snapshot(NodeTable):
         self._notify("nodes", before, node)
 
     def _remove_node(self, node: Node) -> None:
-        """Remove a node; the last one takes its row."""
+        """Remove a node; the last node takes its row."""
         # 1. Its pods stay in the cluster, but without a row.
         row, last = self.node_row[node.metadata.name], len(self.nodes) - 1
         for pod, order in self._remove_all_from_node(row):
@@ -371,11 +371,11 @@ class Snapshot(NodeTable):
         self._touched.discard(last)
         for pod, order in moving:
             self._add_to_node(pod, row, order)
-        # 3. Tell the indexes of nodes, which see the new rows.
+        # 3. Call the indexes of nodes, which see the new rows.
         self._notify("nodes", node, None)
 
     def _remove_all_from_node(self, node: int) -> list[tuple[Pod, int]]:
-        """Remove the pods of a node; return them with their places in listing order."""
+        """Remove the pods of a node; return them with their positions in listing order."""
         rows = list(self.pod_table.on_node[node].values())
         return [(self.pods[row], self._remove_from_node(row)) for row in rows]
 
@@ -386,9 +386,9 @@ class Snapshot(NodeTable):
     # --- reading ----------------------------------------------------------------------------------------------
 
     def index(self, kind: type[I], *arguments: Hashable) -> I:
-        """Return the index of that class and constructor arguments; the first call builds it.
+        """Return the index of the given class and constructor arguments; the first call builds it.
 
-        An index that its constructor requests receives callbacks before it does.
+        If its constructor requests another index, that one receives callbacks first.
         """
         key: tuple[Hashable, ...] = cast(Hashable, kind), *arguments
         found = self._indexes.get(key)
@@ -398,7 +398,7 @@ class Snapshot(NodeTable):
                 for one in getattr(self.objects, field).values():
                     found.object_changed(field, None, one)
                 self._following[field].append(found)
-            # An index gets only the callbacks that it has: most changes then reach two or three of a dozen indexes.
+            # Register only the callbacks that the index has: most changes then reach two or three of a dozen indexes.
             if kind.pod_added is not Index.pod_added:
                 rows = list(self.pod_table.row_of.values())
                 found.pods_added(rows, list(map(self.pods.__getitem__, rows)))
@@ -445,7 +445,7 @@ class Snapshot(NodeTable):
         return self.pod_table.row_of.get(identity(pod))
 
     def has_uid(self, uid: str) -> bool:
-        """Return whether a pod with this UID is there, running or not."""
+        """Return whether a pod with this UID exists, running or not."""
         return uid in self.pod_table.row_of or any(pod.metadata.uid == uid for pod in self.pods_without_row())
 
     def pods_on(self, node: str) -> tuple[Pod, ...]:
@@ -468,7 +468,7 @@ class Snapshot(NodeTable):
 
 
 def _differs_in_version_only(before: Object, after: Object) -> bool:
-    """Compare two states of an object in all that decisions read; most updates change only its resourceVersion."""
+    """Return whether only fields that no decision reads differ: most updates change only the resourceVersion."""
     fields = [field for field in before.__struct_fields__ if field != "metadata"]
     a, b = before.metadata, after.metadata
     return (
@@ -498,15 +498,15 @@ class Index:
         self.snapshot: Snapshot = weakref.proxy(snapshot)
 
     def pod_added(self, row: int, pod: Pod) -> None:
-        """Handle a pod that now runs in this row."""
+        """Handle a pod that was added in this row."""
 
     def pods_added(self, rows: Sequence[int], pods: Sequence[Pod]) -> None:
-        """Handle many pods that now run in these rows; some subclasses do so faster than one by one."""
+        """Handle many pods that were added in these rows; some subclasses do so faster than one by one."""
         for row, pod in zip(rows, pods, strict=True):
             self.pod_added(row, pod)
 
     def pod_removed(self, row: int, pod: Pod) -> None:
-        """Handle a pod that is about to leave its row; its columns still hold its values."""
+        """Handle a pod that is about to leave its row; the columns still hold the pod's values."""
 
     def pod_changed(self, row: int, before: Pod, after: Pod, parts: frozenset[PodPart]) -> None:
         """Handle a new state of a running pod, which differs in `parts`; row and node stay the same."""

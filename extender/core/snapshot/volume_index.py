@@ -26,18 +26,18 @@ def not_found(resource: str, name: str) -> str:
 
 
 class VolumeIndex(Index):
-    """Storage objects as the volume plugins look them up."""
+    """Storage objects, as the volume plugins look them up."""
 
     reads = ("volumes",)
 
     def __init__(self, snapshot: Snapshot) -> None:
         super().__init__(snapshot)
         self.by_number: dict[int, PersistentVolume] = {}
-        """Number -> volume; numbers follow listing order and stay the same while the volume exists."""
+        """Volume number -> volume; volume numbers follow listing order and stay the same while the volume exists."""
         self._numbers: dict[str, int] = {}
         self._next_number = 0
         self._groups: dict[tuple[str, ...], set[int]] = {}
-        """(storage class) or (claim's namespace, claim's name) -> numbers of its volumes."""
+        """(storage class) or (claim's namespace, claim's name) -> volume numbers."""
 
     def object_changed(self, _field: str, before: PersistentVolume | None, after: PersistentVolume | None) -> None:
         if before is not None:
@@ -53,11 +53,11 @@ class VolumeIndex(Index):
             del self.by_number[self._numbers.pop(before.metadata.name)]
 
     def free_volumes(self, storage_class: str) -> list[int]:
-        """Return the numbers of the class's volumes that have no claimRef."""
+        """Return the volume numbers of the class's volumes without a claimRef."""
         return sorted(self._groups.get((storage_class,), ()))
 
     def reserved_volumes(self, namespace: str, claim: str) -> list[int]:
-        """Return the numbers of the volumes whose claimRef names the claim, of any class."""
+        """Return the volume numbers of the volumes, of any class, whose claimRef names the claim."""
         return sorted(self._groups.get((namespace, claim), ()))
 
     def volume(self, name: str) -> PersistentVolume | None:
@@ -70,7 +70,7 @@ class VolumeIndex(Index):
         return self.snapshot.objects.claims.get((pod.metadata.namespace, name))
 
     def csi_volumes(self, pod: Pod) -> frozenset[VolumeID]:
-        """Return the CSI volumes that the pod's node attaches; none for a missing claim or one that another pod owns.
+        """Return the CSI volumes that the pod's node attaches; none for a claim that is missing or another pod's.
 
         An unbound claim counts for the driver of its class's provisioner (nodevolumelimits.getCSIDriverInfo, v1.36).
         """
@@ -78,12 +78,12 @@ class VolumeIndex(Index):
         return frozenset(volume for volume in found if volume is not None)
 
     def csi_volume(self, pod: Pod, use: ClaimUse) -> VolumeID | None:
-        """Return the CSI volume that the pod gets by this use of a claim, see `csi_volumes`."""
+        """Return the CSI volume for one use of a claim by the pod; see `csi_volumes`."""
         found = self._csi_volume(pod, use)
         return found and found[0]
 
     def _csi_volume(self, pod: Pod, use: ClaimUse) -> tuple[VolumeID, bool] | None:
-        """Return the CSI volume of a claim, and whether an in-tree plugin stands for it."""
+        """Return the CSI volume of a claim, and whether it was migrated from an in-tree plugin."""
         claim = self.claim(pod, use.name)
         if claim is None or (use.is_ephemeral and not is_for_pod(claim, pod)):
             return None
@@ -103,7 +103,7 @@ class VolumeIndex(Index):
         return (driver, handle), driver != storage_class.provisioner
 
     def native_drivers(self, pod: Pod) -> frozenset[str]:
-        """Return the drivers of those of the pod's CSI volumes that no in-tree plugin stands for."""
+        """Return the drivers of the pod's CSI volumes that were not migrated from an in-tree plugin."""
         found = (self._csi_volume(pod, use) for use in claim_uses(pod))
         return frozenset(one[0][0] for one in found if one is not None and not one[1])
 
@@ -115,7 +115,7 @@ class VolumeIndex(Index):
 
 
 def migrated_inline(pod: Pod) -> list[VolumeID]:
-    """Return the CSI volumes that stand for in-tree volumes which the pod names without a claim."""
+    """Return the CSI volumes to which the pod's in-tree volumes without a claim are migrated."""
     inline = (volume for volume in pod.spec.volumes or () if volume.persistent_volume_claim is None)
     return [found for found in map(migrated_volume, inline) if found is not None]
 

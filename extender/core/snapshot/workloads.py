@@ -1,6 +1,6 @@
-"""Number the workloads, namespaces and pod groups of the running pods.
+"""Assign IDs to the workloads, namespaces and pod groups of the running pods.
 
-Rule: one number per group, so that decisions count groups on arrays.
+Rule: one integer ID per group, so that decisions count groups on arrays.
 """
 
 from abc import ABC, abstractmethod
@@ -16,20 +16,20 @@ from extender.k8s.objects import COSCHEDULING, SCHEDULING, Pod
 from extender.k8s.workloads import PodGroup, workload_of
 
 NO_GROUP = -1
-"""Number of a pod that belongs to no group."""
+"""ID for a pod that belongs to no group."""
 
 
 class GroupIndex(Index, ABC):
-    """Number per group of pods; a number is reused once the last pod of its group has been removed."""
+    """Integer IDs for groups of pods; an ID is reused once the last pod of its group has been removed."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         super().__init__(snapshot)
         self.of_pod: IntArray = np.full(64, NO_GROUP, np.int64)
-        """[pod]: number of its group, NO_GROUP without one."""
+        """[pod]: ID of its group; NO_GROUP if it has none."""
         self.members: dict[int, RowSet] = {}
-        """Number -> pod rows."""
+        """Group ID -> pod rows."""
         self.groups: dict[int, Hashable] = {}
-        """Number -> the group's identity, as `group_of` returns it."""
+        """Group ID -> identity of the group, as `group_of` returns it."""
         self._numbers: dict[Hashable, int] = {}
         self._free: list[int] = []
 
@@ -44,7 +44,7 @@ class GroupIndex(Index, ABC):
             return
         number = self._numbers.get(group)
         if number is None:
-            # Numbers are reused: decisions make arrays over all of them.
+            # IDs are reused, because decisions make arrays over all IDs.
             number = self._numbers[group] = self._free.pop() if self._free else len(self.groups)
             self.groups[number], self.members[number] = group, RowSet()
         self.members[number].add(row)
@@ -89,7 +89,7 @@ class NamespaceIndex(GroupIndex):
 
 
 class PriorityClassIndex(GroupIndex):
-    """Running pods by PriorityClass, "" for those without one."""
+    """Running pods by PriorityClass; "" for pods without one."""
 
     pod_parts = frozenset({"spec"})
 
@@ -126,8 +126,8 @@ class PodGroupIndex(GroupIndex):
     def below_minimum(self, pods: IntArray, candidate_index: IntArray) -> tuple[IntArray, IntArray, IntArray]:
         """Find the pod groups that fall below their minimum when these victims are evicted.
 
-        `pods`: [victim], pod row; `candidate_index`: [victim]. Return three arrays: candidate, number of the pod group,
-        count of its victims. Pods that are terminating anyway are not counted as victims.
+        `pods`: [victim], pod row; `candidate_index`: [victim]. Return three arrays: candidate, ID of the pod group,
+        number of its victims. Pods that are terminating anyway do not count as victims.
         """
         numbers = self.of_pod[pods]
         member = (numbers != NO_GROUP) & ~self.snapshot.pod_table.terminating[pods]
@@ -138,16 +138,17 @@ class PodGroupIndex(GroupIndex):
         return keys[is_below] // size, keys[is_below] % size, lost[is_below]
 
     def spare(self, number: int) -> int:
-        """Return how many running members the pod group can lose without falling below its minimum."""
+        """Return the number of running members that the pod group can lose without falling below its minimum."""
         rows = self.members[number].rows
         remaining = len(rows) - int(np.count_nonzero(self.snapshot.pod_table.terminating[rows]))
-        # A pod group whose object is unknown needs all of its members.
+        # A pod group whose object is unknown needs all its members.
         spare = remaining - self._minimum.get(cast(PodGroupID, self.groups[number]), remaining)
         return spare if spare >= 0 else ALREADY_BELOW_MINIMUM
 
 
 ALREADY_BELOW_MINIMUM = 2**31
-"""Spare of a pod group that is below its minimum, which no eviction breaks again: more members than any node holds."""
+"""Spare members of a pod group that is below its minimum already: more than any node holds, so that no eviction
+counts as breaking the group again."""
 
 
 class SchedulingGroupIndex(GroupIndex):
@@ -159,7 +160,7 @@ class SchedulingGroupIndex(GroupIndex):
     def __init__(self, snapshot: Snapshot) -> None:
         super().__init__(snapshot)
         self._whole: set[tuple[str, str]] = set()
-        """Groups whose pods may be evicted together only."""
+        """Groups whose pods may be evicted only together."""
 
     def group_of(self, pod: Pod) -> tuple[str, str] | None:
         named = pod.spec.scheduling_group
@@ -172,9 +173,9 @@ class SchedulingGroupIndex(GroupIndex):
             self._whole.add((after.metadata.namespace, after.metadata.name))
 
     def evicted_whole(self, *, has_objects: bool) -> IntArray:
-        """Return the rows of running pods that kube-scheduler may evict together with others only.
+        """Return the rows of running pods that kube-scheduler may evict only together with others.
 
-        Without the PodGroup objects (`has_objects`) these are all pods of a group.
+        Without PodGroup objects (`has_objects` is False), these are all pods that belong to a group.
         """
         # kube-scheduler ignores a group without an object.
         if not has_objects:

@@ -1,4 +1,4 @@
-"""What an allocation takes and gives: claims, the devices that are in use, and the devices chosen for each claim.
+"""Input and output of an allocation: claims, the devices in use, and the devices chosen for each claim.
 
 Rule: values only.
 """
@@ -32,30 +32,30 @@ class ClaimToAllocate:
 
 @dataclass(frozen=True, slots=True)
 class AllocatedState:
-    """Devices that claims have, as their status says: results without admin access.
+    """Devices that are allocated to claims, as their status reports: results without admin access.
 
     Mirrors structured.AllocatedState (v1.36).
     """
 
     devices: Collection[DeviceID]
-    """Devices that one claim has for itself."""
+    """Devices that are allocated to one claim alone."""
     shared: Collection[DeviceID] = ()
     """Devices of results with a shareID (feature DRAConsumableCapacity)."""
     capacity: Mapping[DeviceID, Mapping[str, int]] | None = None
-    """Capacity that the shares consume, in nano-units; a device with an entry counts as shared even if it is empty."""
+    """Capacity that shares consume, in nano-units; a device with an entry, even an empty one, counts as shared."""
 
 
 class AllocatedDevice(NamedTuple):
     """A device chosen for a request."""
 
     request: str
-    """Name of the request, with "/" and the alternative's name if it has a prioritized list."""
+    """Name of the request; for an alternative of a prioritized list, "request/alternative"."""
     id: DeviceID
     at: tuple[int, int]
-    """Place of the pool among the node's, and of the device in the pool (`Pool.devices`)."""
+    """Index of the pool among the node's pools, and of the device in the pool (`Pool.devices`)."""
     admin_access: bool = False
     consumed: Mapping[str, int] | None = None
-    """Capacity that this share consumes, in nano-units; None: the device is not shared."""
+    """Capacity that this share consumes, in nano-units; None if the device is not shared."""
     binding_conditions: list[str] | None = None
     binding_failure_conditions: list[str] | None = None
 
@@ -65,11 +65,11 @@ class AllocatedClaim(NamedTuple):
 
     devices: tuple[AllocatedDevice, ...]
     chosen: tuple[int | None, ...]
-    """[request]: the alternative of its prioritized list; None without one."""
+    """[request]: index of the chosen alternative; None without a prioritized list."""
     node_selector: NodeSelector | None
 
     def result(self, share_ids: Iterator[str]) -> AllocationResult:
-        """Return the allocation as the claim's status has it; each share takes an ID."""
+        """Return the allocation for the claim's status; each share takes the next of `share_ids`."""
         results = [
             DeviceRequestAllocationResult(
                 request=one.request,
@@ -90,4 +90,4 @@ class AllocatedClaim(NamedTuple):
 
 
 Allocated = tuple[AllocatedClaim, ...]
-"""[claim to allocate]."""
+"""Allocated claims, [claim to allocate]."""

@@ -37,7 +37,7 @@ from extender.k8s.objects import Node, NodeSelector, NodeSelectorRequirement, No
 from extender.k8s.version.features import Features
 
 MAX_DEVICES: Final = 32
-"""Devices of one claim (resource/v1 AllocationResultsMaxSize)."""
+"""Maximum number of devices of one claim (resource/v1 AllocationResultsMaxSize)."""
 
 
 class Allocator:
@@ -60,52 +60,52 @@ class Allocator:
     def allocate(
         self, node: Node, pools: Sequence[Pool], state: AllocatedState, budget: WorkBudget
     ) -> Allocated | None:
-        """Return the devices of each claim on one node; None: the node does not have them.
+        """Return the devices of each claim on one node; None if the node does not have them.
 
-        `pools` as `gather_pools` returns them. Raises AllocationError, InvalidPools, NotEvaluated, WorkLimitReached.
+        `pools`: as `gather_pools` returns them. Raises AllocationError, InvalidPools, NotEvaluated, WorkLimitReached.
         """
         devices = NodeDevices(self._claims, self._features, node, state, budget)
         search = _Search(self._claims, self._features, pools, devices, budget)
         try:
-            # 1. Check the claims, and find the devices of requests for all of them.
+            # 1. Check the claims, and find the devices of requests for all devices.
             search.check_claims()
-            # 2. Search devices for one request after the other (allocateOne).
+            # 2. Search for devices, one request after the other (allocateOne).
             if search.run():
                 # 3. Build the results, with the nodes that can use the devices (createNodeSelector).
                 return search.allocated()
         except UnusablePolicy:
             raise NotEvaluated("a request policy of capacity that no API server admits") from None
-        # 4. Invalid pools only matter where the others do not suffice; up to v1.34 they end the search.
+        # 4. Invalid pools only matter if the valid ones do not suffice; up to v1.34 they end the search.
         if self._features.device_pools_of_1_35 and any(pool.invalid_reason for pool in pools):
             raise InvalidPools("invalid resource pools were encountered")
         return None
 
 
 class _Ended(Enum):
-    """How a call of the search has ended."""
+    """Result of a call of the search."""
 
     ADVANCE = auto()
-    """It has made another call, or the last one goes on."""
+    """The call opened another call, which continues the search."""
     FAILED = auto()
-    """No solution exists here."""
+    """The call found no solution."""
     EXCEEDED = auto()
-    """The claim would have too many devices: other devices for the requests before would not help."""
+    """The claim would have too many devices: different devices for the requests before would not help."""
     DONE = auto()
     """All claims have their devices."""
 
 
 @dataclass(slots=True)
 class _Call:
-    """An open call of the search; it is resumed with what the call that it made has ended with."""
+    """An open call of the search; it is resumed with the result of the call that it opened."""
 
     claim: int
     choice: int
     request: CompiledRequest | None
-    """None: the call tries one alternative after the other."""
+    """None if the call tries the alternatives of a prioritized list."""
     number: int = 0
-    """Devices that the request has so far."""
+    """Number of devices that the request has so far."""
     start: int = 0
-    """Place of the next candidate."""
+    """Index of the next candidate."""
     taken: Taken | None = None
     alternative: int = -1
     all_exceeded: bool = True
@@ -130,12 +130,12 @@ class _Search:
         self._budget = budget
         self._calls: list[_Call] = []
         self._claim = 0
-        """Claim of the last call."""
+        """Index of the claim of the last call."""
         self._all_devices: dict[CompiledRequest, list[PoolDevice]] = {}
         self._candidates, self._invalid = _candidates(pools, features)
 
     def check_claims(self) -> None:
-        """Find the devices of requests for all, and raise upstream's errors about the claims in its order."""
+        """Find the devices of requests for all devices; raise upstream's errors about claims, in upstream's order."""
         for claim in self._claims:
             least = 0
             for choice in claim.choices:
@@ -154,15 +154,15 @@ class _Search:
                 raise AllocationError(f"claim {claim.text}: {exceeds}")
             if claim.constraint_error:
                 raise AllocationError(claim.constraint_error)
-        self._devices.matches.clear()  # upstream's cache of selector results starts with the search, too
+        self._devices.matches.clear()  # upstream's cache of selector results is also empty when the search starts
 
     def _count_checked(self, claim: CompiledClaim, choice: Choice, request: CompiledRequest) -> int:
-        """Return how many devices a request is for; raises AllocationError."""
+        """Return the number of devices that a request is for; raises AllocationError."""
         if request.error:
             raise AllocationError(request.error)
         if not request.takes_all:
             return request.count
-        # Up to v1.35 the second alternative remembers the answers of selectors under the first one's name.
+        # Up to v1.35 upstream caches selector results of the second alternative under the first alternative's name.
         renamed = not self._features.device_allocator_of_1_36 and request in choice.alternatives[1:2]
         remembers = choice.alternatives[0] if renamed else request
         found = self._all_devices[request] = list[PoolDevice]()
@@ -181,7 +181,7 @@ class _Search:
 
     def run(self) -> bool:
         """Return whether all claims can have their devices; `allocated` then returns them."""
-        # Upstream's search is recursive; a list of open calls has no limit of depth.
+        # Upstream's search is recursive; a list of open calls has no depth limit.
         calls = self._calls
         ended = self._enter(0, None, 0, 0)
         while ended is not _Ended.DONE:
@@ -191,7 +191,7 @@ class _Search:
                 return False
             call = calls[-1]
             if ended is _Ended.EXCEEDED and call.claim != self._claim:
-                ended = _Ended.FAILED  # with fewer devices for the claims before there may be a solution
+                ended = _Ended.FAILED  # with fewer devices for the claims before, there may be a solution
             self._claim = call.claim
             if call.request is None:
                 ended = self._next_alternative(call, ended)
@@ -202,7 +202,7 @@ class _Search:
         return True
 
     def _enter(self, choice: int, request: CompiledRequest | None, number: int, start: int) -> _Ended:
-        """Open the call that finds device `number` of a request (None: of this choice), candidates from `start` on."""
+        """Open the call that finds device `number` of `request` (None: of `choice`); `start`: the first candidate."""
         while True:
             if request is None:
                 if choice == len(self._choices):
@@ -238,7 +238,7 @@ class _Search:
         return _Ended.EXCEEDED if call.all_exceeded else _Ended.FAILED
 
     def _next_of_all(self, call: _Call, request: CompiledRequest, ended: _Ended) -> _Ended:
-        """Take the next of all devices: another one instead would not help."""
+        """Take the next device of a request for all devices: a different device would not help."""
         if ended is not _Ended.ADVANCE:
             self._devices.give_back(call.taken)
             self._calls.pop()
@@ -249,14 +249,14 @@ class _Search:
         if call.taken is None:
             self._calls.pop()
             return _Ended.FAILED
-        # Up to v1.35 an alternative for all devices goes on with the first alternative.
+        # Up to v1.35 upstream continues an alternative for all devices with the first alternative.
         goes_on = request if self._features.device_allocator_of_1_36 else self._choices[call.choice].alternatives[0]
         return self._enter(call.choice, goes_on, call.number + 1, 0)
 
     def _next_candidate(self, call: _Call, request: CompiledRequest, ended: _Ended) -> _Ended:
-        """Take the next device that the request can have; devices of one request are taken in order only.
+        """Take the next device that the request can have; one request takes devices in ascending order only.
 
-        As in upstream's loop, a device is tested for (1) use, (2) selectors, (3) capacity, and what `take` tests.
+        As in upstream's loop, a device is tested for (1) use, (2) selectors, (3) capacity, then by `take`.
         """
         if ended is not _Ended.ADVANCE:
             self._devices.give_back(call.taken)
@@ -286,7 +286,7 @@ class _Search:
     # --- the solution
 
     def allocated(self) -> Allocated:
-        """Return the devices of each claim; raises AllocationError where one has a node selector of several terms."""
+        """Return the devices of each claim; raises AllocationError if a node selector of a device has several terms."""
         alternatives = {call.choice: call.alternative for call in self._calls if call.request is None}
         found, first = list[AllocatedClaim](), 0
         for claim, taken in zip(self._claims, self._devices.taken, strict=True):
@@ -310,7 +310,7 @@ class _Search:
         )
 
     def _node_selector(self, claim: CompiledClaim, taken: Sequence[Taken]) -> NodeSelector | None:
-        """Return which nodes can use all devices of a claim; None: every node. Mirrors createNodeSelector (v1.36)."""
+        """Return the selector of nodes that can use all devices of a claim; None if all can (createNodeSelector)."""
         fields, labels = list[NodeSelectorRequirement](), list[NodeSelectorRequirement]()
         binds = knows_shares(self._features) and self._features.device_allocator_of_1_36
         for device, published in ((one.device.device, one.device.slice.spec) for one in taken):
@@ -338,7 +338,7 @@ def _candidates(pools: Sequence[Pool], features: Features) -> tuple[Sequence[Poo
 
 
 def _add_new(to: list[NodeSelectorRequirement], added: Sequence[NodeSelectorRequirement] | None) -> None:
-    """Add requirements that are not there yet; the order of their values does not matter."""
+    """Add the requirements that are missing; the order of their values does not matter."""
     for one in added or ():
         if not any(
             (other.key, other.operator) == (one.key, one.operator) and set(other.values or ()) == set(one.values or ())

@@ -1,9 +1,9 @@
-"""Capacity of a device that several claims share: the amount that a request consumes, and whether it is left.
+"""Capacity of a device that several claims share: the amount that a request consumes, and whether that much is left.
 
 Mirrors structured/internal/incubating/consumable_capacity.go (k8s.io/dynamic-resource-allocation, v1.37). Amounts are
 in nano-units.
 
-Rule: amounts of one device and one request; which shares exist is passed in.
+Rule: computes amounts for one device and one request; callers pass in the existing shares.
 """
 
 from collections.abc import Callable, Mapping
@@ -23,17 +23,17 @@ Capacities = Mapping[str, DeviceCapacity]
 Amounts = Mapping[str, int]
 
 MILLI: Final = 10**6
-"""Nano-units of a thousandth."""
+"""Nano-units per thousandth."""
 
 _NOT_REPRESENTABLE: Final = "capacity request cannot be represented in the device's range arithmetic"
 
 
 class UnusablePolicy(Exception):
-    """A request policy that ends kube-scheduler: a step of 0, or one without a minimum. No API server admits it."""
+    """A request policy that crashes kube-scheduler: a step of 0, or without a minimum. No API server admits it."""
 
 
 class CapacityError(Exception):
-    """A request of capacity that ends the scheduling cycle, in upstream's words."""
+    """A capacity request that ends the scheduling cycle, in upstream's words."""
 
 
 def has_room(
@@ -45,7 +45,7 @@ def has_room(
 ) -> bool:
     """Return whether a device has the capacity left that a request consumes; raises UnusablePolicy, CapacityError.
 
-    `allocated`: what claims consume already, `allocating`: what this allocation has given so far.
+    `allocated`: amounts that claims consume already; `allocating`: amounts that this allocation has taken so far.
     Mirrors CmpRequestOverCapacity (v1.37).
     """
     if requests and any(name not in capacities for name in requests):
@@ -60,9 +60,9 @@ def has_room(
 
 
 def consumed_by(capacities: Capacities, requests: ResourceQuantities | None, features: Features) -> dict[str, int]:
-    """Return what a request consumes of each capacity of a device; raises UnusablePolicy, CapacityError.
+    """Return the amount that a request consumes of each capacity of a device; raises UnusablePolicy, CapacityError.
 
-    Mirrors GetConsumedCapacityFromRequest (v1.37): without a request the policy's default, else all there is.
+    Mirrors GetConsumedCapacityFromRequest (v1.37): without a request, the policy's default or else the whole capacity.
     """
     consumed = {}
     for name, capacity in capacities.items():
@@ -81,13 +81,13 @@ def consumed_by(capacities: Capacities, requests: ResourceQuantities | None, fea
 
 
 def quantity_text(nano: int) -> str:
-    """Return a quantity of that amount."""
+    """Return an amount in nano-units as a quantity."""
     whole, rest = divmod(nano, NANO)
     return f"{nano}n" if rest else str(whole)
 
 
 def _rounded_up(text: QuantityText, policy: CapacityRequestPolicy | None, features: Features) -> int:
-    """Return the least amount that the policy admits and that is not below the requested one, where there is one."""
+    """Return the smallest admitted amount that is not below the requested one, or the requested one if none exists."""
     requested = parse(text)
     if policy is None:
         return requested
@@ -117,7 +117,7 @@ def _rounded_up_to_step(text: QuantityText, valid: CapacityRequestPolicyRange, f
 
 
 def _counts_milli(valid: CapacityRequestPolicyRange, features: Features) -> bool:
-    """Return whether a range counts in thousandths: all of its amounts are some (useMilli)."""
+    """Return whether a range counts in thousandths: all its amounts are multiples of one (useMilli)."""
     if not features.dra_fractional_capacity_range:
         return False
     amounts = (parse(one) for one in (valid.min, valid.max, valid.step) if one is not None)
@@ -125,9 +125,9 @@ def _counts_milli(valid: CapacityRequestPolicyRange, features: Features) -> bool
 
 
 def _violates(amount: int, policy: CapacityRequestPolicy, features: Features) -> bool:
-    """Return whether the policy does not admit an amount; its default is always admitted."""
-    # Upstream compares the default by its spelling. An API server only admits a default that the rest of the policy
-    # admits too, so that comparing amounts makes no difference.
+    """Return whether the policy forbids an amount; its default is always admitted."""
+    # Upstream compares the default as text. An API server only admits a default that the rest of the policy admits
+    # too, so comparing amounts makes no difference.
     if policy.default is not None and amount == parse(policy.default):
         return False
     valid = policy.valid_range
@@ -144,7 +144,7 @@ def _violates(amount: int, policy: CapacityRequestPolicy, features: Features) ->
 
 
 def _step(valid: CapacityRequestPolicyRange, units: Callable[[int], int]) -> int:
-    """Return the step in whole units; upstream divides by it, and reads the minimum without looking for it."""
+    """Return the step in whole units. Upstream divides by the step and dereferences the minimum without checks."""
     step = units(parse(valid.step))
     if step == 0 or valid.min is None:
         raise UnusablePolicy

@@ -1,4 +1,4 @@
-"""Constraints between the devices of one claim: the search adds devices, and removes them again in reverse order.
+"""Constraints between the devices of one claim: the search adds devices, and removes them in reverse order.
 
 Mirrors matchAttributeConstraint and distinctAttributeConstraint (k8s.io/dynamic-resource-allocation/structured, package
 incubating, v1.37).
@@ -12,21 +12,21 @@ from extender.core.devices.structured.pools import PoolDevice
 from extender.k8s.devices.objects import DeviceAttribute
 
 _TYPES = ("string_value", "int_value", "bool_value", "version_value")
-"""Fields of a DeviceAttribute in the order in which upstream looks for the one that is set."""
+"""Fields of a DeviceAttribute, in the order in which upstream looks for the field that is set."""
 
 
 class AttributeConstraint(Protocol):
-    """A constraint with the devices that have been added."""
+    """A constraint and the devices that have been added to it."""
 
     def add(self, request: str, device: PoolDevice) -> bool:
         """Add a device and return True, or return False if the constraint does not allow it."""
 
     def remove(self, request: str) -> None:
-        """Remove the device that was added last, for this request."""
+        """Remove the last added device, which was added for `request`."""
 
 
 class MatchAttribute:
-    """All devices have the attribute (a fully qualified name), with the same value."""
+    """All devices must have the attribute (a fully qualified name) with the same value."""
 
     def __init__(self, attribute: str) -> None:
         self._attribute = attribute
@@ -51,14 +51,14 @@ class MatchAttribute:
 
 
 class DistinctAttribute:
-    """All devices have the attribute, each with another value."""
+    """All devices must have the attribute, each with a different value."""
 
     def __init__(self, attribute: str, *, remembers_all: bool, compares_values: bool = True) -> None:
         self._attribute = attribute
         self._remembers_all = remembers_all
         self._compares_values = compares_values
         self._values: dict[str | int, tuple[str | None, Any]] = {}
-        """Request, or number of the device -> type and value."""
+        """Request, or index of the device -> type and value."""
         self._count = 0
 
     def add(self, request: str, device: PoolDevice) -> bool:
@@ -79,12 +79,12 @@ class DistinctAttribute:
         self._values.pop(self._key(request), None)
 
     def _key(self, request: str) -> str | int:
-        # Up to v1.36 the next device of a request replaces its value, and removing that one forgets both.
+        # Up to v1.36 a second device of a request overwrites the value of the first; removing it drops both values.
         return self._count if self._remembers_all else request
 
 
 def find_attribute(device: PoolDevice, name: str) -> DeviceAttribute | None:
-    """Return a device's attribute of a fully qualified name, whose domain may be left out if it is the driver's."""
+    """Return a device's attribute by its fully qualified name; the device may omit its driver's domain."""
     attributes = device.device.attributes or {}
     found = attributes.get(name)
     if found is not None:
@@ -94,5 +94,5 @@ def find_attribute(device: PoolDevice, name: str) -> DeviceAttribute | None:
 
 
 def _type_of(attribute: DeviceAttribute) -> str | None:
-    """Return the field that has the value; None: of a type that is not known (a list of values)."""
+    """Return the field that is set; None if the type is unknown (a list of values)."""
     return next((one for one in _TYPES if getattr(attribute, one) is not None), None)

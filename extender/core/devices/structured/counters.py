@@ -15,10 +15,10 @@ from extender.k8s.quantity import parse
 from extender.k8s.version.features import Features
 
 _COUNTERS_PER_STEP = 8
-"""Counters that are added and compared in the time of a step of the search."""
+"""Number of counters that are added and compared in the time of one search step."""
 
 _Counter = tuple[str, str]
-"""Counter set and counter."""
+"""Names of the counter set and of the counter."""
 
 
 class Counters:
@@ -33,10 +33,10 @@ class Counters:
         self._needs: dict[PoolDevice, tuple[tuple[_Counter, int], ...]] = {}
 
     def take(self, one: PoolDevice) -> bool:
-        """Take a device's counters and return True; False, without taking any, if a counter of its pool is exceeded."""
+        """Take a device's counters and return True; return False, taking none, if a counter would be exceeded."""
         pool = self._key(one)
-        # Upstream computes it once for all nodes of a scheduling cycle. That differs only where slices of one pool give
-        # nodes other counters, or pools have one name before v1.36.4.
+        # Upstream computes the counters once for all nodes of a scheduling cycle. That differs only if slices of one
+        # pool give nodes different counters, or if pools share a name before v1.36.4.
         if pool not in self._available:
             self._available[pool] = self._left_by_devices_in_use(one)
         available, consumed = self._available[pool], self._consumed.setdefault(pool, {})
@@ -46,7 +46,7 @@ class Counters:
         self._budget.spend(1 + (len(available) + len(needs)) // _COUNTERS_PER_STEP)
         for key, amount in needs:
             consumed[key] = consumed.get(key, 0) + amount
-        # All counters are compared: devices in use may exceed one already that this device does not consume.
+        # Compare all counters: devices in use may already exceed a counter that this device does not consume.
         if all(consumed.get(key, 0) <= amount for key, amount in available.items()):
             return True
         self.give_back(one)
@@ -59,11 +59,11 @@ class Counters:
             consumed[key] -= amount
 
     def _key(self, one: PoolDevice) -> PoolID | str:
-        """Return the key of a device's pool: before v1.36.4 pools of one name share their counters."""
+        """Return the key of a device's pool: before v1.36.4 pools with the same name share counters."""
         return one.pool.id if self._features.counters_are_of_drivers else one.pool.id.pool
 
     def _left_by_devices_in_use(self, one: PoolDevice) -> dict[_Counter, int]:
-        """Return what devices in use leave of the counters of a device's pool; below zero if they exceed them."""
+        """Return the amounts left of the counters of a device's pool; below zero if devices in use exceed them."""
         pool, state = one.pool, self._state
         left = {
             (counters.name, name): parse(counter.value)

@@ -1,8 +1,8 @@
-"""The devices of a node during one search: which suit a request, what is left of them, and what has been taken so far.
+"""Devices of a node during one search: those that suit a request, their remaining capacity, and those taken so far.
 
 Mirrors allocator.allocateDevice and its helpers (k8s.io/dynamic-resource-allocation/structured, v1.36).
 
-Rule: whatever is taken can be given back, the last first; nothing here looks ahead.
+Rule: devices are given back in reverse order; nothing here looks ahead.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,19 +27,19 @@ _NOTHING: Final[Mapping[Any, Any]] = {}
 
 @dataclass(eq=False, slots=True)
 class Taken:
-    """A device that the search has taken, with what is needed to undo it."""
+    """A device that the search has taken, with the state that is needed to give it back."""
 
     request: CompiledRequest
     device: PoolDevice
     counted: bool
-    """It consumes counters of its pool."""
+    """Whether it consumes counters of its pool."""
     consumed: Mapping[str, int] | None = None
-    """Capacity that its share consumes; None: the device is not shared."""
+    """Capacity that its share consumes; None if the device is not shared."""
     shares_before: Mapping[str, int] | None = None
 
 
 class NodeDevices:
-    """What requests can have of the devices of a node, and what they have taken so far."""
+    """Devices of a node that requests can have, and those taken so far."""
 
     def __init__(
         self,
@@ -55,12 +55,12 @@ class NodeDevices:
         self._state = state
         self._budget = budget
         self.taken: list[list[Taken]] = [[] for _ in claims]
-        """[claim]"""
+        """[claim]: devices in the order in which they were taken."""
         self.matches: dict[tuple[CompiledRequest, PoolDevice], bool] = {}
         """Results of `selects`."""
         self._constraints = [[_constraint(one, features) for one in claim.constraints] for claim in claims]
         self._allocating: dict[PoolDevice, set[int]] = {}
-        """Device -> claims that have it for themselves."""
+        """Device -> indexes of the claims that have the whole device."""
         self._shares: dict[DeviceID, Mapping[str, int]] = {}
         self._counters = Counters(state, features, budget)
 
@@ -74,7 +74,7 @@ class NodeDevices:
         return bool(allocating) or one.id in self._state.devices
 
     def selects(self, request: CompiledRequest, one: PoolDevice, remembers: CompiledRequest) -> bool:
-        """Return whether the selectors of the class and of the request select a device that the node can use."""
+        """Return whether the selectors of class and request select a usable device; cached under `remembers`."""
         if one.device.binding_conditions and not self._features.dra_device_binding_conditions:
             return False
         found = self.matches.get((remembers, one))
@@ -101,7 +101,7 @@ class NodeDevices:
         return not one.slice.spec.per_device_node_selection or is_for_node(one.device, self.node)
 
     def belongs(self, request: CompiledRequest, one: PoolDevice) -> bool:
-        """Return whether the device is one of all that the request is for, as to its capacity."""
+        """Return whether a request for all devices includes the device, judging by its capacity."""
         if not self._features.all_devices_include_full_ones:
             return self.room(request, one)
         if not (self._features.dra_consumable_capacity and (request.capacity or one.has_request_policy)):
@@ -113,7 +113,7 @@ class NodeDevices:
         if not self._features.dra_consumable_capacity:
             return True
         if not (request.capacity or one.has_request_policy or self._shares or self._state.capacity):
-            return True  # all of it
+            return True  # no capacity is shared: the request takes all of it
         allocated = (self._state.capacity or _NOTHING).get(one.id, _NOTHING)
         return self._has_room(request, one, "/".join(one.id), allocated, self._shares.get(one.id, _NOTHING))
 
@@ -128,9 +128,9 @@ class NodeDevices:
             raise AllocationError(f"{at}: {error}", names_pool=True) from None
 
     def take(self, request: CompiledRequest, one: PoolDevice, *, must: bool) -> Taken | None:
-        """Take a selected device that is not in use; None if its counters, taints or constraints do not allow that.
+        """Take a selected, unused device; None if its counters, taints, constraints or capacity do not allow that.
 
-        `must`: without it the claim has no solution, so that a constraint in the way is an error.
+        `must`: the claim has no solution without the device, so that an unsatisfied constraint is an error.
         """
         features = self._features
         shareable = features.dra_consumable_capacity and bool(one.device.allow_multiple_allocations)
@@ -156,9 +156,9 @@ class NodeDevices:
             if counted and features.counters_are_given_back:
                 self._counters.give_back(one)
             return None
-        # 4. Check the capacity of a device of a request for all; `room` has been asked about any other before.
+        # 4. Check the capacity for a request for all devices; for other requests the caller has checked `room`.
         if must and not self.room(request, one):
-            # What upstream does not give back where a request for all devices fails stays taken for the alternatives.
+            # If upstream does not undo a failed request for all devices, the device stays taken for the alternatives.
             if features.counters_are_given_back:
                 self._remove(taken)
             elif not shareable:
@@ -214,7 +214,7 @@ class NodeDevices:
         self._remove(taken)
 
     def _remove(self, taken: Taken) -> None:
-        """Take a device out of the constraints and give its counters back."""
+        """Remove a device from the constraints and give its counters back."""
         constraints = self._constraints[taken.request.claim]
         for at in reversed(taken.request.constraints):
             constraints[at].remove(taken.request.base_name)

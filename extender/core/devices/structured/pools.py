@@ -1,8 +1,8 @@
-"""Pools of devices as one node sees them: which slices count there, and whether a pool can be used.
+"""Pools of devices as one node sees them: the slices that count there, and whether the pool can be used.
 
 Mirrors GatherPools and NodeMatches (k8s.io/dynamic-resource-allocation/structured/internal/incubating, v1.36).
 
-Rule: reads slices and one node, not which devices are in use.
+Rule: reads slices and one node, but not the devices in use.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -30,7 +30,7 @@ class PoolID(NamedTuple):
 
 
 class PoolDevice:
-    """A device of a pool, and where it is published."""
+    """A device of a pool, and the slice that publishes it."""
 
     __slots__ = ("_view", "device", "has_request_policy", "id", "number", "pool", "slice")
 
@@ -39,7 +39,7 @@ class PoolDevice:
         self.slice = slice_
         self.device = device
         self.number = number
-        """Place among the pool's devices, in upstream's order."""
+        """Index among the pool's devices, in upstream's order."""
         self.id: DeviceID = (pool.id.driver, pool.id.pool, device.name)
         self.has_request_policy = device.capacity is not None and any(
             one.request_policy is not None for one in device.capacity.values()
@@ -47,7 +47,7 @@ class PoolDevice:
         self._view: DeviceView | None = None
 
     def view(self, features: Features) -> DeviceView:
-        """Return the device as selectors see it: the "stable" allocator hides from them whether it can be shared."""
+        """Return the device as selectors see it: the "stable" allocator hides whether the device can be shared."""
         if self._view is None:
             shared, lists = knows_shares(features), features.selectors_of_1_37
             self._view = DeviceView(self.id[0], self.device, shows_sharing=shared, shows_lists=lists)
@@ -71,12 +71,12 @@ class Pool:
         self.slices = tuple(slices)
         """Slices with devices for the node."""
         self.other_slices = tuple(other_slices)
-        """Slices of the pool whose devices are for other nodes only: they consume the same counters."""
+        """Slices of the pool whose devices are for other nodes only, but consume the same counters."""
         self.counter_sets = tuple(counter_sets)
         self.incomplete = incomplete
-        """Not all slices of the pool are known yet."""
+        """Whether some slices of the pool are not known yet."""
         self.invalid_reason = invalid_reason
-        """What is wrong with the pool; "" for a valid one."""
+        """Why the pool is invalid; "" if it is valid."""
         self.has_binding_conditions = any(one.binding_conditions is not None for one in _devices(slices))
 
     @cached_property
@@ -89,7 +89,7 @@ class Pool:
 class AllocationError(Exception):
     """An error that ends the scheduling cycle (code Error), in upstream's words.
 
-    `names_pool`: the text names a pool or a device of the node, so that no other node can share it.
+    `names_pool`: the text names a pool or a device of the node, so that other nodes cannot share the text.
     """
 
     def __init__(self, text: str, *, names_pool: bool = False) -> None:
@@ -98,7 +98,7 @@ class AllocationError(Exception):
 
 
 class InvalidPools(Exception):
-    """No device was found and a pool of the node is invalid (code UnschedulableAndUnresolvable); upstream's words."""
+    """No device was found and a pool of the node is invalid (UnschedulableAndUnresolvable), in upstream's words."""
 
 
 class NotEvaluated(Exception):
@@ -106,12 +106,12 @@ class NotEvaluated(Exception):
 
 
 class NodeSelectorError(NotEvaluated):
-    """A node selector that does not parse. Upstream's texts have whole objects in Go's notation."""
+    """A node selector that does not parse: upstream's texts for it print whole objects in Go's notation."""
 
 
 def knows_shares(features: Features) -> bool:
-    """Return whether upstream's allocator is one that knows of shared devices, not the "stable" one."""
-    # v1.34 has only one allocator that supports the status of devices, the "experimental" one.
+    """Return whether upstream's allocator supports shared devices, unlike the "stable" one."""
+    # v1.34 has only one allocator that supports the status of devices: the "experimental" one.
     needs_status = not features.device_pools_of_1_35 and features.dra_resource_claim_device_status
     return features.dra_device_binding_conditions or features.dra_consumable_capacity or needs_status
 
@@ -124,8 +124,8 @@ def gather_pools(
 ) -> tuple[Pool, ...]:
     """Return the pools with devices for a node, in the order in which they are tried.
 
-    `slices`: at least those with this nodeName and those of no single node (without nodeName or with shared counters).
-    `slices_of_pool`: all slices of a pool in the cluster, of any generation. Raises AllocationError, NotEvaluated.
+    `slices`: at least those with this nodeName and those for several nodes (without nodeName or with shared counters).
+    `slices_of_pool`: all slices of a pool in the cluster, of all generations. Raises AllocationError, NotEvaluated.
     """
     found: dict[PoolID, list[ResourceSlice]] = {}
     for one in slices:
@@ -142,7 +142,7 @@ def gather_pools(
 
 
 def is_seen_for_counters(spec: ResourceSliceSpec, features: Features) -> bool:
-    """Return whether every node sees the slice, because it has the counters of its pool."""
+    """Return whether every node sees the slice, because it declares the counters of its pool."""
     if features.counter_slices_have_nodes and knows_shares(features):
         return False
     return bool(spec.shared_counters) and features.device_pools_of_1_35
@@ -150,12 +150,12 @@ def is_seen_for_counters(spec: ResourceSliceSpec, features: Features) -> bool:
 
 def in_order(pools: Iterable[Pool]) -> tuple[Pool, ...]:
     """Return pools in the order in which they are tried: those with binding conditions come last."""
-    # By name since v1.36; before, the order was that of a Go map.
+    # By name since v1.36; earlier versions use the order of a Go map.
     return tuple(sorted(pools, key=lambda pool: (pool.has_binding_conditions, pool.id)))
 
 
 def _is_relevant(one: ResourceSlice, node: Node, features: Features) -> bool:
-    """Return whether a node sees a slice: for its devices, or for the counters of its pool."""
+    """Return whether a node sees a slice, for its devices or for the counters of its pool."""
     spec = one.spec
     if not features.dra_partitionable_devices and (
         spec.per_device_node_selection is not None or (spec.shared_counters and features.device_pools_of_1_35)
@@ -174,17 +174,17 @@ def _build(
     slices_of_pool: Callable[[PoolID], Sequence[ResourceSlice]],
     features: Features,
 ) -> Pool | None:
-    """Return the pool with these slices of one generation; None: a newer one exists that has nothing for the node."""
+    """Return the pool with these slices of one generation; None if a newer generation has nothing for the node."""
     # 1. Sort the slices by name, as upstream does since v1.36.
     slices.sort(key=lambda one: one.metadata.name)
-    # 2. Slices should agree on how many there are. Upstream believes the first one: one of this node alone, if any.
+    # 2. Slices should agree on their number. Upstream believes the first slice, preferably one for this node alone.
     on_node = (one for one in slices if one.spec.node_name and not is_seen_for_counters(one.spec, features))
     first = next(on_node, slices[0])
     newest = first.spec.pool
     complete = len(slices) == newest.resource_slice_count
     if not features.device_pools_of_1_35:
         return Pool(pool_id, slices, incomplete=not complete, invalid_reason=_duplicate_device(slices))
-    # 3. Slices that are missing here may be for other nodes only: then the pool is complete, unless a newer one exists.
+    # 3. The missing slices may be for other nodes only: then the pool is complete, unless a newer generation exists.
     others: list[ResourceSlice] = []
     if not complete:
         of_pool = slices_of_pool(pool_id)
@@ -203,7 +203,7 @@ def _build(
 
 
 def _with_counters(pool_id: PoolID, slices: Sequence[ResourceSlice], others: Sequence[ResourceSlice]) -> Pool:
-    """Return the pool whose devices share the counters that some of its slices declare."""
+    """Build a pool with shared counters, invalid if a device or counter set is listed twice or a counter is unknown."""
     of_pool = (*slices, *others)
     offering = [one for one in slices if not one.spec.shared_counters]
     all_sets = [counters for one in of_pool for counters in one.spec.shared_counters or ()]
@@ -222,7 +222,7 @@ def _duplicate_device(slices: Iterable[ResourceSlice]) -> str:
 
 
 def _duplicate(names: Iterable[str]) -> str | None:
-    """Return the first name that was there before."""
+    """Return the first name that occurs a second time."""
     known = set[str]()
     for name in names:
         if name in known:
@@ -246,7 +246,7 @@ def _devices(slices: Iterable[ResourceSlice]) -> Iterator[Device]:
     return (device for one in slices for device in one.spec.devices or ())
 
 
-# --- one node and one selector (NodeMatches, v1.36); columns of nodes are `selector_index`'s -------------------------
+# --- one node and one selector (NodeMatches, v1.36); for all nodes at once see `selector_index` ----------------------
 
 _NAME_FIELD = "metadata.name"
 
@@ -268,7 +268,7 @@ def selects_node(selector: NodeSelector, node: Node) -> bool:
     )
 
 
-@lru_cache(maxsize=4096)  # of each device with its own selector on each node: 2 us with the key, instead of 30
+@lru_cache(maxsize=4096)  # each device may have its own selector on each node: 2 us with the key, instead of 30
 def _terms(selector: bytes) -> tuple[NodeTerm, ...]:
     try:
         return parse_node_selector(msgspec.json.decode(selector, type=NodeSelector)).terms or ()

@@ -1,4 +1,4 @@
-"""Requests of claims, compiled once for all nodes, and the errors of those that cannot be allocated anywhere.
+"""Requests of claims, compiled once for all nodes, and the errors of requests that cannot be allocated anywhere.
 
 Mirrors validateDeviceRequest and the checks before it in Allocate (k8s.io/dynamic-resource-allocation/structured,
 v1.36).
@@ -31,34 +31,34 @@ class CompiledRequest:
     claim: int
     name: str
     parent: str
-    """Name of the request that it is an alternative of; "" for a request."""
-    # Raised when the search comes to the request: the first error in upstream's order decides.
+    """Name of the request of which this is an alternative; "" for a request itself."""
+    # Raised when the search reaches the request: the first error in upstream's order decides.
     error: str
-    """Why it cannot be allocated anywhere."""
+    """Why the request cannot be allocated anywhere; "" if it can."""
     selectors: tuple[tuple[str, DeviceMatcher], ...]
-    """(prefix of its errors, selector): those of the class, then its own."""
+    """(prefix of its errors, selector): the selectors of the class, then those of the request."""
     takes_all: bool
     count: int
     admin_access: bool
     tolerations: Sequence[Toleration]
     capacity: ResourceQuantities | None
     constraints: tuple[int, ...]
-    """Numbers of the claim's constraints that apply to it."""
+    """Indexes of the claim's constraints that apply to the request."""
 
     @property
     def base_name(self) -> str:
-        """Name of the request; its own, but for an alternative."""
+        """Name of the request; for an alternative, name of the request that lists it."""
         return self.parent or self.name
 
     @property
     def full_name(self) -> str:
-        """Name in the result of the allocation."""
+        """Name in the allocation result."""
         return f"{self.parent}/{self.name}" if self.parent else self.name
 
 
 @dataclass(slots=True)
 class Choice:
-    """A request of a claim: itself, or the alternatives of its prioritized list."""
+    """A request of a claim as a list of alternatives, which is the request itself without a prioritized list."""
 
     claim: int
     alternatives: list[CompiledRequest]
@@ -69,7 +69,7 @@ class Choice:
 @dataclass(slots=True)
 class CompiledClaim:
     text: str
-    """Namespace and name, as errors have them."""
+    """Namespace and name, as in errors."""
     name: str
     constraints: Sequence[DeviceConstraint]
     constraint_error: str
@@ -100,7 +100,7 @@ class ClaimCompiler:
         return compiled
 
     def _gate_error(self, claim: CompiledClaim, request: DeviceRequest) -> str:
-        """Return why the feature gates do not allow a request; "": they do."""
+        """Return why the feature gates do not allow a request; "" if they do."""
         # The "stable" allocator ignores capacity, and so does not check this gate.
         features, listed, name = self.features, request.first_available or (), None
         if listed and not features.dra_prioritized_list:
@@ -144,7 +144,7 @@ class ClaimCompiler:
         )
 
     def _error(self, spec: ExactDeviceRequest | DeviceSubRequest, device_class: DeviceClass | None, at: str) -> str:
-        """Return upstream's error about a request; "" for a valid one."""
+        """Return upstream's error about a request; "" if it is valid."""
         empty = next((number for number, one in enumerate(spec.selectors or ()) if one.cel is None), None)
         if empty is not None:
             return f"{at}, selector #{empty}: CEL expression empty (unsupported selector type?)"

@@ -13,13 +13,13 @@ from extender.k8s.devices.objects import Device, DeviceTaint, DeviceTaintRule, D
 from extender.k8s.objects import Toleration
 
 _PREVENTING_EFFECTS = ("NoSchedule", "NoExecute")
-"""Other effects are ignored, None among them."""
+"""Effects of taints that prevent allocation; all others, including "None", are ignored."""
 
 
 def prevents_allocation(
     taints: Iterable[DeviceTaint], tolerations: Collection[Toleration], *, whatever_effect: bool
 ) -> bool:
-    """Return whether a taint is not tolerated; `whatever_effect`: also one of another effect, as up to v1.34."""
+    """Return whether a taint is not tolerated; `whatever_effect`: taints of all effects count, as up to v1.34."""
     return any(
         (whatever_effect or taint.effect in _PREVENTING_EFFECTS)
         and not any(_tolerates(one, taint) for one in tolerations)
@@ -42,7 +42,7 @@ def with_rule_taints(
 ) -> ResourceSlice:
     """Return the slice with the taints that rules add to its devices; the slice itself if there are none.
 
-    `needs_selector`: a rule without a selector selects no device; False: every one.
+    `needs_selector`: whether a rule without a selector selects no device, instead of every device.
     """
     without = None if needs_selector else DeviceTaintSelector()
     selectors = [(rule.spec.device_selector or without, rule.spec.taint) for rule in rules]
