@@ -172,7 +172,7 @@ def _target(snapshot: Snapshot, key: _TargetKey) -> TargetPod:
 def _existing_matches(
     snapshot: Snapshot, target: TargetPod, weights_of: Callable[[PodTerms], Mapping[str, int]]
 ) -> dict[str, _DomainMatches]:
-    """Return topology key -> running pods with terms for the target; `weights_of`: pod's terms -> topology key -> weight."""
+    """Return topology key -> running pods with terms for the target; `weights_of`: terms -> topology key -> weight."""
     owners, keys = snapshot.index(TermOwnerIndex).owners_for(target), snapshot.node_label_keys
     return _matches_by_key(snapshot, ((one.rows, weights_of(one.terms.on(keys))) for one in owners))
 
