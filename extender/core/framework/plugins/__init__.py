@@ -134,8 +134,8 @@ NODES_NOT_EVALUATED: dict[str, Callable[[SchedulingContext], BoolArray]] = {
         len(context.snapshot.nodes), waits_to_grow(context.pod, context.features)
     ),
 }
-"""Filter plugins with unsupported features -> [node]: whether the pod needs one there, or an object without permission
-to read it."""
+"""Filter plugins with unsupported features -> [node]: whether the pod needs such a feature there, or an object
+that may not be read."""
 
 
 # --- plugins without their PreFilter or PreScore --------------------------------------------------------------------
@@ -233,7 +233,7 @@ REQUIRED_TABLES: Mapping[str, tuple[frozenset[str], Callable[[SchedulingContext,
         lambda context, _point: dynamic_resources.reads_tables(context),
     ),
 }
-"""Plugin -> fields of ObjectTables that it reads besides nodes and pods; whether it does for this pod at the point."""
+"""Plugin -> (fields of ObjectTables that it reads besides nodes and pods, whether it reads them for the pod)."""
 
 
 def plugins_missing_permissions(context: SchedulingContext, point: ExtensionPoint) -> frozenset[str]:

@@ -266,9 +266,9 @@ def _verdicts(context: SchedulingContext) -> Verdicts | None:
 def _claims_to_allocate(
     context: SchedulingContext, state: _State, found: Verdicts
 ) -> Iterator[tuple[tuple[ClaimToAllocate, ...], BoolArray]]:
-    """Yield claims to allocate, with [node]: whether there; nodes that lack the same extended resources share claims.
+    """Yield (claims to allocate, [node]: whether to allocate there), one per set of missing extended resources.
 
-    Also accepts nodes where the plugin has nothing to do, and rejects nodes that lack an unbacked resource.
+    Also accepts nodes where the plugin has nothing to do, and rejects nodes that lack a resource without a DeviceClass.
     """
     snapshot, pod = context.snapshot, context.pod
     own = tuple(_to_allocate(claim, claim.spec.devices) for claim in state.claims if claim.status.allocation is None)
@@ -431,7 +431,6 @@ def score(context: SchedulingContext, rows: NodeRows) -> IntArray | None:
 
 
 def _score_of_allocated(claim: ResourceClaim) -> int:
-    """Return the score of an already allocated claim."""
     allocation = claim.status.allocation
     used = {one.request for one in (allocation.devices.results if allocation is not None else None) or ()}
     return sum(

@@ -54,7 +54,7 @@ def _sizes(node: Node | None) -> dict[str, tuple[str, int]]:
 def _image(snapshot: Snapshot, name: str) -> tuple[int, IntArray]:
     """Return the image's size in bytes and the rows of the nodes that have it.
 
-    The size is what the first listed node with the image reports (backend/cache addNodeImageStates, v1.36).
+    The first node in listing order that has the image determines the size (backend/cache addNodeImageStates, v1.36).
     """
     holders = snapshot.index(ImageIndex).holders.get(name, {})
     if not holders:

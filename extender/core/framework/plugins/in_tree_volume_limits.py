@@ -50,7 +50,7 @@ class _InTreeLimit:
     limit: Callable[[Node], int]
 
     def filter(self, context: SchedulingContext) -> tuple[Check, ...]:
-        """Return one constraint, or none for a pod without volumes of the plugin."""
+        """Return the checks of claims and the limit; none for a pod without volumes of the in-tree plugin."""
         if not context.pod.spec.volumes:
             return ()
         unusable = unusable_claim(context, self.name)

@@ -209,9 +209,9 @@ class _ScoredResources:
 
     names: tuple[str, ...]
     weights: IntArray
-    """[resource, 1]"""
+    """[resource, 1]: weight."""
     requested: IntArray
-    """[resource, 1]"""
+    """[resource, 1]: amount that the incoming pod requests."""
     base: IntArray | None
     """[resource, 1]: index in BASE_RESOURCES; None unless all `names` are in BASE_RESOURCES."""
 
@@ -252,7 +252,7 @@ class _ScoredResources:
 
 
 def fit_scorer(context: SchedulingContext) -> Scorer:
-    """Return the scorer by the profile's scoring strategy (NodeResourcesFitArgs.scoringStrategy): 0-100."""
+    """Return the scorer of the profile's scoring strategy (NodeResourcesFitArgs.scoringStrategy): 0-100."""
     # Quirk: this score reads non-zero requests and ignores pod-level requests and resizes (docs/parity.md); balanced
     # allocation does the opposite.
     strategy = context.profile.fit_strategy

@@ -31,7 +31,7 @@ _MAX_LIMIT_KEY_CHARACTERS: Final = 62
 
 
 def filter(context: SchedulingContext) -> tuple[Check, ...]:
-    """Return one constraint for all drivers, or none for a pod without volumes of a driver that has a limit."""
+    """Return the checks of claims, drivers and limits; none for a pod without CSI volumes."""
     if not context.pod.spec.volumes:
         return ()
     unusable = unusable_claim(context, NAME)

@@ -16,7 +16,7 @@ from extender.k8s.storage.volumes import ClaimUse, claim_uses, is_for_pod
 from extender.utilities.groups import remove_member
 
 Attachment = tuple[VolumeID, str]
-"""(volume, name of a node that uses or attaches it)."""
+"""(volume, node name): a volume in use on the node, or attached to it."""
 
 _COLUMN_BITS = 62
 """Pods per column of bits, so that the sum of their bits fits in int64."""
@@ -230,7 +230,7 @@ class AttachedVolumeIndex(Index):
                 self._detach(key)
                 self._attach(key, self.snapshot.objects.volume_attachments[key])
         elif isinstance(one, StorageClass):
-            # It names the driver of claims without a volume. It rarely changes, so resolving all claims again is fine.
+            # A StorageClass names the driver of claims without a volume. It rarely changes: resolve all claims again.
             self._refresh(self._uses)
 
     def _attach(self, key: Key, attachment: VolumeAttachment) -> None:

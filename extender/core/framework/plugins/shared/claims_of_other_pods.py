@@ -23,7 +23,7 @@ from extender.k8s.storage.volumes import claim_uses, is_for_pod, not_for_pod_mes
 
 
 def unusable_claim(context: SchedulingContext, plugin: str) -> StaticCheck | None:
-    """Return the rejection of an unusable claim of the incoming pod, or None; VolumeBinding, if enabled, is first."""
+    """Return a check if a claim of the incoming pod is unusable; VolumeBinding, if enabled, rejects the pod first."""
     pod = context.pod
     for use in claim_uses(pod):
         claim = storage(context.snapshot).claim(pod, use.name)

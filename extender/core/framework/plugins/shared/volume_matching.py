@@ -180,9 +180,9 @@ class _AvailableVolumes:
         """Claim's requirements except size, as JSON -> [rank]: whether the volume meets them."""
 
     def take(self, claim: PersistentVolumeClaim, nodes: BoolArray, at_most: int) -> IntArray:
-        """Take the smallest suitable volume for the claim at each site; return [node]: its row, or NO_VOLUME_ROW.
+        """Take the smallest suitable volume for the claim at each site; return [node]: volume row, or NO_VOLUME_ROW.
 
-        `nodes`: [node]: whether to take a volume there; whole sites. `at_most`: number of the pod's claims.
+        `nodes`: [node]: whether to take a volume there, equal within a site. `at_most`: number of the pod's claims.
         """
         # 1. Suitable volumes. Of volumes with equal node affinity, the smallest `at_most` suffice: the pod has no more
         #    claims to take them.
