@@ -244,7 +244,7 @@ def _run_prefilter_plugins(
             left = result.node_names if left is None else left & result.node_names
             restricting.append(name)
             if not left:
-                # The texts of RunPreFilterPlugins (v1.31); later versions return UnschedulableAndUnresolvable.
+                # The texts of RunPreFilterPlugins (v1.31); the code is UnschedulableAndUnresolvable since v1.30.
                 named = " ".join(sorted(restricting))
                 unmet = f"plugin(s) [{named}] simultaneously" if len(restricting) > 1 else f"plugin {named}"
                 is_final = context.features.disjoint_prefilters_are_unresolvable

@@ -232,7 +232,7 @@ def filter(context: SchedulingContext) -> tuple[StaticCheck, ...]:
 
 def _verdicts(context: SchedulingContext) -> Verdicts | None:
     found = Verdicts(len(context.snapshot.nodes))
-    # 1. Features that are unsupported for all pods, or for the claims of this pod.
+    # 1. Reasons not to evaluate any pod, or the claims of this pod.
     reason = _why_not_evaluated(context.features, context.snapshot.unreadable_tables)
     if reason is not None:
         nodes = _nodes_that_read_tables(context)
