@@ -1,9 +1,9 @@
-"""Run the filter plugins: which nodes fit, and for the others, which plugin rejects and whether eviction may help.
+"""Run the filter plugins: which nodes fit, which plugin rejects each other node, and whether eviction may help.
 
 Mirrors schedule_one findNodesThatFitPod and the framework runtime's RunPreFilterPlugins, RunFilterPlugins and
 RunFilterPluginsWithNominatedPods (v1.36).
 
-Rule: all nodes are evaluated at once, plugins in the profile's order; the first that rejects a node sets its status.
+Rule: all nodes are evaluated at once, plugins in the profile's order; the first to reject a node sets its status.
 """
 
 import weakref
@@ -48,14 +48,14 @@ def left_out_by_prefilter(plugins: Iterable[str], features: Features) -> Status:
 
 @dataclass(frozen=True, slots=True)
 class Statuses:
-    """Statuses of some nodes; nodes with the same code and reasons share one Status object."""
+    """Statuses of the given nodes; nodes with the same code and reasons share one Status object."""
 
     distinct: tuple[Status, ...]
     indices: IntArray
     """[row]: index into `distinct`."""
 
     def status(self, row: int) -> Status:
-        """Return the status of one node of this object."""
+        """Return the status at index `row` of `indices`."""
         return self.distinct[int(self.indices[row])]
 
     @property
@@ -69,7 +69,7 @@ class Statuses:
         return [self.distinct[index] for index in self.indices.tolist()]
 
     def accepted(self, rows: BoolArray, reason: str) -> "Statuses":
-        """Return these statuses with Success, for that reason, on `rows` [row]."""
+        """Return the statuses, replaced by Success with the given reason where `rows` [row] is true."""
         if not rows.any():
             return self
         indices = np.where(rows, len(self.distinct), self.indices)
@@ -78,24 +78,24 @@ class Statuses:
 
 @dataclass(frozen=True, slots=True)
 class FilterResults:
-    """Results of the checks on some nodes."""
+    """Results of the checks on the given nodes."""
 
     checks: Sequence[Check]
     headrooms: tuple[Sequence[IntArray], Sequence[IntArray]]
-    """Per check its headroom [column, node]: first with the nominated pods added, then without them."""
+    """Headroom [column, node] of each check: first with the nominated pods added, then without them."""
     codes: CodeArray
     """[node]: Code of each node."""
     rejected_by: IntArray
-    """[node]: 2 * index of the first check that rejects, + 1 in the pass without nominated pods; -1: none."""
+    """[node]: 2 * index of the first check that rejects it, + 1 in the pass without nominated pods; -1 if none."""
     _of_all: list[Statuses] = field(default_factory=list, repr=False, compare=False, kw_only=True)
-    """Place for the statuses of all nodes."""
+    """Cached statuses of all nodes: empty, or one entry."""
 
     def rows(self, code: Code) -> NodeRows:
-        """Return the nodes that have this code."""
+        """Return the rows of the nodes with this code."""
         return np.flatnonzero(self.codes == code)
 
     def status(self, row: int) -> Status:
-        """Return the status of one node, with reasons."""
+        """Return the status of node `row`, with reasons."""
         if self.rejected_by[row] < 0:
             return SUCCESS
         index, filter_pass = divmod(int(self.rejected_by[row]), 2)
@@ -103,15 +103,15 @@ class FilterResults:
         return Status(Code(self.codes[row]), check.plugin, check.reasons(headroom, row))
 
     def error(self, rows: NodeRows | None = None) -> str | None:
-        """Return the error that ends the scheduling cycle, of the first of `rows` (None: all) that has one."""
+        """Return the first error on `rows` (None: all nodes), which ends the scheduling cycle; None without errors."""
         failed = np.flatnonzero(self.codes == Code.ERROR) if rows is None else rows[self.codes[rows] == Code.ERROR]
         return self.status(int(failed[0])).message if len(failed) else None
 
     def statuses(self, rows: NodeRows) -> Statuses:
-        """Return the statuses of the nodes, building each distinct one once."""
+        """Return the statuses of the nodes `rows`; each distinct status is built once."""
         if len(rows) < len(self.codes):
             return self._statuses(rows)
-        if not self._of_all:  # cached: explanations ask for all nodes again
+        if not self._of_all:  # cached: explanations request all nodes repeatedly
             self._of_all.append(self._statuses(np.arange(len(self.codes))))
         return Statuses(self._of_all[0].distinct, self._of_all[0].indices[rows])
 
@@ -133,11 +133,11 @@ class FilterResults:
 
 @dataclass(frozen=True, slots=True)
 class FilterRun(FilterResults):
-    """PreFilter and Filter results of the whole cluster for one pod; what PreFilter rejects is its first check."""
+    """PreFilter and Filter results of the whole cluster for one pod; PreFilter's rejections are the first check."""
 
     context: SchedulingContext
     prefilter_node_names: frozenset[str] | None = None
-    """Node names of the merged PreFilterResult, including names that no node has; None: all nodes."""
+    """Node names of the merged PreFilterResult, including names that no node has; None for all nodes."""
     prefilter_plugins: frozenset[str] = frozenset()
     """Plugins whose PreFilterResult names nodes."""
     prefilter_status: Status | None = None
@@ -150,7 +150,7 @@ def evaluate_constraints(checks: Sequence[Check], size: int, evicted: EvictableP
     Counterpart of RunFilterPluginsWithNominatedPods: a node fits if it fits both with the nominated pods added and
     without them.
     """
-    # 1. The headroom without the evicted pods, and what the nominated pods leave of it.
+    # 1. The headroom without the evicted pods; then also minus the demand of the nominated pods.
     headrooms = [
         check.headroom if evicted is None or isinstance(check, StaticCheck) else check.remove_pods(evicted)
         for check in checks
@@ -159,7 +159,7 @@ def evaluate_constraints(checks: Sequence[Check], size: int, evicted: EvictableP
         headroom if check.nominated_demand is None else headroom - check.nominated_demand
         for check, headroom in zip(checks, headrooms, strict=True)
     ]
-    # 2. The pass with the nominated pods, then the one without them: a nominated pod may never run, and required pod
+    # 2. One pass with the nominated pods, one without them: a nominated pod may never run, so required pod
     #    affinity to it must not make the node fit.
     has_nominated = any(check.nominated_demand is not None for check in checks)
     codes, rejected_by = np.zeros(size, np.uint8), np.full(size, -1, np.int64)
@@ -195,7 +195,7 @@ def scheduling_context(
 
 
 def _is_queued(snapshot: Snapshot, nominee: Pod, profile: Profile) -> bool:
-    """Return whether neither scheduling gates nor unusable claims keep the pod out of the queue."""
+    """Return whether the pod is queued: neither scheduling gates nor unusable claims keep it out."""
     spec = nominee.spec
     if spec.scheduling_gates and spec.scheduler_name not in profile.ungated_scheduler_names:
         return False
@@ -231,7 +231,7 @@ def run_filter_plugins(context: SchedulingContext) -> FilterRun:
 def _run_prefilter_plugins(
     context: SchedulingContext, skipped: Container[str]
 ) -> tuple[frozenset[str] | None, frozenset[str], Status | None]:
-    """Return the names of the nodes that are left, None for all, the plugins that name them, and a rejection."""
+    """Return the names of the remaining nodes (None: all), the plugins that name nodes, and the rejection, if any."""
     left, restricting = None, list[str]()
     for name in context.profile.prefilter_plugins:
         if name in skipped or name not in PREFILTERS:
@@ -244,7 +244,7 @@ def _run_prefilter_plugins(
             left = result.node_names if left is None else left & result.node_names
             restricting.append(name)
             if not left:
-                # The texts of RunPreFilterPlugins (v1.31); the code has become a final one since.
+                # The texts of RunPreFilterPlugins (v1.31); the code is UnschedulableAndUnresolvable since v1.30.
                 named = " ".join(sorted(restricting))
                 unmet = f"plugin(s) [{named}] simultaneously" if len(restricting) > 1 else f"plugin {named}"
                 is_final = context.features.disjoint_prefilters_are_unresolvable
@@ -254,7 +254,7 @@ def _run_prefilter_plugins(
 
 
 def filter_checks(context: SchedulingContext, name: str) -> Sequence[Check]:
-    """Return the checks of a filter plugin; it may fail on all nodes because its PreFilter is not enabled."""
+    """Return the checks of a filter plugin, which fails on all nodes if it lacks the state of its PreFilter."""
     if is_switched_off(name, context.features):
         return ()
     if name in WITHOUT_PREFILTER and name not in context.profile.prefilter_plugins:
@@ -266,7 +266,7 @@ def filter_checks(context: SchedulingContext, name: str) -> Sequence[Check]:
 
 def last_filter_run(context: SchedulingContext) -> FilterRun:
     """Run the filter plugins, or return the last run if it was for the same pod: /prioritize follows /filter."""
-    # The eviction history may differ: filter plugins read nothing of it but the time, if a claim waits for devices.
+    # The eviction history may differ: filter plugins read only its time, and only if a claim waits for devices.
     last, timed_out = _last_filter_run(context.snapshot), dynamic_resources.timed_out_claims(context)
     known = last[0][1] if last and last[0][0] == timed_out else None
     if known is None or known.context.profile is not context.profile or known.context.pod != context.pod:
@@ -276,24 +276,24 @@ def last_filter_run(context: SchedulingContext) -> FilterRun:
 
 
 def without_snapshot(run: FilterRun) -> FilterRun:
-    """Return the run as its snapshot caches it: a strong reference back would keep the snapshot alive."""
+    """Return the run for its snapshot to cache: with a weak reference back, which does not keep the snapshot alive."""
     context = run.context
     return replace(run, context=replace(context, snapshot=weakref.proxy(context.snapshot), history=NO_HISTORY))
 
 
 @derived("any")
 def _last_filter_run(_snapshot: Snapshot) -> list[tuple[tuple[bool, ...], FilterRun]]:
-    """Return the place for the last run, with its `timed_out_claims`."""
+    """Return the last run with its `timed_out_claims`: empty, or one entry."""
     return []
 
 
 def fits_without_terminating_pods(filter_run: FilterRun, rows: NodeRows) -> BoolArray:
-    """Return [node]: whether the node is one of `rows` and rejects the pod only for the room of terminating pods.
+    """Return [node]: whether it is one of `rows` and rejects the pod, but would fit without its terminating pods.
 
-    Pods that were approved for eviction count as terminating.
+    Pods approved for eviction count as terminating.
     """
-    # kube-scheduler offers an extender only nodes that passed its own filters, where a terminating pod holds its room,
-    # too (NodeInfo has it until it is removed). So on an offered node its cache no longer has that pod, and is newer.
+    # kube-scheduler offers an extender only nodes that passed its own filters, which count terminating pods, too: they
+    # stay in NodeInfo until removed. So if it offers the node, its cache is newer and no longer has these pods.
     fits: BoolArray = mask_of(rows, len(filter_run.codes)) & (filter_run.codes != Code.SUCCESS)
     if not fits.any():
         return fits
@@ -312,8 +312,8 @@ def fits_without_terminating_pods(filter_run: FilterRun, rows: NodeRows) -> Bool
 
 
 def node_rows(snapshot: Snapshot, names: Sequence[str]) -> NodeRows:
-    """Return the rows of the nodes; UnknownNode if one is unknown."""
-    # kube-scheduler sends the same names in the next call for the pod: then none is looked up.
+    """Return the rows of the named nodes; raises UnknownNode if a node is not in the snapshot."""
+    # kube-scheduler sends the same names in its next call for the pod, which reuses the last rows.
     last = _last_rows(snapshot)
     if not last or last[0][0] != names:
         try:
@@ -334,21 +334,21 @@ def _row_of(snapshot: Snapshot) -> dict[str, int]:
 
 @derived("nodes")
 def _last_rows(_snapshot: Snapshot) -> list[tuple[list[str], NodeRows]]:
-    """Return the place for the last names and their rows."""
+    """Return the last names and their rows: empty, or one entry."""
     return []
 
 
 def filters_not_evaluated(context: SchedulingContext) -> Mapping[str, BoolArray]:
-    """Return filter plugin -> [node] where kube-scheduler evaluates it and this extender does not."""
+    """Return filter plugin -> [node]: whether kube-scheduler evaluates it there and this extender does not."""
     profile, size = context.profile, len(context.snapshot.nodes)
     enabled = {*profile.prefilter_plugins, *profile.filter_plugins}
-    # 1. Plugins with a feature that is not followed, on the nodes where the pod needs it.
+    # 1. Plugins with an unsupported feature, on the nodes where the pod needs it.
     masks = {
         name: nodes_of(context)
         for name, nodes_of in NODES_NOT_EVALUATED.items()
         if name in enabled and not is_switched_off(name, context.features)
     }
-    # 2. On all nodes, plugins without permission to read their objects, those that are not in-tree, and
+    # 2. On all nodes: plugins without permission to read their objects, out-of-tree plugins, and
     #    GangScheduling for a pod of a PodGroup.
     skipped = {
         *(plugins_missing_permissions(context, "filter") & enabled),

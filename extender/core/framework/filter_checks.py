@@ -1,10 +1,10 @@
-"""Results of a filter plugin: the checks that it makes of an incoming pod, for all nodes at once.
+"""Checks: the results of a filter plugin for an incoming pod, on all nodes at once.
 
-A StaticCheck depends on node and incoming pod only. A Constraint is a set of columns over the nodes: the headroom that
-is left, and the demand of every running pod. So evicting pods and putting them back is addition and subtraction, where
+A StaticCheck depends only on the node and the incoming pod. A Constraint has columns over the nodes: the remaining
+headroom, and the demand of every running pod. Evicting pods and reprieving them is addition and subtraction, where
 upstream's dry run calls PreFilterExtensions.RemovePod and AddPod on a clone of NodeInfo.
 
-Rule: a check has the columns and reasons of one plugin; it knows no other plugin and nothing of preemption.
+Rule: a check has the columns and reasons of one plugin; it knows nothing of other plugins or preemption.
 """
 
 from abc import ABC, abstractmethod
@@ -23,7 +23,7 @@ from extender.k8s.objects import Pod
 
 @dataclass(frozen=True, slots=True)
 class StaticCheck:
-    """A check without columns: whichever pods are evicted, it rejects the same nodes."""
+    """A check without columns: it rejects the same nodes whichever pods are evicted."""
 
     plugin: str
     rejected: BoolArray
@@ -32,9 +32,9 @@ class StaticCheck:
     code: Code = Code.UNSCHEDULABLE_AND_UNRESOLVABLE
     """Code of the rejected nodes."""
     reason_of: IntArray | None = None
-    """[node]: index of its only reason in `rejection_reasons`; None: every node has all of them."""
+    """[node]: index of its only reason in `rejection_reasons`; None if every node has all of them."""
 
-    # As a constraint without columns.
+    # The attributes of a constraint without columns.
     nominated_demand: ClassVar[None] = None
     headroom: ClassVar[IntArray] = np.empty((0, 0), np.int64)
 
@@ -56,7 +56,7 @@ class StaticCheck:
         return replace(self, rejected=self.rejected[rows], reason_of=reason_of)
 
     def reason_keys(self, _headroom: IntArray, rows: NodeRows) -> IntArray:
-        """Return [row]: as `Constraint.reason_keys`."""
+        """Return [row]: key, see `Constraint.reason_keys`."""
         return np.zeros(len(rows), np.int64) if self.reason_of is None else self.reason_of[rows]
 
     def reasons(self, _headroom: IntArray, row: int) -> tuple[str, ...]:
@@ -70,33 +70,33 @@ class EvictablePods:
     mask: BoolArray
     """[k, node]: True if the pod of rank k may be evicted."""
     freed: IntArray | None = None
-    """[resource, node]: BASE_RESOURCES that evicting all of them frees; None: not summed."""
+    """[resource, node]: BASE_RESOURCES that evicting all these pods frees; None if not summed."""
     has_negative_demand: bool = False
-    """True if some pod has a negative request, so that evicting it reduces the headroom."""
+    """True if a pod has a negative request, so that evicting it reduces the headroom."""
 
     def take(self, rows: NodeRows) -> "EvictablePods":
-        """Return the pods of the nodes `rows` only."""
+        """Return the evictable pods of the nodes `rows` only."""
         freed = None if self.freed is None else self.freed.take(rows, axis=1)
         return EvictablePods(self.mask.take(rows, axis=1), freed, self.has_negative_demand)
 
 
 @dataclass(frozen=True)
 class Constraint(ABC):
-    """Columns of one plugin; whether a node fits depends on the headroom left in them.
+    """Columns of one plugin, whose headroom determines whether a node fits.
 
     headroom = capacity - demand of the running pods - demand of the incoming pod, per column and node.
     """
 
     plugin: str
     headroom: IntArray
-    """[column, node]: headroom beside the incoming pod with all running pods in place; below 0 it does not fit."""
+    """[column, node]: headroom left with the incoming and all running pods in place; the pod does not fit below 0."""
     ranked_demand: RankedDemand
     """[k, column, node]: demand of the node's pod of rank k, stored sparsely."""
     nominated_demand: IntArray | None
     """[column, node]: summed demand of the nominated pods; None without nominated pods."""
 
     code: ClassVar[Code] = Code.UNSCHEDULABLE
-    """Code of the nodes that do not fit, unless a subclass has several."""
+    """Code of the nodes that do not fit, unless a subclass overrides `codes`."""
 
     @abstractmethod
     def fits(self, headroom: IntArray) -> BoolArray:
@@ -107,15 +107,15 @@ class Constraint(ABC):
         return np.where(self.fits(headroom), np.uint8(Code.SUCCESS), np.uint8(self.code))
 
     def reason_keys(self, headroom: IntArray, rows: NodeRows) -> IntArray:
-        """Return [row]: a number below 2**32; nodes with the same code and key share their reasons.
+        """Return [row]: key below 2**32; nodes with the same code and key have the same reasons.
 
-        One key by default: the plugin has one set of reasons per code.
+        One key for all nodes by default: the plugin has one set of reasons per code.
         """
         return np.zeros(len(rows), np.int64)
 
     @abstractmethod
     def reasons(self, headroom: IntArray, row: int) -> tuple[str, ...]:
-        """Return why node `row` does not fit with `headroom` [column, node]; () if it fits."""
+        """Return the reasons why node `row` does not fit with `headroom` [column, node]; () if it fits."""
 
     def remove_pods(self, evictable: EvictablePods) -> IntArray:
         """Return [column, node]: the headroom without the evictable pods, as a new array.
@@ -125,7 +125,7 @@ class Constraint(ABC):
         return self.headroom + self.ranked_demand.sums(evictable.mask)
 
     def take(self, rows: NodeRows) -> Self:
-        """Return the constraint for the nodes `rows` only: the last axis of all its arrays is the node."""
+        """Return the constraint for the nodes `rows` only; the last axis of each array is the node."""
         values = ((field.name, getattr(self, field.name)) for field in fields(self))
         arrays: dict[str, Any] = {name: value[..., rows] for name, value in values if isinstance(value, np.ndarray)}
         return replace(self, ranked_demand=self.ranked_demand.take(rows), **arrays)
@@ -133,9 +133,9 @@ class Constraint(ABC):
 
 @dataclass(frozen=True)
 class ColumnwiseConstraint(Constraint):
-    """A constraint that fits where every column has a headroom of at least 0, independently of the other columns.
+    """A constraint that a node meets if each column, independently of the others, has a headroom of at least 0.
 
-    Subclasses may also reject nodes whatever the headroom.
+    Subclasses may also reject nodes regardless of the headroom.
     """
 
     def fits(self, headroom: IntArray) -> BoolArray:
@@ -145,7 +145,7 @@ class ColumnwiseConstraint(Constraint):
 
 @dataclass(frozen=True)
 class ConflictConstraint(ColumnwiseConstraint):
-    """A constraint that no pod may violate: a column's headroom is minus the number of conflicting pods."""
+    """A constraint that conflicting pods violate: a column's headroom is minus their number."""
 
     reason: str
 
@@ -159,9 +159,9 @@ class ConflictConstraint(ColumnwiseConstraint):
         demand_of: Callable[[Pod, int], int],
         headroom: IntArray | None = None,
     ) -> "ConflictConstraint":
-        """Return a constraint of one column: `demand` of the running pods, `demand_of` a nominee and its node row.
+        """Return a constraint with one column; `demand`: of running pods, `demand_of`: (nominee, node row) -> demand.
 
-        `headroom`: [node], where it is not minus the sum of `demand`.
+        `headroom`: [node]; None if it is minus the sum of `demand`.
         """
         own = -demand.per_node(len(context.snapshot.nodes)) if headroom is None else headroom
         nominated = context.nominated_demand(1, lambda pod, node: [demand_of(pod, node)])
@@ -172,4 +172,4 @@ class ConflictConstraint(ColumnwiseConstraint):
 
 
 Check = StaticCheck | Constraint
-"""A filter plugin returns any number of them for a pod, to be evaluated in this order."""
+"""One result of a filter plugin, which returns any number of checks per pod, evaluated in order."""

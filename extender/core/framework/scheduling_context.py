@@ -1,6 +1,6 @@
-"""SchedulingContext: the incoming pod and all that plugins read to schedule it.
+"""SchedulingContext: the incoming pod and everything that plugins read to schedule it.
 
-Counterpart of what upstream hands to a plugin: the pod, the CycleState and the snapshot's NodeInfos.
+Counterpart of the inputs of an upstream plugin: the pod, the CycleState and the snapshot's NodeInfos.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,13 +26,13 @@ class SchedulingContext:
     snapshot: Snapshot
     profile: Profile
     nominees: tuple[Pod, ...]
-    """Nominated pods that the incoming pod must yield to: equal or higher priority, not the pod itself."""
+    """Other nominated pods of equal or higher priority, which the incoming pod must leave room for."""
     history: EvictionHistory = NO_HISTORY
-    """Time and recent evictions, for protections and rate limits. DynamicResources reads the time, too."""
+    """Current time and recent evictions, for protections and rate limits; DynamicResources also reads the time."""
 
     @property
     def features(self) -> Features:
-        """Switches of the kube-scheduler's version."""
+        """Feature switches for the version of kube-scheduler."""
         return self.snapshot.features
 
     @property
@@ -44,9 +44,9 @@ class SchedulingContext:
         return self.snapshot.index(ImportanceLayout, policy.importance, policy.eviction_cost_annotation).layout
 
     def nominated_demand(self, columns: int, demand_of: Callable[[Pod, int], Sequence[int]]) -> IntArray | None:
-        """Return [column, node]: the nominees' demand, summed on the node of their nomination; None without nominees.
+        """Return [column, node]: demand of the nominees, summed per nominated node; None without nominees.
 
-        `demand_of`: (nominee, node row) -> its demand in each column.
+        `demand_of`: (nominee, node row) -> demand of the nominee in each column.
         """
         if not self.nominees:
             return None

@@ -1,10 +1,10 @@
-"""Cache on which nodes pods of one scheduling signature fit, and the scores; update the nodes whose pods change.
+"""Cache verdicts and scores by scheduling signature, and update only the nodes whose pods changed.
 
-Pods of one template have the same signature: everything that plugins read of them. Their verdicts differ only on nodes
+A signature is everything that plugins read of a pod; pods of one template share it. Their verdicts differ only on nodes
 whose pods changed in between. Counterpart of opportunistic batching (SignPod and PodSignature of the framework, v1.36),
 which kube-scheduler turns off if it has an extender.
 
-Rule: what is cached follows from a node, the amounts of its pods and the signature; all else needs a filter run.
+Rule: a cached result depends only on the node, the amounts of its pods and the signature; all else needs a filter run.
 """
 
 from dataclasses import fields, replace
@@ -40,7 +40,7 @@ from extender.utilities.lru import LRU
 _MAX_SIGNATURES = 64
 _MAX_CACHED_BYTES = 16 << 20
 _BYTES_PER_NODE = 100
-"""Memory of the columns of one signature per node: those of its filter run and mostly four to six of scores."""
+"""Memory per signature and node: the columns of its filter run, and usually four to six columns of scores."""
 
 _BASE_RESOURCES = frozenset(BASE_RESOURCES)
 _ENCODER = msgspec.msgpack.Encoder()
@@ -59,13 +59,13 @@ _NOTHING_ALLOCATED = _ALLOCATED(PodStatus())
 
 
 def sign_pod(pod: Pod) -> bytes | None:
-    """Return the pod's signature; None for a pod whose verdicts depend on its claims, disks or pod affinity."""
+    """Return the pod's signature; None if it is too long or verdicts depend on claims, disks or pod affinity."""
     metadata, spec, affinity = pod.metadata, pod.spec, pod.spec.affinity
     if affinity is not None and (affinity.pod_affinity is not None or affinity.pod_anti_affinity is not None):
         return None
     if spec.resource_claims or _ALLOCATED(pod.status) != _NOTHING_ALLOCATED:
         return None
-    # Names of volumes are no part of it: that of a service account's token differs from pod to pod.
+    # Without volume names: the name of a service account token's volume differs from pod to pod.
     images = []
     for volume in spec.volumes or ():
         if _SOURCES(volume) != _NO_SOURCES:
@@ -78,7 +78,7 @@ def sign_pod(pod: Pod) -> bytes | None:
 
 
 class NodeVerdicts:
-    """Verdicts of all nodes on the pods of one signature."""
+    """Verdicts for the pods of one signature on all nodes."""
 
     def __init__(self, run: FilterRun, requests: BaseRequests | None) -> None:
         context = run.context
@@ -86,11 +86,11 @@ class NodeVerdicts:
         """[node]: whether the pods fit."""
         rejected = [check.rejected for check in run.checks if isinstance(check, StaticCheck)]
         self._accepted = ~np.logical_or.reduce(rejected, axis=0) if rejected else np.ones(len(run.codes), np.bool_)
-        """[node]: whether the pods fit wherever there is room."""
+        """[node]: whether the pods fit if the node has room."""
         self._requests = requests
         self._not_evaluated = {name: nodes for name, nodes in filters_not_evaluated(context).items() if nodes.any()}
         cached = without_snapshot(run)
-        # Without the pod: what is not part of its signature may be large.
+        # Without the pod: its fields outside the signature may be large.
         self._run = replace(cached, context=replace(cached.context, pod=NO_POD))
         self._version = self._run_version = context.snapshot.node_versions.latest
         self._target = TargetPod(context.pod.metadata.namespace, context.pod.metadata.labels or {}, ())
@@ -99,10 +99,10 @@ class NodeVerdicts:
 
     @classmethod
     def of(cls, run: FilterRun) -> "NodeVerdicts | None":
-        """Return the verdicts of a run, or None if they depend on more than the amounts of each node's own pods."""
+        """Return the run's verdicts; None if they depend on more than the amounts of each node's own pods."""
         requests: BaseRequests | None = None
         if not incoming_requests(run.context.pod, run.context.features).keys() <= _BASE_RESOURCES:
-            return None  # devices may provide the others, even those that NodeResourcesFit does not look at
+            return None  # devices may provide other resources, even those that NodeResourcesFit ignores
         for check in run.checks:
             if isinstance(check, ResourceConstraint) and check.base_requests is not None:
                 requests = check.base_requests
@@ -129,7 +129,7 @@ class NodeVerdicts:
         return True
 
     def filter_run(self, context: SchedulingContext) -> FilterRun:
-        """Return what `run_filter_plugins` returns, after `follow`."""
+        """Return the same FilterRun as `run_filter_plugins`; call `follow` first."""
         if self._run_version != self._version:
             checks = [
                 check.with_current_pods(context.snapshot) if isinstance(check, ResourceConstraint) else check
@@ -141,11 +141,11 @@ class NodeVerdicts:
         return replace(self._run, context=context)
 
     def not_evaluated_on(self, rows: NodeRows) -> tuple[str, ...]:
-        """Return the plugins that only kube-scheduler evaluates on some of `rows`."""
+        """Return the plugins that only kube-scheduler evaluates on at least one of `rows`."""
         return tuple([name for name, nodes in self._not_evaluated.items() if nodes[rows].any()])
 
     def scores(self, context: SchedulingContext) -> dict[str, IntArray | None]:
-        """Return plugin -> its SCORES on all nodes, after `follow`; they change in place before the next decision."""
+        """Return plugin -> its scores (see SCORES) on all nodes, after `follow`; the next call updates the arrays."""
         if self._scores is None:
             self._scores = _NodeScores(context)
         else:
@@ -154,7 +154,7 @@ class NodeVerdicts:
 
 
 class _NodeScores:
-    """Scores of all nodes for the pods of one signature, by those plugins whose scores can be updated node by node."""
+    """Scores of all nodes for the pods of one signature, by the plugins whose scores can be updated node by node."""
 
     def __init__(self, context: SchedulingContext) -> None:
         self.of_plugin: dict[str, IntArray | None] = {}
@@ -166,12 +166,12 @@ class _NodeScores:
         self._scorers = {name: scorer(context) for name, scorer in SCORES_OF_PODS_ON_NODE.items()}
         for name, _ in context.profile.score_weights:
             scores = SCORES[name](context, self._rows) if name in SCORES else None
-            # None is final: it says that the pod has nothing that the plugin looks at.
+            # None is final: the pod has nothing that the plugin scores.
             if scores is None or name in _CACHED_SCORES:
                 self.of_plugin[name] = scores
 
     def follow(self, context: SchedulingContext) -> None:
-        """Score the nodes whose pods changed again, and all nodes by their images if these changed."""
+        """Rescore the nodes whose pods changed, and all nodes by ImageLocality if any node's images changed."""
         snapshot, versions, images = context.snapshot, context.snapshot.node_versions, _images(context.snapshot)
         if self._version != versions.latest:
             rows = versions.changed_since(self._version, len(self._rows))
@@ -185,20 +185,20 @@ class _NodeScores:
 
 
 _CACHED_SCORES = {*SCORES_WITHOUT_PODS, *SCORES_OF_PODS_ON_NODE, INTER_POD_AFFINITY}
-"""Plugins whose scores are cached; InterPodAffinity, as `follow` refuses as soon as terms of other pods matter."""
+"""Plugins whose scores are cached; InterPodAffinity, because `follow` returns False once other pods' terms matter."""
 
 
 def _has_terms(snapshot: Snapshot, target: TargetPod) -> tuple[bool, int]:
-    """Return whether running pods have pod affinity terms that can match the pod, and the version of all terms."""
+    """Return whether a running pod has a pod affinity term that can match the pod, and the index's version."""
     index = snapshot.index(TermOwnerIndex)
     return any(True for _ in index.owners_for(target)), index.version
 
 
 def cached_verdicts(context: SchedulingContext) -> NodeVerdicts | None:
-    """Return where the pods of the incoming pod's signature fit now; None if only a filter run can tell."""
+    """Return the current verdicts for the incoming pod's signature; None if the pod needs its own filter run."""
     snapshot = context.snapshot
     signature = sign_pod(context.pod)
-    # Without namespaces, InterPodAffinity is evaluated while no running pod has a namespaceSelector.
+    # Without namespaces, InterPodAffinity is evaluated only while no running pod has a namespaceSelector.
     if signature is None or "namespaces" in snapshot.unreadable_tables:
         return None
     cache, key = _cache(snapshot), (id(context.profile), snapshot.unreadable_tables, signature)
@@ -224,7 +224,7 @@ def cached_verdicts(context: SchedulingContext) -> NodeVerdicts | None:
     "device_classes",
 )
 def _cache(snapshot: Snapshot) -> LRU[tuple[int, frozenset[str], bytes], NodeVerdicts]:
-    """Return the cache: id of the profile, kinds that may not be read, signature -> verdicts."""
+    """Return the cache: (id of the profile, unreadable tables, signature) -> verdicts."""
     return LRU(min(_MAX_SIGNATURES, 1 + _MAX_CACHED_BYTES // (_BYTES_PER_NODE * len(snapshot.nodes) + 1)))
 
 

@@ -1,4 +1,4 @@
-"""Run the score plugins: each gives a node 0 to 100, times the plugin's weight.
+"""Run the score plugins: each scores a node 0 to 100, multiplied by the plugin's weight.
 
 Mirrors the framework runtime's RunPreScorePlugins and RunScorePlugins (v1.36).
 
@@ -38,9 +38,9 @@ class Scores:
     plugins: dict[str, IntArray]
     """Plugin -> [row]: 0 to 100 times the plugin's weight."""
     highest: int
-    """Highest possible total: 100 times the sum of the weights of these plugins."""
+    """Highest possible total: 100 times the sum of the weights of `plugins`."""
     error: str | None = None
-    """Error of a score plugin, which ends the scheduling cycle; there are no scores then."""
+    """Error of a score plugin, which ends the scheduling cycle; there are then no scores."""
 
     @property
     def total(self) -> IntArray:
@@ -51,10 +51,10 @@ class Scores:
 def score(
     context: SchedulingContext, rows: NodeRows, known: Mapping[str, IntArray | None] = MappingProxyType({})
 ) -> Scores:
-    """Score the feasible nodes `rows`. All of them must be given: some plugins score relative to the best one.
+    """Score `rows`, which must contain all feasible nodes: some plugins score relative to the best node.
 
-    Plugins without permission to read their objects are skipped. `known`: plugin -> its SCORES on all nodes, for a
-    profile without `cycle_error`. A row may be given twice.
+    Plugins without permission to read their objects are skipped. `known`: plugin -> its scores (see SCORES) on all
+    nodes, for a profile without `cycle_error`. `rows` may contain duplicates.
     """
     if not len(rows):
         return Scores(rows, {}, 0)
@@ -75,7 +75,7 @@ def score(
             except ScoreFailed as failure:
                 return Scores(rows, {}, 0, _FAILED.format(name, failure))
         if scores is None and name in PRESCORE_PLUGINS and name not in context.profile.prescore_plugins:
-            scores = np.zeros(len(rows), np.int64)  # only PreScore skips a plugin
+            scores = np.zeros(len(rows), np.int64)  # only PreScore can skip a plugin
         # 2. NormalizeScore, then the weight.
         if scores is not None:
             normalized = NORMALIZE_SCORE[name](scores) if name in NORMALIZE_SCORE else scores
@@ -85,7 +85,7 @@ def score(
 
 
 def cycle_error(context: SchedulingContext) -> str | None:
-    """Return the error of the first plugin that reads what an extension point that is not enabled would write."""
+    """Return the error of the first plugin whose state is missing: its PreFilter or PreScore is not enabled."""
     for name in context.profile.prescore_plugins:
         if _lacks_prefilter(context, name):
             return f'running PreScore plugin "{name}": {NOT_FOUND}'

@@ -1,4 +1,4 @@
-"""Status and Code: the result of the filter plugins for one node. PreFilterResult: that of a PreFilter plugin.
+"""Status and Code: the result of the filter plugins for one node. PreFilterResult: the result of a PreFilter plugin.
 
 Mirrors framework.Status and framework.Code (k8s.io/kube-scheduler/framework, v1.36). Code texts and reasons are
 kube-scheduler's own strings, so that they compare equal with its events and logs.
@@ -21,7 +21,7 @@ class Code(enum.IntEnum):
 
     SUCCESS = 0
     ERROR = 1
-    """A plugin failed, which ends the scheduling cycle of the pod, whatever the other nodes say."""
+    """A plugin failed, which ends the pod's scheduling cycle whatever the codes of the other nodes."""
     UNSCHEDULABLE = 2
     """Preemption may help: evicting lower-priority pods can make the node fit."""
     UNSCHEDULABLE_AND_UNRESOLVABLE = 3
@@ -56,7 +56,7 @@ class Status:
     reasons: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Keep MAX_REASONS, each at most MAX_MESSAGE_CHARACTERS long: they may name what a tenant chose."""
+        """Keep at most MAX_REASONS, each cut to MAX_MESSAGE_CHARACTERS: reasons may contain names from tenants."""
         if len(self.reasons) > MAX_REASONS or any(len(reason) > MAX_MESSAGE_CHARACTERS for reason in self.reasons):
             kept = tuple(cut_message(reason) for reason in self.reasons[:MAX_REASONS])
             left_out = len(self.reasons) - len(kept)
@@ -64,7 +64,7 @@ class Status:
 
     @property
     def message(self) -> str:
-        """Reasons joined with ", " as Status.Message does, at most MAX_MESSAGE_CHARACTERS."""
+        """Reasons joined with ", " as Status.Message does, cut to MAX_MESSAGE_CHARACTERS."""
         return cut_message(", ".join(self.reasons))
 
 
@@ -92,18 +92,18 @@ NO_VICTIMS_FOUND = Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, "", ("No preempti
 
 @dataclass(frozen=True, slots=True)
 class PreFilterResult:
-    """The nodes that a PreFilter plugin leaves, or its rejection of the pod."""
+    """Nodes that a PreFilter plugin allows, or its rejection of the pod."""
 
     node_names: frozenset[str] | None = None
-    """PreFilterResult.NodeNames: the only nodes to filter; None: all nodes."""
+    """PreFilterResult.NodeNames: the only nodes to filter; None for all nodes."""
     status: Status | None = None
-    """Rejection of the pod for all nodes; None: not rejected."""
+    """Rejection of the pod on all nodes; None if not rejected."""
 
     @classmethod
     def rejecting(cls, plugin: str, reason: str) -> Self:
-        """Return a rejection for all nodes that no eviction resolves."""
+        """Return a rejection on all nodes, which no eviction can resolve."""
         return cls(status=Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, plugin, (reason,)))
 
 
 class ScoreFailed(Exception):
-    """The error of a score plugin, in upstream's words; it ends the scheduling cycle."""
+    """Error of a score plugin, in upstream's words, which ends the scheduling cycle."""

@@ -1,7 +1,7 @@
 """The plugin registry: one table of plugins per extension point (PreFilter, Filter, Score).
 
-Counterpart of pkg/scheduler/framework/plugins/registry.go (v1.36). NODES_NOT_EVALUATED says where a plugin has a
-feature that is not followed, so that decisions report it as not evaluated instead of as passed.
+Counterpart of pkg/scheduler/framework/plugins/registry.go (v1.36). NODES_NOT_EVALUATED reports the nodes where
+the pod needs an unsupported feature of a plugin, so that decisions report the plugin as not evaluated, not as passed.
 
 Rule: a plugin exists if it is in a table here; nothing registers itself by import.
 """
@@ -44,7 +44,7 @@ from extender.k8s.storage.csi_migration import migrated_volume
 from extender.k8s.storage.volumes import claim_uses
 from extender.k8s.version.features import Features
 
-# The profile says which of them are enabled, and in which order.
+# The profile specifies which plugins are enabled, and in which order.
 
 PREFILTERS: dict[str, Callable[[SchedulingContext], PreFilterResult]] = {
     node_name.NAME: node_name.prefilter,
@@ -56,7 +56,7 @@ PREFILTERS: dict[str, Callable[[SchedulingContext], PreFilterResult]] = {
     inter_pod_affinity.NAME: inter_pod_affinity.prefilter,
     dynamic_resources.NAME: dynamic_resources.prefilter,
 }
-"""PreFilter plugins that may reject the pod or leave only some nodes, before any node is filtered."""
+"""PreFilter plugins that may reject the pod, or restrict it to some nodes, before any node is filtered."""
 
 FILTERS: dict[str, Callable[[SchedulingContext], Sequence[Check]]] = {
     node_unschedulable.NAME: node_unschedulable.filter,
@@ -77,7 +77,7 @@ FILTERS: dict[str, Callable[[SchedulingContext], Sequence[Check]]] = {
     dynamic_resources.NAME: dynamic_resources.filter,
     node_declared_features.NAME: node_declared_features.filter,
 }
-"""Filter plugins: each returns its checks for all nodes, none where kube-scheduler skips the plugin for this pod."""
+"""Filter plugins: each returns its checks for all nodes, or none if kube-scheduler skips the plugin for the pod."""
 
 SCORES: dict[str, Callable[[SchedulingContext, NodeRows], IntArray | None]] = {
     taint_toleration.NAME: taint_toleration.score,
@@ -90,8 +90,8 @@ SCORES: dict[str, Callable[[SchedulingContext, NodeRows], IntArray | None]] = {
     node_resources.BALANCED_ALLOCATION_NAME: node_resources.balanced_score,
     image_locality.NAME: image_locality.score,
 }
-"""Score plugins: each returns [row] 0 to 100, or any number if NORMALIZE_SCORE has the plugin; None where
-kube-scheduler skips the plugin for this pod."""
+"""Score plugins: each returns [row]: 0 to 100, or any number if the plugin is in NORMALIZE_SCORE; None if
+kube-scheduler skips the plugin for the pod."""
 
 NORMALIZE_SCORE: dict[str, Callable[[IntArray], IntArray]] = {
     taint_toleration.NAME: taint_toleration.normalize_score,
@@ -99,16 +99,16 @@ NORMALIZE_SCORE: dict[str, Callable[[IntArray], IntArray]] = {
     inter_pod_affinity.NAME: inter_pod_affinity.normalize_score,
     dynamic_resources.NAME: normalize,
 }
-"""Score plugins whose scores are relative to those of the other feasible nodes (ScoreExtensions) -> [row]: 0 to 100."""
+"""Score plugins that scale their scores relative to all feasible nodes (ScoreExtensions) -> [row]: 0 to 100."""
 
 SCORES_OF_PODS_ON_NODE: dict[str, Callable[[SchedulingContext], node_resources.Scorer | None]] = {
     node_resources.FIT_NAME: node_resources.fit_scorer,
     node_resources.BALANCED_ALLOCATION_NAME: node_resources.balanced_scorer,
 }
-"""Score plugins that read the pods of a node, and no others, so that single nodes can be scored again; None: Skip."""
+"""Score plugins that read only the pods of the scored node, so that single nodes can be rescored; None if skipped."""
 
 SCORES_WITHOUT_PODS = frozenset({taint_toleration.NAME, node_affinity.NAME, image_locality.NAME})
-"""Score plugins that read no other pods."""
+"""Score plugins that read no pod but the incoming one."""
 
 PLUGIN_INDEXES: tuple[type[Index], ...] = (
     ServiceIndex,
@@ -119,12 +119,12 @@ PLUGIN_INDEXES: tuple[type[Index], ...] = (
     volume_restrictions.ClaimUserIndex,
     volume_restrictions.DiskMountIndex,
 )
-"""Indexes that plugins read, built ahead so that no request waits for them."""
+"""Indexes that plugins read, built in advance so that no request waits for them."""
 
 
 def waits_to_grow(pod: Pod, features: Features) -> bool:
-    """Return whether the pod waits for room to grow in place, for which it may preempt (KEP-5836, v1.37)."""
-    # Its own node is then the only candidate, where its larger requests count already: filters would add them twice.
+    """Return whether the pod waits for room to resize in place, for which it may preempt (KEP-5836, v1.37)."""
+    # Its own node is then the only candidate, and already counts the larger requests: filters would add them twice.
     return features.in_place_pod_vertical_scaling_scheduler_preemption and is_resize_deferred(pod)
 
 
@@ -134,14 +134,14 @@ NODES_NOT_EVALUATED: dict[str, Callable[[SchedulingContext], BoolArray]] = {
         len(context.snapshot.nodes), waits_to_grow(context.pod, context.features)
     ),
 }
-"""Filter plugins with features that are not followed -> [node] where the pod needs one, or an object that may not be
-read."""
+"""Filter plugins with unsupported features -> [node]: whether the pod needs such a feature there, or an object
+that may not be read."""
 
 
 # --- plugins without their PreFilter or PreScore --------------------------------------------------------------------
 
-# Where PreFilter or PreScore of a plugin is not enabled, its state is missing in CycleState (getPreFilterState and
-# getPreScoreState, v1.36). Plugins that are not listed here compute it themselves then, as all modules here do.
+# If a plugin's PreFilter or PreScore is not enabled, its state is missing from CycleState (getPreFilterState and
+# getPreScoreState, v1.36). Plugins not listed here then compute the state themselves, as all modules here do.
 
 WITHOUT_PREFILTER: Final[Mapping[str, str]] = {
     node_ports.NAME: 'reading "PreFilterNodePorts" from cycleState: not found',
@@ -163,21 +163,21 @@ WITHOUT_PRESCORE: Final[Mapping[str, str]] = {
 """Score plugin that fails without its PreScore -> its error."""
 
 SCORES_READING_PREFILTER: Final = frozenset({volume_binding.NAME, dynamic_resources.NAME})
-"""Plugins that score what their PreFilter found, and fail without it."""
+"""Score plugins that read the state of their PreFilter, and fail without it."""
 
 NOT_FOUND: Final = "not found"
-"""Error of a plugin that reads what its PreFilter did not write."""
+"""Error of a plugin that reads missing PreFilter state."""
 
 
 def is_switched_off(plugin: str, features: Features) -> bool:
-    """Return whether a feature gate makes a filter plugin do nothing, although it is enabled."""
+    """Return whether a feature gate turns off a filter plugin, even if it is enabled."""
     if plugin == dynamic_resources.NAME:
         return not features.dynamic_resource_allocation
     return plugin == node_declared_features.NAME and not features.node_declared_features
 
 
 def is_score_switched_off(plugin: str, features: Features) -> bool:
-    """Return whether a feature gate makes a score plugin do nothing, although it is enabled."""
+    """Return whether a feature gate turns off a score plugin, even if it is enabled."""
     if plugin == volume_binding.NAME:
         return not features.storage_capacity_scoring
     return is_switched_off(plugin, features)
@@ -185,8 +185,8 @@ def is_score_switched_off(plugin: str, features: Features) -> bool:
 
 # --- objects that plugins read --------------------------------------------------------------------------------------
 
-# A plugin that applies to the pod, but whose objects the extender has no permission to list, is skipped and reported as
-# not evaluated: an object that was never listed is not a missing object.
+# A plugin that applies to the pod, but whose objects the extender lacks permission to list, is skipped and reported as
+# not evaluated: an object that was never listed must not count as missing.
 
 ExtensionPoint = Literal["filter", "score"]
 """Extension point at which the plugin would run."""
@@ -233,11 +233,11 @@ REQUIRED_TABLES: Mapping[str, tuple[frozenset[str], Callable[[SchedulingContext,
         lambda context, _point: dynamic_resources.reads_tables(context),
     ),
 }
-"""Plugin -> fields of ObjectTables that it reads besides nodes and pods; whether it reads them for this pod there."""
+"""Plugin -> (fields of ObjectTables that it reads besides nodes and pods, whether it reads them for the pod)."""
 
 
 def plugins_missing_permissions(context: SchedulingContext, point: ExtensionPoint) -> frozenset[str]:
-    """Return the plugins that apply to the pod and lack permission to read one of their tables."""
+    """Return the plugins that apply to the pod but lack permission to read one of their tables."""
     unreadable = context.snapshot.unreadable_tables
     if not unreadable:
         return frozenset()
@@ -249,9 +249,9 @@ def plugins_missing_permissions(context: SchedulingContext, point: ExtensionPoin
 
 
 def tables_read_for(context: SchedulingContext) -> frozenset[str]:
-    """Return the tables besides nodes and pods that any plugin, enabled or not, reads for this pod.
+    """Return the tables, besides nodes and pods, that any plugin, enabled or not, may read for this pod.
 
-    The snapshot of the context has no objects yet, and all its tables are unreadable.
+    The context's snapshot has no objects yet: all its tables are unreadable.
     """
     return frozenset[str]().union(
         *(
@@ -259,12 +259,12 @@ def tables_read_for(context: SchedulingContext) -> frozenset[str]:
             for name, (tables, applies_to) in REQUIRED_TABLES.items()
             if applies_to(context, "filter") or applies_to(context, "score")
         ),
-        {"namespaces"},  # terms of pods that are not known yet may have a namespaceSelector
+        {"namespaces"},  # terms of pods not yet in the snapshot may have a namespaceSelector
     )
 
 
 def _tables_of_features(context: SchedulingContext, plugin: str) -> frozenset[str]:
-    """Return the tables that the plugin reads in some versions or with a feature gate only."""
+    """Return the tables that the plugin reads only in some versions or with a feature gate."""
     features = context.features
     if plugin == dynamic_resources.NAME:
         return dynamic_resources.tables(features)

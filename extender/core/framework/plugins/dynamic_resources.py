@@ -1,12 +1,12 @@
-"""DynamicResources: the node must have the devices of the pod's ResourceClaims, allocated already or to be allocated.
+"""DynamicResources: the node must provide the devices of the pod's ResourceClaims, allocated or still to allocate.
 
-A claim that is not allocated yet takes the first free devices that suit it on each node (`core.devices`). So does the
-claim that kube-scheduler makes for extended resources that a DeviceClass backs, on nodes without a device plugin.
-Evicting pods changes nothing: their claims keep the devices until they are deallocated.
+A claim not yet allocated takes the first suitable free devices of each node (`core.devices`). So does the claim that
+kube-scheduler creates for extended resources that a DeviceClass backs, on nodes without a device plugin.
+Evicting pods frees no devices: their claims keep them until deallocated.
 
 Mirrors pkg/scheduler/framework/plugins/dynamicresources (v1.36).
 
-Rule: where a claim needs a feature that is not followed, the node is not evaluated, and the feature is named.
+Rule: if a claim needs an unsupported feature on a node, the node is not evaluated, and the feature is reported.
 """
 
 from collections.abc import Iterator
@@ -58,13 +58,13 @@ CANNOT_ALLOCATE = "cannot allocate all claims"
 NOT_AVAILABLE = "resourceclaim not available on the node"
 CANNOT_FIT = "cannot fit resource"
 EARLIER_CLAIM = "cannot schedule extended resource claim"
-"""Reason while the claim of an earlier scheduling cycle is there, which PostFilter deletes."""
+"""Reason while the claim of an earlier scheduling cycle exists; PostFilter deletes that claim."""
 
 TABLES = frozenset({"resource_claims", "resource_slices", "device_classes"})
 """Fields of ObjectTables that the plugin reads in every version."""
 
 _MAX_ALTERNATIVES = 8
-"""Alternatives of a prioritized list (resource.FirstAvailableDeviceRequestMaxSize)."""
+"""Maximum number of alternatives in a prioritized list (resource.FirstAvailableDeviceRequestMaxSize)."""
 
 _ALPHA_BEFORE_1_36 = {
     "dra_partitionable_devices": "DRAPartitionableDevices",
@@ -72,7 +72,7 @@ _ALPHA_BEFORE_1_36 = {
     "dra_device_binding_conditions": "DRADeviceBindingConditions",
     "dra_consumable_capacity": "DRAConsumableCapacity",
 }
-"""Field of Features -> gate that is followed from v1.36 only."""
+"""Field of Features -> feature gate that is supported only from v1.36 on."""
 
 
 # --- PreFilter ------------------------------------------------------------------------------------------------------
@@ -98,9 +98,9 @@ class _State:
     """The pod's claims, as PreFilter finds them (upstream: stateData)."""
 
     claims: tuple[ResourceClaim, ...] = ()
-    """Those that the pod names."""
+    """Claims of the pod's spec.resourceClaims."""
     extended: ResourceClaim | None = None
-    """The one for extended resources, behind the others."""
+    """Claim for the pod's extended resources; last in `all`."""
 
     @property
     def all(self) -> tuple[ResourceClaim, ...]:
@@ -108,15 +108,15 @@ class _State:
 
 
 def _state(context: SchedulingContext) -> _State | Status:
-    """Return the pod's claims, none where the plugin does nothing or is not evaluated, or the status of PreFilter."""
+    """Return the pod's claims (none if the plugin is skipped or not evaluated), or the rejection by PreFilter."""
     snapshot, pod = context.snapshot, context.pod
     if not _may_have_claims(snapshot, pod) or _why_not_evaluated(context.features, snapshot.unreadable_tables):
         return _State()
-    # 1. All claims exist and are the pod's.
+    # 1. All claims exist and belong to the pod.
     claims = pod_claims(snapshot, pod)
     if isinstance(claims, str):
         return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, NAME, (claims,))
-    # 2. Each one that is not allocated has requests for known DeviceClasses.
+    # 2. Each unallocated claim requests only known DeviceClasses.
     for claim in claims:
         try:
             problem = None if claim.status.allocation is not None else request_problem(snapshot, claim)
@@ -124,12 +124,12 @@ def _state(context: SchedulingContext) -> _State | Status:
             return Status(Code.ERROR, NAME, (f'running PreFilter plugin "{NAME}": {error}',))
         if problem is not None:
             return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, NAME, (problem,))
-    # 3. The claim for extended resources, which kube-scheduler makes itself.
+    # 3. The claim for extended resources, which kube-scheduler itself creates.
     return _State(claims, extended_resource_claim(snapshot, pod))
 
 
 def _may_have_claims(snapshot: Snapshot, pod: Pod) -> bool:
-    """Return whether the pod may have claims; false at no cost for pods in clusters without DeviceClasses."""
+    """Return whether the pod may have claims; a cheap check in clusters without DeviceClasses."""
     has_classes = snapshot.objects.device_classes or "device_classes" in snapshot.unreadable_tables
     return bool(pod.spec.resource_claims or has_classes) and snapshot.features.dynamic_resource_allocation
 
@@ -139,7 +139,7 @@ def _may_have_claims(snapshot: Snapshot, pod: Pod) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """The claims that are to be allocated on some nodes, and what each of these nodes has for them."""
+    """Claims to allocate on the nodes `rows`, and the outcome of the allocation on each of these nodes."""
 
     claims: tuple[ClaimToAllocate, ...]
     rows: NodeRows
@@ -147,23 +147,23 @@ class Allocation:
 
 
 class Verdicts:
-    """The plugin's result for one pod on each node; the first that applies to a node decides."""
+    """The plugin's result for one pod on each node; the first result that applies to a node is final."""
 
     def __init__(self, size: int) -> None:
         self.undecided: BoolArray = np.ones(size, np.bool_)
         """[node]: True until a result applies."""
         self.statuses: dict[tuple[Code, str], int] = {}
-        """(code, reason) of nodes that are rejected -> number."""
+        """(code, reason) of rejected nodes -> index."""
         self.status: IntArray = np.full(size, -1, np.int64)
-        """[node]: number of its status; -1: not rejected."""
+        """[node]: index of its entry in `statuses`; -1 if not rejected."""
         self.not_followed: dict[str, int] = {}
-        """Feature that is not followed -> number."""
+        """Unsupported feature -> index."""
         self.not_evaluated: IntArray = np.full(size, -1, np.int64)
-        """[node]: number of the feature that is not followed there; -1: evaluated."""
+        """[node]: index in `not_followed` of the unsupported feature; -1 if evaluated."""
         self.unavailable: tuple[tuple[ResourceClaim, BoolArray], ...] = ()
-        """Allocated claims and [node]: whether they are not available there."""
+        """Allocated claims, each with [node]: True if the claim is not available there."""
         self.allocations: list[Allocation] = []
-        """Each for other nodes."""
+        """Allocations, each for different nodes."""
 
     def accept(self, nodes: BoolArray) -> None:
         self.undecided = self.undecided & ~nodes
@@ -173,12 +173,12 @@ class Verdicts:
         self.accept(nodes)
 
     def leave(self, nodes: BoolArray, feature: str) -> None:
-        """Leave nodes to kube-scheduler, because of a feature that is not followed."""
+        """Leave the nodes to kube-scheduler because of an unsupported feature."""
         self.not_evaluated[nodes] = self.not_followed.setdefault(feature, len(self.not_followed))
         self.accept(nodes)
 
     def allocate(self, allocation: Allocation) -> None:
-        """Reject or leave the nodes where devices were not allocated."""
+        """Record the allocation; reject or leave the nodes where no devices were allocated."""
         self.allocations.append(allocation)
         for number, outcome in enumerate(allocation.nodes.outcomes):
             nodes = self.undecided & (allocation.nodes.outcome == number)
@@ -193,7 +193,7 @@ class Verdicts:
                 self.reject(nodes, outcome.text)
 
     def outcome(self, row: int) -> tuple[tuple[ClaimToAllocate, ...], Outcome] | None:
-        """Return the claims to allocate on a node and what was found there; None: nothing is to be allocated."""
+        """Return the claims to allocate on node `row` and their outcome; None if there is nothing to allocate."""
         for one in self.allocations:
             if one.nodes.outcome[row] >= 0:
                 return one.claims, one.nodes.at(row)
@@ -201,10 +201,10 @@ class Verdicts:
 
 
 def verdicts(context: SchedulingContext) -> Verdicts | None:
-    """Return the plugin's result for each node; None if the pod has no claims that PreFilter accepts."""
+    """Return the plugin's result for each node; None if PreFilter rejects the pod's claims or there are none."""
     if not _may_have_claims(context.snapshot, context.pod):
         return None
-    # Filters, scores and explanations of a pod follow each other: the last result is cached.
+    # A pod's filter, score and explanation run in succession, so the last result is cached.
     last, key = _last_verdicts(context.snapshot), (context.pod, context.history.now > 0, timed_out_claims(context))
     if not last or last[0][0] != key:
         last[:] = [(key, _verdicts(context))]
@@ -217,7 +217,7 @@ def _last_verdicts(_snapshot: Snapshot) -> list[tuple[tuple[Pod, bool, tuple[boo
 
 
 def filter(context: SchedulingContext) -> tuple[StaticCheck, ...]:
-    """Return a check per code, none for a pod without claims."""
+    """Return one check per code of the rejected nodes; none for a pod without claims."""
     found = verdicts(context)
     if found is None:
         return ()
@@ -232,7 +232,7 @@ def filter(context: SchedulingContext) -> tuple[StaticCheck, ...]:
 
 def _verdicts(context: SchedulingContext) -> Verdicts | None:
     found = Verdicts(len(context.snapshot.nodes))
-    # 1. What is not evaluated for any pod, or not for the claims of this pod.
+    # 1. Reasons not to evaluate any pod, or the claims of this pod.
     reason = _why_not_evaluated(context.features, context.snapshot.unreadable_tables)
     if reason is not None:
         nodes = _nodes_that_read_tables(context)
@@ -245,16 +245,16 @@ def _verdicts(context: SchedulingContext) -> Verdicts | None:
     if unfollowed is not None:
         found.leave(found.undecided, unfollowed)
         return found
-    # 2. The claim that an earlier cycle made for extended resources stands in the way until PostFilter deletes it.
+    # 2. A claim that an earlier cycle created for extended resources blocks the pod until PostFilter deletes it.
     if state.extended is not None and state.extended.spec.devices.requests is not None:
         found.reject(found.undecided, EARLIER_CLAIM)
         return found
-    # 3. Devices for the claims that are not allocated.
+    # 3. Devices for unallocated claims.
     for claims, nodes in list(_claims_to_allocate(context, state, found)):
         rows = np.flatnonzero(nodes & found.undecided)
         if claims and len(rows):
             found.allocate(Allocation(claims, rows, allocate_on_nodes(context.snapshot, claims, rows)))
-    # 4. Allocated claims. Upstream finds first that they are unavailable, but reports it last.
+    # 4. Allocated claims. Upstream checks their availability first, but reports it last.
     found.unavailable = tuple(_unavailable(context, state))
     for _, nodes in found.unavailable:
         found.reject(nodes & found.undecided, NOT_AVAILABLE)
@@ -266,9 +266,9 @@ def _verdicts(context: SchedulingContext) -> Verdicts | None:
 def _claims_to_allocate(
     context: SchedulingContext, state: _State, found: Verdicts
 ) -> Iterator[tuple[tuple[ClaimToAllocate, ...], BoolArray]]:
-    """Yield the claims to allocate and [node]: where; nodes that lack the same extended resources have the same claims.
+    """Yield (claims to allocate, [node]: whether to allocate there), one per set of missing extended resources.
 
-    Decides about the nodes where the plugin has nothing to do, and where a resource comes from nowhere.
+    Also accepts nodes where the plugin has nothing to do, and rejects nodes that lack a resource without a DeviceClass.
     """
     snapshot, pod = context.snapshot, context.pod
     own = tuple(_to_allocate(claim, claim.spec.devices) for claim in state.claims if claim.status.allocation is None)
@@ -295,7 +295,7 @@ def _to_allocate(claim: ResourceClaim, spec: DeviceClaim) -> ClaimToAllocate:
 
 
 def _unavailable(context: SchedulingContext, state: _State) -> Iterator[tuple[ResourceClaim, BoolArray]]:
-    """Yield the allocated claims that are not available everywhere, with [node]: where they are not."""
+    """Yield each allocated claim that is unavailable on some node, with [node]: whether it is unavailable there."""
     size = len(context.snapshot.nodes)
     for claim in state.all:
         allocation = claim.status.allocation
@@ -312,7 +312,7 @@ def _unavailable(context: SchedulingContext, state: _State) -> Iterator[tuple[Re
 
 
 def timed_out_claims(context: SchedulingContext) -> tuple[bool, ...]:
-    """Return [claim]: whether it has waited too long for its devices, which is all that depends on the time."""
+    """Return [claim]: whether its binding conditions timed out; nothing else in the verdicts depends on the time."""
     claims = pod_claims(context.snapshot, context.pod) if context.pod.spec.resource_claims else ()
     return () if isinstance(claims, str) else tuple(_is_timed_out(context, claim) for claim in claims)
 
@@ -336,19 +336,19 @@ def nodes_not_evaluated(context: SchedulingContext) -> BoolArray:
 
 
 def tables(features: Features) -> frozenset[str]:
-    """Return the fields of ObjectTables that the plugin reads."""
+    """Return the fields of ObjectTables that the plugin reads with these features."""
     return TABLES | {"device_taint_rules"} if features.dra_device_taint_rules else TABLES
 
 
 def reads_tables(context: SchedulingContext) -> bool:
-    """Return whether the pod has claims, or requests a resource that a DeviceClass backs, or may back if unreadable."""
+    """Return whether the pod has claims or requests a resource that a DeviceClass backs (or may, if unreadable)."""
     resources = extended_resources(context.snapshot, context.pod)
     backed = any(delegated_to_dra(context.snapshot, name) is not None for name in resources)
     return bool(context.pod.spec.resource_claims) or backed
 
 
 def _why_not_evaluated(features: Features, unreadable: frozenset[str]) -> str | None:
-    """Return why the plugin is not evaluated for any pod; None: it is evaluated."""
+    """Return the reason why the plugin is not evaluated for any pod; None if it is evaluated."""
     if not features.device_claims_are_evaluated:
         return "claims before 1.34"
     missing = sorted(tables(features) & unreadable)
@@ -356,7 +356,7 @@ def _why_not_evaluated(features: Features, unreadable: frozenset[str]) -> str | 
 
 
 def _nodes_that_read_tables(context: SchedulingContext) -> BoolArray:
-    """Return [node]: whether the plugin reads its objects for the pod there."""
+    """Return [node]: whether the plugin would read its tables for the pod on the node."""
     snapshot, size = context.snapshot, len(context.snapshot.nodes)
     if context.pod.spec.resource_claims or "device_classes" not in snapshot.unreadable_tables:
         return np.full(size, reads_tables(context), np.bool_)
@@ -365,7 +365,7 @@ def _nodes_that_read_tables(context: SchedulingContext) -> BoolArray:
 
 
 def _not_followed(context: SchedulingContext, state: _State) -> str | None:
-    """Return the feature because of which the pod's claims are not evaluated on any node."""
+    """Return the unsupported feature that keeps the pod's claims from being evaluated on any node, or None."""
     features, spec = context.features, context.pod.spec
     if len(state.claims) > limits.MAX_CLAIMS:
         return limits.TOO_MANY_CLAIMS
@@ -383,7 +383,7 @@ def _not_followed(context: SchedulingContext, state: _State) -> str | None:
 
 
 def _parses(claim: ResourceClaim) -> bool:
-    """Return whether the node selector of a claim's allocation parses; otherwise PreFilter ends with an error."""
+    """Return whether the node selector of the claim's allocation parses; if not, upstream's PreFilter fails."""
     allocation = claim.status.allocation
     try:
         if allocation is not None and allocation.node_selector is not None:
@@ -397,17 +397,17 @@ def _parses(claim: ResourceClaim) -> bool:
 
 
 def score(context: SchedulingContext, rows: NodeRows) -> IntArray | None:
-    """Return [row]: more for earlier alternatives of prioritized lists; None if the pod's claims have none.
+    """Return [row]: higher for earlier alternatives of prioritized lists; None if the claims have no such lists.
 
     Raises ScoreFailed.
     """
     features = context.features
     if not features.prioritized_lists_are_scored or NAME not in context.profile.filter_plugins:
-        return None  # Filter finds what Score reads
+        return None  # Score reads the result of Filter
     found, state = verdicts(context), _state(context)
     if found is None or isinstance(state, Status):
         return None
-    # 1. Up to v1.36 a pod fails that has allocated claims beside new ones.
+    # 1. Up to v1.36, a pod with both allocated and unallocated claims fails.
     if not features.allocated_claims_are_scored:
         for one in found.allocations:
             outcomes = one.nodes.outcome[rows]
@@ -431,7 +431,6 @@ def score(context: SchedulingContext, rows: NodeRows) -> IntArray | None:
 
 
 def _score_of_allocated(claim: ResourceClaim) -> int:
-    """Return the score of a claim that is allocated already."""
     allocation = claim.status.allocation
     used = {one.request for one in (allocation.devices.results if allocation is not None else None) or ()}
     return sum(
@@ -454,7 +453,7 @@ STILL_NOT_SCHEDULABLE = "still not schedulable"
 def post_filter(context: SchedulingContext, rejected: BoolArray) -> tuple[str, ResourceClaim | None]:
     """Return the message of PostFilter, and the claim that it deallocates (DEALLOCATED) or deletes (DELETED).
 
-    `rejected`: [node]: whether this plugin is the one that rejected it.
+    `rejected`: [node]: whether this plugin rejected it.
     """
     if _why_not_evaluated(context.features, context.snapshot.unreadable_tables):
         return STILL_NOT_SCHEDULABLE if reads_tables(context) else NO_NEW_CLAIMS, None
@@ -464,16 +463,16 @@ def post_filter(context: SchedulingContext, rejected: BoolArray) -> tuple[str, R
     found, uid = verdicts(context), context.pod.metadata.uid
     if found is None:
         return STILL_NOT_SCHEDULABLE, None
-    # 1. Deallocate a claim that no other pod uses. Of several kube-scheduler takes any; here it is the first.
+    # 1. Deallocate a claim that no other pod uses. Of several, kube-scheduler takes any; here the first is taken.
     statuses = list(found.statuses)
     for claim, nodes in found.unavailable:
         reserved = [one.uid for one in claim.status.reserved_for or ()]
-        # A node may have another reason, as allocation comes first; then deallocating this claim would not help.
+        # A node may have a different reason, as allocation is checked first: deallocating would not help there.
         numbers = set(found.status[nodes & rejected].tolist())
         decides = any(number >= 0 and statuses[number][1] == NOT_AVAILABLE for number in numbers)
         if decides and claim is not state.extended and (not reserved or reserved == [uid]):
             return DEALLOCATED, claim
-    # 2. Delete the claim that an earlier cycle made for extended resources.
+    # 2. Delete the claim that an earlier cycle created for extended resources.
     if state.extended is not None and state.extended.metadata.name != IN_MEMORY:
         return DELETED, state.extended
     return STILL_NOT_SCHEDULABLE, None

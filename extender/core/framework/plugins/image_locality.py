@@ -17,20 +17,20 @@ NAME = "ImageLocality"
 
 _MB = 1024 * 1024
 _MIN_THRESHOLD_BYTES = 23 * _MB
-"""Sum of image bytes that scores 0 (minThreshold)."""
+"""Sum of image bytes up to which a node scores 0 (minThreshold)."""
 _MAX_CONTAINER_THRESHOLD_BYTES = 1000 * _MB
-"""Image bytes per container that score 100 (maxContainerThreshold)."""
+"""Sum of image bytes per container from which a node scores 100 (maxContainerThreshold)."""
 
 
 class ImageIndex(Index):
-    """Images on every node, with the size that each node reports (upstream: NodeInfo.ImageStates)."""
+    """Images of every node, with the size that the node reports (upstream: NodeInfo.ImageStates)."""
 
     reads = ("nodes",)
 
     def __init__(self, snapshot: Snapshot) -> None:
         super().__init__(snapshot)
         self.holders: dict[str, dict[str, int]] = {}
-        """Image name -> node name -> bytes."""
+        """Image name -> node name -> size in bytes."""
 
     def object_changed(self, _field: str, before: Node | None, after: Node | None) -> None:
         if before is not None and after is not None and before.status.images == after.status.images:
@@ -54,7 +54,7 @@ def _sizes(node: Node | None) -> dict[str, tuple[str, int]]:
 def _image(snapshot: Snapshot, name: str) -> tuple[int, IntArray]:
     """Return the image's size in bytes and the rows of the nodes that have it.
 
-    The size is the one that the first node listed with the image reports (backend/cache addNodeImageStates, v1.36).
+    The first node in listing order that has the image determines the size (backend/cache addNodeImageStates, v1.36).
     """
     holders = snapshot.index(ImageIndex).holders.get(name, {})
     if not holders:
@@ -81,7 +81,7 @@ def score(context: SchedulingContext, rows: NodeRows) -> IntArray:
     if features.image_locality_divides_by_image_volumes:
         divisor = len(images)
     for image in images:
-        # The tag is `latest` if there is none; the colon of a registry port does not start a tag.
+        # The default tag is `latest`; the colon of a registry port does not start a tag.
         tagged = image if image.rfind(":") > image.rfind("/") else f"{image}:latest"
         size, holders = _image(snapshot, tagged)
         image_bytes[holders] += int(size * (len(holders) / len(snapshot.nodes)))

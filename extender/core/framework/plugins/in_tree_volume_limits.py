@@ -1,9 +1,9 @@
 """EBSLimits, GCEPDLimits, AzureDiskLimits: limit the volumes of in-tree plugins per node, up to v1.30.
 
-They apply to nodes without a CSINode only: everywhere else the plugins have been migrated to CSI drivers.
+The limits apply only to nodes without a CSINode: on other nodes, the plugins have been migrated to CSI drivers.
 
 Mirrors pkg/scheduler/framework/plugins/nodevolumelimits/non_csi.go (v1.30).
-Divergence: on a node without a CSINode, volumes that the CSI driver itself provisions count as well.
+Divergence: on a node without a CSINode, volumes that the CSI driver itself provisions also count.
 """
 
 import re
@@ -35,7 +35,7 @@ MAX_GCE_PD_VOLUMES: Final = 16
 MAX_AZURE_DISK_VOLUMES: Final = 16
 
 _NITRO: Final = re.compile(r"^[cmr]5.*|t3|z1d")
-"""Instance types with the lower limit (volumeutil.EBSNitroLimitRegex)."""
+"""Instance types with the Nitro limit (volumeutil.EBSNitroLimitRegex)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +46,11 @@ class _InTreeLimit:
     """Name of the scheduler's plugin."""
     provisioner: str
     resource: str
-    """Resource by which a node's allocatable may name another limit."""
+    """Allocatable resource that may specify a different limit for a node."""
     limit: Callable[[Node], int]
 
     def filter(self, context: SchedulingContext) -> tuple[Check, ...]:
-        """Return one constraint, or none for a pod without volumes of the plugin."""
+        """Return the checks of claims and the limit; none for a pod without volumes of the in-tree plugin."""
         if not context.pod.spec.volumes:
             return ()
         unusable = unusable_claim(context, self.name)
@@ -75,7 +75,7 @@ def _ebs_limit(node: Node) -> int:
 
 @derived_by("nodes", "allocatable", "csi_nodes")
 def _limits(snapshot: Snapshot, plugin: _InTreeLimit) -> IntArray:
-    """Return [node]: limit, NEVER where the node has a CSINode."""
+    """Return [node]: limit; NEVER if the node has a CSINode."""
     found = np.fromiter(map(plugin.limit, snapshot.nodes), np.int64, len(snapshot.nodes))
     of_allocatable = attachable_volumes(snapshot).get(plugin.resource)
     if of_allocatable is not None:

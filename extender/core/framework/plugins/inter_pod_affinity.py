@@ -1,4 +1,4 @@
-"""InterPodAffinity: required and preferred pod affinity and anti-affinity, the incoming pod's and existing pods' to it.
+"""InterPodAffinity: pod affinity and anti-affinity of the incoming pod, and of existing pods towards it.
 
 Each term is a column that counts the matching pods in a node's topology domain.
 
@@ -51,18 +51,18 @@ REASON_ANTI_AFFINITY = "node(s) didn't match pod anti-affinity rules"
 REASON_EXISTING = "node(s) didn't satisfy existing pods anti-affinity rules"
 
 _NO_MATCH = -1
-"""Headroom of an affinity column without a match: headroom = matches - 1, because one match is required."""
+"""Headroom of an affinity column without a match: headroom = matches - 1, as one match is required."""
 
 
 # --- terms ----------------------------------------------------------------------------------------------------------
 
 
 def _own_terms(context: SchedulingContext, *lists: Iterator[AffinityTerm]) -> TermSet:
-    """Compile terms of the incoming pod; raises SelectorError if a term does not parse."""
+    """Compile the given terms of the incoming pod; raises SelectorError if a term does not parse."""
     snapshot, terms = context.snapshot, chain.from_iterable(lists)
     if are_many(context.pod.spec.affinity):
         return ManyTerms(terms, snapshot.node_label_keys)
-    # Upstream adds the namespaces that a namespaceSelector matches to the named ones; ManyTerms matches it itself.
+    # As upstream, add the namespaces that a namespaceSelector matches to the named ones; ManyTerms matches it itself.
     keeps_selector = snapshot.features.negative_namespace_selector_matches_all
     return FewTerms(merge_namespaces(term, snapshot.namespace_labels, keeps_selector=keeps_selector) for term in terms)
 
@@ -83,18 +83,18 @@ def uses_namespace_selector(context: SchedulingContext) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _DomainMatches:
-    """Matches of some pods, summed per domain of one topology key (upstream: topologyToMatchedTermCount)."""
+    """Matches with running pods, summed per domain of one topology key (upstream: topologyToMatchedTermCount)."""
 
     matches: IntArray
-    """[node]: sum over the node's domain; 0 without the topology key."""
+    """[node]: sum over the node's domain; 0 if the node lacks the topology key."""
     by_pod: PodAmounts
-    """Amount of each pod that runs on a node with the topology key."""
+    """Matches of each pod that runs on a node with the topology key."""
     has_key: BoolArray
     """[node]: True if the node has the topology key."""
 
 
 def _domain_matches(snapshot: Snapshot, key: str, rows: IntArray, amounts: IntArray) -> _DomainMatches:
-    """Sum the pods `rows` with their `amounts` per domain of the topology key."""
+    """Sum the `amounts` of the pods `rows` per domain of the topology key."""
     column = snapshot.label(key)
     placed = column.present[snapshot.pod_node[rows]]
     rows, amounts = rows[placed], amounts[placed]
@@ -106,7 +106,7 @@ def _domain_matches(snapshot: Snapshot, key: str, rows: IntArray, amounts: IntAr
 
 @derived_by("nodes", "pods", "pod_labels")
 def _selected_matches(snapshot: Snapshot, query: tuple[str, tuple[PodSelector, ...]]) -> _DomainMatches:
-    """Count the pods that all selectors match, per domain; `query`: topology key, selectors."""
+    """Count per domain the pods that all selectors match; `query`: (topology key, selectors)."""
     key, selectors = query
     rows = pods_matching(snapshot, *selectors).rows
     return _domain_matches(snapshot, key, rows, np.ones(len(rows), np.int64))
@@ -115,7 +115,7 @@ def _selected_matches(snapshot: Snapshot, query: tuple[str, tuple[PodSelector, .
 def _matches_by_key(
     snapshot: Snapshot, found: Iterable[tuple[IntArray, Mapping[str, int]]]
 ) -> dict[str, _DomainMatches]:
-    """Return topology key -> matches; `found`: pod rows, and topology key -> what each of these pods counts."""
+    """Return topology key -> matches; `found`: pod rows, with topology key -> amount of each of these pods."""
     parts = defaultdict[str, list[tuple[IntArray, int]]](list)
     for rows, weights in found:
         for key, weight in weights.items():
@@ -132,7 +132,7 @@ def _matches_by_key(
 
 
 def _own_target(snapshot: Snapshot, namespace: str, labels: Labels | None) -> TargetPod:
-    """Return what the incoming pod's terms read of a pod with these labels."""
+    """Return the target for the incoming pod's terms: a pod with this namespace and labels."""
     # Quirk since v1.34 (see `merge_namespaces`): a namespaceSelector that matches the empty label set, as NotIn does,
     # matches every namespace.
     own = snapshot.namespace_labels.get(namespace, {})
@@ -141,13 +141,13 @@ def _own_target(snapshot: Snapshot, namespace: str, labels: Labels | None) -> Ta
 
 
 def _label_groups(snapshot: Snapshot) -> Iterator[tuple[IntArray, TargetPod]]:
-    """Yield the running pods in groups with equal namespace and labels."""
+    """Yield the rows of running pods, grouped by namespace and labels, with the target for each group."""
     for group in snapshot.index(LabelGroups).in_namespaces(None):
         yield group.rows, _own_target(snapshot, group.namespace, group.labels)
 
 
 def _own_matches(snapshot: Snapshot, terms: TermSet) -> list[tuple[int, _DomainMatches]]:
-    """Return (weight, matches) of the incoming pod's terms: one entry per term or, of many terms, per topology key."""
+    """Return (weight, matches) of the incoming pod's terms: one entry per term or, for ManyTerms, per topology key."""
     if isinstance(terms, FewTerms):
         return [(term.weight, _selected_matches(snapshot, (term.topology_key, (term.pods,)))) for term in terms.terms]
     keys = snapshot.node_label_keys
@@ -158,7 +158,7 @@ def _own_matches(snapshot: Snapshot, terms: TermSet) -> list[tuple[int, _DomainM
 # --- existing pods' terms -------------------------------------------------------------------------------------------
 
 _TargetKey = tuple[str, LabelsKey]
-"""Namespace and labels of a pod: other pods' terms read nothing else of it, so equal ones share derived values."""
+"""Namespace and labels of a pod, all that other pods' terms read of it: pods with equal keys share derived values."""
 
 
 def _target_key(pod: Pod) -> _TargetKey:
@@ -172,23 +172,23 @@ def _target(snapshot: Snapshot, key: _TargetKey) -> TargetPod:
 def _existing_matches(
     snapshot: Snapshot, target: TargetPod, weights_of: Callable[[PodTerms], Mapping[str, int]]
 ) -> dict[str, _DomainMatches]:
-    """Return topology key -> running pods with terms for this target; `weights_of`: topology key -> their weights."""
+    """Return topology key -> running pods with terms for the target; `weights_of`: terms -> topology key -> weight."""
     owners, keys = snapshot.index(TermOwnerIndex).owners_for(target), snapshot.node_label_keys
     return _matches_by_key(snapshot, ((one.rows, weights_of(one.terms.on(keys))) for one in owners))
 
 
 @derived_by("nodes", "pods", "namespaces")
 def _running_anti_affinity(snapshot: Snapshot, key: _TargetKey) -> dict[str, _DomainMatches]:
-    """Return topology key -> running pods whose required anti-affinity terms match a pod of this target."""
+    """Return topology key -> running pods with required anti-affinity terms that match a pod with this key."""
     target, keys = _target(snapshot, key), snapshot.node_label_keys
     return _existing_matches(snapshot, target, lambda terms: terms.anti_affinity.weights_for(target, keys))
 
 
 @derived_by("nodes", "pods", "namespaces")
 def _running_preferences(snapshot: Snapshot, query: tuple[_TargetKey, int]) -> dict[str, _DomainMatches]:
-    """Return topology key -> running pods whose preferred terms match a pod of this target, by weight.
+    """Return topology key -> running pods with preferred terms that match a pod with this key, by weight.
 
-    `query`: the target, and the weight of a required affinity term (hardPodAffinityWeight; 0: not counted).
+    `query`: (key of the pod, weight of a required affinity term: hardPodAffinityWeight, 0 to ignore these terms).
     """
     target, hard_weight, keys = _target(snapshot, query[0]), query[1], snapshot.node_label_keys
 
@@ -220,7 +220,7 @@ class AffinityConstraint(Constraint):
     def fits(self, headroom: IntArray) -> BoolArray:
         fits: BoolArray = np.logical_and.reduce(headroom[:-1] >= 0, axis=0)
         if self.matches_itself:
-            # The first pod of a series: while the cluster has no match, it need not find one.
+            # The first pod of a series needs no match while the cluster has none.
             fits |= headroom[-1] == _NO_MATCH
         return fits & self.has_keys
 
@@ -234,12 +234,12 @@ def _conflicts(
     weights_for: Callable[[Pod], Mapping[str, int]],
     reason: str,
 ) -> ConflictConstraint:
-    """Return a constraint that rejects nodes with a match in any of the columns.
+    """Return a constraint that rejects nodes with a match in any column.
 
-    `weights_for`: nominated pod -> what it counts by topology key.
+    `weights_for`: nominated pod -> topology key -> weight of its matches.
     """
     snapshot = context.snapshot
-    # No match is negative, so the sum of the columns is 0 exactly where each of them is.
+    # Matches are never negative, so the sum of the columns is 0 exactly where every column is 0.
     matches = sum((column.matches for column in columns), np.zeros(len(snapshot.nodes), np.int64))
 
     def demand_of(nominee: Pod, node: int) -> int:
@@ -250,12 +250,12 @@ def _conflicts(
 
 
 def _incoming_affinity(context: SchedulingContext, required: Sequence[PodAffinityTerm], terms: TermSet) -> Check:
-    """Return the check of the incoming pod's required affinity; a pod counts if it matches all terms."""
+    """Return the check of the incoming pod's required affinity; an existing pod counts if all terms match it."""
     snapshot, keys = context.snapshot, dict.fromkeys(term.topology_key for term in required)
     if not keys.keys() <= snapshot.node_label_keys:
         rejection = Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, NAME, (REASON_AFFINITY,))
         return StaticCheck.on_all_nodes(context, rejection)
-    # 1. One column per topology key: the pods that match all terms.
+    # 1. One column per topology key: the pods that all terms match.
     if isinstance(terms, FewTerms):
         selectors = tuple(term.pods for term in terms.terms)
         columns = [_selected_matches(snapshot, (key, selectors)) for key in keys]
@@ -303,7 +303,7 @@ def _incoming_anti_affinity(context: SchedulingContext, terms: TermSet) -> Confl
 def _existing_anti_affinity(context: SchedulingContext) -> tuple[ConflictConstraint | None, bool]:
     """Return the constraint of running and nominated pods' required anti-affinity to the incoming pod.
 
-    The flag says whether a running pod has such anti-affinity on a node with the topology key.
+    The flag reports whether a running pod on a node with the topology key has such anti-affinity.
     """
     snapshot, keys = context.snapshot, context.snapshot.node_label_keys
     key = _target_key(context.pod)
@@ -344,7 +344,7 @@ def filter(context: SchedulingContext) -> tuple[Check, ...]:
     if repels is not None and repels.required:
         checks.append(_incoming_anti_affinity(context, _own_terms(context, required_terms(namespace, repels))))
     # Quirk: upstream skips the plugin if the incoming pod has no required terms and no running pod has anti-affinity
-    # to it; then a nominated pod's anti-affinity is ignored, too.
+    # to it; a nominated pod's anti-affinity is then ignored, too.
     if not (has_running or checks):
         return ()
     # 3. satisfyExistingPodsAntiAffinity
@@ -359,7 +359,7 @@ def filter(context: SchedulingContext) -> tuple[Check, ...]:
 def score(context: SchedulingContext, rows: NodeRows) -> IntArray | None:
     """Return [row]: sum of the weights of the matching preferred terms; None (Skip) if no term matches a pod."""
     snapshot, profile, namespace = context.snapshot, context.profile, context.pod.metadata.namespace
-    # 1. The incoming pod's terms, for the existing pods that they match.
+    # 1. Existing pods that the incoming pod's terms match.
     attracts, repels = _sides(context.pod)
     try:
         lists = preferred_terms(namespace, attracts, 1), preferred_terms(namespace, repels, -1)
@@ -369,7 +369,7 @@ def score(context: SchedulingContext, rows: NodeRows) -> IntArray | None:
     has_own = any(side is not None and side.preferred for side in (attracts, repels))
     if profile.ignore_preferred_terms_of_existing_pods and not has_own:
         return None
-    # 2. Existing pods' terms that match the incoming pod.
+    # 2. Existing pods whose terms match the incoming pod.
     query = (_target_key(context.pod), profile.hard_pod_affinity_weight)
     existing = _running_preferences(snapshot, query).values()
     total, has_matches = np.zeros(len(snapshot.nodes), np.int64), False

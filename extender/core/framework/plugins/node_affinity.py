@@ -19,9 +19,9 @@ REASON_CONFLICT = "pod affinity terms conflict"
 
 
 def prefilter(context: SchedulingContext) -> PreFilterResult:
-    """Return the node names that the required terms leave, all nodes if a term does not name nodes.
+    """Return the node names that the required terms allow; all nodes if a term names no nodes.
 
-    Rejects the pod if no term leaves a node, that is, if the names within each term exclude one another.
+    Rejects the pod if no term allows a node, that is, if the names within each term exclude one another.
     """
     affinity, names = context.pod.spec.affinity, set[str]()
     required = affinity.node_affinity.required if affinity and affinity.node_affinity else None

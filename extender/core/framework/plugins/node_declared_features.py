@@ -1,7 +1,7 @@
 """NodeDeclaredFeatures: a pod that needs a kubelet feature fits only on nodes that declare it.
 
 Mirrors pkg/scheduler/framework/plugins/nodedeclaredfeatures and component-helpers/nodedeclaredfeatures (v1.35 to 1.37).
-Of the features known there, only these are inferred from a pod that is being scheduled.
+Only the features listed here can be inferred for a pod that is being scheduled (InferForPodScheduling).
 """
 
 from extender.core.framework.filter_checks import StaticCheck
@@ -41,7 +41,7 @@ def filter(context: SchedulingContext) -> tuple[StaticCheck, ...]:
         return ()
     rejected = _declared(context.snapshot).map_bool(lambda declared: not required <= declared)
     reason = REASON
-    if context.features.declared_features_are_named:  # v1.35 knows one: a node lacks all that are required
+    if context.features.declared_features_are_named:  # v1.35 infers only one feature, so a node lacks all required ones
         reason = f"node declared features check failed - unsatisfied requirements: {', '.join(sorted(required))}"
     return (StaticCheck(NAME, rejected, (reason,)),)
 

@@ -14,7 +14,7 @@ REASON = "node(s) didn't match the requested node name"
 
 
 def prefilter(context: SchedulingContext) -> PreFilterResult:
-    """Leave only the node of spec.nodeName, if the pod has it."""
+    """Restrict the pod to the node in its spec.nodeName, if set."""
     wanted = context.pod.spec.node_name
     if not wanted or not context.features.node_name_is_prefiltered:
         return PreFilterResult()

@@ -1,4 +1,4 @@
-"""NodePorts: two pods of a node may not use the same host port, protocol and address.
+"""NodePorts: two pods on a node must not use the same host port, protocol and address.
 
 Mirrors pkg/scheduler/framework/plugins/nodeports, pkg/scheduler/util.GetHostPorts and kube-scheduler/framework
 HostPortInfo (v1.36).
@@ -29,7 +29,7 @@ ANY_ADDRESS = "0.0.0.0"
 
 
 class HostPort(NamedTuple):
-    """A port of the node that a pod uses; the default address is any, the default protocol TCP."""
+    """A host port that a pod uses; the default address is ANY_ADDRESS, the default protocol TCP."""
 
     ip: str
     protocol: str
@@ -42,7 +42,7 @@ class HostPort(NamedTuple):
 
 
 def host_ports(pod: Pod, features: Features) -> frozenset[HostPort]:
-    """Return the host ports of containers and sidecars."""
+    """Return the host ports of the pod's containers and sidecars."""
     containers = [*(pod.spec.containers or ())]
     if features.host_ports_of_sidecars:
         containers += [one for one in pod.spec.init_containers or () if one.restart_policy == "Always"]
@@ -51,7 +51,7 @@ def host_ports(pod: Pod, features: Features) -> frozenset[HostPort]:
 
 
 class WantedPorts:
-    """Host ports of the incoming pod, to find those of other pods that conflict."""
+    """Host ports of the incoming pod, used to find conflicting host ports of other pods."""
 
     def __init__(self, ports: Iterable[HostPort]) -> None:
         self._addresses: dict[tuple[str, int], set[str]] = defaultdict(set)
@@ -59,43 +59,43 @@ class WantedPorts:
             self._addresses[port.number].add(port.ip)
 
     def conflict(self, other: HostPort) -> bool:
-        """Return whether protocol and port are equal, and the addresses are equal or one of them is any address."""
+        """Return whether protocol and port are equal, and the addresses are equal or one is ANY_ADDRESS."""
         addresses = self._addresses.get(other.number)
         return addresses is not None and (other.ip in addresses or ANY_ADDRESS in addresses or other.ip == ANY_ADDRESS)
 
     def held(self, index: "HostPortIndex") -> list[HostPort]:
-        """Return the ports of running pods that conflict."""
+        """Return the conflicting host ports of running pods."""
         held = (HostPort(ip, *number) for number in self._addresses for ip in index.addresses.get(number, ()))
         return [port for port in held if self.conflict(port)]
 
 
 @dataclass(frozen=True, slots=True)
 class PortUsers:
-    """Pods that use conflicting host ports, one entry for each pod and port."""
+    """Pods that use conflicting host ports: one entry per pod and port."""
 
     ranks: npt.NDArray[np.int32]
     """[entry]: rank k of the pod."""
     nodes: IntArray
-    """[entry]: its node, as an index of the constraint's nodes."""
+    """[entry]: the pod's node, as an index into the constraint's nodes."""
     ports: IntArray
-    """[entry]: number of the port."""
+    """[entry]: index of the port."""
 
     @classmethod
     def of(cls, context: SchedulingContext, users: Sequence[Collection[int]]) -> "PortUsers":
-        """Return the entries of the ports whose pod rows are `users`."""
+        """Return the entries; `users`: [port index]: rows of the pods that use it."""
         counts = np.fromiter(map(len, users), np.int64, len(users))
         rows = np.fromiter(chain.from_iterable(users), np.int64, int(counts.sum()))
         ports = np.repeat(np.arange(len(users)), counts)
         return cls(context.layout.rank[rows], context.snapshot.pod_node[rows], ports)
 
     def take(self, rows: NodeRows, size: int) -> "PortUsers":
-        """Keep the entries on the nodes `rows`, of `size` nodes."""
+        """Return the entries on the nodes `rows` only; `size`: number of nodes before."""
         nodes = index_in(rows, size)[self.nodes]
         here = np.flatnonzero(nodes >= 0)
         return PortUsers(self.ranks[here], nodes[here], self.ports[here])
 
     def in_use(self, removed: BoolArray) -> IntArray:
-        """Return [node]: number of these ports that are in use once the pods `removed` [k, node] have left."""
+        """Return [node]: number of these ports still in use without the pods `removed` [k, node]."""
         # Quirk: upstream keeps a node's used ports as a set (HostPortInfo), so removing one of two pods with the same
         # port frees the port.
         size = removed.shape[1]
@@ -126,7 +126,7 @@ class HostPortIndex(KeyIndex):
         super().__init__(snapshot)
         self._features = snapshot.features
         self.addresses: dict[tuple[str, int], set[str]] = {}
-        """(protocol, port) -> addresses with which running pods use it."""
+        """(protocol, port) -> addresses on which running pods use it."""
 
     def keys_of(self, pod: Pod) -> frozenset[HostPort]:
         return host_ports(pod, self._features)

@@ -1,5 +1,5 @@
-"""NodeResourcesFit and NodeResourcesBalancedAllocation: filter nodes by free resources, and score them by how full and
-how evenly used the pod leaves them.
+"""NodeResourcesFit and NodeResourcesBalancedAllocation: filter nodes by free resources; score nodes by utilization and
+by its balance across resources.
 
 Mirrors pkg/scheduler/framework/plugins/noderesources (v1.36): fit.go, least_allocated.go, most_allocated.go,
 requested_to_capacity_ratio.go, balanced_allocation.go.
@@ -40,9 +40,9 @@ BALANCED_ALLOCATION_NAME = "NodeResourcesBalancedAllocation"
 
 _PODS_COLUMN = BASE_RESOURCES.index("pods")
 _UNLIMITED = NEVER
-"""Capacity of a resource that does not limit the node."""
+"""Capacity of a resource that is not limited on a node."""
 _MAX_BITMASK_COLUMNS = 32
-"""Maximum columns for which reason keys are bit masks, which stay below 2**32."""
+"""Maximum number of columns for which reason keys are bit masks: below 2**32."""
 
 
 # --- filter ---------------------------------------------------------------------------------------------------
@@ -50,7 +50,7 @@ _MAX_BITMASK_COLUMNS = 32
 
 @dataclass(frozen=True)
 class ResourceConstraint(ColumnwiseConstraint):
-    """Columns: BASE_RESOURCES up to the last requested one, then the requested extended resources.
+    """Columns for BASE_RESOURCES up to the last requested one, then for each requested extended resource.
 
     headroom = allocatable - requested by the incoming pod - used by running pods.
     """
@@ -58,11 +58,11 @@ class ResourceConstraint(ColumnwiseConstraint):
     names: tuple[str, ...]
     """[column]: resource name."""
     unresolvable: BoolArray
-    """[node]: True if the pod requests more of some resource than the empty node has; no eviction helps there."""
+    """[node]: True if the pod requests more of a resource than the empty node has, so that no eviction helps."""
     amounts: tuple[int, ...]
-    """[column]: what the incoming pod requests."""
+    """[column]: amount that the incoming pod requests."""
     absent: tuple[str, ...] = ()
-    """Further requested resources that no node has; one column stands for all of them."""
+    """Further requested resources that no node has; one column in `names` stands for all of them."""
 
     def codes(self, headroom: IntArray) -> CodeArray:
         final, other = np.uint8(Code.UNSCHEDULABLE_AND_UNRESOLVABLE), np.uint8(Code.UNSCHEDULABLE)
@@ -70,18 +70,18 @@ class ResourceConstraint(ColumnwiseConstraint):
 
     @property
     def base_requests(self) -> "BaseRequests | None":
-        """The requests; None if the pod requests other resources than BASE_RESOURCES."""
+        """Requests; None if the pod requests resources other than BASE_RESOURCES."""
         has_base_only = not self.absent and self.names == BASE_RESOURCES[: len(self.names)]
         return BaseRequests(self.amounts, self.nominated_demand) if has_base_only else None
 
     def with_current_pods(self, snapshot: Snapshot) -> Self:
-        """Return the constraint for the pods that run now, if there are `base_requests` and nodes did not change."""
+        """Return the constraint for the pods now running; requires `base_requests` and unchanged nodes."""
         base = len(self.names)
         headroom = _headroom(self.amounts, snapshot.allocatable[:base], snapshot.used[:base])
         return replace(self, headroom=headroom)
 
     def reason_keys(self, headroom: IntArray, rows: NodeRows) -> IntArray:
-        """Return [row]: the set of insufficient resources, as a bit mask if there are few enough columns."""
+        """Return [row]: key of the set of insufficient resources, a bit mask if there are few enough columns."""
         short = headroom[:, rows] < 0
         if len(short) > _MAX_BITMASK_COLUMNS:
             return np.unique(short, axis=1, return_inverse=True)[1].reshape(-1)
@@ -108,30 +108,30 @@ class ResourceConstraint(ColumnwiseConstraint):
 
 @dataclass(frozen=True, slots=True)
 class BaseRequests:
-    """What a pod and the nominated pods request of BASE_RESOURCES, as in ResourceConstraint."""
+    """Requests for BASE_RESOURCES by the incoming pod and the nominated pods, as in ResourceConstraint."""
 
     amounts: tuple[int, ...]
     nominated_demand: IntArray | None
 
     def fits_on(self, snapshot: Snapshot, rows: NodeRows) -> BoolArray:
-        """Return [row]: whether the pod fits with the pods that run there now."""
+        """Return [row]: whether the pod fits beside the pods now running there."""
         base = len(self.amounts)
         headroom = _headroom(self.amounts, snapshot.allocatable[:base, rows], snapshot.used[:base, rows])
         fits: BoolArray = np.logical_and.reduce(headroom >= 0, axis=0)
-        if self.nominated_demand is not None:  # it has to fit with them and without them
+        if self.nominated_demand is not None:  # the pod must fit both with and without nominated pods
             fits &= np.logical_and.reduce(headroom - self.nominated_demand[:, rows] >= 0, axis=0)
         return fits
 
 
 def filter(context: SchedulingContext) -> tuple[ResourceConstraint, ...]:
-    """Return one constraint; never none, because every node limits its number of pods."""
+    """Return one constraint, for every pod: each node limits its number of pods."""
     snapshot, profile = context.snapshot, context.profile
     # 1. PreFilter: the requests.
     requests = incoming_requests(context.pod, context.features) | {"pods": 1}
     scalars = (name for name in sorted(requests) if name not in BASE_RESOURCES and requests[name] > 0)
-    # Quirk of v1.34: without extended resources in the pod, as there are no DeviceClasses to look up then, every scalar
-    # resource that a node lacks is left to DynamicResources (fitsRequest). Nothing is allocated for huge pages: such a
-    # node has enough of them.
+    # Quirk of v1.34: if the pod requests no extended resources, no DeviceClasses are looked up, and every scalar
+    # resource that a node lacks is left to DynamicResources (fitsRequest), which allocates nothing for huge pages: the
+    # node passes for them.
     absent_fit = (
         context.features.dra_extended_resource
         and context.features.absent_scalars_fit
@@ -139,7 +139,7 @@ def filter(context: SchedulingContext) -> tuple[ResourceConstraint, ...]:
     )
 
     def delegated(name: str) -> BoolArray | None:
-        """Return [node]: whether DynamicResources decides about the resource there; None: on no node."""
+        """Return [node]: whether DynamicResources decides about the resource there; None if on no node."""
         return ~snapshot.has_scalar(name) if absent_fit else delegated_to_dra(snapshot, name)
 
     def capacity_of(name: str) -> IntArray:
@@ -164,7 +164,7 @@ def filter(context: SchedulingContext) -> tuple[ResourceConstraint, ...]:
         return [usage.get(name, 0) for name in names]
 
     nominated = context.nominated_demand(len(names), demand_of)
-    # 3. Nodes that are too small even when empty. A negative capacity rejects only pods that request the resource.
+    # 3. Nodes that are too small even when empty. Negative capacity rejects only pods that request the resource.
     #    Quirk: "Too many pods" is never unresolvable.
     unresolvable = np.zeros(len(snapshot.nodes), np.bool_)
     if context.features.fit_above_allocatable_is_unresolvable:
@@ -175,7 +175,7 @@ def filter(context: SchedulingContext) -> tuple[ResourceConstraint, ...]:
 
 
 def _headroom(amounts: Sequence[int], capacity: IntArray, use: IntArray) -> IntArray:
-    """Return [column, node]: what the pod leaves of the capacity; unlimited where it requests nothing."""
+    """Return [column, node]: capacity minus the pod's and the running pods' amounts; unlimited without a request."""
     requested = np.array(amounts, np.int64)[:, np.newaxis]
     return np.where(requested > 0, capacity - requested, _UNLIMITED) - use
 
@@ -183,9 +183,9 @@ def _headroom(amounts: Sequence[int], capacity: IntArray, use: IntArray) -> IntA
 def _without_absent(
     snapshot: Snapshot, extended: Sequence[str], delegated: Callable[[str], BoolArray | None]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Split the requested extended resources into those that need a column, and the others that no node has."""
-    # Resources that no node has reject every node, whatever is evicted: a column for the first of them stands for all,
-    # so that a pod with thousands of them costs no more. Those that are `delegated` reject no node at all.
+    """Split the requested extended resources into those that need a column, and further ones that no node has."""
+    # A resource that no node has rejects every node, whatever is evicted. One column stands for all such resources,
+    # so that a pod with thousands of them costs no more. `delegated` resources that no node has reject no node.
     columns, absent = list[str](), list[str]()
     for name in extended:
         requests = snapshot.pod_table.scalar_requests.get(name, {}).values()
@@ -200,24 +200,24 @@ def _without_absent(
 
 
 Scorer = Callable[[Snapshot, NodeRows], IntArray]
-"""(snapshot, node rows) -> [row]: scores of the pod that the scorer was made for, with the pods that run there now."""
+"""(snapshot, node rows) -> [row]: scores of the scorer's pod, beside the pods now running there."""
 
 
 @dataclass(frozen=True, slots=True)
 class _ScoredResources:
-    """The resources that are scored, and what the incoming pod requests of them."""
+    """Scored resources, with the incoming pod's requests for them."""
 
     names: tuple[str, ...]
     weights: IntArray
-    """[resource, 1]"""
+    """[resource, 1]: weight."""
     requested: IntArray
-    """[resource, 1]"""
+    """[resource, 1]: amount that the incoming pod requests."""
     base: IntArray | None
-    """[resource, 1]: index in BASE_RESOURCES; None if one of them is an extended resource."""
+    """[resource, 1]: index in BASE_RESOURCES; None unless all `names` are in BASE_RESOURCES."""
 
     @classmethod
     def of(cls, resources: Sequence[tuple[str, int]], requests: Sequence[int]) -> "_ScoredResources":
-        """Return the scored ones of `resources` (name, weight): of extended ones those that the pod requests."""
+        """Return the scored `resources` (name, weight): extended resources only if the pod requests them."""
         kept = [  # upstream finds no capacity under the name PODS
             (name, weight, clamped(request))
             for (name, weight), request in zip(resources, requests, strict=True)
@@ -230,11 +230,11 @@ class _ScoredResources:
         return cls(names, numbers[:, :1], numbers[:, 1:], base)
 
     def capacity(self, snapshot: Snapshot, rows: NodeRows) -> IntArray:
-        """Return [resource, row]: allocatable amounts; nodes with the amount 0 do not score the resource."""
+        """Return [resource, row]: allocatable amounts; on nodes with amount 0, the resource is not scored."""
         return self._columns(snapshot.allocatable, partial(scored_capacity, snapshot), rows)
 
     def used(self, snapshot: Snapshot, rows: NodeRows) -> IntArray:
-        """Return [resource, row]: amounts that the running pods request, or the devices that claims have."""
+        """Return [resource, row]: amounts that running pods request, or number of devices allocated to claims."""
         return self._columns(snapshot.used, partial(scored_use, snapshot), rows)
 
     def used_with_defaults(self, snapshot: Snapshot, rows: NodeRows) -> IntArray:
@@ -252,9 +252,9 @@ class _ScoredResources:
 
 
 def fit_scorer(context: SchedulingContext) -> Scorer:
-    """Return the scorer by the profile's scoring strategy (NodeResourcesFitArgs.scoringStrategy): 0-100."""
-    # Quirk: this score reads non-zero requests and ignores pod-level requests and resizes (see docs/parity.md); that of
-    # balanced allocation does the opposite.
+    """Return the scorer of the profile's scoring strategy (NodeResourcesFitArgs.scoringStrategy): 0-100."""
+    # Quirk: this score reads non-zero requests and ignores pod-level requests and resizes (docs/parity.md); balanced
+    # allocation does the opposite.
     strategy = context.profile.fit_strategy
     requests = [fit_scoring_request(context.pod, name, context.features) for name, _ in strategy.resources]
     resources = _ScoredResources.of(strategy.resources, requests)
@@ -278,7 +278,7 @@ def fit_scorer(context: SchedulingContext) -> Scorer:
 
 
 def _resource_scores(strategy: ScoringStrategy, capacity: IntArray, requested: IntArray) -> IntArray:
-    """Return [resource, row]: 0-100; `requested`: with the incoming pod's request."""
+    """Return [resource, row]: 0-100; `requested` includes the incoming pod's request."""
     capacity = np.maximum(capacity, 1)
     if strategy.type == "LeastAllocated":
         # score = (capacity - requested) * 100 / capacity; 0 if requested > capacity
@@ -306,7 +306,7 @@ def balanced_scorer(context: SchedulingContext) -> Scorer | None:
     resources = _ScoredResources.of([(name, 1) for name in names], requests)
 
     def scores(snapshot: Snapshot, rows: NodeRows) -> IntArray:
-        if not resources.names:  # a best-effort pod up to v1.32, and extended resources only: nothing is out of balance
+        if not resources.names:  # up to v1.32, a best-effort pod and only extended resources to score: balanced
             return np.full(len(rows), MAX_NODE_SCORE, np.int64)
         capacity, before = resources.capacity(snapshot, rows), resources.used(snapshot, rows)
         after = _balance(before + resources.requested, capacity)
@@ -340,7 +340,7 @@ def _balance(used: IntArray, capacity: IntArray) -> IntArray:
     lowest = np.where(has, fractions, np.inf).min(axis=0)
     std = np.where(count == 2, (highest - lowest) / 2, 0.0)
     if len(has) > 2:
-        # Sums are made resource by resource, as upstream makes them: floating-point numbers depend on the order.
+        # Sums run resource by resource, as upstream's do: floating-point results depend on the order.
         mean = sum(np.where(has, fractions, 0.0), np.zeros(len(count))) / np.maximum(count, 1)
         squares = sum(np.where(has, (fractions - mean) ** 2, 0.0), np.zeros(len(count)))
         std = np.where(count > 2, np.sqrt(squares / np.maximum(count, 1)), std)

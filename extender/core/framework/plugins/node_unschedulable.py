@@ -31,5 +31,5 @@ def filter(context: SchedulingContext) -> tuple[StaticCheck, ...]:
 
 @derived("taints")
 def _cordoned(snapshot: Snapshot) -> BoolArray:
-    """Return [node]: spec.unschedulable, which `kubectl cordon` sets."""
+    """Return [node]: its spec.unschedulable, which `kubectl cordon` sets."""
     return np.fromiter((node.spec.unschedulable for node in snapshot.nodes), np.bool_, len(snapshot.nodes))

@@ -1,6 +1,6 @@
-"""NodeVolumeLimits: limit the number of CSI volumes per driver that are attached to a node (CSINode allocatable count).
+"""NodeVolumeLimits: limit the number of attached CSI volumes per driver and node (CSINode allocatable count).
 
-With VolumeLimitScaling a node without the driver is rejected, if the CSIDriver asks for that.
+With VolumeLimitScaling, a node without the driver is rejected if the CSIDriver requests it.
 
 Mirrors pkg/scheduler/framework/plugins/nodevolumelimits/csi.go (v1.36).
 """
@@ -27,11 +27,11 @@ NAME = "NodeVolumeLimits"
 
 _LIMIT_PREFIX: Final = "attachable-volumes-csi-"
 _MAX_LIMIT_KEY_CHARACTERS: Final = 62
-"""A longer key is cut, with a hash at its end."""
+"""Maximum length of a limit key; a longer one is cut and ends in a hash."""
 
 
 def filter(context: SchedulingContext) -> tuple[Check, ...]:
-    """Return one constraint for all drivers, or none for a pod without volumes of a driver that has a limit."""
+    """Return the checks of claims, drivers and limits; none for a pod without CSI volumes."""
     if not context.pod.spec.volumes:
         return ()
     unusable = unusable_claim(context, NAME)
@@ -47,7 +47,7 @@ def filter(context: SchedulingContext) -> tuple[Check, ...]:
         migrated = _migrates_portworx(snapshot)
         if PORTWORX_DRIVER in limits:
             limits = {**limits, PORTWORX_DRIVER: np.where(migrated, limits[PORTWORX_DRIVER], NEVER)}
-        if len(drivers) == 1:  # where no volume of the pod counts, upstream does not read those of other pods
+        if len(drivers) == 1:  # if none of the pod's volumes counts, upstream reads no other pods' volumes
             reads_other_pods = reads_other_pods & migrated
     return (
         *_missing_drivers(context, drivers),
@@ -60,11 +60,11 @@ def filter(context: SchedulingContext) -> tuple[Check, ...]:
 
 
 def _limits(snapshot: Snapshot, drivers: Collection[str]) -> Mapping[str, IntArray]:
-    """Return driver -> [node]: limit, NEVER where the node has none. Drivers without any limit are left out."""
+    """Return driver -> [node]: limit, NEVER if the node has none; without drivers that have no limit on any node."""
     found = _limits_of_csi_nodes(snapshot)
     if not snapshot.features.volume_limits_of_allocatable:
         return found
-    # Up to v1.31 a node's allocatable may name a limit that its CSINode does not.
+    # Up to v1.31, a node's allocatable may specify a limit that its CSINode does not.
     merged = dict(found)
     for driver in drivers:
         of_allocatable = attachable_volumes(snapshot).get(limit_key(driver))
@@ -92,9 +92,9 @@ def _drivers_of_nodes(snapshot: Snapshot) -> Iterator[tuple[int, CSINodeDriver]]
 
 
 def _migrates_portworx(snapshot: Snapshot) -> BoolArray:
-    """Return [node]: whether volumes of the in-tree plugin count there, as volumes of the CSI driver."""
-    # Divergence: where a pod has volumes of the CSI driver as well, all of them count everywhere. Up to v1.35 the gate
-    # decides, and whether the CSINode lists the plugin; other plugins are migrated on every node with a CSINode.
+    """Return [node]: whether volumes of the in-tree plugin count there as volumes of the CSI driver."""
+    # Divergence: if a pod also has volumes of the CSI driver itself, all count on every node. Up to v1.35, the feature
+    # gate and the CSINode's list of plugins decide; other plugins are migrated on every node with a CSINode.
     if not snapshot.features.csi_migration_portworx:
         return np.zeros(len(snapshot.nodes), np.bool_)
     if not snapshot.features.portworx_is_migrated_by_node:
@@ -104,7 +104,7 @@ def _migrates_portworx(snapshot: Snapshot) -> BoolArray:
 
 @derived("nodes", "csi_nodes", "allocatable")
 def _has_limit(snapshot: Snapshot) -> BoolArray:
-    """Return [node]: whether it has a limit for any driver."""
+    """Return [node]: whether the node has a limit for any driver."""
     columns = list(_limits_of_csi_nodes(snapshot).values())
     if snapshot.features.volume_limits_of_allocatable:
         columns += attachable_volumes(snapshot).values()
@@ -115,7 +115,7 @@ def _has_limit(snapshot: Snapshot) -> BoolArray:
 
 
 def limit_key(driver: str) -> str:
-    """Return the resource by which a node's allocatable names the driver's limit (GetCSIAttachLimitKey)."""
+    """Return the name of the allocatable resource that specifies the driver's limit (GetCSIAttachLimitKey)."""
     if len(_LIMIT_PREFIX + driver) <= _MAX_LIMIT_KEY_CHARACTERS:
         return _LIMIT_PREFIX + driver
     digest = hashlib.sha1(driver.encode(), usedforsecurity=False).hexdigest()
@@ -126,12 +126,12 @@ def limit_key(driver: str) -> str:
 
 
 def _missing_drivers(context: SchedulingContext, drivers: Collection[str]) -> tuple[StaticCheck, ...]:
-    """Return a check for each driver whose CSIDriver keeps its volumes off the nodes that lack it."""
+    """Return a check for each driver whose CSIDriver prevents scheduling to nodes without the driver."""
     if not context.features.volume_limit_scaling:
         return ()
     snapshot, checks = context.snapshot, []
     native = storage(snapshot).native_drivers(context.pod)
-    for driver in sorted(drivers):  # divergence: of several missing drivers upstream names any, here the first by name
+    for driver in sorted(drivers):  # divergence: upstream names any missing driver, here the first by name
         known = snapshot.objects.csi_drivers.get(("", driver))
         if known is not None and known.spec.prevent_pod_scheduling_if_missing:
             nodes = _nodes_without(snapshot).get(driver)
@@ -146,14 +146,14 @@ def _missing_drivers(context: SchedulingContext, drivers: Collection[str]) -> tu
 
 @derived("nodes", "csi_nodes")
 def _has_csi_node(snapshot: Snapshot) -> BoolArray:
-    """Return [node]: whether there is a CSINode of its name."""
+    """Return [node]: whether it has a CSINode."""
     csi_nodes = snapshot.objects.csi_nodes
     return np.fromiter((("", name) in csi_nodes for name in snapshot.node_names), np.bool_, len(snapshot.nodes))
 
 
 @derived("nodes", "csi_nodes")
 def _nodes_without(snapshot: Snapshot) -> dict[str, BoolArray]:
-    """Return driver that some node has -> [node]: whether its CSINode does not list the driver."""
+    """Return driver -> [node]: whether the node's CSINode lacks the driver; only drivers that a CSINode lists."""
     found: dict[str, BoolArray] = {}
     for node, one in _drivers_of_nodes(snapshot):
         found.setdefault(one.name, _has_csi_node(snapshot).copy())[node] = False

@@ -1,7 +1,7 @@
-"""PodTopologySpread: limit how unevenly the pods that a selector matches are spread over zones, hosts or other domains.
+"""PodTopologySpread: limit the skew of matching pods across zones, hosts or other topology domains.
 
 Each hard constraint (DoNotSchedule) is a column: how many more matching pods the node's domain may hold. A dry run
-removes pods of one domain only, so the minimum over the *other* domains is known beforehand.
+removes pods from one domain only, so the minimum over the *other* domains is known in advance.
 
 Mirrors pkg/scheduler/framework/plugins/podtopologyspread (v1.36).
 
@@ -54,7 +54,7 @@ SYSTEM_DEFAULTS = (
     TopologySpreadConstraint(3, HOSTNAME, "ScheduleAnyway"),
     TopologySpreadConstraint(5, ZONE, "ScheduleAnyway"),
 )
-"""Constraints of a pod without its own ones, unless the profile sets default constraints (systemDefaultConstraints)."""
+"""Constraints of a pod that has none, unless the profile sets default constraints (systemDefaultConstraints)."""
 
 _HARD_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
 
@@ -64,7 +64,7 @@ _HARD_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
 
 @dataclass(frozen=True, slots=True)
 class _CompiledConstraint:
-    """One TopologySpreadConstraint with its selector compiled and defaults applied."""
+    """A TopologySpreadConstraint with compiled selector and applied defaults."""
 
     max_skew: int
     topology_key: str
@@ -85,7 +85,7 @@ def _compile(context: SchedulingContext, constraint: TopologySpreadConstraint) -
         constraint.max_skew,
         constraint.topology_key,
         selector.with_labels(own) if own else selector,
-        # Without its gate, any number of domains is enough.
+        # Without the feature gate, any number of domains is enough.
         min_domains if features.min_domains_in_pod_topology_spread else 0,
         policies if features.node_inclusion_policy_in_pod_topology_spread else (True, False),
     )
@@ -115,13 +115,13 @@ def uses_default_selector(context: SchedulingContext, action: str) -> bool:
 
 
 def _matching_pods(context: SchedulingContext, constraint: _CompiledConstraint) -> MatchingPods:
-    """Return all pods of the incoming pod's namespace that the selector matches, including terminating ones."""
+    """Return all matching pods of the incoming pod's namespace, including terminating ones."""
     namespaces = frozenset((context.pod.metadata.namespace,))
     return pods_matching(context.snapshot, PodSelector(namespaces, NOTHING, constraint.selector))
 
 
 def _match_counts(context: SchedulingContext, constraint: _CompiledConstraint) -> IntArray:
-    """Return [node]: number of matching pods, without terminating ones."""
+    """Return [node]: number of matching pods, excluding terminating ones."""
     # Quirk up to v1.37: an empty selector counts no pod (countPodsMatchSelector).
     if constraint.selector.is_empty and not context.features.empty_selectors_match_all:
         return np.zeros(len(context.snapshot.nodes), np.int64)
@@ -131,7 +131,7 @@ def _match_counts(context: SchedulingContext, constraint: _CompiledConstraint) -
 def _included_nodes(
     context: SchedulingContext, constraints: Sequence[_CompiledConstraint]
 ) -> dict[tuple[bool, bool], BoolArray]:
-    """Return (honors affinity, honors taints) -> [node]: whether it is part of the spread, once per combination."""
+    """Return (honors affinity, honors taints) -> [node]: whether the node counts under these policies."""
     snapshot, affinity = context.snapshot, required_node_affinity(context.pod)
     tolerations = context.pod.spec.tolerations
     compares = context.features.taint_toleration_comparison_operators
@@ -159,7 +159,7 @@ def _nodes_with_all_keys(snapshot: Snapshot, constraints: Sequence[_CompiledCons
 def _until_missing_key(
     snapshot: Snapshot, constraints: tuple[_CompiledConstraint, ...]
 ) -> tuple[_CompiledConstraint, ...]:
-    """Return the constraints up to the first one whose topology key no node has: it rejects every node."""
+    """Return the constraints up to and including the first whose topology key no node has: it rejects every node."""
     keys = snapshot.node_label_keys
     missing = (index for index, one in enumerate(constraints) if one.topology_key not in keys)
     return constraints[: next(missing, len(constraints)) + 1]
@@ -183,10 +183,10 @@ class SpreadConstraint(ColumnwiseConstraint):
         return fits
 
     def codes(self, headroom: IntArray) -> CodeArray:
-        """Return [node]: Code by the first column that rejects; a missing label cannot be resolved by eviction."""
+        """Return [node]: Code of the first column that rejects the node; eviction cannot resolve a missing label."""
         codes = np.full(headroom.shape[1], Code.SUCCESS, np.uint8)
         exceeds_skew = headroom < 0
-        for column in reversed(range(len(headroom))):  # the first column is written last and wins
+        for column in reversed(range(len(headroom))):  # the first column is applied last and wins
             codes[exceeds_skew[column]] = Code.UNSCHEDULABLE
             codes[~self.has_key[column]] = Code.UNSCHEDULABLE_AND_UNRESOLVABLE
         return codes
@@ -199,12 +199,12 @@ class SpreadConstraint(ColumnwiseConstraint):
 
 
 def prefilter(context: SchedulingContext) -> PreFilterResult:
-    """Reject the pod if a hard constraint does not parse, or if it has more than MAX_HARD_CONSTRAINTS."""
+    """Reject the pod if a hard constraint does not parse, or if the pod has more than MAX_HARD_CONSTRAINTS."""
     try:
         constraints = _constraints(context, "DoNotSchedule")
     except SelectorError as error:
         return PreFilterResult.rejecting(NAME, f"obtaining pod's hard topology spread constraints: {error}")
-    # An API server accepts one per topology key, so it never sends as many.
+    # An API server accepts only one per topology key, so pods never have that many.
     if len(_until_missing_key(context.snapshot, constraints)) > MAX_HARD_CONSTRAINTS:
         return PreFilterResult.rejecting(NAME, TOO_MANY_HARD_CONSTRAINTS)
     return PreFilterResult()
@@ -215,7 +215,7 @@ def filter(context: SchedulingContext) -> tuple[SpreadConstraint, ...]:
     constraints = _constraints(context, "DoNotSchedule")
     if not constraints:
         return ()
-    # 1. The nodes whose pods count: with all topology keys, and included by the constraint's policies.
+    # 1. Nodes whose pods count: they have all topology keys, and the constraint's policies include them.
     snapshot, namespace = context.snapshot, context.pod.metadata.namespace
     with_keys = _nodes_with_all_keys(snapshot, constraints)
     constraints = _until_missing_key(snapshot, constraints)
@@ -223,7 +223,7 @@ def filter(context: SchedulingContext) -> tuple[SpreadConstraint, ...]:
     counting = [with_keys & included[one.policies] for one in constraints]
     # 2. The headroom of each constraint (calPreFilterState).
     headroom = [_headroom(context, one, nodes) for one, nodes in zip(constraints, counting, strict=True)]
-    # 3. What pods take of it (updateWithPod). Quirk: unlike the headroom, it counts terminating pods, and all pods of
+    # 3. The demand of pods (updateWithPod). Quirk: unlike the headroom, it counts terminating pods, and all pods of
     #    the namespace for an empty selector.
     demand = []
     for constraint, nodes in zip(constraints, counting, strict=True):
@@ -250,18 +250,18 @@ def filter(context: SchedulingContext) -> tuple[SpreadConstraint, ...]:
 
 
 def _headroom(context: SchedulingContext, constraint: _CompiledConstraint, counting: BoolArray) -> IntArray:
-    """Return [node]: how many more matching pods its domain may hold; `counting`: [node], whether its pods count."""
+    """Return [node]: how many more matching pods its domain may hold; `counting`: [node]: whether its pods count."""
     # Upstream rejects a node if
     #     matchNum + selfMatchNum - minMatchNum > maxSkew
     # matchNum: matching pods in the node's domain; selfMatchNum: 1 if the incoming pod matches the selector, else 0;
-    # minMatchNum: minimum of matchNum over all domains, 0 while there are fewer domains than minDomains. So it fits if
+    # minMatchNum: minimum of matchNum over all domains, 0 if there are fewer domains than minDomains. So a node fits if
     #     headroom = (maxSkew - selfMatchNum) + minMatchNum - matchNum >= 0
     labels = context.snapshot.label(constraint.topology_key)
     match_counts, exists = _sums_per_domain(labels, counting, _match_counts(context, constraint))
     max_excess = constraint.max_skew - constraint.selector.matches(context.pod.metadata.labels)
     headroom = max_excess - match_counts
     if np.count_nonzero(exists) >= constraint.min_domains:
-        # If the domain itself has the minimum, it fits if selfMatchNum <= maxSkew, whatever matchNum is. Hence the
+        # If the node's own domain has the minimum, it fits if selfMatchNum <= maxSkew, whatever matchNum is. So the
         # minimum of the *other* domains decides, unless maxSkew < selfMatchNum: then no existing domain ever fits.
         headroom += np.minimum(_min_of_others(match_counts, exists), MAX_AMOUNT)
         if max_excess < 0:
@@ -276,8 +276,8 @@ def _sums_per_domain(labels: LabelColumn, counting: BoolArray, per_node: IntArra
 
 
 def _min_of_others(match_counts: IntArray, exists: BoolArray) -> IntArray:
-    """Return [domain]: minimum of matchNum over the other domains, NEVER without other domains."""
-    # As upstream's criticalPaths: the two smallest domains suffice.
+    """Return [domain]: minimum of matchNum over the other domains; NEVER if there are none."""
+    # Like upstream's criticalPaths: the two smallest domains suffice.
     counts = np.where(exists, match_counts, NEVER)
     smallest = int(counts.argmin())
     minimum = np.full(len(counts), counts[smallest])
@@ -299,8 +299,8 @@ def score(context: SchedulingContext, rows: NodeRows) -> IntArray | None:
         return None  # divergence: kube-scheduler fails such a pod in PreScore
     if not constraints:
         return None
-    # 1. PreScore: the nodes that are scored. System default constraints do not require all topology keys: nodes
-    #    without a zone label are scored, too.
+    # 1. PreScore: the nodes to score. System default constraints do not require all topology keys, so nodes
+    #    without a zone label are also scored.
     defaults = context.profile.default_spread_constraints
     with_keys = np.ones(len(context.snapshot.nodes), np.bool_)
     if context.pod.spec.topology_spread_constraints or defaults is not None:
@@ -308,13 +308,13 @@ def score(context: SchedulingContext, rows: NodeRows) -> IntArray | None:
     scored, included = rows[with_keys[rows]], _included_nodes(context, constraints)
     if not len(scored):
         return np.zeros(len(rows), np.int64)
-    # 2. Score: Go's math.Round rounds half up, for values that are not negative (numpy rounds half to even).
+    # 2. Score: Go's math.Round rounds non-negative values half up (numpy rounds half to even).
     raw = np.zeros(len(scored))
     for constraint in constraints:
         raw += _raw_score(context, constraint, with_keys & included[constraint.policies], scored)
     whole = np.trunc(raw)
     rounded = (whole + (raw - whole >= 0.5)).astype(np.int64)
-    # 3. NormalizeScore: 100 * (max + min - raw) / max, 100 everywhere if max = 0. The lowest raw score gets the most.
+    # 3. NormalizeScore: 100 * (max + min - raw) / max, 100 everywhere if max = 0. The lowest raw score scores highest.
     highest, lowest = int(rounded.max(initial=0)), int(rounded.min())
     scores = np.zeros(len(rows), np.int64)
     scores[with_keys[rows]] = MAX_NODE_SCORE * (highest + lowest - rounded) // highest if highest else MAX_NODE_SCORE
@@ -326,7 +326,7 @@ def _raw_score(
 ) -> npt.NDArray[np.float64]:
     """Return [scored row]: raw score of one constraint, lower is better; 0 without the topology key.
 
-    `counting`: [node], whether its pods count, except for the key HOSTNAME.
+    `counting`: [node]: whether its pods count; ignored for the key HOSTNAME.
     """
     # raw = matchNum * log(domains + 2) + (maxSkew - 1)
     # The logarithm (topologyNormalizingWeight) keeps a key with many domains, hence few pods in each, from being
@@ -339,7 +339,7 @@ def _raw_score(
         match_counts, _ = _sums_per_domain(labels, counting, matches)
         codes, empty, absent = labels.codes[scored], labels.code_of.get(""), labels.code_of.get(None)
         if empty is not None and absent is not None:
-            # Quirk: upstream reads an absent label as "", so that nodes with either are one domain.
+            # Quirk: upstream reads an absent label as "", so nodes with either form one domain.
             match_counts[empty] += match_counts[absent]
             codes = np.where(codes == absent, empty, codes)
         matches, domains = match_counts[codes], len(np.unique(codes))

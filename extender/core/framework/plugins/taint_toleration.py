@@ -20,7 +20,7 @@ _HARD_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
 
 
 def filter(context: SchedulingContext) -> tuple[StaticCheck, ...]:
-    """Return one check, even for clusters without taints: each distinct list of taints is evaluated only once."""
+    """Return one check, even without taints in the cluster; each distinct list of taints is evaluated once."""
     tolerations, features, taints = context.pod.spec.tolerations or (), context.features, context.snapshot.taints
     compares = features.taint_toleration_comparison_operators
     found = [find_untolerated(one, tolerations, _HARD_EFFECTS, compares=compares) for one in taints.values]
@@ -36,7 +36,7 @@ def filter(context: SchedulingContext) -> tuple[StaticCheck, ...]:
 
 
 def score(context: SchedulingContext, rows: NodeRows) -> IntArray:
-    """Return [row]: number of PreferNoSchedule taints that no toleration tolerates."""
+    """Return [row]: number of untolerated PreferNoSchedule taints."""
     soft_tolerations = [t for t in context.pod.spec.tolerations or () if t.effect in ("", "PreferNoSchedule")]
     compares = context.features.taint_toleration_comparison_operators
 

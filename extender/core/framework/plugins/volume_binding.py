@@ -1,5 +1,5 @@
-"""VolumeBinding: the node must have access to the volumes of the pod's bound claims; each unbound claim needs an
-available volume there, or one that can be provisioned.
+"""VolumeBinding: the node must have access to the volumes of the pod's bound claims; each unbound claim needs a volume
+that is available or can be provisioned there.
 
 Mirrors pkg/scheduler/framework/plugins/volumebinding (v1.36).
 """
@@ -61,7 +61,7 @@ REASON_UNBOUND = "pod has unbound immediate PersistentVolumeClaims"
 _NODE_CONFLICT, _BIND_CONFLICT, _NOT_ENOUGH_SPACE, _PV_NOT_EXIST = (1 << bit for bit in range(len(REASONS)))
 
 ReasonBits = npt.NDArray[np.int64]
-"""[node]: the REASONS that apply, as bits; 0: the node fits."""
+"""[node]: bits of the REASONS that apply; 0 if the node fits."""
 
 
 # --- the pod's claims -----------------------------------------------------------------------------------------------
@@ -77,12 +77,12 @@ class _Claims:
 
 
 def _claims(context: SchedulingContext) -> _Claims | str:
-    """Return the pod's claims in the order of its volumes, or a message why the pod cannot be scheduled with them."""
+    """Return the pod's claims in the order of its volumes, or the reason why they make the pod unschedulable."""
     if not context.pod.spec.volumes:
         return _Claims()
     found, bound, unbound, has_unbound_immediate = storage(context.snapshot), [], [], False
     for use in claim_uses(context.pod):
-        # 1. podHasPVCs: the claim exists, and is the pod's.
+        # 1. podHasPVCs: the claim exists and belongs to the pod.
         claim = found.claim(context.pod, use.name)
         if claim is None and use.is_ephemeral:
             return f'waiting for ephemeral volume controller to create the persistentvolumeclaim "{use.name}"'
@@ -95,7 +95,7 @@ def _claims(context: SchedulingContext) -> _Claims | str:
             return f'persistentvolumeclaim "{use.name}" is being deleted'
         if use.is_ephemeral and not is_for_pod(claim, context.pod):
             return not_for_pod_message(claim, context.pod)
-        # 2. GetPodVolumeClaims: bound, to be bound once the pod has a node (IsDelayBindingMode), or neither.
+        # 2. GetPodVolumeClaims: bound, to bind once the pod has a node (IsDelayBindingMode), or unbound immediate.
         storage_class = None if claim.spec.volume_name else found.storage_class(claim_class(claim))
         if is_bound(claim):
             bound.append(claim)
@@ -107,7 +107,7 @@ def _claims(context: SchedulingContext) -> _Claims | str:
 
 
 def prefilter(context: SchedulingContext) -> PreFilterResult:
-    """Reject the pod if a claim is missing, lost, being deleted, of another pod, or unbound in Immediate mode."""
+    """Reject the pod if a claim is missing, lost, being deleted, for a different pod, or unbound in Immediate mode."""
     claims = _claims(context)
     if isinstance(claims, str):
         return PreFilterResult.rejecting(NAME, claims)
@@ -115,8 +115,8 @@ def prefilter(context: SchedulingContext) -> PreFilterResult:
 
 
 def _nodes_of_host_names(context: SchedulingContext, bound: Sequence[PersistentVolumeClaim]) -> frozenset[str] | None:
-    """Return the host names that all volumes allow, None for all nodes (GetEligibleNodes, v1.31.0)."""
-    # Two faults of upstream: a label is taken for a name, and the terms of a volume that name no host are forgotten.
+    """Return the host names that all bound volumes allow; None for all nodes (GetEligibleNodes, v1.31.0)."""
+    # Two upstream bugs: it takes hostname labels for node names, and ignores a volume's terms without host names.
     left: frozenset[str] | None = None
     for claim in bound if context.features.host_names_of_volumes_are_node_names else ():
         volume = storage(context.snapshot).volume(claim.spec.volume_name)
@@ -135,7 +135,7 @@ def _nodes_of_host_names(context: SchedulingContext, bound: Sequence[PersistentV
 
 
 def filter(context: SchedulingContext) -> tuple[StaticCheck, ...]:
-    """Return one check per distinct set of reasons, after those of errors."""
+    """Return the checks that report errors, then one check per distinct set of reasons."""
     claims = _claims(context)
     if isinstance(claims, str) or not (claims.bound or claims.unbound):
         return ()
@@ -154,19 +154,19 @@ def filter(context: SchedulingContext) -> tuple[StaticCheck, ...]:
 def _attributes_class_errors(
     context: SchedulingContext, claims: Sequence[PersistentVolumeClaim]
 ) -> tuple[StaticCheck, ...]:
-    """Fail on the nodes where an unbound claim with an attributes class is matched with volumes, if that is off."""
+    """Fail on the nodes where an unbound claim with an attributes class is matched, if the gate is off."""
     features = context.features
     if features.volume_attributes_class or features.volume_attributes_class_is_ignored:
         return ()
     failing = [one for one in claims if one.spec.volume_attributes_class_name and selected_node(one) is None]
     if not failing:
         return ()
-    first = min(failing, key=requested_storage)  # of equal ones the first, as claims are sorted by size
+    first = min(failing, key=requested_storage)  # the first of equal size, as upstream sorts claims by size
     message = (
         f"unsupported volumeAttributesClassName is set on claim {first.metadata.namespace}/{first.metadata.name} "
         "when the feature-gate VolumeAttributesClass is disabled"
     )
-    # Nodes that the selected node of a claim rules out are not matched.
+    # No claims are matched on nodes that a claim's selected node excludes.
     selected = {node for one in claims if (node := selected_node(one)) is not None}
     fails = np.full(len(context.snapshot.nodes), not selected, np.bool_)
     if len(selected) == 1 and (row := context.snapshot.node_row.get(selected.pop())) is not None:
@@ -175,7 +175,7 @@ def _attributes_class_errors(
 
 
 def _translation_errors(snapshot: Snapshot, claims: Sequence[PersistentVolumeClaim]) -> Iterator[StaticCheck]:
-    """Fail on the nodes where a bound volume must be translated to CSI and cannot be (checkBoundClaims)."""
+    """Fail on the nodes where a bound volume must be, but cannot be, translated to CSI (checkBoundClaims)."""
     for number, claim in enumerate(claims):
         volume = storage(snapshot).volume(claim.spec.volume_name)
         error = translation_error(volume) if volume is not None else None
@@ -209,9 +209,9 @@ def _check_bound(snapshot: Snapshot, claims: Sequence[PersistentVolumeClaim]) ->
 
 
 def _check_unbound(snapshot: Snapshot, claims: Sequence[PersistentVolumeClaim]) -> ReasonBits:
-    """Check unbound claims: each needs an available volume, or a provisioner that can create one there."""
+    """Check unbound claims: each needs an available volume, or a provisioner that can create one, on the node."""
     bits = np.zeros(len(snapshot.nodes), np.int64)
-    # 1. A claim with a selected node is provisioned there, and nowhere else.
+    # 1. A claim with a selected node is provisioned only there.
     to_provision, without_node = [], []
     for claim in claims:
         node = selected_node(claim)
@@ -221,9 +221,9 @@ def _check_unbound(snapshot: Snapshot, claims: Sequence[PersistentVolumeClaim]) 
         is_selected = np.arange(len(bits)) == snapshot.node_row.get(node, -1)
         bits[~is_selected] = _BIND_CONFLICT
         to_provision.append((claim, is_selected))
-    # 2. The others get available volumes (findMatchingVolumes).
+    # 2. Claims without a selected node get available volumes (findMatchingVolumes).
     unmatched = ((claim, volumes == NO_VOLUME_ROW) for claim, volumes in match_volumes(snapshot, without_node))
-    # 3. Where there is none, one must be provisioned (checkVolumeProvisions).
+    # 3. Without an available volume, one must be provisioned (checkVolumeProvisions).
     for claim, nodes in chain(to_provision, unmatched):
         undecided = nodes & (bits == 0)
         if undecided.any():
@@ -237,7 +237,7 @@ def _check_unbound(snapshot: Snapshot, claims: Sequence[PersistentVolumeClaim]) 
 
 
 def _check_provision(snapshot: Snapshot, claim: PersistentVolumeClaim) -> ReasonBits:
-    """Return [node]: the reasons why no volume of the claim's size can be provisioned there (checkVolumeProvisions)."""
+    """Return [node]: reasons why the claim's volume cannot be provisioned there (checkVolumeProvisions)."""
     provisioning = _provisioning(snapshot, claim_class(claim))
     if provisioning is None:
         return np.full(len(snapshot.nodes), _BIND_CONFLICT)
@@ -250,14 +250,14 @@ def _check_provision(snapshot: Snapshot, claim: PersistentVolumeClaim) -> Reason
 
 
 _Capacity = tuple[IntArray, IntArray]
-"""[node]: bytes of the largest volume, and of the whole CSIStorageCapacity that holds it."""
+"""([node]: bytes of the largest possible volume, [node]: bytes of its CSIStorageCapacity in total)."""
 
 
 @derived_by("nodes", "storage_classes", "csi_drivers", "csi_storage_capacities")
 def _provisioning(snapshot: Snapshot, name: str) -> tuple[BoolArray, _Capacity | None] | None:
-    """Return [node]: whether it matches the class's allowedTopologies, and the capacity, if the driver publishes it.
+    """Return ([node]: whether it matches the class's allowedTopologies, capacity if the driver publishes it).
 
-    None if the class provisions nothing.
+    None if the class provisions no volumes.
     """
     storage_class = snapshot.objects.storage_classes["", name]
     if storage_class.provisioner in ("", NO_PROVISIONER):
@@ -266,7 +266,7 @@ def _provisioning(snapshot: Snapshot, name: str) -> tuple[BoolArray, _Capacity |
 
 
 def _in_allowed_topology(snapshot: Snapshot, storage_class: StorageClass) -> BoolArray:
-    """Return [node]: whether an allowedTopologies term matches, or there is none (MatchTopologySelectorTerms)."""
+    """Return [node]: whether an allowedTopologies term matches or the class has none (MatchTopologySelectorTerms)."""
     terms = storage_class.allowed_topologies or ()
     found = np.full(len(snapshot.nodes), not terms, np.bool_)
     for term in terms:
@@ -282,8 +282,8 @@ def _in_allowed_topology(snapshot: Snapshot, storage_class: StorageClass) -> Boo
 
 
 def _capacity(snapshot: Snapshot, storage_class: StorageClass) -> _Capacity | None:
-    """Return the capacities for volumes of the class (hasEnoughCapacity, v1.36)."""
-    # Divergence: where several are large enough, upstream takes any of them; here the largest one is scored.
+    """Return the capacity for volumes of the class; None if the driver publishes none (hasEnoughCapacity, v1.36)."""
+    # Divergence: if several capacities are large enough, upstream takes any of them; here the largest is scored.
     objects = snapshot.objects
     driver = objects.csi_drivers.get(("", storage_class.provisioner))
     if driver is None or not driver.spec.storage_capacity:
@@ -293,7 +293,7 @@ def _capacity(snapshot: Snapshot, storage_class: StorageClass) -> _Capacity | No
         limit = capacity.capacity if capacity.maximum_volume_size is None else capacity.maximum_volume_size
         if capacity.storage_class_name != storage_class.metadata.name or limit is None:
             continue
-        # No node has access if nodeTopology is unset or does not parse.
+        # If nodeTopology is unset or does not parse, no node has access.
         with suppress(SelectorError):
             usable = nodes_with_labels(snapshot, compile_label_selector(capacity.node_topology))
             size = quantity.value(quantity.parse(limit))
@@ -307,29 +307,29 @@ def _capacity(snapshot: Snapshot, storage_class: StorageClass) -> _Capacity | No
 
 
 class _ClassUse:
-    """Storage of one class that the pod's claims take on each node, and what there is of it."""
+    """Storage of one class on each node: bytes that the pod's claims request, and capacity."""
 
     def __init__(self, size: int) -> None:
         self.requested, self.capacity = np.zeros(size, np.int64), np.zeros(size, np.int64)
         """[node]: bytes."""
         self.is_used = np.zeros(size, np.bool_)
-        """[node]: True if one of the claims is of the class."""
+        """[node]: True if one of the claims takes storage there."""
 
     def add(self, claim: PersistentVolumeClaim, nodes: BoolArray, capacity: IntArray) -> None:
-        """Add what the claim takes on `nodes` [node]; `capacity`: [node], of all claims that were added."""
+        """Add the claim's request on `nodes` [node]; `capacity`: [node]: new capacity for all claims added so far."""
         self.is_used |= nodes
         self.requested += nodes * quantity.value(requested_storage(claim))
         self.capacity = np.where(nodes, capacity, self.capacity)
 
     def score(self, shape: tuple[tuple[int, int], ...]) -> IntArray:
-        """Return [node]: 0-100 by the shape, 0 where the class is not used."""
+        """Return [node]: 0-100 by the shape; 0 if the class is not used there."""
         is_over = (self.capacity == 0) | (self.requested > self.capacity)
         utilization = np.where(is_over, 100, self.requested * 100 // np.maximum(self.capacity, 1))
         return np.where(self.is_used, interpolate(shape, utilization), 0)
 
 
 def score(context: SchedulingContext, rows: NodeRows) -> IntArray | None:
-    """Score by storage capacity, the mean over the storage classes; skipped without StorageCapacityScoring."""
+    """Return [row]: 0-100, mean of the scores per storage class; None (Skip) without StorageCapacityScoring."""
     if not context.features.storage_capacity_scoring:
         return None
     claims, scores = _claims(context), np.zeros(len(rows), np.int64)
@@ -338,7 +338,7 @@ def score(context: SchedulingContext, rows: NodeRows) -> IntArray | None:
     matched, provisioned = _uses(context.snapshot, claims.unbound)
     size = len(context.snapshot.nodes)
     is_matched = sum((use.is_used for use in matched), np.zeros(size, np.bool_))
-    # A node with matching volumes is scored by these, any other one by what is left for provisioning.
+    # A node with matching volumes is scored by these, any other node by its capacity for provisioning.
     for uses, nodes in ((matched, is_matched), (provisioned, ~is_matched)):
         count = sum((use.is_used for use in uses), np.zeros(size, np.int64))
         total = sum((use.score(context.profile.volume_binding_shape) for use in uses), np.zeros(size, np.int64))
@@ -350,7 +350,7 @@ def score(context: SchedulingContext, rows: NodeRows) -> IntArray | None:
 def _uses(
     snapshot: Snapshot, claims: Sequence[PersistentVolumeClaim]
 ) -> tuple[Collection[_ClassUse], Collection[_ClassUse]]:
-    """Return what the claims take of volumes that match, and of capacity for provisioning: one entry per class."""
+    """Return the claims' use of matching volumes, and of capacity for provisioning: one entry per class each."""
     size, volumes = len(snapshot.nodes), storage(snapshot).by_number
     matched = defaultdict[str, _ClassUse](lambda: _ClassUse(size))
     provisioned = defaultdict[str, _ClassUse](lambda: _ClassUse(size))

@@ -1,4 +1,4 @@
-"""VolumeRestrictions: disks that only one pod of a node may mount, and claims with ReadWriteOncePod access mode.
+"""VolumeRestrictions: reject nodes for conflicting disk mounts, and for ReadWriteOncePod claims that are in use.
 
 Mirrors pkg/scheduler/framework/plugins/volumerestrictions (v1.36).
 """
@@ -32,12 +32,12 @@ class _Disk(NamedTuple):
     """A disk and how one pod mounts it."""
 
     identity: tuple[str, ...]
-    """Volume type and ID: two mounts with equal identity are of the same disk."""
+    """Volume type and ID: mounts with equal identity mount the same disk."""
     read_only: bool
 
 
 def _disks_of(pod: Pod) -> list[_Disk]:
-    """Return every disk that the pod mounts inline; an RBD image has one for each of its monitors."""
+    """Return every disk that the pod mounts inline; an RBD image counts as one disk per monitor."""
     found = []
     for volume in pod.spec.volumes or ():
         if (gce := volume.gce_persistent_disk) is not None:
@@ -59,11 +59,11 @@ class DiskMountIndex(KeyIndex):
 
 
 def disk_checks(context: SchedulingContext) -> tuple[ConflictConstraint, ...]:
-    """Return the constraint that no pod of the node mounts a conflicting disk, or none for a pod that mounts none."""
+    """Return the constraint that no pod of the node mounts a conflicting disk, or none if the pod mounts no disk."""
     requested, users = _disks_of(context.pod), context.snapshot.index(DiskMountIndex).users
     if not requested:
         return ()
-    # Two pods may mount the same disk if both only read.
+    # Two pods may mount the same disk if both mount it read-only.
     mounts = (_Disk(disk.identity, read_only) for disk in requested for read_only in {False, not disk.read_only})
     rows = {row for mount in mounts for row in users.get(mount, ())}
     read = {disk.identity for disk in requested}
@@ -82,7 +82,7 @@ def disk_checks(context: SchedulingContext) -> tuple[ConflictConstraint, ...]:
 
 
 class ClaimUserIndex(KeyIndex):
-    """Running pods by the names of the claims that they use, whatever the namespace."""
+    """Running pods by the names of the claims that they use, across all namespaces."""
 
     def keys_of(self, pod: Pod) -> Iterable[str]:
         return named_claims(pod)
@@ -97,11 +97,11 @@ def prefilter(context: SchedulingContext) -> PreFilterResult:
 
 
 def filter(context: SchedulingContext) -> tuple[ConflictConstraint, ...]:
-    """Return a constraint for disks and one for claims; none (Skip) without disks while no claim is in use."""
+    """Return a constraint for disks and one for claims; none (Skip) without disks if none of the claims is in use."""
     snapshot, namespace = context.snapshot, context.pod.metadata.namespace
     # 1. isVolumeConflict
     disks = disk_checks(context)
-    # 2. satisfyReadWriteOncePod: no running pod of the namespace uses one of the claims, on whatever node.
+    # 2. satisfyReadWriteOncePod: no running pod of the namespace, on any node, uses one of the claims.
     claims = ((name, storage(snapshot).claim(context.pod, name)) for name in named_claims(context.pod))
     exclusive = {name for name, claim in claims if claim and READ_WRITE_ONCE_POD in (claim.spec.access_modes or ())}
     users = [snapshot.index(ClaimUserIndex).users.get(name, Counter[int]()) for name in exclusive]

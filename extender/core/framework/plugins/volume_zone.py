@@ -21,7 +21,7 @@ _GA_LABEL = {BETA_ZONE: ZONE, BETA_REGION: REGION, ZONE: ZONE, REGION: REGION}
 
 
 def _pod_volumes(context: SchedulingContext) -> list[PersistentVolume] | str:
-    """Return the volumes of the pod's claims, or a message why a claim has none."""
+    """Return the volumes of the pod's claims, or the reason why a claim has none."""
     found, volumes = storage(context.snapshot), []
     for name in named_claims(context.pod):
         if not name:
@@ -62,7 +62,7 @@ def filter(context: SchedulingContext) -> tuple[StaticCheck, ...]:
     for volume in volumes:
         for key in _GA_LABEL:
             label = (volume.metadata.labels or {}).get(key)
-            # Two zones for `a__b`; upstream ignores the label if one is empty.
+            # `a__b` names two zones; upstream ignores the label if one of them is empty.
             zones = frozenset(zone.strip() for zone in label.split(ZONE_DELIMITER)) if label is not None else {""}
             if "" not in zones:
                 topologies.append((key, zones))
@@ -72,6 +72,6 @@ def filter(context: SchedulingContext) -> tuple[StaticCheck, ...]:
     for key, zones in topologies:
         own, ga = snapshot.label(key), snapshot.label(_GA_LABEL[key])
         rejected |= ~np.where(own.present, own.map_bool(zones.__contains__), ga.map_bool(zones.__contains__))
-    # A node without any of the labels accepts all volumes: upstream takes it that the cluster has a single zone then.
+    # A node without any of the labels accepts all volumes: upstream then assumes that the cluster has a single zone.
     has_any = np.logical_or.reduce([snapshot.label(key).present for key in _GA_LABEL])
     return (StaticCheck(NAME, rejected & has_any, (REASON,)),)

@@ -1,6 +1,6 @@
-"""Index the CSI volumes that running pods use and that VolumeAttachments attach, by driver.
+"""Index by driver the CSI volumes that running pods use or that VolumeAttachments attach.
 
-Rule: a change of one pod or object moves the entries of its own volumes only.
+Rule: a change to one pod or object updates only the entries of its own volumes.
 """
 
 from collections import Counter, defaultdict
@@ -16,30 +16,30 @@ from extender.k8s.storage.volumes import ClaimUse, claim_uses, is_for_pod
 from extender.utilities.groups import remove_member
 
 Attachment = tuple[VolumeID, str]
-"""A volume on a node, by the node's name."""
+"""(volume, node name): a volume in use on the node, or attached to it."""
 
 _COLUMN_BITS = 62
-"""Pods per column of bits: a sum of their bits fits int64."""
+"""Pods per column of bits, so that the sum of their bits fits in int64."""
 
 
 @dataclass(slots=True)
 class NodeVolumes:
     """The volumes of one driver that pods use on one node and that no VolumeAttachment attaches there.
 
-    Volumes with the same users form a set. Every pod that shares volumes has a bit of its own, which is set while the
-    pod is in place: so a node has few columns, even if its pods share thousands of volumes in different ways.
+    Volumes with the same users form a set. Each pod that shares volumes has its own bit, which is set while the pod is
+    in place. So a node has few columns even if its pods share thousands of volumes in different combinations.
     """
 
     unshared: dict[int, int] = field(default_factory=dict)
     """Pod row -> number of volumes that no other pod of the node uses."""
     shared: dict[VolumeID, int] = field(default_factory=dict)
-    """Volume that several pods use -> number of its set."""
+    """Volume that several pods use -> index of its set."""
     counts: list[int] = field(default_factory=list)
     """[set]: number of volumes."""
     bits: dict[tuple[int, int], int] = field(default_factory=dict)
-    """(set, column) -> bits of its users."""
+    """(set, column) -> bits of the set's users."""
     amounts: dict[int, dict[int, int]] = field(default_factory=dict)
-    """Column -> pod row -> its bit."""
+    """Column -> pod row -> the pod's bit."""
 
     @classmethod
     def of(cls, used: Mapping[VolumeID, Collection[int]]) -> "NodeVolumes":
@@ -65,26 +65,26 @@ class NodeVolumes:
 
 
 class DriverVolumes:
-    """Volumes of one CSI driver: which are attached, on which nodes, and which pods use them."""
+    """Volumes of one CSI driver, with the nodes that they are attached to and the pods that use them."""
 
     def __init__(self) -> None:
         self.users: dict[VolumeID, set[int]] = {}
         """Volume -> rows of the running pods that use it."""
         self.attached: dict[VolumeID, Counter[str]] = {}
-        """Volume -> node name -> how many VolumeAttachments attach it there."""
+        """Volume -> node name -> number of VolumeAttachments that attach it there."""
         self.sharing: dict[str, NodeVolumes] = {}
-        """Node name -> its volumes, for the nodes whose pods share some."""
+        """Node name -> volumes used on the node, for nodes whose pods share volumes."""
         self.unshared: dict[int, int] = {}
         """Pod row -> number of volumes that no other pod of its node uses."""
         self._used: dict[str, dict[VolumeID, Counter[int]]] = {}
-        """Node name -> volume -> pod row -> how many claims and volumes of the pod stand for it."""
+        """Node name -> volume -> pod row -> number of the pod's claims and inline volumes that resolve to it."""
         self._unshared_on: dict[str, tuple[int, ...]] = {}
-        """Node name -> its pods in `unshared`."""
+        """Node name -> rows of its pods in `unshared`."""
         self._changed: set[str] = set()
-        """Nodes whose volumes or attachments have changed since the last `lay_out`."""
+        """Names of nodes whose volumes or attachments changed since the last `lay_out`."""
 
     def use(self, used: Attachment, row: int) -> None:
-        """Record that a claim or volume of a running pod on the node stands for this one."""
+        """Record that a claim or inline volume of the running pod `row` resolves to this volume."""
         volume, node = used
         self._used.setdefault(node, {}).setdefault(volume, Counter())[row] += 1
         self.users.setdefault(volume, set()).add(row)
@@ -104,7 +104,7 @@ class DriverVolumes:
             del self._used[node]
 
     def attach(self, attachment: Attachment, times: int) -> None:
-        """Record `times` more VolumeAttachments of the volume to the node; -1: one was deleted."""
+        """Record `times` more VolumeAttachments of the volume to the node; -1 if one was deleted."""
         volume, node = attachment
         nodes = self.attached.setdefault(volume, Counter())
         nodes[node] += times
@@ -113,8 +113,8 @@ class DriverVolumes:
         self._changed.add(node)
 
     def lay_out(self) -> None:
-        """Count and number the volumes of the nodes that have changed."""
-        # All old rows go first: a pod row that was freed may belong to a pod of another changed node by now.
+        """Rebuild the counts and sets of volumes on the nodes that changed."""
+        # Delete all old rows first: a freed pod row may have been reused for a pod on a different changed node.
         for node in self._changed:
             self.sharing.pop(node, None)
             for row in self._unshared_on.pop(node, ()):
@@ -131,7 +131,7 @@ class DriverVolumes:
 
 
 class AttachedVolumeIndex(Index):
-    """CSI volumes that running pods use and that VolumeAttachments attach, by driver."""
+    """CSI volumes that running pods use or that VolumeAttachments attach, by driver."""
 
     reads = ("claims", "volumes", "storage_classes", "volume_attachments")
     pod_parts = frozenset({"spec"})
@@ -141,9 +141,9 @@ class AttachedVolumeIndex(Index):
         self._storage = storage(snapshot)
         self._drivers: dict[str, DriverVolumes] = defaultdict(DriverVolumes)
         self._uses: dict[tuple[str, ClaimUse], dict[int, VolumeID | None]] = {}
-        """(namespace, use of a claim) -> pod row -> the volume that the pod gets by it."""
+        """(namespace, use of a claim) -> pod row -> CSI volume that the claim resolves to, or None."""
         self.others_claims: dict[int, set[ClaimUse]] = {}
-        """Pod row -> uses of claims that were created for another pod's generic ephemeral volume."""
+        """Pod row -> its uses of claims that were created for another pod's generic ephemeral volume."""
         self._claims_of: dict[str, set[Key]] = defaultdict(set)
         self._attaching: dict[str, set[Key]] = defaultdict(set)
         self._attached: dict[Key, Attachment] = {}
@@ -179,7 +179,7 @@ class AttachedVolumeIndex(Index):
             self.others_claims.pop(row, None)
 
     def _move(self, row: int, before: VolumeID | None, after: VolumeID | None) -> None:
-        """Record that a claim or volume of the pod stands for another CSI volume than before."""
+        """Record that a claim or inline volume of the pod resolves to `after` instead of `before`."""
         if before == after:
             return
         node = self.snapshot.node_names[self.snapshot.pod_node[row]]
@@ -196,7 +196,7 @@ class AttachedVolumeIndex(Index):
             remove_member(self.others_claims, row, use)
 
     def _refresh(self, uses: Iterable[tuple[str, ClaimUse]]) -> None:
-        """Find the volumes of some claims again, for each pod that uses them."""
+        """Resolve the given uses of claims to volumes again, for each pod."""
         for namespace, use in uses:
             users = self._uses.get((namespace, use), {})
             for row, before in users.items():
@@ -230,7 +230,7 @@ class AttachedVolumeIndex(Index):
                 self._detach(key)
                 self._attach(key, self.snapshot.objects.volume_attachments[key])
         elif isinstance(one, StorageClass):
-            # It names the driver of claims without a volume. It rarely changes, so all claims may be looked up again.
+            # A StorageClass names the driver of claims without a volume. It rarely changes: resolve all claims again.
             self._refresh(self._uses)
 
     def _attach(self, key: Key, attachment: VolumeAttachment) -> None:
@@ -253,6 +253,6 @@ def _key(claim: PersistentVolumeClaim) -> Key:
 
 
 def _uses_of(claim: Key) -> list[tuple[str, ClaimUse]]:
-    """Return how pods may refer to a claim: by its name, or by a generic ephemeral volume of that name."""
+    """Return the uses by which pods may refer to a claim: by name, or by a generic ephemeral volume."""
     namespace, name = claim
     return [(namespace, ClaimUse(name, is_ephemeral)) for is_ephemeral in (False, True)]

@@ -1,7 +1,7 @@
-"""Fail where a pod uses a claim that was created for another pod's generic ephemeral volume.
+"""Fail on nodes where a pod uses a claim that was created for another pod's generic ephemeral volume.
 
-The limits of volumes read the claims of all pods of a node, and end the scheduling cycle where one of them has such a
-claim: one that was created by hand, or for an earlier pod, under the name that the pod's own claim would have.
+The volume limit plugins read the claims of all pods on a node, and end the scheduling cycle if a pod uses such a
+claim: one created by hand, or for an earlier pod, under the name that the pod's own claim would have.
 
 Mirrors ephemeral.VolumeIsForPod in pkg/scheduler/framework/plugins/nodevolumelimits (v1.36).
 """
@@ -23,7 +23,7 @@ from extender.k8s.storage.volumes import claim_uses, is_for_pod, not_for_pod_mes
 
 
 def unusable_claim(context: SchedulingContext, plugin: str) -> StaticCheck | None:
-    """Return why a claim of the incoming pod cannot be used, or None; VolumeBinding, if enabled, rejects it first."""
+    """Return a check if a claim of the incoming pod is unusable; VolumeBinding, if enabled, rejects the pod first."""
     pod = context.pod
     for use in claim_uses(pod):
         claim = storage(context.snapshot).claim(pod, use.name)
@@ -38,13 +38,13 @@ def unusable_claim(context: SchedulingContext, plugin: str) -> StaticCheck | Non
 
 @dataclass(frozen=True)
 class _OtherPodsClaims(ColumnwiseConstraint):
-    """One column: minus the number of the node's pods that use another pod's claim."""
+    """A constraint with one column: minus the number of the node's pods that use another pod's claim."""
 
     errors: tuple[str, ...]
     first: IntArray
-    """[node]: index of the error that its first such pod causes."""
+    """[node]: index in `errors` of the error that the first such pod causes."""
     lasting: IntArray
-    """[node]: the same for the pods that the incoming pod cannot evict, or else as `first`."""
+    """[node]: the same for the first such pod that the incoming pod cannot evict; `first` if it can evict all."""
 
     code = Code.ERROR
 
@@ -58,7 +58,7 @@ class _OtherPodsClaims(ColumnwiseConstraint):
 
 
 def other_pods_claims(context: SchedulingContext, plugin: str, nodes: BoolArray) -> tuple[_OtherPodsClaims, ...]:
-    """Return a constraint that fails on those of `nodes` [node] where a pod uses another pod's claim; mostly none."""
+    """Return a constraint that fails on the `nodes` [node] where a pod uses another pod's claim; usually none."""
     snapshot = context.snapshot
     rows = [row for row in sorted(snapshot.index(AttachedVolumeIndex).others_claims) if nodes[snapshot.pod_node[row]]]
     nominees = [pod for pod in context.nominees if _error(snapshot, pod, plugin)]
@@ -87,7 +87,7 @@ def other_pods_claims(context: SchedulingContext, plugin: str, nodes: BoolArray)
 
 
 def _error(snapshot: Snapshot, pod: Pod, plugin: str) -> str:
-    """Return the error that the pod's first claim of another pod causes; "" without one."""
+    """Return the error that the pod's first use of another pod's claim causes; "" if it uses none."""
     for use in claim_uses(pod):
         claim = storage(snapshot).claim(pod, use.name) if use.is_ephemeral else None
         if claim is not None and not is_for_pod(claim, pod):

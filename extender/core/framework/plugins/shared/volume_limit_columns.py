@@ -1,15 +1,15 @@
-"""Limits of attached volumes as columns: for NodeVolumeLimits, and up to v1.30 for EBSLimits and its kind.
+"""Limits of attached volumes as columns: for NodeVolumeLimits and, up to v1.30, the in-tree limits such as EBSLimits.
 
-A driver's limit counts distinct volumes, not pods: evicting one of two pods that share a volume frees nothing. Hence a
+A limit counts a driver's distinct volumes, not pods: evicting one of two pods that share a volume frees nothing. So a
 driver has three kinds of columns:
 
-1. its volumes that only one pod of the node uses;
-2. bits of the pods that share volumes: they say which of these pods are in place (`attached_volumes`);
-3. users of volumes of the incoming pod or of nominated pods: such a volume is attached while it has a user.
+1. volumes that only one pod of the node uses;
+2. bits of the pods that share volumes, which encode the pods that are in place (`attached_volumes`);
+3. users of each volume of the incoming pod or of nominated pods: the volume is attached while it has a user.
 
 Mirrors pkg/scheduler/framework/plugins/nodevolumelimits (v1.36).
 
-Rule: volumes of in-tree plugins count as those of the CSI drivers that replace them.
+Rule: volumes of in-tree plugins count as volumes of the CSI drivers that replace the plugins.
 """
 
 from collections import defaultdict
@@ -37,7 +37,7 @@ REASON = "node(s) exceed max volume count"
 
 @derived("nodes", "allocatable")
 def attachable_volumes(snapshot: Snapshot) -> dict[str, IntArray]:
-    """Return resource "attachable-volumes-…" of allocatable -> [node]: limit, NEVER where the node does not name it."""
+    """Return resource "attachable-volumes-…" of allocatable -> [node]: limit, NEVER where the node has none."""
     found: dict[str, IntArray] = {}
     for row, node in enumerate(snapshot.nodes):
         for name, amount in (node.status.allocatable or {}).items():
@@ -58,21 +58,21 @@ def _attached_to(snapshot: Snapshot, volume: VolumeID) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class SharedVolumes:
-    """Volumes of one driver that several pods of a node use, one set of volumes for each set of users."""
+    """Volumes of one driver that several pods of a node use; volumes with the same users form a set."""
 
     nodes: IntArray
     """[set]: index of the node."""
     counts: IntArray
     """[set]: number of volumes."""
     sets: IntArray
-    """[entry]: set whose users have bits in the column."""
+    """[entry]: index of a set whose users have bits in the entry's column."""
     columns: IntArray
-    """[entry]: column of the constraint, minus the sum of the bits of the pods that are in place."""
+    """[entry]: column of the constraint, whose headroom is minus the sum of the bits of the pods in place."""
     bits: IntArray
-    """[entry]: bits of the users."""
+    """[entry]: bits of the set's users in the column."""
 
     def take(self, rows: NodeRows, size: int) -> "SharedVolumes":
-        """Keep the sets on the nodes `rows`, of `size` nodes."""
+        """Return the sets on the nodes `rows` only; `size`: number of nodes before."""
         nodes = index_in(rows, size)[self.nodes]
         here = nodes >= 0
         kept = here[self.sets]
@@ -80,7 +80,7 @@ class SharedVolumes:
         return SharedVolumes(nodes[here], self.counts[here], sets, self.columns[kept], self.bits[kept])
 
     def attached(self, headroom: IntArray) -> IntArray:
-        """Return [node]: number of these volumes that have a user with `headroom` [column, node]."""
+        """Return [node]: number of these volumes that still have a user, given `headroom` [column, node]."""
         in_use = np.zeros(len(self.nodes), np.bool_)
         in_use[self.sets[-headroom[self.columns, self.nodes[self.sets]] & self.bits != 0]] = True
         # Weights make bincount return floats, which are exact up to 2**53.
@@ -89,18 +89,18 @@ class SharedVolumes:
 
 @dataclass(frozen=True, slots=True)
 class _UsedVolumes:
-    """The volumes of one driver that only pods attach."""
+    """Volumes of one driver that pods use and that no VolumeAttachment attaches to their node."""
 
     unshared: PodAmounts
-    """Number of volumes that no other pod of the node uses."""
+    """Per pod, the number of volumes that no other pod of the node uses."""
     bits: tuple[PodAmounts, ...]
-    """Bits of the pods that share volumes, by column from 1 on."""
+    """Bits of the pods that share volumes, for columns 1, 2, …"""
     shared: SharedVolumes
     first_set: Mapping[str, int]
-    """Node name -> its first set in `shared`."""
+    """Node name -> index of the node's first set in `shared`."""
 
     def without(self, snapshot: Snapshot, volumes: Sequence[VolumeID]) -> "_UsedVolumes":
-        """Leave out some of the driver's volumes."""
+        """Return the used volumes without `volumes`."""
         fewer, counts = np.zeros(len(snapshot.pods), np.int64), self.shared.counts.copy()
         for volume in volumes:
             of_driver, sets = snapshot.index(AttachedVolumeIndex).of(volume[0]), set[int]()
@@ -146,22 +146,22 @@ def _used_volumes(snapshot: Snapshot, driver: str) -> _UsedVolumes:
 
 @dataclass(frozen=True, slots=True)
 class _OwnColumn:
-    """Volumes of the incoming pod or of nominated pods that have the same users; the column counts these."""
+    """Volumes of the incoming pod or of nominated pods with the same users; the column counts the users."""
 
     volume: VolumeID
-    """One of them."""
+    """Any of the volumes."""
     count: int
-    """Number of the volumes."""
+    """Number of volumes."""
     is_requested: bool
     """True if the incoming pod uses the volumes."""
 
 
 @dataclass(frozen=True)
 class VolumeLimitConstraint(Constraint):
-    """The limit of one driver.
+    """The volume limit of one driver.
 
-    Columns: its limit minus its unshared and always attached volumes; minus the bits of the pods that share volumes;
-    per entry of `own_columns`, minus the number of its users.
+    Columns: the limit minus unshared and always attached volumes; minus the bits of the pods that share volumes;
+    and for each entry of `own_columns`, minus the number of its users.
     """
 
     shared: SharedVolumes
@@ -200,18 +200,18 @@ def volume_limits(
     *,
     counts_without_new: bool = False,
 ) -> list[VolumeLimitConstraint]:
-    """Return one constraint for each driver with a limit of which the pod requests a volume.
+    """Return one constraint for each driver that has a limit and whose volumes the pod requests.
 
-    `limits`: driver -> [node], NEVER where there is none. `counts_without_new`: a node beyond its limit is rejected
-    even if all requested volumes are attached already.
+    `limits`: driver -> [node]: limit, NEVER without one. `counts_without_new`: a node beyond its limit is rejected
+    even if all requested volumes are already attached.
     """
     snapshot, constraints = context.snapshot, list[VolumeLimitConstraint]()
     nominated_volumes = [storage(snapshot).csi_volumes(pod) for pod in context.nominees]
     for driver in sorted({driver for driver, _ in requested} & limits.keys()):
         own_columns = _own_columns(snapshot, driver, requested, nominated_volumes)
-        # 1. The driver's volumes, but for those with an own column.
+        # 1. The driver's volumes, except those with their own column.
         used = _used_volumes(snapshot, driver).without(snapshot, [*chain.from_iterable(own_columns.values())])
-        # 2. Bits of the pods that share volumes. 3. Users of each own column.
+        # 2. Bits of the pods that share volumes (`used.bits`). 3. Users of each own column.
         users = snapshot.index(AttachedVolumeIndex).of(driver).users
         own = [snapshot.pod_amounts(dict.fromkeys(users.get(one.volume, ()), 1)) for one in own_columns]
         demand = (used.unshared, *used.bits, *own)
@@ -220,7 +220,7 @@ def volume_limits(
         always_attached = np.zeros((len(own_columns), len(snapshot.nodes)), np.bool_)
         for attached, column in zip(always_attached, own_columns, strict=True):
             attached[_attached_to(snapshot, column.volume)] = True
-            headroom[0] += attached * column.count  # such a column counts them itself
+            headroom[0] += attached * column.count  # the own column counts them instead
         first = len(demand) - len(own)
         constraints.append(
             VolumeLimitConstraint(
@@ -242,7 +242,7 @@ def _own_columns(
 ) -> dict[_OwnColumn, list[VolumeID]]:
     """Return column -> its volumes, for the driver's volumes of the incoming pod and of the nominated pods.
 
-    Volumes share a column if the same pods use them and they are attached to the same nodes: all are in use, or none.
+    Volumes share a column if the same pods use them and they are attached to the same nodes: all are in use or none is.
     """
     of_driver, together = snapshot.index(AttachedVolumeIndex).of(driver), defaultdict[object, list[VolumeID]](list)
     for volume in sorted(requested.union(*nominated)):
@@ -255,7 +255,7 @@ def _own_columns(
 
 
 def _nominated_demand(context: SchedulingContext, first: int, own_columns: Sequence[_OwnColumn]) -> IntArray | None:
-    """Return [column, node]: nominated pods count as users in the own columns, which start at `first`."""
+    """Return [column, node]: number of nominated pods using each own column's volumes; own columns start at `first`."""
 
     def demand_of(pod: Pod, _node: int) -> list[int]:
         volumes = storage(context.snapshot).csi_volumes(pod)

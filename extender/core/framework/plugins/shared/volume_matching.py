@@ -1,8 +1,8 @@
-"""Match unbound claims with available volumes, on all nodes at once.
+"""Match unbound claims with available volumes on all nodes at once.
 
-Mirrors volume.FindMatchingVolume and volumebinding.findMatchingVolumes (v1.36): the smallest claim first, each gets the
-smallest volume that suits it and that no earlier claim of the pod got. Nodes that reach the same volumes are one site:
-they are matched once.
+Mirrors volume.FindMatchingVolume and volumebinding.findMatchingVolumes (v1.36): smallest claim first, each gets the
+smallest suitable volume that no earlier claim of the pod took. Nodes with access to the same volumes form one site,
+which is matched once.
 """
 
 from bisect import bisect_left
@@ -38,15 +38,15 @@ from extender.k8s.storage.volumes import (
 )
 
 NO_VOLUME_ROW = -1
-"""Volume row that stands for "no volume"."""
+"""Volume row that means "no volume"."""
 
 
 def match_volumes(
     snapshot: Snapshot, claims: Iterable[PersistentVolumeClaim]
 ) -> Iterator[tuple[PersistentVolumeClaim, IntArray]]:
-    """Yield each claim, smallest first, with [node]: row of the volume that it would be bound to, or NO_VOLUME_ROW.
+    """Yield each claim, smallest first, with [node]: row of the volume to bind it to, or NO_VOLUME_ROW.
 
-    `claims` have no selected node.
+    `claims` must not have a selected node.
     """
     by_size = sorted(claims, key=requested_storage)
     reserved = [_reserved_volumes(snapshot, claim) for claim in by_size]
@@ -59,14 +59,14 @@ def match_volumes(
     }
     taken: dict[int, BoolArray] = defaultdict(lambda: np.zeros(len(snapshot.nodes), np.bool_))
     for claim, own in zip(by_size, reserved, strict=True):
-        # 1. A volume that is reserved for the claim wins; a node without access to it gets none.
+        # 1. A volume reserved for the claim takes precedence; a node without access to it gets no volume.
         matched, may_use_others = np.full(len(snapshot.nodes), NO_VOLUME_ROW), np.ones(len(snapshot.nodes), np.bool_)
         for row, reached in own:
             is_free = may_use_others & ~taken[row]
             matched[is_free & reached] = row
             taken[row] |= is_free & reached
             may_use_others &= ~is_free
-        # 2. Else the smallest available one.
+        # 2. Otherwise, the smallest available volume.
         if may_use_others.any():
             others = available[claim_class(claim)].take(claim, may_use_others, at_most=len(by_size))
             matched = np.where(others == NO_VOLUME_ROW, matched, others)
@@ -83,7 +83,7 @@ def affinity_matches(snapshot: Snapshot, affinity: VolumeNodeAffinity | None) ->
 
 
 def _reserved_volumes(snapshot: Snapshot, claim: PersistentVolumeClaim) -> list[tuple[int, BoolArray]]:
-    """Return the volumes that are reserved for the claim and suit it, each with [node]: whether it is accessible."""
+    """Return the suitable volumes reserved for the claim, each as (row, [node]: whether it is accessible there)."""
     volumes, found = storage(snapshot), []
     compares_classes = not snapshot.features.volume_attributes_class_is_ignored
     for row in volumes.reserved_volumes(claim.metadata.namespace, claim.metadata.name):
@@ -103,19 +103,19 @@ class _FreeVolumes:
     """Volumes of one storage class without a claimRef, by rank: smallest first."""
 
     rows: IntArray
-    """[rank]: row among all volumes."""
+    """[rank]: row of the volume."""
     sizes: Sequence[int]
     """[rank]: capacity in nano-bytes."""
     equivalents: Encoded
-    """[rank]: a volume that suits the same claims, apart from its size."""
+    """[rank]: a representative volume that suits the same claims, except for its size."""
     site_of: IntArray
-    """[node]: its site; nodes of one site reach the same of these volumes."""
+    """[node]: site of the node; all nodes of a site have access to the same free volumes."""
     first_node: IntArray
-    """[site]: one of its nodes."""
+    """[site]: row of the site's first node."""
     sites: Encoded
-    """[rank]: sites whose nodes the volume's node affinity matches, ascending."""
+    """[rank]: sites that the volume's node affinity matches, ascending."""
     has_one_site: BoolArray
-    """[rank]: True if it is accessible from one site only, as local and zonal volumes are."""
+    """[rank]: True if the volume is accessible from one site only, as local and zonal volumes are."""
 
 
 @derived_by("nodes", "volumes")
@@ -139,7 +139,7 @@ def _free_volumes(snapshot: Snapshot, storage_class: str) -> _FreeVolumes:
 
 
 def _split_sites(site_of: IntArray, groups: Iterable[IntArray]) -> IntArray:
-    """Return [node]: sites, such that each group of nodes consists of whole sites; a site's parts stay in order."""
+    """Split sites so that each group of nodes consists of whole sites; return [node]: new site, in the old order."""
     split, count = site_of.copy(), int(site_of.max(initial=-1)) + 1
     for nodes in groups:
         if 0 < len(nodes) < len(split):
@@ -151,7 +151,7 @@ def _split_sites(site_of: IntArray, groups: Iterable[IntArray]) -> IntArray:
 
 
 def _equivalence_key(volume: PersistentVolume) -> tuple[object, ...]:
-    """Return all that decides which claims a volume suits, apart from its size."""
+    """Return everything except its size that determines which claims a volume suits."""
     spec, metadata = volume.spec, volume.metadata
     labels, modes = labels_key(metadata.labels), tuple(spec.access_modes or ())
     is_deleted = metadata.deletion_timestamp is not None
@@ -159,10 +159,10 @@ def _equivalence_key(volume: PersistentVolume) -> tuple[object, ...]:
 
 
 class _AvailableVolumes:
-    """The free volumes of one class that no earlier claim of the pod got, by site."""
+    """Free volumes of one class that no earlier claim of the pod took, by site."""
 
     def __init__(self, free: _FreeVolumes, masks: Sequence[BoolArray], compares_classes: bool) -> None:
-        """`masks`: [node]: sets of nodes that may be matched differently, because a claim has a volume reserved."""
+        """`masks`: a [node] per reserved volume: nodes with access to it, which may be matched differently."""
         self._compares_classes = compares_classes
         self._free, self._site_of, self._first_node = free, free.site_of, free.first_node
         groups = [np.flatnonzero(mask) for mask in masks if not mask.all()]
@@ -173,35 +173,35 @@ class _AvailableVolumes:
             whole = free.site_of[self._first_node]  # ascending: the parts of a site stay in order
             self._first_part = np.searchsorted(whole, np.arange(len(free.first_node) + 1))
         self._left: dict[int, IntArray] = {}
-        """Rank of a volume that a claim got at some site -> sites where it is still available."""
+        """Rank of a volume that a claim took at a site -> sites where it is still available."""
         self._used_up = np.zeros(len(free.rows), np.bool_)
         """[rank]: True if it is available at no site."""
         self._suitable: dict[bytes, BoolArray] = {}
-        """What a claim asks for, as JSON -> [rank]: whether the volume suits it, apart from its size."""
+        """Claim's requirements except size, as JSON -> [rank]: whether the volume meets them."""
 
     def take(self, claim: PersistentVolumeClaim, nodes: BoolArray, at_most: int) -> IntArray:
-        """Take the smallest suitable volume for the claim at each site; return [node]: its row, or NO_VOLUME_ROW.
+        """Take the smallest suitable volume for the claim at each site; return [node]: volume row, or NO_VOLUME_ROW.
 
-        `nodes`: [node], whole sites, where the claim is to get one. `at_most`: number of the pod's claims.
+        `nodes`: [node]: whether to take a volume there, equal within a site. `at_most`: number of the pod's claims.
         """
-        # 1. The volumes that suit the claim. Of those with equal node affinity the smallest `at_most` suffice: the pod
-        #    has no more claims to use them up.
+        # 1. Suitable volumes. Of volumes with equal node affinity, the smallest `at_most` suffice: the pod has no more
+        #    claims to take them.
         smallest = bisect_left(self._free.sizes, requested_storage(claim))
         ranks = np.flatnonzero((self._suits(claim) & ~self._used_up)[smallest:]) + smallest
         if not len(ranks):
             return np.full(len(nodes), NO_VOLUME_ROW)
         ranks = ranks[_first_of_each(self._free.sites.codes[ranks], at_most)][::-1]
-        # 2. The smallest one of each site: of several assignments to a site the last one wins.
+        # 2. The smallest volume for each site: ranks descend, and the last of several assignments to a site wins.
         sites = [self._sites_left(rank) for rank in ranks.tolist()]
         chosen = np.full(len(self._first_node), NO_VOLUME_ROW)
         chosen[np.concatenate(sites)] = np.repeat(ranks, [len(one) for one in sites])
         chosen[~nodes[self._first_node]] = NO_VOLUME_ROW
-        # 3. Later claims do not get them.
+        # 3. Later claims cannot take the chosen volumes.
         self._remove(chosen)
         return np.where(chosen == NO_VOLUME_ROW, NO_VOLUME_ROW, self._free.rows[chosen])[self._site_of]
 
     def _remove(self, chosen: IntArray) -> None:
-        """Remove the volumes that were taken; `chosen`: [site] -> rank, or NO_VOLUME_ROW."""
+        """Remove the chosen volumes; `chosen`: [site]: rank, or NO_VOLUME_ROW."""
         ranks = np.unique(chosen[chosen != NO_VOLUME_ROW])
         used_up = self._free.has_one_site[ranks] & (not self._is_split)
         self._used_up[ranks[used_up]] = True
@@ -211,7 +211,7 @@ class _AvailableVolumes:
             self._used_up[rank] = not len(left)
 
     def _sites_left(self, rank: int) -> IntArray:
-        """Return the sites where the volume is available."""
+        """Return the sites where the volume of this rank is still available."""
         left = self._left.get(rank)
         if left is not None:
             return left
@@ -247,7 +247,7 @@ class _AvailableVolumes:
 
 
 def _first_of_each(groups: npt.NDArray[np.int32], at_most: int) -> IntArray:
-    """Return the indices of the first `at_most` members of each group, ascending; `groups`: [index] -> group."""
+    """Return the indices of the first `at_most` members of each group, ascending; `groups`: [index]: group."""
     by_group = np.argsort(groups, kind="stable")
     starts = np.flatnonzero(np.diff(groups[by_group], prepend=-1))
     number = np.arange(len(groups)) - np.repeat(starts, np.diff(starts, append=len(groups)))
