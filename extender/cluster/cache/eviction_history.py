@@ -18,7 +18,7 @@ from extender.k8s.objects import Pod
 from extender.k8s.time import MINUTE
 from extender.k8s.workloads import Workload, workload_of
 
-MAX_REMEMBERED_EVICTIONS = 100_000  # Applies to evictions and, separately, to attempts
+MAX_REMEMBERED_EVICTIONS = 100_000  # Maximum number of evictions and, separately, of attempts
 
 
 class EvictionLog:
