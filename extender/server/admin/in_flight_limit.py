@@ -1,4 +1,4 @@
-"""Limit of expensive requests in flight: 503 above it.
+"""Limit the expensive requests in flight: further requests get a 503.
 
 Rule: work for a client that has closed its connection is cancelled.
 """
