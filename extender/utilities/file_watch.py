@@ -42,7 +42,7 @@ class ChangeDetector:
         return True
 
     def retry(self) -> None:
-        """Make the next poll reload without a change: the last attempt failed, but not because of the files' contents."""
+        """Make the next poll reload without a change: the last attempt failed, but not because of the contents."""
         self._last_attempt = None
 
 
