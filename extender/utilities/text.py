@@ -9,7 +9,7 @@ def pluralize(count: int, one: str, many: str | None = None) -> str:
 
 
 def join_names(names: Sequence[str], limit: int, total: int | None = None) -> str:
-    """Join the first `limit` names and count the others: `a, b and 3 more`; `total`: full count if `names` is partial."""
+    """Join the first `limit` names and count the rest: `a, b and 3 more`; `total`: full count if `names` is partial."""
     left = (len(names) if total is None else total) - min(limit, len(names))
     return ", ".join(names[:limit]) + (f" and {more(left)}" if left > 0 else "")
 

@@ -3,7 +3,7 @@
 The users of a namespace may read the Events of its pods. So pods of other namespaces, and objects with their names, are
 counted but not named, unless `events.namesAcrossNamespaces` allows it.
 
-Rule: only answered decisions get Events, which say nothing that is not in the record of the decision.
+Rule: only answered decisions get Events, which contain nothing that is not in the record of the decision.
 """
 
 from collections.abc import Iterator, Mapping
@@ -21,7 +21,7 @@ from extender.server.events.event import Notice
 from extender.utilities.text import join_names, pluralize
 
 MAX_LISTED_PODS = 3
-"""Limit of the victims that an Event names."""
+"""Maximum number of victims that an Event names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Rejection:
 
     nodes: int
     wait: int | None
-    """Nanoseconds until the policy may allow the victims of one of them; None: no such time is known."""
+    """Nanoseconds until the policy may allow the victims on one of these nodes; None if that is not known."""
 
 
 @dataclass(frozen=True, slots=True)
