@@ -74,7 +74,7 @@ class RecordedCall:
 
 @dataclass(frozen=True, slots=True)
 class ReplayResult:
-    """A recorded call, another answer to it, and their differences."""
+    """A recorded call, a new answer to it, and the differences between the two answers."""
 
     call: RecordedCall
     status: int
@@ -198,7 +198,7 @@ def open_recording(path: str | os.PathLike[str]) -> Recording:
 
 
 def settings_of(config: Configuration) -> SettingsOverride:
-    """Return the override by a configuration; ConfigError if the kube-scheduler file that it names is not valid."""
+    """Return an override that applies a configuration; ConfigError if the kube-scheduler file it names is not valid."""
     loaded = Loaded.from_config(config)
 
     def under(recorded: Settings) -> Settings:

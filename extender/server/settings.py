@@ -26,7 +26,7 @@ from extender.utilities.file_watch import POLL_INTERVAL_SECONDS, ChangeDetector,
 log = logging.getLogger(__name__)
 
 Adopt = Callable[[KubeScheduler, Callable[[], None]], Awaitable[None]]
-"""Prepares the cluster cache for a kube-scheduler and calls the second argument when it switches over."""
+"""Prepares the cluster cache for a KubeScheduler and calls the second argument when it switches over."""
 
 ADOPT_RETRY_SECONDS = 60.0
 """Seconds before another attempt to prepare the cluster cache for changed settings, after an unexpected error."""

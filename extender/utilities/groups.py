@@ -1,6 +1,6 @@
 """Groups by key that exist while they have members.
 
-Rule: a key goes with its last member, so that memory stays bounded however many keys come and go.
+Rule: a key is removed with its last member, so that memory stays bounded however many keys come and go.
 """
 
 from collections.abc import Hashable

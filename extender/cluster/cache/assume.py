@@ -107,7 +107,7 @@ class AssumeCache:
                 self._recent_deletions.note(cached, _terminating(cached))
 
     def _pending(self, preemptor: Pod) -> Pod | None:
-        """Return the cached preemptor, or the sent one if the API server knows neither its name nor its UID.
+        """Return the cached preemptor, or the request's pod if the API server knows neither its name nor its UID.
 
         None if the UIDs differ, or if the pod is bound, terminating or finished; ValueError for an invalid pod.
         """

@@ -33,7 +33,7 @@ MAX_REMEMBERED_DELETIONS = 10_000  # UIDs of deleted objects per kind, so that a
 
 
 class Change(msgspec.Struct, frozen=True, gc=False):
-    """One object was added, modified or deleted (the counterpart of client-go's Delta)."""
+    """Addition, update or deletion of one object (the counterpart of client-go's Delta)."""
 
     kind: str  # A key of `KINDS`
     object: Object
@@ -171,7 +171,7 @@ class ClusterCache:
         `objects`: kind -> objects; `unread`: kinds without list permission; `scheduler`, `activate`: see `adopt`.
         ValueError for an invalid object if `on_skipped` is None.
         """
-        # 1. Fill a snapshot beside the one in use, and compute what its first decision would wait for.
+        # 1. Fill a new snapshot beside the current one, and compute what its first decision would wait for.
         wanted = self._scheduler
         scheduler = scheduler or wanted
         snapshot = prepare(Snapshot(scheduler.features), scheduler)
@@ -185,7 +185,7 @@ class ClusterCache:
         if self._snapshot is None and self._scheduler is not wanted:
             yield from self.build(objects, unread, on_skipped, activate=activate)
             return
-        # 3. Swap it in together with its settings, in one step. Assumptions apply to it from now on.
+        # 3. Swap the snapshot in together with its settings, in one step. Assumptions apply to it from now on.
         self._snapshot, self._scheduler = snapshot, scheduler
         if activate is not None:
             activate()
@@ -286,7 +286,7 @@ class ClusterCache:
         uid, version = identity(change.object)
         if compare_resource_versions(version, self.listed_at.get(change.kind, "")) <= 0:
             return False
-        # 2. A deletion applies to the object with its UID; without UID, to any (DeletedFinalStateUnknown).
+        # 2. A deletion applies to the object with its UID; without UID, to any of its name (DeletedFinalStateUnknown).
         if change.deleted:
             self._remember_deletion(change.kind, uid)
             return cached is not None and uid in ("", identity(cached)[0])

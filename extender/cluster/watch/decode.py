@@ -39,7 +39,7 @@ KEPT_ANNOTATIONS: Mapping[str, frozenset[str]] = {
 }
 """Kind -> annotations that decisions or simulations read with any configuration; other kinds keep none."""
 
-KEPT_GENERATIONS = frozenset({"Pod", "PodDisruptionBudget"})  # In other kinds it only makes equal objects unequal
+KEPT_GENERATIONS = frozenset({"Pod", "PodDisruptionBudget"})  # Of other kinds, it only makes equal objects unequal
 
 _ENCODER = msgspec.json.Encoder()
 
@@ -108,7 +108,7 @@ class Decoder:
         return found
 
     def decode_event(self, line: bytes, get_cached: Callable[[Key], Object | None]) -> tuple[str, Object] | None:
-        """Return (event type, object) of a watch line; None if the object is of another kind or invalid.
+        """Return (event type, object) of a watch line; None if the object's kind differs or it is invalid.
 
         On None, the caller decodes the line part by part to find the reason. Parts that equal the cached object's are
         shared with it, and a pod's spec is not parsed if its generation shows that it has not changed.

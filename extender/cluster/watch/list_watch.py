@@ -50,7 +50,7 @@ CORE_KINDS = ("Node", "Pod", "PodDisruptionBudget")
 
 
 def _resource(kind: str) -> Resource:
-    """Return the resource of a key of KINDS, with the plural of meta.UnsafeGuessKindToResource (apimachinery)."""
+    """Return the Resource for a key of KINDS, pluralized like meta.UnsafeGuessKindToResource (apimachinery)."""
     of_kind, name = KINDS[kind], kind_without_group(kind).lower()
     plural = f"{name}es" if name.endswith("s") else f"{name[:-1]}ies" if name.endswith("y") else f"{name}s"
     root = "apis" if of_kind.group else "api"
@@ -59,7 +59,7 @@ def _resource(kind: str) -> Resource:
 
 
 class ServedPath:
-    """The API path of a resource on one server: that of its first version that does not return 404."""
+    """The API path at which a server serves a resource: paths are tried in turn until one does not return 404."""
 
     def __init__(self, resource: Resource) -> None:
         self._paths = deque((resource.path, *resource.other_paths))
@@ -118,7 +118,7 @@ class ListMeta(msgspec.Struct, rename="camel"):
 
 
 class ListPage(msgspec.Struct):
-    """A page of a list; `metadata.continue_token` requests the next one."""
+    """A page of a list; `metadata.continue_token` requests the next page."""
 
     metadata: ListMeta
     kind: str = ""

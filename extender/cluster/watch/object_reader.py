@@ -49,7 +49,7 @@ class ObjectReader:
         self._reads = 0
 
     def read_event(self, line: bytes) -> Change | None:
-        """Return the change of a watch line; None for the few lines that it cannot decode or that carry no object."""
+        """Return the change of a watch line; None for bookmarks, errors and lines that cannot be decoded."""
         found = self.decoder.decode_event(line, self._get_cached)
         if found is None or found[0] not in OBJECT_EVENT_TYPES:
             return None
@@ -73,7 +73,7 @@ class ObjectReader:
             return None
 
     def read_listed(self, meta: PartialObjectMetadata, raw: Raw) -> Object | None:
-        """Return the object of a list item: the cached one if it has the same version, or if the item is invalid."""
+        """Return the object of a list item: the cached object if its version is the same, or if the item is invalid."""
         cached = self._cached(meta)
         sent = meta.metadata.uid, meta.metadata.resource_version
         if cached is not None and identity(cached) == sent and not self.must_decode:

@@ -157,7 +157,7 @@ class Reflector:
         self._store_list(objects, version)
 
     def _store_list(self, objects: list[Object], version: str) -> None:
-        """Pass a complete list to the store; a second list must confirm one that is older than the cache."""
+        """Pass a complete list to the store; if it is older than the cache, a second list must confirm it first."""
         if not self.state.regressed and compare_resource_versions(version, self.state.version) < 0:
             self.state.regressed = True
             self._regress(version)

@@ -42,7 +42,7 @@ JOIN_SECONDS = 2.5  # Seconds to wait at shutdown for all threads together
 
 
 class _FirstLists:
-    """The first list of every kind, and the changes that arrive before all kinds have one."""
+    """The first list of every kind, and the changes that arrive before every kind has been listed."""
 
     def __init__(self) -> None:
         self.objects: dict[str, Sequence[Object]] = {}
@@ -282,7 +282,7 @@ class KubernetesSource:
         log.warning("%s skipped: %s", kind, error)
 
     def _sync_first(self, item: Replaced | Deltas) -> Iterator[None]:
-        """Collect the first list of every kind; build the cache when all kinds have one."""
+        """Collect the first list of every kind; build the cache once every kind has been listed."""
         first = self._first
         first.take(item)
         if isinstance(item, Replaced) and first.objects.keys() == self.reflectors.keys():

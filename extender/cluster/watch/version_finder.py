@@ -33,7 +33,7 @@ PODS_PER_STEP = 500  # Pods examined before other tasks run
 
 
 class VersionFinder:
-    """The version found so far; `on_found` is called on the event loop's thread when it has changed."""
+    """The kube-scheduler version found so far; `on_found` is called on the event loop's thread when it changes."""
 
     def __init__(self, api: ApiServer) -> None:
         self.found: FoundVersion | None = None  # Version of kube-scheduler's pods, else the API server's

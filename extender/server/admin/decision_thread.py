@@ -22,13 +22,13 @@ MAX_WAITING_REQUESTS = 64
 """Maximum number of admin requests that wait for the thread that decides at the same time."""
 
 MAX_WAIT_SECONDS = 10.0
-"""Longest wait of such a request."""
+"""Longest wait of an admin request for the thread that decides."""
 
 TICK_SECONDS = 1.0
 """Time between two checks of the deciding thread's event loop."""
 
 MAX_SILENT_SECONDS = 60.0
-"""Time without a turn of that event loop after which the process counts as hung."""
+"""Time without a turn of the deciding thread's event loop after which the process counts as hung."""
 
 T = TypeVar("T")
 
@@ -57,7 +57,7 @@ class DecisionThread:
 
     @property
     def is_hung(self) -> bool:
-        """Return whether its event loop has not turned for MAX_SILENT_SECONDS."""
+        """Return whether the event loop of that thread has not turned for MAX_SILENT_SECONDS."""
         return self.silent_seconds >= MAX_SILENT_SECONDS
 
     async def run(self, work: Callable[[], T], discard: Callable[[T], object] = lambda _: None) -> T:
@@ -81,7 +81,7 @@ class DecisionThread:
             self._waiting -= 1
 
     async def run_shared(self, name: str, work: Callable[[], T]) -> T:
-        """Run `work` like `run`; requests with the same name that are waiting at once share one result."""
+        """Run `work` like `run`; waiting requests with the same name share one result."""
         # They do not count towards MAX_WAITING_REQUESTS, or other requests could make a probe of /readyz fail.
         if self._is_current():
             return work()

@@ -14,13 +14,13 @@ from starlette.exceptions import HTTPException
 from extender.errors import CallerGone
 
 RETRY_AFTER_SECONDS = 5
-"""Retry-After of a request that is refused because too many others are in flight."""
+"""Retry-After of a request that is refused because too many requests are in flight."""
 
 T = TypeVar("T")
 
 
 def busy(message: str) -> HTTPException:
-    """Return the 503 for a request that is refused because too many others are in flight."""
+    """Return the 503 for a request that is refused because too many requests are in flight."""
     return HTTPException(503, message, {"Retry-After": str(RETRY_AFTER_SECONDS)})
 
 

@@ -1,4 +1,4 @@
-"""The Events about an answered preemption: for which pods, and with which note.
+"""The Events about an answered preemption: their pods and notes.
 
 The users of a namespace may read the Events of its pods. So pods of other namespaces, and objects with their names, are
 counted but not named, unless `events.namesAcrossNamespaces` allows it.
@@ -118,7 +118,7 @@ def _listed(victims: list[Pod], preemptor: Pod, names_across_namespaces: bool) -
 
 
 def _veto_reason(preemption: AnsweredPreemption, names_across_namespaces: bool) -> str:
-    """Return why no pod is evicted, and for how long if that is known."""
+    """Return the reason why no pod is evicted, and for how long if that is known."""
     decision, history = preemption.record.decision, preemption.record.request.context.history
     # The reasons of nodes name pods and budgets, which may be those of other namespaces: then name only the policies.
     if decision.vetoed is not None or names_across_namespaces:

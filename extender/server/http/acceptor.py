@@ -42,7 +42,7 @@ RESERVED_DESCRIPTORS = 64
 """Descriptors reserved for the rest of the process: a watch per kind, /bind, files, simulations."""
 
 MIN_CONNECTIONS = 8
-"""Lower bound on the limit on connections per listener, however few descriptors the process may open."""
+"""Minimum of `max_connections()`, however few descriptors the process may open."""
 
 MAX_HANDSHAKES = 128
 """Maximum number of TLS handshakes under way per listener."""

@@ -142,7 +142,7 @@ async def read_body(
 
 
 def caller_of(scope: Scope) -> Caller:
-    """Return the caller of the request; without LimitedProtocol, one whose request has just arrived."""
+    """Return the caller of the request; without LimitedProtocol, a caller whose request has just arrived."""
     caller: Caller | None = scope.get(CALLER_KEY)
     if caller is None:
         now = asyncio.get_running_loop().time()

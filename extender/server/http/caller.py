@@ -32,9 +32,9 @@ class Caller(msgspec.Struct, frozen=True):
     """The caller of one request; times are by the event loop's clock (`time.monotonic`)."""
 
     arrived_at: float
-    """When the request arrived at this machine: an upper bound, and never later than `read_at`."""
+    """Time when the request arrived at this machine: an upper bound, and never later than `read_at`."""
     read_at: float
-    """When this process read the request's first byte."""
+    """Time when this process read the request's first byte."""
     is_gone: Callable[[], bool] = lambda: False
     """Returns whether the caller has closed the connection; may be called from any thread."""
     abort: Callable[[], None] = lambda: None

@@ -88,7 +88,7 @@ class ListenerState(ServerState):
 
 
 class _Rejected(Exception):
-    """A request was rejected before the application saw it."""
+    """Rejection of a request before the application sees it."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -384,7 +384,7 @@ class LimitedProtocol(HttpToolsProtocol):
         self._cancel_read_timer()
         if self._response_transport.is_closing():
             return
-        # An earlier request is being answered: close after its response, without an answer to this one.
+        # An earlier request is being answered: close after its response, without an answer to the current one.
         if self._is_answering and not (self._has_headers and self.is_receiving):
             self.cycle.keep_alive = False
             return
@@ -429,7 +429,7 @@ class _LingeringTransport:
 
 @types.coroutine
 def _rest(coroutine: Coroutine[Any, Any, Response], waits_for: Any) -> Generator[Any, Any, Response]:
-    """Run the rest of a coroutine that has yielded `waits_for`, in the task that awaits this."""
+    """Run the rest of a coroutine that has yielded `waits_for`, in the task that awaits the result."""
     try:
         while True:
             try:

@@ -130,7 +130,7 @@ class AuditLog:
 
 
 class AuditTarget:
-    """Standard output, or a file that is reopened after log rotation moved or removed it. Raises OSError."""
+    """Standard output, or a file that is reopened after log rotation has moved or removed it. Raises OSError."""
 
     def __init__(self, path: Path | None) -> None:
         """Open the target; ConfigError if it is not writable."""

@@ -1,4 +1,4 @@
-"""A thread that writes what another thread has queued: log lines, audit lines, recordings, Events.
+"""A thread that writes items queued by another thread: log lines, audit lines, recordings, Events.
 
 Rule: `put` never blocks. An item counts towards the limit until it is written.
 """
