@@ -112,8 +112,8 @@ class ClusterCache:
     ) -> Iterator[None]:
         """Rebuild the snapshot for a new KubeScheduler in steps, while decisions continue with the previous one.
 
-        `activate` is called when the new snapshot replaces the previous one, so that no decision mixes old and new: one
-        snapshot with the settings of the other. If the rebuild is abandoned before that, nothing changes.
+        `activate` is called when the new snapshot replaces the previous one, so that no decision combines new settings
+        with the old snapshot, or the reverse. If the rebuild is abandoned before that, nothing changes.
         """
         if self._snapshot is None:
             self._scheduler = scheduler

@@ -1,6 +1,6 @@
 """Dump the cluster cache to a file that `load_cluster` reads.
 
-Rule: decisions on the loaded dump equal those on the dumped cache, unread kinds included.
+Rule: the loaded dump leads to the same decisions as the dumped cache, also about unread kinds.
 """
 
 import gzip

@@ -1,4 +1,4 @@
-"""Read a live cluster once, by lists without a watch: all of it, or what a decision about one pod needs.
+"""Read a live cluster once, by lists without a watch: all objects, or those that a decision about one pod needs.
 
 A kind without list permission is named in the warnings, and the plugins that read it are not evaluated, as with the
 watch (`core.framework.plugins`).
@@ -164,7 +164,7 @@ class _Reading:
         return Lister(self.api, self.deadline, {"Pod": policy.annotations}, self.on_progress)
 
     def _read_all(self, lister: Lister, wanted: Iterable[ListRequest]) -> list[Listed]:
-        """Read all lists at once; the first error ends the others."""
+        """Read all lists concurrently; the first error ends the other lists."""
         reading = {start_daemon_thread(partial(lister.read, one)): one for one in wanted}
         left = max(0.0, self.deadline - time.monotonic())
         done, pending = wait(reading, left, return_when=FIRST_EXCEPTION)

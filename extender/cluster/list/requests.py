@@ -3,7 +3,7 @@
 Node, Pod, PodDisruptionBudget, Namespace
     always: terms of running pods may select namespaces
 Service, and the pod's controller if it is a ReplicationController, ReplicaSet or StatefulSet
-    for default topology spread constraints, where the pod has none of its own; of its namespace
+    for default topology spread constraints, where the pod has none of its own; only in its namespace
 PersistentVolumeClaim, PersistentVolume, StorageClass, CSINode, VolumeAttachment
     the pod has claims, or inline volumes of a plugin that has migrated to CSI; of all namespaces, because the volumes
     of other pods count towards the limits of a node
@@ -13,7 +13,7 @@ ResourceClaim, ResourceSlice, DeviceClass, DeviceTaintRule
     the pod has resource claims, or extended resources that a DeviceClass may back; also if a nominated pod has
     resource claims, since it counts only once its claims exist
 ResourceClaimTemplate
-    the pod has resource claims; of its namespace, for explanations
+    the pod has resource claims; only in its namespace, for explanations
 PriorityClass
     a manifest has no priority, so that its class or the default class decides, or the policy reads preemption
     tolerations

@@ -27,7 +27,7 @@ DUMP_TIMEOUT_SECONDS = 300.0
 
 
 class ClusterDumps:
-    """Answers GET /cluster, at most MAX_DUMPS times at once."""
+    """Answers GET /cluster, at most MAX_DUMPS at the same time."""
 
     def __init__(self, server_context: ServerContext, decision_thread: DecisionThread) -> None:
         self._server_context, self._decision_thread = server_context, decision_thread

@@ -3,7 +3,7 @@
 /readyz and /metrics wait for the thread that decides; requests that wait at the same time share one result. /livez
 waits for nothing, and fails if that thread is hung (`DecisionThread.is_hung`).
 
-Rule: /livez checks nothing but the threads: the kubelet must not restart the process for what a restart cannot fix.
+Rule: /livez checks only the threads: the kubelet must not restart the process for a problem that a restart cannot fix.
 """
 
 from dataclasses import dataclass

@@ -25,7 +25,7 @@ SERIES_SECONDS = 360.0
 """Time without a repetition that ends a series: the next notice becomes a new Event."""
 
 PATCH_INTERVAL_SECONDS = 60.0
-"""Minimum time between two requests about one series: the later one writes the count of all repetitions in between."""
+"""Minimum time between two requests about one series: the second writes the count of all repetitions in between."""
 
 Verdict = Literal["create", "patch", "count", "limit"]
 """Create an Event; write the count of its series; only count the repetition; drop the notice for a rate limit."""

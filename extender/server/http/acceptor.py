@@ -1,7 +1,7 @@
 """Accept the connections of one listener, within limits: connections, TLS handshakes under way, accepts per turn.
 
 A connection that has sent nothing costs only a socket and a timer: the HTTP parser, or the SSL object with its buffers,
-is made when the first byte arrives. At the limit, a new connection displaces the least useful one, in this order:
+is created when the first byte arrives. At the limit, a new connection displaces the least useful one, in this order:
 
 1. It has sent nothing, or waits for its TLS handshake, as many others do.
 2. Its first request is incomplete.
@@ -100,7 +100,7 @@ class Acceptor:
 
     @property
     def _batch(self) -> int:
-        """Maximum connections accepted per turn, or closed at once to make room: the newest survive several turns."""
+        """Size of the batches in which connections are accepted or closed; the newest survive several turns."""
         return max(1, self.max_connections // 16)
 
     @property

@@ -98,7 +98,7 @@ class QueuedHandler(logging.Handler):
                 item.set()
 
     def _report_dropped(self) -> None:
-        """Write how many lines were dropped since the last report, at once if the queue is empty."""
+        """Write the number of lines dropped since the last report, at once if the queue is empty."""
         lost = self.dropped - self._reported
         if lost and (self._throttle.is_due() or not self._thread.has_queued):
             text = f"{lost} log lines dropped: standard error was not read, or failed"

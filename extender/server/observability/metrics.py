@@ -1,4 +1,4 @@
-"""Prometheus counters and histograms that calls update, in a registry per application, so that two share no series.
+"""Prometheus counters and histograms that calls update, in one registry per application.
 
 Metrics that are computed at scrape time are in `server.admin.collectors`. docs/metrics.md lists every metric.
 

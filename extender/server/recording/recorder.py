@@ -1,8 +1,8 @@
 """Record every call, and every object change between two calls, through a thread that writes them to disk.
 
-The event loop only queues references; the thread redacts, encodes and writes. A segment begins with the whole cluster:
-at the first call, when the cluster cache has a new snapshot or other settings, when the previous segment has reached
-its size, and after items were dropped.
+The event loop only queues references; the thread redacts, encodes and writes. Each segment begins with the whole
+cluster. A new segment begins at the first call, after a change of snapshot or settings, when the previous segment is
+full, and after items were dropped.
 
 Rule: a segment has no gaps. If the disk is too slow, the queued items are dropped and the segment ends. The thread
 stops at the first error and reports it.
