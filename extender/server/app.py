@@ -32,7 +32,7 @@ MAX_CONCURRENT_BINDINGS = 16
 
 
 class WritingApi(binding.BindingApi, EventApi, Protocol):
-    """The writing requests to the API server; ApiServer implements them."""
+    """Requests that write to the API server, as ApiServer implements them."""
 
 
 def create_app(
@@ -44,7 +44,7 @@ def create_app(
 ) -> SchedulerApp:
     """Return the scheduler's application; its lifespan runs `source` and reloads `file`, which `config` was read from.
 
-    `api`: binds pods where `bind.enabled` is set, and writes Events where `events.enabled` is.
+    `api`: binds pods if `bind.enabled` is set, and writes Events if `events.enabled` is.
     """
     threads = ThreadPoolExecutor(MAX_CONCURRENT_BINDINGS, "bind")
     server_context = ServerContext(
@@ -92,7 +92,7 @@ async def _adopt_at_once(cache: ClusterCache, scheduler: KubeScheduler, activate
 @contextlib.asynccontextmanager
 async def _run_tasks(app: SchedulerApp, waits: EventLoopCollector, *, records: bool) -> AsyncIterator[None]:
     server_context = app.server_context
-    # 1. Writers start before the first call, which they all may have to write.
+    # 1. Start the writers before the first call, which each of them may have to write.
     for writer in (server_context.recorder if records else None, server_context.audit, server_context.events):
         if writer is not None:
             writer.start()

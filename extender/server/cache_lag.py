@@ -1,11 +1,11 @@
 """Wait for the watch when a decision contradicts kube-scheduler, which may have seen an event that we have not.
 
-kube-scheduler offers only nodes that passed its own filters, and victims that its cache holds. A decision to the
-contrary is made again after changes of the cluster cache, within the limits of a `Wait`, which are wider where pods
-would be evicted for nothing. If the two schedulers differ for another reason, no event helps, and waiting would only
-slow pods down: so a wait that expired is followed by a pause without waits of its kind.
+kube-scheduler sends only nodes that passed its own filters, and victims that its cache holds. A decision that
+contradicts this is repeated after changes of the cluster cache, within the limits of a `Wait`, which are wider where
+pods would be evicted for nothing. If the two schedulers differ for another reason, no event helps, and waiting would
+only slow pods down: so an expired wait is followed by a pause without waits of its kind.
 
-Rule: the last decision stands, whatever it says.
+Rule: the last decision stands, even if it still contradicts kube-scheduler.
 """
 
 import asyncio
@@ -27,13 +27,13 @@ class Wait:
     seconds: float
     """Longest wait of one call."""
     decisions: int
-    """Maximum decisions of one call, including the first."""
+    """Maximum number of decisions of one call, including the first."""
     interval: float
     """Seconds between an event and the decision that it triggers, so that a burst of events triggers only one."""
     pause: float
-    """Seconds without such a wait for the same pod, after one has expired."""
+    """Seconds after an expired wait during which the same pod gets no wait of this kind."""
     pause_of_all: float
-    """Seconds without such a wait for any pod, after one has expired."""
+    """Seconds after an expired wait during which no pod gets a wait of this kind."""
 
 
 USUAL = Wait(seconds=0.05, decisions=4, interval=0.0, pause=1.0, pause_of_all=0.0)
@@ -42,11 +42,11 @@ BEFORE_PREEMPTION = Wait(seconds=0.5, decisions=26, interval=0.02, pause=30.0, p
 """Used when we reject every offered node: kube-scheduler would preempt next, so waiting longer is worth it."""
 
 MAX_REMEMBERED_PODS = 1000
-"""Maximum pods in each memory of a CacheLag; the oldest are forgotten first."""
+"""Maximum number of pods in each LRU of a CacheLag; the oldest are forgotten first."""
 
 
 class Decision(Protocol):
-    """What a verb decided."""
+    """The decision of a verb."""
 
     @property
     def contradicts_scheduler(self) -> bool:
@@ -85,9 +85,9 @@ class CacheLag:
     ) -> DecisionT:
         """Return the decision for the pod `uid`; repeat it after changes while it contradicts kube-scheduler.
 
-        `deadline`: time by the clock at which the call's decision is late. Raises what the last decision raises.
+        `deadline`: time by the clock after which the call's decision is too late. Raises what the last decision raises.
         """
-        # 1. Nearly every call is over after its first decision.
+        # 1. Nearly every call ends with its first decision.
         started, decision = self._clock(), _decision_or_none(decide)
         if decision is None or decision.contradicts_scheduler:
             # 2. Take the longest kind of wait that is not paused for this pod or for all.
@@ -103,7 +103,7 @@ class CacheLag:
     async def _decide_again(
         self, cache: ClusterCache, metrics: Metrics, uid: str, wait: Wait, ends: float, decide: Callable[[], DecisionT]
     ) -> DecisionT | None:
-        """Decide after each change until the decision has lost what the wait is for; None: a node is still unknown."""
+        """Decide after each change until the decision no longer needs the wait; None if a node is still unknown."""
         decision: DecisionT | None = None
         for _ in range(wait.decisions - 1):
             change = cache.next_change()

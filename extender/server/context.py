@@ -68,11 +68,11 @@ class ServerContext:
     source: ClusterSource = NO_SOURCE
     """Source that keeps the cluster cache up to date."""
     binder: Binder | None = None
-    """Binder of POST /bind; None: disabled."""
+    """Binder of POST /bind; None if disabled."""
     max_node_names_body_bytes: int = 2 << 20
     max_body_bytes: int = 128 << 20
     max_in_flight: int = 100
-    """Maximum concurrent calls; further calls are answered as overload."""
+    """Maximum number of calls in flight; further calls are answered as overload."""
     timeout: float = math.inf
     """Seconds from a call's first byte to the deadline of its decision (80 % of `server.httpTimeout`)."""
     clock: Clock = time.monotonic
@@ -81,11 +81,11 @@ class ServerContext:
     decisions: DecisionLog = field(default_factory=lambda: DecisionLog(0, 0))
     recorder: Recorder | None = None
     audit: AuditLog | None = None
-    """Audit log; None: disabled."""
+    """Audit log; None if disabled."""
     events: EventRecorder | None = None
-    """Events about preemptions; None: disabled."""
+    """Events about preemptions; None if disabled."""
     tracing: Tracing | None = None
-    """Tracing; None: disabled."""
+    """Tracing; None if disabled."""
     lifecycle: Lifecycle = field(default_factory=Lifecycle)
     log_failure: ThrottledLoggers = field(
         default_factory=lambda: ThrottledLoggers(logging.getLogger("extender.server.scheduler.failure_policy"))
@@ -99,7 +99,7 @@ class ServerContext:
         return self.live_settings.active
 
     def decision_inputs(self, pod: Pod, history: EvictionHistory | None) -> tuple[Snapshot, Profile, EvictionHistory]:
-        """Return the snapshot, the pod's profile and the history to decide on; `history`: None: the current one.
+        """Return the snapshot, the pod's profile and the history to decide on; `history`: None for the current one.
 
         Raises UnknownScheduler, LeftToScheduler and NotReady.
         """
@@ -123,7 +123,7 @@ class ServerContext:
         return self.eviction_log.history(self.settings.scheduler.preemption.limits)
 
     def problem(self) -> str | None:
-        """Return why nothing can be decided now: cluster cache empty or stale, configuration never valid; or None."""
+        """Return the reason why nothing can be decided now (cache not current, settings never valid), or None."""
         return self.source.problem() or self.live_settings.problem
 
     def warnings(self) -> list[str]:

@@ -48,7 +48,7 @@ class RecordedCall:
     answer: bytes
     history: EvictionHistory
     problem: str | None
-    """Why the cluster cache was not ready for the decision."""
+    """Reason why the cluster cache was not ready for the decision; None if it was."""
     segment: str
     """Name of the segment's directory."""
     line: int
@@ -74,7 +74,7 @@ class RecordedCall:
 
 @dataclass(frozen=True, slots=True)
 class ReplayResult:
-    """A recorded call, another answer to it, and their differences."""
+    """A recorded call, a new answer to it, and the differences between the two answers."""
 
     call: RecordedCall
     status: int
@@ -107,7 +107,7 @@ class ReplayableCall:
         return RawAnswer(answered.status, answered.body)
 
     def answer_in(self, server_context: ServerContext) -> Answer:
-        """Answer the call in another server context; RecordingError if its request cannot be read."""
+        """Answer the call in the given server context; RecordingError if its request cannot be read."""
         call = self.call
         with call.reading_request():
             return verbs.answer(verbs.VERBS[call.verb], server_context, call.request, call.history)
@@ -198,7 +198,7 @@ def open_recording(path: str | os.PathLike[str]) -> Recording:
 
 
 def settings_of(config: Configuration) -> SettingsOverride:
-    """Return the override by a configuration; ConfigError if kube-scheduler's file, which it names, is not valid."""
+    """Return an override that applies a configuration; ConfigError if the kube-scheduler file it names is not valid."""
     loaded = Loaded.from_config(config)
 
     def under(recorded: Settings) -> Settings:
@@ -229,14 +229,14 @@ class _ReplayState:
     files: RecordedSegment
     settings: Settings
     number: int = 0
-    """Number of the current line."""
+    """Line number of the current line."""
     changes: list[tuple[int, ChangeLine]] = field(default_factory=list)
     """Object changes that have not been applied yet, with their line numbers."""
     source: _RecordedSource = field(default_factory=_RecordedSource)
     _server_context: ServerContext | None = None
 
     def server_context(self, number: int) -> ServerContext:
-        """Return the server context as of that line; RuntimeError if the replay has advanced beyond it."""
+        """Return the server context as of line `number`; RuntimeError if the replay has advanced beyond it."""
         if number != self.number:
             raise RuntimeError("the replay has advanced: a call is valid only until the iterator returns the next one")
         if self._server_context is None:

@@ -134,11 +134,11 @@ async def _run(
                 # 5. Refuse connections, and answer the calls in flight.
                 log.info("shutting down: draining in-flight requests")
                 await stops.until_next_request(scheduler.close(SHUTDOWN_TIMEOUT_SECONDS))
-                # 6. Leaving the lifespan ends the watches, and flushes what is queued for disk and API server.
+                # 6. Leaving the lifespan ends the watches, and flushes the queues to disk and API server.
         except BaseException:
             await admin_thread.close(0.0)
             raise
-        # 7. No probe matters any more.
+        # 7. Probes no longer matter.
         await stops.until_next_request(admin_thread.close(ADMIN_SHUTDOWN_TIMEOUT_SECONDS))
     log.info("shutdown complete")
     hard_stop.complete(0 if reason else 1)

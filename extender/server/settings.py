@@ -4,7 +4,7 @@ A changed file is reloaded at most 6 s later (`extender.utilities.file_watch`). 
 upgrade of kube-scheduler changes the settings, too.
 
 Rule: an invalid file never replaces valid settings. A mistake in kube-scheduler's file keeps its previous profiles in
-effect, but never delays a change of ours, which has the kill switch.
+effect, but never delays a change of our file, which has the kill switch.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from extender.utilities.file_watch import POLL_INTERVAL_SECONDS, ChangeDetector,
 log = logging.getLogger(__name__)
 
 Adopt = Callable[[KubeScheduler, Callable[[], None]], Awaitable[None]]
-"""Prepares the cluster cache for a kube-scheduler and calls the second argument when it switches over."""
+"""Prepares the cluster cache for a KubeScheduler and calls the second argument when it switches over."""
 
 ADOPT_RETRY_SECONDS = 60.0
 """Seconds before another attempt to prepare the cluster cache for changed settings, after an unexpected error."""
@@ -56,7 +56,7 @@ class Settings:
     is_observing: bool = False
     """`mode: Observe`: decisions are made, logged and counted, but answers change nothing for kube-scheduler."""
     kill_switch: Literal["Veto", "PassThrough"] | None = None
-    """The answer to `/preempt` while the kill switch is on; None: it is off."""
+    """The answer to `/preempt` while the kill switch is on; None if it is off."""
 
     @property
     def has_default_version(self) -> bool:
@@ -85,7 +85,7 @@ class Loaded:
 
     config: Configuration
     scheduler: SchedulerSource
-    """kube-scheduler's own configuration, from its file or inline; still the previous one if the last read failed."""
+    """kube-scheduler's own configuration, from its file or inline; the previous one if the last read failed."""
     found: FoundVersion | None = None
     """The version of kube-scheduler in the cluster."""
 
@@ -121,7 +121,7 @@ class ConfigFile:
     """The configuration file and how to reload it."""
 
     path: Path | None
-    """None: only kube-scheduler's file is followed."""
+    """Path of our file; None if only kube-scheduler's file is followed."""
     load: Callable[[], Configuration]
     """Returns the configuration that a restart would use now; raises ConfigError if it is invalid."""
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
@@ -134,7 +134,7 @@ class Failure:
     unread: str | None = None
     """Error of the last reload of a file."""
     refused: str | None = None
-    """Errors in kube-scheduler's configuration, as read, for its version."""
+    """Errors in kube-scheduler's configuration, as last read, for its version."""
     undecidable: str | None = None
     """The error that prevents decisions until a configuration that fits the found version is in effect."""
 
@@ -142,8 +142,8 @@ class Failure:
 class LiveSettings:
     """The settings in effect; `run()`, as a task, reloads them when a configuration file changes.
 
-    `active`: what answers use. `target`: the latest valid settings, which `active` reaches at once, or when the cluster
-    cache is prepared for them (`_set_target`). `failure`: why the files as they are now did not become the target.
+    `active`: settings that answers use. `target`: latest valid settings, which `active` reaches at once, or when the
+    cluster cache is prepared for them (`_set_target`). `failure`: reasons why the current files are not the target.
     """
 
     def __init__(
@@ -154,9 +154,9 @@ class LiveSettings:
         self.active = self.target = self._loaded.settings()
         self.failure = Failure()
         self.cache: ClusterCache | None = None
-        """Cluster cache to prepare for the settings; None: no cache depends on them."""
+        """Cluster cache to prepare for the settings; None if no cache depends on them."""
         self.adopt: Adopt | None = None
-        """Prepares `cache` in steps, between decisions by the old settings; None: it is prepared at once."""
+        """Prepares `cache` in steps, between decisions with the old settings; None to prepare it at once."""
         self.on_scheduler: Callable[[KubeScheduler], None] = lambda _: None
         """Called with each new kube-scheduler before it takes effect."""
         self._preparing: asyncio.Task[None] | None = None
@@ -172,7 +172,7 @@ class LiveSettings:
 
     @property
     def problem(self) -> str | None:
-        """Return why no settings can be used for decisions: none was ever valid for the found version; or None."""
+        """Return the reason why nothing can be decided (no settings were valid for the found version), or None."""
         return self.failure.undecidable if self.active.has_default_version else None
 
     @property
@@ -210,7 +210,7 @@ class LiveSettings:
             now = await self._thread.run(signature_of, [path for path in (file.path, named) if path is not None])
             if not self._changes.should_reload(now):
                 return False
-            # 2. Read ours first, and keep it even if kube-scheduler's turns out to be unreadable.
+            # 2. Read our file first, and use it even if kube-scheduler's file is unreadable.
             config = await self._thread.run(file.load)
             self._loaded = replace(self._loaded, config=config)
             scheduler = await self._thread.run(read_scheduler, config)
@@ -234,7 +234,7 @@ class LiveSettings:
         self._resolve()
 
     def _resolve(self) -> None:
-        """Set the target from the latest read. If kube-scheduler's file is invalid, keep its previous profiles."""
+        """Set the target from the latest reads. If kube-scheduler's file is invalid, keep its previous profiles."""
         loaded, found = self._loaded, self._loaded.found
         try:
             settings = loaded.settings()
@@ -341,7 +341,7 @@ def not_evaluated_lines(scheduler: KubeScheduler) -> list[str]:
 
 
 def _changed_keys(before: Configuration, after: Configuration) -> list[str]:
-    """Return the changes that require a restart: keys such as `cluster.path`, and more data to watch."""
+    """Return the changes that require a restart: keys such as `cluster.path`, and additional data to watch."""
     changed = []
     if after.cluster.source == "kubernetes":
         old_policy, new_policy = before.preemption.policy(), after.preemption.policy()

@@ -1,4 +1,4 @@
-"""Requests to stop the process, by signals or `stop()`, and the hard stop after which it ends whatever still hangs.
+"""Requests to stop the process, by signals or `stop()`, and the hard stop, which ends it even if something hangs.
 
 SIGTERM, SIGHUP and SIGINT stop the process; SIGUSR1 and SIGUSR2, which by default would end it at once, are ignored
 with a log line. A separate thread reads the signals, so that a hung decision delays neither `/readyz` nor the hard
@@ -44,11 +44,11 @@ class HardStop:
         self._changed = threading.Condition()
         self._ends_at: float | None = None
         self._exit_code: int | None = None
-        """None: the shutdown is not complete."""
+        """Exit code; None until the shutdown is complete."""
         self._null_fd: int | None = None
 
     def arm(self, seconds: float) -> None:
-        """End the process in `seconds` with exit code 1; an earlier time that was set before stays."""
+        """End the process in `seconds` with exit code 1; an earlier time that is already set stays."""
         with self._changed:
             ends_at = time.monotonic() + seconds
             if self._ends_at is None:
@@ -144,7 +144,7 @@ class StopRequests:
             self._loop.call_soon_threadsafe(self._requests.put_nowait, number)
 
     async def wait(self, timeout_seconds: float | None = None) -> int | None:
-        """Return the next stop request: a signal number, or 0 for `stop`; None after `timeout_seconds` without one."""
+        """Return the next stop request: a signal number, or 0 for `stop`; None after `timeout_seconds` without any."""
         try:
             async with asyncio.timeout(timeout_seconds):
                 return await self._requests.get()

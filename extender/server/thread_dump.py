@@ -20,7 +20,7 @@ def position(frame: FrameType | None) -> str:
 
 
 def running_threads(*, include_main: bool) -> list[str]:
-    """Return name and position of each thread that keeps the process from ending: neither daemon nor this one."""
+    """Return name and position of each thread that keeps the process running, except daemons and this thread."""
     frames, current, main = sys._current_frames(), threading.current_thread(), threading.main_thread()
     return [
         f"thread {one.name} at {position(frames.get(one.ident or 0))}"

@@ -20,7 +20,7 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 SLOW_RELOAD_SECONDS = 10.0  # Seconds after which a reload that is still running is reported
-MAX_RELOAD_SHARE = 0.2  # Share of the time that is spent on a file which changes all the time
+MAX_RELOAD_SHARE = 0.2  # Maximum share of the time spent on reloading a file that changes all the time
 
 
 def start_daemon_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> "Future[T]":
@@ -50,11 +50,11 @@ class ReloadThread:
     """Runs the reloads of a file, each in a daemon thread, and reports one that takes long."""
 
     def __init__(self, subject: str, slow_seconds: float = SLOW_RELOAD_SECONDS) -> None:
-        """`subject`: what is reloaded, for messages: `configuration`."""
+        """`subject`: what is reloaded, for messages, such as `configuration`."""
         self._subject = subject
         self._slow_seconds = slow_seconds
-        self._slow_since: float | None = None  # monotonic time at which the reload that is overdue began
-        self._seconds = 0.0  # spent in reloads since the last `pause`
+        self._slow_since: float | None = None  # Monotonic start time of the overdue reload; None if none is overdue
+        self._seconds = 0.0  # Seconds spent in reloads since the last `pause`
 
     def warnings(self) -> list[str]:
         """Return one line if a reload is overdue."""

@@ -4,7 +4,7 @@ A change is loaded once two polls in a row saw the same signature, so that a par
 Configuration and certificates are loaded after MAX_UNSETTLED_POLLS polls in any case, at most 6 s after a change.
 Cluster files are not: half a cluster may be valid, and decisions on it would be wrong.
 
-Rule: knows file signatures, not file contents.
+Rule: compares file signatures, never file contents.
 """
 
 import errno
@@ -23,7 +23,7 @@ class ChangeDetector:
     """Detects that a file, or a set of files, has changed and settled."""
 
     def __init__(self, loaded: Signature | None = None, *, must_settle: bool = True) -> None:
-        """`loaded`: signature of the files in use; None: the next poll sees a change in any case.
+        """`loaded`: signature of the files in use; None if the next poll is to see a change in any case.
 
         `must_settle`: if False, a change that does not settle is loaded after MAX_UNSETTLED_POLLS polls.
         """
@@ -32,7 +32,7 @@ class ChangeDetector:
         self._unsettled_polls = 0
 
     def should_reload(self, now: Signature) -> bool:
-        """Return whether to load the change that `now`, the signature of this poll, shows."""
+        """Return whether to load the files now; `now`: their signature at this poll."""
         has_changed, has_settled, self._previous = now != self._last_attempt, now == self._previous, now
         self._unsettled_polls = self._unsettled_polls + 1 if has_changed else 0
         is_overdue = not self._must_settle and self._unsettled_polls >= MAX_UNSETTLED_POLLS
@@ -42,12 +42,12 @@ class ChangeDetector:
         return True
 
     def retry(self) -> None:
-        """Load again without a change: the last attempt failed, but not because of the content."""
+        """Make the next poll reload without a change: the last attempt failed, but not because of the contents."""
         self._last_attempt = None
 
 
 def signature_of(paths: Iterable[str | Path]) -> Signature:
-    """Return the signature of files; a missing file has one, too, so that the others are still watched."""
+    """Return the signature of files; a missing file has one, too, so that the other files are still watched."""
     found: list[object] = []
     for path in paths:
         try:

@@ -1,6 +1,6 @@
 """Groups by key that exist while they have members.
 
-Rule: nothing stays of a key whose last member was removed, however many keys come and go.
+Rule: a key is removed with its last member, so that memory stays bounded however many keys come and go.
 """
 
 from collections.abc import Hashable
@@ -10,7 +10,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 def remove_member(groups: dict[K, Any], key: K, member: Hashable) -> None:
-    """Remove a member from the set or dict of the key, if it is there, and the key with its last member."""
+    """Remove a member from the set or dict of the key, if it is there; remove the key once that is empty."""
     group = groups.get(key)
     if group is None:
         return

@@ -20,7 +20,7 @@ class Throttle:
         self._next_at: float | None = None
 
     def is_due(self) -> bool:
-        """Return whether an interval has passed since the last event that was let through; if so, let this one."""
+        """Return whether an interval has passed since the last event let through; if so, let this event through."""
         now = self._clock()
         if self._next_at is not None and now < self._next_at:
             return False
@@ -31,7 +31,7 @@ class Throttle:
 class ThrottledLoggers:
     """Rate-limited warnings about several kinds of events: the first event of each kind is always logged.
 
-    Rule: the kinds are few and known in advance, because each is remembered.
+    Rule: the kinds are few and known in advance, because each keeps its state.
     """
 
     def __init__(self, log: logging.Logger, clock: Callable[[], float] = time.monotonic) -> None:

@@ -1,6 +1,6 @@
 """A dict of the most recently used entries.
 
-Rule: nothing holds more than its limit, whatever is put in.
+Rule: an LRU never holds more entries than its limit.
 """
 
 from collections.abc import Callable, Hashable
@@ -11,7 +11,7 @@ V = TypeVar("V")
 
 
 class LRU(dict[K, V]):
-    """At most `max_entries` entries, the least recently used one first; a new one beyond the limit replaces that one.
+    """At most `max_entries` entries, the least recently used first; beyond the limit, a new entry replaces the first.
 
     Only `use`, `put` and `use_or_make` count as a use: the methods of dict read and remove without changing the order.
     """

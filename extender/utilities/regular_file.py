@@ -4,7 +4,7 @@ A FIFO, a socket or a terminal would block its reader, and /dev/zero never ends.
 checked once they are open, so that what is read is what was checked. Symbolic links are followed: the kubelet mounts
 ConfigMaps and Secrets through them.
 
-Rule: every refusal is an OSError, and its `strerror` says what the file is; gunzip raises ValueError.
+Rule: every refusal is an OSError, and its `strerror` describes the file; gunzip raises ValueError.
 """
 
 import errno
@@ -48,7 +48,7 @@ def read_regular_file(path: str | os.PathLike[str], max_bytes: int) -> bytes:
     with open_regular_file(path, max_bytes) as file:
         size = os.fstat(file.fileno()).st_size
         parts, left = [], max_bytes + 1
-        # The expected size in one part: large files are not copied to join parts.
+        # Read the expected size in one part, so that large files are not copied to join parts.
         while left and (part := os.read(file.fileno(), min(max(size + 1, _GUNZIP_CHUNK_BYTES), left))):
             parts.append(part)
             left -= len(part)

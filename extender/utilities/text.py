@@ -4,12 +4,12 @@ from collections.abc import Iterable, Sequence
 
 
 def pluralize(count: int, one: str, many: str | None = None) -> str:
-    """Return a count with its noun: `1 node`, `2 nodes`; `many`: the plural, where it is not `one` with an s."""
+    """Return a count with its noun: `1 node`, `2 nodes`; `many`: the plural if it is not `one` plus an s."""
     return f"{count} {one if count == 1 else many or f'{one}s'}"
 
 
 def join_names(names: Sequence[str], limit: int, total: int | None = None) -> str:
-    """Join the first `limit` names and count the others: `a, b and 3 more`; `total`: where `names` are not all."""
+    """Join the first `limit` names and count the rest: `a, b and 3 more`; `total`: full count if `names` is partial."""
     left = (len(names) if total is None else total) - min(limit, len(names))
     return ", ".join(names[:limit]) + (f" and {more(left)}" if left > 0 else "")
 

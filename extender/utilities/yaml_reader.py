@@ -322,7 +322,7 @@ def _tagged_scalar(event: Any) -> Any:
         return event.value
     if event.tag in (f"{_STANDARD_TAG}{name}" for name in ("null", "bool", "int", "float", "binary", "timestamp")):
         node = yaml.ScalarNode(event.tag, event.value, event.start_mark, event.end_mark)
-        # Whatever PyYAML raises for an invalid value.
+        # All the exceptions that PyYAML raises for an invalid value.
         with contextlib.suppress(ValueError, KeyError, IndexError, AttributeError, yaml.YAMLError):
             return SafeConstructor().construct_object(node)
     raise YAMLError(f"unsupported tag {shortened(event.tag, 60)!r}", event.start_mark)

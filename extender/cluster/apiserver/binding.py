@@ -1,7 +1,7 @@
 """Bind a pod to a node through the API server; after an inconclusive response, read the pod to see if it is bound.
 
 The Binding carries the pod's UID, so that the API server refuses it for another pod of the same name. Sending it twice
-is safe: the second one gets a 409.
+is safe: the second attempt gets a 409.
 
     response to the Binding     then
     2xx, a Status of Success    bound
@@ -47,7 +47,7 @@ class BindingApi(Protocol):
 class BindResult:
     """The final result of a binding."""
 
-    # `unknown`: the pod has no node as far as is known, but a Binding that was sent may still take effect.
+    # `unknown`: the pod is not known to have a node, but a Binding that was sent may still take effect.
     outcome: Literal["bound", "refused", "unknown"]
     error: str = ""  # Reason why the pod is not bound; empty if it is
     tries: int = 0  # Number of Bindings sent

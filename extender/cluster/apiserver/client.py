@@ -2,7 +2,7 @@
 
 The official client loads the credentials and creates the connection pool; its models are not used. A token file is
 reloaded every 30 s, an exec plugin runs again before its credentials expire, and a changed kubeconfig is reloaded. A
-401 reloads all credentials, once for all threads that got one, and the request is retried once. After a change of
+401 reloads all credentials, once for all threads that got a 401, and the request is retried once. After a change of
 address, CA or client certificate, open watches end, so that they continue over a new connection. The counterpart of
 client-go's exec authenticator and transport (token_source.go, cert_rotation.go), which does not follow a kubeconfig.
 
@@ -58,7 +58,7 @@ class _Session:
     pools: urllib3.PoolManager
     host: str
     credentials: Credentials
-    refresh_at: float | None  # Clock time at which the credentials are refreshed; None for never
+    refresh_at: float | None  # Clock time at which the credentials are refreshed; None if never
 
 
 class ApiServer:
@@ -114,7 +114,7 @@ class ApiServer:
         return self._write("POST", path, JSON_CONTENT_TYPE, body, timeout)
 
     def patch(self, path: str, body: bytes, timeout: Timeout = (10, 30)) -> bytes:
-        """Send a JSON merge patch; otherwise as `post`."""
+        """Send a JSON merge patch; like `post` otherwise."""
         return self._write("PATCH", path, MERGE_PATCH_CONTENT_TYPE, body, timeout)
 
     def _write(self, method: str, path: str, content_type: str, body: bytes, timeout: Timeout) -> bytes:
@@ -159,7 +159,7 @@ class ApiServer:
         return response
 
     def _add_watch(self, watch: Stream, session: _Session) -> None:
-        """Record an open watch, which is closed when a new connection would differ from its own."""
+        """Record an open watch, to be closed once new connections differ in address, TLS settings or proxy."""
         with self._lock:
             if session.credentials.connection == self._session.credentials.connection:
                 self._watches.add(watch)
@@ -192,7 +192,7 @@ class ApiServer:
             return self._session
 
     def _reload_session(self, refused: _Session, error: ApiError) -> _Session:
-        """Return a newer session than the one that got a 401; the first of the waiting threads creates it."""
+        """Return a session newer than `refused`, which got a 401; the first of the waiting threads creates it."""
         with self._lock:
             if self._session is refused:
                 try:

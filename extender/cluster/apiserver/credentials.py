@@ -1,11 +1,11 @@
 """Load credentials for the API server: a kubeconfig, or the service account of the pod (client-go's InClusterConfig).
 
 The official Python client reads the files. Where it differs from client-go in ways that matter to a service that runs
-for months, the entries are changed before the client sees them: it reads a `tokenFile` once and keeps the newline; it
-runs an exec plugin without a timeout, only logs its failure, and drops the certificate if there is a token, too; of
-several kubeconfig files, the last current-context wins; NO_PROXY overrides proxy-url, whose password is not sent.
+for months, the entries are changed before the client sees them. The client reads a `tokenFile` once and keeps the
+newline; runs an exec plugin without a timeout, only logs its failure, and drops the certificate if there is a token,
+too; takes the last current-context of several files; lets NO_PROXY override proxy-url, and does not send its password.
 
-Rule: error messages quote names and paths of a kubeconfig, never other content, which may be secret.
+Rule: error messages quote names and paths of a kubeconfig, never other values, which may be secret.
 """
 
 import base64
@@ -81,7 +81,7 @@ def load(kubeconfig: str | None = None, context: str | None = None) -> Credentia
 
 
 def read_token(path: Path) -> str:
-    """Return the token in a file; CredentialsError if there is none."""
+    """Return the token in a file; CredentialsError if it holds no valid token."""
     try:
         token = read_regular_file(path, MAX_TOKEN_BYTES).decode("utf-8").strip()
     except (OSError, ValueError) as error:
@@ -175,7 +175,7 @@ def _from_kubeconfig(files: list[Path], context: str | None) -> Credentials:
         # The client's message quotes the entry after the first brace, with the user's secrets.
         why = str(error).partition("{")[0].strip() or type(error).__name__
         raise CredentialsError(f"{place}: {why}") from None
-    # 4. Correct what the client does otherwise than client-go.
+    # 4. Correct the remaining differences from client-go.
     _check_certificate_files(configuration, place)
     configuration.refresh_api_key_hook = None  # ApiServer decides when to refresh, with a monotonic clock
     _configure_proxy(configuration, cluster)
@@ -185,7 +185,7 @@ def _from_kubeconfig(files: list[Path], context: str | None) -> Credentials:
 
 
 def _merge(files: list[Path]) -> tuple[Any, str]:
-    """Return the merged files (the client's ConfigNode), and the current-context, which the first file decides."""
+    """Return the merged files (the client's ConfigNode), and the current-context of the first file that sets one."""
     from kubernetes.config import ConfigException
     from kubernetes.config.kube_config import KubeConfigMerger
 
@@ -322,7 +322,7 @@ def _cluster_info(cluster: _Entry) -> JSON:
 
 
 def _parse_exec_credential(output: bytes, user: _Entry) -> tuple[dict[str, str], float | None]:
-    """Return the fields of a kubeconfig user, and the seconds until they expire (None: never)."""
+    """Return the fields of a kubeconfig user, and the seconds until they expire (None if they do not)."""
     # 1. The answer must be an ExecCredential of the requested version.
     spec: JSON = user.value["exec"]
     place = f"{user.place}, exec plugin {spec['command']}"

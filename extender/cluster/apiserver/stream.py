@@ -1,6 +1,6 @@
 """Send one request to the API server and stream its response, line by line or as a whole body.
 
-Any thread may close a stream that another one reads. There are two errors: `ApiError` for a response other than 2xx,
+Any thread may close a stream that another thread reads. There are two errors: `ApiError` for a response other than 2xx,
 and `ApiUnreachable` for no complete response.
 
 Rule: a truncated line or body is an error, never a result.
@@ -51,7 +51,7 @@ class ApiUnreachable(ExtenderError):
 class Stream:
     """One request and its response: `with stream: for lines in stream.lines(): …`.
 
-    Other threads may call `close` at any time, which wakes the reader and ends the response, and no other method.
+    Other threads may call only `close`, at any time: it wakes the reader and ends the response.
     """
 
     def __init__(self, send: Callable[[], BaseHTTPResponse]) -> None:

@@ -24,8 +24,8 @@ from extender.k8s.limits.memory import memory_of
 from extender.k8s.objects import Pod, PodStatus
 
 ASSUMPTION_TTL_SECONDS = 30.0  # Seconds after which an assumption that no watch event has confirmed ends
-MAX_UNKNOWN_PREEMPTORS = 100  # Assumed preemptors that no watch event has shown yet; every decision considers each
-MAX_UNKNOWN_PREEMPTOR_BYTES = 1 << 18  # Memory of one such preemptor, whose pod is stored as it was sent
+MAX_UNKNOWN_PREEMPTORS = 100  # Assumed preemptors that no watch event has shown yet; every decision reads them all
+MAX_UNKNOWN_PREEMPTOR_BYTES = 1 << 18  # Maximum memory of one such preemptor, stored as it was sent
 
 Effect = Callable[[Pod], Pod]
 IsConfirmed = Callable[[Pod], bool]
@@ -54,7 +54,7 @@ class AssumeCache:
         clock: Callable[[], float],
         was_deleted: Callable[[str], bool],
     ) -> None:
-        """`was_deleted`: returns whether the API server has deleted the pod with a UID."""
+        """`was_deleted`: returns whether the API server has deleted the pod with the given UID."""
         self._snapshot = snapshot
         self._recent_deletions = recent_deletions
         self._clock = clock
@@ -93,7 +93,7 @@ class AssumeCache:
         pending = self._pending(preemptor)
         if pending is None:
             return
-        # Of preemptors that the API server has not sent, a bounded number of bounded size is nominated.
+        # Preemptors that the API server has not sent are nominated within limits on their number and size.
         if key_of("Pod", pending) in pods or (
             len(self._unknown) < MAX_UNKNOWN_PREEMPTORS and memory_of(pending) <= MAX_UNKNOWN_PREEMPTOR_BYTES
         ):
@@ -107,7 +107,7 @@ class AssumeCache:
                 self._recent_deletions.note(cached, _terminating(cached))
 
     def _pending(self, preemptor: Pod) -> Pod | None:
-        """Return the cached preemptor, or the sent one if the API server knows neither its name nor its UID.
+        """Return the cached preemptor, or the request's pod if the API server knows neither its name nor its UID.
 
         None if the UIDs differ, or if the pod is bound, terminating or finished; ValueError for an invalid pod.
         """
@@ -206,7 +206,7 @@ class AssumeCache:
                 del self._assumptions[key]
 
     def remove(self, key: Key) -> None:
-        """Drop the assumption of a deleted pod."""
+        """Forget what was assumed about a deleted pod."""
         assumption = self._assumptions.pop(key, None)
         if assumption is not None and assumption.from_api is None:
             self._unknown.pop(assumption.uid, None)
@@ -214,7 +214,7 @@ class AssumeCache:
     # --- restoring --------------------------------------------------------------------------------------------
 
     def forget_preemption(self, pod: Pod) -> None:
-        """Undo an assumed preemption whose pod kube-scheduler sends again without the nomination (ForgetPod)."""
+        """Undo an assumed preemption whose preemptor kube-scheduler sends again without the nomination (ForgetPod)."""
         assumption = self._assumptions.get(key_of("Pod", pod)) if self._assumptions else None
         if assumption is not None and assumption.uid == pod.metadata.uid and not assumption.is_confirmed(pod):
             self._undo(assumption.uid)

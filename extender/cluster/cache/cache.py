@@ -7,7 +7,7 @@ snapshot per scheduling cycle (UpdateSnapshot), this cache updates one snapshot 
 `apply` and `Snapshot.remove` to the `pod_removed` of each Index.
 
 Rule: a reader sees the cache before a change or after it, never half of a change. The result of `snapshot()` is valid
-until the reader yields to the event loop. All methods but `replace` and `api_object` belong to the event loop's thread.
+until the reader yields to the event loop. All methods except `replace` and `api_object` belong to the loop's thread.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ MAX_REMEMBERED_DELETIONS = 10_000  # UIDs of deleted objects per kind, so that a
 
 
 class Change(msgspec.Struct, frozen=True, gc=False):
-    """One object was added, modified or deleted (the counterpart of client-go's Delta)."""
+    """Addition, update or deletion of one object (the counterpart of client-go's Delta)."""
 
     kind: str  # A key of `KINDS`
     object: Object
@@ -98,7 +98,7 @@ class ClusterCache:
         return self._snapshot
 
     def prepare_for(self, scheduler: KubeScheduler) -> None:
-        """Do what `adopt` does in one step; the snapshot stays if the version's features are the same."""
+        """Run `adopt` in one step, but keep the snapshot if the features of the version are the same."""
         if self._snapshot is not None and self._snapshot.features == scheduler.features:
             self._scheduler = scheduler
             self._snapshot.refresh_layout()
@@ -110,10 +110,10 @@ class ClusterCache:
     def adopt(
         self, scheduler: KubeScheduler, activate: Callable[[], None], on_skipped: OnSkipped | None = None
     ) -> Iterator[None]:
-        """Rebuild the snapshot for another kube-scheduler in steps, while decisions continue with the previous one.
+        """Rebuild the snapshot for a new KubeScheduler in steps, while decisions continue with the previous one.
 
-        `activate` is called when the new snapshot replaces the previous one, so that no decision mixes the settings of
-        one with the snapshot of the other. If the rebuild is abandoned before that, nothing changes.
+        `activate` is called when the new snapshot replaces the previous one, so that no decision combines new settings
+        with the old snapshot, or the reverse. If the rebuild is abandoned before that, nothing changes.
         """
         if self._snapshot is None:
             self._scheduler = scheduler
@@ -171,7 +171,7 @@ class ClusterCache:
         `objects`: kind -> objects; `unread`: kinds without list permission; `scheduler`, `activate`: see `adopt`.
         ValueError for an invalid object if `on_skipped` is None.
         """
-        # 1. Fill a snapshot beside the one in use, and compute what its first decision would wait for.
+        # 1. Fill a new snapshot beside the current one, and compute what its first decision would wait for.
         wanted = self._scheduler
         scheduler = scheduler or wanted
         snapshot = prepare(Snapshot(scheduler.features), scheduler)
@@ -185,7 +185,7 @@ class ClusterCache:
         if self._snapshot is None and self._scheduler is not wanted:
             yield from self.build(objects, unread, on_skipped, activate=activate)
             return
-        # 3. Swap it in together with its settings, in one step. Assumptions apply to it from now on.
+        # 3. Swap the snapshot in together with its settings, in one step. Assumptions apply to it from now on.
         self._snapshot, self._scheduler = snapshot, scheduler
         if activate is not None:
             activate()
@@ -195,7 +195,7 @@ class ClusterCache:
     def relist(
         self, kind: str, objects: Sequence[Object], on_skipped: OnSkipped | None = None, is_unread: bool = False
     ) -> Iterator[None]:
-        """Replace the objects of a kind with those of a list, in steps, even if the list is older.
+        """Replace the objects of a kind with those of a list, in steps, even if the list is older than the cache.
 
         `is_unread`: list permission is missing; the kind is marked unread when its objects disappear.
         """
@@ -203,7 +203,7 @@ class ClusterCache:
         cached = self.mutable_snapshot().objects.of(kind)
         listed: dict[Key, Object] = {}
         new, deleted = [], []
-        # 1. Compare the list with the cache: new and changed objects, then those that the list lacks.
+        # 1. Compare the list with the cache: new and changed objects, then cached objects that the list lacks.
         for number, one in enumerate(objects):
             key = key_of(kind, one)
             self._deleted_uids[kind].pop(identity(one)[0], None)
@@ -281,12 +281,12 @@ class ClusterCache:
         return True
 
     def _is_news(self, change: Change, cached: Object | None) -> bool:
-        """Return whether an event changes the cached object of its name; it may be repeated, late or out of order."""
+        """Return whether an event changes the cached object; events may be repeated, late or out of order."""
         # 1. The last list includes the event, possibly superseded by a later one. A list counts even if it is older.
         uid, version = identity(change.object)
         if compare_resource_versions(version, self.listed_at.get(change.kind, "")) <= 0:
             return False
-        # 2. A deletion applies to the object with its UID; without UID, to any (DeletedFinalStateUnknown).
+        # 2. A deletion applies to the object with its UID; without UID, to any of its name (DeletedFinalStateUnknown).
         if change.deleted:
             self._remember_deletion(change.kind, uid)
             return cached is not None and uid in ("", identity(cached)[0])
@@ -305,7 +305,7 @@ class ClusterCache:
             self._deleted_uids[kind].put(uid, None)
 
     def _put(self, kind: str, one: Object, on_skipped: OnSkipped | None = None) -> None:
-        """Store the object; one of the same name with another UID is another object, and is removed first."""
+        """Store the object; a cached object of the same name with a different UID is removed first."""
         key = key_of(kind, one)
         cached = self.mutable_snapshot().objects.of(kind).get(key)
         if cached is not None and identity(cached)[0] != identity(one)[0]:

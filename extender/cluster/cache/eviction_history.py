@@ -18,7 +18,7 @@ from extender.k8s.objects import Pod
 from extender.k8s.time import MINUTE
 from extender.k8s.workloads import Workload, workload_of
 
-MAX_REMEMBERED_EVICTIONS = 100_000  # Applies to evictions and, separately, to attempts
+MAX_REMEMBERED_EVICTIONS = 100_000  # Maximum number of evictions and, separately, of attempts
 
 
 class EvictionLog:
@@ -42,7 +42,7 @@ class EvictionLog:
             self._attempts.append((now, preemptor.metadata.uid))
 
     def record_terminating(self, snapshot: Snapshot) -> None:
-        """Seed the log, once: pods that are terminating because of a preemption count as evicted now."""
+        """Seed the log once: pods that are terminating because of a preemption count as evicted now."""
         if not self._is_seeded:
             self._is_seeded, now = True, self._clock()
             terminating = (pod for _, pod in snapshot.running_pods() if is_terminating_by_preemption(pod))

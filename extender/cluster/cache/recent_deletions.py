@@ -24,7 +24,7 @@ class RecentDeletions:
         self._deleted = LRU[str, tuple[float, str]](MAX_RECENT_DELETIONS)  # UID -> (time, node), oldest first
 
     def note(self, before: Pod | None, after: Pod | None) -> None:
-        """Record a change of one pod, from the API server or by an approved eviction; None: no such pod."""
+        """Record a change of a pod, from the API server or by an approved eviction; None if the pod does not exist."""
         if (after is None or not holds_room(after)) and before is not None and holds_room(before):
             self._deleted.put(before.metadata.uid, (self._clock(), before.spec.node_name))
 

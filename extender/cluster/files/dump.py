@@ -1,6 +1,6 @@
 """Dump the cluster cache to a file that `load_cluster` reads.
 
-Rule: decisions on the loaded dump equal those on the dumped cache, unread kinds included.
+Rule: the loaded dump leads to the same decisions as the dumped cache, also about unread kinds.
 """
 
 import gzip
@@ -14,7 +14,7 @@ from extender.cluster.files.manifests import UNREAD_ANNOTATION
 from extender.cluster.watch import decode
 from extender.k8s.kinds import KINDS, ClusterObjects, kind_without_group
 
-ASSUMED_ANNOTATION = "extender/assumed"  # Of a List: the pods with assumed effects, `pod effect, effect; pod …`
+ASSUMED_ANNOTATION = "extender/assumed"  # On a List: pods with assumed effects, `pod effect, effect; pod …`
 
 
 def write_file(chunks: Iterable[bytes], path: Path) -> None:

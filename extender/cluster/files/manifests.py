@@ -30,11 +30,11 @@ from extender.utilities.regular_file import gunzip, read_regular_file, size_text
 from extender.utilities.text import shortened
 from extender.utilities.yaml_reader import LimitError, YAMLError, read_documents
 
-UNREAD_ANNOTATION = "extender/unreadable"  # Of a dumped List: unreadable fields of ClusterObjects, comma-separated
+UNREAD_ANNOTATION = "extender/unreadable"  # On a dumped List: unreadable fields of ClusterObjects, comma-separated
 MANIFEST_SUFFIXES = (".json", ".yaml", ".yml", ".json.gz", ".yaml.gz", ".yml.gz")
 
-# Size of a file, and of all files of a directory together, both compressed and decompressed. A dump of 5,000 nodes with
-# 150,000 pods takes 78 MiB, one of 130,000 devices, most of them in use, 145 MiB.
+# Maximum size of a file, and of all files of a directory together, compressed and decompressed. A dump of 5,000 nodes
+# with 150,000 pods takes 78 MiB, one of 130,000 devices, most of them in use, 145 MiB.
 MAX_BYTES = 256 << 20
 MAX_YAML_BYTES = 128 << 20  # Size of a YAML file, which takes ten times the time and memory of JSON
 MAX_FILES = 1000  # Files of a directory
@@ -62,7 +62,7 @@ def load_cluster(source: ManifestSource) -> ClusterObjects:
 
 
 def read_cluster(source: ManifestSource, keep: Collection[str] = (), namespace: str = "default") -> LoadReport:
-    """Return the objects and the counts of skipped kinds; ClusterFileError if any of the input is invalid.
+    """Return the objects and the counts of skipped kinds; ClusterFileError if any input is invalid.
 
     `keep`: kinds whose objects are returned undecoded; `namespace`: default namespace of objects.
     """
@@ -90,7 +90,7 @@ def read_files(path: Path) -> dict[Path, bytes]:
 
 
 def parse_files(contents: dict[Path, bytes], keep: Collection[str] = (), namespace: str = "default") -> LoadReport:
-    """Return what `read_cluster` returns, for files that have been read; empties `contents` to save memory."""
+    """Return the LoadReport of files that have been read; empties `contents` to save memory."""
     collector = _Collector(keep, namespace)
     with _short_messages():
         for file in tuple(contents):
@@ -228,7 +228,7 @@ class _List(msgspec.Struct):
 
 
 class _RawList(_List):
-    """A List of JSON, whose items stay raw, so that each is decoded by its type in one pass."""
+    """A List in JSON, whose items stay raw so that each is decoded by its type in one pass."""
 
     items: list[msgspec.Raw] | None = None
 
@@ -277,7 +277,7 @@ class _Collector:
         name = head.kind or (default.kind if default else "")
         if not name:
             raise ClusterFileError(f"{file}: {place} has no kind")
-        # 2. Add the items of a List. A dump notes there which kinds it could not read.
+        # 2. Add the items of a List. Its annotation names the kinds that a dump could not read.
         if name.endswith("List"):
             if lists == MAX_NESTED_LISTS:
                 raise ClusterFileError(f"{file}: {place}: Lists nested more than {MAX_NESTED_LISTS} levels deep")
@@ -353,7 +353,7 @@ def _kind_of(name: str, api_version: str) -> str | None:
 
 
 def _with_defaults(loaded: Any, kind: Kind, namespace: str) -> Any:
-    """Set what the API server would have set: the namespace, a UID for a pod, and counts of devices."""
+    """Set fields that the API server would have set: the namespace, a UID for a pod, and counts of devices."""
     metadata = loaded.metadata
     if kind.namespaced and not metadata.namespace:
         metadata = msgspec.structs.replace(metadata, namespace=namespace)

@@ -41,7 +41,7 @@ class FileSource:
         self.interval = interval  # Seconds between two checks for changes; 0 disables reloading
         self.last_error: str | None = None  # Reason why the current file is not loaded; None if it is
         self.report: LoadReport | None = None  # Report of the last successful load
-        self.found_version: FoundVersion | None = None  # Of the kube-scheduler pods in the files; None without any
+        self.found_version: FoundVersion | None = None  # Version of the kube-scheduler pods in the files, if any
         self._on_found: OnVersionFound = lambda _: None
         self._changing = asyncio.Lock()  # Held while a snapshot is built: from changed files, or by `adopt`
         self._sleep = sleep
@@ -63,7 +63,7 @@ class FileSource:
         self._on_found = on_found
 
     async def adopt(self, scheduler: KubeScheduler, activate: Callable[[], None]) -> None:
-        """Prepare the cache for another kube-scheduler, while decisions continue with the previous one."""
+        """Prepare the cache for a new KubeScheduler, while decisions continue with the previous one."""
         async with self._changing:
             for _ in self.cache.adopt(scheduler, activate):
                 await asyncio.sleep(0)

@@ -1,6 +1,6 @@
 """Read the history of a pod from its Events and conditions: the last FailedScheduling, and its preemptor.
 
-kube-scheduler writes Events of events.k8s.io; core/v1 shows the same objects, and those of older writers. They expire
+kube-scheduler writes Events of events.k8s.io; core/v1 serves the same objects, and those of older writers. They expire
 after an hour by default. Any client that may create Events in the namespace can forge them.
 
 Parses the messages of pkg/scheduler/framework/preemption, v1.29 to v1.37: `Preempted by pod UID on node NAME`, and
@@ -60,7 +60,7 @@ class Event(msgspec.Struct, rename="camel"):
 
     @property
     def last_seen(self) -> str:
-        """RFC 3339 in UTC, as the API server writes all times, so that comparing texts compares times."""
+        """Time in RFC 3339 and UTC, as the API server writes all times, so that comparing strings compares times."""
         series = self.series.last_observed_time if self.series else None
         return series or self.last_timestamp or self.event_time or self.metadata.creation_timestamp or ""
 
@@ -121,7 +121,7 @@ def pod_history(
     notes: Sequence[str],
     find_pod: FindPod,
 ) -> PodHistory:
-    """Return the history of a pod, or of the last one of its name if the cluster has none now."""
+    """Return the history of `pod`; if it is None, of the pod that the latest Event is about."""
     ordered = sorted(events, key=lambda event: event.last_seen)
     uid = pod.metadata.uid if pod else ordered[-1].involved_object.uid if ordered else ""
     own = [event for event in ordered if event.involved_object.uid == uid]
@@ -151,7 +151,7 @@ def _preempted_by_event(events: Sequence[Event], find_pod: FindPod) -> Preempted
     return PreemptedBy(
         message=message,
         time=event.last_seen or None,
-        node=found["node"] if found and not is_group else None,  # of a group: `cluster`
+        node=found["node"] if found and not is_group else None,  # a group's message says `cluster`
         preemptor_uid=uid,
         preemptor=name,
         preemptor_exists=by is not None,

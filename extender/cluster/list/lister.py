@@ -19,7 +19,7 @@ from extender.cluster.watch.decode import Decoder
 from extender.cluster.watch.list_watch import ServedPath, backoff, decode_metadata, list_pages
 from extender.k8s.objects import Object
 
-PAGE_SIZE = 2000  # Objects of a page: with client-go's 500, 150,000 pods take half as long again
+PAGE_SIZE = 2000  # Objects per page: with client-go's 500, listing 150,000 pods takes half as long again
 MAX_ATTEMPTS = 3  # Attempts at a page that the server, or a proxy in front of it, fails to send
 
 OnProgress = Callable[[str, int, int | None], None]  # (kind, objects so far, total if known); called from any thread
@@ -32,7 +32,7 @@ class Listed:
     request: ListRequest
     objects: list[Object] = field(default_factory=list)
     skipped: int = 0  # Number of invalid objects
-    skip_reason: str = ""  # Name and error of the first of them
+    skip_reason: str = ""  # Name and error of the first invalid object
     is_forbidden: bool = False  # True if list permission is missing: the objects are unknown
 
 
@@ -68,7 +68,7 @@ class Lister:
         listed = Listed(request)
         decoder = Decoder(request.kind, self.annotations.get(request.kind, frozenset()))
         fetch = partial(self.fetch, path)
-        # Requested ahead: the server prepares the next page while this one is decoded.
+        # Requested ahead: the server prepares the next page while the current page is decoded.
         for page in list_pages(fetch, decoder.decode_page, page_size, request.params, is_ahead=True):
             for item in page.items or ():
                 try:

@@ -33,9 +33,9 @@ class PreemptedBy(HistoryStruct, frozen=True, kw_only=True):
 
 
 class PodHistory(HistoryStruct, frozen=True, kw_only=True):
-    """What Events and conditions say about the pod."""
+    """Recent history of the pod according to its Events and conditions."""
 
     failed_scheduling: SchedulerEvent | None  # The last FailedScheduling
     preempted: PreemptedBy | None
     nominated_node: str | None
-    notes: list[str]  # Problems, such as Events without list permission
+    notes: list[str]  # Problems, such as no permission to list Events

@@ -1,9 +1,9 @@
-"""Read a live cluster once, by lists without a watch: all of it, or what a decision about one pod needs.
+"""Read a live cluster once, by lists without a watch: all objects, or those that a decision about one pod needs.
 
 A kind without list permission is named in the warnings, and the plugins that read it are not evaluated, as with the
 watch (`core.framework.plugins`).
 
-Rule: everything that the decision reads, or an error that says what is missing.
+Rule: a read returns everything that the decision reads, or fails with an error that names what is missing.
 """
 
 import contextlib
@@ -34,17 +34,17 @@ from extender.utilities.daemon_thread import start_daemon_thread
 
 LoadScheduler = Callable[[FoundVersion | None], KubeScheduler]  # Returns the kube-scheduler of a version
 
-MAX_EVENTS_SECONDS = 5.0  # Limit for reading the Events of a pod, which are a few dozen
+MAX_EVENTS_SECONDS = 5.0  # Time limit for reading the Events of a pod, usually a few dozen
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterForPod:
-    """What was read for one pod."""
+    """Objects, settings and history for a decision about one pod."""
 
     objects: ClusterObjects  # Of the kinds that the pod needs; none if the pod is gone and no Event shows a preemption
-    pod: Pod | None  # As the cluster has it, or as the manifest has it; None if the cluster has no such pod
+    pod: Pod | None  # From the cluster or the manifest; None if the cluster has no such pod
     scheduler: KubeScheduler
     found: FoundVersion | None
     history: PodHistory | None  # None for a manifest
@@ -53,7 +53,7 @@ class ClusterForPod:
 
 @dataclass(frozen=True, slots=True)
 class WholeCluster:
-    """Every kind that decisions read."""
+    """Objects of every kind that decisions read."""
 
     objects: ClusterObjects
     found: FoundVersion | None  # Version of kube-scheduler; None if it was not found
@@ -63,7 +63,7 @@ class WholeCluster:
 def read_cluster(
     api: ApiServer, policy: PreemptionPolicy, *, timeout: float, on_progress: OnProgress | None = None
 ) -> WholeCluster:
-    """Read everything that decisions under the policy need. Raises ClusterLost as `read_for_pod` does."""
+    """Read all objects that decisions under the policy need. Raises ClusterLost like `read_for_pod`."""
     with _without_garbage_collection():
         return _Reading(api, time.monotonic() + timeout, timeout, on_progress).all(policy)
 
@@ -76,7 +76,7 @@ def read_for_pod(
     timeout: float,
     on_progress: OnProgress | None = None,
 ) -> ClusterForPod:
-    """Read what a decision about a pod needs; `subject`: (namespace, name), or the pod of a manifest.
+    """Read the objects that a decision about a pod needs; `subject`: (namespace, name), or the pod of a manifest.
 
     Raises ClusterLost if a core kind cannot be read, or not within `timeout` seconds.
     """
@@ -97,7 +97,7 @@ def _without_garbage_collection() -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class _Subject:
-    """The pod that is explained, with its conditions and Events."""
+    """The pod to explain, with its conditions and Events."""
 
     pod: Pod | None
     conditions: Sequence[PodCondition] = ()
@@ -164,7 +164,7 @@ class _Reading:
         return Lister(self.api, self.deadline, {"Pod": policy.annotations}, self.on_progress)
 
     def _read_all(self, lister: Lister, wanted: Iterable[ListRequest]) -> list[Listed]:
-        """Read all lists at once; the first error ends all of them."""
+        """Read all lists concurrently; the first error ends the other lists."""
         reading = {start_daemon_thread(partial(lister.read, one)): one for one in wanted}
         left = max(0.0, self.deadline - time.monotonic())
         done, pending = wait(reading, left, return_when=FIRST_EXCEPTION)

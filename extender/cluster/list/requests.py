@@ -3,7 +3,7 @@
 Node, Pod, PodDisruptionBudget, Namespace
     always: terms of running pods may select namespaces
 Service, and the pod's controller if it is a ReplicationController, ReplicaSet or StatefulSet
-    for default topology spread constraints, where the pod has none of its own; of its namespace
+    for default topology spread constraints, where the pod has none of its own; only in its namespace
 PersistentVolumeClaim, PersistentVolume, StorageClass, CSINode, VolumeAttachment
     the pod has claims, or inline volumes of a plugin that has migrated to CSI; of all namespaces, because the volumes
     of other pods count towards the limits of a node
@@ -13,14 +13,14 @@ ResourceClaim, ResourceSlice, DeviceClass, DeviceTaintRule
     the pod has resource claims, or extended resources that a DeviceClass may back; also if a nominated pod has
     resource claims, since it counts only once its claims exist
 ResourceClaimTemplate
-    the pod has resource claims; of its namespace, for explanations
+    the pod has resource claims; only in its namespace, for explanations
 PriorityClass
-    a manifest has no priority, which is that of its class or of the default one, or the policy reads preemption
+    a manifest has no priority, so that its class or the default class decides, or the policy reads preemption
     tolerations
 PodGroup
     the policy counts pod groups
 
-Rule: plugins declare what they read (`core.framework.plugins.REQUIRED_TABLES`); here it becomes requests.
+Rule: plugins declare what they read (`core.framework.plugins.REQUIRED_TABLES`); this module requests it.
 """
 
 import re
@@ -47,7 +47,7 @@ _CONTROLLERS = {
 
 @dataclass(frozen=True, slots=True)
 class ListRequest:
-    """A list of one kind: all objects, or those of a namespace, with a name or label."""
+    """A list of one kind: all objects, or only those in a namespace or matching selectors."""
 
     resource: Resource
     namespace: str = ""
@@ -65,7 +65,7 @@ class ListRequest:
         return {name: value for name, value in named.items() if value}
 
     def path_in(self, path: str) -> str:
-        """Return the path of this request for a path that lists all namespaces."""
+        """Return the path of this request, given the path that lists all namespaces."""
         if not self.namespace:
             return path
         root, _, plural = path.rpartition("/")
@@ -89,12 +89,12 @@ def field_is(field: str, value: str) -> str:
 
 
 def all_requests(policy: PreemptionPolicy) -> tuple[ListRequest, ...]:
-    """Return the lists of everything that decisions under the policy read."""
+    """Return requests for every kind that decisions under the policy read."""
     return tuple(map(ListRequest, (*RESOURCES, *POD_GROUP_RESOURCES) if policy.reads_pod_groups else RESOURCES))
 
 
 def requests_for(pod: Pod | None, scheduler: KubeScheduler) -> tuple[ListRequest, ...]:
-    """Return the lists that a decision about the pod needs; for a pod that is gone, those that find its preemptor."""
+    """Return the requests that a decision about the pod needs; if the pod is gone, those to find its preemptor."""
     if pod is None:
         return tuple(ListRequest(_BY_FIELD[field]) for field in ("pods", "nodes"))
     core = tuple(ListRequest(_BY_FIELD[KINDS[kind].field]) for kind in CORE_KINDS)
@@ -102,7 +102,7 @@ def requests_for(pod: Pod | None, scheduler: KubeScheduler) -> tuple[ListRequest
 
 
 def late_requests_for(pods: Iterable[Pod], scheduler: KubeScheduler, had: Iterable[ListRequest]) -> list[ListRequest]:
-    """Return the additional lists that nominated pods need: they count only if their claims exist."""
+    """Return additional requests for nominated pods, which count only if their claims exist."""
     waits = any(pod.spec.resource_claims and pod.status.nominated_node_name and not pod.spec.node_name for pod in pods)
     known = {one.kind for one in had}
     fields = sorted(device_tables(scheduler.features)) if waits else []
@@ -110,7 +110,7 @@ def late_requests_for(pods: Iterable[Pod], scheduler: KubeScheduler, had: Iterab
 
 
 def _optional_fields(pod: Pod, scheduler: KubeScheduler) -> set[str]:
-    """Return the fields of ObjectTables besides those of CORE_KINDS."""
+    """Return the fields of ObjectTables, besides those of CORE_KINDS, that a decision about the pod reads."""
     profile, policy = scheduler.profile_of(pod), scheduler.preemption
     if profile is None:  # the pod is for another scheduler
         return set()

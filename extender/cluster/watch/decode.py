@@ -1,8 +1,8 @@
 """Decode API objects from JSON into validated structs that share equal parts in memory.
 
-Pods of one template are nearly equal: their common parts are interned, so that they exist and are validated once. The
+Pods of one template are nearly equal: their common parts are interned, so that each is stored and validated once. The
 same applies to the images of nodes; for ResourceSlices and ResourceClaims see `interning`. Like a client-go transform
-(TransformFunc), decoding drops what no decision reads: annotations except KEPT_ANNOTATIONS and configured ones,
+(TransformFunc), decoding drops fields that no decision reads: annotations except KEPT_ANNOTATIONS and configured ones,
 generations except those of pods and disruption budgets, and volumes whose source does not matter, such as a pod's token
 volume, whose name differs in every pod.
 
@@ -39,7 +39,7 @@ KEPT_ANNOTATIONS: Mapping[str, frozenset[str]] = {
 }
 """Kind -> annotations that decisions or simulations read with any configuration; other kinds keep none."""
 
-KEPT_GENERATIONS = frozenset({"Pod", "PodDisruptionBudget"})  # In other kinds it only makes equal objects unequal
+KEPT_GENERATIONS = frozenset({"Pod", "PodDisruptionBudget"})  # Of other kinds, it only makes equal objects unequal
 
 _ENCODER = msgspec.json.Encoder()
 
@@ -65,7 +65,7 @@ class Decoder:
         self._type = KINDS[kind].type
         self._accepted_kinds = ("", kind_without_group(kind))
         self._accepted_lists = ("", f"{kind_without_group(kind)}List")
-        # The types of ours have no `kind` field; what was sent has one, which is checked.
+        # Our types have no `kind` field; the JSON has one, which is checked.
         sent = msgspec.defstruct("Sent", [("kind", str, "")], bases=(self._type,), frozen=True, gc=self._type is Pod)
         page = msgspec.defstruct("Page", [("items", list[sent] | None, None)], bases=(ListPage,))  # type: ignore[valid-type]
         watched: Any = WatchedPod if self._type is Pod else sent
@@ -78,7 +78,7 @@ class Decoder:
         self._pools: defaultdict[str, InternPool] = defaultdict(InternPool)
 
     def decode(self, raw: bytes | Raw) -> Object:
-        """Return the object of a JSON text; ValueError, with the path of the field, if it is invalid."""
+        """Decode an object from JSON; ValueError, with the path of the field, if it is invalid."""
         try:
             return self.prepare_item(self._items.decode(raw))
         except msgspec.MsgspecError as error:
@@ -87,9 +87,9 @@ class Decoder:
             raise ValueError("nested too deeply") from error
 
     def decode_page(self, body: bytes) -> ListPage:
-        """Return a page of a list, decoded in one pass; its items are passed to `prepare_item`.
+        """Decode a page of a list in one pass; pass each item to `prepare_item`.
 
-        If one item cannot be decoded, all items are raw JSON. ApiUnreachable for a response of another kind.
+        If any item cannot be decoded, all items stay raw JSON. ApiUnreachable if the response is not such a list.
         """
         try:
             page = self._pages.decode(body)
@@ -99,7 +99,7 @@ class Decoder:
         return listed
 
     def prepare_item(self, sent: Any) -> Object:
-        """Return the object of an item of `decode_page`; ValueError if it is invalid."""
+        """Return the object for an item of `decode_page`; ValueError if it is invalid."""
         if isinstance(sent, Raw):
             return self.decode(sent)
         found = self._checked(sent)
@@ -108,10 +108,10 @@ class Decoder:
         return found
 
     def decode_event(self, line: bytes, get_cached: Callable[[Key], Object | None]) -> tuple[str, Object] | None:
-        """Return (event type, object) of a watch line; None if the object is of another kind or invalid.
+        """Return (event type, object) of a watch line; None if the object's kind differs or it is invalid.
 
-        The caller decodes a line that gives None part by part, to find out why. Parts that equal those of the cached
-        object are shared with it, and a pod's spec is not parsed if its generation shows that it has not changed.
+        On None, the caller decodes the line part by part to find the reason. Parts that equal the cached object's are
+        shared with it, and a pod's spec is not parsed if its generation shows that it has not changed.
         """
         try:
             event = self._events.decode(line)
@@ -122,7 +122,7 @@ class Decoder:
             return None
 
     def _checked(self, sent: Any) -> Object | None:
-        """Return the object as a struct of its own type; None if it is of another kind."""
+        """Convert a decoded object to its own type; None if its kind differs."""
         if sent.kind not in self._accepted_kinds:
             return None
         if isinstance(sent, Pod):
@@ -152,7 +152,7 @@ class Decoder:
         if cached is None or cached.metadata.uid != sent.metadata.uid:
             return self._prepare(Pod(sent.metadata, _POD_SPEC_DECODER.decode(sent.spec), sent.status))
         # The spec has not changed if generation and node name are the same. The generation does not count the binding
-        # to a node (registry/core/pod, v1.36), which may be another one after a restore of etcd. It is 0 before v1.33.
+        # to a node (registry/core/pod, v1.36), which may differ after a restore of etcd. It is 0 before v1.33.
         node, generation = cached.spec.node_name, sent.metadata.generation
         is_same = node and 0 < generation == cached.metadata.generation
         is_same = is_same and b'"nodeName":' + _ENCODER.encode(node) in bytes(sent.spec)
@@ -208,7 +208,7 @@ class Decoder:
         return Pod(metadata, self._intern_spec(found), self._intern_status(found))
 
     def _intern_spec(self, found: Pod) -> PodSpec:
-        """Return the interned spec; one that equals another pod's has been validated before."""
+        """Return the interned spec; validate it unless an equal spec is interned."""
         # Pods of a template differ in node, volumes (StatefulSet), affinity (DaemonSet), scheduling group (Job) and
         # the names of resource claims.
         spec = replace(
@@ -227,7 +227,7 @@ class Decoder:
         )
 
     def _intern_status(self, found: Pod) -> PodStatus:
-        # Pods share all but the start time, the nominated node and generated claims.
+        # Pods of a template share everything except start time, nominated node and generated claims.
         status = replace(
             found.status,
             start_time=None,

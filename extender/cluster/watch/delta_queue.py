@@ -15,7 +15,7 @@ from extender.cluster.cache.cache import Change, ClusterCache
 from extender.k8s.kinds import Key
 from extender.k8s.objects import Object
 
-MAX_QUEUED_OBJECTS = 20_000  # Bound on the objects and events that are queued
+MAX_QUEUED_OBJECTS = 20_000  # Maximum number of queued objects and events
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +43,8 @@ class DeltaQueue:
         self._cache = cache
         self._clock = clock
         self._items: deque[tuple[float, int, Replaced | Deltas]] = deque()  # (clock time, number of objects, item)
-        # Objects that were queued and that were applied; for each kind, lists. Two counts instead of their difference,
-        # because threads write the first and the loop the second, without a lock.
+        # Objects queued and objects applied; then lists queued and applied, by kind. Two counts instead of their
+        # difference, because threads write the first and the loop the second, without a lock.
         self._put, self._taken = 0, 0
         self._lists: Counter[str] = Counter()
         self._lists_taken: Counter[str] = Counter()
@@ -78,12 +78,12 @@ class DeltaQueue:
             self._put += weight
             self._lists[item.kind] += isinstance(item, Replaced)
             self._items.append((self._clock(), weight, item))
-            # If it is set, the loop has not cleared it yet, and looks at the queue again before it waits.
+            # If the event is set already, the loop will look at the queue again before it waits.
             if self._loop is not None and not self._closed and not self._not_empty.is_set():
                 self._loop.call_soon_threadsafe(self._not_empty.set)
 
     def _has_room(self) -> bool:
-        # Announced before the check that counts: `done`, which takes no lock to count, may make room in between.
+        # Set before the room is checked: `done` counts without the lock, and may make room in between.
         self._is_full = self._is_full or self._put - self._taken >= MAX_QUEUED_OBJECTS
         return self._put - self._taken < MAX_QUEUED_OBJECTS or self._closed
 
@@ -115,7 +115,7 @@ class DeltaQueue:
         return self._items[0][2]
 
     def done(self) -> None:
-        """Remove the first item: it has been applied."""
+        """Remove the first item, which has been applied."""
         _, weight, item = self._items.popleft()
         self._lists_taken[item.kind] += isinstance(item, Replaced)
         self._taken += weight

@@ -78,7 +78,7 @@ class DeviceInterning:
         self._pools: defaultdict[str, InternPool] = defaultdict(InternPool)  # Per field: types may share their JSON
 
     def slice(self, found: ResourceSlice) -> ResourceSlice:
-        """Return the slice with interned devices, reduced to identifying metadata."""
+        """Return the slice with interned devices and only identifying metadata."""
         about, spec = found.metadata, found.spec
         self._intern_names(spec, "driver", "node_name")
         self._intern_names(spec.pool, "name")

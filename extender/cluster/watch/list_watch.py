@@ -50,7 +50,7 @@ CORE_KINDS = ("Node", "Pod", "PodDisruptionBudget")
 
 
 def _resource(kind: str) -> Resource:
-    """Return the resource of a key of KINDS, with the plural of meta.UnsafeGuessKindToResource (apimachinery)."""
+    """Return the Resource for a key of KINDS, pluralized like meta.UnsafeGuessKindToResource (apimachinery)."""
     of_kind, name = KINDS[kind], kind_without_group(kind).lower()
     plural = f"{name}es" if name.endswith("s") else f"{name[:-1]}ies" if name.endswith("y") else f"{name}s"
     root = "apis" if of_kind.group else "api"
@@ -59,7 +59,7 @@ def _resource(kind: str) -> Resource:
 
 
 class ServedPath:
-    """The path at which a server serves a resource: that of the first version without a 404."""
+    """The API path at which a server serves a resource: paths are tried in turn until one does not return 404."""
 
     def __init__(self, resource: Resource) -> None:
         self._paths = deque((resource.path, *resource.other_paths))
@@ -78,7 +78,7 @@ class ServedPath:
 
 RESOURCES = tuple(_resource(kind) for kind, of_kind in KINDS.items() if of_kind.type is not PodGroup)
 POD_GROUP_RESOURCES = tuple(_resource(kind) for kind, of_kind in KINDS.items() if of_kind.type is PodGroup)
-"""Kinds watched only if the configuration uses pod groups; most clusters have neither."""
+"""Kinds watched only if the configuration uses pod groups; most clusters have none."""
 
 
 # --- metadata, before an object is decoded --------------------------------------------------------------------------
@@ -118,7 +118,7 @@ class ListMeta(msgspec.Struct, rename="camel"):
 
 
 class ListPage(msgspec.Struct):
-    """A page of a list; `metadata.continue_token` requests the next one."""
+    """A page of a list; `metadata.continue_token` requests the next page."""
 
     metadata: ListMeta
     kind: str = ""
@@ -133,7 +133,7 @@ _PAGE_DECODER = msgspec.json.Decoder(_RawPage)
 
 
 def decode_page(body: bytes, kind: str) -> ListPage:
-    """Return a page of a list; ApiUnreachable for a response of another kind."""
+    """Decode a page of a list; ApiUnreachable if the response is not a list of the kind."""
     listed = f"{kind_without_group(kind)}List"
     try:
         page = _PAGE_DECODER.decode(body)
@@ -207,13 +207,13 @@ def decode_event(line: bytes) -> WatchEvent:
 class ListerWatcher:
     """Lists and watches one resource for a reflector, one request at a time.
 
-    Other threads may interrupt it, which ends the request under way, or the next one if none is.
+    Other threads may interrupt it: that ends the request in flight, or else the next request.
     """
 
     def __init__(self, resource: Resource, api: ApiServer, stopped: threading.Event) -> None:
         self.path = ServedPath(resource)
         self.verb = "list"  # Verb of the last request
-        self.relist_reason: str | None = None  # Set by any thread to request a relist; None once that has begun
+        self.relist_reason: str | None = None  # Set by any thread to request a relist; None once the relist has begun
         self._kind = resource.kind
         self._api = api
         self._stopped = stopped
@@ -224,7 +224,7 @@ class ListerWatcher:
         return self._stopped.is_set() or self.relist_reason is not None
 
     def interrupt(self) -> None:
-        """End the request under way."""
+        """End the request in flight."""
         stream = self._stream
         if stream is not None:
             stream.close()
@@ -267,7 +267,7 @@ class WatchSettings:
     # `timeoutSeconds` of a watch is drawn from this range, so that watches do not all end together (client-go's
     # minWatchTimeout: 5 to 10 minutes).
     watch_timeout_seconds: tuple[int, int] = (300, 600)
-    initial_events_timeout: float = 60.0  # Limit for the initial events of a watch; a slower server is listed in pages
+    initial_events_timeout: float = 60.0  # Time limit for the initial events of a watch; after it, list in pages
     min_watch_seconds: float = 5.0  # A watch that lasted this long counts as a success, even without events
     backoff: tuple[float, float] = (0.8, 30.0)  # First and longest wait after failures, as in client-go's reflector
     max_retry_after: float = 300.0  # Upper bound on a Retry-After from the server
@@ -277,7 +277,7 @@ class WatchSettings:
 def backoff(first: float, cap: float, jitter: Callable[[], float]) -> Iterator[float]:
     """Yield the seconds to wait after each failure in a row: 0, then `first`, doubling up to `cap`.
 
-    Each wait is shortened by a random part of up to one half. After a success, begin a new backoff.
+    Jitter shortens each wait by up to one half. After a success, begin a new backoff.
     """
     yield 0.0  # most connections end for transient reasons, so the first retry is immediate
     while True:

@@ -41,7 +41,7 @@ class ObjectReader:
     store: DeltaQueue
     state: ReflectorState
     clock: Callable[[], float]
-    must_decode: bool = False  # True if the next list reuses no cached object: it may be wrong despite its version
+    must_decode: bool = False  # True if the next list must not reuse cached objects: they may be wrong
 
     def __post_init__(self) -> None:
         self._throttle = Throttle(SKIP_LOG_INTERVAL_SECONDS, self.clock)
@@ -49,14 +49,14 @@ class ObjectReader:
         self._reads = 0
 
     def read_event(self, line: bytes) -> Change | None:
-        """Return the change of a watch line; None for the few lines that need a closer look."""
+        """Return the change of a watch line; None for bookmarks, errors and lines that cannot be decoded."""
         found = self.decoder.decode_event(line, self._get_cached)
         if found is None or found[0] not in OBJECT_EVENT_TYPES:
             return None
         return Change(self.kind, found[1], found[0] == "DELETED")
 
     def read_item(self, raw: Raw) -> Object | None:
-        """Return an item of a list; None if it is skipped."""
+        """Return the object of a list item; None if it is skipped."""
         # Once the cache has synced, most items are cached at the same resourceVersion: only their metadata is decoded.
         if not self.store.has_synced:
             with contextlib.suppress(ValueError):  # the reason is found and counted below
@@ -65,7 +65,7 @@ class ObjectReader:
         return None if meta is None else self.read_listed(meta, raw)
 
     def read_metadata(self, raw: Raw) -> PartialObjectMetadata | None:
-        """Return kind and metadata; None if the JSON is not an object, which is skipped."""
+        """Return kind and metadata; None, counted as skipped, if the JSON is not an object."""
         try:
             return list_watch.decode_metadata(raw)
         except ValueError as error:
@@ -73,7 +73,7 @@ class ObjectReader:
             return None
 
     def read_listed(self, meta: PartialObjectMetadata, raw: Raw) -> Object | None:
-        """Return an item of a list: the cached object if that has the same version, or if the item is invalid."""
+        """Return the object of a list item: the cached object if its version is the same, or if the item is invalid."""
         cached = self._cached(meta)
         sent = meta.metadata.uid, meta.metadata.resource_version
         if cached is not None and identity(cached) == sent and not self.must_decode:
@@ -81,9 +81,9 @@ class ObjectReader:
         return self._decode(meta, raw, cached)
 
     def read_change(self, meta: PartialObjectMetadata, raw: Raw, is_deleted: bool) -> Change | None:
-        """Return the change of an event; for a deletion, with the cached object if the sent one is invalid."""
+        """Return the change of an event; a deletion with an invalid object carries the cached object instead."""
         cached = self._cached(meta) if is_deleted else None
-        if cached is not None:  # with the deletion's version: at its own, the change would count as listed already
+        if cached is not None:  # with the deletion's version: with its own, the change would count as already listed
             metadata = replace(cached.metadata, resource_version=meta.metadata.resource_version)
             cached = replace(cached, metadata=metadata)
         found = self._decode(meta, raw, cached)
@@ -110,7 +110,7 @@ class ObjectReader:
             log.warning("%s %r skipped: %s", self.kind, "/".join(key), reason)
 
     def _decode(self, meta: PartialObjectMetadata, raw: Raw, otherwise: Object | None) -> Object | None:
-        """Return the object; None if it is of another kind; `otherwise` if it cannot be decoded."""
+        """Return the object; None if its kind differs or its name is missing, `otherwise` if it cannot be decoded."""
         if meta.kind not in ("", kind_without_group(self.kind)):
             self.skip(meta.key, f"unexpected kind {meta.kind[:100]!r}")
             return None
@@ -124,7 +124,7 @@ class ObjectReader:
             return otherwise
 
     def _cached(self, meta: PartialObjectMetadata) -> Object | None:
-        """Return the cached object if it has the same UID, not just the same name."""
+        """Return the cached object of the same name if it also has the same UID."""
         # Sleep now and then, because the event loop's thread needs the interpreter lock, too: a sleeping thread
         # releases it at once, a running one only after the switch interval.
         self._reads += 1

@@ -6,7 +6,7 @@ relist. Unlike in client-go, a list that is older than the cache (etcd restored 
 takes effect only if a second list confirms it, and a watch without bookmarks for too long counts as broken.
 
 Rule: the store receives complete lists, and events in order. Whatever the server sends, the loop continues, and `state`
-says how current the kind is.
+reports how current the kind is.
 """
 
 import logging
@@ -39,7 +39,7 @@ MAX_SILENT_WATCHES = 2
 
 
 class Reflector:
-    """List and watch one kind: `run` in its own thread; `stop`, `request_relist`, `list_metadata` from any."""
+    """List and watch one kind: `run` in its own thread, `stop`, `request_relist` and `list_metadata` in any thread."""
 
     def __init__(
         self,
@@ -157,7 +157,7 @@ class Reflector:
         self._store_list(objects, version)
 
     def _store_list(self, objects: list[Object], version: str) -> None:
-        """Pass a complete list to the store; if it is older than the cache, only when a second list confirms it."""
+        """Pass a complete list to the store; if it is older than the cache, a second list must confirm it first."""
         if not self.state.regressed and compare_resource_versions(version, self.state.version) < 0:
             self.state.regressed = True
             self._regress(version)
@@ -226,7 +226,7 @@ class Reflector:
             self._reader.put_changes(changes)
 
     def _take_event(self, event: list_watch.WatchEvent) -> Change | None:
-        """Handle an event that the fast path could not; return its change, if it is one and can be decoded."""
+        """Handle an event off the fast path; return its change, None for bookmarks, initial and skipped objects."""
         meta = self._reader.read_metadata(event.object)
         if meta is None:
             return None
@@ -279,7 +279,7 @@ class Reflector:
 
     def _handle_error(self, error: ApiError | ApiUnreachable) -> float:
         initial, history = self._initial, self._history
-        # 1. No complete response: back off. Initial events that are cut off again and again are given up.
+        # 1. No complete response: back off. Give up initial events that are cut off repeatedly.
         if isinstance(error, ApiUnreachable):
             if initial.objects is not None and self._watch.accepted_at is not None:
                 initial.cuts += 1

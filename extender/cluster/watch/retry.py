@@ -1,9 +1,9 @@
 """Time the retries of the reflectors: each on its own, or all together while the API server is unreachable.
 
-Each reflector backs off on its own, up to 30 s (client-go's reflector). During an outage one of them at a time retries
-within PROBE_INTERVAL_SECONDS instead: its request is the probe, which needs no other endpoint and no other permission.
-The first request that succeeds ends the outage, and all reflectors retry at once. In client-go they come back one by
-one, because its reflectors share nothing.
+Each reflector backs off on its own, up to 30 s (client-go's reflector). During an outage, one reflector at a time
+retries within PROBE_INTERVAL_SECONDS instead: its request is the probe, which needs no extra endpoint or permission.
+The first request that succeeds ends the outage, and all reflectors retry at once. In client-go, reflectors share
+nothing and recover one by one.
 
 Rule: only a failed connection begins an outage, and only a successful request ends it. Until then refusals are ignored:
 an API server that is starting answers 403 until it has read its roles. Afterwards, an error from the API server itself
@@ -36,7 +36,7 @@ class Outage:
             self.is_under_way = True
 
     def limit(self, seconds: float) -> float:
-        """Return the seconds to wait during an outage: fewer if the caller becomes the one that probes."""
+        """Return the seconds to wait during an outage: fewer if the caller becomes the reflector that probes."""
         with self._lock:
             now = self._clock()
             if seconds > 0 and (self._probe_at is None or self._probe_at <= now):
@@ -80,12 +80,12 @@ class RetryTimer:
         return not self._has_succeeded and (self._outage.is_under_way or self._woken.is_set())
 
     def stop(self) -> None:
-        """End the current wait, and all later ones at once."""
+        """End the current wait; later waits return at once."""
         self.stopped.set()
         self._woken.set()
 
     def begin(self) -> None:
-        """Begin a round of requests: the end of an outage from now on cuts short the wait after the round."""
+        """Begin a round of requests. If an outage ends from now on, the wait after the round is cut short."""
         self._was_unreachable, self._is_unreachable = self._is_unreachable, False
         self._waits_for_end = self._has_succeeded = False
         self._woken.clear()
@@ -115,7 +115,7 @@ class RetryTimer:
         return self._outage.limit(seconds) if self._waits_for_end else seconds
 
     def sleep(self, seconds: float) -> None:
-        """Wait until `stop`, or during an outage until its end."""
+        """Wait `seconds`, or less if `stop` is called or the outage ends."""
         if not self._waits_for_end:
             self._wait(self.stopped, seconds)
             return

@@ -4,7 +4,7 @@ The counterpart of client-go's SharedInformerFactory and Controller: a thread pe
 and queues the results; the event loop applies them in short turns, between which requests are answered. The cache has
 synced (WaitForCacheSync) once every kind has been listed or is known to be unreadable.
 
-Rule: the cache is current, or `problem` says why it may be stale.
+Rule: the cache is current, or `problem` reports why it may be stale.
 """
 
 import asyncio
@@ -38,11 +38,11 @@ TURN_SECONDS = 0.001  # Seconds for which changes are applied before the event l
 INITIAL_TURN_SECONDS = 0.02  # Seconds of a turn before the first sync, when no request can be answered
 NODES_PER_SETTLE = 50  # Changed nodes whose arrays are updated between two reads of the clock
 RELIST_DELAY_SECONDS = 1.0  # Seconds from a failure to apply changes to the relist, so that a bug causes no tight loop
-JOIN_SECONDS = 2.5  # Seconds to wait for the threads at the end, all of them together
+JOIN_SECONDS = 2.5  # Seconds to wait at shutdown for all threads together
 
 
 class _FirstLists:
-    """The first list of every kind, and the changes that arrive before all kinds have one."""
+    """The first list of every kind, and the changes that arrive before every kind has been listed."""
 
     def __init__(self) -> None:
         self.objects: dict[str, Sequence[Object]] = {}
@@ -50,7 +50,7 @@ class _FirstLists:
         self.changes: list[Change] = []
 
     def take(self, item: Replaced | Deltas) -> None:
-        """Take changes, or a list, which supersedes earlier changes of its kind."""
+        """Add changes, or a list, which supersedes earlier changes of its kind."""
         if isinstance(item, Deltas):
             self.changes.extend(item.changes)
             return
@@ -109,7 +109,7 @@ class KubernetesSource:
     # --- staleness --------------------------------------------------------------------------------------------
 
     def problem(self) -> str | None:
-        """Return why the cache cannot be used for decisions now; None if it is current."""
+        """Return the reason not to use the cache for decisions now; None if it is current."""
         if self.fatal is not None:
             return self.fatal
         if self.cache.version == 0:
@@ -236,7 +236,7 @@ class KubernetesSource:
                 ends = time.perf_counter() + turn
 
     async def adopt(self, scheduler: KubeScheduler, activate: Callable[[], None]) -> None:
-        """Prepare the cache for another kube-scheduler, while decisions continue with the previous one."""
+        """Prepare the cache for a new KubeScheduler, while decisions continue with the previous one."""
         async with self._changing:
             await self._in_turns(self.cache.adopt(scheduler, activate, self._skip))
 
@@ -246,7 +246,7 @@ class KubernetesSource:
             yield from self._apply(self.queue.first)
             self.queue.done()
         yield from self._apply(self.queue.first)
-        # The arrays are updated once for all items: that takes as long for one event of a node as for many.
+        # Update the arrays once for all items: one event of a node costs as much as many.
         while self.cache.version and not self.cache.mutable_snapshot().refresh_layout(NODES_PER_SETTLE):
             yield
         self.queue.done()
@@ -282,7 +282,7 @@ class KubernetesSource:
         log.warning("%s skipped: %s", kind, error)
 
     def _sync_first(self, item: Replaced | Deltas) -> Iterator[None]:
-        """Collect the first list of every kind; build the cache when all kinds have one."""
+        """Collect the first list of every kind; build the cache once every kind has been listed."""
         first = self._first
         first.take(item)
         if isinstance(item, Replaced) and first.objects.keys() == self.reflectors.keys():

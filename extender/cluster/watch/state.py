@@ -1,6 +1,6 @@
-"""The state of a reflector: its phase, the one function that changes it, counters, and what its rounds have shown.
+"""The state of a reflector: its phase, the function that changes the phase, counters, and results of earlier rounds.
 
-Rule: written by the reflector's thread; other threads read `ReflectorState` only.
+Rule: only the reflector's thread writes; other threads read nothing but `ReflectorState`.
 """
 
 from dataclasses import dataclass
@@ -11,11 +11,11 @@ from extender.k8s.objects import Object
 
 
 class Phase(StrEnum):
-    """The phases of a reflector; the values are those of the metric `watch_streams` and of /readyz."""
+    """The phases of a reflector; the metric `watch_streams` and /readyz show the values."""
 
     STARTING = "starting"  # nothing has been requested yet
     LISTING = "listing"  # a list is under way, or it is complete and its watch has not been accepted yet
-    WATCHING = "watching"  # the cache has everything so far, and later events will follow
+    WATCHING = "watching"  # the cache is up to date, and later events will arrive
     BACKOFF = "broken"  # a list or watch failed and is retried; the cache may be stale since `broken_since`
     FORBIDDEN = "forbidden"  # 403 for an optional kind: its objects are unknown; retried every few minutes
     ABSENT = "absent"  # 404 for an optional kind: it has no objects; retried every few minutes
@@ -27,17 +27,17 @@ class Phase(StrEnum):
 
 
 class ReflectorState:
-    """The state of one reflector; times are those of its clock, in seconds."""
+    """The state of one reflector; times are in seconds, by the reflector's clock."""
 
     def __init__(self) -> None:
         self.phase = Phase.STARTING
         self.version = ""  # resourceVersion of the last list, event or bookmark (client-go's LastSyncResourceVersion)
         self.last_contact: float | None = None  # Time of the last list page, event or bookmark
-        self.broken_since: float | None = None  # Time since when the cache may be stale; None while it is watched
-        self.regressed = False  # True if the last list was older than the cache, until a second list confirms that
+        self.broken_since: float | None = None  # Time since when the cache may be stale; None while the kind is watched
+        self.regressed = False  # True if the last list was older than the cache and no second list has confirmed it
         self.fatal: str | None = None  # Reason why the reflector has stopped for good
         self.last_error: str | None = None
-        self.interruptions = 0  # Number of times that the watch was interrupted
+        self.interruptions = 0  # Number of interruptions of the watch
         self.relists = 0
         self.watch_restarts = 0
         self.events = 0
@@ -47,7 +47,7 @@ class ReflectorState:
         """Enter a phase; `error`: the reason, if a list or watch failed."""
         if error is not None:
             self.last_error = str(error)
-        # An unreadable kind stays so while it is retried, until a list of it is complete.
+        # An unreadable kind keeps its phase during retries, until a list is complete.
         if phase is Phase.BACKOFF and self.phase.is_unreadable:
             return
         self.phase = phase
@@ -60,14 +60,14 @@ class ReflectorState:
             self.version, self.broken_since, self.regressed = "", None, False
 
     def take_list(self, version: str, now: float) -> None:
-        """Record that the cache has a complete list of this resourceVersion."""
+        """Record a complete list at this resourceVersion."""
         self.version, self.broken_since, self.regressed = version, None, False
         self.enter(Phase.LISTING, now)
 
 
 @dataclass(slots=True)
 class CurrentWatch:
-    """The watch of one round."""
+    """The watch of the current round."""
 
     accepted_at: float | None = None  # Time at which the server accepted it; None before that
     has_received: bool = False
@@ -84,17 +84,17 @@ class InitialEvents:
     cuts: int = 0  # Watches in a row that ended before their initial events were complete
 
     def fall_back(self, reason: str) -> None:
-        """List in pages from now on, as client-go does for one list (ListAndWatch, fallbackToList)."""
+        """List in pages from now on. client-go falls back for one list only (ListAndWatch, fallbackToList)."""
         self.enabled, self.fallback_reason = False, reason
 
 
 @dataclass(slots=True)
 class EarlierRounds:
-    """What earlier rounds showed; decides what the next failure means, and whether it is logged."""
+    """Results of earlier rounds, which determine how the next failure is handled and whether it is logged."""
 
     synced: bool = False  # True if the kind has been watched since it was last unreadable
     refusals: int = 0  # 403s and 404s in a row
-    too_large: int = 0  # Answers in a row that the resourceVersion is too large
+    too_large: int = 0  # "Too large resource version" errors in a row
     silent_watches: int = 0  # Watches in a row that received nothing
     logged_error: str = ""  # Error of the last warning: it is logged once, not at every retry
     logged_phase: Phase | None = None  # FORBIDDEN or ABSENT if that has been logged since the kind was last watched

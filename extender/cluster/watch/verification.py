@@ -1,8 +1,8 @@
 """Compare the cluster cache with the API server, and relist the kinds that differ (instead of client-go's resync).
 
-Names, UIDs and resourceVersions are compared: of all kinds at an interval, and of a kind after its watch was
-interrupted. If etcd was restored from a backup in the meantime, and its resourceVersion has caught up with ours, the
-watch resumes without any sign of it.
+Names, UIDs and resourceVersions are compared: of all kinds at an interval, and of one kind after an interruption of its
+watch. If etcd was restored from a backup meanwhile, and its resourceVersion has caught up with the cache's, the watch
+resumes as if nothing had happened.
 
 Rule: a difference that an event in flight can explain does not count.
 """
@@ -35,12 +35,12 @@ class Verification:
     cache: ClusterCache
     reflectors: Mapping[str, Reflector]
     queue: DeltaQueue
-    in_turns: Callable[[Iterator[None]], Awaitable[None]]  # Runs steps, and lets the event loop serve requests
+    in_turns: Callable[[Iterator[None]], Awaitable[None]]  # Runs steps, serving requests in between
     interval: float  # Seconds between two verifications of all kinds; 0 disables every verification
     clock: Callable[[], float]
     sleep: Callable[[float], Awaitable[None]]
     divergences: Counter[str] = field(default_factory=Counter)  # Kind -> number of objects found to differ
-    # Kind -> differences that have caused a relist: it cannot repair an object that cannot be decoded.
+    # Kind -> differences that have caused a relist; repeating it would not repair an object that cannot be decoded.
     reported: defaultdict[str, dict[Key, object]] = field(default_factory=lambda: defaultdict(dict))
 
     async def verify_periodically(self) -> None:
@@ -98,7 +98,7 @@ class Verification:
         return len(new)
 
     async def _differences(self, kind: str) -> dict[Key, object]:
-        """Return key -> (cached, at the API server), each (uid, resourceVersion) or None."""
+        """Return the differing objects: key -> (cached, at the API server), each (uid, resourceVersion) or None."""
         listed = await run_in_daemon_thread(self.reflectors[kind].list_metadata)
         cached = self.cache.mutable_snapshot().objects.of(kind)
         found: dict[Key, object] = {}

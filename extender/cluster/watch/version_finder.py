@@ -1,9 +1,9 @@
 """Find the version of kube-scheduler in a live cluster, and notice upgrades.
 
 The version is taken from kube-scheduler's pods, which are watched anyway. If there are none (k3s, a managed control
-plane), the API server's version counts; it is read at the start and once a minute.
+plane), the API server's version is used; it is read at the start and once a minute.
 
-Rule: a version that cannot be found is None; it never keeps the cache from syncing.
+Rule: a version that cannot be found is None, and never keeps the cache from syncing.
 """
 
 import asyncio
@@ -27,13 +27,13 @@ log = logging.getLogger(__name__)
 
 READ_INTERVAL_SECONDS = 60.0  # Seconds between two reads of the API server's version
 MAX_FIRST_READS = 5  # Attempts after which the cache syncs without the API server's version
-RETRY_SECONDS = 1.0  # Seconds between two of the first reads
+RETRY_SECONDS = 1.0  # Seconds between the first reads
 READ_TIMEOUT_SECONDS = (5.0, 5.0)  # Seconds to connect, and between two reads of the response
 PODS_PER_STEP = 500  # Pods examined before other tasks run
 
 
 class VersionFinder:
-    """The version found so far; `on_found` is called on the event loop's thread when it has changed."""
+    """The kube-scheduler version found so far; `on_found` is called on the event loop's thread when it changes."""
 
     def __init__(self, api: ApiServer) -> None:
         self.found: FoundVersion | None = None  # Version of kube-scheduler's pods, else the API server's
@@ -74,7 +74,7 @@ class VersionFinder:
                 self._update()
 
     async def _read(self) -> bool:
-        """Read the API server's version; return False if another attempt may succeed."""
+        """Read the API server's version; return False if a retry may succeed."""
         try:
             body = await run_in_daemon_thread(lambda: self._api.get("/version", timeout=READ_TIMEOUT_SECONDS))
             self._last_read = version_of_api_server(body)

@@ -38,7 +38,7 @@ class AdminThread:
         await asyncio.wrap_future(self._opened)
 
     async def close(self, timeout_seconds: float) -> None:
-        """Close the listener (`Listener.close`) and wait for the thread to end; cancelling it cuts requests short."""
+        """Close the listener (`Listener.close`) and wait for the thread to end; if cancelled, cut requests short."""
         self._close_timeout_seconds = timeout_seconds
         self._call(self._may_close.set)
         ended = asyncio.wrap_future(self._ended)

@@ -35,7 +35,7 @@ SECURITY_HEADERS = {
 }
 
 MAX_DEBUG_REQUESTS = 32
-"""Requests to debug endpoints that are answered at the same time; the page sends up to 6."""
+"""Maximum number of concurrent requests to debug endpoints; the page sends up to 6."""
 
 _NOT_FOUND = (
     "no such path; available: GET /livez, /readyz, /metrics, /ui, /decisions, /decisions/{id}, /cluster, /status and "
@@ -94,7 +94,7 @@ class _BrowserGuard:
         try:
             with self._debug_requests.track():
                 await app(scope, receive, send_with_headers)
-        except HTTPException as error:  # from `track`: the application itself answers those that it raises
+        except HTTPException as error:  # from `track`: the application itself answers its own errors
             await error_response(error.status_code, error.detail, error.headers)(scope, receive, send_with_headers)
 
     def _refusal(self, request: Request) -> Response | None:

@@ -1,7 +1,7 @@
-"""GET /cluster: the cluster cache as a cluster file, without the effects of answers that are only assumed.
+"""GET /cluster: the cluster cache as a cluster file, without assumed effects of answers.
 
-Rule: a forked child encodes the objects, and they are sent as they are encoded, so that kube-scheduler does not wait
-and the file is never in memory as a whole.
+Rule: a forked child encodes the objects, so that kube-scheduler does not wait; the response is streamed, so that the
+file is never in memory as a whole.
 """
 
 import contextlib
@@ -20,14 +20,14 @@ from extender.server.admin.in_flight_limit import InFlightLimit
 from extender.server.context import ServerContext
 
 MAX_DUMPS = 2
-"""Dumps at the same time."""
+"""Maximum number of dumps at the same time."""
 
 DUMP_TIMEOUT_SECONDS = 300.0
 """Time limit of one dump, including the time that the client takes to read it."""
 
 
 class ClusterDumps:
-    """Answers GET /cluster, at most MAX_DUMPS times at once."""
+    """Answers GET /cluster, at most MAX_DUMPS at the same time."""
 
     def __init__(self, server_context: ServerContext, decision_thread: DecisionThread) -> None:
         self._server_context, self._decision_thread = server_context, decision_thread
@@ -68,6 +68,6 @@ async def _chunks_of_child(server_context: ServerContext, decision_thread: Decis
 
 
 def _encode(server_context: ServerContext, objects: ClusterObjects) -> Iterator[bytes]:
-    # The objects are as the API server sent them; an annotation tells which effects the service assumes.
+    # The objects are as the API server sent them; an annotation lists the effects that the service assumes.
     annotations = server_context.settings.scheduler.preemption.annotations
     return encode_list(objects, annotations, server_context.cache.assumed.effects())

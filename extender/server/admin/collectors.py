@@ -58,7 +58,7 @@ class StateCollector(Collector):
 
 
 class LogCollector(Collector):
-    """The metric of lost log lines; always 0 where something else than `extender serve` configures logging."""
+    """The metric of lost log lines; always 0 unless `extender serve` has configured logging."""
 
     def collect(self) -> Iterator[Metric]:
         handler = installed_handler()
@@ -185,7 +185,7 @@ MEMORY_LIMIT_FILES = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/me
 """Files with the memory limit of the container: control groups version 2, then version 1."""
 
 _UNLIMITED_BYTES = 1 << 60
-"""Without a limit, control groups version 1 report a number of at least this size."""
+"""Without a limit, control groups version 1 report a value of at least this size."""
 
 
 class EventLoopCollector(Collector):
@@ -232,7 +232,7 @@ class EventLoopCollector(Collector):
 
 
 def read_memory_limit(files: Iterable[Path]) -> int | None:
-    """Return the limit in bytes from the first readable file; None if no file is readable or it states no limit."""
+    """Return the limit in bytes from the first readable file; None if no file is readable or it holds no limit."""
     for path in files:
         try:
             text = path.read_text(encoding="ascii").strip()

@@ -19,16 +19,16 @@ from extender.server.thread_dump import position
 log = logging.getLogger(__name__)
 
 MAX_WAITING_REQUESTS = 64
-"""Requests of the admin listener that may wait at the same time for the thread that decides."""
+"""Maximum number of admin requests that wait for the thread that decides at the same time."""
 
 MAX_WAIT_SECONDS = 10.0
-"""Longest wait of such a request."""
+"""Longest wait of an admin request for the thread that decides."""
 
 TICK_SECONDS = 1.0
 """Time between two checks of the deciding thread's event loop."""
 
 MAX_SILENT_SECONDS = 60.0
-"""Time without a turn of that event loop after which the process counts as hung."""
+"""Time without a turn of the deciding thread's event loop after which the process counts as hung."""
 
 T = TypeVar("T")
 
@@ -44,26 +44,26 @@ class DecisionThread:
         self._thread_id = 0
         self._waiting = 0
         self._shared: dict[str, Future[Any]] = {}
-        """Name -> result that further requests of this name share unless its function has begun."""
+        """Name -> result that later requests with this name share until its function begins."""
         self._has_turned = True
         self.silent_seconds = 0.0
-        """Seconds for which its event loop has not turned."""
+        """Seconds for which the event loop of that thread has not turned."""
         # Counted in ticks of the admin listener's event loop, not by a clock: after SIGSTOP, or a suspended machine, a
         # clock would report a hang that never was.
 
     def attach(self) -> None:
-        """Make the current thread, whose event loop is running, the one that decides."""
+        """Make the current thread, whose event loop is running, the thread that decides."""
         self._loop, self._thread_id = asyncio.get_running_loop(), threading.get_ident()
 
     @property
     def is_hung(self) -> bool:
-        """Return whether its event loop has not turned for MAX_SILENT_SECONDS."""
+        """Return whether the event loop of that thread has not turned for MAX_SILENT_SECONDS."""
         return self.silent_seconds >= MAX_SILENT_SECONDS
 
     async def run(self, work: Callable[[], T], discard: Callable[[T], object] = lambda _: None) -> T:
         """Run `work` on the thread that decides and return its result; HTTPException (503) if that takes too long.
 
-        If the caller is cancelled, `work` does not run, or, if it has begun, `discard` gets its result, on any thread.
+        If the caller is cancelled, `work` does not run; if it has begun, `discard` gets its result, on any thread.
         """
         if self._is_current():
             return work()
@@ -81,7 +81,7 @@ class DecisionThread:
             self._waiting -= 1
 
     async def run_shared(self, name: str, work: Callable[[], T]) -> T:
-        """Run `work` like `run`; requests with the same name that wait at the same time share one result."""
+        """Run `work` like `run`; waiting requests with the same name share one result."""
         # They do not count towards MAX_WAITING_REQUESTS, or other requests could make a probe of /readyz fail.
         if self._is_current():
             return work()

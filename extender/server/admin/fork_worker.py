@@ -31,7 +31,7 @@ IS_FORK_SUPPORTED = sys.platform == "linux"
 """False on macOS, whose system libraries do not survive a fork of a process with threads."""
 
 EXIT_GRACE_SECONDS = 1.0
-"""Time after its timeout at which a child ends by itself, should the parent not kill it."""
+"""Seconds after its timeout at which a child ends by itself if the parent has not killed it."""
 
 CHUNK_BYTES = 1 << 16
 """Size of the chunks in which a result is read and passed on."""
@@ -62,7 +62,7 @@ class ForkedWorker:
         reading, writing = os.pipe()
         parent = os.getpid()
         with warnings.catch_warnings():
-            # Python warns of a fork beside threads: one of them may hold a lock. The child takes none of their locks.
+            # Python warns about a fork with threads, which may hold locks. The child takes none of their locks.
             warnings.simplefilter("ignore", DeprecationWarning)
             pid = os.fork()
         if pid == 0:
@@ -97,7 +97,7 @@ class ForkedWorker:
     async def chunks(self, seconds: float) -> AsyncGenerator[bytes]:
         """Yield the result as the child writes it; the child waits if the result is not read.
 
-        TimeoutError after `seconds`, RuntimeError if the child failed. In every case the child is gone afterwards.
+        TimeoutError after `seconds`, RuntimeError if the child failed. In every case the child has ended afterwards.
         """
         try:
             deadline = asyncio.get_running_loop().time() + seconds

@@ -3,7 +3,7 @@
 /readyz and /metrics wait for the thread that decides; requests that wait at the same time share one result. /livez
 waits for nothing, and fails if that thread is hung (`DecisionThread.is_hung`).
 
-Rule: /livez checks nothing but the threads: the kubelet must not restart the process for what a restart cannot fix.
+Rule: /livez checks only the threads: the kubelet must not restart the process for a problem that a restart cannot fix.
 """
 
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class HealthEndpoints:
     decision_thread: DecisionThread
 
     async def livez(self) -> Response:
-        """Answer 200 at once, also during a decision; 503 if no decision can be made any more."""
+        """Answer 200 at once, also during a decision; 503 if decisions can no longer be made."""
         if self.decision_thread.is_hung:
             seconds = self.decision_thread.silent_seconds
             return error_response(503, f"the thread that decides has been stuck for {seconds:.0f}s")
@@ -39,7 +39,7 @@ class HealthEndpoints:
     async def readyz(self, request: Request) -> Response:
         """Answer 200 if the process accepts calls, else 503; `?verbose` lists the checks."""
         is_verbose = "verbose" in request.query_params
-        # Without waiting: endpoints should be removed at once, whatever is being decided.
+        # Do not wait for a decision: endpoints should be removed at once.
         if self.server_context.lifecycle.is_draining and not is_verbose:
             return error_response(503, DRAINING)
         problem, checks = await self.decision_thread.run_shared("readyz", lambda: readiness(self.server_context))
@@ -55,7 +55,7 @@ class HealthEndpoints:
 
 
 def readiness(server_context: ServerContext) -> tuple[str, list[str]]:
-    """Return (why the process is not ready, or ""; one line per check).
+    """Return the reason why the process is not ready, or "", and one line per check.
 
     It is ready unless it is shutting down, or the cluster cache is not ready although decisions need it.
     """
@@ -73,7 +73,7 @@ def readiness(server_context: ServerContext) -> tuple[str, list[str]]:
 
 
 def _cluster(server_context: ServerContext) -> tuple[str, str]:
-    """Return (why the cluster cache is not ready, "" if it is ready or not needed; line of the check)."""
+    """Return the reason why the cluster cache is not ready, or "" if it is ready or not needed, and its check line."""
     try:
         snapshot = server_context.snapshot()
     except (ExtenderError, ValueError) as error:

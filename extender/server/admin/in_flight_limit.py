@@ -1,4 +1,4 @@
-"""Limit of expensive requests in flight: 503 above it.
+"""Limit the expensive requests in flight: further requests get a 503.
 
 Rule: work for a client that has closed its connection is cancelled.
 """
@@ -14,13 +14,13 @@ from starlette.exceptions import HTTPException
 from extender.errors import CallerGone
 
 RETRY_AFTER_SECONDS = 5
-"""Retry-After of a request that is refused because too many others are in flight."""
+"""Retry-After of a request that is refused because too many requests are in flight."""
 
 T = TypeVar("T")
 
 
 def busy(message: str) -> HTTPException:
-    """Return the 503 for a request that is refused because too many others are in flight."""
+    """Return the 503 for a request that is refused because too many requests are in flight."""
     return HTTPException(503, message, {"Retry-After": str(RETRY_AFTER_SECONDS)})
 
 

@@ -43,13 +43,13 @@ from extender.server.settings import not_evaluated_lines, scheduler_line
 from extender.version import __version__
 
 MAX_SIMULATIONS = 3
-"""Simulations at the same time: one that runs, and two that wait with their bodies in memory."""
+"""Maximum number of simulations in flight: one that runs, and two that wait with their bodies in memory."""
 
 MAX_SIMULATE_BODY_BYTES = 8 << 20
-"""Limit of the body of POST /simulate."""
+"""Maximum body size of POST /simulate."""
 
 MAX_SIMULATE_BYTES_IN_FLIGHT = (MAX_SIMULATIONS + 1) * MAX_SIMULATE_BODY_BYTES
-"""Limit of all these bodies together: one arrives while the others wait."""
+"""Maximum size of all these bodies together: one arrives while the other three are in memory."""
 
 MAX_SIMULATION_MEMORY_BYTES = 512 << 20
 """Memory that one simulation may allocate, beyond the cluster cache that it shares with the service."""
@@ -73,7 +73,7 @@ class DebugEndpoints:
         self._server_context, self._decision_thread = server_context, decision_thread
         self._dumps = ClusterDumps(server_context, decision_thread)
         self._simulating = asyncio.Lock()
-        """Held by the simulation that runs."""
+        """Held by the running simulation."""
         self._simulations = InFlightLimit(MAX_SIMULATIONS, "simulations")
         self._simulation_bodies = BodiesInFlight(MAX_SIMULATE_BYTES_IN_FLIGHT)
 
@@ -132,7 +132,7 @@ class DebugEndpoints:
     # --- simulation, status and recording ---
 
     async def simulate(self, request: Request) -> Response:
-        """Run a what-if simulation (docs/simulate.md), one at a time; not for a client that has left."""
+        """Run a what-if simulation (docs/simulate.md), one at a time; cancel it if the client disconnects."""
         # 1. Above the limit, refuse before the body is read. A body may arrive slowly, so it takes no slot yet.
         with self._simulations.track():
             pass
@@ -266,7 +266,7 @@ async def page(_: Request) -> Response:
 
 
 async def page_file(request: Request) -> Response:
-    """Serve a script, style sheet or image of the web page, or its words."""
+    """Serve a script, style sheet or image of the web page, or its texts."""
     if request.path_params["name"] == "wording.json":
         return Response(wording.as_json(), media_type="application/json")
     return _file(request.path_params["name"])

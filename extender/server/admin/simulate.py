@@ -1,7 +1,7 @@
 """Answer `POST /simulate`, within limits per request; independent of HTTP.
 
 A scheduling cycle takes about a millisecond, or tens of them if pods are evicted. Building the snapshot of a cluster
-with 150,000 pods takes seconds, which a forked child saves: it has a copy.
+with 150,000 pods takes seconds; a forked child avoids that because it inherits a copy.
 """
 
 import time
@@ -21,13 +21,13 @@ from extender.whatif.policies import SimulatedPolicy, run_simulation
 from extender.whatif.scenario import Scenario
 
 MAX_SIMULATED_PODS = 1000
-"""Limit of the pods of one request (with pending pods and replicas), of its workloads and of its claims."""
+"""Maximum number of pods of one request (with pending pods and replicas), of its workloads, and of its claims."""
 
 MAX_ADDED_NODES = 1000
-"""Limit of the nodes that one request adds."""
+"""Maximum number of nodes that one request adds."""
 
 MAX_DISPLACED_PODS = 10_000
-"""Limit of the pods on the nodes that one request removes and drains."""
+"""Maximum number of pods on the nodes that one request removes and drains."""
 
 SIMULATION_TIMEOUT_SECONDS = 60.0
 """Time limit of one simulation, or of two that are compared."""
@@ -55,7 +55,7 @@ def simulate_request(
 def _simulate_on_copy(
     snapshot: ClusterObjects | Snapshot, policy: SimulatedPolicy, scenario: Scenario, history: EvictionHistory
 ) -> Simulation:
-    """Simulate on a forked child's copy of the snapshot: no other copy of a large one is made so fast."""
+    """Simulate on a forked child's copy of the snapshot: forking is the fastest way to copy a large one."""
 
     def simulated() -> Simulation | str | None:
         try:

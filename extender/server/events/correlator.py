@@ -13,7 +13,7 @@ from typing import Literal
 from extender.utilities.lru import LRU
 
 MAX_REMEMBERED = 4096
-"""Limit of the remembered series, and of the objects with their rates; the least recently used ones are forgotten."""
+"""Maximum number of series, and of objects with their rates, in memory; the least recently used are dropped first."""
 
 EVENTS_PER_SECOND, EVENT_BURST = 5.0, 100
 """Rate and burst of the requests to the API server."""
@@ -22,10 +22,10 @@ OBJECT_EVENTS_PER_SECOND, OBJECT_BURST = 1 / 300, 25
 """Rate and burst of the Events about one pod."""
 
 SERIES_SECONDS = 360.0
-"""Time without a repetition that ends a series: the next notice becomes another Event."""
+"""Time without a repetition that ends a series: the next notice becomes a new Event."""
 
 PATCH_INTERVAL_SECONDS = 60.0
-"""Minimum time between two requests about one series: the later one writes the count of all repetitions in between."""
+"""Minimum time between two requests about one series: the second writes the count of all repetitions in between."""
 
 Verdict = Literal["create", "patch", "count", "limit"]
 """Create an Event; write the count of its series; only count the repetition; drop the notice for a rate limit."""
@@ -68,7 +68,7 @@ class EventCorrelator:
         self._series: LRU[Hashable, Repetitions] = LRU(MAX_REMEMBERED)
 
     def correlate(self, uid: str, key: Hashable) -> tuple[Verdict, Repetitions]:
-        """Return what to do with a notice about the pod `uid`, and its series; `key`: the same for its repetitions."""
+        """Return the verdict on a notice about the pod `uid`, and its series; repetitions have the same `key`."""
         # 1. A repetition is counted, and written now and then.
         now, series = self._clock(), self._series.use(key)
         if series is not None and now - series.seen_at < SERIES_SECONDS:
@@ -78,7 +78,7 @@ class EventCorrelator:
                 return "count", series
             series.written_at = now
             return "patch", series
-        # 2. A new notice needs a token of its pod and one of all.
+        # 2. A new notice needs a token of its pod and a token of all pods.
         bucket = self._objects.use(uid)
         if bucket is None:
             bucket = TokenBucket(OBJECT_EVENTS_PER_SECOND, OBJECT_BURST, now)
@@ -91,5 +91,5 @@ class EventCorrelator:
         return "create", series
 
     def forget(self, key: Hashable) -> None:
-        """Forget a series whose Event could not be created: the next repetition begins another one."""
+        """Forget a series whose Event could not be created: the next repetition begins a new series."""
         self._series.pop(key, None)

@@ -2,7 +2,7 @@
 
 `kubectl describe pod` and `kubectl get events` show them beside kube-scheduler's own.
 
-Rule: whatever the name of a pod, the API server accepts the Event, or it is not sent.
+Rule: an Event is sent only if it passes the validation of the API server, whatever the name of its pod.
 """
 
 import re

@@ -1,9 +1,9 @@
-"""The Events about an answered preemption: for which pods, and with which note.
+"""The Events about an answered preemption: their pods and notes.
 
 The users of a namespace may read the Events of its pods. So pods of other namespaces, and objects with their names, are
 counted but not named, unless `events.namesAcrossNamespaces` allows it.
 
-Rule: only answered decisions get Events, which say nothing that is not in the record of the decision.
+Rule: only answered decisions get Events, which contain nothing that is not in the record of the decision.
 """
 
 from collections.abc import Iterator, Mapping
@@ -21,7 +21,7 @@ from extender.server.events.event import Notice
 from extender.utilities.text import join_names, pluralize
 
 MAX_LISTED_PODS = 3
-"""Limit of the victims that an Event names."""
+"""Maximum number of victims that an Event names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Rejection:
 
     nodes: int
     wait: int | None
-    """Nanoseconds until the policy may allow the victims of one of them; None: no such time is known."""
+    """Nanoseconds until the policy may allow the victims on one of these nodes; None if that is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ def _listed(victims: list[Pod], preemptor: Pod, names_across_namespaces: bool) -
 
 
 def _veto_reason(preemption: AnsweredPreemption, names_across_namespaces: bool) -> str:
-    """Return why no pod is evicted, and for how long if that is known."""
+    """Return the reason why no pod is evicted, and for how long if that is known."""
     decision, history = preemption.record.decision, preemption.record.request.context.history
     # The reasons of nodes name pods and budgets, which may be those of other namespaces: then name only the policies.
     if decision.vetoed is not None or names_across_namespaces:

@@ -25,7 +25,7 @@ from extender.utilities.log_throttle import ThrottledLoggers
 log = logging.getLogger(__name__)
 
 MAX_QUEUED_BYTES = 16 << 20
-"""Limit of the preemptions that wait for their Events to be written."""
+"""Maximum memory of the preemptions that wait for their Events to be written."""
 
 STOP_TIMEOUT_SECONDS = 2.0
 """Time limit for writing the queued Events at shutdown."""
@@ -33,11 +33,11 @@ STOP_TIMEOUT_SECONDS = 2.0
 REQUEST_TIMEOUT: Timeout = (2.0, 5.0)
 
 MAX_TRIES = 3
-"""Limit of the requests for one Event, while the API server does not answer or is overloaded."""
+"""Maximum number of requests for one Event, while the API server does not answer or is overloaded."""
 
 RETRY_SECONDS = 1.0
 MAX_RETRY_SECONDS = 10.0
-"""Limits of the pause before the next try, for which a response may have a Retry-After."""
+"""Minimum and maximum of the pause before a retry; in between, a Retry-After of the response counts."""
 
 NO_RESPONSE = 0
 """Code of an error without a complete response of the API server."""
@@ -76,7 +76,7 @@ class EventRecorder:
     ) -> None:
         """`now`: returns nanoseconds since 1970, which are also part of the names of Events."""
         self.counts = dict.fromkeys(LABELS, 0)
-        """Result -> number of times. Each is counted by one thread only."""
+        """Result -> count; each result is counted by one thread only."""
         self._api, self._now = api, now
         self._names_across_namespaces = names_across_namespaces
         self._correlator = EventCorrelator(clock)
@@ -147,7 +147,7 @@ class EventRecorder:
             if error.code != 404:
                 self._log_error(error)
                 return "failed"
-        # 3. Create an Event, also where that of the series has expired (404).
+        # 3. Create an Event, also if the Event of the series has expired (404).
         error = self._create(notice, series)
         if error is None or error.code == 409:  # it exists: the response to an earlier try was lost
             return "created"

@@ -1,7 +1,7 @@
 """Accept the connections of one listener, within limits: connections, TLS handshakes under way, accepts per turn.
 
 A connection that has sent nothing costs only a socket and a timer: the HTTP parser, or the SSL object with its buffers,
-is made when the first byte arrives. At the limit, a new connection displaces the least useful one, in this order:
+is created when the first byte arrives. At the limit, a new connection displaces the least useful one, in this order:
 
 1. It has sent nothing, or waits for its TLS handshake, as many others do.
 2. Its first request is incomplete.
@@ -12,8 +12,8 @@ The oldest of each kind is closed first. A connection whose call is being answer
 wait in the kernel's backlog. Only a few TLS handshakes start per turn of the event loop, so that calls on open
 connections are answered in between.
 
-Rule: a new connection is never refused, so that kube-scheduler gets in whatever others hold open; connections never
-use up the descriptors of the process.
+Rule: a new connection is never refused, so that kube-scheduler can connect however many connections others hold open;
+connections never use up the descriptors of the process.
 """
 
 import asyncio
@@ -36,22 +36,22 @@ from extender.utilities.log_throttle import ThrottledLoggers
 log = logging.getLogger(__name__)
 
 MAX_CONNECTIONS = 512
-"""Connections per listener; kube-scheduler keeps about as many open as it has calls in flight."""
+"""Maximum number of connections per listener; kube-scheduler keeps about as many open as it has calls in flight."""
 
 RESERVED_DESCRIPTORS = 64
 """Descriptors reserved for the rest of the process: a watch per kind, /bind, files, simulations."""
 
 MIN_CONNECTIONS = 8
-"""Connections per listener, however few descriptors the process may open."""
+"""Minimum of `max_connections()`, however few descriptors the process may open."""
 
 MAX_HANDSHAKES = 128
-"""TLS handshakes under way per listener."""
+"""Maximum number of TLS handshakes under way per listener."""
 
 HANDSHAKES_PER_TURN = 8
-"""TLS handshakes that start in one turn of the event loop; each costs up to 2 ms for the signature of an RSA key."""
+"""TLS handshakes started per turn of the event loop at most; each costs up to 2 ms for the signature of an RSA key."""
 
 HANDSHAKE_TIMEOUT_SECONDS = 10
-"""Limit for the first byte of a TLS connection, and then for its handshake."""
+"""Time limit for the first byte of a TLS connection, and then for its handshake."""
 
 TLS_SHUTDOWN_TIMEOUT_SECONDS = 2.0
 """Seconds that a closing TLS connection waits for the client's close_notify."""
@@ -60,10 +60,10 @@ TLS_READ_BYTES = 64 << 10
 """Read buffer of a TLS connection, allocated while it is open; asyncio's is 256 KiB."""
 
 FIRST_BYTE_SECONDS_AT_CLOSE = 0.05
-"""Limit for the first byte once the listener closes: a client that has just connected may be about to send a call."""
+"""Time limit for the first byte once the listener closes: a client that has just connected may be about to send."""
 
 HANDSHAKE_SECONDS_AT_CLOSE = 1.0
-"""Time that TLS handshakes have once the listener closes."""
+"""Time limit for TLS handshakes once the listener closes."""
 
 ACCEPT_PAUSE_SECONDS = 0.2
 """Pause in accepting when the process has no descriptor left, or when every connection is being answered."""
@@ -100,12 +100,12 @@ class Acceptor:
 
     @property
     def _batch(self) -> int:
-        """Connections accepted per turn, and closed at once to make room: the newest survive several turns."""
+        """Size of the batches in which connections are accepted or closed; the newest survive several turns."""
         return max(1, self.max_connections // 16)
 
     @property
     def _patience(self) -> int:
-        """Number of silent connections, and of those that wait for a handshake, that new ones do not displace."""
+        """Silent connections, and connections waiting for a handshake, that new connections do not displace."""
         return self.max_connections // 4
 
     @property
@@ -141,7 +141,7 @@ class Acceptor:
         self._listening.close()
 
     def _close_starting(self) -> None:
-        """End the remaining handshakes, and the connections that began no request after theirs."""
+        """End the remaining handshakes, and close connections that have not begun a request."""
         for handshake in self._starting:
             handshake.cancel()
         while self._ready:
@@ -183,7 +183,7 @@ class Acceptor:
         self._resume_timer = self._loop.call_later(ACCEPT_PAUSE_SECONDS, self.open)
 
     def _make_room(self) -> int:
-        """Close some of the least useful connections; return how many."""
+        """Close a batch of the least useful connections; return how many."""
         silent = list(self._silent)[: max(0, min(self._batch, len(self._silent) - self._patience))]
         for connection in silent:
             self._give_up(connection)
@@ -193,7 +193,7 @@ class Acceptor:
         return len(silent) + ready or self._close_least_useful()
 
     def _close_least_useful(self) -> int:
-        """Close some connections whose first request is incomplete, or else one that no call needs."""
+        """Close a batch of connections whose first request is incomplete, or else the least useful one."""
         ranks = ((rank, id(one), one) for one in self._state.connections if (rank := one.usefulness()) is not None)
         least = heapq.nsmallest(self._batch, ranks)
         closed = [one for rank, _, one in least if not rank.has_been_answered] or [one for _, _, one in least[:1]]
@@ -233,7 +233,7 @@ class Acceptor:
         task.add_done_callback(lambda done: self._starting.pop(done, None))
 
     def _start_handshakes(self, tls: TLSFiles) -> None:
-        # Each begins with the certificate that is current by then.
+        # Each handshake uses the certificate that is current when it starts.
         for _ in range(min(HANDSHAKES_PER_TURN, len(self._ready))):
             if len(self._starting) >= MAX_HANDSHAKES:
                 oldest = next(iter(self._starting))
@@ -272,7 +272,7 @@ class _TLSProtocol(SSLProtocol):
 
 
 def max_connections() -> int:
-    """Return the limit of connections of a listener: half of the free descriptors, at most MAX_CONNECTIONS."""
+    """Return the limit on connections per listener: half of the free descriptors, but at most MAX_CONNECTIONS."""
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if limit == resource.RLIM_INFINITY:
         return MAX_CONNECTIONS

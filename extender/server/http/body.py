@@ -21,13 +21,13 @@ from extender.errors import BodyTooSlow, Overloaded, RequestTooLarge, Unsupporte
 from extender.server.http.caller import CALLER_KEY, Caller
 
 READ_TIMEOUT_SECONDS = 10.0
-"""Limit from a request's first byte to its last; kube-scheduler sends a request at once."""
+"""Time limit from a request's first byte to its last; kube-scheduler sends a request at once."""
 
 UNCOUNTED_BODY_BYTES = 512 << 10
 """Part of each body, and of each answer, that does not count as in flight: enough for the names of 15,000 nodes."""
 
 _CHECKED_HEADERS = frozenset({b"content-encoding", b"content-type", b"content-length"})
-"""Headers that decide whether a body is read; of each name the first one counts."""
+"""Headers that decide whether a body is read; the first header of each name counts."""
 
 _JSON_TYPE = re.compile(r"(application|text)/json|[\w.+-]+/[\w.+-]+\+json", re.IGNORECASE)
 
@@ -39,9 +39,9 @@ class Body:
     size: int = 0
     received: bytes | io.BytesIO = b""
     timeout: asyncio.Timeout | None = None
-    """Timeout of the block that waits for the client to send the body or read the answer; None: nothing waits."""
+    """Timeout of the block that waits for the client to send the body or read the answer; None if nothing waits."""
     refusal: str | None = None
-    """Why that block was ended early; None: it was not."""
+    """Reason why that block was ended early; None if it was not."""
 
     @property
     def counted_bytes(self) -> int:
@@ -69,7 +69,7 @@ class Body:
 
 
 class BodiesInFlight:
-    """The bodies and answers of all calls in flight, and the limit of their bytes."""
+    """The bodies and answers of all calls in flight, and the limit on their total size."""
 
     def __init__(self, max_bytes: int) -> None:
         self.bytes = 0
@@ -119,7 +119,7 @@ async def read_body(
 ) -> bytes:
     """Return the body; RequestError if it is too slow (408), larger than `cap` bytes (413) or not JSON (415).
 
-    `body`: from `bodies.track`; Overloaded if it is refused. None: without a common limit.
+    `body`: from `bodies.track`; Overloaded if it is refused. Without both, only `cap` limits the body.
     """
     check_headers(request.scope, cap)
     bodies, body = bodies or BodiesInFlight(cap), body or Body()
@@ -142,7 +142,7 @@ async def read_body(
 
 
 def caller_of(scope: Scope) -> Caller:
-    """Return the caller of the request; without LimitedProtocol, one whose request has just arrived."""
+    """Return the caller of the request; without LimitedProtocol, a caller whose request has just arrived."""
     caller: Caller | None = scope.get(CALLER_KEY)
     if caller is None:
         now = asyncio.get_running_loop().time()

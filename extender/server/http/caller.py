@@ -4,8 +4,8 @@ A process that was stopped, starved of CPU or suspended with its machine reads a
 Linux, TCP_INFO has the time of the last data. It also shows that the caller has closed the connection, which the event
 loop does not see behind unread bytes, a TLS alert or a queue of other callbacks.
 
-Rule: without TCP_INFO (macOS), a request arrives when it is read, and a connection is closed when the event loop sees
-it.
+Rule: without TCP_INFO (macOS), a request counts as arriving when it is read, and a connection as closed when the event
+loop notices.
 """
 
 import asyncio
@@ -32,9 +32,9 @@ class Caller(msgspec.Struct, frozen=True):
     """The caller of one request; times are by the event loop's clock (`time.monotonic`)."""
 
     arrived_at: float
-    """When the request arrived at this machine: an upper bound, and never later than `read_at`."""
+    """Time when the request arrived at this machine: an upper bound, and never later than `read_at`."""
     read_at: float
-    """When this process read the request's first byte."""
+    """Time when this process read the request's first byte."""
     is_gone: Callable[[], bool] = lambda: False
     """Returns whether the caller has closed the connection; may be called from any thread."""
     abort: Callable[[], None] = lambda: None

@@ -2,7 +2,7 @@
 
 The same applies if the caller has closed the connection: kube-scheduler has continued without the answer.
 
-Rule: checked between steps; no step is interrupted, and a discarded decision has no effects (nothing is assumed).
+Rule: the deadline is checked between steps, no step is interrupted, and a discarded decision has no effects.
 """
 
 import math
@@ -24,7 +24,7 @@ class Deadline(msgspec.Struct, frozen=True):
     """Time of the deadline in seconds, by `clock`."""
     clock: Clock = time.monotonic
     rejection: ExtenderError | None = None
-    """Error of a call that is not decided at all (overload); None: it is decided."""
+    """Error of a call that is not decided at all (overload); None if it is decided."""
 
     is_caller_gone: Callable[[], bool] = lambda: False
     """Returns whether the caller has closed the connection."""

@@ -14,7 +14,7 @@ from starlette.responses import Response
 from extender.errors import INTERNAL, ExtenderError, printable
 
 MAX_MESSAGE_CHARACTERS = 250
-"""Limit of an error message; at up to 4 bytes per character, the body stays below 1 KiB."""
+"""Maximum length of an error message; at up to 4 bytes per character, the body stays below 1 KiB."""
 
 METHOD_NOT_ALLOWED = "method not allowed; see the Allow header"
 
@@ -30,7 +30,7 @@ def error_body(message: str) -> bytes:
 
 
 def add_error_handlers(app: FastAPI, not_found: str) -> None:
-    """Answer errors, and requests without a route, in this shape; `not_found`: message that lists the valid paths."""
+    """Answer errors, and requests without a route, with an error body; `not_found`: message with the valid paths."""
     messages = {404: not_found, 405: METHOD_NOT_ALLOWED}
 
     async def answer(_: Request, error: Exception) -> Response:

@@ -41,7 +41,7 @@ from extender.utilities.log_throttle import ThrottledLoggers
 log = logging.getLogger(__name__)
 
 MAX_HEADER_BYTES = 32 << 10
-"""Limit of the request line with all headers, and of other bytes outside a body (chunk framing, trailers)."""
+"""Maximum size of the request line with all headers, and of other bytes outside a body (chunk framing, trailers)."""
 
 WRITE_TIMEOUT_SECONDS = 10.0
 """Seconds for which a client may stop reading its response once the write buffer is full."""
@@ -63,10 +63,10 @@ BEGUN_KEY = "extender.begun"
 """ASGI scope key of an Awaitable[Response]: the answer to a request, begun by `Begin`."""
 
 Begin = Callable[[Scope, bytes], Coroutine[Any, Any, Response]]
-"""Begins to answer a complete request: its scope and its body. Never raises."""
+"""Begins to answer a complete request, given its scope and body. Never raises."""
 
 MAX_PIPELINED_REQUESTS = 16
-"""Requests of one connection that may wait for the answers to earlier ones; kube-scheduler sends one at a time."""
+"""Maximum number of requests of a connection that wait for earlier answers; kube-scheduler sends one at a time."""
 
 _PER_HEADER = len(": \r\n")
 _REQUEST_LINE = len("GET  HTTP/1.1\r\n\r\n")
@@ -88,7 +88,7 @@ class ListenerState(ServerState):
 
 
 class _Rejected(Exception):
-    """A request was rejected before the application saw it."""
+    """Rejection of a request before the application sees it."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -96,7 +96,7 @@ class _Rejected(Exception):
 
 
 class Usefulness(NamedTuple):
-    """What a connection has done so far; if connections have to be closed, the lowest values go first."""
+    """Progress of a connection so far; if connections must be closed, those with the lowest values are closed first."""
 
     has_been_answered: bool
     """Whether the connection has had a response."""
@@ -105,7 +105,7 @@ class Usefulness(NamedTuple):
     has_headers: bool
     """Whether the headers of that request are complete."""
     since: float
-    """When the last request began, or else the connection, by the event loop's clock."""
+    """Time when the last request began, or else the connection, by the event loop's clock."""
 
 
 class LimitedProtocol(HttpToolsProtocol):
@@ -128,7 +128,7 @@ class LimitedProtocol(HttpToolsProtocol):
         self._has_headers = False
         self._ignores_input = False
         self._started_at = self.loop.time()
-        """When the last request began, or else the connection."""
+        """Time when the last request began, or else the connection."""
         self._has_been_answered = False
         self._non_body_bytes = 0
         """Bytes received since the last part of a body or the end of a request."""
@@ -137,11 +137,11 @@ class LimitedProtocol(HttpToolsProtocol):
         self._rejected: _Rejected | None = None
         self._wants_upgrade = False
         self._begin: Begin | None = None
-        """Handler that answers the request in progress if it is complete after this read; None: the application."""
+        """Handler of the request in progress if it is complete after this read; None if the application answers."""
         self._whole = b""
         """The body of that request so far."""
         self._has_answered_at_once = False
-        """True after one answer in this read: requests that are pipelined behind it take turns with other clients'."""
+        """True after one answer in this read: requests pipelined behind it take turns with those of other clients."""
         self._read_timer: TimerHandle | None = None
         self._write_timer: TimerHandle | None = None
 
@@ -169,7 +169,7 @@ class LimitedProtocol(HttpToolsProtocol):
             self._write_timer.cancel()
 
     def usefulness(self) -> Usefulness | None:
-        """Return how useful the connection is; None: it must not be closed, as a complete request is being answered."""
+        """Return how useful the connection is; None if it must stay open while a complete request is answered."""
         if self._is_answering and not self.is_receiving:
             return None
         has_headers = self.is_receiving and self._has_headers
@@ -279,7 +279,7 @@ class LimitedProtocol(HttpToolsProtocol):
         return None
 
     def _answering_at_once(self) -> Begin | None:
-        """Return the handler for the request if all of it arrives at once; None: the application has to answer."""
+        """Return the handler for the request if all of it arrives at once; None if the application has to answer."""
         length = next((value for name, value in self.headers if name == b"content-length"), b"")
         is_small = length.isdigit() and len(length) < 9 and int(length) <= MAX_WHOLE_BYTES
         has_turn = not (self._has_answered_at_once or self._is_answering or self.pipeline or self.flow.write_paused)
@@ -325,7 +325,7 @@ class LimitedProtocol(HttpToolsProtocol):
         try:
             scope[BEGUN_KEY] = _rest(answering, answering.send(None))
         except StopIteration as done:
-            # 2. It did not: write the answer, unless it is so large that it has to be sent as fast as it is read.
+            # 2. It did not: write the answer, unless it is too large to buffer and must be sent as fast as it is read.
             response: Response = done.value
             if len(response.body) <= MAX_WHOLE_BYTES:
                 self._write(response)
@@ -384,7 +384,7 @@ class LimitedProtocol(HttpToolsProtocol):
         self._cancel_read_timer()
         if self._response_transport.is_closing():
             return
-        # An earlier request is being answered: close after its response, without an answer to this one.
+        # An earlier request is being answered: close after its response, without an answer to the current one.
         if self._is_answering and not (self._has_headers and self.is_receiving):
             self.cycle.keep_alive = False
             return
@@ -429,7 +429,7 @@ class _LingeringTransport:
 
 @types.coroutine
 def _rest(coroutine: Coroutine[Any, Any, Response], waits_for: Any) -> Generator[Any, Any, Response]:
-    """Run the rest of a coroutine that has yielded `waits_for`, in the task that awaits this."""
+    """Run the rest of a coroutine that has yielded `waits_for`, in the task that awaits the result."""
     try:
         while True:
             try:

@@ -1,6 +1,6 @@
 """A response in JSON: status, body and further headers, as plain values.
 
-Rule: an ASGI application sends it (`send`); `server.http.protocol` writes `head` and body to the connection at once.
+Rule: an ASGI application sends it with `send`; `server.http.protocol` writes `head` and body to the connection itself.
 """
 
 from collections.abc import Callable, Iterable, Sequence

@@ -32,13 +32,13 @@ EXPIRY_WARNING_SECONDS = 7 * SECONDS_PER_DAY
 """Remaining validity below which a warning is logged once a day."""
 
 MAX_TLS_FILE_BYTES = 1 << 20
-"""Size limit of a certificate, key or bundle of client CAs."""
+"""Maximum size of a certificate, key or bundle of client CAs."""
 
 _NO_CHECK_TIME = 0x200000
 """OpenSSL's X509_V_FLAG_NO_CHECK_TIME, which the ssl module does not export."""
 
 _MAX_HANDSHAKE_TURNS = 5
-"""Limit of the turns of a handshake in memory; every TLS handshake takes fewer."""
+"""Maximum number of turns of a handshake in memory; every TLS handshake takes fewer."""
 
 
 class TLSFiles:
@@ -48,7 +48,7 @@ class TLSFiles:
         """Load the files; ConfigError, with key and file, if they are not usable. `listener`: `server` or `admin`."""
         self.listener = listener
         self.problem: str | None = None
-        """Why the last reload failed; None: the current files are in use."""
+        """Reason why the last reload failed; None if the current files are in use."""
         self.refused = 0
         """Number of connections refused because the client presented no accepted certificate."""
         files = {"certificate": tls.certificate, "key": tls.key, "clientCA": tls.client_ca}
@@ -106,10 +106,10 @@ class TLSFiles:
         return True
 
     def _load(self) -> tuple[ssl.SSLContext, float]:
-        """Return a context for the files, and when its certificate expires; ConfigError if a file is not usable."""
+        """Return a context for the files, and the expiry of its certificate; ConfigError if a file is not usable."""
         places = {name: f"{self.listener}.tls.{name}: {printable(path)}" for name, path in self._files.items()}
         with contextlib.ExitStack() as opened:
-            # OpenSSL reads the file that was opened and checked here, even if another one has taken its path since.
+            # OpenSSL reads the file that was opened and checked here, even if another file has taken its path since.
             files = {}
             for name, path in self._files.items():
                 try:
@@ -139,7 +139,7 @@ class TLSFiles:
         self._log("handshake", "%s.tls: handshake failed: %s", self.listener, printable(str(why)))
 
     def rejection_message(self, connection: ssl.SSLObject) -> str | None:
-        """Return the error for a client whose certificate has no allowed name; None: it is accepted."""
+        """Return the error for a client whose certificate has no allowed name; None if it is accepted."""
         if not self._allowed:
             return None
         names = certificate_names(connection.getpeercert() or {})
@@ -171,7 +171,7 @@ def _canonical(name: str) -> str:
 
 
 def _context(files: Mapping[str, str], places: Mapping[str, str]) -> ssl.SSLContext:
-    """Return a server context for the files; ConfigError, with the file's place, if one is not usable."""
+    """Return a server context for the files; ConfigError, which names the file, if one is not usable."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.options |= ssl.OP_NO_TICKET | ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
@@ -213,7 +213,7 @@ def _probe_context(path: str, place: str) -> ssl.SSLContext:
 
 
 def _expiry(path: str, place: str, context: ssl.SSLContext) -> float:
-    """Return when the certificate expires, in seconds since 1970; ConfigError if no client could use it."""
+    """Return the expiry of the certificate in seconds since 1970; ConfigError if no client could use it."""
     # Python's ssl module parses only a peer's certificate, so shake hands in memory.
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     client = _probe_context(path, place).wrap_bio(to_client, to_server)

@@ -25,7 +25,7 @@ from extender.server.observability.decision_log import DecisionMode
 from extender.utilities.text import shortened
 
 MAX_DROPPED_NODES = 15_000
-"""Limit of the nodes that a line lists for one reason; three times as many as kube-scheduler is tested with."""
+"""Maximum number of nodes that a line lists for one reason; kube-scheduler is tested with a third of that."""
 
 
 class AuditStruct(msgspec.Struct, rename="camel", frozen=True, kw_only=True, omit_defaults=True):
@@ -52,7 +52,7 @@ class AuditVictim(AuditPod, frozen=True, kw_only=True):
 class AuditBudget(AuditStruct, frozen=True, kw_only=True):
     name: str
     before: int | None
-    """Disruptions allowed before the evictions, as the decision counted them; None: unlimited, as for unready pods
+    """Disruptions allowed before the evictions, as the decision counted them; None if unlimited, as for unready pods
     with unhealthyPodEvictionPolicy AlwaysAllow."""
     after: int | None
     """Disruptions allowed after evicting the victims of this node; below 0 if the budget is violated."""
@@ -70,12 +70,12 @@ class AuditNode(AuditStruct, frozen=True, kw_only=True):
 class AuditKind(AuditStruct, frozen=True, kw_only=True):
     version: str
     age: float | None
-    """Seconds since the last list, event or bookmark of this kind; None: it was never listed."""
+    """Seconds since the last list, event or bookmark of this kind; None if it was never listed."""
 
 
 class AuditCache(AuditStruct, frozen=True, kw_only=True):
     version: int
-    """Number of changes of the cluster cache since the start; 0: it was never filled."""
+    """Number of changes of the cluster cache since the start; 0 if it was never filled."""
     kinds: dict[str, AuditKind] = {}
     """Kind -> state of its reflector; empty unless the source is a live cluster."""
 
@@ -93,12 +93,12 @@ class AuditLine(AuditStruct, frozen=True, kw_only=True):
 
 class PreemptLine(AuditLine, frozen=True, kw_only=True):
     answer: Literal["decided", "noVictims", "asSent", "error"]
-    """Content of the answer: the nodes of the decision (`decided`), no victims (`noVictims`), kube-scheduler's own
+    """The answer: the nodes of the decision (`decided`), no victims (`noVictims`), kube-scheduler's own
     candidates (`asSent`), or an error (`error`)."""
     milliseconds: float
     """Duration from the parsed request to the decision."""
     preemptor: AuditPreemptor | None = None
-    """The preemptor; None: the call failed before its request was parsed."""
+    """The preemptor; None if the call failed before its request was parsed."""
     sent: int = 0
     """Number of candidates that kube-scheduler sent."""
     kept: list[AuditNode] = []
@@ -106,13 +106,13 @@ class PreemptLine(AuditLine, frozen=True, kw_only=True):
     dropped: dict[str, list[str]] = {}
     """Reason -> sent candidates that were rejected for it."""
     vetoed: str | None = None
-    """Why the decision evicts no pods."""
+    """Reason why the decision evicts no pods."""
     error: str | None = None
-    """Why the decision failed."""
+    """Reason why the decision failed."""
     not_evaluated: list[str] = []
     """Filter plugins left to kube-scheduler."""
     scheduler_version: str | None = None
-    """Minor version of kube-scheduler that the decision followed; None: the call failed before its request was
+    """Minor version of kube-scheduler that the decision followed; None if the call failed before its request was
     parsed."""
     scheduler_release: str | None = None
     """Minor version and patch; the minor alone if the patch is unknown."""
@@ -125,12 +125,12 @@ class BindLine(AuditLine, frozen=True, kw_only=True):
     milliseconds: float
     """Duration from the parsed request to the last response of the API server."""
     pod: AuditPod | None = None
-    """The pod to bind; None: the call failed before its request was parsed."""
+    """The pod to bind; None if the call failed before its request was parsed."""
     node: str | None = None
     outcome: Literal["bound", "refused", "unknown"] | None = None
-    """Outcome of the binding; None: the call failed before a Binding was sent."""
+    """Outcome of the binding; None if the call failed before a Binding was sent."""
     error: str = ""
-    """The error in the answer; empty: bound."""
+    """The error in the answer; empty if the pod is bound."""
     tries: int = 0
     """Number of Bindings sent."""
 

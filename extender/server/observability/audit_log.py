@@ -26,7 +26,7 @@ MAX_WAIT_SECONDS = 0.1
 """Longest wait of an answer for its audit line."""
 
 MAX_QUEUED_BYTES = 16 << 20
-"""Limit of the queued lines."""
+"""Maximum size of all queued lines."""
 
 STOP_TIMEOUT_SECONDS = 2.0
 """Time limit for writing the queued lines at shutdown."""
@@ -45,7 +45,7 @@ class AuditLog:
     """The audit log; off until `start`. Only the thread that decides calls `write`."""
 
     def __init__(self, path: Path | None = None, *, clock: Callable[[], float] = time.monotonic) -> None:
-        """`path`: the file; None: standard output."""
+        """`path`: the file to write; None for standard output."""
         self.written = 0
         """Number of lines written."""
         self.path = path
@@ -130,7 +130,7 @@ class AuditLog:
 
 
 class AuditTarget:
-    """Standard output, or a file that is reopened after log rotation moved or removed it. Raises OSError."""
+    """Standard output, or a file that is reopened after log rotation has moved or removed it. Raises OSError."""
 
     def __init__(self, path: Path | None) -> None:
         """Open the target; ConfigError if it is not writable."""
@@ -163,7 +163,7 @@ class AuditTarget:
 
     def _follow(self, path: Path) -> None:
         """Open a new file if log rotation has moved or removed the current one."""
-        # No signal tells about a rotation, so compare the path with the open file, which costs two system calls.
+        # No signal announces a rotation, so compare the path with the open file, which costs two system calls.
         held = os.fstat(self._fd)
         try:
             if not stat.S_ISREG(held.st_mode) or os.path.samestat(held, os.stat(path)):

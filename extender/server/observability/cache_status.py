@@ -14,7 +14,7 @@ from extender.k8s.version.found import FoundVersion, OnVersionFound
 class ClusterSource(Protocol):
     """The source of the cluster cache: FileSource or KubernetesSource.
 
-    By default, a cluster cache that is filled once and never changes.
+    The defaults are those of a cluster cache that is filled once and never changes.
     """
 
     @property
@@ -24,7 +24,7 @@ class ClusterSource(Protocol):
 
     @property
     def fatal(self) -> str | None:
-        """Return why the source gave up for good, after which `run` returns; None: it has not."""
+        """Return the reason why the source gave up for good, after which `run` returns; None if it has not."""
         return None
 
     async def run(self) -> None:
@@ -33,7 +33,7 @@ class ClusterSource(Protocol):
 
     @property
     def found_version(self) -> FoundVersion | None:
-        """Return the version of the kube-scheduler in the cluster; None: none was found."""
+        """Return the version of the kube-scheduler in the cluster; None if none was found."""
         return None
 
     def watch_version(self, on_found: OnVersionFound) -> None:
@@ -41,14 +41,14 @@ class ClusterSource(Protocol):
         return
 
     async def adopt(self, scheduler: KubeScheduler, activate: Callable[[], None]) -> None:
-        """Prepare the cluster cache for this kube-scheduler, between decisions by the old settings.
+        """Prepare the cluster cache for a new KubeScheduler, between decisions with the old settings.
 
         `activate` is called at the switch-over: decisions use the new settings from then on.
         """
         activate()
 
     def problem(self) -> str | None:
-        """Return why the cluster cache is not ready for decisions; None: it is ready."""
+        """Return the reason why the cluster cache is not ready for decisions; None if it is ready."""
         return None
 
     def warnings(self) -> Sequence[str]:

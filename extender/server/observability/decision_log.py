@@ -42,7 +42,7 @@ MIN_LARGE_BYTES = 1 << 20
 """Decisions up to this size keep their details, however low the memory limit."""
 
 MAX_SUMMARIZED = 100
-"""Limit of the nodes, and of the victims, in the summary of a decision without details."""
+"""Maximum number of nodes, and of victims, in the summary of a decision without details."""
 
 _SUMMARY_BYTES = 1000
 """Memory of a summary, without the names in it."""
@@ -59,22 +59,22 @@ class KeptDecision:
     milliseconds: float
     pod: RecordedPod
     profile: Profile | None
-    """Profile that judged the pod; None: no profile has its schedulerName."""
+    """Profile of the pod; None if no profile has its schedulerName."""
     mode: DecisionMode
     cache: str
     record: DecisionRecord | None
-    """Record of the decision; None: no decision was made."""
+    """Record of the decision; None if no decision was made."""
     error: str | None = None
-    """Why the decision failed, or why its details are not kept."""
+    """Reason why the decision failed, or why its details are not kept."""
     kept_summary: DecisionSummary | None = None
-    """Summary of a decision without details; None: it is made from the record."""
+    """Summary of a decision without details; None if the summary is made from the record."""
     scheduler: KubeScheduler = UNCONFIGURED
     """The kube-scheduler in effect."""
 
     @cached_property
     def size(self) -> int:
         """Estimated memory in bytes, including the summary that a listing adds."""
-        # The key twice: in this object and in the summary.
+        # The key counts twice: it is in this object and in the summary.
         texts = getsizeof(self.cache) + getsizeof(self.error) + 2 * getsizeof(self.pod.key)
         return 500 + _SUMMARY_BYTES + texts + (self.pod.size if self.record is None else self.record.size)
 
@@ -158,7 +158,7 @@ def read_time(text: str, now: Callable[[], int]) -> int:
 
 
 _MILLISECOND = 10**6
-"""Nanoseconds; filters round down to milliseconds, because that is what decisions display."""
+"""Nanoseconds; filters round down to milliseconds, because decisions show no more."""
 
 _DURATION = re.compile(r"(\d{1,9})(s|m|h|d)")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -199,7 +199,7 @@ class DecisionLog:
     """
 
     def __init__(self, max_per_verb: int, max_bytes: int) -> None:
-        """`max_per_verb`: limit of each ring; `max_bytes`: limit of all rings together."""
+        """`max_per_verb`: maximum number of decisions in each ring; `max_bytes`: maximum size of all rings together."""
         self.stripped = 0
         """Number of decisions whose details were too large to keep."""
         self._max_per_verb = max_per_verb
@@ -232,7 +232,7 @@ class DecisionLog:
         self._bytes[kept.verb] += kept.size
         if len(self._rings[kept.verb]) > self._max_per_verb:
             self._drop(kept.verb)
-        # 3. Above the limit in memory, the largest ring does.
+        # 3. Above the limit in memory, the largest ring loses its oldest.
         while sum(self._bytes.values()) > self._max_bytes:
             self._drop(max(VERBS, key=self._bytes.__getitem__))
 

@@ -16,10 +16,10 @@ from extender.server.observability.writer_thread import WriterThread, write_some
 from extender.utilities.log_throttle import LOG_INTERVAL_SECONDS, Throttle
 
 MAX_QUEUED_BYTES = 1 << 20
-"""Limit of the lines that wait to be written; an empty queue accepts a line of any size."""
+"""Maximum size of all lines that wait to be written; an empty queue accepts a line of any size."""
 
 FLUSH_TIMEOUT_SECONDS = 1.0
-"""Time that a process waits at its end for the queued lines to be written."""
+"""Longest wait at the end of the process for the queued lines to be written."""
 
 STDERR = 2
 
@@ -28,10 +28,10 @@ class QueuedHandler(logging.Handler):
     """Queues lines for a daemon thread; any thread may log."""
 
     def __init__(self, fd: int = STDERR, max_bytes: int = MAX_QUEUED_BYTES) -> None:
-        """`fd`: file descriptor to write to; `max_bytes`: limit of the queue."""
+        """`fd`: file descriptor to write to; `max_bytes`: maximum size of the queue."""
         super().__init__()
         self._fd, self._process = fd, os.getpid()
-        # The first is written under the handler's lock, the others by the thread, so that neither waits for the other.
+        # `_refused` is written under the handler's lock, the others by the thread, so that neither waits for the other.
         self._refused = 0
         self._failed = self._reported = 0
         self._throttle = Throttle(LOG_INTERVAL_SECONDS)
@@ -98,7 +98,7 @@ class QueuedHandler(logging.Handler):
                 item.set()
 
     def _report_dropped(self) -> None:
-        """Write how many lines were dropped since the last report, at once if the queue is empty."""
+        """Write the number of lines dropped since the last report, at once if the queue is empty."""
         lost = self.dropped - self._reported
         if lost and (self._throttle.is_due() or not self._thread.has_queued):
             text = f"{lost} log lines dropped: standard error was not read, or failed"

@@ -1,4 +1,4 @@
-"""Prometheus counters and histograms that calls update, in a registry per application, so that two share no series.
+"""Prometheus counters and histograms that calls update, in one registry per application.
 
 Metrics that are computed at scrape time are in `server.admin.collectors`. docs/metrics.md lists every metric.
 
@@ -177,7 +177,7 @@ COUNTERS = {
         list(product(UNKNOWN_LABELS.values())),
     ),
 }
-"""Counter, without `extender_` and `_total` -> its series."""
+"""Name of a counter, without `extender_` and `_total` -> its series."""
 
 
 class Metrics:
@@ -216,7 +216,7 @@ class Metrics:
 
     @contextmanager
     def track_in_flight(self) -> Iterator[int]:
-        """Count one call as in flight inside the `with` block; yield the number of calls in flight, with this one."""
+        """Count one call as in flight inside the `with` block; yield the number of calls in flight, including it."""
         self.in_flight += 1
         try:
             yield self.in_flight
@@ -224,7 +224,7 @@ class Metrics:
             self.in_flight -= 1
 
     def count(self, name: str, *values: str) -> None:
-        """Add one to a series of COUNTERS: its name and label values."""
+        """Add one to the series of COUNTERS with this name and these label values."""
         self._counters[name, *values].inc()
 
     def observe_request(self, verb: str, status: int, seconds: float) -> None:
@@ -277,7 +277,7 @@ class Metrics:
         self._registry.register(collector)
 
     def nonzero(self, name: str) -> dict[str, int]:
-        """Return label value -> count, for a counter with one label; without the series that are 0."""
+        """Return label value -> count, for a counter with one label; series that are 0 are omitted."""
         (family,), (label,) = self._counters[name,].collect(), COUNTERS[name].labels
         return {one.labels[label]: int(one.value) for one in family.samples if one.value}
 

@@ -50,7 +50,7 @@ class Tracing:
         except ImportError as error:
             raise ConfigError(MISSING_PACKAGES) from error
         resource = Resource.create({"service.name": SERVICE_NAME, "service.version": __version__})
-        # `stop` shuts it down within a time limit; its own exit handler would wait for a collector that may be gone.
+        # `stop` has a time limit; the provider's own exit handler would wait for a collector that may be gone.
         self._provider = TracerProvider(resource=resource, shutdown_on_exit=False)
         self._provider.add_span_processor(processor)
         self._tracer = self._provider.get_tracer("extender", __version__)

@@ -1,4 +1,4 @@
-"""A thread that writes what another thread has queued: log lines, audit lines, recordings, Events.
+"""A thread that writes items queued by another thread: log lines, audit lines, recordings, Events.
 
 Rule: `put` never blocks. An item counts towards the limit until it is written.
 """
@@ -28,7 +28,7 @@ class WriterThread(threading.Thread, Generic[T]):
         self._queue: deque[tuple[T, int]] = deque()
         """Items with their sizes."""
         self._wakeups: SimpleQueue[None] = SimpleQueue()
-        """One for each item, and one for the end."""
+        """One entry for each item, and one for the end."""
         self._taking = threading.Lock()
         # Each counter has one thread that writes it, because `+=` is not atomic.
         self._queued_bytes = self._written_bytes = 0
@@ -47,7 +47,7 @@ class WriterThread(threading.Thread, Generic[T]):
 
     def put(self, item: T, size: int) -> bool:
         """Queue an item; return False if the queue is full. An empty queue accepts an item of any size."""
-        # No lock: a garbage collection may log while its own thread is in here, and would wait for itself.
+        # No lock: a garbage collection may log while its thread is in this method, and would wait for itself.
         if size and self.size and self.size + size > self._max_bytes:
             return False
         self._queued_bytes += size
@@ -101,7 +101,7 @@ class WriterThread(threading.Thread, Generic[T]):
 
 
 def write_some(fd: int, data: memoryview) -> int:
-    """Write as much as the file or pipe takes, and return its size; wait while a pipe is full."""
+    """Write as much as the file or pipe takes, and return the number of bytes; wait while a pipe is full."""
     while True:
         try:
             return os.write(fd, data)

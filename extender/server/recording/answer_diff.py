@@ -16,7 +16,7 @@ from extender.utilities.text import join_names, pluralize
 ABSENT = "not in the answer"
 
 MAX_NAMES = 10
-"""Limit of the names in one list; the rest is summarized as `and 3 more`."""
+"""Maximum number of names in one list; the rest is summarized as `and 3 more`."""
 
 BYTES_AROUND = 40
 """Bytes shown on each side of the first byte that differs."""
@@ -30,7 +30,7 @@ class RawAnswer(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """A difference between two answers; None: missing from that answer."""
+    """A difference between two answers; None if missing from that answer."""
 
     what: str
     """`node NAME`, `order`, `answer` or `bytes`."""

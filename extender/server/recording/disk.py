@@ -2,7 +2,7 @@
 
 A segment gets its final name when its cluster file and its settings are complete.
 
-Rule: nothing is ever deleted but the regular files of a segment, in a directory that is named like one. Symbolic links
+Rule: only the regular files of a segment are ever deleted, in a directory that is named like a segment. Symbolic links
 are neither followed nor deleted.
 """
 
@@ -98,7 +98,7 @@ class OpenSegment:
     """The segment that is being written."""
 
     def __init__(self, directory: Path, now: int, header: bytes, cluster: Iterable[bytes] | None, disk: Disk) -> None:
-        """Create a segment with its settings and cluster (None: unknown), named after `now` in Unix nanoseconds."""
+        """Create a segment with its settings and cluster (None if unknown), named after `now` in Unix nanoseconds."""
         self.path = _next_segment_path(directory, now)
         self.line_bytes = 0
         """Size of the segment's lines."""

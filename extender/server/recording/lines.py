@@ -35,13 +35,13 @@ class SegmentHeader(msgspec.Struct, frozen=True):
 
 
 class SegmentFormat(msgspec.Struct, frozen=True):
-    """The key that the header has in every version of the format."""
+    """The one key of the header that every version of the format has."""
 
     format: str
 
 
 class PutLine(msgspec.Struct, frozen=True, tag_field="type", tag="put"):
-    """An object was added or updated."""
+    """Addition or update of an object."""
 
     kind: str
     """A key of KINDS."""
@@ -49,7 +49,7 @@ class PutLine(msgspec.Struct, frozen=True, tag_field="type", tag="put"):
 
 
 class DeleteLine(msgspec.Struct, frozen=True, tag_field="type", tag="delete"):
-    """An object was deleted."""
+    """Deletion of an object."""
 
     kind: str
     namespace: str
@@ -57,7 +57,7 @@ class DeleteLine(msgspec.Struct, frozen=True, tag_field="type", tag="delete"):
 
 
 class UnreadableLine(msgspec.Struct, frozen=True, tag_field="type", tag="unreadable"):
-    """The kinds that the extender may not read have changed."""
+    """Change of the kinds that the extender may not read."""
 
     fields: tuple[str, ...]
     """Fields of ObjectTables that are unreadable from now on."""
@@ -75,7 +75,7 @@ class CallLine(msgspec.Struct, frozen=True, tag_field="type", tag="call", omit_d
     request: Raw
     answer: Raw
     problem: str | None = None
-    """Why the cluster cache was not ready for the decision."""
+    """Reason why the cluster cache was not ready for the decision."""
 
 
 ChangeLine = PutLine | DeleteLine | UnreadableLine

@@ -1,8 +1,8 @@
 """Record every call, and every object change between two calls, through a thread that writes them to disk.
 
-The event loop only queues references; the thread redacts, encodes and writes. A segment begins with the whole cluster:
-at the first call, when the cluster cache has a new snapshot or other settings, when the previous segment has reached
-its size, and after items were dropped.
+The event loop only queues references; the thread redacts, encodes and writes. Each segment begins with the whole
+cluster. A new segment begins at the first call, after a change of snapshot or settings, when the previous segment is
+full, and after items were dropped.
 
 Rule: a segment has no gaps. If the disk is too slow, the queued items are dropped and the segment ends. The thread
 stops at the first error and reports it.
@@ -36,7 +36,7 @@ from extender.version import __version__
 log = logging.getLogger(__name__)
 
 MAX_QUEUED_BYTES = 128 << 20
-"""Limit of the queued items."""
+"""Maximum memory of all queued items."""
 
 STOP_TIMEOUT_SECONDS = 2.5
 """Time limit for writing the queued items when recording stops."""
@@ -59,11 +59,11 @@ class SegmentStart:
     cluster: ClusterObjects | None
     settings: Settings
     is_full: bool = False
-    """True when the thread has written `segment_size`: the next call begins another segment."""
+    """True when the thread has written `segment_size`: the next call begins a new segment."""
 
 
 class ObjectChange(NamedTuple):
-    """An object was added or updated. Not redacted yet."""
+    """Addition or update of an object, not redacted yet."""
 
     kind: str
     object: Object
@@ -94,7 +94,7 @@ class Recorder:
         self._writer: SegmentWriter | None = None
         """The writer of the current recording, or of the last one."""
         self._segment: SegmentStart | None = None
-        """The current segment; None: the next call begins one."""
+        """The current segment; None if the next call begins one."""
         self._is_behind = False
         """True after items were dropped, until the queue is empty."""
         self._dropped = 0
@@ -149,7 +149,7 @@ class Recorder:
         }
 
     def record(self, call: lines.CallLine, now: int, settings: Settings) -> None:
-        """Record a call that was decided by these settings, before its effects change the cluster cache.
+        """Record a call that was decided with these settings, before its effects change the cluster cache.
 
         `now`: time of the call in Unix nanoseconds. Call it only while recording is on.
         """
@@ -164,7 +164,7 @@ class Recorder:
                 self._dropped += 1
                 return
             self._begin_segment(snapshot, now, settings)
-        # 3. The kinds that may not be read change without an event of an object.
+        # 3. Changes of the kinds that may not be read come without an object event.
         if snapshot is not None and snapshot.unreadable_tables != self._unreadable:
             self._unreadable = snapshot.unreadable_tables
             self._put(lines.UnreadableLine(tuple(sorted(self._unreadable))), _CHANGE_OVERHEAD_BYTES)
@@ -242,7 +242,7 @@ class SegmentWriter(WriterThread[WriterItem]):
         super().__init__("recording", max_queued_bytes, self._write_items, self._close_segment)
         self.directory = directory
         self.failure: str | None = None
-        """Why the thread failed; None: it did not."""
+        """Reason why the thread failed; None if it did not."""
         self.segment: OpenSegment | None = None
         self.calls = 0
         """Number of calls written."""

@@ -81,7 +81,7 @@ def _value(type_: Any) -> Redactor:
 
 
 def _fields(**shape: Redactor) -> Redactor:
-    """Reduce a JSON object to these keys, matched like in `wire`: the exact spelling wins, else the last match."""
+    """Reduce a JSON object to these keys, matched as in `wire`: the exact spelling wins, else the last match."""
     by_fold = {name.casefold(): name for name in shape}
 
     def redact(raw: Raw) -> Raw:
@@ -111,7 +111,7 @@ def _each(member: Redactor) -> Redactor:
 
 
 def _either(first: Redactor, second: Redactor) -> Redactor:
-    """Redact by the first shape, or by the second if the value cannot be decoded by the first."""
+    """Redact with the first redactor, or with the second if the first cannot decode the value."""
 
     def redact(raw: Raw) -> Raw:
         try:

@@ -36,13 +36,13 @@ from extender.server.recording.lines import (
 from extender.utilities.regular_file import gunzip, open_regular_file, read_regular_file, size_text
 
 MAX_SETTINGS_BYTES = 16 << 20
-"""Limit of settings.json."""
+"""Maximum size of settings.json."""
 
 MAX_CLUSTER_BYTES = 1 << 30
-"""Limit of the cluster, compressed and decompressed; 100,000 pods take a tenth of it."""
+"""Maximum size of the cluster, compressed and decompressed; 100,000 pods take a tenth of it."""
 
 MAX_LINE_BYTES = 384 << 20
-"""Limit of one line: a call with a request and an answer of `server.maxBodyBytes` (128 MiB) each."""
+"""Maximum size of one line: a call with a request and an answer of `server.maxBodyBytes` (128 MiB) each."""
 
 _TOO_DEEP = "nested too deeply"
 
