@@ -1,4 +1,4 @@
-"""Preemption policies that a scenario is simulated under, by the name of a preset or as a `preemption` section."""
+"""Preemption policies for a simulation, given by the name of a preset or as a `preemption` section."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -62,9 +62,9 @@ def run_simulation(
     history: EvictionHistory,
     observer: StepObserver | None = None,
 ) -> Simulation:
-    """Simulate the scenario under one policy. Raises RequestError for a pod that cannot be created.
+    """Simulate the scenario under one policy. Raises RequestError for a pod that is not admitted.
 
-    A snapshot is changed, and must have been built for the same version; for objects, one is built.
+    A given snapshot is modified, and must be built for the same version; for objects, a snapshot is built.
     """
     if not isinstance(cluster, Snapshot):
         try:
