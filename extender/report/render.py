@@ -26,7 +26,7 @@ NO_EVICTION_HELPS = "the pod does not fit, and no eviction that is allowed would
 
 
 def render_nodes(record: DecisionRecord, *, node: str | None = None, every_pod: bool = True) -> list[NodeReport]:
-    """Render all nodes or only `node`, always with the pods of `node`; with `every_pod` also those of all others."""
+    """Render all nodes, with their pods if `every_pod`; or only `node`, always with its pods."""
     if isinstance(record, PreemptRecord):
         every = _preempt_nodes(record, node, every_pod=every_pod)
     else:
@@ -46,10 +46,10 @@ def render_pod_claims(record: DecisionRecord | None) -> list[PodClaimReport]:
 
 
 def with_claims(request: RecordedRequest, report: NodeReport, node: str | None) -> NodeReport:
-    """Return the report of `node` with the devices that the pod's claims may get there, any other one as it is."""
+    """Add the devices that the pod's claims may get to the report of `node`; return any other report unchanged."""
     if request.devices is None or report.name != node:
         return report
-    # This runs the allocator, so only for the node that is shown in full.
+    # Only for the node that is shown in full: this runs the allocator.
     claims, not_followed = report_claims(request.devices, request.pod.decode(), node, request.context)
     explained: NodeReport = replace(report, claims=claims, not_followed=not_followed)
     return explained
@@ -90,7 +90,7 @@ def _prioritize_nodes(record: PrioritizeRecord) -> Iterator[NodeReport]:
 
 
 def _preempt_nodes(record: PreemptRecord, only: str | None, *, every_pod: bool) -> Iterator[NodeReport]:
-    """Yield candidates best first, then the other nodes with a dry run, then the sent ones without, each by name."""
+    """Yield candidates, best first; then other nodes with a dry run, then sent nodes without, both by name."""
     if record.dry_run is not None:
         yield from _nodes_with_dry_run(record, record.dry_run, only, every_pod=every_pod)
     seen = set(record.dry_run.names) if record.dry_run else set()

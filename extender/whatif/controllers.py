@@ -78,7 +78,7 @@ class Recreation:
     times: int
     """Number of recreations of the pod so far, including this one."""
     empty_selector: str
-    """Treatment of empty budget selectors with which the eviction was counted."""
+    """`PreemptionPolicy.empty_selector` with which the eviction was counted."""
     is_ready: bool = False
 
 

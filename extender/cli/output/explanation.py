@@ -20,10 +20,10 @@ from extender.report.schema import MAX_LISTED_DECISIONS, DecisionReport, Decisio
 from extender.utilities.text import join_names
 
 _MAX_SUGGESTED_NODES = 10
-"""Limit of the node names that are listed if the decision does not have the one of --node."""
+"""Maximum number of node names listed if the decision does not mention the node of --node."""
 
 DECISION_ID = re.compile(r"(filter|prioritize|preempt)-\d+")
-"""Distinguishes the ID of a decision from a pod."""
+"""Pattern of a decision ID, which distinguishes it from a pod."""
 
 ReportT = TypeVar("ReportT")
 
@@ -85,11 +85,11 @@ def explain_subject(source: DecisionSource, subject: str, query: DecisionListOpt
 def _find_decision(
     source: DecisionSource, subject: str, query: DecisionListOptions, invocation: Invocation
 ) -> tuple[DecisionReport, int]:
-    """Return the decision, without the pods of nodes, and the number of others about the same pod.
+    """Return the decision, without the pods of nodes, and the number of other decisions about the pod.
 
     Exits with code 1 if none matches.
     """
-    # 1. By ID; if there is none, a pod may have such a name.
+    # 1. By ID; if no decision has this ID, a pod may have such a name.
     if DECISION_ID.fullmatch(subject):
         found = source.get_decision(subject, pods=False)
         if found is not None:
