@@ -23,7 +23,7 @@ from extender.errors import RecordingError, printable, printable_json
 from extender.report.schema import VerbName
 from extender.version import __version__
 
-if TYPE_CHECKING:  # the server and rich load slowly: not before they are needed
+if TYPE_CHECKING:  # the server and rich load slowly: imported only when needed
     from rich.console import Console
 
     from extender.server.recording.answer_diff import Difference, RawAnswer
@@ -148,7 +148,7 @@ def replay(
 
 
 class ReplayedCall(NamedTuple):
-    """The outcome of one call, without the bodies: those of a whole recording may not fit into memory."""
+    """The outcome of one call, without bodies: all bodies of a recording may not fit into memory."""
 
     id: str
     verb: str
@@ -156,7 +156,7 @@ class ReplayedCall(NamedTuple):
     time: str
     segment: str
     status: dict[str, int]
-    """The HTTP status `recorded` and `now`."""
+    """HTTP status `recorded` and `now`."""
     differences: "tuple[Difference, ...]"
 
 

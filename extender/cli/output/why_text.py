@@ -73,7 +73,7 @@ def _facts(found: Diagnosis) -> RenderableType:
         "message": found.message,
         "nominated": nominated,
         "scheduler": f"kube-scheduler {found.release}, {found.version_source}",
-        "cluster": size if found.state != "NotFound" or found.cluster.nodes else "",  # otherwise the cluster was not read
+        "cluster": size if found.state != "NotFound" or found.cluster.nodes else "",  # otherwise not read
         "policies": "; ".join(found.policies),
         "hint": found.hint or "",
         "not evaluated": f"{left_out}: kube-scheduler may decide otherwise" if left_out else "",

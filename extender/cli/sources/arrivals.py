@@ -25,7 +25,7 @@ class Arrivals:
 def read_arrivals(files: Sequence[str], namespace: str) -> Arrivals:
     """Read pods, workloads and resource claims; ExtenderError if a file has anything else, or nothing to schedule.
 
-    `namespace`: that of manifests that do not name one.
+    `namespace`: the default of manifests that name none.
     """
     from extender.whatif.body import not_a_pod_message
     from extender.whatif.workloads import API_VERSIONS, parse_workload
