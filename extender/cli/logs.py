@@ -70,7 +70,7 @@ def print_message(message: str) -> None:
 
 
 def silence() -> None:
-    """Discard the log lines of a replay: they would repeat those of the recorded service."""
+    """Discard the log lines of a replay: they would repeat the log of the recorded service."""
     logging.getLogger("extender").addHandler(logging.NullHandler())
     logging.getLogger("extender").propagate = False
 

@@ -29,7 +29,7 @@ def report_ranking(record: PreemptRecord) -> RankingReport | None:
     return RankingReport(
         criteria=criteria,
         candidates=len(ranked),
-        # The runner-up, at index 1, equals the best candidate in at least as many criteria as any other candidate.
+        # The runner-up, at index 1, equals the best candidate in at least as many leading criteria as any other one.
         decided_by=keys.decided_by(0, 1) if len(ranked) > 1 else None,
         ties=[dry_run.name(node) for node in ties],
         chance=sorted({why for node in ranked.tolist() for why in recorded_chance(record.request, dry_run, node)}),

@@ -76,7 +76,7 @@ def _prioritize_nodes(record: PrioritizeRecord) -> Iterator[NodeReport]:
     plugins = {name: values.tolist() for name, values in record.plugins.items()}
     for name, score, row in zip(record.names, record.scores, record.rows.tolist(), strict=True):
         place = place_of.get(row)
-        # Plugins score no node on which the pod does not fit: the score says what an eviction would cost.
+        # Plugins score no node on which the pod does not fit: the score follows the cost of an eviction.
         if place is None:
             yield NodeReport(
                 name=name, outcome="unscored", score=score, why=FITS_AFTER_EVICTION if score else NO_EVICTION_HELPS
@@ -117,7 +117,7 @@ def _nodes_with_dry_run(
     others = sorted(set(range(len(names))) - set(ranked), key=names.__getitem__)
     for place, node in [*enumerate(ranked), *((None, node) for node in others)]:
         name = names[node]
-        if only in (None, name):  # rendering one of 5,000 nodes must not render the others first
+        if only in (None, name):  # rendering one of 5,000 nodes must not render all others first
             tried = TriedNode(
                 record.request,
                 dry_run,

@@ -180,7 +180,7 @@ class TriedNode:
         context, dry_run, flags = self.request.context, self.dry_run, self.flags.tolist()
         on, order = dry_run.pods_on_node[self.node], dict[int, int]()
         if dry_run.methods[self.node] in _METHODS_WITH_ORDER:
-            # As upstream, the pods that violate a budget are reprieved first, then the others.
+            # As upstream, pods that violate a budget are reprieved first, then all other pods.
             removed = [place for place, flag in enumerate(flags) if flag & EVICTABLE]
             in_turn = sorted(removed, key=lambda place: not flags[place] & VIOLATING)
             order = {place: number for number, place in enumerate(in_turn, 1)}

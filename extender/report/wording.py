@@ -238,10 +238,10 @@ EVICTION_CAUSES: dict[EvictionCause, str] = {
     "Drained": "drained",
     "NodeRemoved": "node removed",
 }
-"""Why a pod was evicted -> words."""
+"""Cause of an eviction -> words."""
 
 CLAIM_ALLOCATIONS: dict[ClaimAllocation, str] = {"new": "gets", "existing": "keeps", "created": "is created and gets"}
-"""How a resource claim gets its devices -> verb, between the claim and the devices."""
+"""Allocation of a resource claim -> verb between the claim and its devices."""
 
 
 def as_json() -> bytes:

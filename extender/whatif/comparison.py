@@ -33,9 +33,9 @@ class VersionOutcome(SimulationStruct, frozen=True):
     """Outcome of the last attempt."""
     node: str | None
     nominated_node: str | None
-    """Node of its last nomination."""
+    """Node of the last nomination."""
     victims: list[str]
-    """Pods that are evicted for it, sorted."""
+    """Pods that are evicted for the pod, sorted."""
     num_pdb_violations: int = msgspec.field(name="numPDBViolations")
     feasible: int
     """Number of feasible nodes in the first attempt."""
@@ -67,7 +67,7 @@ class VersionComparison(SimulationStruct, frozen=True):
     """Two simulations that differ in the version of kube-scheduler."""
 
     compared: list[str]
-    """The versions."""
+    """The two versions."""
     summary: VersionSummary
     differences: list[VersionDifference]
     """Pods with different decisions, then pods with different reasons, both in the order of first attempts."""

@@ -1,9 +1,9 @@
 """Recreate evicted pods as their controllers would, and create the pods of a StatefulSet in order.
 
-A StatefulSet recreates a pod under the same name, every other controller under a new name; pods of a
-DaemonSet are pinned to their node by their own affinity. Pods without a controller are lost, as are mirror pods, which
-the kubelet of their node creates. A replacement is Ready as soon as it is bound, so that the disruption budgets that
-select it count it again.
+A StatefulSet recreates a pod under the same name, every other controller under a new name; pods of a DaemonSet are
+pinned to their node by their own affinity. Pods without a controller are lost, as are mirror pods, which the kubelet
+of their node creates. A replacement is Ready as soon as it is bound, so that the disruption budgets that select it
+count it again.
 
 Rule: nothing is decided here; the snapshot is modified and stays consistent.
 """

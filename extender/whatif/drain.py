@@ -95,7 +95,7 @@ def remove_nodes(
 
 
 def _pods_by_name(snapshot: Snapshot, node: str) -> list[Pod]:
-    """Return the running pods of a node by namespace and name, as the API server lists them."""
+    """Return the running pods of a node, sorted by namespace and name as the API server lists them."""
     return sorted(snapshot.pods_on(node), key=lambda pod: (pod.metadata.namespace, pod.metadata.name))
 
 

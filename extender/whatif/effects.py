@@ -112,7 +112,7 @@ def evict(snapshot: Snapshot, victims: Sequence[Pod], empty_selector: str) -> No
     used: Counter[Key] = Counter()
     for victim in victims:
         if victim.metadata.deletion_timestamp is not None:
-            continue  # it was counted when it was deleted
+            continue  # already counted when its deletion began
         for name in budgets_counting(snapshot, victim, empty_selector):
             key = key_of_name(name)
             if victim.is_ready or not budgets[key].status.current_healthy:

@@ -44,7 +44,7 @@ def preset_policy(base: KubeScheduler, name: str) -> SimulatedPolicy:
 def custom_policy(base: KubeScheduler, section: Any) -> SimulatedPolicy:
     """Return the policy of a `preemption` section; RequestError with one line per mistake if it is invalid."""
     try:
-        # As part of a configuration file, so that errors name the key as they do there.
+        # Loaded as part of a configuration file, so that errors name the same keys.
         config = load_config(None, {}, {"body": ("preemption", section)})
     except ConfigError as error:
         raise RequestError(str(error)) from error

@@ -1,6 +1,6 @@
 """Scenario of a simulation: changes of nodes, then pods that arrive.
 
-Its fields match the keyword arguments of the Python API, the body of `POST /simulate` and the options of the command.
+Its fields match the keyword arguments of the Python API and the body of `POST /simulate`; the command line builds one.
 
 Rule: a scenario only holds and checks values; `whatif.simulator` runs it.
 """
@@ -51,11 +51,11 @@ class Scenario:
     """Nodes that are all cordoned first, then drained one by one."""
     workloads: Sequence[WorkloadManifest] = ()
     until_full: bool = False
-    """Bind copies of the one pod, or further pods of the one workload, until one does not fit."""
+    """Bind copies of the only pod, or further pods of the only workload, until one does not fit."""
     gang: bool = False
     """Bind all pods that arrive, or none."""
     replace_evicted: bool = True
-    """Evicted pods come back through their controllers."""
+    """Let controllers recreate evicted pods."""
 
     @property
     def changes_nodes(self) -> bool:

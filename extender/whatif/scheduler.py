@@ -52,7 +52,7 @@ class SchedulingQueue:
         self._arrivals = 0
 
     def add(self, pod: Pod) -> None:
-        """Queue the pod behind those with fewer attempts, then higher priority, then earlier arrival."""
+        """Queue the pod behind pods with fewer attempts, then higher priority, then earlier arrival."""
         key = key_of("Pod", pod)
         # Fewer attempts mean a shorter back-off, which ends earlier.
         tried = min(self._attempts.setdefault(key, 0), MAX_BACKOFF_ATTEMPTS)

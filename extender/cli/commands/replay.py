@@ -111,7 +111,7 @@ def replay(
     tls = TLSClientConfig(ca_file, cert, key, tls_server_name)
     if url is None and tls.command_line():
         raise typer.BadParameter("requires --url", param_hint=tls.command_line().split()[0])
-    # 1. Whose settings decide?
+    # 1. Choose the settings to decide by.
     logs.silence()
     recording = open_recording(directory)
     overrides = scheduler_options(scheduler_config, scheduler_version) | {"--preset": ("preemption.preset", preset)}

@@ -38,7 +38,7 @@ _FULL_LIST_MIN_COLUMNS = 100
 """Console width below which the list drops the VERB and POD columns, which the id and the sentence repeat."""
 
 DECIDING_MARK = "*"
-"""Mark of the first criterion on which a candidate is worse than the best one."""
+"""Mark of the first criterion on which a candidate is worse than the best candidate."""
 
 
 # --- the list ---------------------------------------------------------------------------------------------------------

@@ -59,7 +59,7 @@ def follow(source: DecisionSource, query: DecisionListOptions, output: Output) -
 
 
 class Follower:
-    """Polls the decisions that are new since the last poll."""
+    """Polls for decisions that are new since the last poll."""
 
     def __init__(self, source: DecisionSource, query: DecisionListOptions) -> None:
         self._source, self._query = source, query

@@ -49,7 +49,7 @@ def read_arrivals(files: Sequence[str], namespace: str) -> Arrivals:
 
 
 def read_nodes(files: Sequence[str]) -> "Iterator[Node]":
-    """Yield the nodes of the files; ClusterFileError if one has anything else, or no nodes."""
+    """Yield the nodes of the files; ClusterFileError if a file has anything else, or no nodes."""
     for file in files:
         name, report = read_manifest(file)
         for kind in other_kinds(report, ("nodes",)):

@@ -23,7 +23,7 @@ def settings_override(
 ) -> "SettingsOverride":
     """Return a function from recorded settings to the settings to decide by.
 
-    `config` replaces all settings, `preset` the preemption policy, other arguments kube-scheduler's profiles or version.
+    `config` replaces all settings, `preset` the preemption policy, `scheduler_*` kube-scheduler's profiles or version.
     """
     if config is not None:
         from extender.server.replay import settings_of
