@@ -1,8 +1,8 @@
 """Create the pods of Deployments, ReplicaSets, StatefulSets and Jobs, as their controllers do.
 
 Pods get the owner references, labels and names that their controller gives, but the random part of a name counts up.
-A workload that already exists is scaled: its pods count, and only missing pods are created, in the ReplicaSet of its
-running pods. Rollouts are not simulated.
+A workload that already exists is scaled: its pods count, and only missing pods are created, for a Deployment in the
+ReplicaSet of its running pods. Rollouts are not simulated.
 
 Rule: a workload that cannot be created raises an error that names it.
 """
