@@ -57,11 +57,11 @@ def load_scheduler(
     feature_gates: Mapping[str, bool] | None = None,
     config: str | os.PathLike[str] | None = None,
 ) -> KubeScheduler:
-    """Return the kube-scheduler of a KubeSchedulerConfiguration, by default of the default configuration.
+    """Return the kube-scheduler that a KubeSchedulerConfiguration describes; without one, with default settings.
 
-    `version` is its minor, such as "1.33" (1.37 by default), `feature_gates` its --feature-gates. `config`, a
-    configuration file of the extender, adds the preemption policies; arguments override its section `scheduler`.
-    Raises ConfigError with one line per mistake, and its place.
+    `version` is its minor version, such as "1.33" (default 1.37), `feature_gates` its --feature-gates. `config` is a
+    configuration file of the extender with the preemption policies; arguments override its `scheduler` section.
+    Raises ConfigError with one line per mistake and its location.
     """
     from extender.config.scheduler.load import kube_scheduler_of
 
@@ -83,10 +83,10 @@ def evaluate(
     """Evaluate `pod` on every node of `cluster`: filter statuses, scores and preemption candidates.
 
     `cluster` is a `List` object as `kubectl get -o json` prints it, the result of `load_cluster`, or a Snapshot; a
-    Snapshot of another version is built again. `version`, `feature_gates` and `scheduler_config` are those of
-    `load_scheduler`; or pass its result as `scheduler`. Without any, kube-scheduler is v1.37.
-    The pod is judged by the profile of its spec.schedulerName; without a configuration, by the default profile,
-    whatever its schedulerName. `history` sets the time and the recent evictions; by default now, and none.
+    Snapshot built for a different version or feature gates is rebuilt. Pass either `version`, `feature_gates` and
+    `scheduler_config`, as for `load_scheduler`, or its result as `scheduler`; the default is kube-scheduler v1.37.
+    The profile with the pod's spec.schedulerName evaluates it; without a configuration, the default profile evaluates
+    every pod. `history` holds the current time and the recent evictions; by default now and none.
     Raises ClusterFileError for an invalid cluster, msgspec.ValidationError for an invalid pod, ConfigError for an
     invalid configuration, and UnknownScheduler for a pod that no profile of the given configuration schedules.
     """
@@ -122,18 +122,18 @@ def simulate(
     history: EvictionHistory | None = None,
     seed: int | None = None,
 ) -> Simulation:
-    """Simulate the arrival of `pods`, and with `pending` new attempts for the pending pods of the cluster.
+    """Simulate the arrival of `pods`; with `pending`, also try the pending pods of the cluster again.
 
-    Runs whole scheduling cycles as kube-scheduler does; `cluster` itself does not change. A pod that no profile
-    schedules is skipped, also where no configuration is given: then only `default-scheduler` is. `seed` chooses among
-    equal nodes at random, otherwise the first by name is chosen; the other arguments are those of `evaluate`.
-    First nodes are added (`add_nodes`: pairs of a Node and how many of them), cordoned, removed with their pods, and
+    Runs whole scheduling cycles as kube-scheduler does; `cluster` itself does not change. A pod whose schedulerName has
+    no profile is skipped; without a configuration, `default-scheduler` is the only profile. `seed` makes the choice
+    among equal nodes random; without it, the first by name is chosen. The other arguments are those of `evaluate`.
+    First, nodes are added (`add_nodes`: pairs of a Node and a count), cordoned, removed with their pods, and
     drained within disruption budgets; then the pods arrive, and the missing replicas of `workloads` (manifests of
-    Deployments, ReplicaSets, StatefulSets and Jobs). `gang` schedules all that arrive or nothing; `until_full` counts
-    how many copies of the one pod, or pods of the one workload, fit. Evicted pods come back through their controllers,
-    unless `replace_evicted` is False. The result says what became of all that in `scenario` and `replacements`.
+    Deployments, ReplicaSets, StatefulSets and Jobs). `gang` schedules all arriving pods or none; `until_full` counts
+    how many copies of the only pod, or pods of the only workload, fit. Controllers recreate evicted pods
+    unless `replace_evicted` is False. Node changes and recreated pods are in `scenario` and `replacements`.
     Raises RequestError for a pod that cannot be admitted, for example because its PriorityClass does not exist, and for
-    a scenario that names a node which does not exist.
+    a scenario that names a nonexistent node.
     """
     scenario = Scenario(
         pods=[_convert_pod(pod) for pod in pods],
@@ -171,9 +171,9 @@ def why(
 ) -> Diagnosis:
     """Explain why a pod is pending, or why it runs on its node.
 
-    `pod` is `namespace/name` of a pod of the cluster, or one that does not exist yet. `node`: show this one in full.
-    The other arguments are those of `evaluate`; a pod that no profile schedules gets the verdict Unknown. `cluster`
-    itself does not change. Raises RequestError for a pod that cannot be admitted, and for a node that does not exist.
+    `pod`: `namespace/name` of a pod in the cluster, or a pod that does not exist yet. `node`: node to show in full.
+    The other arguments are those of `evaluate`; a pod whose schedulerName has no profile is Unknown. `cluster`
+    itself does not change. Raises RequestError for a pod that cannot be admitted, and for a nonexistent node.
     """
     ours, now = _chosen_scheduler(scheduler, scheduler_config, version, feature_gates), time.time_ns()
     if isinstance(pod, str):
@@ -212,7 +212,7 @@ def _chosen_scheduler(
     version: str | None,
     feature_gates: Mapping[str, bool] | None,
 ) -> KubeScheduler:
-    """Return the kube-scheduler that the arguments describe; v1.37 without configuration if they are all None."""
+    """Return the kube-scheduler that the arguments describe; the default v1.37 if all of them are None."""
     is_described = not (version is None and feature_gates is None and scheduler_config is None)
     if scheduler is not None and is_described:
         raise ValueError("pass either scheduler= or version=/feature_gates=/scheduler_config=, not both")
@@ -222,7 +222,7 @@ def _chosen_scheduler(
 
 
 def _snapshot(cluster: ClusterObjects | Mapping[str, Any] | Snapshot, features: Features) -> Snapshot:
-    """Return a snapshot of the cluster for these features: the given one, if it was built for them."""
+    """Return a snapshot of the cluster for `features`; a given snapshot is reused if it was built for them."""
     if not isinstance(cluster, Snapshot):
         return Snapshot.build(load_cluster(cluster), features)
     return cluster if cluster.features == features else Snapshot.build(cluster.frozen(), features)
@@ -242,7 +242,7 @@ def _document(scheduler_config: SchedulerConfig | None) -> Mapping[str, Any] | P
 def _scheduler_of_file(
     config: Path, scheduler_config: SchedulerConfig | None, version: str | None, gates: Mapping[str, bool] | None
 ) -> KubeScheduler:
-    """Return the kube-scheduler of our own configuration file, unless the other arguments say otherwise."""
+    """Return the kube-scheduler of the extender's configuration file `config`; the other arguments override it."""
     from extender.config import load_config
     from extender.config.scheduler.load import kube_scheduler_of, load_kube_scheduler
 
@@ -267,6 +267,6 @@ def _scheduler_of_file(
 
 
 def _convert_pod(pod: Pod | Mapping[str, Any]) -> Pod:
-    if isinstance(pod, Mapping) and pod.get("kind", "Pod") != "Pod":  # its template would not be read
+    if isinstance(pod, Mapping) and pod.get("kind", "Pod") != "Pod":  # the pod template of a workload would be ignored
         raise RequestError(f"a {pod['kind']} is not a Pod")
     return pod if isinstance(pod, Pod) else msgspec.convert(pod, Pod)

@@ -1,7 +1,7 @@
 """Plain text for `--help`: the same on a terminal, in a pipe and on paper, in at most 80 columns.
 
-Rule: the docstring of a command ends with examples, which work if the files that they name exist, and with the pages of
-docs/ that have the rest.
+Rule: the docstring of a command ends with examples, which work if the files that they name exist, and with the pages in
+docs/ that cover the rest.
 """
 
 from typing import TYPE_CHECKING

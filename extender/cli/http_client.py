@@ -15,7 +15,7 @@ import typer
 from extender.errors import RequestError
 from extender.utilities.hosts import is_loopback
 
-if TYPE_CHECKING:  # commands import what they need when they run, so that the others start fast
+if TYPE_CHECKING:  # a command imports its dependencies when it runs, so that other commands start fast
     import httpx
 
 DEFAULT_ADMIN_URL = "http://127.0.0.1:8889"
@@ -68,7 +68,7 @@ class TLSClientConfig:
             raise RequestError(f"--url {url}: must be a URL such as http://127.0.0.1:8889")
         if parsed.scheme == "http" and (option := next(self._given_options(), None)):
             raise RequestError(f"--url {url}: {option[0]} requires an https:// URL")
-        # Even for http, httpx would make a default context, which reads a CA bundle; an empty one trusts nothing.
+        # Even for http, httpx would build a default context and read a CA bundle; pass an empty context instead.
         is_https = parsed.scheme == "https"
         verify = self._new_ssl_context() if is_https else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         # A proxy cannot reach a loopback address: ignore HTTP_PROXY and the like.
@@ -90,7 +90,7 @@ class TLSClientConfig:
         return f"{url}: {str(error) or type(error).__name__}"
 
     def error_message(self, error: "httpx.HTTPError", url: str) -> str:
-        """Return advice for a call that failed because of TLS, or for lack of it; "" for any other error."""
+        """Return advice for a call that failed because of TLS, or without it; "" for any other error."""
         import httpx
 
         if refused := _tls_error(error):
@@ -136,7 +136,7 @@ class TLSClientConfig:
 
 
 def _file_error(error: OSError) -> str:
-    """Return the problem of a certificate or key file."""
+    """Describe the problem with a certificate or key file."""
     not_pem = "cannot be read as PEM, or certificate and key do not match"
     # An SSLError is an OSError, too.
     return not_pem if isinstance(error, ssl.SSLError) else error.strerror or str(error)

@@ -1,6 +1,6 @@
 """Standard error: messages of commands, and the log of a service with one line of text or JSON per event.
 
-Once logging is configured, nothing else writes to standard error, so that a reader that stops blocks nothing
+Once logging is configured, nothing else writes to standard error, so that a stalled reader blocks nothing
 (`server.observability.log_writer`): unhandled exceptions and warnings are logged, too.
 
 Rule: an event is one line; the lines of a stack trace begin with a blank. Text from clients and objects is escaped, so
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 MAX_EVENT_CHARACTERS = 16_384
-"""Limit of an event's message, and of its stack trace; names from a call may be longer."""
+"""Maximum length of an event's message, and of its stack trace; names in a call may be longer."""
 
 
 def configure(config: "LogSection") -> None:
@@ -34,7 +34,7 @@ def configure(config: "LogSection") -> None:
 
     Libraries log at level Info or above: at Debug the kubernetes client logs whole objects.
     """
-    # Where standard error is closed, the next file or socket would get its descriptor, and so the log lines.
+    # If standard error is closed, the next file or socket would get its descriptor, and so the log lines.
     if sys.stderr is None:
         null = os.open(os.devnull, os.O_WRONLY)
         if null != STDERR:
@@ -70,7 +70,7 @@ def print_message(message: str) -> None:
 
 
 def silence() -> None:
-    """Discard the log lines of a replay: they would repeat those of the recorded service."""
+    """Discard the log lines of a replay: they would repeat the log of the recorded service."""
     logging.getLogger("extender").addHandler(logging.NullHandler())
     logging.getLogger("extender").propagate = False
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-if TYPE_CHECKING:  # pydantic loads slowly: not before a command needs it
+if TYPE_CHECKING:  # pydantic loads slowly: imported only when needed
     from extender.config import Configuration
 
 ConfigOption = Annotated[
@@ -59,7 +59,7 @@ OutputOption = Annotated[Literal["text", "json"], typer.Option("--output", "-o",
 NoColorOption = Annotated[bool, typer.Option("--no-color", help="Disable colors.")]
 
 Overrides = dict[str, tuple[str, object]]
-"""Option -> (configuration key, value); value None: the option was not given."""
+"""Option -> (configuration key, value); the value is None if the option was not given."""
 
 
 def cluster_options(path: str | None, kubernetes: bool, kubeconfig: str | None, context: str | None) -> Overrides:
@@ -76,7 +76,7 @@ def cluster_options(path: str | None, kubernetes: bool, kubeconfig: str | None, 
 
 
 def scheduler_options(config: str | None, version: str | None, option: str = "--scheduler-version") -> Overrides:
-    """Return the overrides of the options that describe kube-scheduler; `option`: the one with the version."""
+    """Return the overrides of the options that describe kube-scheduler; `option`: name of the version option."""
     return {"--scheduler-config": ("scheduler.config", config), option: ("scheduler.version", version)}
 
 

@@ -1,4 +1,4 @@
-"""Describe a scheduling cycle before its effects: the pods that it evicts, and what helps a pod that it skips."""
+"""Describe a scheduling cycle before its effects: its outcome, its victims, and a hint for a skipped pod."""
 
 from extender.core.preemption.pdb.index import budgets_counting
 from extender.core.profile import KubeScheduler
@@ -9,14 +9,14 @@ from extender.report.simulation_schema import CycleReport, EvictedPod
 
 
 def report_cycle(snapshot: Snapshot, cycle: Cycle, attempt: int, scheduler: KubeScheduler) -> CycleReport:
-    """Describe the cycle; the snapshot still has its victims."""
+    """Describe the cycle; the snapshot still contains the victims."""
     return CycleReport(
         pod=cycle.pod.key,
         uid=cycle.pod.metadata.uid,
         priority=cycle.pod.priority,
         attempt=attempt,
         outcome=cycle.outcome,
-        # `node` of a cycle is also the one that the pod is nominated to.
+        # `node` of a cycle may also be the nominated node.
         node=cycle.node if cycle.outcome == "Scheduled" else None,
         feasible=cycle.feasible,
         score=cycle.score,
@@ -34,7 +34,7 @@ def report_cycle(snapshot: Snapshot, cycle: Cycle, attempt: int, scheduler: Kube
 
 
 def evicted_pods(snapshot: Snapshot, cycle: Cycle, scheduler: KubeScheduler) -> list[EvictedPod]:
-    """Describe the victims of the cycle, which the snapshot still has."""
+    """Describe the victims of the cycle, which the snapshot still contains."""
     return [
         EvictedPod(
             pod=victim.key,
@@ -50,7 +50,7 @@ def evicted_pods(snapshot: Snapshot, cycle: Cycle, scheduler: KubeScheduler) -> 
 
 
 def claim_hint(pod: Pod, message: str) -> str | None:
-    """Return what to do about a resource claim that does not exist yet; None: the message is about something else."""
+    """Return a hint about a resource claim that does not exist yet; None if the message is about something else."""
     if message != f'{NOT_TRIED}pod "{pod.key}": ResourceClaim not created yet':
         return None
     # A live cluster has a controller that creates the claim; a simulation and a file have none.

@@ -1,4 +1,4 @@
-"""Find out why a request does not get the devices of a node: the reason of each device, and how many share it.
+"""Explain why a request does not get the devices of a node: the reason per device, and how many devices share it.
 
 Rule: a reason is a fact about one device and one request; combinations of devices are the allocator's concern.
 """
@@ -32,22 +32,22 @@ from extender.report.schema import DeviceReport, DeviceRequestReport
 from extender.utilities.text import join_counts, join_names, pluralize
 
 MAX_DEVICES = 256
-"""Devices that a request lists on one node."""
+"""Maximum number of devices that a request lists on one node."""
 
 MAX_REASONS = 4
-"""Reasons that a summary lists."""
+"""Maximum number of reasons that a summary lists."""
 
 MAX_NAMES = 3
-"""Claims, pods or devices that one sentence names."""
+"""Maximum number of claims, pods or devices that one sentence names."""
 
 MAX_REASON_CHARACTERS = 300
-"""Length of a reason, which may quote names and errors."""
+"""Maximum length of a reason, which may quote names and errors."""
 
 _STEPS_PER_DEVICE = 10
-"""Steps that one device costs for one request, besides those of its selectors."""
+"""Steps of the work budget that one device costs for one request, besides the steps of selectors."""
 
 IN_USE = "in use by "
-"""Beginning of a reason; a summary counts devices in use together, whatever claims use them."""
+"""Prefix of a reason; a summary counts all devices in use together, whichever claims use them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +65,12 @@ class Request:
         return f"{self.name}/{self.alternative}" if self.alternative else self.name
 
     def is_of(self, constraint: DeviceConstraint) -> bool:
-        """Return whether the constraint is about the devices of this request."""
+        """Return whether the constraint applies to the devices of this request."""
         return not constraint.requests or self.name in constraint.requests or self.full_name in constraint.requests
 
 
 def requests_of(spec: DeviceClaim) -> Iterator[tuple[int, Request]]:
-    """Yield (place of the request, request or alternative)."""
+    """Yield (index of the request, request or alternative)."""
     for place, one in enumerate(spec.requests or ()):
         if one.exactly is not None:
             yield place, Request(one.name, "", one.exactly)
@@ -84,7 +84,7 @@ class _Candidate(NamedTuple):
     device: PoolDevice
     matches: bool
     why: str
-    """Why the request does not get it; empty: it is free."""
+    """Reason why the request does not get the device; empty if the device is free."""
 
 
 class DeviceReasons:
@@ -96,15 +96,15 @@ class DeviceReasons:
         self._state = snapshot.index(DeviceIndex).state
         self._budget = budget
         self._candidates: dict[tuple[str, str], list[_Candidate]] = {}
-        """(claim, request) -> every device, as far as the budget goes."""
+        """(claim, request) -> the devices that the budget was enough to check."""
         self._selectors: dict[str, Selector] = {}
         self._users = _users(snapshot.objects.resource_claims.values())
         self._pools = pools
-        # An incomplete or invalid pool may have no devices yet, so that no device says why it cannot be used.
+        # An incomplete or invalid pool may have no devices yet, so no device reports why the pool cannot be used.
         self._without_devices = [pool for pool in pools if not pool.devices and _why_unusable(pool)]
 
     def report(self, claim: ClaimToAllocate, request: Request, *, fails: bool) -> DeviceRequestReport:
-        """Return the devices of the node for a request, and the summary."""
+        """Report the devices of the node for a request, with a summary."""
         found = self._candidates_of(claim, request)
         matching, free = sum(one.matches for one in found), sum(not one.why for one in found)
         reasons = Counter(one.why for one in found if one.why)
@@ -156,7 +156,7 @@ class DeviceReasons:
         return f"reserved for {listed(pods)}" if pods else ""
 
     def _mismatch(self, request: Request, one: PoolDevice) -> str:
-        """Return why the request cannot choose the device, free or not; empty: it matches."""
+        """Return the reason why the device does not match the request, free or not; empty if it matches."""
         asks, features = request.asks, self._features
         if why := _why_unusable(one.pool):
             return why
@@ -187,7 +187,7 @@ class DeviceReasons:
         return ""
 
     def selector(self, expression: str) -> Selector:
-        """Return the compiled selector, which the allocator uses, too."""
+        """Return the compiled selector, cached; the allocator shares the cache."""
         if expression not in self._selectors:
             compiled = compile_selector(expression, of_1_37=self._features.selectors_of_1_37)
             self._selectors[expression] = compiled
@@ -207,10 +207,10 @@ class DeviceReasons:
             return f"is not evaluated: {feature}"
 
     def _taken(self, request: Request, one: PoolDevice) -> str:
-        """Return why a device that matches is not free."""
+        """Return the reason why a matching device is not free; empty if it is free."""
         asks, features, state = request.asks, self._features, self._state
         is_admin = isinstance(asks, ExactDeviceRequest) and bool(asks.admin_access)
-        # Admin access does not allocate the device, so that it may be in use.
+        # Admin access does not allocate the device, so the device may be in use.
         if one.id in state.devices and not is_admin:
             users = [f"{claim.metadata.namespace}/{claim.metadata.name}" for claim in self._users.get(one.id, ())]
             return IN_USE + listed(users)
@@ -226,7 +226,7 @@ class DeviceReasons:
                 return "its capacity has a request policy that no API server admits"
             except CapacityError as error:
                 return str(error)
-        # A shared device that is in use has its counters already.
+        # A shared device in use has already consumed its counters.
         is_shared = bool(one.device.allow_multiple_allocations) and one.id in state.shared
         if one.device.consumes_counters and not is_shared and not Counters(state, features, self._budget).take(one):
             return "too little is left of the counters of its pool"
@@ -234,19 +234,19 @@ class DeviceReasons:
 
 
 def _why_unusable(pool: Pool) -> str:
-    """Return why no device of the pool can be allocated; empty: they can."""
+    """Return the reason why no device of the pool can be allocated; empty if the pool is usable."""
     if pool.incomplete:
         return f"pool {shortened(str(pool.id))} is being updated"
     return shortened(f"pool {pool.id} is invalid: {pool.invalid_reason}") if pool.invalid_reason else ""
 
 
 def _users(claims: Iterable[ResourceClaim]) -> dict[DeviceID, list[ResourceClaim]]:
-    """Return device -> the claims that have it."""
+    """Return device -> claims that use it."""
     users: dict[DeviceID, list[ResourceClaim]] = defaultdict(list)
     for claim in sorted(claims, key=lambda one: (one.metadata.namespace, one.metadata.name)):
         allocation = claim.status.allocation
         for one in (allocation.devices.results if allocation is not None else None) or ():
-            # A claim with admin access does not keep others from the device.
+            # A claim with admin access does not keep other claims from the device.
             if not one.admin_access:
                 users[one.driver, one.pool, one.device].append(claim)
     return users
@@ -267,7 +267,7 @@ def _summary(request: Request, found: int, matching: int, free: int, reasons: Co
     """Return `1 of 8 devices matches, 0 free: 7 selector #0 of class gpu.example.com is false, 1 in use by …`."""
     asked = "all" if request.asks.allocation_mode == "All" else pluralize(request.asks.count, "device")
     wants = "" if asked == "1 device" else f"asks for {asked}; "
-    # Each claim that uses devices is a reason of its own: they would push the other reasons out of the summary.
+    # Each claim that uses devices is a separate reason: singly, they would push other reasons out of the summary.
     users = {reason: count for reason, count in reasons.items() if reason.startswith(IN_USE)}
     merged = Counter({reason: count for reason, count in reasons.items() if reason not in users})
     if users:
@@ -291,5 +291,5 @@ def listed(names: Sequence[str]) -> str:
 
 
 def shortened(text: str) -> str:
-    """Return at most MAX_REASON_CHARACTERS of a text."""
+    """Truncate a text to MAX_REASON_CHARACTERS."""
     return text if len(text) <= MAX_REASON_CHARACTERS else f"{text[: MAX_REASON_CHARACTERS - 1]}…"

@@ -3,7 +3,7 @@
 The allocator runs again on a snapshot that has only this node, its pools, the claims that use them and the
 DeviceClasses. It allocates one more claim, then one more request at a time, until one fails.
 
-Rule: the verdict about the node is its filter status; this only explains it.
+Rule: the verdict about the node is its filter status; this module only explains it.
 """
 
 from collections import Counter
@@ -53,10 +53,10 @@ EXTENDED_RESOURCES = "extended resources"
 """Name of the claim that kube-scheduler creates for the extended resources of a pod."""
 
 MAX_CONSTRAINTS = 3
-"""Constraints that a summary names."""
+"""Maximum number of constraints that a summary names."""
 
 MAX_VALUES = 4
-"""Values of an attribute that a summary counts."""
+"""Maximum number of attribute values that a summary counts."""
 
 _CANNOT = "cannot be allocated"
 
@@ -65,7 +65,7 @@ _CANNOT = "cannot be allocated"
 
 
 def report_pod_claims(devices: RecordedDevices, pod: Pod, features: Features) -> list[PodClaimReport]:
-    """Return the claims of the pod, each with its allocation, or with the reason why it cannot be used.
+    """Return the claims of the pod, each with its allocation or the reason why it cannot be used.
 
     Extended resources that a DeviceClass backs are the last claim.
     """
@@ -111,9 +111,9 @@ def _key(claim: ResourceClaim) -> str:
 def report_claims(
     devices: RecordedDevices, pod: Pod, node: str, context: SchedulingContext
 ) -> tuple[list[ClaimReport], str]:
-    """Return the pod's claims on one node, and the feature that leaves the decision there to kube-scheduler, or "".
+    """Return the pod's claims on one node, and the feature that leaves the decision to kube-scheduler, or "".
 
-    `context`: that of the decision, whose snapshot and pod are not read.
+    `context`: the context of the decision; its snapshot and pod are not read.
     """
     snapshot = _snapshot_of(devices, node, context.features)
     if snapshot is None:
@@ -142,13 +142,13 @@ def _reports(devices: RecordedDevices, pod: Pod, snapshot: Snapshot) -> list[Cla
 
 
 def _snapshot_of(devices: RecordedDevices, name: str, features: Features) -> Snapshot | None:
-    """Return a snapshot of one node, with everything that decides about its devices; None: it was not there."""
+    """Return a snapshot of one node with everything that its devices depend on; None if the node is not recorded."""
     if name not in devices.node_names:
         return None
     row = devices.node_names.index(name)
     metadata = ObjectMeta(name, labels=devices.node_labels[row])
     node = Node(metadata, status=NodeStatus(allocatable=devices.node_allocatable[row]))
-    # Pools that use shared counters, too: devices of other nodes may have taken what this node needs.
+    # Pools with shared counters, too: devices of other nodes may have consumed counters that this node needs.
     pools = {
         (one.spec.driver, one.spec.pool.name)
         for one in devices.slices
@@ -186,7 +186,7 @@ def _own_claim(name: str, claim: ResourceClaim | None, problem: str, node: Node)
 
 
 def _extended_resources(snapshot: Snapshot, pod: Pod) -> ClaimToAllocate | None:
-    """Return the claim for the extended resources that the node lacks; None: it lacks none that a DeviceClass backs."""
+    """Return the claim for extended resources that the node lacks; None if no DeviceClass backs any of them."""
     # Older versions leave extended resources to device plugins.
     if not snapshot.features.dra_extended_resource:
         return None
@@ -197,7 +197,7 @@ def _extended_resources(snapshot: Snapshot, pod: Pod) -> ClaimToAllocate | None:
 
 
 class _Search:
-    """The claims of a pod without an allocation, and the only node of a snapshot."""
+    """Searches devices for a pod's unallocated claims on the only node of a snapshot."""
 
     def __init__(self, snapshot: Snapshot, claims: tuple[ClaimToAllocate, ...]) -> None:
         self._snapshot = snapshot
@@ -213,20 +213,20 @@ class _Search:
         self._reasons = DeviceReasons(snapshot, self._pools, self._budget)
 
     def report(self, number: int, own: ClaimReport) -> ClaimReport:
-        """Explain one claim; the claims before it get their devices first."""
+        """Explain the claim at index `number`; earlier claims get their devices first."""
         claim = self._claims[number]
-        # 1. It can be allocated together with the claims before it.
+        # 1. The claim can be allocated together with the claims before it.
         found = self._pools_error or self._allocate(self._claims[: number + 1])
         if not isinstance(found, str):
             devices = ["/".join(one.id) for one in found[number].devices]
             summary = f"can be allocated: {listed(devices)}"
             requests = self._requests(claim, None)
             return replace(own, summary=summary, devices=devices[:MAX_DEVICES], requests=requests)
-        # 2. A claim before it cannot be allocated, so that the allocator never tries this one.
+        # 2. An earlier claim cannot be allocated, so the allocator never tries this claim.
         if number and not self._pools_error and isinstance(self._allocate(self._claims[:number]), str):
             summary = "not tried: an earlier claim of the pod cannot be allocated"
             return replace(own, summary=summary, requests=self._requests(claim, None))
-        # 3. It fails itself: find the first request for which no devices are left; None: the claim fails as a whole.
+        # 3. The claim itself fails: find the first request that gets no devices; None if only the whole claim fails.
         fails = next(
             (
                 place
@@ -253,13 +253,13 @@ class _Search:
         return _CANNOT if found is None else found
 
     def _part(self, number: int, requests: int) -> ClaimToAllocate:
-        """Return a claim with the first of its requests only."""
+        """Return the claim at index `number` with only its first `requests` requests."""
         claim = self._claims[number]
         spec = replace(claim.spec, requests=(claim.spec.requests or [])[:requests])
         return ClaimToAllocate(claim.namespace, claim.name, spec)
 
     def _in_combination(self, number: int, fails: int | None) -> str:
-        """Return why the request that fails does not get devices although some are free; "": no request fails alone."""
+        """Return the reason why the failing request gets no devices although some are free; "" if none fails alone."""
         if fails is None:
             return ""
         # 1. Too few devices are free for each alternative of the request.
@@ -268,7 +268,7 @@ class _Search:
         wanted = {id(one): 1 if one.asks.allocation_mode == "All" else one.asks.count for one in own}
         if all(sum(1 for _ in self._reasons.free_devices(claim, one)) < wanted[id(one)] for one in own):
             return f": request {own[0].name} has too few devices"
-        # 2. It fails without the constraints of the claim, too: several requests compete for the same devices.
+        # 2. The request fails even without the claim's constraints: several requests compete for the same devices.
         without = ClaimToAllocate(claim.namespace, claim.name, replace(claim.spec, constraints=None))
         if isinstance(self._allocate((*self._claims[:number], without)), str):
             is_first = number == 0 and fails == 0
@@ -279,7 +279,7 @@ class _Search:
         return f": no devices for request {own[0].name} satisfy {'; '.join(constraints[:MAX_CONSTRAINTS])}"
 
     def _constraint(self, claim: ClaimToAllocate, number: int) -> str:
-        """Return a constraint with the values that free devices have: `constraint #0 (…): 1 free with 0, 1 with 1`."""
+        """Describe a constraint with the values of free devices: `constraint #0 (…): 1 free with 0, 1 with 1`."""
         constraint = (claim.spec.constraints or [])[number]
         attribute = constraint.match_attribute or constraint.distinct_attribute or ""
         values = Counter(

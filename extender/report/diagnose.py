@@ -1,11 +1,11 @@
-"""Diagnose one pod: what kube-scheduler would decide now, why, and what it makes of every node (`extender why`).
+"""Diagnose one pod: kube-scheduler's decision now, the reasons, and the verdict on every node (`extender why`).
 
-    not tried?  gated, another scheduler's, terminating, finished
-    pending     one Evaluation of all nodes: the scheduling cycle takes the verdict and the message from it, and every
+    not tried   gated, another scheduler's, terminating, finished
+    pending     one Evaluation of all nodes gives the scheduling cycle its verdict and message, and every
                 node its reasons, scores and victims
-    assigned    the Evaluation of all nodes as if the pod had none, for the rank of the one that it has
+    assigned    one Evaluation of all nodes as if the pod had no node, to rank its own node
 
-Rule: nothing is decided here, and the snapshot is afterwards as it was before.
+Rule: nothing is decided here, and the snapshot is left unchanged.
 """
 
 from collections import Counter
@@ -58,13 +58,13 @@ from extender.report.wording import NOT_TRIED_SENTENCES, REJECTED_BY
 from extender.utilities.text import join_counts, join_names, pluralize
 
 MAX_EXAMPLES = 10
-"""Names of nodes that a reason lists."""
+"""Maximum number of node names that a reason lists."""
 
 MAX_LISTED = 3
-"""Pods that a sentence names, and nodes that the pod's own node is compared with."""
+"""Maximum number of pods that a sentence names, and of nodes that the pod's own node is compared with."""
 
 MAX_PHRASES = 6
-"""Reasons that a sentence lists."""
+"""Maximum number of reasons that a sentence lists."""
 
 TRIED_AGAIN = (
     "kube-scheduler tries a pending pod again after its back-off, after a change that may help it, and every 5 minutes "
@@ -76,7 +76,7 @@ OTHER_PROFILES = "to see how that scheduler would decide, use a KubeSchedulerCon
 """Hint for a pod of another scheduler."""
 
 _INSUFFICIENT = "Insufficient "
-"""Beginning of NodeResourcesFit's reasons for a resource."""
+"""Prefix of NodeResourcesFit's reasons for a resource."""
 
 
 def diagnose(
@@ -86,27 +86,27 @@ def diagnose(
     history: EvictionHistory = NO_HISTORY,
     node: str | None = None,
 ) -> Diagnosis:
-    """Diagnose a pod of the snapshot, or one that does not exist yet; `node`: show this one in full.
+    """Diagnose a pod of the snapshot, or a pod that does not exist yet; `node`: name of a node to show in full.
 
-    An assigned pod is taken off its node meanwhile. Raises RequestError if the cluster has no such node.
+    An assigned pod is removed from its node meanwhile. Raises RequestError if the cluster has no such node.
     """
     if node is not None and node not in snapshot.node_row:
         raise RequestError(f"node {node!r} does not exist")
     about, profile = _about(snapshot, pod, scheduler), scheduler.profile_of(pod)
-    # 1. A pod that has its node is judged as if it had none.
+    # 1. An assigned pod is evaluated as if it had no node.
     if pod.spec.node_name and not is_finished(pod) and pod.metadata.deletion_timestamp is None:
         if profile is None:
             return _with_placement(about, pod, has_profile=False)
         with pod_removed_from_node(snapshot, pod) as before:
             judged = _with_nodes(about, Evaluation(snapshot, before, profile, history), node)
         return _with_placement(judged, pod, has_profile=True)
-    # 2. A pod that kube-scheduler does not try: its nodes are judged all the same, unless it needs none any more.
+    # 2. A pod that kube-scheduler does not try: nodes are still evaluated, unless the pod no longer needs a node.
     skipped = not_tried_reason(snapshot, pod, scheduler)
     if skipped is not None:
         about = _with_reason(about, pod, skipped, has_profile=profile is not None)
     if profile is None or about.state in ("Terminating", "Finished"):
         return about
-    # 3. A pending pod: the cycle reads the Evaluation first, so that a node below shows what the cycle compared.
+    # 3. A pending pod: the cycle reads the Evaluation first, so that the nodes below show what the cycle compared.
     evaluation = Evaluation(snapshot, pod, profile, history)
     cycle = schedule_evaluated(evaluation) if skipped is None else None
     judged = _with_nodes(about, evaluation, node)
@@ -123,18 +123,18 @@ def not_found(snapshot: Snapshot, namespace: str, name: str, scheduler: KubeSche
 
 
 def with_history(found: Diagnosis, history: PodHistory | None) -> Diagnosis:
-    """Return the diagnosis with what Events and conditions say of a pod of the cluster, such as that it was evicted."""
+    """Add a pod's Events and conditions to the diagnosis, such as its eviction."""
     by = None if history is None else history.preempted
     is_gone = found.state in ("NotFound", "Terminating")
     why = evicted_sentence(found.pod, by) if by is not None and is_gone else found.why
-    # Without Events it is a pod of a file, which does not wait for anything.
+    # A pod without history comes from a file, and waits for nothing.
     waits = history is not None and found.state == "Pending" and found.verdict == "Fits"
     known: Diagnosis = replace(found, history=history, why=why, hint=TRIED_AGAIN if waits else found.hint)
     return known
 
 
 def _about(snapshot: Snapshot, pod: Pod, scheduler: KubeScheduler) -> Diagnosis:
-    """Return the pod, the cluster and the kube-scheduler, without a verdict."""
+    """Return a diagnosis of the pod, the cluster and the kube-scheduler, without a verdict."""
     profile = scheduler.profile_of(pod)
     return Diagnosis(
         pod=pod.key,
@@ -157,7 +157,7 @@ def _about(snapshot: Snapshot, pod: Pod, scheduler: KubeScheduler) -> Diagnosis:
 
 
 def _with_reason(about: Diagnosis, pod: Pod, skipped: str, *, has_profile: bool) -> Diagnosis:
-    """Return the diagnosis with the reason why kube-scheduler does not try the pod."""
+    """Add the reason why kube-scheduler does not try the pod to the diagnosis."""
     state: PodState = "Gated" if has_profile else "NotOurs"
     if pod.metadata.deletion_timestamp is not None:
         state = "Terminating"
@@ -174,7 +174,7 @@ def _with_reason(about: Diagnosis, pod: Pod, skipped: str, *, has_profile: bool)
 
 
 def _with_nodes(about: Diagnosis, evaluation: Evaluation, node: str | None) -> Diagnosis:
-    """Return the diagnosis with every node, and the reasons why nodes are rejected; `node` in full."""
+    """Add all nodes, the counts of rejection reasons and the details of `node` to the diagnosis."""
     nodes, feasible, profile = node_diagnoses(evaluation), len(evaluation.scores.rows), evaluation.context.profile
     not_evaluated = [name for name, mask in evaluation.filters_not_evaluated.items() if mask.any()]
     # PostFilter plugins run only for a pod that fits on no node.
@@ -193,7 +193,7 @@ def _with_nodes(about: Diagnosis, evaluation: Evaluation, node: str | None) -> D
 
 
 def node_diagnoses(evaluation: Evaluation) -> list[NodeDiagnosis]:
-    """Return every node, by name."""
+    """Return the diagnosis of every node, sorted by name."""
     # 1. Read the parts of the Evaluation.
     names, scores, tried = evaluation.context.snapshot.node_names, evaluation.scores, evaluation.policies
     totals = scores.total if scores.error is None else None  # a plugin failed: no totals
@@ -257,7 +257,7 @@ def _reason_counts(nodes: Iterable[NodeDiagnosis]) -> list[ReasonCount]:
 
 
 def _node_details(evaluation: Evaluation, row: int) -> NodeReport:
-    """Return the report of the node in this row, with all its pods; a preemption is tried on this node alone."""
+    """Return the report of the node in this row with all its pods; preemption is dry-run on this node alone."""
     dry_run = record_dry_run(evaluation.filter, evaluation.policies_on(np.array([row])))
     request = record_request(evaluation, evaluation.context.nominees)
     place = 0 if len(dry_run.candidate_keys.candidates) else None
@@ -269,7 +269,7 @@ def _node_details(evaluation: Evaluation, row: int) -> NodeReport:
         Code.ERROR: "unresolvable",
     }
     outcome = outcomes.get(int(evaluation.filter.codes[row]), report.outcome)
-    # Its rank would be that of the only candidate.
+    # Without a rank: the node would be the only candidate.
     shown = replace(report, outcome=outcome, sent=True, rank=None, keys=[], shown=[], loses_by=None)
     return with_claims(request, shown, report.name)
 
@@ -278,7 +278,7 @@ def _node_details(evaluation: Evaluation, row: int) -> NodeReport:
 
 
 def _with_outcome(found: Diagnosis, cycle: Cycle, evaluation: Evaluation, scheduler: KubeScheduler) -> Diagnosis:
-    """Return the diagnosis with what the cycle decides."""
+    """Add the outcome of the cycle to the diagnosis."""
     preemption = None
     if cycle.outcome == "Scheduled":
         why = _fits_sentence(cycle, len(found.nodes))
@@ -304,7 +304,7 @@ def _verdict(cycle: Cycle, preemption: PreemptionOutcome | None, other_post_filt
     # A PostFilter plugin that is not evaluated may nominate a pod that the filters have rejected.
     if cycle.unschedulable_plugins and other_post_filters:
         return "Unknown"
-    # A filter that is not evaluated only rejects: a pod without a node stays without one.
+    # A filter that is not evaluated can only reject nodes: a pod that fits nowhere still fits nowhere.
     waits = preemption is not None and TERMINATING_POD_ON_NOMINATED_NODE in preemption.message
     if cycle.outcome == "Unschedulable" and not waits:
         return "DoesNotFit"
@@ -347,7 +347,7 @@ def _fits_sentence(cycle: Cycle, total: int) -> str:
 def _rejected_sentence(
     cycle: Cycle, nodes: Sequence[NodeDiagnosis], prefilter: str, preemption: PreemptionOutcome
 ) -> str:
-    """Return the sentence about a pod that fits on no node; `prefilter`: the message that rejects it everywhere."""
+    """Return the sentence about a pod that fits on no node; `prefilter`: message of a PreFilter rejection, or ""."""
     pod = cycle.pod.key
     if not nodes:
         return f"{pod} fits nowhere: the cluster has no nodes"
@@ -364,7 +364,7 @@ def _rejected_sentence(
 
 
 def phrase_of(code: str, plugin: str, reasons: Iterable[str]) -> str:
-    """Return the words for nodes with this status, to stand behind their number."""
+    """Return the phrase for nodes with this status, which follows their number."""
     message = ", ".join(reasons)
     # A failing plugin is a bug or an invalid object: only its own message helps.
     if code == "Error":
@@ -392,7 +392,7 @@ def _preemption_clause(pod: Pod, found: PreemptionOutcome) -> str:
 
 
 def evicted_sentence(pod: str, by: PreemptedBy) -> str:
-    """Return the sentence about a pod that was evicted: which pod took its place, and where that one is now."""
+    """Return the sentence about an evicted pod: its preemptor, and where the preemptor is now."""
     where = f" on {by.node}" if by.node else ""
     if by.preemptor is None:
         return f"{pod} was preempted{where}: {by.message}"
@@ -409,7 +409,7 @@ def evicted_sentence(pod: str, by: PreemptedBy) -> str:
 
 
 def _with_placement(found: Diagnosis, pod: Pod, *, has_profile: bool) -> Diagnosis:
-    """Return the diagnosis of an assigned pod, whose node is compared with the others; without a profile it is not."""
+    """Add the placement of an assigned pod to the diagnosis; with a profile, its node is compared with other nodes."""
     node = pod.spec.node_name
     own = next((one for one in found.nodes if one.name == node), None)
     others = [one for one in found.nodes if one.scores is not None and one is not own]

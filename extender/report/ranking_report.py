@@ -1,6 +1,6 @@
-"""Compare the candidates of a preemption, and name the criterion that decided.
+"""Compare the candidates of a preemption, and name the deciding criterion.
 
-Rule: the ranking keys are those of the decision; no others are computed.
+Rule: only ranking keys of the decision are compared; no keys are computed here.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from extender.utilities.text import pluralize
 
 
 def report_ranking(record: PreemptRecord) -> RankingReport | None:
-    """Return the criterion that decided between the best two candidates, and the ties; None: there was no dry run."""
+    """Return the criterion that decided between the best two candidates, and the ties; None without a dry run."""
     dry_run, criteria = record.dry_run, list(record.request.context.profile.preemption.ranking)
     if dry_run is None:
         return None
@@ -29,7 +29,7 @@ def report_ranking(record: PreemptRecord) -> RankingReport | None:
     return RankingReport(
         criteria=criteria,
         candidates=len(ranked),
-        # No other candidate is equal to the best by more criteria than the runner-up, which is at place 1.
+        # The runner-up, at index 1, equals the best candidate in at least as many leading criteria as any other one.
         decided_by=keys.decided_by(0, 1) if len(ranked) > 1 else None,
         ties=[dry_run.name(node) for node in ties],
         chance=sorted({why for node in ranked.tolist() for why in recorded_chance(record.request, dry_run, node)}),
@@ -37,7 +37,7 @@ def report_ranking(record: PreemptRecord) -> RankingReport | None:
 
 
 def recorded_chance(request: RecordedRequest, dry_run: DryRunRecord, node: int) -> list[Chance]:
-    """Return why kube-scheduler may choose other victims on the node, from what was recorded."""
+    """Return the reasons, from the record, why kube-scheduler may choose other victims on the node."""
     context, on = request.context, dry_run.pods_on_node[node]
     evictable = np.flatnonzero(flags_of_node(dry_run, node) & EVICTABLE).tolist()
     pods, budgets = [on.pods[k] for k in evictable], [on.budgets[k] for k in evictable]
@@ -45,22 +45,22 @@ def recorded_chance(request: RecordedRequest, dry_run: DryRunRecord, node: int) 
 
 
 def keys_at(request: RecordedRequest, dry_run: DryRunRecord, place: int) -> list[list[int]]:
-    """Return, per criterion of the ranking, the keys of the candidate ranked at `place`."""
+    """Return, per criterion of the ranking, the keys of the candidate at index `place`."""
     by_criterion = dry_run.ranked.keys.by_criterion
     return [[int(key[place]) for key in by_criterion[name]] for name in request.context.profile.preemption.ranking]
 
 
 def render_keys(request: RecordedRequest, dry_run: DryRunRecord, place: int) -> list[str]:
-    """Return, per criterion, the keys of the candidate ranked at `place` as readable text."""
+    """Return, per criterion, the keys of the candidate at index `place` as readable text."""
     node, criteria = int(dry_run.ranked.candidates[place]), request.context.profile.preemption.ranking
     victims, keys = int(np.count_nonzero(flags_of_node(dry_run, node) & VICTIM)), keys_at(request, dry_run, place)
     return [_render_key(name, own, victims) for name, own in zip(criteria, keys, strict=True)]
 
 
 def explain_priority_sum(request: RecordedRequest, dry_run: DryRunRecord) -> str | None:
-    """Explain why PrioritySum prefers the best candidate to the runner-up; None: the sums of priorities say it all.
+    """Explain why PrioritySum prefers the best candidate to the runner-up; None if the sums of priorities suffice.
 
-    Every victim adds 2^31, so that the number of victims decides where it differs.
+    Every victim adds 2^31, so the number of victims decides if it differs.
     """
     place = list(request.context.profile.preemption.ranking).index("PrioritySum")
     counts = [
@@ -75,7 +75,7 @@ def explain_priority_sum(request: RecordedRequest, dry_run: DryRunRecord) -> str
 
 
 def flags_of_node(dry_run: DryRunRecord, node: int) -> npt.NDArray[np.uint8]:
-    """Return [pod]: the bits of each pod of one node (EVICTABLE, VIOLATING, …)."""
+    """Return [pod]: flag bits of each pod of one node (EVICTABLE, VIOLATING, …)."""
     return dry_run.flags[: len(dry_run.pods_on_node[node].pods), node]
 
 
@@ -83,7 +83,7 @@ def _render_key(name: str, keys: Sequence[int], victims: int) -> str:
     if name == "PrioritySum":  # upstream adds a constant for every victim, so that more victims are always worse
         return f"{keys[0] - victims * PRIORITY_OFFSET} ({pluralize(victims, 'victim')})"
     if name == "LatestStartTime":
-        # Smaller keys are better, so that the key of the latest start is negated; fractions only if there are any.
+        # Smaller keys are better, so start times are negated; fractions are shown only if there are any.
         digits = len(f"{-keys[0] % SECOND:09d}".rstrip("0"))
         return "not started" if -keys[0] == NEVER else format_time(-keys[0], digits)
     if name == "QoSClass":

@@ -26,7 +26,7 @@ NO_EVICTION_HELPS = "the pod does not fit, and no eviction that is allowed would
 
 
 def render_nodes(record: DecisionRecord, *, node: str | None = None, every_pod: bool = True) -> list[NodeReport]:
-    """Render all nodes or only `node`, always with the pods of `node`; with `every_pod` also those of all others."""
+    """Render all nodes, with their pods if `every_pod`; or only `node`, always with its pods."""
     if isinstance(record, PreemptRecord):
         every = _preempt_nodes(record, node, every_pod=every_pod)
     else:
@@ -46,10 +46,10 @@ def render_pod_claims(record: DecisionRecord | None) -> list[PodClaimReport]:
 
 
 def with_claims(request: RecordedRequest, report: NodeReport, node: str | None) -> NodeReport:
-    """Return the report of `node` with the devices that the pod's claims may get there, any other one as it is."""
+    """Add the devices that the pod's claims may get to the report of `node`; return any other report unchanged."""
     if request.devices is None or report.name != node:
         return report
-    # This runs the allocator, so only for the node that is shown in full.
+    # Only for the node that is shown in full: this runs the allocator.
     claims, not_followed = report_claims(request.devices, request.pod.decode(), node, request.context)
     explained: NodeReport = replace(report, claims=claims, not_followed=not_followed)
     return explained
@@ -76,7 +76,7 @@ def _prioritize_nodes(record: PrioritizeRecord) -> Iterator[NodeReport]:
     plugins = {name: values.tolist() for name, values in record.plugins.items()}
     for name, score, row in zip(record.names, record.scores, record.rows.tolist(), strict=True):
         place = place_of.get(row)
-        # Plugins score no node on which the pod does not fit: the score says what an eviction would cost.
+        # Plugins score no node on which the pod does not fit: the score follows the cost of an eviction.
         if place is None:
             yield NodeReport(
                 name=name, outcome="unscored", score=score, why=FITS_AFTER_EVICTION if score else NO_EVICTION_HELPS
@@ -90,7 +90,7 @@ def _prioritize_nodes(record: PrioritizeRecord) -> Iterator[NodeReport]:
 
 
 def _preempt_nodes(record: PreemptRecord, only: str | None, *, every_pod: bool) -> Iterator[NodeReport]:
-    """Yield candidates best first, then the other nodes with a dry run, then the sent ones without, each by name."""
+    """Yield candidates, best first; then other nodes with a dry run, then sent nodes without, both by name."""
     if record.dry_run is not None:
         yield from _nodes_with_dry_run(record, record.dry_run, only, every_pod=every_pod)
     seen = set(record.dry_run.names) if record.dry_run else set()
@@ -117,7 +117,7 @@ def _nodes_with_dry_run(
     others = sorted(set(range(len(names))) - set(ranked), key=names.__getitem__)
     for place, node in [*enumerate(ranked), *((None, node) for node in others)]:
         name = names[node]
-        if only in (None, name):  # rendering one of 5,000 nodes must not render the others first
+        if only in (None, name):  # rendering one of 5,000 nodes must not render all others first
             tried = TriedNode(
                 record.request,
                 dry_run,

@@ -1,6 +1,6 @@
-"""Describe the kube-scheduler that verdicts follow, the policies in effect, and what no verdict takes into account.
+"""Describe the kube-scheduler that verdicts follow, the policies in effect, and the limitations of all verdicts.
 
-Decisions, `why`, `simulate`, `/status` and recordings show them.
+Decisions, `why`, `simulate`, `/status` and recordings show these facts.
 """
 
 import re
@@ -18,7 +18,7 @@ _DURATIONS = ("min_pending_duration", "workload_cooldown", "attempts_within")
 
 
 def report_scheduler(scheduler: KubeScheduler, profile: Profile | None) -> SchedulerReport:
-    """Describe the version and the profile that judged a pod; None: no profile has the pod's schedulerName."""
+    """Describe the version and the profile that evaluated a pod; `profile`: None if none has its schedulerName."""
     return SchedulerReport(
         version=scheduler.version,
         release=scheduler.release,
@@ -49,18 +49,18 @@ def _changed(policy: Any, upstream: Any) -> Iterator[str]:
         if field.name in _DURATIONS:
             yield f"{key}: {value / SECOND:g}s"
         elif field.name == "protections":
-            # One setting may make several protections, which have the same name.
+            # One setting may create several protections, which have the same name.
             yield f"{key}: {', '.join(dict.fromkeys(protection.name for protection in value))}"
         else:
             yield f"{key}: {', '.join(map(str, value)) if isinstance(value, tuple) else value}"
 
 
 def limitations(scheduler: KubeScheduler) -> list[str]:
-    """Return what our verdicts do not take into account: sampled nodes, plugins, and known bugs of the patch."""
+    """List the limitations of our verdicts: node sampling, plugins not evaluated, and known bugs of the patch."""
     notes = known_faults(Version(scheduler.minor, scheduler.patch))
     for profile in scheduler.profiles:
         name = f"profile {profile.scheduler_name}"
-        # 0, the adaptive default, is not noted: the note would stand under every verdict.
+        # 0, the adaptive default, is not noted: the note would appear under every verdict.
         if profile.percentage_of_nodes_to_score not in (0, 100):
             share = f"{name}: percentageOfNodesToScore is {profile.percentage_of_nodes_to_score}"
             notes.append(f"{share}: kube-scheduler stops once it has found enough feasible nodes; here all are judged")

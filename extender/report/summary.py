@@ -1,4 +1,4 @@
-"""Summarize a decision, and what decided it, in one sentence.
+"""Summarize a decision and its reason in one sentence.
 
 Rule: a sentence states only facts that were compared or counted at the decision.
 """
@@ -15,7 +15,7 @@ from extender.report.wording import CRITERIA
 from extender.utilities.text import join_counts, join_names, pluralize
 
 MAX_LISTED = 3
-"""Number of victims or reasons that a sentence lists."""
+"""Maximum number of victims or reasons that a sentence lists."""
 
 
 def summarize(record: DecisionRecord, *, observed: bool = False) -> str:
@@ -76,7 +76,7 @@ def _drop_reasons(dropped: Mapping[str, CandidateRejection]) -> str:
 
 
 def why_best(record: PreemptRecord) -> str:
-    """Return the reason why the best candidate is the best; names no pod."""
+    """Return the reason why the best candidate won, without names of pods."""
     ranking, dry_run = report_ranking(record), record.dry_run
     if ranking is None or dry_run is None or ranking.decided_by is None:
         tried = set(dry_run.names) if dry_run else set()

@@ -43,7 +43,7 @@ from extender.report.schema import (
 )
 
 _METHODS_WITH_ORDER = (REPRIEVE, SCHEDULER_PREFERRED)
-"""Victim selection methods whose result follows from the order of the reprieve."""
+"""Victim selection methods whose result depends on the reprieve order."""
 
 
 def status_report(status: Status) -> StatusReport:
@@ -63,17 +63,17 @@ class TriedNode:
     request: RecordedRequest
     dry_run: DryRunRecord
     node: int
-    """Its place in the arrays of `dry_run`."""
+    """Index of the node in the arrays of `dry_run`."""
     place: int | None
-    """Its place in the ranking; None: it is not a candidate."""
+    """Index of the node in the ranking; None if it is not a candidate."""
     amounts: Mapping[str, int]
-    """What the incoming pod requests."""
+    """Requests of the incoming pod."""
     answered: list[str] | None = None
-    """Keys of its victims in the answer; None: the answer does not contain it."""
+    """Keys of the victims in the answer; None if the answer does not contain the node."""
     is_sent: bool = False
-    """True if kube-scheduler sent it as a candidate."""
+    """True if kube-scheduler sent the node as a candidate."""
     is_rejected: bool = False
-    """True if the guard rejected it."""
+    """True if the guard rejected the node."""
     why_dropped: CandidateRejection | None = None
 
     @property
@@ -82,12 +82,12 @@ class TriedNode:
 
     @cached_property
     def flags(self) -> npt.NDArray[np.uint8]:
-        """[pod of the node]: its bits."""
+        """[pod of the node]: flag bits of the pod."""
         return flags_of_node(self.dry_run, self.node)
 
     @cached_property
     def victims(self) -> list[int]:
-        """Places of its victims among its pods."""
+        """Indexes of the victims among the node's pods."""
         places: list[int] = np.flatnonzero(self.flags & VICTIM).tolist()
         return places
 
@@ -180,7 +180,7 @@ class TriedNode:
         context, dry_run, flags = self.request.context, self.dry_run, self.flags.tolist()
         on, order = dry_run.pods_on_node[self.node], dict[int, int]()
         if dry_run.methods[self.node] in _METHODS_WITH_ORDER:
-            # As upstream, the pods that violate a budget are reprieved first, then the others.
+            # As upstream, pods that violate a budget are reprieved first, then all other pods.
             removed = [place for place, flag in enumerate(flags) if flag & EVICTABLE]
             in_turn = sorted(removed, key=lambda place: not flags[place] & VIOLATING)
             order = {place: number for number, place in enumerate(in_turn, 1)}

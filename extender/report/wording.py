@@ -1,8 +1,8 @@
-"""Words for our codes: what the command line, the page, log lines and sentences call an outcome, a role or a cause.
+"""Words for our codes: how the command line, the page, log lines and sentences name outcomes, roles and causes.
 
 kube-scheduler's own reasons and messages stay in their plugins. The page loads these tables as /ui/wording.json.
 
-Rule: codes and words only; nothing is computed here, and of the engine only types are read.
+Rule: codes and words only; nothing is computed here, and only types of the engine are imported.
 """
 
 from typing import Any, NamedTuple
@@ -20,7 +20,7 @@ class Words(NamedTuple):
 
     label: str
     meaning: str = ""
-    """Its meaning, where the label is not enough."""
+    """Explanation of the code, if the label is not enough."""
     style: str = ""
     """Style of the label on a terminal."""
 
@@ -30,11 +30,11 @@ class NodeWords(NamedTuple):
 
     label: str
     sentence: str
-    """About one node and one pod; the details `{why}`, `{victims}` and `{score}` are put in by the reader."""
+    """Sentence about one node and one pod; the caller fills in `{why}`, `{victims}` and `{score}`."""
     style: str = ""
     meaning: str = ""
     afterwards: str = "after"
-    """Name of the node's state without its victims: evicted already, or only if the node was chosen."""
+    """Label of the node's state without its victims: after the eviction, or only if the node were chosen."""
 
 
 class Criterion(NamedTuple):
@@ -42,9 +42,9 @@ class Criterion(NamedTuple):
 
     label: str
     better: str
-    """Which value is better."""
+    """The better value, such as `fewest`."""
     phrase: str = ""
-    """Words behind `best of N candidates by`."""
+    """Words after `best of N candidates by`."""
 
 
 # --- decisions ------------------------------------------------------------------------------------------------------
@@ -56,7 +56,7 @@ DECISION_OUTCOMES = {
     "passthrough": Words("passed through", "passthrough: nothing was decided"),
     "failed": Words("failed", "failed: no decision could be made"),
 }
-"""Outcome of a decision -> words; an answered decision has none."""
+"""Outcome of a decision -> words; an answered decision has no entry."""
 
 PASSED_THROUGH = {
     "filter": "every node accepted",
@@ -144,7 +144,7 @@ VICTIM_SELECTION_NOTES = {
     "scheduler preferred": "among equal pods, those that kube-scheduler chose",
     "kube-scheduler": "chosen by kube-scheduler: a plugin that is not evaluated here affects this node",
 }
-"""Method of victim selection (dry_run.VICTIM_SELECTION_METHODS) -> note; the plain reprieve has none."""
+"""Method of victim selection (dry_run.VICTIM_SELECTION_METHODS) -> note; the plain reprieve has no entry."""
 
 ROLES = {
     "kept": Words("kept", "at least as important as the preemptor", "dim"),
@@ -212,7 +212,7 @@ REJECTED_BY = {
     "NodeDeclaredFeatures": "without a feature that it needs",
     "": "excluded by where its affinity, volumes or devices pin it",
 }
-"""Plugin -> words for the nodes that it rejects, behind their number; NodeResourcesFit names the resources."""
+"""Plugin -> words for the nodes that it rejects, after their number; NodeResourcesFit names the resources."""
 
 
 VERDICT_STYLES: dict[Verdict, str] = {
@@ -238,10 +238,10 @@ EVICTION_CAUSES: dict[EvictionCause, str] = {
     "Drained": "drained",
     "NodeRemoved": "node removed",
 }
-"""Why a pod was evicted -> words."""
+"""Cause of an eviction -> words."""
 
 CLAIM_ALLOCATIONS: dict[ClaimAllocation, str] = {"new": "gets", "existing": "keeps", "created": "is created and gets"}
-"""How a resource claim gets its devices -> verb, between the claim and the devices."""
+"""Allocation of a resource claim -> verb between the claim and its devices."""
 
 
 def as_json() -> bytes:

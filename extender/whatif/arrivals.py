@@ -1,10 +1,10 @@
-"""Admit the pods that a simulation schedules, and their resource claims, and order them.
+"""Admit the pods that a simulation schedules and their resource claims, and sort the pending pods.
 
-Both come as manifests. The fields that the API server would default, and that the scheduler reads, are filled in: the
+Both come as manifests. Fields that the API server would default and the scheduler reads are filled in: the
 priority of the pod's class (Priority admission plugin), requests where only limits are set (SetDefaults_Pod), and the
 number of devices of a request (SetDefaults_ExactDeviceRequest, SetDefaults_DeviceSubRequest).
 
-Rule: one object that cannot arrive fails the whole simulation, with an error that names it.
+Rule: an object that is not admitted fails the whole simulation with an error that names it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -64,10 +64,10 @@ def add_arrivals(snapshot: Snapshot, pods: Sequence[Pod]) -> list[Pod]:
 
 
 def add_claims(snapshot: Snapshot, claims: Iterable[ResourceClaim]) -> None:
-    """Create the resource claims that the pods name, as if they were not allocated yet.
+    """Create the given resource claims, all of them unallocated.
 
-    A claim of the same name without an allocation is replaced. Raises RequestError for one that has devices, and for a
-    name that comes twice.
+    An existing claim of the same name is replaced. Raises RequestError if the existing claim is allocated, and for a
+    duplicate name.
     """
     created = set[Key]()
     for given in claims:
@@ -132,10 +132,10 @@ def admit_pod(snapshot: Snapshot, pod: Pod) -> Pod:
 
 
 def _priority_class(snapshot: Snapshot, pod: Pod) -> PriorityClass | None:
-    """Return the PriorityClass that the pod names, or else the default one; None: no default exists."""
+    """Return the PriorityClass that the pod names, or else the default; None if no default exists."""
     name, classes = pod.spec.priority_class_name, snapshot.objects.priority_classes
     if not name:
-        # Of several defaults, that with the lowest value counts (plugin/pkg/admission/priority, v1.36).
+        # Of several defaults, the one with the lowest value applies (plugin/pkg/admission/priority, v1.36).
         defaults = (one for one in classes.values() if one.global_default)
         return min(defaults, key=lambda one: one.value, default=None)
     found = classes.get(("", name))

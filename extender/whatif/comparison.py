@@ -1,6 +1,6 @@
-"""Compare two simulations of the same scenario: by two versions of kube-scheduler, or under two policies.
+"""Compare two simulations of the same scenario: under two versions of kube-scheduler, or two policies.
 
-A pod is decided otherwise if it runs elsewhere or other pods are evicted for it; else only the reason may differ.
+The decision differs if a pod runs elsewhere or other pods are evicted for it; otherwise only the reason may differ.
 """
 
 from collections.abc import Iterable, Sequence
@@ -27,15 +27,15 @@ _ATTRIBUTES = {"nominatedNode": "nominated_node", "numPDBViolations": "num_pdb_v
 
 
 class VersionOutcome(SimulationStruct, frozen=True):
-    """What one version decides about a pod, in all attempts to schedule it."""
+    """The decision of one version about a pod, over all attempts to schedule it."""
 
     outcome: CycleOutcome
     """Outcome of the last attempt."""
     node: str | None
     nominated_node: str | None
-    """Node of its last nomination."""
+    """Node of the last nomination."""
     victims: list[str]
-    """Pods that are evicted for it, sorted."""
+    """Pods that are evicted for the pod, sorted."""
     num_pdb_violations: int = msgspec.field(name="numPDBViolations")
     feasible: int
     """Number of feasible nodes in the first attempt."""
@@ -44,7 +44,7 @@ class VersionOutcome(SimulationStruct, frozen=True):
 
 
 class VersionDifference(SimulationStruct, frozen=True):
-    """What an upgrade changes for one pod."""
+    """The difference that an upgrade makes for one pod."""
 
     pod: str
     decided_otherwise: bool
@@ -55,22 +55,22 @@ class VersionDifference(SimulationStruct, frozen=True):
 
 
 class VersionSummary(SimulationStruct, frozen=True):
-    """Numbers of pods."""
+    """Pod counts of a comparison."""
 
     pods: int
     decided_otherwise: int
     other_reason: int
-    """Pods with the same decision, but another message or number of feasible nodes."""
+    """Pods with the same decision, but a different message or number of feasible nodes."""
 
 
 class VersionComparison(SimulationStruct, frozen=True):
     """Two simulations that differ in the version of kube-scheduler."""
 
     compared: list[str]
-    """The versions."""
+    """The two versions."""
     summary: VersionSummary
     differences: list[VersionDifference]
-    """Pods that are decided otherwise, then those with another reason, in the order of first attempts."""
+    """Pods with different decisions, then pods with different reasons, both in the order of first attempts."""
     results: list[Simulation]
 
 
@@ -98,7 +98,7 @@ def compare_versions(one: Simulation, other: Simulation) -> VersionComparison:
 
 
 def value_of(outcome: VersionOutcome | None, key: Change) -> object:
-    """Return one property of an outcome; None: the pod does not occur in that simulation, or has none."""
+    """Return one property of an outcome; None if the pod is not in that simulation or has no such value."""
     return getattr(outcome, _ATTRIBUTES.get(key, key), None)
 
 

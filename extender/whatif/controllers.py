@@ -1,11 +1,11 @@
 """Recreate evicted pods as their controllers would, and create the pods of a StatefulSet in order.
 
-ReplicaSet, Job and every other controller create a pod of another name, StatefulSet one of the same name; pods of a
-DaemonSet are pinned to their node by their own affinity. Pods without a controller are lost, as are mirror pods, which
-the kubelet of their node makes. A replacement is Ready as soon as it is bound, so that the disruption budgets that
-select it count it again.
+A StatefulSet recreates a pod under the same name, every other controller under a new name; pods of a DaemonSet are
+pinned to their node by their own affinity. Pods without a controller are lost, as are mirror pods, which the kubelet
+of their node creates. A replacement is Ready as soon as it is bound, so that the disruption budgets that select it
+count it again.
 
-Rule: nothing is decided here; the snapshot is changed and settled.
+Rule: nothing is decided here; the snapshot is modified and stays consistent.
 """
 
 from collections.abc import Iterator, Sequence
@@ -29,7 +29,7 @@ from extender.whatif import effects
 DAEMON_SET, STATEFUL_SET = "DaemonSet", "StatefulSet"
 
 MAX_RECREATIONS: Final = 10
-"""Number of times that a pod is recreated: without a limit, pods that preempt each other in turns never end."""
+"""Maximum number of recreations of a pod: without it, pods that preempt each other in turn would never stop."""
 
 SAFE_CHARACTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
 """Characters of generated names and of a pod-template-hash (apimachinery/pkg/util/rand, v1.36)."""
@@ -45,14 +45,14 @@ def is_of_daemon_set(pod: Pod) -> bool:
 
 
 def generated_names(prefix: str) -> Iterator[str]:
-    """Yield names in the form in which a controller generates them."""
-    # In order instead of at random: the same request gives the same answer.
+    """Yield names of the form that a controller generates."""
+    # In order, not at random: the same request must get the same answer.
     for suffix in product(SAFE_CHARACTERS, repeat=_SUFFIX_LENGTH):
         yield prefix[:_MAX_PREFIX_LENGTH] + "".join(suffix)
 
 
 class NameGenerator:
-    """Names of pods that the snapshot does not have yet."""
+    """Generates pod names that are not in the snapshot yet."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
@@ -67,7 +67,7 @@ class NameGenerator:
 
 @dataclass(slots=True)
 class Recreation:
-    """A pod that was recreated."""
+    """The replacement of an evicted pod."""
 
     pod: Key
     uid: str
@@ -76,9 +76,9 @@ class Recreation:
     cause: EvictionCause
     old_node: str
     times: int
-    """How often the pod was recreated, this time included."""
+    """Number of recreations of the pod so far, including this one."""
     empty_selector: str
-    """What budgets with an empty selector select, as its eviction was counted."""
+    """`PreemptionPolicy.empty_selector` with which the eviction was counted."""
     is_ready: bool = False
 
 
@@ -90,17 +90,17 @@ class Controllers:
         self.snapshot = snapshot
         self.names = NameGenerator(snapshot)
         self.recreated: list[Recreation] = []
-        """In the order of their creation."""
+        """Replacements in the order of their creation."""
         self.given_up: list[str] = []
         """Keys of pods that were evicted more than MAX_RECREATIONS times."""
         self.waiting: dict[Key, list[Pod]] = {}
-        """Pod -> pods of its StatefulSet that are created one by one once it is Ready."""
+        """Pod -> later pods of its StatefulSet, which are created one by one once the pod is Ready."""
         self._recreate = recreate
         self._current: dict[Key, Recreation] = {}
         self._numbers = count(1)
 
     def evict(self, victims: Sequence[Pod], cause: EvictionCause, empty_selector: str) -> list[Pod]:
-        """Evict the pods; return those that controllers create for them, which are in the snapshot then."""
+        """Evict the pods, and return the replacements that controllers create in the snapshot."""
         # Before the eviction, which deletes the claims that the replacements copy.
         created = [self._replacement(pod) for pod in victims if self._recreates(pod, cause)]
         effects.evict(self.snapshot, victims, empty_selector)
@@ -112,7 +112,7 @@ class Controllers:
         return [pod for _, pod, _ in created]
 
     def bound(self, pod: Pod) -> list[Pod]:
-        """Make a replacement Ready on its node; return the pods that are created next, which the snapshot has then."""
+        """Make a bound pod Ready if it is a replacement; create and return the pod that waits for it, if any."""
         key = key_of("Pod", pod)
         recreation = self._current.get(key)
         if recreation is not None and not recreation.is_ready:
@@ -122,7 +122,7 @@ class Controllers:
         return self.create_in_order(later)
 
     def create_in_order(self, pods: Sequence[Pod]) -> list[Pod]:
-        """Create the first pod, and each further one once the one before it is Ready; return the first."""
+        """Create the first pod now, and each later pod once its predecessor is Ready; return the first."""
         if not pods:
             return []
         first, *later = pods
@@ -132,7 +132,7 @@ class Controllers:
         return [first]
 
     def forget(self, recreated: int) -> None:
-        """Forget all recreations after the first `recreated`, which were taken back."""
+        """Forget all replacements after the first `recreated`: their creation was undone."""
         for one in self.recreated[recreated:]:
             self._current.pop(one.pod, None)
         del self.recreated[recreated:]
@@ -166,7 +166,7 @@ class Controllers:
         assert owner is not None
         name = old.name
         if owner.kind != STATEFUL_SET:
-            # The prefix of the evicted pod's own name, as a Deployment's pods have that of their ReplicaSet.
+            # Keep the prefix of the evicted pod's name: pods of a Deployment have the prefix of their ReplicaSet.
             is_generated = name.startswith(f"{owner.name}-") and len(name) > len(owner.name) + _SUFFIX_LENGTH
             prefix = name[:-_SUFFIX_LENGTH] if is_generated else f"{owner.name}-"
             name = self.names.next(old.namespace, prefix)
@@ -187,7 +187,7 @@ class Controllers:
     def _resource_claims(
         self, victim: Pod, pod: Pod
     ) -> tuple[list[PodResourceClaimStatus], list[tuple[str, ResourceClaim]]]:
-        """Return the claims of the pod's claim templates, with the specs of the evicted pod's."""
+        """Return the pod's claim statuses, and new claims with the specs of the evicted pod's claims."""
         claims, statuses, created = self.snapshot.objects.resource_claims, [], []
         for one in victim.status.resource_claim_statuses or ():
             before = claims.get((victim.metadata.namespace, one.resource_claim_name or ""))
@@ -201,7 +201,7 @@ class Controllers:
         return statuses, created
 
     def _volume_claims(self, victim: Pod, pod: Pod) -> Iterator[tuple[str, PersistentVolumeClaim]]:
-        """Yield the claims of the pod's ephemeral volumes, unbound, with the specs of the evicted pod's."""
+        """Yield unbound claims for the pod's ephemeral volumes, with the specs of the evicted pod's claims."""
         claims, namespace = self.snapshot.objects.claims, pod.metadata.namespace
         for old, new in zip(claim_uses(victim), claim_uses(pod), strict=True):
             before = claims.get((namespace, old.name)) if old.is_ephemeral else None
@@ -215,7 +215,7 @@ class Controllers:
 
 
 def _owned(before: ObjectMeta, pod: Pod, name: str) -> ObjectMeta:
-    """Return the metadata of a claim that belongs to the pod."""
+    """Return the metadata of a claim that the pod owns."""
     owners = [
         replace(one, name=pod.metadata.name, uid=pod.metadata.uid) if one.controller else one
         for one in before.owner_references or ()

@@ -1,10 +1,10 @@
 """Cordon, drain, remove and add nodes of a snapshot.
 
 A drain does what `kubectl drain --ignore-daemonsets --delete-emptydir-data --force` does: all nodes are cordoned first,
-and then their pods evicted node by node, each as soon as the eviction API allows it. The loss of a node deletes its
-pods whatever their disruption budgets.
+then their pods are evicted node by node, each as soon as the eviction API allows it. Removing a node deletes its
+pods regardless of disruption budgets.
 
-Rule: only nodes and the evictions of their pods; controllers recreate the pods, and scheduling cycles place them.
+Rule: this module changes nodes and evicts pods; controllers recreate the pods, and scheduling cycles bind them.
 """
 
 from collections.abc import Iterator, Sequence
@@ -36,11 +36,11 @@ MORE_THAN_ONE_BUDGET = (
 
 
 def add_nodes(snapshot: Snapshot, added: Sequence[AddedNodes]) -> list[str]:
-    """Add the nodes and return their names; RequestError for a node that could not be read."""
+    """Add the nodes and return their names; RequestError for an invalid node."""
     names = []
     for template in added:
         for name in _free_names(snapshot, template):
-            labels = {**(template.node.metadata.labels or {}), HOSTNAME: name}  # the kubelet sets it
+            labels = {**(template.node.metadata.labels or {}), HOSTNAME: name}  # as the kubelet does
             node = replace(template.node, metadata=replace(template.node.metadata, name=name, uid="", labels=labels))
             try:
                 snapshot.put("Node", node)
@@ -52,7 +52,7 @@ def add_nodes(snapshot: Snapshot, added: Sequence[AddedNodes]) -> list[str]:
 
 
 def _free_names(snapshot: Snapshot, template: AddedNodes) -> Iterator[str]:
-    """Yield the node's own name if it is to be added once and is free, otherwise `name-1`, `name-2` and so on."""
+    """Yield the template's name if its count is 1 and the name is free, otherwise `name-1`, `name-2` and so on."""
     base, left = template.node.metadata.name, template.count
     if left == 1 and base not in snapshot.node_row:
         yield base
@@ -80,7 +80,7 @@ def cordon(snapshot: Snapshot, names: Sequence[str]) -> None:
 def remove_nodes(
     snapshot: Snapshot, names: Sequence[str], controllers: Controllers
 ) -> tuple[list[RemovedNode], list[Pod]]:
-    """Delete the nodes and their pods; return also the pods that controllers create for them."""
+    """Delete the nodes and their pods; return the removed nodes and the pods that controllers create instead."""
     removed, created = [], list[Pod]()
     for name in names:
         pods = _pods_by_name(snapshot, name)
@@ -95,7 +95,7 @@ def remove_nodes(
 
 
 def _pods_by_name(snapshot: Snapshot, node: str) -> list[Pod]:
-    """Return the running pods of a node by namespace and name, as the API server lists them."""
+    """Return the running pods of a node, sorted by namespace and name as the API server lists them."""
     return sorted(snapshot.pods_on(node), key=lambda pod: (pod.metadata.namespace, pod.metadata.name))
 
 
@@ -103,9 +103,9 @@ def _pods_by_name(snapshot: Snapshot, node: str) -> list[Pod]:
 
 
 class EvictionAPI:
-    """Answers of the eviction subresource (pkg/registry/core/pod/storage/eviction.go, v1.36).
+    """The eviction subresource (pkg/registry/core/pod/storage/eviction.go, v1.36).
 
-    The statuses of the budgets are those of the snapshot at that moment.
+    Each answer follows the current budget statuses of the snapshot.
     """
 
     def __init__(self, snapshot: Snapshot) -> None:
@@ -120,8 +120,8 @@ class EvictionAPI:
         self._known: dict[tuple[str, LabelsKey], list[Key]] = {}
 
     def refusal(self, pod: Pod) -> BlockedEviction | None:
-        """Return why the pod cannot be evicted now; None: it can."""
-        # The eviction API lets these go without looking at budgets.
+        """Return the blocked eviction and its reason; None if the pod can be evicted now."""
+        # The eviction API evicts pending and terminating pods without checking budgets.
         if pod.status.phase == "Pending" or pod.metadata.deletion_timestamp is not None:
             return None
         keys = self._budgets_of(pod)
@@ -129,7 +129,7 @@ class EvictionAPI:
             return _blocked(pod, keys, MORE_THAN_ONE_BUDGET)
         for key in keys:
             budget = self._snapshot.objects.budgets[key]
-            # An unready pod may go without counting while the others are healthy enough, or if the budget says so.
+            # An unready pod is evicted without counting if enough pods are healthy, or if the policy is AlwaysAllow.
             is_healthy = budget.status.current_healthy >= budget.status.desired_healthy > 0
             evicts_unready = is_healthy or budget.spec.unhealthy_pod_eviction_policy == "AlwaysAllow"
             if pod.is_ready or not evicts_unready:
@@ -140,14 +140,14 @@ class EvictionAPI:
     def _budgets_of(self, pod: Pod) -> list[Key]:
         namespace, labels = pod.metadata.namespace, pod.metadata.labels or {}
         key = namespace, labels_key(labels)
-        # Pods of one workload have the same labels: most pods of a drain are looked up here.
+        # Pods of one workload have the same labels, so most lookups of a drain hit this cache.
         if key not in self._known:
             self._known[key] = [key for key, matcher in self._matchers.get(namespace, ()) if matcher.matches(labels)]
         return self._known[key]
 
 
 def _too_many_requests(budget: PodDisruptionBudget) -> str | None:
-    """Return why the budget allows no eviction (checkAndDecrement); None: it allows one."""
+    """Return the message of a budget that allows no eviction (checkAndDecrement); None if it allows one."""
     name, status = budget.metadata.name, budget.status
     if status.observed_generation < budget.metadata.generation:
         return f"The disruption budget {name} is still being processed by the server."
@@ -170,12 +170,12 @@ def _blocked(pod: Pod, budgets: Sequence[Key], message: str) -> BlockedEviction:
 
 @dataclass(slots=True)
 class Drain:
-    """The drain of one node, under way. Pods that arrive on the node later stay, as with kubectl."""
+    """A running drain of one node. Pods that arrive on the node later stay, as with kubectl."""
 
     node: str
     ignored: list[str]
     left: list[Pod]
-    """Pods that were not evicted yet."""
+    """Pods that are not evicted yet."""
     evicted: list[str] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
     blocked: list[BlockedEviction] = field(default_factory=list)
@@ -191,7 +191,7 @@ class Drain:
         )
 
     def evict(self, snapshot: Snapshot, api: EvictionAPI, controllers: Controllers) -> list[Pod] | None:
-        """Evict what may be evicted now; return the pods that controllers create, None if nothing was evicted."""
+        """Evict the pods that may be evicted now; return the pods that controllers create, None without evictions."""
         created, left, has_evicted = list[Pod](), list[Pod](), False
         self.blocked.clear()
         for given in self.left:
@@ -212,7 +212,7 @@ class Drain:
         return created if has_evicted else None
 
     def report(self, snapshot: Snapshot) -> DrainedNode:
-        """Return the pods by what happened to them; a blocked pod that was preempted later is blocked no longer."""
+        """Report the pods by outcome; a blocked pod that was preempted later no longer counts as blocked."""
         there = (one for pod, one in zip(self.left, self.blocked, strict=True) if _same_pod(snapshot, pod) is not None)
         return DrainedNode(
             node=self.node, evicted=self.evicted, ignored=self.ignored, blocked=list(there), lost=self.lost
@@ -220,6 +220,6 @@ class Drain:
 
 
 def _same_pod(snapshot: Snapshot, given: Pod) -> Pod | None:
-    """Return the current object of the pod; None: it was evicted, even if another pod has its name now."""
+    """Return the current object of the pod; None if it was evicted, even if another pod has its name now."""
     pod = snapshot.objects.pods.get(key_of("Pod", given))
     return pod if pod is not None and pod.metadata.uid == given.metadata.uid else None

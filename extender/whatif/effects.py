@@ -1,9 +1,9 @@
 """Apply the effects of binding, nominating or evicting a pod to the objects of a snapshot.
 
 kube-scheduler, the API server, the controllers of volumes, resource claims and disruption budgets and the garbage
-collector would make the same changes, but not at once, and they may fail.
+collector would make the same changes, but asynchronously, and they may fail.
 
-Rule: nothing is decided here; the snapshot is changed and settled.
+Rule: nothing is decided here; the snapshot is modified and stays consistent.
 """
 
 from collections import Counter
@@ -24,7 +24,7 @@ from extender.k8s.storage.volumes import BIND_COMPLETED, SELECTED_NODE, claim_us
 
 
 def key_of_name(name: str) -> Key:
-    """Return the key of an object that is called `namespace/name`."""
+    """Return the key of the object named `namespace/name`."""
     namespace, _, own = name.partition("/")
     return namespace, own
 
@@ -39,9 +39,9 @@ def nominate(snapshot: Snapshot, pod: Pod, node: str) -> None:
 
 
 def clear_nominations(snapshot: Snapshot, preemptor: Pod, node: str, schedulers: frozenset[str]) -> None:
-    """Clear the nominations of pods of lower priority to the node.
+    """Clear nominations to the node of pods with lower priority than the preemptor.
 
-    Mirrors getLowerPriorityNominatedPods, v1.36. It concerns pods of `schedulers`, or if that is empty of the
+    Mirrors getLowerPriorityNominatedPods, v1.36, for pods of `schedulers`; if `schedulers` is empty, for pods of the
     preemptor's own scheduler.
     """
     own = schedulers or {preemptor.spec.scheduler_name}
@@ -59,7 +59,7 @@ def clear_nominations(snapshot: Snapshot, preemptor: Pod, node: str, schedulers:
 
 
 def bind(snapshot: Snapshot, pod: Pod, node: str, reservation: Reservation = NO_RESERVATION) -> None:
-    """Bind the pod and its unbound volume claims to the node; its resource claims become those of the reservation."""
+    """Bind the pod and its unbound volume claims to the node, and store the resource claims of the reservation."""
     for claim, volume in list(_volume_bindings(snapshot, pod, snapshot.node_row[node])):
         _bind_claim(snapshot, claim, volume, node)
     for reserved in reservation.claims:
@@ -74,7 +74,7 @@ def bind(snapshot: Snapshot, pod: Pod, node: str, reservation: Reservation = NO_
 def _volume_bindings(
     snapshot: Snapshot, pod: Pod, node: int
 ) -> Iterator[tuple[PersistentVolumeClaim, PersistentVolume | None]]:
-    """Yield (unbound claim, volume that it gets on the node) pairs; volume None: one will be provisioned.
+    """Yield (unbound claim, its volume on the node) pairs; the volume is None if one will be provisioned.
 
     The smallest claims choose first, and choose the smallest volumes (volumebinding.findMatchingVolumes, v1.36).
     """
@@ -105,14 +105,14 @@ def _bind_claim(snapshot: Snapshot, claim: PersistentVolumeClaim, volume: Persis
 
 
 def evict(snapshot: Snapshot, victims: Sequence[Pod], empty_selector: str) -> None:
-    """Remove the victims, with their claims, and use up the disruption budgets that they count against."""
-    # 1. Count the victims per budget. The disruption controller counts healthy pods only; where its status has no
-    #    healthy pods at all, it may not have run yet, and every pod counts.
+    """Remove the victims with their claims, and decrement the disruption budgets that they count against."""
+    # 1. Count the victims per budget. The disruption controller counts healthy pods only; if a status has no
+    #    healthy pods at all, the controller may not have run yet, and every pod counts.
     budgets = snapshot.objects.budgets
     used: Counter[Key] = Counter()
     for victim in victims:
         if victim.metadata.deletion_timestamp is not None:
-            continue  # it was counted when it was deleted
+            continue  # already counted when its deletion began
         for name in budgets_counting(snapshot, victim, empty_selector):
             key = key_of_name(name)
             if victim.is_ready or not budgets[key].status.current_healthy:
@@ -141,7 +141,7 @@ def make_ready(snapshot: Snapshot, pod: Pod, empty_selector: str) -> None:
         if status.current_healthy or status.desired_healthy or status.expected_pods:
             healthy = status.current_healthy + 1  # as the disruption controller computes it
             allowed = max(0, healthy - status.desired_healthy)
-        else:  # it has not run: give back what the eviction of the predecessor used up
+        else:  # the controller has not run: give back the disruption that evicting the predecessor used up
             healthy, allowed = 0, status.disruptions_allowed + 1
         status = replace(status, current_healthy=healthy, disruptions_allowed=allowed)
         snapshot.put("PodDisruptionBudget", replace(budget, status=status))
@@ -152,9 +152,9 @@ def make_ready(snapshot: Snapshot, pod: Pod, empty_selector: str) -> None:
 
 
 def deallocate(snapshot: Snapshot, pod: Pod, key: Key) -> None:
-    """Deallocate a claim, or delete the one of the pod's extended resources (DynamicResources' PostFilter, v1.36)."""
+    """Deallocate a claim, or delete it if it is for extended resources (DynamicResources' PostFilter, v1.36)."""
     claim, extended = snapshot.objects.resource_claims.get(key), pod.status.extended_resource_claim_status
-    if claim is None:  # it went with an evicted pod that owned it
+    if claim is None:  # deleted with the evicted pod that owned it
         return
     if extended is not None and key == (pod.metadata.namespace, extended.resource_claim_name):
         snapshot.remove("ResourceClaim", key)
@@ -163,10 +163,10 @@ def deallocate(snapshot: Snapshot, pod: Pod, key: Key) -> None:
 
 
 def _release_claims(snapshot: Snapshot, pod: Pod) -> None:
-    """Delete the claims that belong to a deleted pod, and remove it from those that it shared.
+    """Delete the claims that a deleted pod owned, and remove the pod from reservedFor of its shared claims.
 
-    Mirrors the garbage collector, and syncClaim of the resource claim controller (v1.36): a claim that no pod uses any
-    more is deallocated.
+    Mirrors the garbage collector, and syncClaim of the resource claim controller (v1.36): a claim that no pod uses
+    is deallocated.
     """
     claims = snapshot.objects.resource_claims
     for key in claim_keys(pod):

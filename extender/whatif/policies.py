@@ -1,4 +1,4 @@
-"""Preemption policies that a scenario is simulated under, by the name of a preset or as a `preemption` section."""
+"""Preemption policies for a simulation, given by the name of a preset or as a `preemption` section."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -44,7 +44,7 @@ def preset_policy(base: KubeScheduler, name: str) -> SimulatedPolicy:
 def custom_policy(base: KubeScheduler, section: Any) -> SimulatedPolicy:
     """Return the policy of a `preemption` section; RequestError with one line per mistake if it is invalid."""
     try:
-        # As part of a configuration file, so that errors name the key as they do there.
+        # Loaded as part of a configuration file, so that errors name the same keys.
         config = load_config(None, {}, {"body": ("preemption", section)})
     except ConfigError as error:
         raise RequestError(str(error)) from error
@@ -62,9 +62,9 @@ def run_simulation(
     history: EvictionHistory,
     observer: StepObserver | None = None,
 ) -> Simulation:
-    """Simulate the scenario under one policy. Raises RequestError for a pod that cannot be created.
+    """Simulate the scenario under one policy. Raises RequestError for a pod that is not admitted.
 
-    A snapshot is changed, and must have been built for the same version; for objects, one is built.
+    A given snapshot is modified, and must be built for the same version; for objects, a snapshot is built.
     """
     if not isinstance(cluster, Snapshot):
         try:

@@ -1,8 +1,8 @@
-"""Scenario of a simulation: which pods arrive, and what happens to nodes before.
+"""Scenario of a simulation: changes of nodes, then pods that arrive.
 
-The keyword arguments of the Python API and the body of `POST /simulate` are its fields; the command line makes one.
+Its fields match the keyword arguments of the Python API and the body of `POST /simulate`; the command line builds one.
 
-Rule: values and their checks; `whatif.simulator` carries them out.
+Rule: a scenario only holds and checks values; `whatif.simulator` runs it.
 """
 
 from collections.abc import Sequence
@@ -17,15 +17,15 @@ from extender.k8s.objects import Node, Pod
 from extender.whatif.workloads import WorkloadManifest
 
 MAX_UNTIL_FULL_PODS = 10_000
-"""Number of copies at which a simulation with `until_full` stops."""
+"""Maximum number of copies that a simulation with `until_full` binds."""
 
 MAX_ADDED = 150_000
-"""Replicas, and nodes, that one simulation adds: Kubernetes supports no more pods in a cluster."""
+"""Maximum number of replicas, and of nodes, that a simulation adds: Kubernetes supports no more pods in a cluster."""
 
 
 @dataclass(frozen=True, slots=True)
 class AddedNodes:
-    """Nodes to add, all like one."""
+    """Copies of a node to add."""
 
     node: Node
     count: int = 1
@@ -33,29 +33,29 @@ class AddedNodes:
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """Pods that arrive, and changes of nodes before: nodes are added, cordoned, removed, then drained."""
+    """Changes of nodes, then pods that arrive: nodes are added, cordoned, removed and drained in this order."""
 
     pods: Sequence[Pod] = ()
-    """Pods that arrive, beside those of `workloads`."""
+    """Pods that arrive, besides pods of `workloads`."""
     claims: Sequence[ResourceClaim] = ()
     """Resource claims that the pods name and the cluster lacks."""
     pending: bool = False
     """Schedule the pending pods of the cluster too."""
     seed: int | None = None
-    """Seed of the random choice among equal nodes; None: the first by name."""
+    """Seed of the random choice among equal nodes; None if the first by name is chosen."""
     add_nodes: Sequence[AddedNodes] = ()
     cordon: Sequence[str] = ()
     remove_nodes: Sequence[str] = ()
-    """Nodes that are lost with their pods."""
+    """Nodes that are deleted with their pods."""
     drain: Sequence[str] = ()
-    """Nodes that are all cordoned, and then drained one after the other."""
+    """Nodes that are all cordoned first, then drained one by one."""
     workloads: Sequence[WorkloadManifest] = ()
     until_full: bool = False
-    """Bind copies of the one pod, or further pods of the one workload, until one does not fit."""
+    """Bind copies of the only pod, or further pods of the only workload, until one does not fit."""
     gang: bool = False
     """Bind all pods that arrive, or none."""
     replace_evicted: bool = True
-    """Evicted pods come back through their controllers."""
+    """Let controllers recreate evicted pods."""
 
     @property
     def changes_nodes(self) -> bool:
@@ -77,13 +77,13 @@ class Scenario:
 
     @property
     def draw(self) -> Draw | None:
-        """Return the choice among equal nodes."""
+        """Return the function that chooses among equal nodes; None if the first by name is chosen."""
         return None if self.seed is None else seeded_draw(self.seed)
 
     def displaced_pods(self, cluster: ClusterObjects | Snapshot) -> int:
         """Return the number of pods on the nodes that are removed or drained."""
         nodes = {*self.remove_nodes, *self.drain}
-        # A snapshot knows the pods of each node; of objects all pods are looked at.
+        # A snapshot indexes the pods of each node; without one, every pod is checked.
         if isinstance(cluster, Snapshot):
             rows = (cluster.node_row[name] for name in nodes if name in cluster.node_row)
             return sum(len(cluster.pod_table.on_node[row]) for row in rows)

@@ -2,12 +2,12 @@
 
 Pods that have not been tried come first, by priority and then by age. A pod that was not scheduled is requeued only
 after an event that may help it, behind all pods that were tried less often (kube-scheduler's back-off). Evicted pods
-disappear at once; `Controllers` recreates some. The clock stands still.
+disappear at once; `Controllers` recreates some of them. The clock stands still.
 
-The queue runs empty: a pod is requeued only after a pod was bound, evicted or lost its nomination, and these events
+The queue always empties: a pod is requeued only after a pod was bound, evicted or lost its nomination, and these events
 are finite. Controllers recreate a pod MAX_RECREATIONS times at most, and a pod is nominated only by evicting others.
 
-Rule: the snapshot belongs to the caller and is changed; between two cycles it is in the state that the next one reads.
+Rule: the caller's snapshot is modified; after each cycle it holds the state that the next cycle reads.
 """
 
 import heapq
@@ -28,7 +28,7 @@ from extender.whatif import effects
 from extender.whatif.controllers import Controllers
 
 REQUEUED_BY_POD_ADD = frozenset({"InterPodAffinity", "PodTopologySpread"})
-"""Plugins that requeue a pod when another one was bound (EventsToRegister: AssignedPodAdd)."""
+"""Plugins that requeue a pod when another pod is bound (EventsToRegister: AssignedPodAdd)."""
 
 MAX_BACKOFF_ATTEMPTS = 5
 """Number of attempts after which the back-off stops growing: 1 s, 2 s, 4 s, 8 s, then 10 s."""
@@ -36,7 +36,7 @@ MAX_BACKOFF_ATTEMPTS = 5
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A cycle before its effects."""
+    """A scheduling cycle and its report, before its effects."""
 
     cycle: Cycle
     report: CycleReport
@@ -52,15 +52,15 @@ class SchedulingQueue:
         self._arrivals = 0
 
     def add(self, pod: Pod) -> None:
-        """Queue the pod behind those with fewer attempts, then higher priority, then earlier arrival."""
+        """Queue the pod behind pods with fewer attempts, then higher priority, then earlier arrival."""
         key = key_of("Pod", pod)
-        # Fewer attempts stand for a shorter back-off, which ends earlier.
+        # Fewer attempts mean a shorter back-off, which ends earlier.
         tried = min(self._attempts.setdefault(key, 0), MAX_BACKOFF_ATTEMPTS)
         self._arrivals += 1
         heapq.heappush(self._active, (tried, -pod.priority, self._arrivals, key))
 
     def pop(self) -> tuple[Key, int] | None:
-        """Return the next pod and the number of its attempt; None: the active queue is empty."""
+        """Return the key of the next pod and the count of its attempts; None if the active queue is empty."""
         if not self._active:
             return None
         key = heapq.heappop(self._active)[-1]
@@ -68,7 +68,7 @@ class SchedulingQueue:
         return key, self._attempts[key]
 
     def forget(self, pod: Pod) -> None:
-        """Forget the attempts of an earlier pod of the same name, which was bound."""
+        """Reset the attempt count that an earlier pod of the same name left."""
         self._attempts.pop(key_of("Pod", pod), None)
 
     def add_unschedulable(self, pod: Pod, plugins: frozenset[str]) -> None:
@@ -94,7 +94,7 @@ class Scheduler:
         draw: Draw | None = None,
         controllers: Controllers | None = None,
     ) -> None:
-        """`controllers`: by default evicted pods do not come back."""
+        """`controllers`: by default, evicted pods are not recreated."""
         self.snapshot = snapshot
         self.scheduler = scheduler
         self.history = history
@@ -106,14 +106,14 @@ class Scheduler:
     def add(self, pods: Sequence[Pod]) -> None:
         """Queue the pods, by priority and then in the given order.
 
-        They are in the snapshot already, except for those that the cycle will skip.
+        The pods must already be in the snapshot, except those that the cycle will skip.
         """
         for pod in sorted(pods, key=lambda pod: -pod.priority):
             self._arrived[key_of("Pod", pod)] = pod
             self._queue.add(pod)
 
     def recreate(self, pods: Sequence[Pod]) -> None:
-        """Queue pods that controllers created for evicted ones: none of them has been tried before."""
+        """Queue pods that controllers created for evicted pods, as pods that were never tried."""
         for pod in pods:
             self._queue.forget(pod)
         self.add(pods)
@@ -125,7 +125,7 @@ class Scheduler:
     def __iter__(self) -> Iterator[Step]:
         while (turn := self._queue.pop()) is not None:
             key, attempt = turn
-            # Its nomination may have changed since it was queued. A pod that will be skipped is not in the snapshot.
+            # A queued pod's nomination may have changed. A pod that will be skipped is not in the snapshot.
             pod = self.snapshot.objects.pods.get(key, self._arrived[key])
             cycle = schedule_one(self.snapshot, pod, self.scheduler, self.history, self.draw)
             yield Step(cycle, report_cycle(self.snapshot, cycle, attempt, self.scheduler))
@@ -133,7 +133,7 @@ class Scheduler:
                 self._apply(cycle)
 
     def _apply(self, cycle: Cycle) -> None:
-        """Bind the pod, or evict the victims and nominate it; requeue the unschedulable pods that this may help."""
+        """Bind the pod, or evict the victims and nominate the pod; requeue unschedulable pods that this may help."""
         # 1. The effects, each with the event that requeues pods.
         if cycle.outcome == "Scheduled":
             assert cycle.node is not None
@@ -156,14 +156,14 @@ class Scheduler:
             effects.nominate(self.snapshot, cycle.pod, cycle.nominated_node)
             if cycle.victims:
                 self._queue.move_to_active(lambda _pod, _by: True)
-        # 2. The pod may have lost its nomination, to which others had to yield (hasNominatedNodeNameChanged).
+        # 2. The pod may have lost its nomination, to which other pods had to yield (hasNominatedNodeNameChanged).
         before, now = cycle.pod.status.nominated_node_name, cycle.nominated_node or cycle.node
         if before and before != now:
             highest, key = cycle.pod.priority, cycle.pod.key
             self._queue.move_to_active(lambda pod, _by: pod.priority <= highest and pod.key != key)
 
     def _evict(self, cycle: Cycle) -> None:
-        """Evict the victims, clear nominations of lower priority, and add the evictions that rate limits read."""
+        """Evict the victims, clear lower-priority nominations, and record the evictions for rate limits."""
         profile = self.scheduler.profile_of(cycle.pod)
         assert cycle.node is not None
         assert profile is not None

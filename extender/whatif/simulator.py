@@ -1,12 +1,12 @@
 """Simulate what happens to pods in a cluster: nodes change, pods arrive, and the scheduler tries them.
 
     nodes are added, cordoned, removed  ->  pending pods and replacements are tried
-    nodes are drained one by one        ->  replacements are tried, which frees disruption budgets; again until all
-                                            pods are evicted or blocked for good
-    pods and workloads arrive           ->  they are tried, all or none of them as a gang
+    nodes are drained one by one        ->  replacements are tried, which restores disruption budgets; repeated until
+                                            every pod is evicted or stays blocked
+    pods and workloads arrive           ->  they are tried; of a gang, all pods are bound or none
     until full                          ->  copies of one pod are bound until one does not fit
 
-Rule: the snapshot belongs to the caller and is changed.
+Rule: the caller's snapshot is modified.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -65,9 +65,9 @@ def simulate(
 ) -> Simulation:
     """Simulate the scenario.
 
-    The snapshot is modified; it was built for `scheduler.features`. `name`: that of the policies in the result.
-    `on_step` is called with every step before its effects, but not for the copies of `until_full`. Raises RequestError
-    for a pod, a claim or a workload that is not admitted, and for a scenario that names what does not exist.
+    Modifies the snapshot, which must be built for `scheduler.features`. `name`: name of the policies in the result.
+    `on_step` is called with every step before its effects, except for the copies of `until_full`. Raises RequestError
+    for a pod, claim or workload that is not admitted, and for an invalid scenario, such as one with a nonexistent node.
     """
     # 1. Check the scenario while nothing has changed.
     cluster = ClusterSize(nodes=len(snapshot.nodes), pods=len(snapshot.objects.pods))
@@ -76,7 +76,7 @@ def simulate(
     run = _Run(snapshot, scheduler, history, scenario, on_step)
     own = {(pod.metadata.namespace or "default", pod.metadata.name) for pod in scenario.pods}
     before = [pod for pod in pending_pods(snapshot) if key_of("Pod", pod) not in own] if scenario.pending else []
-    # 2. Change the nodes; what was pending is tried on them.
+    # 2. Change the nodes, and try the pending pods on them.
     if scenario.changes_nodes:
         run.change_nodes(before)
         before = []
@@ -93,7 +93,7 @@ def simulate(
 
 
 class _Run:
-    """A simulation under way."""
+    """A running simulation."""
 
     def __init__(
         self,
@@ -110,7 +110,7 @@ class _Run:
         self.cycles: list[CycleReport] = []
         self._on_step = on_step
         self._usage: dict[str, NodeUsage] = {}
-        """Node -> its usage before the first change, as `before` and `after`."""
+        """Node -> its usage before its first change, in both `before` and `after`."""
         self._added: list[str] = []
         self._removed: list[RemovedNode] = []
         self._drains: list[Drain] = []
@@ -131,7 +131,7 @@ class _Run:
                 self._touch(step.cycle.node)
 
     def _touch(self, node: str, state: NodeState | None = None) -> None:
-        """Note the requests on a node before it changes."""
+        """Save the requests on a node before its first change."""
         if node not in self._usage:
             amounts = _requests_on(self.snapshot, node)
             allocatable = _allocatable(self.snapshot, node, amounts)
@@ -142,8 +142,8 @@ class _Run:
     # --- nodes ---
 
     def change_nodes(self, pending: Sequence[Pod]) -> None:
-        """Add, cordon, remove and drain nodes; the pending pods are tried once nodes were added and removed."""
-        # 1. Note the requests on every node that changes, before any does.
+        """Add, cordon, remove and drain nodes; the pending pods are tried before the first drain."""
+        # 1. Save the requests on every node that will change.
         snapshot, scenario = self.snapshot, self.scenario
         self._added = drain.add_nodes(snapshot, scenario.add_nodes)
         states: dict[NodeState, Sequence[str]] = {
@@ -155,11 +155,11 @@ class _Run:
         for state, names in states.items():
             for node in names:
                 self._touch(node, state)
-        # 2. Cordon what will be drained, too, so that no pod goes there meanwhile; then remove nodes.
+        # 2. Also cordon the nodes to drain, so that no pod is scheduled to them meanwhile; then remove nodes.
         drain.cordon(snapshot, [*scenario.cordon, *scenario.drain])
         self._removed, created = drain.remove_nodes(snapshot, scenario.remove_nodes, self.controllers)
         self.schedule([*pending, *created])
-        # 3. Drain node by node, and again: evictions that were blocked may be allowed once replacements run.
+        # 3. Drain node by node, then repeat: evictions that were blocked may be allowed once replacements run.
         api = EvictionAPI(snapshot)
         for node in scenario.drain:
             self._drains.append(Drain.of(snapshot, node))
@@ -168,7 +168,7 @@ class _Run:
             pass
 
     def _drain(self, one: Drain, api: EvictionAPI) -> bool:
-        """Evict until nothing moves, while replacements are scheduled; return whether any pod was evicted."""
+        """Evict pods and schedule replacements until no more can be evicted; return whether any pod was evicted."""
         has_evicted = False
         while (created := one.evict(self.snapshot, api, self.controllers)) is not None:
             has_evicted = True
@@ -180,16 +180,16 @@ class _Run:
     # --- arrivals ---
 
     def arrive(self, before: Sequence[Pod] = ()) -> list[Pod]:
-        """Create the pods and those of the workloads, and schedule them with the pods `before`; return the new ones."""
+        """Create all pods of the scenario, schedule them with the pods in `before`, and return the new pods."""
         created, first = add_arrivals(self.snapshot, self.scenario.pods), list[Pod]()
-        # All workloads at once: a cluster has up to 150,000 pods.
+        # One pass for all workloads: a cluster has up to 150,000 pods.
         current = current_pods(self.snapshot, self.scenario.workloads)
         for workload in self.scenario.workloads:
             planned = plan(self.snapshot, workload, current[workload.key], self.controllers.names)
             self._plans.append(planned)
             own = [self._admit(one) for one in planned.pods]
             created += own
-            # Pods of an ordered StatefulSet arrive one by one, each once the one before it runs.
+            # Pods of an ordered StatefulSet arrive one by one, each once its predecessor runs.
             if planned.is_ordered:
                 first += self.controllers.create_in_order(own)
             else:
@@ -200,7 +200,7 @@ class _Run:
         return created
 
     def _admit(self, planned: PlannedPod) -> Pod:
-        """Return the pod of a workload as it is stored; its volume claims are created."""
+        """Create the volume claims of a workload's pod, and return the pod as the API server would store it."""
         key = key_of("Pod", planned.pod)
         if key in self.snapshot.objects.pods:
             raise RequestError(f"pod {planned.pod.key!r} of a workload already exists, and belongs to another one")
@@ -209,19 +209,19 @@ class _Run:
         return admit_pod(self.snapshot, planned.pod)
 
     def arrive_as_gang(self) -> None:
-        """Bind all pods that arrive, or take everything back that happened for them."""
-        # 1. Keep what a failed gang must restore. Objects are immutable, so copying the tables is enough.
+        """Bind all arriving pods, or undo everything that was done for them."""
+        # 1. Save the state that a failed gang restores. Objects are immutable, so copying the tables is enough.
         before = {kind: dict(self.snapshot.objects.of(kind)) for kind in KINDS}
         cycles = len(self.cycles)
         history, recreated = self.scheduler.history, len(self.controllers.recreated)
         usage = dict(self._usage)
-        # 2. Let the pods arrive, and see whether all are bound.
+        # 2. Let the pods arrive, and check whether all are bound.
         created = self.arrive()
         failed = [pod.key for pod in created if not self._is_bound(key_of("Pod", pod))]
         if not failed:
             self._gang = Gang(scheduled=True, pods=len(created), message="" if created else NOTHING_TO_SCHEDULE)
             return
-        # 3. Some are not: restore the cluster, and report each pod's last attempt as one that changed nothing.
+        # 3. Otherwise, restore the cluster, and report each pod's last attempt as one that changed nothing.
         _restore(self.snapshot, before)
         self.scheduler.history, self._usage = history, usage
         self.controllers.forget(recreated)
@@ -241,7 +241,7 @@ class _Run:
     # --- until full ---
 
     def fill(self) -> None:
-        """Bind copies of the pod, or pods of the workload, until one does not fit; victims are not evicted."""
+        """Bind copies of the pod, or pods of the workload, until one does not fit without preemption."""
         # The cycles are not reported: there may be 10,000. No victim is evicted: each eviction would make room for one
         # more copy.
         scheduler, bound, following = self.scheduler, dict[str, int](), None
@@ -272,7 +272,7 @@ class _Run:
         for template in self.scenario.pods:
             namespace, name = template.metadata.namespace or "default", template.metadata.name
             spec = replace(template.spec, node_name="")
-            # The copies share the claims of the one pod: a simulation has no controller that creates more.
+            # The copies share the claims of the original: a simulation has no controller that creates more.
             status = PodStatus("Pending", resource_claim_statuses=template.status.resource_claim_statuses)
             for number in count(1):
                 copy = f"{name}-{number}"
@@ -283,7 +283,7 @@ class _Run:
     # --- the result ---
 
     def result(self, cluster: ClusterSize, name: str) -> Simulation:
-        """Return what happened."""
+        """Build the result: cycles, pending and evicted pods, node usage, replacements, and the scenario's changes."""
         scheduler, cycles = self.scheduler.scheduler, self.cycles
         last = {one.pod: one for one in cycles}
         evicted = [victim for one in cycles for victim in one.victims]
@@ -320,17 +320,17 @@ class _Run:
         )
 
     def _notes(self) -> Iterator[str]:
-        """Yield what the scenario leaves out."""
+        """Yield notes about pods that the simulation does not create."""
         for pod in dict.fromkeys(self.controllers.given_up):
             yield f"pod {pod} was evicted again and again: it is not recreated any more"
         if self._added:
             sets = {workload_of(pod) for pod in self.snapshot.objects.pods.values() if is_of_daemon_set(pod)}
-            # A DaemonSet's own object is not read, so that its pods for a new node are not known.
+            # DaemonSet objects are not read, so their pods for a new node are unknown.
             if sets:
                 yield f"added nodes have no pods of DaemonSets, of which the cluster has {len(sets)}"
 
     def _replacements(self) -> list[Replacement]:
-        """Return every recreated pod with its last attempt while it was the pod of its name."""
+        """Return every recreated pod with the last attempt to schedule it."""
         attempts = {one.uid: one for one in self.cycles}
         return [
             Replacement(
@@ -375,8 +375,8 @@ class _Run:
 
 
 def _restore(snapshot: Snapshot, tables: Mapping[str, Mapping[Key, Object]]) -> None:
-    """Put the snapshot's objects back to what they were."""
-    # Remove before put: a new pod may have the name or the volume of one that comes back.
+    """Restore the snapshot's objects to those in `tables`."""
+    # Remove before put: a new pod may have the name or the volume of a restored pod.
     for kind, before in tables.items():
         now = snapshot.objects.of(kind)
         for key in [key for key, one in now.items() if before.get(key) is not one]:
@@ -389,7 +389,7 @@ def _restore(snapshot: Snapshot, tables: Mapping[str, Mapping[Key, Object]]) -> 
 
 
 def _taken_back(one: CycleReport, message: str) -> CycleReport:
-    """Return the last attempt of a pod of a gang that was not scheduled: nothing was bound or evicted."""
+    """Return the last attempt for a pod of a failed gang without its effects: nothing was bound or evicted."""
     if one.outcome == "Skipped":
         return one
     fits = one.outcome == "Scheduled"
@@ -438,7 +438,7 @@ def _allocatable(snapshot: Snapshot, node: str, resources: Iterable[str]) -> Res
 
 
 def _usage_now(snapshot: Snapshot, usage: NodeUsage) -> NodeUsage:
-    """Return the usage with the requests of now as `after`."""
+    """Return the usage with the current requests as `after`."""
     if usage.name not in snapshot.node_row:
         return replace(usage, after=dict.fromkeys(usage.before, 0))
     after = _requests_on(snapshot, usage.name)

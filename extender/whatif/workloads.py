@@ -1,10 +1,10 @@
 """Create the pods of Deployments, ReplicaSets, StatefulSets and Jobs, as their controllers do.
 
-Pods have the owner references, labels and names of their controller; the random part of a name counts up instead. A
-workload that the cluster has already is scaled: its pods count, and only those that are missing are created, as new
-pods of its running ones' ReplicaSet. A rollout is not simulated.
+Pods get the owner references, labels and names that their controller gives, but the random part of a name counts up.
+A workload that already exists is scaled: its pods count, and only missing pods are created, for a Deployment in the
+ReplicaSet of its running pods. Rollouts are not simulated.
 
-Rule: a workload that cannot be created is an error that names it.
+Rule: a workload that cannot be created raises an error that names it.
 """
 
 import zlib
@@ -67,7 +67,7 @@ class StatefulSetOrdinals(Value, frozen=True):
 
 
 class WorkloadManifestSpec(Value, frozen=True):
-    """Fields of all four kinds; an object has those of its own."""
+    """Fields of all four kinds; a manifest sets only fields of its own kind."""
 
     replicas: Int32 | None = None
     parallelism: Int32 | None = None
@@ -103,7 +103,7 @@ class WorkloadManifest(Object, frozen=True, kw_only=True):
         return parallelism if spec.completions is None else min(parallelism, spec.completions)
 
     def active(self, succeeded: int) -> int:
-        """Return the number of pods that run at once after so many pods of a Job succeeded (manageJob, v1.36)."""
+        """Return the number of pods that run at once after `succeeded` pods of a Job succeeded (manageJob, v1.36)."""
         if not succeeded:
             return self.replicas
         completions = self.spec.completions
@@ -114,7 +114,7 @@ class WorkloadManifest(Object, frozen=True, kw_only=True):
 
 
 class PlannedPod(NamedTuple):
-    """A pod to create, with the volume claims that it needs and that do not exist yet."""
+    """A pod to create, with the volume claims to create for it."""
 
     pod: Pod
     claims: tuple[PersistentVolumeClaim, ...] = ()
@@ -126,12 +126,12 @@ class WorkloadPlan:
 
     workload: WorkloadManifest
     existing: int
-    """Number of its replicas that the cluster has already."""
+    """Number of replicas that already exist."""
     pods: tuple[PlannedPod, ...]
 
     @property
     def is_ordered(self) -> bool:
-        """Return whether each pod is created once the one before it is Ready."""
+        """Return whether each pod is created only once its predecessor is Ready."""
         return self.workload.kind == STATEFUL_SET and self.workload.spec.pod_management_policy != "Parallel"
 
 
@@ -139,9 +139,9 @@ class WorkloadPlan:
 
 
 def parse_workload(given: Any, namespace: str = "default") -> WorkloadManifest:
-    """Parse a manifest from JSON values; `namespace`: if it names none.
+    """Parse a manifest from JSON values; `namespace`: the default of a manifest that names none.
 
-    Raises RequestError with the field that is wrong.
+    Raises RequestError that names the invalid field.
     """
     kind = given.get("kind") if isinstance(given, Mapping) else None
     version = API_VERSIONS.get(kind) if isinstance(kind, str) else None
@@ -171,7 +171,7 @@ def _validated(workload: WorkloadManifest) -> Iterator[tuple[str, Object]]:
 
 
 def _check(workload: WorkloadManifest) -> None:
-    """Raise RequestError for a workload that the API server would refuse, as far as the simulation depends on it."""
+    """Raise RequestError for a workload that the API server would reject, as far as the simulation depends on it."""
     spec = workload.spec
     if not workload.metadata.name:
         raise RequestError(f"{workload.kind}: metadata.name is missing")
@@ -211,7 +211,7 @@ def _succeeded(pod: Pod) -> bool:
 
 
 def plan(snapshot: Snapshot, workload: WorkloadManifest, current: Sequence[Pod], names: NameGenerator) -> WorkloadPlan:
-    """Return the pods that the workload lacks; puts its controller into the snapshot."""
+    """Plan the missing pods of the workload, and put its controller into the snapshot."""
     succeeded = sum(map(_succeeded, current))
     existing = len(current) - succeeded
     if workload.kind == STATEFUL_SET:
@@ -225,7 +225,7 @@ def plan(snapshot: Snapshot, workload: WorkloadManifest, current: Sequence[Pod],
 def further_pods(
     snapshot: Snapshot, workload: WorkloadManifest, current: Sequence[Pod], names: NameGenerator
 ) -> Iterator[PlannedPod]:
-    """Yield further pods of the workload without end, whatever its number of replicas."""
+    """Yield further pods of the workload endlessly, regardless of its number of replicas."""
     template = _template_of(snapshot, workload, current)
     if workload.kind == STATEFUL_SET:
         yield from _missing_of_stateful_set(snapshot, workload, template, current)
@@ -238,7 +238,7 @@ def further_pods(
 
 @dataclass(frozen=True, slots=True)
 class _Template:
-    """What all pods of a workload have in common."""
+    """Fields that all pods of a workload share."""
 
     owner: OwnerReference
     labels: Labels
@@ -246,7 +246,7 @@ class _Template:
     namespace: str
 
     def pod(self, name: str, further: Labels) -> Pod:
-        """Return a pod with this name and these labels besides."""
+        """Return a pod with this name and the `further` labels."""
         metadata = ObjectMeta(
             name=name,
             namespace=self.namespace,
@@ -259,7 +259,7 @@ class _Template:
 
 
 def _template_of(snapshot: Snapshot, workload: WorkloadManifest, current: Sequence[Pod]) -> _Template:
-    """Return the template of the workload's pods; puts their controller into the snapshot."""
+    """Return the template of the workload's pods, and put their controller into the snapshot."""
     given, template = workload.metadata, workload.spec.template
     labels = dict(template.metadata.labels or {})
     uid = given.uid or f"{given.namespace}/{workload.kind}/{given.name}"
@@ -276,7 +276,7 @@ def _replica_set_of(
     workload: WorkloadManifest, current: Sequence[Pod], deployment: OwnerReference
 ) -> tuple[OwnerReference, str]:
     """Return the ReplicaSet of a Deployment's new pods, and its pod-template-hash."""
-    if current:  # a rollout is not simulated: new pods are of the ReplicaSet that has pods already
+    if current:  # rollouts are not simulated: new pods join the ReplicaSet that already has pods
         metadata = current[0].metadata
         assert metadata.controller is not None
         return metadata.controller, (metadata.labels or {})[TEMPLATE_HASH]
@@ -288,7 +288,7 @@ def _replica_set_of(
 
 
 def _put_controller(snapshot: Snapshot, workload: WorkloadManifest, owner: OwnerReference, labels: Labels) -> None:
-    """Create the ReplicaSet or StatefulSet, whose selector is a pod's default one for topology spreading."""
+    """Create the ReplicaSet or StatefulSet, whose selector the default topology spread constraints use."""
     selector = workload.spec.selector
     if selector is None or owner.kind not in ("ReplicaSet", STATEFUL_SET):
         return
@@ -303,7 +303,7 @@ def _put_controller(snapshot: Snapshot, workload: WorkloadManifest, owner: Owner
 
 
 def _further_labels(workload: WorkloadManifest, current: Sequence[Pod]) -> Iterator[Labels]:
-    """Yield the labels of one pod after the other that its template lacks: the index of an Indexed Job."""
+    """Yield, pod by pod, the labels that the template lacks: the completion index of an Indexed Job."""
     is_indexed = workload.kind == "Job" and workload.spec.completion_mode == "Indexed"
     taken = {(pod.metadata.labels or {}).get(_JOB_INDEX) for pod in current}
     for number in count():
@@ -317,7 +317,7 @@ def _further_labels(workload: WorkloadManifest, current: Sequence[Pod]) -> Itera
 
 
 def _stateful_set_names(workload: WorkloadManifest) -> Iterator[str]:
-    """Yield the names of its pods by ordinal."""
+    """Yield the names of a StatefulSet's pods by ordinal."""
     ordinals = workload.spec.ordinals
     return (f"{workload.metadata.name}-{one}" for one in count(ordinals.start if ordinals is not None else 0))
 
@@ -352,13 +352,13 @@ def _default_storage_class(snapshot: Snapshot) -> str | None:
         for one in snapshot.objects.storage_classes.values()
         if (one.metadata.annotations or {}).get(DEFAULT_STORAGE_CLASS) == "true"
     ]
-    # max() takes the first of equals: of classes that are equally new, the first by name.
+    # max() returns the first of equals: of equally new classes, the first by name.
     newest = sorted(found, key=lambda one: one.name)
     return max(newest, key=lambda one: one.creation_timestamp or "").name if newest else None
 
 
 def _with_claims(pod: Pod, templates: Sequence[PersistentVolumeClaim], claims: Sequence[PersistentVolumeClaim]) -> Pod:
-    """Return the pod with a volume for each claim, which replaces one of the template of the same name."""
+    """Return the pod with a volume for each claim; it replaces a volume of the same name in the pod template."""
     volumes = {
         template.metadata.name: Volume(
             name=template.metadata.name, persistent_volume_claim=ClaimVolumeSource(claim.metadata.name)

@@ -13,7 +13,7 @@ from extender.cli import options
 from extender.cli.help_pages import PlainTextCommand, new_group
 from extender.errors import ConfigError, printable, printable_json
 
-if TYPE_CHECKING:  # pydantic loads slowly: not before it is needed
+if TYPE_CHECKING:  # pydantic loads slowly: imported only when needed
     from collections.abc import Iterator, Sequence
 
     from extender.config import Configuration
@@ -131,7 +131,7 @@ def _compare(
 
 
 def _entry_number(written: "KubeSchedulerConfiguration", settings: "Configuration", named: str | None) -> int:
-    """Return the index of the named entry, or else of the only one that may be ours; ConfigError without just one."""
+    """Return the index of the named entry, or of the only entry that may be ours; ConfigError unless it is unique."""
     from extender.config.scheduler.check import own_entries
 
     # kube-scheduler may call several extenders: `own_entries` knows ours by its port or its verbs.
@@ -165,7 +165,7 @@ def _notes(settings: "Configuration", scheduler: "KubeScheduler") -> "list[str]"
         for one in scheduler.profiles
         if one.not_evaluated_plugins
     ]
-    # No cluster is asked here, so `auto` cannot be resolved.
+    # No cluster is read here, so `auto` cannot be resolved.
     if settings.scheduler.version == "auto":
         refused = f", as 1.{DEFAULT_MINOR} refuses this" if scheduler.minor != DEFAULT_MINOR else ""
         notes.append(

@@ -1,4 +1,4 @@
-"""`extender explain`: why a pod was evicted, where it fits, and why not on a certain node.
+"""`extender explain`: explain why a pod was evicted, where it fits, and why it does not fit on a node.
 
 Rule: exit code 1 means that no such decision exists, 2 that it could not be read; --follow waits instead.
 """
@@ -122,7 +122,7 @@ def explain(
         raise typer.BadParameter("requires a running service: a recording is complete", param_hint="--follow")
     if follow and subject is not None and explanation.DECISION_ID.fullmatch(subject):
         raise typer.BadParameter(f"requires a pod: {subject} is one decision", param_hint="--follow")
-    # 1. Which decisions, from where?
+    # 1. Choose the decisions and their source.
     tls = TLSClientConfig(ca_file, cert, key, tls_server_name)
     console, invocation = tables.new_console(no_color), _invocation(url, tls, recording, given)
     shown = explanation.Output(invocation, console, show_all, is_json=output == "json")
@@ -132,7 +132,7 @@ def explain(
         if recording is None
         else _open_recording(recording, scheduler_config, scheduler_version)
     ) as source:
-        # 2. Print them as they come, as a list, or one of them.
+        # 2. Print new decisions as they come, a list, or one decision.
         if follow:
             from extender.cli.output import following
 
@@ -144,7 +144,7 @@ def explain(
 
 
 def _open_recording(path: Path, scheduler_config: str | None, scheduler_version: str | None) -> "DecisionSource":
-    # Loads the engine, which only a recording needs.
+    # These imports load the engine, which only a recording needs.
     from extender.cli.sources.recorded_decisions import RecordedDecisions
     from extender.cli.sources.replay_settings import settings_override
 

@@ -7,10 +7,10 @@ from typing import Annotated
 import typer
 
 MAX_DOCUMENT_BYTES = 16 << 20
-"""Size limit of a document to compare with."""
+"""Maximum size of a document to compare with."""
 
 MAX_PRINTED_LINES = 20
-"""Limit of the lines of a printed difference."""
+"""Maximum number of printed lines of a difference."""
 
 _SERVER = Path(__file__).parents[2] / "server"
 

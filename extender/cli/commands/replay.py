@@ -23,7 +23,7 @@ from extender.errors import RecordingError, printable, printable_json
 from extender.report.schema import VerbName
 from extender.version import __version__
 
-if TYPE_CHECKING:  # the server and rich load slowly: not before they are needed
+if TYPE_CHECKING:  # the server and rich load slowly: imported only when needed
     from rich.console import Console
 
     from extender.server.recording.answer_diff import Difference, RawAnswer
@@ -111,7 +111,7 @@ def replay(
     tls = TLSClientConfig(ca_file, cert, key, tls_server_name)
     if url is None and tls.command_line():
         raise typer.BadParameter("requires --url", param_hint=tls.command_line().split()[0])
-    # 1. Whose settings decide?
+    # 1. Choose the settings to decide by.
     logs.silence()
     recording = open_recording(directory)
     overrides = scheduler_options(scheduler_config, scheduler_version) | {"--preset": ("preemption.preset", preset)}
@@ -148,7 +148,7 @@ def replay(
 
 
 class ReplayedCall(NamedTuple):
-    """The outcome of one call, without the bodies: those of a whole recording may not fit into memory."""
+    """The outcome of one call, without bodies: all bodies of a recording may not fit into memory."""
 
     id: str
     verb: str
@@ -156,7 +156,7 @@ class ReplayedCall(NamedTuple):
     time: str
     segment: str
     status: dict[str, int]
-    """The HTTP status `recorded` and `now`."""
+    """HTTP status `recorded` and `now`."""
     differences: "tuple[Difference, ...]"
 
 

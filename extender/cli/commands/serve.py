@@ -16,7 +16,7 @@ from extender.utilities.hosts import is_loopback
 from extender.utilities.text import join_names
 from extender.version import __version__
 
-if TYPE_CHECKING:  # the server loads slowly: not before it is needed
+if TYPE_CHECKING:  # the server loads slowly: imported only when needed
     from extender.cluster.apiserver.client import ApiServer
     from extender.cluster.cache.cache import ClusterCache
     from extender.config import Configuration
@@ -28,7 +28,7 @@ if TYPE_CHECKING:  # the server loads slowly: not before it is needed
 log = logging.getLogger(__name__)
 
 MAX_LISTED_KINDS = 50
-"""Limit of the ignored kinds that the banner names."""
+"""Maximum number of ignored kinds that the banner names."""
 
 EXAMPLE_POD = {
     "metadata": {"name": "cart-9", "namespace": "shop", "uid": "cart-9"},
@@ -140,7 +140,7 @@ def serve(
 
 
 def print_banner(banner: str, settings: "Configuration") -> None:
-    """Print the banner to standard error, or log it where standard error holds JSON lines only."""
+    """Print the banner to standard error, or log it if the log format is JSON."""
     if settings.log.format == "Text":
         from extender.cli import logs
 
@@ -159,7 +159,7 @@ def send_example_requests(server_context: "ServerContext") -> None:
 
 
 def config_file(path: Path | None, settings: "Configuration", overrides: options.Overrides) -> "ConfigFile | None":
-    """Return the file to follow, ours or kube-scheduler's; a reload applies environment and options again."""
+    """Return the file to watch, ours or kube-scheduler's, or None; reloads apply environment and options again."""
     from extender.server.settings import ConfigFile
 
     if path is None and settings.scheduler.config is None:
@@ -206,7 +206,7 @@ def startup_banner(
 
 
 _LOOPBACK_OF_WILDCARD = {"0.0.0.0": "127.0.0.1", "::": "::1"}
-"""Address to listen on that is none to connect to -> one that is."""
+"""Wildcard address to listen on -> loopback address to connect to."""
 
 
 def listener_url(listener: "ServerSection | AdminSection", *, as_configured: bool = False) -> str:

@@ -14,7 +14,7 @@ import typer
 
 from extender.cli import options
 
-if TYPE_CHECKING:  # the engine, pydantic and rich load slowly: not before they are needed
+if TYPE_CHECKING:  # the engine, pydantic and rich load slowly: imported only when needed
     from rich.text import Text
 
     from extender.cluster.apiserver.client import ApiServer
@@ -29,7 +29,7 @@ if TYPE_CHECKING:  # the engine, pydantic and rich load slowly: not before they 
 T = TypeVar("T")
 
 PROGRESS_BAR_MIN_PODS = 50
-"""Number of pods from which a progress bar is shown."""
+"""Minimum number of pods for which a progress bar is shown."""
 
 
 def simulate(
@@ -192,7 +192,7 @@ def _check_exclusive(given: Mapping[str, object]) -> None:
 
 
 def _print_results(results: "Sequence[Simulation]", output: str, no_color: bool, *, by_version: bool) -> None:
-    """Print one simulation, or what differs between two; exit with code 1 if two versions decide otherwise."""
+    """Print one simulation, or compare two; exit with code 1 if the decisions of two versions differ."""
     from extender.cli.output import simulation_text
     from extender.whatif.comparison import compare_policies, compare_versions
 
@@ -229,7 +229,7 @@ def _read_cluster(
 ) -> "tuple[ClusterObjects, list[KubeScheduler]]":
     """Return the objects of the cluster, and the kube-scheduler of each configuration.
 
-    The configurations differ in the version of kube-scheduler only; `auto` is the one that is found in the cluster.
+    The configurations differ only in the version of kube-scheduler; `auto` is the version found in the cluster.
     """
     from extender.cli.sources.cluster import read_cluster_once
     from extender.config.scheduler.load import load_kube_scheduler
@@ -249,7 +249,7 @@ def _progress(
 ) -> "Iterator[StepObserver | None]":
     """Yield a callback that advances a progress bar on a terminal, or None for short runs and other outputs.
 
-    The bar counts pods that were tried at least once; replacements of victims come on top of those that are known.
+    The bar counts pods that were tried at least once; its total grows with the replacements of victims.
     """
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn

@@ -13,7 +13,7 @@ import typer
 from extender.cli import options
 from extender.errors import ClusterFileError, printable_json
 
-if TYPE_CHECKING:  # the engine, pydantic and rich load slowly: not before they are needed
+if TYPE_CHECKING:  # the engine, pydantic and rich load slowly: imported only when needed
     from extender.cli.sources.why_source import Read, ReportTarget
     from extender.cluster.apiserver.client import ApiServer
     from extender.config import Configuration
@@ -121,7 +121,7 @@ def why(
 
 
 def _named_pod(pod: str, namespace: str | None) -> "ReportTarget":
-    """Parse NAMESPACE/POD or POD; without a namespace, that of the context applies later."""
+    """Parse NAMESPACE/POD or POD; without a namespace, the context's namespace applies later."""
     from extender.cli.sources.why_source import ReportTarget
 
     before, slash, name = pod.rpartition("/")
@@ -135,7 +135,7 @@ def _named_pod(pod: str, namespace: str | None) -> "ReportTarget":
 def _read_manifest(file: str, namespace: str | None, default: str) -> "ReportTarget":
     """Read a pod and its resource claims; ExtenderError if the file holds anything else, or not exactly one pod.
 
-    As with kubectl, a manifest without a namespace is of `namespace`, or else of the context's, `default`.
+    As with kubectl, a manifest without a namespace is in `namespace`, or else in `default`, the context's namespace.
     """
     from extender.cli.sources.manifest_file import other_kinds, read_manifest
     from extender.cli.sources.why_source import ReportTarget
@@ -161,12 +161,12 @@ def _reader(
     no_color: bool,
     example: bool,
 ) -> "Read":
-    """Return the function that reads the cluster; every call reads a live one again, on the same connection."""
+    """Return the function that reads the cluster; each call reads a live cluster again, on the same connection."""
     from extender.cli.sources.why_source import read_file, read_live
     from extender.cluster.files.manifests import example_cluster, load_cluster
     from extender.config.scheduler.load import load_kube_scheduler
 
-    load_kube_scheduler(settings)  # report a mistake of the configuration before the cluster is read
+    load_kube_scheduler(settings)  # report a mistake in the configuration before the cluster is read
     if example:
         return lambda: read_file(example_cluster(), settings, target)
     if api is None:
@@ -233,7 +233,7 @@ def _wait(diagnose: "Callable[[], Diagnosis]", found: "Diagnosis", limit: float)
 
 
 def _print(found: "Diagnosis", output: Output, *, one_node: str | None, show_all: bool, no_color: bool) -> None:
-    """Print the diagnosis; JSON and YAML have the nodes that the text would show: one, or with --all every one."""
+    """Print the diagnosis; JSON and YAML include only `one_node`, or with `show_all` every node."""
     import msgspec
     from msgspec.structs import replace
 

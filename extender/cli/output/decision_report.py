@@ -30,15 +30,15 @@ class Invocation:
 
 
 MAX_TABLE_ROWS = 20
-"""Rows of a table without --all."""
+"""Maximum number of rows of a table without --all."""
 MAX_NAMES_PER_CELL = 5
-"""Node names in one cell without --all."""
+"""Maximum number of node names in one cell without --all."""
 
 _FULL_LIST_MIN_COLUMNS = 100
 """Console width below which the list drops the VERB and POD columns, which the id and the sentence repeat."""
 
 DECIDING_MARK = "*"
-"""Mark of the first criterion on which a candidate is worse than the best one."""
+"""Mark of the first criterion on which a candidate is worse than the best candidate."""
 
 
 # --- the list ---------------------------------------------------------------------------------------------------------
@@ -73,7 +73,7 @@ def render(
     """Render the whole decision.
 
     `subject`: the pod named on the command line, highlighted among the victims. Requests and budgets of victims are
-    shown for nodes that come with their pods.
+    shown for nodes that include their pods.
     """
     yield text(f"{decision.id} {decision.sentence}", "bold")
     yield Text()
@@ -117,7 +117,7 @@ def facts_grid(decision: DecisionReport, invocation: Invocation) -> RenderableTy
 
 
 def _describe_scheduler(scheduler: schema.SchedulerReport) -> str:
-    """Return the version whose verdicts the decision follows, where it was found, and the pod's profile."""
+    """Describe the version that the decision follows, its source, and the pod's profile."""
     gates = "".join(f", {gate}={str(value).lower()}" for gate, value in scheduler.feature_gates.items())
     profile = f"profile {scheduler.profile}" if scheduler.profile is not None else "no profile: not ours"
     return f"{scheduler.release} ({scheduler.version_source}){gates}, {profile}"
@@ -211,7 +211,7 @@ def candidates_table(
 
 
 def _criterion_cells(decision: DecisionReport, criteria: Sequence[str], node: NodeReport) -> Iterator[Text]:
-    """Yield the value for every criterion; DECIDING_MARK follows the one on which the node loses."""
+    """Yield the value for every criterion; DECIDING_MARK follows the value on which the node loses."""
     decided_by = decision.ranking.decided_by if decision.ranking else None
     for name, shown in zip(criteria, node.shown, strict=False):
         loses = name == node.loses_by

@@ -20,10 +20,10 @@ from extender.report.schema import MAX_LISTED_DECISIONS, DecisionReport, Decisio
 from extender.utilities.text import join_names
 
 _MAX_SUGGESTED_NODES = 10
-"""Limit of the node names that are listed if the decision does not have the one of --node."""
+"""Maximum number of node names listed if the decision does not mention the node of --node."""
 
 DECISION_ID = re.compile(r"(filter|prioritize|preempt)-\d+")
-"""Distinguishes the ID of a decision from a pod."""
+"""Pattern of a decision ID, which distinguishes it from a pod."""
 
 ReportT = TypeVar("ReportT")
 
@@ -62,7 +62,7 @@ def explain_subject(source: DecisionSource, subject: str, query: DecisionListOpt
         body = _read_decision(source, decision.id, node=query.node)
         typer.echo(printable_json(msgspec.json.decode(body)))
         return
-    # 2. Read the pods of the node that is shown in detail; the others need only a row each, and a decision about 5,000
+    # 2. Read the pods of the node that is shown in detail; other nodes need only a row each, and a decision about 5,000
     # nodes has tens of thousands of pods.
     detailed_node = query.node or next(iter(decision.chosen), None)
     nodes = {node.name: node for node in decision.nodes}
@@ -85,21 +85,21 @@ def explain_subject(source: DecisionSource, subject: str, query: DecisionListOpt
 def _find_decision(
     source: DecisionSource, subject: str, query: DecisionListOptions, invocation: Invocation
 ) -> tuple[DecisionReport, int]:
-    """Return the decision, without the pods of nodes, and the number of others about the same pod.
+    """Return the decision, without the pods of nodes, and the number of other decisions about the pod.
 
     Exits with code 1 if none matches.
     """
-    # 1. By ID; if there is none, a pod may have such a name.
+    # 1. By ID; if no decision has this ID, a pod may have such a name.
     if DECISION_ID.fullmatch(subject):
         found = source.get_decision(subject, pods=False)
         if found is not None:
             return _decode(found, DecisionReport), 0
-    # 2. All decisions about the pod: their number is shown, too.
+    # 2. List all decisions about the pod: their number is shown, too.
     unfiltered = replace(query, limit=MAX_LISTED_DECISIONS, node=None)
     about = _decode_summaries(source.list_decisions(unfiltered))
     if not about:
         _exit_without_decision(source, subject, unfiltered, invocation)
-    # 3. With --node, take the latest that has the node; otherwise the latest preemption, as people ask about evictions.
+    # 3. With --node, take the latest decision with the node; else the latest preemption: users ask about evictions.
     with_node = []
     if query.node is not None:
         with_node = _decode_summaries(source.list_decisions(replace(unfiltered, node=query.node)))

@@ -1,6 +1,6 @@
 """Print decisions as they are made, the oldest first: `extender explain --follow`.
 
-Rule: after the first answer, only the user ends it: a service that restarts or does not answer is asked again.
+Rule: after the first answer, only the user ends the command: a service that restarts or fails is polled again.
 """
 
 import time
@@ -59,15 +59,15 @@ def follow(source: DecisionSource, query: DecisionListOptions, output: Output) -
 
 
 class Follower:
-    """Polls the decisions that are new since the last poll."""
+    """Polls for decisions that are new since the last poll."""
 
     def __init__(self, source: DecisionSource, query: DecisionListOptions) -> None:
         self._source, self._query = source, query
         self._seen: Seen = {}
         self._begin = 0
-        """Time of the earliest decision in the first answer: `--limit` left out those before it."""
+        """Time of the earliest decision in the first answer: `--limit` left out earlier decisions."""
         self.may_lack = False
-        """Whether there were perhaps more new decisions than one answer lists."""
+        """Whether there may be more new decisions than one answer lists."""
 
     def poll(self) -> list[tuple[Raw, DecisionSummary]]:
         """Return the new decisions, the oldest first; raises ExtenderError."""
@@ -85,7 +85,7 @@ class Follower:
         return max(self._seen.values()) - OVERLAP_SECONDS * SECOND
 
     def _remember(self, listed: Sequence[DecisionSummary]) -> None:
-        """Add these decisions, and forget those that no later poll covers."""
+        """Add the listed decisions, and forget decisions that no later poll covers."""
         times = {(one.id, one.time): parse_time(one.time) for one in listed}
         if not self._seen:
             self._begin = min(times.values(), default=0)

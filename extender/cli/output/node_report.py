@@ -35,7 +35,7 @@ def render(
 ) -> Iterator[RenderableType]:
     """Render a node of a decision.
 
-    `decision`: with all its nodes, for comparison; `node`: with its pods; `show_all`: every device by itself.
+    `decision` must include all nodes, for comparison, and `node` its pods; `show_all` lists every device.
     """
     yield text(f"{decision.id} {sentence(decision, node)}", "bold")
     yield Text()
@@ -98,8 +98,8 @@ def _comparison_with_best(decision: DecisionReport, node: NodeReport) -> str:
 def _render_filter_status(decision: DecisionReport, node: NodeReport) -> Iterator[RenderableType]:
     """Render the status of the filter plugins.
 
-    Mirrors RunFilterPlugins: plugins run in order until one fails, so those before it passed
-    and those after it did not run.
+    Mirrors RunFilterPlugins: plugins run in order until one fails, so plugins before it passed
+    and plugins after it did not run.
     """
     found = node.filter
     if found is None:
@@ -119,7 +119,7 @@ def _render_filter_status(decision: DecisionReport, node: NodeReport) -> Iterato
 
 
 def render_claims(node: NodeReport, *, show_all: bool) -> Iterator[RenderableType]:
-    """Render the pod's resource claims: a line each, and one per request; with `show_all` every device."""
+    """Render a line per resource claim of the pod and per request; with `show_all`, also every device."""
     if not node.claims:
         return
     yield from section_heading(f"resource claims on {node.name}")
@@ -164,7 +164,7 @@ def _render_rank(decision: DecisionReport, node: NodeReport) -> Iterator[Rendera
 
 
 def render_resources(requests: ResourceAmounts, node: NodeReport) -> Iterator[RenderableType]:
-    """Render allocatable, used, freed and available amounts per resource, and what the pod needs."""
+    """Render allocatable, used, freed, available and needed amounts per resource."""
     wanted = {**requests, "pods": 1}
     yield from section_heading("resources")
     rows = []
@@ -181,7 +181,7 @@ def render_resources(requests: ResourceAmounts, node: NodeReport) -> Iterator[Re
 
 
 def render_pods(node: NodeReport) -> Iterator[RenderableType]:
-    """Render the pods of the node, most important first, with their place in the reprieve order."""
+    """Render the pods of the node, most important first, with their position in the reprieve order."""
     yield from section_heading(f"pods on {node.name}, most important first")
     counted = (f"{count} {ROLES[role].label}" for role, count in node.counts.items())
     yield indented(text(", ".join(counted), "dim"))

@@ -14,7 +14,7 @@ NONE = "<none>"
 
 
 def scenario_blocks(result: Simulation) -> Iterator[list[Text]]:
-    """Yield sentences on added and cordoned nodes, until full and the gang; then tables of nodes and pods."""
+    """Yield sentences on added and cordoned nodes, `until_full` and the gang; then tables of nodes and pods."""
     if result.scenario is not None:
         yield [Text(printable(one), style="bold") for one in _sentences(result.scenario)]
         yield from _tables(result.scenario)

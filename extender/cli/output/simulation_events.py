@@ -11,14 +11,14 @@ from extender.report.wording import CLAIM_ALLOCATIONS
 from extender.utilities.text import join_names, pluralize
 
 MAX_LISTED_DEVICES = 8
-"""Devices of a claim that a line names."""
+"""Maximum number of devices of a claim that a line names."""
 
 MAX_LISTED_REPLICAS = 10
-"""Pods of one workload up to which each has a row of its own."""
+"""Maximum number of pods of one workload that get a row each."""
 
 
 def event_rows(result: Simulation) -> list[TextRow]:
-    """Return namespace, type, reason, object and message of the events, in their order."""
+    """Return the events in order, each as namespace, type, reason, object and message."""
     workloads = result.scenario.workloads if result.scenario is not None else []
     workload_of = {pod: one.workload for one in workloads for pod in one.created}
     return [row for cycles in _alike(result.cycles, workload_of) for row in _shared_rows(cycles, workload_of)]
@@ -39,7 +39,7 @@ def _alike(cycles: Sequence[CycleReport], workload_of: Mapping[str, str]) -> Ite
 
 
 def _shared_rows(cycles: Sequence[CycleReport], workload_of: Mapping[str, str]) -> Iterator[TextRow]:
-    """Yield the rows of the first pod, which count the others."""
+    """Yield the rows of the first pod, with the number of pods that share them."""
     (namespace, kind, reason, about, message), *others = _cycle_rows(cycles[0])
     pods = len({cycle.pod for cycle in cycles})
     if pods > 1 and reason == "Scheduled":

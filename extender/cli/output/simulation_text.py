@@ -47,7 +47,7 @@ def _summary_blocks(result: Simulation) -> Iterator[list[Text]]:
 
 
 def _pending_rows(pending: Sequence[PendingPod]) -> Iterator[TextRow]:
-    """Yield a row per message, with the first of its pods."""
+    """Yield a row per distinct message, with the first of its pods."""
     pods: dict[TextRow, list[str]] = {}
     for one in pending:
         namespace = one.pod.partition("/")[0]
@@ -107,7 +107,7 @@ def _render_counts(compared: Sequence[str], results: Sequence[Simulation]) -> li
 
 
 def _counts(result: Simulation) -> dict[str, int]:
-    """Return the numbers by which two simulations are compared; those of a scenario only if it has them."""
+    """Return the counts that a comparison shows; counts of a scenario only for drains and `until_full`."""
     found, scenario = result.summary, result.scenario
     counts = {name: getattr(found, name) for name in ("scheduled", "pending", "skipped")}
     counts |= {"preempted": found.evicted, "PDB violations": found.pdb_violations}
@@ -136,9 +136,9 @@ def _describe_outcome(outcome: PodOutcome | None) -> str:
 
 
 def render_versions(comparison: VersionComparison) -> Iterator[Text]:
-    """Render what differs for each pod, with ≠ where it is decided otherwise and ~ where only the reason differs.
+    """Render the differences for each pod, with ≠ if the decision differs and ~ if only the reason does.
 
-    Then the number of these pods, the counts of both simulations, and their notes.
+    The numbers of such pods, the counts of both simulations and their notes follow.
     """
     for found in comparison.differences:
         yield Text(f"{'≠' if found.decided_otherwise else '~'} {printable(found.pod)}", "bold")

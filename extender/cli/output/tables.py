@@ -1,6 +1,6 @@
 """Building blocks of reports: escaped text, tables, amounts, timestamps, and the console that prints them.
 
-Tables are AdaptiveTable, as wide as the terminal allows, and those of kubectl (`format_table`), which never wrap.
+An AdaptiveTable adapts to the width of the terminal; a table of `format_table` never wraps, like kubectl's.
 
 Rule: text from objects and clients goes into rich's Text, never into markup, and unprintable characters are escaped.
 """
@@ -49,7 +49,7 @@ class AdaptiveTable:
     def __init__(
         self, headers: Sequence[str], rows: Sequence[CellRow], lead: int = 1, limit: int | None = None
     ) -> None:
-        """`limit`: of the rows; `lead`: number of cells on the first line of an entry, if the table becomes a list."""
+        """`limit`: maximum number of rows; `lead`: number of cells on the first line of a list entry."""
         self._headers = headers
         self._rows = rows[:limit]
         self._lead = lead
@@ -119,7 +119,7 @@ def format_timestamp(time: str) -> str:
 
 
 MAX_SUMMARY_ROWS = 20
-"""Limit of the rows of a table in a summary."""
+"""Maximum number of rows of a table in a summary."""
 
 TextRow = Sequence[str]
 
@@ -136,13 +136,13 @@ def format_table(head: TextRow, rows: Iterable[TextRow], limit: int | None = Non
 
 
 def summary_table(head: TextRow, rows: Iterable[TextRow]) -> list[Text]:
-    """Return a table of at most MAX_SUMMARY_ROWS; nothing without rows."""
+    """Return a table of at most MAX_SUMMARY_ROWS; empty without rows."""
     rows = list(rows)
     return format_table(head, rows, MAX_SUMMARY_ROWS) if rows else []
 
 
 def separated(blocks: Iterable[Sequence[Text]]) -> Iterator[Text]:
-    """Yield the lines of the blocks, with an empty line between those that are not empty."""
+    """Yield the lines of the nonempty blocks, with an empty line between blocks."""
     for place, block in enumerate(filter(None, blocks)):
         if place:
             yield Text()
@@ -165,7 +165,7 @@ UNLIMITED_COLUMNS = 10_000
 
 
 def new_console(no_color: bool) -> Console:
-    """Return the console of a report: as wide as the terminal; a file or a pipe never wraps lines."""
+    """Return the console of a report, as wide as the terminal; in a file or a pipe, lines never wrap."""
     settings: dict[str, Any] = {"highlight": False, "markup": False, "emoji": False}
     if no_color or os.environ.get("NO_COLOR"):
         settings["color_system"] = None

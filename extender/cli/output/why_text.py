@@ -27,16 +27,16 @@ from extender.report.wording import STATUS_CODES, VERDICT_STYLES
 from extender.utilities.text import join_names, pluralize
 
 MAX_EXAMPLES = 3
-"""Nodes that the table of reasons names, unless it is wide."""
+"""Maximum number of nodes that the table names per reason, unless it is wide."""
 
 MAX_COMPARED_NODES = 4
-"""Rows of the table of scores without --all."""
+"""Number of best nodes in the table of scores without --all."""
 
 
 def render(
     found: Diagnosis, *, one_node: str | None = None, show_all: bool = False, is_wide: bool = False
 ) -> Iterator[RenderableType]:
-    """Render the diagnosis; `one_node`: that node in full instead of all together."""
+    """Render the diagnosis; `one_node`: name of a node to show in full instead of all nodes."""
     yield text(found.why, VERDICT_STYLES[found.verdict])
     yield Text()
     yield _facts(found)
@@ -73,7 +73,7 @@ def _facts(found: Diagnosis) -> RenderableType:
         "message": found.message,
         "nominated": nominated,
         "scheduler": f"kube-scheduler {found.release}, {found.version_source}",
-        "cluster": size if found.state != "NotFound" or found.cluster.nodes else "",  # else it was not read
+        "cluster": size if found.state != "NotFound" or found.cluster.nodes else "",  # otherwise not read
         "policies": "; ".join(found.policies),
         "hint": found.hint or "",
         "not evaluated": f"{left_out}: kube-scheduler may decide otherwise" if left_out else "",
@@ -114,7 +114,7 @@ def _history_lines(found: Diagnosis, history: PodHistory) -> Iterator[str]:
 
 
 def _reasons_table(found: Diagnosis, *, is_wide: bool) -> RenderableType:
-    """Return a row per reason; a wide table has its code, any other one whether preemption helps."""
+    """Return a row per reason, with its code in a wide table, or else whether preemption may help."""
     code = "CODE" if is_wide else "PREEMPTION"
     rows = []
     for one in found.reasons:
@@ -180,7 +180,7 @@ def _preemption_cell(tried: NodePreemption | None) -> str:
 
 
 def _render_scores(found: Diagnosis) -> Iterator[RenderableType]:
-    """Render the nodes with the highest totals, and the one that the pod has or would get."""
+    """Render the nodes with the highest totals, and the node that the pod has or would get."""
     ranked = [(one.scores.rank, one.name, one) for one in found.nodes if one.scores is not None]
     scored = [one for _, _, one in sorted(ranked, key=lambda row: row[:2])]
     shown = scored[:MAX_COMPARED_NODES]

@@ -25,7 +25,7 @@ class Arrivals:
 def read_arrivals(files: Sequence[str], namespace: str) -> Arrivals:
     """Read pods, workloads and resource claims; ExtenderError if a file has anything else, or nothing to schedule.
 
-    `namespace`: that of manifests that do not name one.
+    `namespace`: the default of manifests that name none.
     """
     from extender.whatif.body import not_a_pod_message
     from extender.whatif.workloads import API_VERSIONS, parse_workload
@@ -49,7 +49,7 @@ def read_arrivals(files: Sequence[str], namespace: str) -> Arrivals:
 
 
 def read_nodes(files: Sequence[str]) -> "Iterator[Node]":
-    """Yield the nodes of the files; ClusterFileError if one has anything else, or no nodes."""
+    """Yield the nodes of the files; ClusterFileError if a file has anything else, or no nodes."""
     for file in files:
         name, report = read_manifest(file)
         for kind in other_kinds(report, ("nodes",)):

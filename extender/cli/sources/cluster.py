@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from extender.cli import logs
 from extender.cli.sources.read_progress import reading_progress
 
-if TYPE_CHECKING:  # the API client loads slowly: not before a live cluster is read
+if TYPE_CHECKING:  # the API client loads slowly: imported only to read a live cluster
     from extender.cluster.apiserver.client import ApiServer
     from extender.cluster.cache.cache import ClusterCache
     from extender.config import Configuration
@@ -25,12 +25,12 @@ def connect_api_server(settings: "Configuration") -> "ApiServer | None":
 
 
 def namespace_of(api: "ApiServer | None") -> str:
-    """Return the namespace of manifests that do not name one: like kubectl, the context's, or else `default`."""
+    """Return the namespace of manifests that name none: as with kubectl, the context's, or else `default`."""
     return "default" if api is None else api.namespace
 
 
 def open_cluster(settings: "Configuration", cache: "ClusterCache", api: "ApiServer | None") -> "ClusterSource":
-    """Return the source that fills `cache`: from a file at once, from a live cluster when the service runs."""
+    """Return the source that fills `cache`: a file at once, a live cluster once the service runs."""
     from extender.cluster.files.manifests import example_cluster
     from extender.cluster.files.source import FileSource
     from extender.cluster.watch.source import KubernetesSource
@@ -58,7 +58,7 @@ def open_cluster(settings: "Configuration", cache: "ClusterCache", api: "ApiServ
 def read_cluster_once(
     settings: "Configuration", api: "ApiServer | None", timeout: float, no_color: bool = False
 ) -> "tuple[ClusterObjects, FoundVersion | None]":
-    """Return the cluster, of a file if `api` is None, and the version of kube-scheduler that was found in it.
+    """Return the cluster and the kube-scheduler version found in it; reads a file if `api` is None.
 
     A live cluster is listed once, within `timeout` seconds; warnings and progress are printed.
     """

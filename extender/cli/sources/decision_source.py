@@ -2,7 +2,7 @@
 
 `sources.recorded_decisions` is the other source, a recording.
 
-Rule: every failure is an ExtenderError that says what to check.
+Rule: every failure raises an ExtenderError that suggests what to check.
 """
 
 import dataclasses
@@ -25,7 +25,7 @@ class DecisionSourceError(ExtenderError):
 
 @dataclass(frozen=True, slots=True)
 class DecisionListOptions:
-    """Query parameters of GET /decisions; None: not restricted."""
+    """Query parameters of GET /decisions; None restricts nothing."""
 
     pod: str | None = None
     node: str | None = None
@@ -41,7 +41,7 @@ class DecisionSource(Protocol):
         """Return JSON `{"decisions": [DecisionSummary]}`, the latest first."""
 
     def get_decision(self, decision_id: str, *, node: str | None = None, pods: bool = True) -> bytes | None:
-        """Return the DecisionReport of this id as JSON, or None.
+        """Return the DecisionReport with this ID as JSON, or None.
 
         `node`: return only this node, with its pods; `pods`: return nodes with their pods.
         """
@@ -72,7 +72,7 @@ class ServiceDecisions:
         self._client.close()
 
     def _get_json(self, path: str, parameters: dict[str, Any]) -> "httpx.Response":
-        """Return a JSON response; DecisionSourceError for any other response, or without one."""
+        """Return a JSON response; DecisionSourceError for any other response, or none."""
         import httpx
 
         try:

@@ -1,4 +1,4 @@
-"""Files of manifests on the command line, with - for standard input."""
+"""Manifest files named on the command line; - is standard input."""
 
 import sys
 import tempfile
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def read_manifest(file: str, namespace: str = "default", keep: Collection[str] = ()) -> "tuple[str, LoadReport]":
-    """Return the file's name and its objects, as `read_cluster` does; ClusterFileError if anything in it is wrong."""
+    """Return the file's name and its objects, read by `read_cluster`; ClusterFileError for an invalid file."""
     from extender.cluster.files.manifests import read_cluster
 
     with _readable_path(file) as path:
@@ -20,7 +20,7 @@ def read_manifest(file: str, namespace: str = "default", keep: Collection[str] =
 
 
 def other_kinds(report: "LoadReport", fields: Collection[str]) -> Iterator[str]:
-    """Yield the kinds of objects that do not belong to these fields of ClusterObjects."""
+    """Yield the kinds of objects outside the given fields of ClusterObjects."""
     from extender.k8s.kinds import KINDS
 
     yield from (kind for kind, one in KINDS.items() if one.field not in fields and getattr(report.objects, one.field))
@@ -37,5 +37,5 @@ def _readable_path(file: str) -> Iterator[Path]:
         return
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "stdin.yaml")
-        path.write_bytes(sys.stdin.buffer.read(MAX_BYTES + 1))  # one more, which is refused as a file of that size
+        path.write_bytes(sys.stdin.buffer.read(MAX_BYTES + 1))  # one more, so that a larger input is rejected
         yield path

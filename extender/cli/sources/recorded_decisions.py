@@ -1,6 +1,6 @@
 """Read decisions from a recording by replaying its calls; the other source is `sources.decision_source`.
 
-Rule: every failure is an ExtenderError that says what to check.
+Rule: every failure raises an ExtenderError that suggests what to check.
 """
 
 import dataclasses
@@ -24,7 +24,7 @@ class RecordedDecisions:
     """Decisions of a recording: its calls, replayed on the recorded cluster and settings."""
 
     def __init__(self, path: Path, under: SettingsOverride) -> None:
-        """`under`: recorded settings -> the settings to decide by."""
+        """`under`: function from recorded settings to the settings to decide by."""
         logs.silence()
         self._recording = open_recording(path)
         self._under = under
@@ -37,7 +37,7 @@ class RecordedDecisions:
         since = None if options.since is None else self._parse_since(options.since)
         query = DecisionQuery(options.pod, options.node, options.verb, since, limit=options.limit)
         calls = self._matching_indexes(lambda call: _may_match(query, call))
-        # Only a decided call shows its nodes and victims; without these filters, the last calls are enough.
+        # Only a decided call shows its nodes and victims; if neither is filtered, the last calls are enough.
         if query.pod is None and query.node is None:
             calls = calls[-query.limit :]
         matching = deque((kept for kept in self._replay_decisions(calls) if query.matches(kept)), query.limit)
@@ -55,7 +55,7 @@ class RecordedDecisions:
         """Do nothing: the replay closes each segment."""
 
     def _parse_since(self, text: str) -> int:
-        """Return nanoseconds since 1970 of a time, or of a duration before the last recorded call."""
+        """Parse a time, or a duration before the last recorded call, into nanoseconds since 1970."""
         try:
             return read_time(text, lambda: max((call.history.now for call in self._recording.calls()), default=0))
         except ValueError:
@@ -80,7 +80,7 @@ class RecordedDecisions:
 
 def _may_match(query: DecisionQuery, call: RecordedCall) -> bool:
     """Return whether a call may match the query, without deciding it."""
-    # A pod may be a victim, which is unknown before the call is decided: so every preemption may match.
+    # Victims are unknown until the call is decided, so every preemption may match a pod.
     name = (query.pod or "").rpartition("/")[2].encode()
     return (
         query.verb in (None, call.verb)

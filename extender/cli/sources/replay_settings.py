@@ -1,6 +1,6 @@
-"""The settings for replaying calls: the recorded ones, except for those that options replace.
+"""Settings for replaying calls: the recorded settings, except those that options replace.
 
-Rule: whatever no option names stays as recorded.
+Rule: a setting that no option names stays as recorded.
 """
 
 from dataclasses import replace
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from extender.errors import RecordingError
 
-if TYPE_CHECKING:  # the server and pydantic load slowly: not before they are needed
+if TYPE_CHECKING:  # the server and pydantic load slowly: imported only when needed
     from extender.config import Configuration
     from extender.core.profile import KubeScheduler
     from extender.server.replay import SettingsOverride
@@ -23,7 +23,7 @@ def settings_override(
 ) -> "SettingsOverride":
     """Return a function from recorded settings to the settings to decide by.
 
-    `config` replaces all settings, `preset` the preemption policy, the others kube-scheduler's profiles or version.
+    `config` replaces all settings, `preset` the preemption policy, `scheduler_*` kube-scheduler's profiles or version.
     """
     if config is not None:
         from extender.server.replay import settings_of
@@ -61,7 +61,7 @@ def _replaced(recorded: "KubeScheduler", config: str | None, version: str | None
     base = replace(UPSTREAM, preemption=own.preemption, keep_candidates=own.keep_candidates)
     is_same = version in (None, "auto", recorded.release)
     is_same_minor = is_same or _minor_of(version) == recorded.minor
-    # Another minor has its own feature gates, and emulates no version.
+    # A different minor has its own feature gates, and emulates no version.
     gates = recorded.changed_gates if is_same_minor else None
     found = kube_scheduler_of(
         {} if config is None else config,
@@ -70,7 +70,7 @@ def _replaced(recorded: "KubeScheduler", config: str | None, version: str | None
         emulation=recorded.emulation if is_same_minor else NO_EMULATION,
         base=base,
     )
-    # A recording has the profiles as they took effect, but not the file: for another version they can be expanded again
+    # A recording has the effective profiles, but not their file: for a different version, they can be rebuilt
     # only if they are the default ones.
     if config is None:
         default = kube_scheduler_of(

@@ -1,6 +1,6 @@
 """Read the cluster of a running service: GET /cluster of its admin listener.
 
-Rule: the response is passed on as it arrives; every failure is an ExtenderError that says what to check.
+Rule: the response is passed on as it arrives; every failure raises an ExtenderError that suggests what to check.
 """
 
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from extender.errors import ClusterFileError
 
 
 def read_service_cluster(url: str, timeout: float, tls: TLSClientConfig) -> Iterator[bytes]:
-    """Yield the cluster file of the service in parts; `timeout`: seconds to wait for each."""
+    """Yield the cluster file of the service in chunks; `timeout`: seconds to wait for each chunk."""
     url = url.rstrip("/")
     has_begun = False
     with tls.client(url, timeout) as client:

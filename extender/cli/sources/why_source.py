@@ -1,4 +1,4 @@
-"""Read what `extender why` needs: the cluster, the pod, its kube-scheduler and its Events.
+"""Read the input of `extender why`: the cluster, the pod, its kube-scheduler and its Events.
 
 Rule: a live cluster is only read.
 """
@@ -26,7 +26,7 @@ class ReportTarget:
     """The pod to explain: one of the cluster, or a manifest."""
 
     namespace: str
-    """Empty: the namespace of the kubeconfig's context, or of the pod that this process runs in."""
+    """Namespace; empty for that of the kubeconfig's context, or of the pod that this process runs in."""
     name: str
     manifest: Pod | None = None
     """The pod, if it does not exist yet."""
@@ -36,13 +36,13 @@ class ReportTarget:
 
 @dataclass(frozen=True, slots=True)
 class PodCluster:
-    """What was read of a cluster for one pod."""
+    """The parts of a cluster that were read for one pod."""
 
     namespace: str
     name: str
     snapshot: Snapshot
     pod: Pod | None
-    """None: the cluster has no such pod."""
+    """None if the cluster has no such pod."""
     scheduler: KubeScheduler
     history: PodHistory | None = None
     warnings: Sequence[str] = ()
@@ -53,7 +53,7 @@ Read = Callable[[], PodCluster]
 
 
 def read_file(objects: ClusterObjects, settings: "Configuration", target: ReportTarget) -> PodCluster:
-    """Return the cluster of a file; without a namespace, the pod is in `default`."""
+    """Return the cluster of a file; a target without a namespace is in `default`."""
     from extender.config.scheduler.load import load_kube_scheduler
     from extender.k8s.version.found import version_of_pods
 
@@ -66,7 +66,7 @@ def read_file(objects: ClusterObjects, settings: "Configuration", target: Report
 def read_live(
     api: "ApiServer", settings: "Configuration", target: ReportTarget, *, timeout: float, no_color: bool
 ) -> PodCluster:
-    """Read the parts of a live cluster that decide about the pod, within `timeout` seconds."""
+    """Read the parts of a live cluster that the pod's verdict depends on, within `timeout` seconds."""
     from extender.cli.sources.read_progress import reading_progress
     from extender.cluster.list.read import read_for_pod
     from extender.config.scheduler.load import load_kube_scheduler
