@@ -19,8 +19,7 @@ TERMINATING_POD_ON_NOMINATED_NODE = "not eligible due to a terminating pod on th
 
 
 def skip_reason(pod: Pod) -> str | None:
-    """Return why kube-scheduler skips the pod (skipPodSchedule) or never queues it, apart from gates; None if it tries.
-    """
+    """Return why kube-scheduler skips the pod (skipPodSchedule) or, gates aside, never queues it; None if neither."""
     if pod.metadata.deletion_timestamp is not None:
         return f"skip schedule deleting pod: {pod.key}"
     if pod.spec.node_name:
