@@ -67,10 +67,9 @@ class PolicyVeto:
     nodes: BoolArray
     """[node]: whether the policy rejects the victims there."""
     messages: Callable[["DryRun", IntArray], list[str]]
-    """Function from indexes of vetoed nodes to a message for each: why the policy rejects the victims there."""
+    """Indexes of vetoed nodes -> message for each: why the policy rejects the victims that the dry run selected."""
     wait: Callable[["DryRun", IntArray], int | None] = lambda _run, _places: None
-    """Function from indexes of vetoed nodes to the shortest wait in nanoseconds until the policy may allow the victims
-    of one of them; None: unknown."""
+    """Indexes of vetoed nodes -> shortest wait in nanoseconds until it may allow the victims of one; None: unknown."""
 
 
 @dataclass(frozen=True, slots=True)

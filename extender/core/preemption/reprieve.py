@@ -96,8 +96,8 @@ def _followed_columns(emptied: FilterResults, fits: BoolArray, evictable: Evicta
     sparse: list[tuple[IntArray, SparseDemand]] = []
     for check, beside, headroom in zip(emptied.checks, *emptied.headrooms, strict=True):
         if isinstance(check, ColumnwiseConstraint):
-            # RunFilterPluginsWithNominatedPods: the pod must fit with and without the nominated pods. Headroom with them
-            # is smaller unless a nominated pod takes a negative amount, so follow the minimum.
+            # RunFilterPluginsWithNominatedPods: the pod must fit with and without the nominated pods. With them, the
+            # headroom is smaller unless a nominated pod takes a negative amount, so follow the minimum.
             least = headroom if beside is headroom else np.minimum(headroom, beside)
             # BASE_RESOURCES on all nodes: the columns from the first that may run short to the last.
             base = list(check.ranked_demand.base)
