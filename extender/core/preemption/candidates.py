@@ -215,7 +215,7 @@ def _prefer_scheduler_victims(
 
 
 def _importances(run: DryRun, places: IntArray, mask: BoolArray) -> set[tuple[int, int, int]]:
-    """Return (node index, priority, start time) of the pods in `mask` [k, node]; interchangeable pods agree in these."""
+    """Return (node index, priority, start time) of the pods in `mask` [k, node]; equal for interchangeable pods."""
     pods, pod_table = run.victim_rows(places, select_columns(mask, places)), run.snapshot.pod_table
     priority, start = pod_table.priority[pods.pods], pod_table.start[pods.pods]
     return set(zip(places[pods.candidate_index].tolist(), priority.tolist(), start.tolist(), strict=True))
