@@ -1,7 +1,7 @@
 """The journal of a call, with five sinks: recording, decision log (/decisions), log line, audit log and Events.
 
 A sink runs before the effects of the decision change the cluster cache. It returns a function that writes its entry
-once `call.result` is final: before the answer is sent if it is a preemption, after that if it has no effects.
+once `call.result` is final: before the answer to a /preempt is sent, but after the answer to a call without effects.
 
 Rule: a sink that fails is logged and never affects the answer.
 """

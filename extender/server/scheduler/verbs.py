@@ -66,10 +66,10 @@ def answer(
     history: EvictionHistory | None = None,
     deadline: Deadline = NO_DEADLINE,
 ) -> Answer:
-    """Run one call and return its answer: a decision, or the kill switch's or failure policy's. Raises RequestError.
+    """Run one call and return its answer: the decision, a pass-through answer, a veto or an error.
 
-    `history`: time of the decision and the evictions before it; None: now, and the current evictions. A missed deadline
-    counts as a failure.
+    Raises only RequestError. `history`: time of the decision and the evictions before it; None: now, and the current
+    evictions. A missed deadline counts as a failure.
     """
     request, started = verb.decode(server_context, body), time.perf_counter()
     decide = partial(verb.decide, server_context, request, history, deadline, set())
@@ -361,7 +361,7 @@ class Preempt(Verb[PreemptRequest, PreemptDecision]):
         return sum(bool(candidate.victims) for candidate in decision.kept)
 
     def apply_effects(self, server_context: ServerContext, request: PreemptRequest, decision: PreemptDecision) -> None:
-        """Assume the preemption if the answer has one node; of several, it is unknown which one kube-scheduler chooses."""
+        """Assume the preemption if the answer has one node; among several, kube-scheduler makes the choice."""
         try:
             if server_context.source.is_live and len(decision.kept) == 1 and decision.kept[0].victims:
                 (chosen,) = decision.kept
